@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+namespace penstock {
+
+/// What owns streams, events and memory: HostDevice or CudaDevice. Work on a stream runs in order,
+/// asynchronously; an event marks a point of a stream. Every call may be made from any thread, one
+/// thread a stream at a time. Calls throw DeviceError; `deallocate` and destructors never do.
+///
+/// - `stream()`, `event()` make one; both are movable owners and live at most as long as the
+/// device.
+/// - `allocate(n)` / `deallocate(p, n)`: device memory. `allocate_pinned(n)` /
+/// `deallocate_pinned(p, n)`: host memory
+///   page-locked for this device, `n` a multiple of the page.
+/// - `copy_to_device(dst, src, n, stream)`, `copy_to_host(dst, src, n, stream)`: pinned host side,
+/// returns at once.
+/// - `record(event, stream)`; `wait(stream, event)`: later work on the stream waits for what the
+/// event marks *now*, an
+///   event never recorded for nothing; `is_done(event)`; `sync(event)`, `sync(stream)` block the
+///   caller.
+/// - `attach()`: makes this the calling thread's device.
+template <class D>
+concept AnyDevice =
+    requires(D& d, typename D::event_type& e, typename D::stream_type& owned,
+             typename D::stream_argument s, void* to, const void* from, std::size_t n) {
+      { d.name() } -> std::convertible_to<std::string>;
+      { d.attach() };
+      { d.stream() } -> std::same_as<typename D::stream_type>;
+      { d.event() } -> std::same_as<typename D::event_type>;
+      { d.allocate(n) } -> std::same_as<void*>;
+      { d.deallocate(to, n) } noexcept;
+      { d.allocate_pinned(n) } -> std::same_as<void*>;
+      { d.deallocate_pinned(to, n) } noexcept;
+      { d.copy_to_device(to, from, n, s) };
+      { d.copy_to_host(to, from, n, s) };
+      { d.record(e, s) };
+      { d.wait(s, e) };
+      { d.is_done(e) } -> std::same_as<bool>;
+      { d.sync(e) };
+      { d.sync(s) };
+      requires std::is_convertible_v<typename D::stream_type&, typename D::stream_argument>;
+    };
+
+/// How a callable of a pipeline on device D takes its stream: cudaStream_t, or HostStream&. Also
+/// for `decltype(device)`.
+template <class D> using Stream = typename std::remove_cvref_t<D>::stream_argument;
+
+} // namespace penstock

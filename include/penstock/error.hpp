@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace penstock {
+
+/// The base of everything penstock throws, but for std::bad_alloc. The text names the thing, its
+/// place and the cure.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// An option that cannot work, such as a depth of 1; thrown by prepare(), before anything is
+/// allocated.
+class OptionError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A source could not be opened or read.
+class SourceError : public Error {
+ public:
+  /// `file` is empty for sources that are not files; `offset` is in bytes from the file's start;
+  /// `record` is the record's number in the source.
+  SourceError(const std::string& what, std::string file, std::uint64_t offset,
+              std::uint64_t record = 0)
+      : Error{what}, file_{std::move(file)}, offset_{offset}, record_{record} {}
+  const std::string& file() const noexcept { return file_; }
+  std::uint64_t offset() const noexcept { return offset_; }
+  std::uint64_t record() const noexcept { return record_; }
+
+ private:
+  std::string file_;
+  std::uint64_t offset_;
+  std::uint64_t record_;
+};
+
+/// A call to a device failed.
+class DeviceError : public Error {
+ public:
+  /// `call` is the function's name; a sticky error leaves the device unusable until the process
+  /// ends.
+  DeviceError(const std::string& what, std::string call, int code, bool sticky)
+      : Error{what}, call_{std::move(call)}, code_{code}, sticky_{sticky} {}
+  const std::string& call() const noexcept { return call_; }
+  int code() const noexcept { return code_; }
+  bool sticky() const noexcept { return sticky_; }
+
+ private:
+  std::string call_;
+  int code_;
+  bool sticky_;
+};
+
+/// The one error that run() throws: the first in time. The cause is nested
+/// (std::rethrow_if_nested).
+class StageError : public Error, public std::nested_exception {
+ public:
+  /// To be built inside a catch block, so that the cause is the exception in flight.
+  StageError(const std::string& what, std::string stage, std::uint64_t record,
+             std::string file = {}, std::uint64_t offset = 0)
+      : Error{what}, stage_{std::move(stage)}, record_{record}, file_{std::move(file)},
+        offset_{offset} {}
+  /// The stage's name as the Report shows it.
+  const std::string& stage() const noexcept { return stage_; }
+  /// The record at fault: exact where a source says so, else the first of the slot or batch.
+  std::uint64_t record() const noexcept { return record_; }
+  /// The file being read, or empty.
+  const std::string& file() const noexcept { return file_; }
+  /// Bytes from the start of file().
+  std::uint64_t offset() const noexcept { return offset_; }
+
+ private:
+  std::string stage_;
+  std::uint64_t record_;
+  std::string file_;
+  std::uint64_t offset_;
+};
+
+} // namespace penstock

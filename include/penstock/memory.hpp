@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+namespace penstock {
+
+/// Where a batch lies. Part of its type, never an object.
+/// Ordinary host memory.
+struct Pageable {
+  Pageable() = delete;
+};
+/// Host memory that is page-locked for a device, which copies from it at full speed and
+/// asynchronously.
+struct Pinned {
+  Pinned() = delete;
+};
+/// A device's own memory: to be touched by work on one of its streams only.
+struct Device {
+  Device() = delete;
+};
+
+template <class S>
+concept Space =
+    std::is_same_v<S, Pageable> || std::is_same_v<S, Pinned> || std::is_same_v<S, Device>;
+
+/// Memory that host code can read and write.
+template <class S>
+concept HostSpace = Space<S> && !std::is_same_v<S, Device>;
+
+} // namespace penstock

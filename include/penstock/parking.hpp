@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cstdint>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace penstock {
+
+/// Where rings take their atomics from: the standard library's, or a model checker's in tests.
+struct StdAtomics {
+  template <class T> using Atomic = std::atomic<T>;
+  static constexpr auto relaxed = std::memory_order_relaxed;
+  static constexpr auto acquire = std::memory_order_acquire;
+  static constexpr auto release = std::memory_order_release;
+  static constexpr auto acq_rel = std::memory_order_acq_rel;
+};
+
+/// How a ring's threads wait: a short spin, then asleep on the slot's 32-bit word (a Linux futex).
+struct SpinThenFutex {
+  using Word = std::atomic<std::uint32_t>;
+  static_assert(sizeof(Word) == sizeof(std::uint32_t) && Word::is_always_lock_free,
+                "the kernel compares the word itself");
+
+  /// Whether sleep() may be called; without it, waiters spin and nobody pays for waking them.
+  static constexpr bool sleeps = true;
+  /// Looks at the word before going to sleep: some microseconds, less than a wake-up costs.
+  static constexpr int spins = 200;
+
+  static void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+  /// Blocks while `word` holds `seen`, until woken; may return early. `limit` < 0 is for ever.
+  static void sleep(Word& word, std::uint32_t seen,
+                    std::chrono::nanoseconds limit = std::chrono::nanoseconds{-1}) noexcept {
+    timespec time{};
+    time.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);
+    time.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, limit.count() < 0 ? nullptr : &time,
+            nullptr, 0);
+  }
+  /// Wakes every thread that sleeps on `word`.
+  static void wake(Word& word) noexcept {
+    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  }
+};
+
+/// Waiters spin and never sleep: for threads that have a core each, and for measuring.
+struct SpinOnly : SpinThenFutex {
+  static constexpr bool sleeps = false;
+};
+
+} // namespace penstock

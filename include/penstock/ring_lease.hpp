@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace penstock {
+
+/// How a slot was filled: `partial` ends a run of adjacent slots, `none` is passed over by takers.
+enum class Fill : std::uint8_t { full = 1, partial = 2, none = 3 };
+
+/// A slot to fill. Move-only; empty (false) if there was none to have. What is dropped unpublished
+/// is published with nothing in it, so that those behind it are not held back.
+template <class Ring> class Claim {
+ public:
+  using Slot = typename Ring::slot_type;
+
+  Claim() = default;
+  Claim(Claim&& other) noexcept
+      : ring_{std::exchange(other.ring_, nullptr)}, ticket_{other.ticket_} {}
+  Claim& operator=(Claim&& other) noexcept {
+    Claim old{std::move(*this)};
+    ring_ = std::exchange(other.ring_, nullptr);
+    ticket_ = other.ticket_;
+    return *this;
+  }
+  ~Claim() { publish(Fill::none); }
+
+  explicit operator bool() const noexcept { return ring_ != nullptr; }
+  std::uint64_t ticket() const noexcept { return ticket_; }
+  /// Which of the ring's slots it is: ticket() modulo their number.
+  std::size_t place() const noexcept { return ring_->place(ticket_); }
+  Slot& slot() const noexcept { return ring_->slot(ticket_); }
+
+  /// Hands the slot to the other side; the claim is then empty. Never blocks.
+  void publish(Fill fill = Fill::full) noexcept {
+    if (Ring* ring = std::exchange(ring_, nullptr)) {
+      ring->publish(ticket_, fill);
+    }
+  }
+
+ private:
+  friend Ring;
+  Claim(Ring* ring, std::uint64_t ticket) noexcept : ring_{ring}, ticket_{ticket} {}
+
+  Ring* ring_{};
+  std::uint64_t ticket_{};
+};
+
+/// One filled slot, or a run of adjacent ones. Move-only; empty (false) if there was none to have.
+/// Gives its slots back, in order, when it is released or dies.
+template <class Ring> class Take {
+ public:
+  using Slot = typename Ring::slot_type;
+
+  Take() = default;
+  Take(Take&& other) noexcept
+      : ring_{other.ring_}, ticket_{other.ticket_}, size_{std::exchange(other.size_, 0)} {}
+  Take& operator=(Take&& other) noexcept {
+    Take old{std::move(*this)};
+    ring_ = other.ring_;
+    ticket_ = other.ticket_;
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+  ~Take() { release(); }
+
+  explicit operator bool() const noexcept { return size_ != 0; }
+  /// How many adjacent slots.
+  std::size_t size() const noexcept { return size_; }
+  /// The first slot's ticket; the others follow it.
+  std::uint64_t ticket() const noexcept { return ticket_; }
+  std::size_t place() const noexcept { return ring_->place(ticket_); }
+  Slot& slot(std::size_t i = 0) const noexcept { return ring_->slot(ticket_ + i); }
+  Fill fill(std::size_t i = 0) const noexcept { return ring_->fill(ticket_ + i); }
+
+  /// Takes on adjacent slots that are ready now, until it holds `most`; true if any came. Only the
+  /// last of a run may be partial. Never blocks.
+  bool extend(std::size_t most) noexcept {
+    const std::size_t before = size_;
+    while (size_ != 0 && size_ < most && ring_->take_after(ticket_ + size_ - 1)) {
+      ++size_;
+    }
+    return size_ != before;
+  }
+
+  /// The first `count` slots (at most size()) as a lease of their own.
+  Take split(std::size_t count) noexcept {
+    Take first{ring_, ticket_, count};
+    ticket_ += count;
+    size_ -= count;
+    return first;
+  }
+
+  /// Gives the slots back to the filling side; the lease is then empty. Never blocks.
+  void release() noexcept {
+    for (; size_ != 0; --size_) {
+      ring_->release(ticket_++);
+    }
+  }
+
+ private:
+  friend Ring;
+  Take(Ring* ring, std::uint64_t ticket, std::size_t size) noexcept
+      : ring_{ring}, ticket_{ticket}, size_{size} {}
+
+  Ring* ring_{};
+  std::uint64_t ticket_{};
+  std::size_t size_{};
+};
+
+} // namespace penstock
