@@ -24,7 +24,7 @@ namespace penstock {
 /// event marks *now*, an
 ///   event never recorded for nothing; `is_done(event)`; `sync(event)`, `sync(stream)` block the
 ///   caller.
-/// - `attach()`: makes this the calling thread's device.
+/// - `attach()`: makes this the calling thread's device until what it returns dies.
 template <class D>
 concept AnyDevice =
     requires(D& d, typename D::event_type& e, typename D::stream_type& owned,

@@ -147,6 +147,12 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   void fail() noexcept { halt(Flow::failed); }
 
   Flow state() const noexcept { return cells_.state(); }
+  /// Whether the ring has ended and all of it was taken.
+  bool exhausted() const noexcept {
+    return state() == Flow::ended && cells_.over(head_.load(Atomics::relaxed));
+  }
+  /// The first ticket that will not be published, once state() is `ended`.
+  std::uint64_t end_ticket() const noexcept { return cells_.end_ticket(); }
   std::size_t slots() const noexcept { return cells_.slots(); }
   /// Tickets taken on the two sides so far: past tense, since both move while one looks.
   std::uint64_t was_claimed() const noexcept { return tail_.load(Atomics::relaxed); }
@@ -178,8 +184,9 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   void release(std::uint64_t ticket) noexcept { cells_.release(ticket, release_bell_); }
   bool take_after(std::uint64_t ticket) noexcept {
     const std::uint64_t next = ticket + 1;
-    return fill(ticket) == Fill::full && cells_.place(next) != 0 && !cells_.over(next) &&
-           cells_.is_filled(next) && fill(next) != Fill::none && advance(head_, takers_, next);
+    return fill(ticket) == Fill::full && cells_.place(next) != 0 && was_taken() == next &&
+           !cells_.over(next) && cells_.is_filled(next) && fill(next) != Fill::none &&
+           advance(head_, takers_, next);
   }
 
   Claim claimed(std::uint64_t ticket) {

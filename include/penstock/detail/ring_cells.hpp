@@ -33,12 +33,15 @@ template <class Slot, class Policy> class RingCells {
   std::size_t slots() const noexcept { return slots_; }
   std::size_t place(std::uint64_t ticket) const noexcept { return ticket % slots_; }
   Slot& slot(std::uint64_t ticket) const noexcept { return cells_[place(ticket)].slot; }
-  Flow state() const noexcept { return flow_.load(Atomics::relaxed); }
-  bool halted() const noexcept { return state() > Flow::ended; }
-  /// Whether this ticket will never be handed out.
-  bool over(std::uint64_t ticket) const noexcept {
-    return halted() || ticket >= end_.load(Atomics::relaxed);
+  /// Never `open` to a thread that over() told of the end.
+  Flow state() const noexcept {
+    const Flow flow = flow_.load(Atomics::relaxed);
+    return flow == Flow::open && end_.load(Atomics::relaxed) != never ? Flow::ended : flow;
   }
+  bool halted() const noexcept { return flow_.load(Atomics::relaxed) != Flow::open; }
+  std::uint64_t end_ticket() const noexcept { return end_.load(Atomics::relaxed); }
+  /// Whether this ticket will never be handed out.
+  bool over(std::uint64_t ticket) const noexcept { return halted() || ticket >= end_ticket(); }
   /// Pairs with hand_over(): who sees the slot in his hands sees what the other side left in it.
   std::uint32_t look(std::uint64_t ticket) const noexcept {
     return word(ticket).load(Atomics::acquire);
@@ -67,13 +70,13 @@ template <class Slot, class Policy> class RingCells {
     if (!end_.compare_exchange_strong(end, ticket, Atomics::relaxed, Atomics::relaxed)) {
       return false;
     }
-    change(Flow::open, Flow::ended);
     announce(Words::ended);
     return true;
   }
   /// False if the ring has stopped or failed before.
   bool halt(Flow flow) noexcept {
-    if (!change(Flow::open, flow) && !change(Flow::ended, flow)) {
+    Flow open = Flow::open;
+    if (!flow_.compare_exchange_strong(open, flow, Atomics::relaxed, Atomics::relaxed)) {
       return false;
     }
     announce(Words::halted);
@@ -103,33 +106,27 @@ template <class Slot, class Policy> class RingCells {
   }
 
   bool await(std::uint64_t ticket, bool (*ready)(std::uint32_t, std::uint64_t)) noexcept {
-    for (int looks = 0;; ++looks) {
+    for (int looks = 0;;) {
       std::uint32_t seen = look(ticket);
       if (ready(seen, lap(ticket))) {
         return true;
       }
+      // If announce() comes after this look, the word will not be `seen` any more.
       if (over(ticket)) {
         return false;
       }
-      if (!Parking::sleeps || looks < Parking::spins) {
-        Parking::pause();
-        continue;
-      }
       if constexpr (Parking::sleeps) {
-        if (!(seen & Words::sleeper)) {
-          // Acquire pairs with announce(): if the state changed before this, over() shows it; if
-          // after, the word is not `seen` any more.
-          if (!word(ticket).compare_exchange_strong(seen, seen | Words::sleeper, Atomics::acquire,
-                                                    Atomics::relaxed)) {
-            continue;
+        if (looks == Parking::spins) {
+          if ((seen & Words::sleeper) ||
+              word(ticket).compare_exchange_strong(seen, seen | Words::sleeper, Atomics::relaxed,
+                                                   Atomics::relaxed)) {
+            Parking::sleep(word(ticket), seen | Words::sleeper);
           }
-          seen |= Words::sleeper;
-          if (over(ticket)) {
-            return false;
-          }
+          continue;
         }
-        Parking::sleep(word(ticket), seen);
+        ++looks;
       }
+      Parking::pause();
     }
   }
 
@@ -148,14 +145,11 @@ template <class Slot, class Policy> class RingCells {
     }
   }
 
-  bool change(Flow from, Flow to) noexcept {
-    return flow_.compare_exchange_strong(from, to, Atomics::relaxed, Atomics::relaxed);
-  }
   // Makes every word another one and wakes its sleepers, so that all look at the ring's state. Each
   // bit is set once a run: a word that did not change would let a sleeper oversleep.
   void announce(std::uint32_t bit) noexcept {
     for (std::size_t i = 0; i < slots_; ++i) {
-      // Pairs with look() and the exchange of bits in await(): who sees the bit sees the state.
+      // Pairs with look(): who sees the bit, or what came after it, sees the state.
       if (cells_[i].word.fetch_or(bit, Atomics::release) & Words::sleeper) {
         Parking::wake(cells_[i].word);
       }
@@ -165,7 +159,7 @@ template <class Slot, class Policy> class RingCells {
   const std::size_t slots_;
   std::unique_ptr<Cell[]> cells_;
   alignas(cache_line) Atomic<std::uint64_t> end_{never};
-  Atomic<Flow> flow_{Flow::open};
+  Atomic<Flow> flow_{Flow::open}; // open, stopped or failed: the end is end_'s alone
 };
 
 } // namespace detail

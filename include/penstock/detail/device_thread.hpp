@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/build.hpp>
+#include <penstock/detail/copier.hpp>
+#include <penstock/detail/sizes.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+#include <sys/prctl.h>
+
+namespace penstock::detail {
+
+/// The one thread of a pipeline that enqueues copies and asks fences. It looks at everything in
+/// turn and waits for nothing but its bell, which every ring that it touches rings; while a fence
+/// is open it looks again after a short while by itself.
+template <AnyDevice D> class DeviceThread final : public Node {
+ public:
+  DeviceThread(Grain batch, std::size_t places, Build<D>& build)
+      : Node{"AsyncCopier", 1, build.control}, device_{*build.device}, in_{*build.host},
+        out_{device_, places, batch}, copier_{device_, in_, out_, copy_bytes} {
+    in_.ring.on_publish(&bell_);
+    out_.ring.on_release(&bell_);
+    out_.bell = &bell_;
+    build.control.watch(out_.ring);
+    build.places = &out_;
+  }
+
+  void reset() override {
+    out_.ring.reset();
+    out_.drained.store(false, StdAtomics::relaxed);
+    out_.uses_before = out_.uses.was_recorded();
+    copier_.reset();
+  }
+  StageReport report(double seconds) const override {
+    StageReport stage = Node::report(seconds);
+    stage.depth = out_.ring.slots();
+    return stage;
+  }
+
+ private:
+  using Clock = Meter::Clock;
+
+  void work(unsigned /*worker*/, Meter& meter) override {
+    [[maybe_unused]] const auto attached = device_.attach();
+    // The kernel rounds short sleeps up by 50 us unless told that it matters.
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    out_.consuming.start();
+    attempt(0, [&] { serve(meter); });
+    attempt(0, [&] { copier_.abandon(!control().device_lost()); });
+  }
+
+  void serve(Meter& meter) {
+    Clock::time_point moved = Clock::now();
+    while (!over()) {
+      const std::uint32_t count = bell_.count();
+      const std::uint64_t records = copier_.records();
+      const bool any = copier_.step();
+      if (const std::uint64_t more = copier_.records() - records) {
+        meter.did(more, more * out_.grain.record_bytes);
+        meter.found_in_use(std::min<std::uint64_t>(out_.ring.was_claimed() - out_.ring.was_taken(),
+                                                   out_.ring.slots()));
+      }
+      const bool consumer_open = watch_consumer();
+      meter.spent(copier_.doing());
+      if (any) {
+        moved = Clock::now();
+      } else if (Clock::now() - moved < look_again) {
+        SpinThenFutex::pause();
+      } else {
+        bell_.wait(count, consumer_open || copier_.in_flight() ? look_again
+                                                               : std::chrono::nanoseconds{-1});
+      }
+    }
+  }
+
+  bool over() const noexcept {
+    return out_.ring.state() > Flow::ended ||
+           (copier_.done() && out_.drained.load(StdAtomics::acquire)); // pairs with the consumer's
+  }
+
+  // Books what the consumer does; true while its work is open. Its uses are recorded in the order
+  // of the batches, one each.
+  bool watch_consumer() {
+    const std::uint64_t oldest = out_.uses.oldest_open();
+    const bool calling = out_.calling.load(StdAtomics::relaxed);
+    const bool works =
+        oldest != 0 && out_.copies.reached(out_.ready_serial(oldest - 1 - out_.uses_before));
+    out_.consuming.spent(works || calling ? Spent::busy : Spent::starved);
+    return oldest != 0 || calling;
+  }
+
+  static constexpr std::chrono::microseconds look_again{20};
+
+  D& device_;
+  HostLink& in_;
+  PlaceRing<D>::Bell bell_;
+  DeviceLink<D> out_;
+  Copier<D> copier_;
+};
+
+} // namespace penstock::detail

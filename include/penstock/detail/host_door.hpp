@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/error.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <string>
+
+namespace penstock::detail {
+
+/// What every call on a HostDevice, its streams and events passes first: it throws where CUDA
+/// would return an error, and fails where a test asked it to. Any thread.
+///
+/// It counts with relaxed atomics and takes no lock on the good path. A lock here would order all
+/// threads that use the device, and so hide from ThreadSanitizer what they forgot to order.
+class HostDoor {
+ public:
+  static constexpr std::size_t no_bytes = std::numeric_limits<std::size_t>::max();
+  static constexpr int out_of_memory = 2;
+  /// What a trap in a kernel is to CUDA: an illegal instruction.
+  static constexpr int trapped = 715;
+
+  /// A counted call. Throws DeviceError; `bytes` goes into its text.
+  void pass(const char* call, std::size_t bytes = no_bytes) {
+    const std::uint64_t number = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (is_due(number)) {
+      constexpr const char* why = "as fail_call() asked";
+      const int code = fault_code_.load(std::memory_order_relaxed);
+      fired_.store(true, std::memory_order_relaxed);
+      if (!fault_sticky_.load(std::memory_order_relaxed)) {
+        fail(call, code, text(call, bytes, code, why));
+      }
+      break_down(why, code);
+    }
+    check(call, bytes);
+  }
+  /// A call that is not counted: throws only if the device has broken down.
+  void check(const char* call, std::size_t bytes = no_bytes) {
+    if (is_broken()) {
+      const std::lock_guard lock{mutex_};
+      throw DeviceError{text(call, bytes, broken_code_, broken_why_) +
+                            " The device cannot be used any more: mend that, and make a new one.",
+                        call, broken_code_, true};
+    }
+  }
+  /// A call that failed on its own: latches the code, as CUDA does, and throws by the door.
+  [[noreturn]] void fail(const char* call, int code, const std::string& what) {
+    last_error_.store(code, std::memory_order_relaxed);
+    // Whoever asks next must not be told of what is thrown here.
+    last_error();
+    throw DeviceError{what, call, code, false};
+  }
+  static std::string text(const char* call, std::size_t bytes, int code, const std::string& why) {
+    return std::string{"penstock: host: "} + call +
+           (bytes == no_bytes ? "" : " of " + std::to_string(bytes) + " bytes") +
+           " failed with code " + std::to_string(code) + ": " + why + ".";
+  }
+
+  /// Makes every later call throw. The first reason stays.
+  void break_down(const char* why, int code) noexcept {
+    const std::lock_guard lock{mutex_};
+    if (is_broken()) {
+      return;
+    }
+    broken_code_ = code;
+    try {
+      broken_why_ = why;
+    } catch (const std::bad_alloc&) {
+      broken_why_.clear();
+    }
+    broken_.store(true, std::memory_order_release); // pairs with is_broken()
+  }
+  bool is_broken() const noexcept {
+    return broken_.load(std::memory_order_acquire); // pairs with break_down()
+  }
+  /// The latched code, 0 if there is none, which it clears; a sticky one stays.
+  int last_error() noexcept {
+    if (is_broken()) {
+      const std::lock_guard lock{mutex_};
+      return broken_code_;
+    }
+    return last_error_.exchange(0, std::memory_order_relaxed);
+  }
+
+  /// The `k`-th counted call from now fails (1 is the next, 0 takes the fault away).
+  void arm(std::uint64_t k, bool persistent, bool sticky, int code) noexcept {
+    fail_at_.store(never, std::memory_order_relaxed);
+    fired_.store(false, std::memory_order_relaxed);
+    persistent_.store(persistent, std::memory_order_relaxed);
+    fault_sticky_.store(sticky, std::memory_order_relaxed);
+    fault_code_.store(code, std::memory_order_relaxed);
+    fail_at_.store(k == 0 ? never : calls() + k, std::memory_order_release); // pairs with is_due()
+  }
+  bool fired() const noexcept { return fired_.load(std::memory_order_relaxed); }
+  std::uint64_t calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+
+  bool is_due(std::uint64_t number) const noexcept {
+    const std::uint64_t at = fail_at_.load(std::memory_order_acquire); // pairs with arm()
+    return number == at || (number > at && persistent_.load(std::memory_order_relaxed));
+  }
+
+  std::atomic<std::uint64_t> calls_{0};
+  std::atomic<std::uint64_t> fail_at_{never};
+  std::atomic<bool> persistent_{false};
+  std::atomic<bool> fault_sticky_{false};
+  std::atomic<int> fault_code_{0};
+  std::atomic<bool> fired_{false};
+  std::atomic<int> last_error_{0};
+  std::atomic<bool> broken_{false};
+  std::mutex mutex_;
+  int broken_code_{0};
+  std::string broken_why_;
+};
+
+} // namespace penstock::detail

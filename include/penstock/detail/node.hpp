@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/control.hpp>
+#include <penstock/detail/meter.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// A stage at work: what prepare() makes of a stage's description. Each of its workers runs work()
+/// once a run, in a thread of its own; a last stage's worker 0 is the thread that called run().
+class Node {
+ public:
+  Node(std::string name, unsigned workers, Control& control)
+      : name_{std::move(name)}, control_{control}, meters_(workers) {}
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  virtual ~Node() = default;
+
+  const std::string& name() const noexcept { return name_; }
+  unsigned workers() const noexcept { return static_cast<unsigned>(meters_.size()); }
+
+  /// Before a run, by the thread that runs it, while no worker works.
+  virtual void reset() = 0;
+
+  void run(unsigned worker) noexcept {
+    Meter& meter = meters_[worker];
+    meter.start();
+    attempt(0, [&] { work(worker, meter); });
+    meter.stop();
+  }
+
+  /// After a run that took `seconds`.
+  virtual StageReport report(double seconds) const {
+    StageReport stage;
+    stage.name = name_;
+    Meter::sum(meters_, seconds, stage);
+    return stage;
+  }
+  /// Records that went through so far; any thread.
+  std::uint64_t records() const noexcept {
+    std::uint64_t sum = 0;
+    for (const Meter& meter : meters_) {
+      sum += meter.records();
+    }
+    return sum;
+  }
+
+ protected:
+  virtual void work(unsigned worker, Meter& meter) = 0;
+
+  /// Calls f; if it throws, ends the run with that as its error and returns false. Leases must
+  /// outlive the call: rings are to be closed before a slot goes on unfilled.
+  template <class F> bool attempt(std::uint64_t record, F f) noexcept {
+    try {
+      f();
+      return true;
+    } catch (...) {
+      control_.fail(name_, record);
+      return false;
+    }
+  }
+  Control& control() noexcept { return control_; }
+
+ private:
+  const std::string name_;
+  Control& control_;
+  std::vector<Meter> meters_;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/area.hpp>
+#include <penstock/detail/config.hpp>
+#include <penstock/detail/links.hpp>
+#include <penstock/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <thread>
+
+namespace penstock::detail {
+
+/// Reads are sized for the disk, copies for the bus, batches for the kernel. The figures are
+/// measured: docs/benchmarks.md.
+inline constexpr std::size_t read_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t copy_bytes = std::size_t{8} << 20;
+inline constexpr std::size_t batch_bytes = std::size_t{4} << 20;
+/// A ring in host memory stays near the processor's cache.
+inline constexpr std::size_t ring_bytes = std::size_t{48} << 20;
+
+/// How many records share a slot, in every host ring of a chain: about read_bytes of them and,
+/// where that stays near it, a multiple of a page. At least one, however large.
+inline std::size_t slot_records(std::size_t record_bytes) {
+  const std::size_t near = std::max<std::size_t>(read_bytes / record_bytes, 1);
+  const std::size_t step = page / std::gcd(record_bytes, page);
+  const std::size_t down = near / step * step;
+  const std::size_t up = down + step;
+  const auto off = [&](std::size_t n) {
+    return std::abs(std::log2(static_cast<double>(n) / static_cast<double>(near)));
+  };
+  const std::size_t paged = down != 0 && off(down) <= off(up) ? down : up;
+  return off(paged) <= 0.6 ? paged : near;
+}
+
+inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usual) {
+  if (asked > 1024) {
+    throw OptionError{std::string{"penstock: "} + stage + ": workers is " + std::to_string(asked) +
+                      "; each is a thread, and 1024 is the most."};
+  }
+  return asked != 0 ? asked : usual;
+}
+/// A share of the machine's processors, at least one.
+inline unsigned processors(unsigned of_eight, unsigned most) {
+  return std::clamp(std::thread::hardware_concurrency() * of_eight / 8, 1U, most);
+}
+
+inline std::size_t checked_depth(const char* stage, std::size_t asked) {
+  if (asked == 1) {
+    throw OptionError{std::string{"penstock: "} + stage +
+                      ": depth is 1, so nothing could overlap: give it at least 2."};
+  }
+  return asked;
+}
+
+/// Slots of a host ring: what was asked for, else what ring_bytes hold, but no more than there is
+/// to read.
+inline std::size_t host_slots(const char* stage, std::size_t asked, Grain grain,
+                              std::uint64_t records) {
+  if (checked_depth(stage, asked) != 0) {
+    return asked;
+  }
+  const std::size_t fit = std::max<std::size_t>(ring_bytes / grain.bytes(), 2);
+  const std::uint64_t needed = records / grain.records + 1;
+  return static_cast<std::size_t>(std::clamp<std::uint64_t>(needed, 2, fit));
+}
+
+/// Batches of a device ring: at least `depth`, and room for three full copies, but for that no more
+/// than there is to copy.
+inline std::size_t device_places(std::size_t depth, Grain batch, std::uint64_t records) {
+  const std::size_t copies = 3 * std::max(copy_bytes, batch.record_bytes);
+  const std::uint64_t room = (copies + batch.bytes() - 1) / batch.bytes();
+  return static_cast<std::size_t>(
+      std::max<std::uint64_t>(checked_depth("AsyncCopier", depth),
+                              std::min<std::uint64_t>(room, records / batch.records + 1)));
+}
+
+} // namespace penstock::detail

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/area.hpp>
+#include <penstock/detail/config.hpp>
+#include <penstock/device.hpp>
+#include <penstock/memory.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+/// An array in a device's memory: for results that kernels gather and the host reads at the end.
+/// It moves, and must not outlive the device. Work that uses it must be done before it dies.
+template <class T, AnyDevice D> class DeviceArray {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
+                "penstock: an array is copied byte by byte, so T must be trivially copyable.");
+  static_assert(!std::is_same_v<T, bool>,
+                "penstock: std::vector<bool> packs its elements: take std::uint8_t.");
+
+ public:
+  /// `n` elements of zero bytes. Blocks until they are zero: any stream may use them then. Throws
+  /// OptionError if n * sizeof(T) is more than memory can be, else what the device throws.
+  DeviceArray(D& device, std::size_t n)
+      : device_{&device}, size_{n},
+        area_{detail::Area::in<Device>(&device, detail::checked_bytes(n, sizeof(T), "an array"))} {
+    Transfer transfer{device, area_.bytes()};
+    std::memset(transfer.host.data(), 0, transfer.host.bytes());
+    transfer.pieces(area_.bytes(), [&](std::size_t offset, std::size_t bytes) {
+      device.copy_to_device(area_.data() + offset, transfer.host.data(), bytes, transfer.stream);
+    });
+    device.sync(transfer.stream);
+  }
+
+  /// Device memory, aligned to 256 bytes; null if size() is 0.
+  T* data() const noexcept { return reinterpret_cast<T*>(area_.data()); }
+  /// In elements.
+  std::size_t size() const noexcept { return size_; }
+
+  /// The elements as they are when all work queued on `stream` so far is done; blocks until then.
+  /// It allocates and makes a stream of its own: not for the middle of a run.
+  std::vector<T> read(Stream<D> stream) const {
+    std::vector<T> elements(size_);
+    Transfer transfer{*device_, area_.bytes()};
+    auto queued = device_->event();
+    device_->record(queued, stream);
+    device_->wait(transfer.stream, queued);
+    auto* to = reinterpret_cast<std::byte*>(elements.data());
+    transfer.pieces(area_.bytes(), [&](std::size_t offset, std::size_t bytes) {
+      device_->copy_to_host(transfer.host.data(), area_.data() + offset, bytes, transfer.stream);
+      device_->sync(transfer.stream);
+      std::memcpy(to + offset, transfer.host.data(), bytes);
+    });
+    return elements;
+  }
+
+ private:
+  // Goes through page-locked memory of bounded size. The stream dies first, and so does what still
+  // runs on it if a call fails.
+  struct Transfer {
+    static constexpr std::size_t most_bytes = std::size_t{4} << 20;
+
+    Transfer(D& device, std::size_t bytes)
+        : host{detail::Area::in<Pinned>(&device, std::clamp(bytes, detail::page, most_bytes))},
+          stream{device.stream()} {}
+
+    template <class F> void pieces(std::size_t bytes, F f) {
+      for (std::size_t offset = 0; offset < bytes; offset += host.bytes()) {
+        f(offset, std::min(host.bytes(), bytes - offset));
+      }
+    }
+
+    detail::Area host;
+    typename D::stream_type stream;
+  };
+
+  D* device_;
+  std::size_t size_;
+  detail::Area area_;
+};
+
+/// `n` elements of T, as DeviceArray's constructor makes them; the device's type is deduced.
+template <class T, AnyDevice D> DeviceArray<T, D> device_array(D& device, std::size_t n) {
+  return DeviceArray<T, D>{device, n};
+}
+
+} // namespace penstock

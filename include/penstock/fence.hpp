@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/device.hpp>
+#include <penstock/ring.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace penstock {
+
+/// The fences of one stream, in the order they were recorded. A fence is an event from a small
+/// fixed set and the serial of its recording, so that one recording serves all that one copy
+/// covers, and an event can be used again: an event recorded later on the same stream is reached
+/// later.
+///
+/// record() is for one thread at a time; the rest for any. Nothing is created after construction.
+template <AnyDevice D> class Timeline {
+  using Atomics = RingPolicy::Atomics;
+
+ public:
+  /// `events`: how many fences may be outstanding before asking about an old one becomes
+  /// pessimistic (it is then reached when a later one is), never wrong.
+  Timeline(D& device, std::size_t events) : device_{&device} {
+    events_.reserve(events);
+    for (std::size_t i = 0; i < events; ++i) {
+      events_.push_back(device.event());
+    }
+  }
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  /// Marks the work enqueued on `stream` so far; returns the fence's serial, counted from 1.
+  std::uint64_t record(Stream<D> stream) {
+    const std::uint64_t serial = recorded_.load(Atomics::relaxed) + 1;
+    device_->record(event(serial), stream);
+    recorded_.store(serial, Atomics::release); // pairs with was_recorded()
+    return serial;
+  }
+
+  /// Whether the work before the fence is done. Serial 0 is before all work. A fence never recorded
+  /// is never reached, although a device calls an event never recorded done.
+  bool reached(std::uint64_t serial) {
+    if (seen(serial)) {
+      return true;
+    }
+    if (serial > was_recorded() || !device_->is_done(event(serial))) {
+      return false;
+    }
+    see(serial);
+    return true;
+  }
+  /// The same from what has been seen already, without asking the device.
+  bool seen(std::uint64_t serial) const noexcept {
+    return serial <= reached_.load(Atomics::acquire); // pairs with see()
+  }
+
+  /// The oldest fence that is not reached, or 0. Asks the device about the newest, which answers
+  /// for all when the stream has run dry, and else about one old one.
+  std::uint64_t oldest_open() {
+    const std::uint64_t newest = was_recorded();
+    const std::uint64_t oldest = reached_.load(Atomics::relaxed) + 1;
+    if (newest < oldest || reached(newest)) {
+      return 0;
+    }
+    return reached(oldest) ? oldest + 1 : oldest;
+  }
+
+  /// Lets later work on `stream` wait for the fence; costs no call if it is known to be reached.
+  void wait(Stream<D> stream, std::uint64_t serial) {
+    if (!seen(serial)) {
+      device_->wait(stream, event(serial));
+    }
+  }
+
+  /// Blocks the calling thread until all that was recorded is done.
+  void sync() {
+    if (const std::uint64_t newest = was_recorded(); !seen(newest)) {
+      device_->sync(event(newest));
+      see(newest);
+    }
+  }
+
+  /// Serial of the newest fence. It may be a newer one by the time the caller looks at it.
+  std::uint64_t was_recorded() const noexcept {
+    return recorded_.load(Atomics::acquire); // pairs with record()
+  }
+
+ private:
+  typename D::event_type& event(std::uint64_t serial) { return events_[serial % events_.size()]; }
+  // Two threads may see in either order; the lower value only costs a question more.
+  void see(std::uint64_t serial) noexcept {
+    reached_.store(serial, Atomics::release); // pairs with seen()
+  }
+
+  D* device_;
+  std::vector<typename D::event_type> events_;
+  alignas(detail::cache_line) Atomics::Atomic<std::uint64_t> recorded_{0};
+  alignas(detail::cache_line) Atomics::Atomic<std::uint64_t> reached_{0};
+};
+
+/// A point of a timeline: what a place carries from one stage to the next. Default: nothing to wait
+/// for.
+template <AnyDevice D> struct Fence {
+  Timeline<D>* line{};
+  std::uint64_t serial{};
+
+  bool reached() const { return !line || line->reached(serial); }
+  void wait(Stream<D> stream) const {
+    if (line) {
+      line->wait(stream, serial);
+    }
+  }
+};
+
+} // namespace penstock

@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/mapping.hpp>
+#include <penstock/device.hpp>
+#include <penstock/error.hpp>
+#include <penstock/host_stream.hpp>
+
+#include <atomic>
+#include <cassert>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <string>
+#include <system_error>
+#include <thread>
+
+namespace penstock {
+
+/// How a HostDevice behaves.
+struct HostOptions {
+  /// Not 0: each copy starts late, by 0 to 400 microseconds, the n-th always by the same for one
+  /// seed. So copies of different streams finish in other orders; within a stream nothing changes.
+  std::uint64_t late_seed = 0;
+  /// How much longer a copy takes, in nanoseconds for each KiB.
+  std::uint64_t copy_ns_per_kib = 0;
+};
+
+/// How a call is to fail, for HostDevice::fail_call().
+struct HostFault {
+  /// All later calls fail too, not that one alone.
+  bool persistent = false;
+  /// The device cannot be used any more, as a GPU after a trap.
+  bool sticky = false;
+  int code = 2;
+};
+
+/// What a HostDevice has done and holds.
+struct HostCounts {
+  /// Counted calls, failed ones included; what fail_call() counts.
+  std::uint64_t calls = 0;
+  std::uint64_t copies = 0;
+  std::uint64_t copied_bytes = 0;
+  std::uint64_t records = 0;
+  std::uint64_t waits = 0;
+  std::uint64_t queries = 0;
+  std::uint64_t syncs = 0;
+  /// Bytes ever page-locked; given back or not.
+  std::uint64_t pinned_bytes = 0;
+  std::size_t live_allocations = 0;
+  std::size_t live_pinned = 0;
+  std::size_t live_streams = 0;
+  std::size_t live_events = 0;
+};
+
+namespace detail {
+/// How late the `copy`-th copy, counted from 0, starts for a seed.
+inline std::chrono::nanoseconds lateness(std::uint64_t seed, std::uint64_t copy) noexcept {
+  if (seed == 0) {
+    return {};
+  }
+  // The mixing of splitmix64: neighbours in come out unlike.
+  std::uint64_t x = seed + copy * 0x9E3779B97F4A7C15;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  x ^= x >> 31;
+  constexpr std::uint64_t prompt_one_in = 4, most_ns = 400'000;
+  return std::chrono::nanoseconds{x % prompt_one_in == 0 ? 0 : (x >> 8) % most_ns};
+}
+} // namespace detail
+
+/// What HostDevice::attach() returns.
+struct HostAttachment {};
+
+/// The device that needs no GPU: its streams are threads, its memory is host memory. It keeps
+/// CUDA's rules where breaking them goes unseen on a CPU, and can be late and fail on purpose, so
+/// that what works on it has a reason to work on a GPU.
+///
+/// It must outlive its streams, events and memory. Any thread may call, one thread a stream at a
+/// time. Calls throw DeviceError; none allocates but those that make something.
+class HostDevice {
+ public:
+  using stream_type = HostStream;
+  using event_type = HostEvent;
+  using stream_argument = HostStream&;
+  using Options = HostOptions;
+  using Fault = HostFault;
+  using Counts = HostCounts;
+
+  explicit HostDevice(HostOptions options = {}) : options_{options} {}
+  HostDevice(const HostDevice&) = delete;
+  HostDevice& operator=(const HostDevice&) = delete;
+  ~HostDevice() {
+    assert(counts().live_streams == 0 && counts().live_events == 0 &&
+           "penstock: a HostDevice must outlive its streams and events");
+  }
+
+  std::string name() const { return "host"; }
+  /// Nothing: all host devices are everywhere.
+  HostAttachment attach() noexcept { return {}; }
+
+  /// Starts the stream's thread.
+  HostStream stream() {
+    context_.door.pass("stream");
+    try {
+      return HostStream{context_};
+    } catch (const std::system_error&) {
+      fail("stream", Door::no_bytes,
+           "no thread could be started; raise the limit on them (ulimit -u)");
+    }
+  }
+  HostEvent event() {
+    context_.door.pass("event");
+    return HostEvent{context_};
+  }
+
+  /// `bytes` of memory aligned to 256 and filled with 0xCD, since a GPU's is not zero either; null
+  /// for 0 bytes.
+  void* allocate(std::size_t bytes) {
+    context_.door.pass("allocate", bytes);
+    if (bytes == 0) {
+      return nullptr;
+    }
+    constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
+    void* const at = bytes > most ? nullptr : ::operator new(bytes, alignment, std::nothrow);
+    if (at == nullptr) {
+      fail("allocate", bytes, "out of memory; take a smaller batch, copy or depth");
+    }
+    live_allocations_.fetch_add(1, std::memory_order_relaxed);
+    return std::memset(at, 0xCD, bytes);
+  }
+  /// No queued work may use it any more. Null is nothing.
+  void deallocate(void* at, std::size_t) noexcept {
+    if (at != nullptr) {
+      rest();
+      ::operator delete(at, alignment);
+      live_allocations_.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+  /// `bytes` of zeroed host memory, a multiple of 4096; blocks until its pages are there.
+  void* allocate_pinned(std::size_t bytes) {
+    context_.door.pass("allocate_pinned", bytes);
+    try {
+      void* const at = detail::map_pages(bytes);
+      live_pinned_.fetch_add(1, std::memory_order_relaxed);
+      pinned_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+      return at;
+    } catch (const Error& e) {
+      context_.door.fail("allocate_pinned", Door::out_of_memory, e.what());
+    }
+  }
+  /// No queued work may use it any more. Null is nothing.
+  void deallocate_pinned(void* at, std::size_t bytes) noexcept {
+    if (at != nullptr) {
+      rest();
+      detail::unmap_pages(at, bytes);
+      live_pinned_.fetch_sub(1, std::memory_order_relaxed);
+    }
+  }
+
+  /// Copies `bytes` from pinned memory to the device's when the stream gets there; returns at once.
+  void copy_to_device(void* to, const void* from, std::size_t bytes, HostStream& stream) {
+    copy("copy_to_device", to, from, bytes, stream);
+  }
+  /// The same, from the device's memory to pinned.
+  void copy_to_host(void* to, const void* from, std::size_t bytes, HostStream& stream) {
+    copy("copy_to_host", to, from, bytes, stream);
+  }
+
+  /// As the members of HostEvent and HostStream.
+  void record(HostEvent& event, HostStream& stream) { event.record(stream); }
+  void wait(HostStream& stream, const HostEvent& event) { stream.wait(event); }
+  bool is_done(const HostEvent& event) { return event.is_done(); }
+  void sync(const HostEvent& event) { event.sync(); }
+  void sync(HostStream& stream) { stream.sync(); }
+
+  /// Makes the `k`-th counted call from now fail: 1 is the next; 0 takes the fault away. Counted
+  /// are stream, event, allocate, allocate_pinned, copy_to_device, copy_to_host, record, wait,
+  /// is_done and sync, by whichever way they are called. One thread at a time.
+  void fail_call(std::uint64_t k, HostFault fault = {}) noexcept {
+    context_.door.arm(k, fault.persistent, fault.sticky, fault.code);
+  }
+  /// Whether a call has failed since fail_call(), because of it.
+  bool fault_fired() const noexcept { return context_.door.fired(); }
+  /// Returns the latched error code and clears it, as cudaGetLastError does; a sticky one stays.
+  /// What was thrown is not latched any more.
+  int last_error() noexcept { return context_.door.last_error(); }
+
+  /// Each count is exact; together they are of one moment only when no call runs.
+  HostCounts counts() const noexcept {
+    const auto now = [](const auto& count) { return count.load(std::memory_order_relaxed); };
+    return {.calls = context_.door.calls(),
+            .copies = now(copies_),
+            .copied_bytes = now(copied_bytes_),
+            .records = now(context_.records),
+            .waits = now(context_.waits),
+            .queries = now(context_.queries),
+            .syncs = now(context_.syncs),
+            .pinned_bytes = now(pinned_bytes_),
+            .live_allocations = now(live_allocations_),
+            .live_pinned = now(live_pinned_),
+            .live_streams = now(context_.live_streams),
+            .live_events = now(context_.live_events)};
+  }
+
+ private:
+  using Door = detail::HostDoor;
+  static constexpr std::align_val_t alignment{256};
+
+  [[noreturn]] void fail(const char* call, std::size_t bytes, const char* why) {
+    context_.door.fail(call, Door::out_of_memory,
+                       Door::text(call, bytes, Door::out_of_memory, why));
+  }
+
+  void copy(const char* call, void* to, const void* from, std::size_t bytes, HostStream& stream) {
+    context_.door.pass(call, bytes);
+    const std::uint64_t number = copies_.fetch_add(1, std::memory_order_relaxed);
+    copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    stream.queue().push([to, from, bytes, pause = pause(number, bytes)] {
+      if (pause.count() != 0) {
+        std::this_thread::sleep_for(pause);
+      }
+      if (bytes != 0) {
+        std::memcpy(to, from, bytes);
+      }
+    });
+  }
+  std::chrono::nanoseconds pause(std::uint64_t copy, std::size_t bytes) const noexcept {
+    const std::uint64_t ns =
+        bytes / 1024 * options_.copy_ns_per_kib + bytes % 1024 * options_.copy_ns_per_kib / 1024;
+    return detail::lateness(options_.late_seed, copy) + std::chrono::nanoseconds{ns};
+  }
+  // After a trap nobody waits for a GPU's work, and memory is freed at once: so here none may run.
+  void rest() noexcept {
+    if (context_.door.is_broken()) {
+      context_.queues.await_rest();
+    }
+  }
+
+  const HostOptions options_;
+  detail::HostContext context_;
+  std::atomic<std::uint64_t> copies_{0}, copied_bytes_{0}, pinned_bytes_{0};
+  std::atomic<std::size_t> live_allocations_{0}, live_pinned_{0};
+};
+
+static_assert(AnyDevice<HostDevice>);
+
+} // namespace penstock

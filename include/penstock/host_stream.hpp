@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/host_door.hpp>
+#include <penstock/detail/host_queue.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+namespace penstock {
+
+class HostDevice;
+class HostEvent;
+
+namespace detail {
+/// What the streams and events of one HostDevice share with it.
+struct HostContext {
+  HostDoor door;
+  HostQueues queues;
+  std::atomic<std::uint64_t> records{0}, waits{0}, queries{0}, syncs{0};
+  std::atomic<std::size_t> live_streams{0}, live_events{0};
+};
+} // namespace detail
+
+/// A stream of the host device: a thread that runs queued work in order. Made by
+/// HostDevice::stream(), at most as long-lived as the device; names and semantics are those of
+/// CCCL's `cuda::stream`.
+///
+/// It is an owner, and moves; a stream moved from may only be assigned to or destroyed. Destruction
+/// blocks until all queued work is done. Any thread may call, one at a time. Calls throw
+/// DeviceError.
+class HostStream {
+ public:
+  /// The most bytes that a callable given to enqueue() may have.
+  static constexpr std::size_t work_bytes = detail::HostQueue::work_bytes;
+  /// How many pieces of work it holds, the running one included, before enqueue() blocks.
+  static constexpr std::size_t places = detail::HostQueue::places;
+
+  /// Runs `f()` later on the stream's thread, after all that was enqueued before; returns at once,
+  /// unless `places` are waiting. `f` is kept in the queue itself: nothing is allocated. If it
+  /// throws, the device breaks down as a GPU does by a trap: nothing runs on it any more, and every
+  /// later call throws. `f` must not call the device, the streams or the events.
+  template <class F> void enqueue(F f) {
+    context().door.check("enqueue");
+    queue().push(std::move(f));
+  }
+
+  /// Later work waits for what `event` marks now; for nothing if it was never recorded. Returns at
+  /// once.
+  void wait(const HostEvent& event);
+  /// Blocks until all that was enqueued before is done.
+  void sync() {
+    detail::HostContext& c = context();
+    c.door.pass("sync");
+    c.syncs.fetch_add(1, std::memory_order_relaxed);
+    queue().await(queue().end());
+    c.door.check("sync");
+  }
+  /// Whether all that was enqueued before is done. Never blocks.
+  bool is_done() const {
+    detail::HostContext& c = context();
+    c.door.pass("is_done");
+    c.queries.fetch_add(1, std::memory_order_relaxed);
+    return queue().is_reached(queue().end());
+  }
+
+ private:
+  friend class HostDevice;
+  friend class HostEvent;
+
+  struct Lease {
+    explicit Lease(detail::HostContext& c) : context{c}, queue{c.queues.start(c.door)} {
+      c.live_streams.fetch_add(1, std::memory_order_relaxed);
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    ~Lease() {
+      context.queues.finish(queue);
+      context.live_streams.fetch_sub(1, std::memory_order_relaxed);
+    }
+    detail::HostContext& context;
+    detail::HostQueue& queue;
+  };
+
+  explicit HostStream(detail::HostContext& c) : lease_{std::make_unique<Lease>(c)} {}
+  detail::HostContext& context() const noexcept { return lease_->context; }
+  detail::HostQueue& queue() const noexcept { return lease_->queue; }
+
+  std::unique_ptr<Lease> lease_;
+};
+
+/// Marks a point of a stream. Made by HostDevice::event(), at most as long-lived as the device;
+/// names and semantics are those of CCCL's `cuda::event`.
+///
+/// Each record() is a new generation: who waited for an earlier one goes on waiting for that. It is
+/// an owner, and moves; an event moved from may only be assigned to or destroyed. It may be
+/// recorded anew or destroyed while streams wait for it. Any thread may call. Calls throw
+/// DeviceError.
+class HostEvent {
+ public:
+  /// Marks the point behind all that is enqueued on `stream` now. Never blocks.
+  void record(HostStream& stream) {
+    detail::HostContext& c = state_->context;
+    c.door.pass("record");
+    c.records.fetch_add(1, std::memory_order_relaxed);
+    const Point point{&stream.queue(), stream.queue().end()};
+    const std::lock_guard lock{state_->mutex};
+    state_->latest = point;
+  }
+  /// Whether the latest point recorded was reached; true if there is none. Never blocks.
+  bool is_done() const {
+    detail::HostContext& c = state_->context;
+    c.door.pass("is_done");
+    c.queries.fetch_add(1, std::memory_order_relaxed);
+    return latest().is_reached();
+  }
+  /// Blocks until the latest point recorded at the call is reached.
+  void sync() const {
+    detail::HostContext& c = state_->context;
+    c.door.pass("sync");
+    c.syncs.fetch_add(1, std::memory_order_relaxed);
+    latest().await();
+    c.door.check("sync");
+  }
+
+ private:
+  friend class HostDevice;
+  friend class HostStream;
+
+  struct Point {
+    const detail::HostQueue* queue{nullptr};
+    std::uint64_t number{0};
+
+    bool is_reached() const { return queue == nullptr || queue->is_reached(number); }
+    void await() const {
+      if (queue != nullptr) {
+        queue->await(number);
+      }
+    }
+  };
+  // Apart from the event, so that it moves though its mutex cannot.
+  struct State {
+    explicit State(detail::HostContext& c) : context{c} {
+      c.live_events.fetch_add(1, std::memory_order_relaxed);
+    }
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() { context.live_events.fetch_sub(1, std::memory_order_relaxed); }
+
+    detail::HostContext& context;
+    std::mutex mutex;
+    Point latest;
+  };
+
+  explicit HostEvent(detail::HostContext& c) : state_{std::make_unique<State>(c)} {}
+  Point latest() const {
+    const std::lock_guard lock{state_->mutex};
+    return state_->latest;
+  }
+
+  std::unique_ptr<State> state_;
+};
+
+inline void HostStream::wait(const HostEvent& event) {
+  detail::HostContext& c = context();
+  c.door.pass("wait");
+  c.waits.fetch_add(1, std::memory_order_relaxed);
+  const HostEvent::Point point = event.latest();
+  if (!point.is_reached()) {
+    queue().push([point] { point.await(); });
+  }
+}
+
+} // namespace penstock

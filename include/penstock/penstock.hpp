@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+/// The whole core: everything that needs no CUDA toolkit. `penstock/cuda.hpp` adds the GPU.
+
+// IWYU pragma: begin_exports
+#include <penstock/algorithm.hpp>
+#include <penstock/batch.hpp>
+#include <penstock/device.hpp>
+#include <penstock/device_array.hpp>
+#include <penstock/error.hpp>
+#include <penstock/fence.hpp>
+#include <penstock/host_device.hpp>
+#include <penstock/memory.hpp>
+#include <penstock/pipeline.hpp>
+#include <penstock/report.hpp>
+#include <penstock/ring.hpp>
+#include <penstock/sources/generate.hpp>
+#include <penstock/sources/memory.hpp>
+#include <penstock/sources/records.hpp>
+#include <penstock/stage.hpp>
+#include <penstock/stages/async_copier.hpp>
+#include <penstock/stages/consumer.hpp>
+#include <penstock/stages/pinned_stager.hpp>
+#include <penstock/stages/reader.hpp>
+#include <penstock/version.hpp>
+#include <penstock/workspace.hpp>
+// IWYU pragma: end_exports

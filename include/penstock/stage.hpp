@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <tuple>
+#include <type_traits>
+
+namespace penstock {
+
+/// The base of every stage. A stage is a cheap, movable description: what it does, with which
+/// options; the engine is built from it by prepare(). It names what it takes and gives as templates
+/// over the batch that it is given: `template <class Given> using takes`, `gives`; void is nothing.
+struct StageBase {};
+
+template <class S>
+concept Stage = std::is_base_of_v<StageBase, std::remove_cvref_t<S>>;
+
+/// Asks for pinned output: `Reader{source, to_pinned}`.
+struct to_pinned_t {
+  explicit constexpr to_pinned_t(int) {}
+};
+inline constexpr to_pinned_t to_pinned{0};
+
+namespace detail {
+
+/// What stands for a type that is not known, after a mistake that was reported already.
+struct Anything {};
+
+/// A callable's parameters, read from its one call operator: they are its stage's types.
+template <class... A> struct Parameters {
+  static constexpr std::size_t count = sizeof...(A);
+};
+/// A generic lambda, or overloads.
+struct NotWrittenOut {
+  static constexpr std::size_t count = 0;
+};
+
+template <class M> struct member_signature;
+template <class R, class C, class... A> struct member_signature<R (C::*)(A...)> {
+  using type = Parameters<A...>;
+};
+template <class R, class C, class... A>
+struct member_signature<R (C::*)(A...) const> : member_signature<R (C::*)(A...)> {};
+template <class R, class C, class... A>
+struct member_signature<R (C::*)(A...) noexcept> : member_signature<R (C::*)(A...)> {};
+template <class R, class C, class... A>
+struct member_signature<R (C::*)(A...) const noexcept> : member_signature<R (C::*)(A...)> {};
+
+template <class F> struct call_signature {
+  using type = NotWrittenOut;
+};
+template <class R, class... A> struct call_signature<R (*)(A...)> {
+  using type = Parameters<A...>;
+};
+template <class R, class... A>
+struct call_signature<R (*)(A...) noexcept> : call_signature<R (*)(A...)> {};
+template <class F> struct call_signature<std::reference_wrapper<F>> : call_signature<F> {};
+template <class F>
+  requires requires { &F::operator(); }
+struct call_signature<F> : member_signature<decltype(&F::operator())> {};
+template <class F> using parameters_of = typename call_signature<F>::type;
+
+template <std::size_t I, class P> struct parameter {
+  using type = Anything;
+};
+template <std::size_t I, class... A>
+  requires(I < sizeof...(A))
+struct parameter<I, Parameters<A...>> {
+  using type = std::tuple_element_t<I, std::tuple<A...>>;
+};
+template <std::size_t I, class P> using parameter_t = typename parameter<I, P>::type;
+template <std::size_t I, class P> using batch_parameter = std::remove_cvref_t<parameter_t<I, P>>;
+
+template <class T> struct batch_of {
+  using schema = Anything;
+  using space = Anything;
+  static constexpr bool read_only = false, host = false, device = false;
+};
+template <class S, class W> struct batch_of<Batch<S, W>> {
+  using schema = std::remove_const_t<S>;
+  using space = W;
+  static constexpr bool read_only = std::is_const_v<S>;
+  static constexpr bool host = HostSpace<W>;
+  static constexpr bool device = std::is_same_v<W, Device>;
+};
+
+/// The batch that a stage gives which moves records from Given to Where, as they are.
+template <class Given, class Where> struct moved {
+  using type = Anything;
+};
+template <class S, class From, class Where> struct moved<Batch<S, From>, Where> {
+  using type = Batch<S, Where>;
+};
+template <class Given, class Where> using moved_t = typename moved<Given, Where>::type;
+
+} // namespace detail
+} // namespace penstock

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/build.hpp>
+#include <penstock/detail/consumer_nodes.hpp>
+#include <penstock/detail/sizes.hpp>
+#include <penstock/stage.hpp>
+
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+struct ConsumerOptions {
+  /// For host batches: threads that call at once, each its own copy of the callable; the thread
+  /// that called run() is one of them. With more than one, batches are taken in order but may be
+  /// worked on side by side. For device batches it must be 1.
+  unsigned workers = 1;
+};
+
+namespace detail {
+
+enum class ConsumerForm { good, not_written_out, other_parameters, writes_input };
+
+template <class P> consteval ConsumerForm consumer_form() {
+  using In = batch_of<batch_parameter<0, P>>;
+  if (std::is_same_v<P, NotWrittenOut>) {
+    return ConsumerForm::not_written_out;
+  }
+  if (!(In::device && P::count == 2) && !(In::host && P::count == 1)) {
+    return ConsumerForm::other_parameters;
+  }
+  return In::read_only ? ConsumerForm::good : ConsumerForm::writes_input;
+}
+template <class P> struct StreamParameter {};
+template <class A, class B> struct StreamParameter<Parameters<A, B>> {
+  using stream_parameter = B;
+};
+
+} // namespace detail
+
+/// Hands each batch to a callable. The last stage of a pipeline.
+///
+/// For device batches the callable is `void(Batch<const T, Device>, stream)`: it is called on the
+/// thread that called run() and only enqueues work on the stream, which is one of the pipeline's
+/// own; the batch's memory is used again when that work is done. For host batches it is
+/// `void(Batch<const T, Pageable>)` or `Pinned`, and the memory is used again when it returns.
+template <class F>
+class Consumer : public StageBase, public detail::StreamParameter<detail::parameters_of<F>> {
+  using P = detail::parameters_of<F>;
+  using In = detail::batch_parameter<0, P>;
+
+ public:
+  static constexpr bool refused = detail::consumer_form<P>() != detail::ConsumerForm::good;
+  template <class> using takes = In;
+  template <class> using gives = void;
+
+  template <class Takes = detail::parameters_of<F>,
+            detail::ConsumerForm Verdict = detail::consumer_form<Takes>()>
+  explicit Consumer(F f, ConsumerOptions options = {}) : f_{std::move(f)}, options_{options} {
+    using detail::ConsumerForm;
+    constexpr bool written_out = Verdict != ConsumerForm::not_written_out;
+    constexpr bool a_batch_and_stream = Verdict != ConsumerForm::other_parameters;
+    constexpr bool only_reads = Verdict != ConsumerForm::writes_input;
+    static_assert(written_out,
+                  "penstock: a Consumer learns its types from its callable's parameters, so write "
+                  "them out (no auto, no overloads): [](ps::Batch<const In, ps::Device> in, "
+                  "cudaStream_t stream) {...}.");
+    static_assert(
+        a_batch_and_stream,
+        "penstock: a Consumer's callable takes a device batch and the stream, or one host "
+        "batch: [](ps::Batch<const In, ps::Device> in, cudaStream_t stream) {...}.");
+    static_assert(only_reads,
+                  "penstock: a Consumer only reads its batch: make it ps::Batch<const In, ...>.");
+  }
+
+  /// For prepare().
+  template <class Given, class D> void build(detail::Build<D>& build) const {
+    const unsigned workers = detail::checked_workers("Consumer", options_.workers, 1);
+    using T = typename detail::batch_of<In>::schema;
+    if constexpr (detail::batch_of<In>::device) {
+      if (workers != 1) {
+        throw OptionError{"penstock: Consumer: workers is " + std::to_string(workers) +
+                          ", but device batches are enqueued by the one thread that called run()."};
+      }
+      build.template add<detail::DeviceConsumer<F, T, D>>(f_, build);
+    } else {
+      using Where = typename detail::batch_of<In>::space;
+      build.template add<detail::HostConsumer<F, T, Where>>(f_, workers, build);
+    }
+  }
+
+ private:
+  F f_;
+  ConsumerOptions options_;
+};
+
+} // namespace penstock

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/build.hpp>
+#include <penstock/detail/judge.hpp>
+#include <penstock/detail/sizes.hpp>
+#include <penstock/stage.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace penstock {
+
+struct PinnedStagerOptions {
+  /// Threads that copy at once; 0: a quarter of the processors, at most 8.
+  unsigned workers = 0;
+  /// Pinned slots, at least 2; 0: as many as 48 MiB hold.
+  std::size_t depth = 0;
+};
+
+namespace detail {
+
+class StagerNode final : public Node {
+ public:
+  template <AnyDevice D>
+  StagerNode(unsigned workers, const PinnedStagerOptions& options, Build<D>& build)
+      : Node{"PinnedStager", workers, build.control}, in_{*build.host},
+        slots_{host_slots("PinnedStager", options.depth, in_.grain, build.records)},
+        out_{slots_, in_.grain,
+             Area::in<Pinned>(build.device,
+                              checked_bytes(slots_, in_.grain.bytes(), "PinnedStager")),
+             Side::many, Side::many} {
+    build.control.watch(out_.ring);
+    build.host = &out_;
+  }
+
+  void reset() override { out_.ring.reset(); }
+  StageReport report(double seconds) const override {
+    StageReport stage = Node::report(seconds);
+    stage.depth = slots_;
+    return stage;
+  }
+
+ private:
+  void work(unsigned /*worker*/, Meter& meter) override {
+    for (;;) {
+      // Empty slots too: the ticket of what comes in is the ticket of what goes out.
+      const HostRing::Take from = in_.ring.take(Empties::give);
+      meter.spent(Spent::starved);
+      if (!from) {
+        break;
+      }
+      HostRing::Claim to = out_.ring.claim_at(from.ticket());
+      meter.spent(Spent::blocked);
+      if (!to) {
+        break;
+      }
+      const HostSlot& slot = from.slot();
+      const std::size_t bytes = slot.records * in_.grain.record_bytes;
+      std::memcpy(out_.data(to.place()), in_.data(from.place()), bytes);
+      to.slot() = slot;
+      meter.spent(Spent::busy);
+      meter.did(slot.records, bytes);
+      meter.found_in_use(
+          std::min<std::uint64_t>(out_.ring.was_claimed() - out_.ring.was_taken(), slots_));
+      to.publish(from.fill());
+    }
+    if (in_.ring.state() == Flow::ended) {
+      out_.ring.end_at(in_.ring.end_ticket());
+    }
+  }
+
+  HostLink& in_;
+  const std::size_t slots_;
+  HostLink out_;
+};
+
+/// Gives a stage a device_type if it names a device.
+template <class On> struct NamesDevice {
+  using device_type = On;
+};
+template <> struct NamesDevice<NoDevice> {};
+
+} // namespace detail
+
+/// Copies batches from pageable into pinned memory with several threads, in order: for what cannot
+/// be read or decoded in place. It pins for the device of the pipeline's AsyncCopier, or for the
+/// one it names: `PinnedStager{gpu}`.
+template <class On = detail::NoDevice>
+class PinnedStager : public StageBase, public detail::NamesDevice<On> {
+ public:
+  template <class Given>
+  using takes = detail::moved_t<Given, Pageable>;
+  template <class Given> using gives = detail::moved_t<Given, Pinned>;
+
+  explicit PinnedStager(PinnedStagerOptions options = {})
+    requires(std::is_same_v<On, detail::NoDevice>)
+      : options_{options} {}
+  /// `device` must outlive the pipeline.
+  explicit PinnedStager(On& device, PinnedStagerOptions options = {})
+    requires(!std::is_same_v<On, detail::NoDevice>)
+      : device_{&device}, options_{options} {}
+  PinnedStager(const On&&, PinnedStagerOptions = {}) = delete;
+
+  On* device() const noexcept { return device_; }
+
+  /// For prepare().
+  template <class Given, class D> void build(detail::Build<D>& build) const {
+    detail::checked_depth("PinnedStager", options_.depth);
+    build.template add<detail::StagerNode>(
+        detail::checked_workers("PinnedStager", options_.workers, detail::processors(2, 8)),
+        options_, build);
+  }
+
+ private:
+  On* device_{};
+  PinnedStagerOptions options_;
+};
+PinnedStager(PinnedStagerOptions) -> PinnedStager<detail::NoDevice>;
+template <AnyDevice D>
+PinnedStager(D&, PinnedStagerOptions = {}) -> PinnedStager<D>;
+
+} // namespace penstock

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/area.hpp>
+#include <penstock/device.hpp>
+#include <penstock/error.hpp>
+#include <penstock/memory.hpp>
+
+#include <cstddef>
+#include <string>
+
+namespace penstock {
+
+/// Scratch memory on a device for reduce() and histogram(), made once so that they allocate
+/// nothing.
+///
+/// Work on a stream uses it when it runs. So one stream at a time may use it, and it must outlive
+/// that work; calls on the same stream take their turns. It moves, and must not outlive the device.
+template <AnyDevice D> class Workspace {
+ public:
+  /// May block, as the device's allocate() may. Throws DeviceError with the byte count.
+  explicit Workspace(D& device, std::size_t bytes = std::size_t{1} << 20)
+      : area_{detail::Area::in<Device>(&device, bytes)} {}
+
+  /// Device memory, aligned to 256 bytes.
+  void* data() const noexcept { return area_.data(); }
+  /// In bytes.
+  std::size_t size() const noexcept { return area_.bytes(); }
+
+  /// Throws Error, with both sizes, if `bytes` are more than there are; `what` is who needs them.
+  void require(std::size_t bytes, const char* what) const {
+    if (bytes > size()) {
+      throw Error{std::string{"penstock: "} + what + " needs a workspace of " +
+                  std::to_string(bytes) + " bytes and was given " + std::to_string(size()) +
+                  ": make it with Workspace{device, " + std::to_string(bytes) + "}."};
+    }
+  }
+
+ private:
+  detail::Area area_;
+};
+
+} // namespace penstock
