@@ -15,6 +15,7 @@
 #include <cstring>
 #include <limits>
 #include <new>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -101,7 +102,7 @@ class HostDevice {
 
   std::string name() const { return "host"; }
   /// Nothing: all host devices are everywhere.
-  HostAttachment attach() noexcept { return {}; }
+  [[nodiscard]] HostAttachment attach() noexcept { return {}; }
 
   /// Starts the stream's thread.
   HostStream stream() {
@@ -109,8 +110,7 @@ class HostDevice {
     try {
       return HostStream{context_};
     } catch (const std::system_error&) {
-      fail("stream", Door::no_bytes,
-           "no thread could be started; raise the limit on them (ulimit -u)");
+      fail("stream", {}, "no thread could be started; raise the limit on them (ulimit -u)");
     }
   }
   HostEvent event() {
@@ -211,7 +211,7 @@ class HostDevice {
   using Door = detail::HostDoor;
   static constexpr std::align_val_t alignment{256};
 
-  [[noreturn]] void fail(const char* call, std::size_t bytes, const char* why) {
+  [[noreturn]] void fail(const char* call, std::optional<std::size_t> bytes, const char* why) {
     context_.door.fail(call, Door::out_of_memory,
                        Door::text(call, bytes, Door::out_of_memory, why));
   }

@@ -38,9 +38,9 @@ template <class Policy> class Bell {
   void wait(std::uint32_t count, std::chrono::nanoseconds limit) noexcept {
     if constexpr (Parking::sleeps) {
       std::uint32_t seen = count;
-      // Acquire pairs with ring(): a count that moved on shows what moved it.
-      if (!word_.compare_exchange_strong(seen, count | sleeper, Atomics::acquire,
-                                         Atomics::acquire)) {
+      // Relaxed: it only says that one sleeps. The next count() shows what moved the count on.
+      if (!word_.compare_exchange_strong(seen, count | sleeper, Atomics::relaxed,
+                                         Atomics::relaxed)) {
         return;
       }
       Parking::sleep(word_, count | sleeper, limit);

@@ -10,6 +10,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 
 namespace penstock::detail {
@@ -21,13 +22,12 @@ namespace penstock::detail {
 /// threads that use the device, and so hide from ThreadSanitizer what they forgot to order.
 class HostDoor {
  public:
-  static constexpr std::size_t no_bytes = std::numeric_limits<std::size_t>::max();
   static constexpr int out_of_memory = 2;
   /// What a trap in a kernel is to CUDA: an illegal instruction.
   static constexpr int trapped = 715;
 
   /// A counted call. Throws DeviceError; `bytes` goes into its text.
-  void pass(const char* call, std::size_t bytes = no_bytes) {
+  void pass(const char* call, std::optional<std::size_t> bytes = {}) {
     const std::uint64_t number = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
     if (is_due(number)) {
       constexpr const char* why = "as fail_call() asked";
@@ -41,7 +41,7 @@ class HostDoor {
     check(call, bytes);
   }
   /// A call that is not counted: throws only if the device has broken down.
-  void check(const char* call, std::size_t bytes = no_bytes) {
+  void check(const char* call, std::optional<std::size_t> bytes = {}) {
     if (is_broken()) {
       const std::lock_guard lock{mutex_};
       throw DeviceError{text(call, bytes, broken_code_, broken_why_) +
@@ -56,10 +56,11 @@ class HostDoor {
     last_error();
     throw DeviceError{what, call, code, false};
   }
-  static std::string text(const char* call, std::size_t bytes, int code, const std::string& why) {
+  static std::string text(const char* call, std::optional<std::size_t> bytes, int code,
+                          const std::string& why) {
     return std::string{"penstock: host: "} + call +
-           (bytes == no_bytes ? "" : " of " + std::to_string(bytes) + " bytes") +
-           " failed with code " + std::to_string(code) + ": " + why + ".";
+           (bytes ? " of " + std::to_string(*bytes) + " bytes" : "") + " failed with code " +
+           std::to_string(code) + ": " + why + ".";
   }
 
   /// Makes every later call throw. The first reason stays.

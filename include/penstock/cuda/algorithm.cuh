@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/algorithm.hpp>
+#include <penstock/cuda/device.hpp>
+#include <penstock/cuda/error.hpp>
+#include <penstock/detail/config.hpp>
+#include <penstock/workspace.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <cub/device/device_histogram.cuh>
+#include <cub/device/device_reduce.cuh>
+#include <cuda_runtime.h>
+
+// Work on a GPU's stream, with the signatures that algorithm.hpp has for a HostStream&: code for
+// both devices includes this under nvcc, and that one else. For nvcc alone, and an extra, since it
+// takes seconds to compile.
+//
+// The stream's device must be the calling thread's current one (CudaDevice::attach()); callables of
+// a pipeline find it so. All return at once and run in the stream's order. Functors must be
+// callable on the GPU: named ones, with PENSTOCK_HD. All throw CudaError if CUDA refuses the work.
+namespace penstock {
+
+namespace detail {
+
+inline constexpr unsigned block_threads = 256;
+/// More blocks than any GPU holds at once; beyond, each thread takes several.
+inline constexpr std::size_t most_blocks = std::size_t{1} << 16;
+
+template <class F> __global__ void __launch_bounds__(block_threads)
+    for_each_kernel(std::size_t n, F f) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
+    f(i);
+  }
+}
+
+} // namespace detail
+
+/// Calls f(i) for each i of 0 to n - 1, in no order to rely on. `f` is copied to the GPU, and what
+/// it points to must be there.
+template <class F> void for_each(cudaStream_t stream, std::size_t n, F f) {
+  static_assert(std::is_trivially_copyable_v<F>,
+                "penstock: a functor is copied to the GPU byte by byte, so it must be trivially "
+                "copyable: let it hold pointers and numbers only.");
+  if (n == 0) {
+    return;
+  }
+  const std::size_t blocks = (n - 1) / detail::block_threads + 1;
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3{static_cast<unsigned>(std::min(blocks, detail::most_blocks))};
+  launch.blockDim = dim3{detail::block_threads};
+  launch.stream = stream;
+  // Unlike <<<>>>, it says whether this launch failed, and not any call before it.
+  detail::cuda_check(cudaLaunchKernelEx(&launch, detail::for_each_kernel<F>, n, f),
+                     "cudaLaunchKernelEx");
+}
+
+namespace detail {
+
+template <class R> struct ConvertTo {
+  template <class T> PENSTOCK_HD R operator()(const T& value) const {
+    return static_cast<R>(value);
+  }
+};
+
+/// Runs `call(scratch, bytes)`, a function of CUB, with what the workspace has from byte `from` on.
+template <class Call>
+void with_scratch(const char* call_name, Workspace<CudaDevice>& workspace, std::size_t from,
+                  Call call) {
+  // CUB asks the driver for occupancies in order to tell what it needs, so it is asked only if what
+  // there is will not do: that is cudaErrorInvalidValue. Null and 0 bytes would be the question.
+  cudaError_t status = cudaErrorInvalidValue;
+  if (workspace.size() > from) {
+    std::size_t bytes = workspace.size() - from;
+    status = call(static_cast<std::byte*>(workspace.data()) + from, bytes);
+  }
+  if (status == cudaErrorInvalidValue) {
+    cudaGetLastError();
+    std::size_t needed = 0;
+    cuda_check(call(nullptr, needed), call_name);
+    workspace.require(from + needed, call_name);
+  }
+  cuda_check(status, call_name);
+}
+
+} // namespace detail
+
+/// *out = op over `init` and in[0] to in[n - 1], each made an R; `in` and `out` are device memory.
+/// `op(R, R)` must be associative and commutative: it is grouped as suits the GPU. The workspace
+/// needs some hundred KiB at most, for an R of 8 bytes; Error tells if it has less.
+template <class T, class R, class Op>
+void reduce(cudaStream_t stream, const T* in, std::size_t n, R* out, R init, Op op,
+            Workspace<CudaDevice>& workspace) {
+  detail::with_scratch("reduce", workspace, 0, [&](void* scratch, std::size_t& bytes) {
+    return cub::DeviceReduce::TransformReduce(scratch, bytes, in, out, n, op,
+                                              detail::ConvertTo<R>{}, init, stream);
+  });
+}
+
+namespace detail {
+
+/// Values of a piece are counted in 32 bits, the width that CUB is tuned for.
+using PieceCount = unsigned;
+/// A multiple of 256, so that pieces keep the alignment of the first.
+inline constexpr std::size_t most_piece_bytes = std::size_t{1} << 30;
+
+struct AddCounts {
+  const PieceCount* piece;
+  std::uint64_t* counts;
+  PENSTOCK_HD void operator()(std::size_t value) const { counts[value] += piece[value]; }
+};
+
+} // namespace detail
+
+/// Adds to counts[v] how often each byte value v occurs in in[0] to in[n - 1]; both are device
+/// memory, `counts` 256 numbers. The workspace needs some hundred KiB; Error tells if it has less.
+inline void histogram(cudaStream_t stream, const std::uint8_t* in, std::size_t n,
+                      std::uint64_t* counts, Workspace<CudaDevice>& workspace) {
+  using namespace detail;
+  auto* const piece = static_cast<PieceCount*>(workspace.data());
+  for (std::size_t done = 0; done < n; done += most_piece_bytes) {
+    const int bytes = static_cast<int>(std::min(n - done, most_piece_bytes));
+    with_scratch("histogram", workspace, byte_values * sizeof(PieceCount),
+                 [&](void* scratch, std::size_t& scratch_bytes) {
+                   return cub::DeviceHistogram::HistogramEven(scratch, scratch_bytes, in + done,
+                                                              piece, int{byte_values} + 1, 0,
+                                                              int{byte_values}, bytes, stream);
+                 });
+    for_each(stream, byte_values, AddCounts{piece, counts});
+  }
+}
+
+} // namespace penstock

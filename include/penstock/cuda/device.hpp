@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/cuda/error.hpp>
+#include <penstock/cuda/event.hpp>
+#include <penstock/cuda/stream.hpp>
+#include <penstock/detail/mapping.hpp>
+#include <penstock/device.hpp>
+#include <penstock/error.hpp>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+namespace penstock {
+
+namespace detail {
+
+/// Makes GPU `number` the calling thread's current device, and in the end again the one before. A
+/// failure is in status(), for destructors use it too.
+class CurrentDevice {
+ public:
+  [[nodiscard]] explicit CurrentDevice(int number) noexcept : status_{cudaGetDevice(&before_)} {
+    if (status_ == cudaSuccess && before_ != number) {
+      status_ = cudaSetDevice(number);
+      switched_ = status_ == cudaSuccess;
+    }
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+  ~CurrentDevice() {
+    if (switched_) {
+      cuda_ignore(cudaSetDevice(before_));
+    }
+  }
+  cudaError_t status() const noexcept { return status_; }
+
+ private:
+  int before_{0};
+  cudaError_t status_;
+  bool switched_{false};
+};
+
+/// The same, for those who can be told of a failure.
+struct AttachedDevice : CurrentDevice {
+  explicit AttachedDevice(int number) : CurrentDevice{number} {
+    cuda_check(status(), "cudaSetDevice");
+  }
+};
+
+} // namespace detail
+
+/// A GPU. Thin: what it makes are CUDA's own streams, events and memory.
+///
+/// It must outlive its memory. Any thread may call, whichever device is current there; one thread a
+/// stream at a time. Calls throw CudaError.
+class CudaDevice {
+ public:
+  using stream_type = CudaStream;
+  using event_type = CudaEvent;
+  using stream_argument = cudaStream_t;
+
+  /// GPU `number`, as CUDA counts them. Sets it up, which blocks for some tenths of a second the
+  /// first time in a process. Throws if there is no such GPU, or no driver.
+  explicit CudaDevice(int number = 0) : number_{number} {
+    int devices = 0;
+    cudaError_t status = cudaGetDeviceCount(&devices);
+    if (status == cudaSuccess && devices == 0) {
+      status = cudaErrorNoDevice;
+    }
+    if (status != cudaSuccess) {
+      refuse(status, "cudaGetDeviceCount", "this process has no GPU");
+    }
+    if (number < 0 || number >= devices) {
+      refuse(cudaErrorInvalidDevice, "CudaDevice",
+             devices == 1 ? "this process has 1 GPU, number 0"
+                          : "this process has " + std::to_string(devices) +
+                                " GPUs, numbered 0 to " + std::to_string(devices - 1));
+    }
+    cudaDeviceProp properties;
+    check_here(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
+    name_ = place() + " " + properties.name;
+    check_here(cudaInitDevice(number, 0, 0), "cudaInitDevice");
+  }
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  /// How many GPUs this process has; 0 where there is no driver.
+  static int count() noexcept {
+    int devices = 0;
+    const cudaError_t status = cudaGetDeviceCount(&devices);
+    detail::cuda_ignore(status);
+    return status == cudaSuccess ? devices : 0;
+  }
+
+  /// Such as "cuda:0 NVIDIA H200".
+  std::string name() const { return name_; }
+  /// Makes this the calling thread's current device, as kernels and the algorithms of
+  /// cuda/algorithm.cuh need it to be, until what it returns dies. With another GPU than 0, call
+  /// cudaSetDevice() first on each of your own threads: CUDA sets up GPU 0 for them otherwise,
+  /// which takes memory there.
+  [[nodiscard]] detail::AttachedDevice attach() { return detail::AttachedDevice{number_}; }
+
+  CudaStream stream() {
+    const detail::AttachedDevice here{number_};
+    return CudaStream{};
+  }
+  CudaEvent event() {
+    const detail::AttachedDevice here{number_};
+    return CudaEvent{};
+  }
+
+  /// `bytes` of the GPU's memory aligned to 256, not cleared; null for 0 bytes. May wait for work
+  /// on the GPU.
+  void* allocate(std::size_t bytes) {
+    void* at = nullptr;
+    if (bytes == 0) {
+      return at;
+    }
+    const detail::AttachedDevice here{number_};
+    const cudaError_t status = cudaMalloc(&at, bytes);
+    if (status != cudaSuccess) {
+      std::size_t free = 0;
+      std::size_t total = 0;
+      std::string cure = "Take a smaller batch, copy or depth.";
+      if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
+        cure = "Of its " + std::to_string(total) + " bytes " + std::to_string(free) +
+               " are free. " + cure;
+      }
+      detail::cuda_fail(status, "cudaMalloc", asked(bytes), cure);
+    }
+    return at;
+  }
+  /// Blocks until the GPU has done all queued work. Null is nothing.
+  void deallocate(void* at, std::size_t) noexcept {
+    if (at != nullptr) {
+      const detail::CurrentDevice here{number_};
+      detail::cuda_ignore(cudaFree(at));
+    }
+  }
+  /// `bytes` of zeroed host memory, a multiple of 4096, page-locked to the byte; blocks until its
+  /// pages are there.
+  void* allocate_pinned(std::size_t bytes) {
+    const detail::AttachedDevice here{number_};
+    void* const at = map(bytes);
+    const cudaError_t status = cudaHostRegister(at, bytes, cudaHostRegisterDefault);
+    if (status != cudaSuccess) {
+      detail::unmap_pages(at, bytes);
+      detail::cuda_fail(status, "cudaHostRegister", asked(bytes),
+                        "Take fewer or smaller slots (a smaller depth), or raise the limits on "
+                        "page-locked memory (ulimit -l, the container's).");
+    }
+    pinned_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    return at;
+  }
+  /// Blocks until the GPU has done all queued work. Null is nothing.
+  void deallocate_pinned(void* at, std::size_t bytes) noexcept {
+    if (at != nullptr) {
+      const detail::CurrentDevice here{number_};
+      // A copy still on its way would go to pages that are someone else's by then. cudaFree waits
+      // by itself; of cudaHostUnregister that is not said.
+      detail::cuda_ignore(cudaDeviceSynchronize());
+      detail::cuda_ignore(cudaHostUnregister(at));
+      detail::unmap_pages(at, bytes);
+    }
+  }
+  /// Bytes ever page-locked by this device; given back or not.
+  std::uint64_t pinned_bytes() const noexcept {
+    return pinned_bytes_.load(std::memory_order_relaxed);
+  }
+
+  /// Copies `bytes` from pinned memory to the GPU's when the stream gets there; returns at once.
+  void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
+                       "cudaMemcpyAsync", bytes, " to the device");
+  }
+  /// The same, from the GPU's memory to pinned.
+  void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
+    detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream),
+                       "cudaMemcpyAsync", bytes, " to the host");
+  }
+
+  /// As the members of CudaEvent and CudaStream; the stream may be any of this GPU.
+  void record(CudaEvent& event, cudaStream_t stream) { event.record(stream); }
+  void wait(cudaStream_t stream, const CudaEvent& event) {
+    detail::cuda_check(cudaStreamWaitEvent(stream, event.get(), 0), "cudaStreamWaitEvent");
+  }
+  bool is_done(const CudaEvent& event) { return event.is_done(); }
+  void sync(const CudaEvent& event) { event.sync(); }
+  void sync(cudaStream_t stream) {
+    detail::cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  }
+
+ private:
+  std::string place() const { return "cuda:" + std::to_string(number_); }
+  std::string asked(std::size_t bytes) const {
+    return " of " + std::to_string(bytes) + " bytes on " + place();
+  }
+  [[noreturn]] void refuse(cudaError_t status, const char* call, const std::string& why) const {
+    cudaGetLastError();
+    throw CudaError{"penstock: CudaDevice{" + std::to_string(number_) + "}: " + why + ": " +
+                        detail::cuda_text(status) +
+                        ". CUDA_VISIBLE_DEVICES may hide GPUs; a HostDevice needs none.",
+                    call, status};
+  }
+  void check_here(cudaError_t status, const char* call) const {
+    if (status != cudaSuccess) {
+      detail::cuda_fail(status, call, " on " + place());
+    }
+  }
+  static void* map(std::size_t bytes) {
+    try {
+      return detail::map_pages(bytes);
+    } catch (const Error& e) {
+      throw CudaError{e.what(), "allocate_pinned", cudaErrorMemoryAllocation};
+    }
+  }
+
+  const int number_;
+  std::string name_;
+  std::atomic<std::uint64_t> pinned_bytes_{0};
+};
+
+static_assert(AnyDevice<CudaDevice>);
+
+} // namespace penstock

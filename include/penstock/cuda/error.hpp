@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/error.hpp>
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+namespace penstock {
+
+namespace detail {
+
+/// Whether `status` leaves the GPU unusable until the process ends. By number, since older toolkits
+/// lack some of the names.
+constexpr bool is_sticky(cudaError_t status) noexcept {
+  switch (static_cast<int>(status)) {
+  case 226: // cudaErrorContained
+  case 700: // cudaErrorIllegalAddress
+  case 702: // cudaErrorLaunchTimeout
+  case 710: // cudaErrorAssert
+  case 714: // cudaErrorHardwareStackError
+  case 715: // cudaErrorIllegalInstruction
+  case 716: // cudaErrorMisalignedAddress
+  case 717: // cudaErrorInvalidAddressSpace
+  case 718: // cudaErrorInvalidPc
+  case 719: // cudaErrorLaunchFailure
+  case 721: // cudaErrorTensorMemoryLeak
+  case 810: // cudaErrorMpsClientTerminated
+  case 911: // cudaErrorExternalDevice
+    return true;
+  default:
+    return false;
+  }
+}
+
+} // namespace detail
+
+/// A CUDA call failed. By the time it is thrown the thread's last error is cleared, so that the
+/// next call is not blamed for it.
+class CudaError : public DeviceError {
+ public:
+  /// `call` is the function's name; the status says whether the error is sticky.
+  CudaError(const std::string& what, std::string call, cudaError_t status)
+      : DeviceError{what, std::move(call), static_cast<int>(status), detail::is_sticky(status)} {}
+  cudaError_t status() const noexcept { return static_cast<cudaError_t>(code()); }
+};
+
+namespace detail {
+
+/// "cudaErrorMemoryAllocation (2), out of memory". Any thread.
+inline std::string cuda_text(cudaError_t status) {
+  return std::string{cudaGetErrorName(status)} + " (" + std::to_string(static_cast<int>(status)) +
+         "), " + cudaGetErrorString(status);
+}
+
+/// Throws CudaError: `call`, `asked` for what (" of 42 bytes"), has failed with `status`. The cure
+/// of a sticky error is always the same; `cure` is that of another, a whole sentence.
+[[noreturn]] inline void cuda_fail(cudaError_t status, const char* call,
+                                   const std::string& asked = {}, const std::string& cure = {}) {
+  cudaGetLastError(); // a failed call stays latched, and the next launch would report it as its own
+  std::string what =
+      std::string{"penstock: "} + call + asked + " failed: " + cuda_text(status) + ".";
+  if (is_sticky(status)) {
+    what += " Work queued before may be at fault: compute-sanitizer finds it. This process cannot "
+            "use the GPU any more: start it anew.";
+  } else if (!cure.empty()) {
+    what += " " + cure;
+  }
+  throw CudaError{what, call, status};
+}
+
+/// The door that the status of every CUDA call goes through: throws CudaError, with `call` as its
+/// name, unless it is cudaSuccess.
+inline void cuda_check(cudaError_t status, const char* call) {
+  if (status != cudaSuccess) {
+    cuda_fail(status, call);
+  }
+}
+/// The same for a call about `bytes`; `where` is " to" or " on" what.
+inline void cuda_check(cudaError_t status, const char* call, std::size_t bytes, const char* where) {
+  if (status != cudaSuccess) {
+    cuda_fail(status, call, " of " + std::to_string(bytes) + " bytes" + where);
+  }
+}
+
+/// The door of questions: "not ready" is the answer false. CUDA latches even that as the thread's
+/// last error, so it is cleared.
+inline bool cuda_is_done(cudaError_t status, const char* call) {
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  cuda_check(status, call);
+  return true;
+}
+
+/// The door of destructors: a failure (the driver may be unloaded, the GPU lost) is not reported,
+/// and not latched either.
+inline void cuda_ignore(cudaError_t status) noexcept {
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+  }
+}
+
+} // namespace detail
+} // namespace penstock

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/cuda/error.hpp>
+
+#include <cstddef>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+namespace penstock {
+
+/// Marks a point of a stream; without timing, which would make it slower. Made by
+/// CudaDevice::event(), with the names and semantics of CCCL's `cuda::event`.
+///
+/// It is an owner, and moves; an event moved from or released may only be assigned to or destroyed.
+/// It may be recorded anew or destroyed while streams wait for it. Any thread may call. Calls throw
+/// CudaError.
+class CudaEvent {
+ public:
+  /// Makes one on the calling thread's current device.
+  CudaEvent() {
+    detail::cuda_check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
+                       "cudaEventCreateWithFlags");
+  }
+  CudaEvent(CudaEvent&& other) noexcept : event_{std::exchange(other.event_, nullptr)} {}
+  CudaEvent& operator=(CudaEvent&& other) noexcept {
+    CudaEvent old{std::move(*this)};
+    event_ = std::exchange(other.event_, nullptr);
+    return *this;
+  }
+  /// Never blocks, and never throws.
+  ~CudaEvent() {
+    if (event_ != nullptr) {
+      detail::cuda_ignore(cudaEventDestroy(event_));
+    }
+  }
+
+  /// Takes over an event made elsewhere: this one destroys it.
+  [[nodiscard]] static CudaEvent from_native_handle(cudaEvent_t event) noexcept {
+    return CudaEvent{event};
+  }
+  /// 0 and nullptr are no events.
+  static CudaEvent from_native_handle(int) = delete;
+  static CudaEvent from_native_handle(std::nullptr_t) = delete;
+
+  /// Marks the point behind all that is enqueued on `stream` now, which must be of the event's
+  /// device. Never blocks.
+  void record(cudaStream_t stream) {
+    detail::cuda_check(cudaEventRecord(event_, stream), "cudaEventRecord");
+  }
+  /// Whether the latest point recorded was reached; true if there is none. Never blocks.
+  bool is_done() const { return detail::cuda_is_done(cudaEventQuery(event_), "cudaEventQuery"); }
+  /// Blocks until the latest point recorded at the call is reached.
+  void sync() const { detail::cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+
+  cudaEvent_t get() const noexcept { return event_; }
+  /// Gives up the event: the caller destroys it.
+  [[nodiscard]] cudaEvent_t release() noexcept { return std::exchange(event_, nullptr); }
+
+ private:
+  explicit CudaEvent(cudaEvent_t event) noexcept : event_{event} {}
+
+  cudaEvent_t event_{};
+};
+
+} // namespace penstock

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace penstock {
+
+enum class FileKind { regular, directory, other };
+
+struct FileStatus {
+  FileKind kind{};
+  std::uint64_t size{};
+};
+
+/// The system calls that files are read with. A policy: in its place may stand anything cheap to
+/// copy with the same members, such as a test's that fails on demand. Each returns -1 and sets
+/// errno if it fails; any thread may call.
+class PosixIo {
+  static_assert(sizeof(off_t) >= 8,
+                "penstock: files may be large: build with -D_FILE_OFFSET_BITS=64.");
+
+ public:
+  using Folder = DIR*;
+
+  /// For reading. Never waits for a FIFO's writer.
+  int open(const char* path) const noexcept {
+    return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  }
+  int close(int fd) const noexcept { return ::close(fd); }
+  int status(const char* path, FileStatus& status) const noexcept {
+    struct stat s;
+    return filled(::stat(path, &s), s, status);
+  }
+  int status(int fd, FileStatus& status) const noexcept {
+    struct stat s;
+    return filled(::fstat(fd, &s), s, status);
+  }
+  /// How many bytes were read: perhaps fewer than asked, 0 at the file's end. Blocks.
+  std::int64_t read(int fd, std::byte* into, std::size_t bytes,
+                    std::uint64_t offset) const noexcept {
+    return ::pread(fd, into, bytes, static_cast<off_t>(offset));
+  }
+  int open_folder(const char* path, Folder& folder) const noexcept {
+    folder = ::opendir(path);
+    return folder ? 0 : -1;
+  }
+  /// `name` is null after the last, else good until the next call.
+  int next_name(Folder folder, const char*& name) const noexcept {
+    errno = 0; // readdir() tells its end from an error by nothing else
+    const dirent* entry = ::readdir(folder);
+    name = entry ? entry->d_name : nullptr;
+    return entry || errno == 0 ? 0 : -1;
+  }
+  int close_folder(Folder folder) const noexcept { return ::closedir(folder); }
+  /// Before a call that said "try again later" is made again.
+  void pause() const { std::this_thread::sleep_for(std::chrono::milliseconds{1}); }
+
+ private:
+  static int filled(int result, const struct stat& from, FileStatus& to) noexcept {
+    if (result == 0) {
+      to.kind = S_ISREG(from.st_mode)   ? FileKind::regular
+                : S_ISDIR(from.st_mode) ? FileKind::directory
+                                        : FileKind::other;
+      to.size = static_cast<std::uint64_t>(from.st_size);
+    }
+    return result;
+  }
+};
+
+namespace detail {
+
+inline constexpr unsigned most_tries = 1000;
+/// Linux reads 4096 bytes less than 2 GiB at most; other systems fail above that.
+inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
+
+[[noreturn]] inline void throw_io_error(const std::string& doing, const std::string& path,
+                                        int error, std::uint64_t offset = 0) {
+  const char* cure = "Check the file and the file system it lies on.";
+  switch (error) {
+  case ENOENT:
+  case ENOTDIR:
+    cure = "Check the path.";
+    break;
+  case EACCES:
+  case EPERM:
+    cure = "Give this user the right to read it.";
+    break;
+  case EMFILE:
+  case ENFILE:
+    cure = "Raise the limit on open files (ulimit -n).";
+    break;
+  case EIO:
+    cure = "The disk or the network below it has failed: see the system's log.";
+    break;
+  default:
+    break;
+  }
+  throw SourceError{"penstock: cannot " + doing + " " + path + ": " +
+                        std::generic_category().message(error) + ". " + cure,
+                    path, offset};
+}
+
+/// Makes a system call, again and again where it was interrupted or is to be tried later, but not
+/// for ever.
+template <class Io, class Call> auto persist(const Io& io, Call call) {
+  for (unsigned tries = 1;; ++tries) {
+    const auto result = call();
+    if (result >= 0 || (errno != EINTR && errno != EAGAIN) || tries == most_tries) {
+      return result;
+    }
+    if (errno == EAGAIN) {
+      io.pause();
+    }
+  }
+}
+
+[[noreturn]] inline void throw_not_a_file(const std::string& path) {
+  throw SourceError{"penstock: " + path +
+                        " is not a regular file, so it cannot be read in parts, each at its "
+                        "place: copy what comes out of it into a file.",
+                    path, 0};
+}
+
+/// An open regular file's number. Closes it in the end.
+template <class Io> class Descriptor {
+ public:
+  Descriptor(const Io& io, const std::string& path, FileStatus& status) : io_{io} {
+    fd_ = persist(io, [&] { return io.open(path.c_str()); });
+    if (fd_ < 0) {
+      throw_io_error("open", path, errno);
+    }
+    // Asked again: another file may have taken the name since.
+    const int result = persist(io, [&] { return io.status(fd_, status); });
+    if (result < 0 || status.kind != FileKind::regular) {
+      const int error = errno;
+      close();
+      result < 0 ? throw_io_error("examine", path, error) : throw_not_a_file(path);
+    }
+  }
+  Descriptor(Descriptor&& other) noexcept : io_{other.io_}, fd_{std::exchange(other.fd_, -1)} {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  ~Descriptor() { close(); }
+
+  const Io& io() const noexcept { return io_; }
+  bool is_open() const noexcept { return fd_ >= 0; }
+  void close() noexcept {
+    if (is_open()) {
+      io_.close(std::exchange(fd_, -1)); // only read from, so a failure has lost nothing
+    }
+  }
+  std::int64_t read(std::span<std::byte> into, std::uint64_t offset) const {
+    return persist(io_, [&] { return io_.read(fd_, into.data(), into.size(), offset); });
+  }
+
+ private:
+  Io io_;
+  int fd_ = -1;
+};
+
+} // namespace detail
+
+/// A regular file, opened for reading; it is closed in the end. Movable. Its const members may be
+/// called from any thread, by any number at once.
+template <class Io = PosixIo> class File {
+ public:
+  /// Throws SourceError if `path` cannot be opened or is no regular file with a size, without
+  /// waiting for anything but the file system.
+  File(const Io& io, std::string path) : path_{std::move(path)}, descriptor_{io, path_, status_} {
+    std::byte any;
+    const std::int64_t got = size() == 0 ? descriptor_.read({&any, 1}, 0) : 0;
+    if (got < 0) {
+      detail::throw_io_error("read", path_, errno);
+    }
+    if (got > 0) {
+      throw SourceError{"penstock: " + path_ +
+                            " says that it has 0 bytes, but something is in it, made as it is "
+                            "read: copy it into another file.",
+                        path_, 0};
+    }
+  }
+
+  const std::string& path() const noexcept { return path_; }
+  /// In bytes, when it was opened.
+  std::uint64_t size() const noexcept { return status_.size; }
+  /// Gives the descriptor back: from now on each read_full() opens the file for itself.
+  void close() noexcept { descriptor_.close(); }
+  bool is_open() const noexcept { return descriptor_.is_open(); }
+
+ private:
+  template <class AnyIo>
+  friend void read_full(const File<AnyIo>& file, std::uint64_t offset, std::span<std::byte> into);
+
+  std::string path_;
+  FileStatus status_;
+  detail::Descriptor<Io> descriptor_;
+};
+
+/// Fills `into` from byte `offset` on, all of which lies in the file as it was when opened. Goes on
+/// after short reads and interruptions. Blocks; any thread. Throws SourceError with the place where
+/// it failed, also if the file has become shorter.
+template <class Io>
+void read_full(const File<Io>& file, std::uint64_t offset, std::span<std::byte> into) {
+  const auto fill = [&](const detail::Descriptor<Io>& from) {
+    while (!into.empty()) {
+      const std::size_t wanted = std::min(into.size(), detail::most_bytes_a_read);
+      const std::int64_t got = from.read(into.first(wanted), offset);
+      if (got < 0) {
+        const int error = errno;
+        detail::throw_io_error("read byte " + std::to_string(offset) + " of", file.path(), error,
+                               offset);
+      }
+      if (got == 0) {
+        throw SourceError{"penstock: " + file.path() + " shrank while it was read: it had " +
+                              std::to_string(file.size()) +
+                              " bytes when it was opened and now ends before byte " +
+                              std::to_string(offset) +
+                              ". Leave a file alone as long as it is read.",
+                          file.path(), offset};
+      }
+      into = into.subspan(static_cast<std::size_t>(got));
+      offset += static_cast<std::uint64_t>(got);
+    }
+  };
+  if (file.is_open()) {
+    fill(file.descriptor_);
+  } else {
+    FileStatus now;
+    fill(detail::Descriptor<Io>{file.descriptor_.io(), file.path_, now});
+  }
+}
+
+} // namespace penstock

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/sources/source.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+struct MemoryOptions {
+  /// Bytes of one record, where T is a single byte; 0: one T.
+  std::size_t record_bytes = 0;
+};
+
+/// A source of records that lie in host memory already, which it views: the memory must outlive
+/// every run, unchanged. Made by memory().
+template <class T> class Memory {
+  static_assert(
+      std::is_trivially_copyable_v<T>,
+      "penstock: memory() copies its records' bytes, so they must be trivially copyable.");
+
+ public:
+  using schema = T;
+
+  explicit Memory(std::span<const T> records, MemoryOptions options = {})
+      : records_{records}, asked_bytes_{options.record_bytes} {}
+
+  /// Checks the options. Throws OptionError; SourceError if the last record is not whole.
+  void open() const {
+    const std::size_t bytes = detail::checked_record_bytes<T>("memory", asked_bytes_);
+    const std::size_t rest = records_.size_bytes() % bytes;
+    if (rest != 0) {
+      throw SourceError{"penstock: memory: " + std::to_string(records_.size_bytes()) +
+                            " bytes are no whole number of records of " + std::to_string(bytes) +
+                            " bytes: " + std::to_string(rest) +
+                            " are left over. Give whole records, or another record_bytes.",
+                        {},
+                        records_.size_bytes() - rest,
+                        size()};
+    }
+  }
+  std::uint64_t size() const noexcept { return records_.size_bytes() / record_bytes(); }
+  std::size_t record_bytes() const noexcept { return asked_bytes_ != 0 ? asked_bytes_ : sizeof(T); }
+
+  /// Copies the records into.index() and following. Any thread, any number at once. Throws
+  /// SourceError if there are not so many.
+  template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
+    detail::check_range("memory", into, size(), record_bytes());
+    if (into.size() != 0) {
+      std::memcpy(into.data(), std::as_bytes(records_).data() + into.index() * record_bytes(),
+                  into.size_bytes());
+    }
+    return into.size();
+  }
+
+ private:
+  std::span<const T> records_;
+  std::size_t asked_bytes_;
+};
+
+/// Reads from memory: `memory(std::span{data})`, or with records of a run-time size
+/// `memory(bytes, {.record_bytes = n})`. The caller keeps the memory alive and unchanged.
+template <class T, std::size_t Extent>
+Memory<std::remove_const_t<T>> memory(std::span<T, Extent> records, MemoryOptions options = {}) {
+  return Memory<std::remove_const_t<T>>{records, options};
+}
+/// The same of a std::vector, an array, or any container of contiguous records.
+template <class Container,
+          class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
+Memory<T> memory(const Container& container, MemoryOptions options = {}) {
+  return Memory<T>{std::span{container}, options};
+}
+/// Of a temporary nothing would be left to read.
+template <class Container,
+          class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
+Memory<T> memory(const Container&& container, MemoryOptions options = {}) = delete;
+
+} // namespace penstock

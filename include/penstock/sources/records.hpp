@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/io/file.hpp>
+#include <penstock/io/folder.hpp>
+#include <penstock/sources/source.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+struct RecordsOptions {
+  /// Bytes to pass over at the start of each file.
+  std::uint64_t offset = 0;
+  /// Bytes of one record, where T is a single byte; 0: one T.
+  std::size_t record_bytes = 0;
+};
+
+/// A source of records that lie back to back in files, as they lie in memory. Made by records().
+/// Copies share what open() has opened. Io is how files are read: see PosixIo.
+template <class T, class Io = PosixIo> class Records {
+  static_assert(std::is_trivially_copyable_v<T>,
+                "penstock: records<T> reads T's bytes from a file, so T must be trivially "
+                "copyable.");
+  static_assert(!std::is_const_v<T>, "penstock: records<T> writes T's into memory, so T must not "
+                                     "be const.");
+
+ public:
+  using schema = T;
+
+  explicit Records(std::vector<std::string> paths, RecordsOptions options = {}, Io io = {})
+      : paths_{std::move(paths)}, options_{options}, io_{std::move(io)} {}
+
+  /// Opens the files, and refuses with the file's name what cannot be read in whole records: what
+  /// is missing or no regular file, a directory without files, a file that ends in the middle of a
+  /// record or before the offset. A file that ends at the offset has no records. Blocks. Throws
+  /// SourceError; OptionError for record_bytes. Does nothing the second time.
+  void open() {
+    if (opened_) {
+      return;
+    }
+    const std::size_t bytes = detail::checked_record_bytes<T>("records", options_.record_bytes);
+    if (paths_.empty()) {
+      throw SourceError{"penstock: records: the list of files is empty: name at least one.", {}, 0};
+    }
+    auto opened = std::make_shared<Opened>();
+    for (const std::string& path : paths_) {
+      for (std::string& file : files_at(io_, path)) {
+        add(*opened, File<Io>{io_, std::move(file)}, bytes);
+      }
+    }
+    opened_ = std::move(opened);
+  }
+
+  /// In all files. After open().
+  std::uint64_t size() const { return opened().parts.empty() ? 0 : opened().parts.back().end; }
+  std::size_t record_bytes() const noexcept {
+    return options_.record_bytes != 0 ? options_.record_bytes : sizeof(T);
+  }
+
+  /// Reads the records into.index() and following, which are numbered through all files. After
+  /// open(). Blocks; any thread, any number at once. Throws SourceError with file, offset and
+  /// record.
+  template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
+    const std::vector<Part>& parts = opened().parts;
+    detail::check_range("records", into, size(), record_bytes());
+    auto part =
+        std::upper_bound(parts.begin(), parts.end(), into.index(),
+                         [](std::uint64_t record, const Part& p) { return record < p.end; });
+    std::span<std::byte> left{reinterpret_cast<std::byte*>(into.data()), into.size_bytes()};
+    for (std::uint64_t record = into.index(); !left.empty(); ++part) {
+      const std::uint64_t here = std::min(part->end - record, left.size() / record_bytes());
+      const auto bytes = static_cast<std::size_t>(here) * record_bytes();
+      read_part(*part, record, left.first(bytes));
+      left = left.subspan(bytes);
+      record += here;
+    }
+    return into.size();
+  }
+
+ private:
+  // A file that has records: those from `first` to before `end`.
+  struct Part {
+    File<Io> file;
+    std::uint64_t first;
+    std::uint64_t end;
+  };
+  struct Opened {
+    std::vector<Part> parts;
+  };
+  // Systems allow 1024 open files or more a process. Of more files than this, each read opens its
+  // own, which needs no lock.
+  static constexpr std::size_t most_open = 256;
+
+  const Opened& opened() const {
+    if (!opened_) {
+      throw SourceError{"penstock: records: " + (paths_.empty() ? std::string{} : paths_.front()) +
+                            " is not open yet: call open() first.",
+                        paths_.empty() ? std::string{} : paths_.front(), 0};
+    }
+    return *opened_;
+  }
+
+  // Whole records only, and none of what would not fit the numbers.
+  void add(Opened& opened, File<Io> file, std::size_t bytes) const {
+    const std::uint64_t before = opened.parts.empty() ? 0 : opened.parts.back().end;
+    const std::string has =
+        "penstock: " + file.path() + " has " + std::to_string(file.size()) + " bytes, ";
+    if (file.size() < options_.offset) {
+      throw SourceError{has + "fewer than the offset of " + std::to_string(options_.offset) +
+                            " that is passed over in each file: check the offset and the file.",
+                        file.path(), file.size(), before};
+    }
+    const std::uint64_t body = file.size() - options_.offset;
+    const std::uint64_t records = body / bytes;
+    const std::uint64_t rest = body % bytes;
+    if (rest != 0) {
+      throw SourceError{has + "and after the offset of " + std::to_string(options_.offset) +
+                            " these are no whole number of records of " + std::to_string(bytes) +
+                            " bytes: " + std::to_string(rest) +
+                            " are left over. If the file is whole, the record's type, " +
+                            "record_bytes or offset is wrong; else cut it to " +
+                            std::to_string(file.size() - rest) + " bytes.",
+                        file.path(), file.size() - rest, before + records};
+    }
+    if (records >= unknown_size - before) {
+      throw SourceError{has + "and with the files before it these are more records than 64 bits "
+                              "can count: read fewer files at once.",
+                        file.path(), 0, before};
+    }
+    if (records == 0) {
+      return;
+    }
+    if (opened.parts.size() >= most_open) {
+      file.close();
+    }
+    opened.parts.push_back({std::move(file), before, before + records});
+  }
+
+  void read_part(const Part& part, std::uint64_t record, std::span<std::byte> into) const {
+    // No overflow: it is less than the file's size.
+    const std::uint64_t offset = options_.offset + (record - part.first) * record_bytes();
+    try {
+      read_full(part.file, offset, into);
+    } catch (const SourceError& e) {
+      // The file knows bytes only.
+      const std::uint64_t failed =
+          record + (e.offset() > offset ? (e.offset() - offset) / record_bytes() : 0);
+      throw SourceError{std::string{e.what()} + " This was record " + std::to_string(failed) + ".",
+                        e.file(), std::max(e.offset(), offset), failed};
+    }
+  }
+
+  std::vector<std::string> paths_;
+  RecordsOptions options_;
+  Io io_;
+  std::shared_ptr<const Opened> opened_;
+};
+
+/// Reads files of records: `records<Frame>("frames.bin")`, `records<std::byte>(path, {.offset = 16,
+/// .record_bytes = 784})`. A directory stands for the files in it, in the order of their names'
+/// bytes. No file is touched before open(), which prepare() calls. The files must stay as they are
+/// while they are read.
+template <class T, class Io = PosixIo>
+Records<T, Io> records(std::string path, RecordsOptions options = {}, Io io = {}) {
+  std::vector<std::string> paths;
+  paths.push_back(std::move(path));
+  return Records<T, Io>{std::move(paths), options, std::move(io)};
+}
+/// Reads several files or directories, one after the other.
+template <class T, class Io = PosixIo>
+Records<T, Io> records(std::vector<std::string> paths, RecordsOptions options = {}, Io io = {}) {
+  return Records<T, Io>{std::move(paths), options, std::move(io)};
+}
+/// As above, for `records<T>({"a.bin", "b.bin"})`, which could else be one string's two ends.
+template <class T, class Io = PosixIo>
+Records<T, Io> records(std::initializer_list<std::string> paths, RecordsOptions options = {},
+                       Io io = {}) {
+  return Records<T, Io>{std::vector<std::string>{paths}, options, std::move(io)};
+}
+
+} // namespace penstock

@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/error.hpp>
+#include <penstock/memory.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+namespace penstock {
+
+/// What size() of a source says if nobody knows before its end is reached.
+inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
+
+/// What a Reader reads. A cheap, copyable description, with
+/// - `schema`: the type of its records;
+/// - `size() const`: how many records it has, or unknown_size;
+/// - `read(Batch<schema, Where> into) const`, for Pageable and for Pinned: fills all of `into`,
+/// whose
+///   first record is the source's record number into.index(), and returns how many it filled: fewer
+///   than into.size() only at the end of a source of unknown size. Blocks. Many threads call it at
+///   once, each for a range of its own, in any order. Throws, best a SourceError.
+///
+/// It may have
+/// - `open()`: called once by prepare(), before anything else, on one thread: opens and checks;
+/// - `record_bytes() const`: bytes from one record to the next, after open(); sizeof(schema) if it
+///   is not there.
+template <class S>
+concept Source = std::copy_constructible<S> && std::is_object_v<typename S::schema> &&
+                 requires(const S& source, Batch<typename S::schema, Pageable> pageable,
+                          Batch<typename S::schema, Pinned> pinned) {
+                   { source.size() } -> std::convertible_to<std::uint64_t>;
+                   { source.read(pageable) } -> std::convertible_to<std::size_t>;
+                   { source.read(pinned) } -> std::convertible_to<std::size_t>;
+                 };
+
+namespace detail {
+
+/// A source's record type; a byte for what has none and is refused elsewhere.
+template <class S> struct schema_of {
+  using type = std::byte;
+};
+template <class S>
+  requires requires { typename S::schema; }
+struct schema_of<S> {
+  using type = typename S::schema;
+};
+
+template <Source S> void open_source(S& source) {
+  if constexpr (requires { source.open(); }) {
+    source.open();
+  }
+}
+
+/// Of an opened source. Never 0.
+template <Source S> std::size_t record_bytes_of(const S& source) {
+  if constexpr (requires {
+                  { source.record_bytes() } -> std::convertible_to<std::size_t>;
+                }) {
+    const std::size_t bytes = source.record_bytes();
+    if (bytes == 0) {
+      throw SourceError{"penstock: the source says that its records have 0 bytes: its "
+                        "record_bytes() must be at least 1.",
+                        {},
+                        0};
+    }
+    return bytes;
+  } else {
+    return sizeof(typename S::schema);
+  }
+}
+
+/// The size of T's records, where `asked` is what the user said: 0 for sizeof(T). `call` is what he
+/// called.
+template <class T> std::size_t checked_record_bytes(const char* call, std::size_t asked) {
+  constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
+  const auto text = [&](const char* why) {
+    return std::string{"penstock: "} + call + ": record_bytes is " + std::to_string(asked) + why;
+  };
+  if (asked != 0 && sizeof(T) != 1) {
+    throw OptionError{text(", but it is for records of single bytes, and T has ") +
+                      std::to_string(sizeof(T)) + ": leave it out, or take std::byte for T."};
+  }
+  if (asked > most) {
+    throw OptionError{text(", more than any memory can hold: give the bytes of one record.")};
+  }
+  return asked != 0 ? asked : sizeof(T);
+}
+
+/// To be asked before anything is written: whether `into` is a range of a source of `size` records
+/// of `record_bytes`.
+template <class T, class Where>
+void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
+                 std::size_t record_bytes) {
+  if (into.index() > size || into.size() > size - into.index()) {
+    throw SourceError{std::string{"penstock: "} + call + ": asked for " +
+                          std::to_string(into.size()) + " records from record " +
+                          std::to_string(into.index()) + " on, but the source has " +
+                          std::to_string(size) + ": ask for no more than size().",
+                      {},
+                      0,
+                      into.index()};
+  }
+  if (into.record_bytes() != record_bytes) {
+    throw SourceError{std::string{"penstock: "} + call + ": asked for records of " +
+                          std::to_string(into.record_bytes()) + " bytes, but they have " +
+                          std::to_string(record_bytes) + ": give the batch record_bytes().",
+                      {},
+                      0,
+                      into.index()};
+  }
+}
+
+} // namespace detail
+} // namespace penstock

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The suite of endings and reports on the host device.
+
+#include "support/test_devices.hpp"
+
+#include <penstock/penstock.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+using TestDevice = penstock::HostDevice;
+
+template <class D = TestDevice, class F> void for_each_device(F f) {
+  for (const std::uint64_t seed : {0, 1}) {
+    D device{{.late_seed = seed}};
+    f(device);
+  }
+}
+
+inline std::uint64_t pinned_bytes(const TestDevice& device) {
+  return device.counts().pinned_bytes;
+}
+
+inline void delay(penstock::HostStream& stream, std::chrono::microseconds time) {
+  stream.enqueue([time] { std::this_thread::sleep_for(time); });
+}
+
+// A copy takes half a millisecond for each MiB, and the same again each time it is repeated.
+template <class F> void for_each_slow_device(F f) {
+  penstock::tests::SlowCopies<TestDevice> device{{.copy_ns_per_kib = 500}};
+  f(device, 1);
+}
+
+#include "suite/control_suite.hpp"

@@ -1,0 +1,368 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The copier step by step, without its thread: how many copies it makes of what.
+
+#include "support/catch.hpp"
+
+#include <penstock/detail/copier.hpp>
+#include <penstock/host_device.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace ps = penstock;
+using ps::detail::Area;
+using ps::detail::Grain;
+using ps::detail::HostLink;
+using Copier = ps::detail::Copier<ps::HostDevice>;
+using DeviceLink = ps::detail::DeviceLink<ps::HostDevice>;
+
+namespace {
+
+constexpr std::size_t record = 16;
+
+// A copier between a host ring of `slots` times `slot_records` and a device ring of `places` times
+// `batch`. Each record holds its index, so that what arrives can be checked.
+struct Bench {
+  Bench(std::size_t slots, std::size_t slot_records, std::size_t places, std::size_t batch,
+        std::size_t copy_bytes = std::size_t{1} << 30)
+      : in{slots, Grain{slot_records, record},
+           Area::in<ps::Pinned>(&device, slots * slot_records * record), ps::Side::one,
+           ps::Side::one},
+        out{device, places, Grain{batch, record}}, copier{device, in, out, copy_bytes},
+        user{device.stream()} {}
+
+  ~Bench() { open_gate(); }
+
+  // False where there is no free slot.
+  bool publish(std::size_t records, bool ends_epoch = false) {
+    auto claim = in.ring.try_claim();
+    if (!claim) {
+      return false;
+    }
+    for (std::size_t i = 0; i < records; ++i) {
+      const std::uint64_t index = published + i;
+      std::memcpy(in.data(claim.place()) + i * record, &index, sizeof index);
+    }
+    claim.slot() = {published, records, ends_epoch};
+    published += records;
+    claim.publish(records == in.grain.records && !ends_epoch ? ps::Fill::full : ps::Fill::partial);
+    return true;
+  }
+
+  // Steps until every copy is back.
+  void settle() {
+    while (copier.step() || copier.in_flight()) {
+      std::this_thread::yield();
+    }
+  }
+
+  // The user of a batch: its index and size, checked record by record, given back at once.
+  struct Got {
+    std::uint64_t index;
+    std::size_t size;
+    bool right;
+    std::size_t place;
+  };
+  Got use() {
+    auto taken = out.ring.try_take();
+    if (!taken) {
+      return {0, 0, false, 0};
+    }
+    auto& place = taken.slot();
+    place.ready.wait(user);
+    user.sync();
+    bool right = true;
+    for (std::size_t i = 0; i < place.records; ++i) {
+      std::uint64_t index = 0;
+      std::memcpy(&index, out.data(taken.place()) + i * record, sizeof index);
+      right = right && index == place.index + i;
+    }
+    place.free = {&out.uses, out.uses.record(user)};
+    return {place.index, place.records, right, taken.place()};
+  }
+
+  // Uses a batch, but lets its end be open until the gate is.
+  void use_until_gate() {
+    auto taken = out.ring.try_take();
+    taken.slot().ready.wait(user);
+    user.enqueue([this] {
+      while (!gate.load()) {
+        std::this_thread::yield();
+      }
+    });
+    taken.slot().free = {&out.uses, out.uses.record(user)};
+  }
+  void open_gate() { gate = true; }
+
+  std::uint64_t copies() const { return device.counts().copies; }
+
+  ps::HostDevice device;
+  HostLink in;
+  DeviceLink out;
+  Copier copier;
+  std::atomic<bool> gate{false};
+  ps::HostStream user;
+  std::uint64_t published{};
+};
+
+} // namespace
+
+TEST_CASE("one ready slot is copied without waiting for more") {
+  Bench b{8, 4, 8, 4};
+  b.publish(4);
+  REQUIRE(b.copier.step());
+  CHECK(b.copies() == 1);
+  b.settle();
+  const auto got = b.use();
+  CHECK((got.index == 0 && got.size == 4 && got.right));
+}
+
+TEST_CASE("k adjacent ready slots are one copy") {
+  for (std::size_t k = 1; k <= 8; ++k) {
+    Bench b{8, 4, 8, 4};
+    for (std::size_t i = 0; i < k; ++i) {
+      b.publish(4);
+    }
+    b.settle();
+    CHECK(b.copies() == 1);
+    CHECK(b.device.counts().copied_bytes == k * 4 * record);
+    for (std::size_t i = 0; i < k; ++i) {
+      const auto got = b.use();
+      CHECK((got.index == i * 4 && got.size == 4 && got.right));
+    }
+    CHECK(b.use().size == 0);
+  }
+}
+
+TEST_CASE("a copy takes no more than it may, in whole slots") {
+  Bench b{8, 4, 8, 4, 3 * 4 * record};
+  for (int i = 0; i < 8; ++i) {
+    b.publish(4);
+  }
+  b.settle();
+  CHECK(b.copies() == 3); // 3, 3 and 2 slots
+}
+
+TEST_CASE("with two copies in flight, ready slots gather and are one copy after") {
+  // The stream stands still behind the last use of the first place.
+  Bench b{16, 4, 2, 4};
+  b.publish(4);
+  b.publish(4);
+  b.settle();
+  REQUIRE(b.copies() == 1);
+  b.use_until_gate();
+  b.use_until_gate();
+  b.publish(4);
+  REQUIRE(b.copier.step()); // waits, in the stream, for the first place
+  CHECK(b.copies() == 2);
+  b.publish(4);
+  REQUIRE(b.copier.step()); // and for the second
+  CHECK(b.copies() == 3);
+  CHECK(b.copier.doing() == ps::detail::Spent::blocked);
+  b.publish(4);
+  b.publish(4);
+  CHECK_FALSE(b.copier.step());
+  CHECK(b.copies() == 3);
+  b.open_gate();
+  b.settle();
+  CHECK(b.copies() == 3); // both places are full: nobody has used them
+  CHECK(b.use().right);
+  CHECK(b.use().right);
+  b.settle();
+  CHECK(b.copies() == 4); // what gathered
+  CHECK((b.use().index == 16 && b.use().index == 20));
+}
+
+TEST_CASE("many batches come out of one copy") {
+  Bench b{4, 64, 64, 4};
+  b.publish(64);
+  b.publish(64);
+  b.settle();
+  CHECK(b.copies() == 1);
+  for (std::uint64_t i = 0; i < 32; ++i) {
+    const auto got = b.use();
+    CHECK((got.index == i * 4 && got.size == 4 && got.right));
+  }
+}
+
+TEST_CASE("many copies go into one batch") {
+  Bench b{4, 4, 2, 24};
+  for (int i = 0; i < 6; ++i) {
+    b.publish(4);
+    b.settle();
+  }
+  CHECK(b.copies() == 6);
+  const auto got = b.use();
+  CHECK((got.index == 0 && got.size == 24 && got.right));
+}
+
+TEST_CASE("batches and slots that do not divide each other keep every record in order") {
+  for (const std::size_t batch : {1, 3, 5, 7, 11, 30}) {
+    Bench b{5, 7, 6, batch};
+    std::uint64_t next = 0;
+    const auto drain = [&] {
+      for (auto got = b.use(); got.size != 0; got = b.use()) {
+        CHECK((got.index == next && got.size == batch && got.right));
+        next += got.size;
+      }
+    };
+    for (int i = 0; i < 60; ++i) {
+      while (!b.publish(7)) {
+        b.settle();
+        drain();
+      }
+    }
+    do {
+      b.settle();
+      drain();
+    } while (b.copier.step());
+    CHECK(next == 60 * 7 / batch * batch);
+  }
+}
+
+TEST_CASE("a copy ends where the host ring wraps") {
+  Bench b{4, 4, 16, 4};
+  b.publish(4);
+  b.publish(4);
+  b.settle();
+  REQUIRE(b.copies() == 1);
+  for (int i = 0; i < 4; ++i) {
+    b.publish(4);
+  }
+  b.settle();
+  CHECK(b.copies() == 3); // places 2, 3 and then 0, 1
+}
+
+TEST_CASE("a copy ends where the device ring wraps") {
+  Bench b{16, 4, 3, 4};
+  b.publish(4);
+  b.settle();
+  REQUIRE(b.use().right);
+  for (int i = 0; i < 3; ++i) {
+    b.publish(4);
+  }
+  b.settle();
+  CHECK(b.copies() == 3); // places 1, 2 and then 0
+  for (std::uint64_t i = 1; i < 4; ++i) {
+    const auto got = b.use();
+    CHECK((got.index == i * 4 && got.right && got.place == i % 3));
+  }
+}
+
+TEST_CASE("a copy ends at a partial slot") {
+  Bench b{8, 4, 8, 4};
+  b.publish(4);
+  b.publish(3);
+  b.publish(4);
+  b.settle();
+  CHECK(b.copies() == 2);
+  CHECK((b.use().index == 0 && b.use().index == 4)); // batches are full all the same
+}
+
+TEST_CASE("a copy ends before a place that is still in use by its taker") {
+  Bench b{8, 4, 4, 4};
+  for (int i = 0; i < 4; ++i) {
+    b.publish(4);
+  }
+  b.settle();
+  REQUIRE(b.use().right);
+  REQUIRE(b.use().right);
+  for (int i = 0; i < 4; ++i) {
+    b.publish(4);
+  }
+  b.settle();
+  CHECK(b.device.counts().copied_bytes == 6 * 4 * record);
+  CHECK(b.copies() == 2);
+  CHECK(b.copier.doing() == ps::detail::Spent::blocked);
+}
+
+TEST_CASE("a copy ends before a place whose last use is open, and the next begins there") {
+  Bench b{8, 4, 4, 4};
+  for (int i = 0; i < 4; ++i) {
+    b.publish(4);
+  }
+  b.settle();
+  REQUIRE(b.use().right);
+  REQUIRE(b.use().right);
+  REQUIRE(b.device.counts().copies == 1);
+  b.use_until_gate();
+  for (int i = 0; i < 3; ++i) {
+    b.publish(4);
+  }
+  REQUIRE(b.copier.step());
+  // Two free places at once; the third in a copy of its own, which waits in the stream.
+  CHECK(b.copies() == 3);
+  b.open_gate();
+  b.settle();
+  CHECK(b.use().index == 12);
+  CHECK((b.use().right && b.use().right && b.use().right));
+}
+
+TEST_CASE("an epoch's last batch is short and the next epoch begins a new place") {
+  Bench b{8, 4, 8, 6};
+  b.publish(4);
+  b.publish(4, true);
+  b.publish(4);
+  b.publish(2, true);
+  b.settle();
+  const auto a = b.use();
+  const auto c = b.use();
+  const auto d = b.use();
+  CHECK((a.index == 0 && a.size == 6 && a.right && a.place == 0));
+  CHECK((c.index == 6 && c.size == 2 && c.right && c.place == 1));
+  CHECK((d.index == 8 && d.size == 6 && d.right && d.place == 2));
+  CHECK(b.use().size == 0);
+}
+
+TEST_CASE("the end of the host ring hands on what is in the last place") {
+  Bench b{4, 4, 4, 6};
+  b.publish(4);
+  b.publish(4);
+  b.in.ring.end();
+  b.settle();
+  CHECK(b.copier.done());
+  CHECK((b.use().size == 6 && b.use().size == 2));
+  CHECK(b.out.ring.state() == ps::Flow::ended);
+  CHECK_FALSE(b.out.ring.take());
+}
+
+TEST_CASE("a slot goes back to its filler only when its copy is done") {
+  Bench b{2, 4, 2, 4};
+  b.publish(4);
+  b.publish(4);
+  b.settle();
+  b.use_until_gate();
+  b.use_until_gate();
+  b.publish(4);
+  REQUIRE(b.copier.step());
+  b.publish(4);
+  b.copier.step();
+  CHECK_FALSE(b.in.ring.try_claim()); // both are being copied
+  b.open_gate();
+  b.settle();
+  CHECK(b.in.ring.try_claim());
+}
+
+TEST_CASE("a copier that was broken off starts again from nothing") {
+  Bench b{4, 4, 4, 6};
+  b.publish(4);
+  b.publish(4);
+  b.publish(4);
+  b.copier.step();
+  b.in.ring.fail();
+  b.out.ring.fail();
+  b.copier.abandon(true);
+  b.in.ring.reset();
+  b.out.ring.reset();
+  b.published = 0;
+  b.publish(4);
+  b.publish(2);
+  b.settle();
+  const auto got = b.use();
+  CHECK((got.index == 0 && got.size == 6 && got.right));
+}

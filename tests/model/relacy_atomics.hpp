@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/ring.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <iostream>
+#include <source_location>
+#include <type_traits>
+
+// Last: it redefines words such as new, delete and free.
+#include <relacy/relacy.hpp>
+
+namespace penstock::model {
+
+inline rl::debug_info at(const std::source_location& place) {
+  return {place.function_name(), place.file_name(), place.line()};
+}
+
+/// An atomic whose every use is a choice of the model checker, under the names of std::atomic. It
+/// also keeps who sleeps on it, as the kernel does for a futex.
+template <class T> class RelacyAtomic {
+  using Number = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+  using Where = std::source_location;
+  using Order = rl::memory_order;
+
+ public:
+  RelacyAtomic(T value) : value_{static_cast<Number>(value)} {}
+
+  T load(Order order, Where where = Where::current()) const {
+    return static_cast<T>(value_.load(order, at(where)));
+  }
+  void store(T value, Order order, Where where = Where::current()) {
+    value_.store(static_cast<Number>(value), order, at(where));
+  }
+  T exchange(T value, Order order, Where where = Where::current()) {
+    return static_cast<T>(value_.exchange(static_cast<Number>(value), order, at(where)));
+  }
+  bool compare_exchange_strong(T& expected, T value, Order success, Order failure,
+                               Where where = Where::current()) {
+    Number number = static_cast<Number>(expected);
+    const bool done = value_.compare_exchange_strong(number, static_cast<Number>(value), success,
+                                                     at(where), failure, at(where));
+    expected = static_cast<T>(number);
+    return done;
+  }
+  T fetch_add(T value, Order order, Where where = Where::current()) {
+    return value_.fetch_add(value, order, at(where));
+  }
+  T fetch_or(T value, Order order, Where where = Where::current()) {
+    return value_.fetch_or(value, order, at(where));
+  }
+  T fetch_and(T value, Order order, Where where = Where::current()) {
+    return value_.fetch_and(value, order, at(where));
+  }
+
+  /// FUTEX_WAIT: compares and falls asleep in one step. What is compared is the value now, and
+  /// neither this nor being woken orders anything in memory: the ring must not lean on it.
+  void sleep(T seen, Where where = Where::current()) {
+    rl::context& checker = rl::ctx();
+    checker.sched();
+    if (static_cast<T>(value_.debug_value()) == seen) {
+      sleepers_.park_current(checker, false, false, false, at(where));
+    } else {
+      checker.yield(1, at(where));
+    }
+  }
+  /// FUTEX_WAKE: everyone who sleeps at this moment.
+  void wake(Where where = Where::current()) {
+    rl::context& checker = rl::ctx();
+    checker.sched();
+    sleepers_.unpark_all(checker, at(where));
+  }
+
+ private:
+  static constexpr rl::thread_id_t most_threads = 8;
+
+  rl::atomic<Number> value_;
+  rl::waitset<most_threads> sleepers_;
+};
+
+/// The ring's atomics, in the model.
+struct RelacyAtomics {
+  template <class T> using Atomic = RelacyAtomic<T>;
+  static constexpr auto relaxed = rl::mo_relaxed;
+  static constexpr auto acquire = rl::mo_acquire;
+  static constexpr auto release = rl::mo_release;
+  static constexpr auto acq_rel = rl::mo_acq_rel;
+};
+
+/// The ring's parking, in the model. Time limits never pass, so that a wake-up that is lost is a
+/// deadlock, which the checker reports.
+template <int Spins> struct RelacyParking {
+  using Word = RelacyAtomic<std::uint32_t>;
+  static constexpr bool sleeps = true;
+  static constexpr int spins = Spins;
+
+  static void pause(std::source_location where = std::source_location::current()) {
+    rl::yield(1, at(where));
+  }
+  static void sleep(Word& word, std::uint32_t seen,
+                    std::chrono::nanoseconds = std::chrono::nanoseconds{-1}) {
+    word.sleep(seen);
+  }
+  static void wake(Word& word) { word.wake(); }
+};
+
+/// Waiters that never sleep: the ring then publishes by a plain store.
+struct RelacySpinning : RelacyParking<0> {
+  static constexpr bool sleeps = false;
+};
+
+/// What the rings of the model are made with: laps that wrap after four.
+template <class Waiting = RelacyParking<0>> struct ModelPolicy {
+  using Atomics = RelacyAtomics;
+  using Parking = Waiting;
+  static constexpr unsigned lap_bits = 2;
+};
+
+} // namespace penstock::model

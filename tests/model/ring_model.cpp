@@ -1,0 +1,565 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Proves the ring's hand-over: each slot goes from one claimer to one taker and back, with all that
+// was written to it, in order, and nobody sleeps for ever. Run without arguments, or with parts of
+// models' names.
+
+#include "scenario.hpp"
+
+namespace penstock::model {
+namespace {
+
+struct Payload {
+  rl::var<int> value{0};
+};
+
+template <class Waiting = RelacyParking<0>> using ModelRing = Ring<Payload, ModelPolicy<Waiting>>;
+using Asleep = RelacyParking<0>;
+using SpinOnce = RelacyParking<1>;
+
+void write(Payload& slot, int value) {
+  slot.value($) = value;
+}
+int read(Payload& slot) {
+  return slot.value($);
+}
+
+template <class R> void put(R& ring, int value, Fill fill = Fill::full) {
+  auto claim = ring.claim();
+  RL_ASSERT(claim);
+  write(claim.slot(), value);
+  claim.publish(fill);
+}
+
+// Slots carry their tickets' numbers, unless a scenario says otherwise.
+template <class Claim> void put_ticket(Claim claim) {
+  write(claim.slot(), static_cast<int>(claim.ticket()));
+  claim.publish();
+}
+
+// Counts what was taken. Scenarios' plain members are outside the model: its threads are fibers.
+struct Taken {
+  int times[8] = {};
+
+  template <class Take> void note(Take take) {
+    for (std::size_t i = 0; i < take.size(); ++i) {
+      RL_ASSERT(read(take.slot(i)) == static_cast<int>(take.ticket() + i));
+      ++times[take.ticket() + i];
+    }
+  }
+  void require_first(int count) const {
+    for (int i = 0; i < 8; ++i) {
+      RL_ASSERT(times[i] == (i < count));
+    }
+  }
+};
+
+template <class Waiting, int Items> struct OneToOne : Scenario {
+  ModelRing<Waiting> ring{2, Side::one, Side::one};
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      for (int i = 0; i < Items; ++i) {
+        put(ring, i);
+      }
+      ring.end();
+    } else {
+      int next = 0;
+      while (auto take = ring.take()) {
+        RL_ASSERT(read(take.slot()) == next++);
+      }
+      RL_ASSERT(next == Items && ring.state() == Flow::ended && ring.exhausted());
+    }
+  }
+};
+
+// The end is known before the first claim.
+template <class Waiting> struct ManyToOne : Scenario {
+  ModelRing<Waiting> ring{2, Side::many, Side::one};
+
+  ManyToOne() { ring.end_at(3); }
+  void thread(unsigned id) override {
+    if (id < 2) {
+      while (auto claim = ring.claim()) {
+        put_ticket(std::move(claim));
+      }
+    } else {
+      int next = 0;
+      while (auto take = ring.take()) {
+        RL_ASSERT(read(take.slot()) == next++);
+      }
+      RL_ASSERT(next == 3);
+    }
+    RL_ASSERT(ring.state() == Flow::ended);
+  }
+};
+
+// The end is found when there is nothing more, while takers may sleep.
+template <class Waiting> struct OneToMany : Scenario {
+  ModelRing<Waiting> ring{2, Side::one, Side::many};
+  Taken taken;
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      for (int i = 0; i < 3; ++i) {
+        put(ring, i);
+      }
+      ring.end();
+    } else {
+      while (auto take = ring.take()) {
+        taken.note(std::move(take));
+      }
+      RL_ASSERT(ring.state() == Flow::ended);
+    }
+  }
+  void after() override { taken.require_first(3); }
+};
+
+// Both workers find the end, in whatever order: the first counts, and what is dropped is passed
+// over.
+struct ManyToMany : Scenario {
+  ModelRing<> ring{2};
+  Taken taken;
+
+  void thread(unsigned id) override {
+    if (id < 2) {
+      while (auto claim = ring.claim()) {
+        if (claim.ticket() >= 2) {
+          ring.end_at(claim.ticket());
+          return;
+        }
+        put_ticket(std::move(claim));
+      }
+    } else {
+      while (auto take = ring.take()) {
+        taken.note(std::move(take));
+      }
+      RL_ASSERT(ring.state() == Flow::ended);
+    }
+  }
+  void after() override { taken.require_first(2); }
+};
+
+// Each thread fills a slot and then takes one, so that a slot's writer becomes its reader.
+struct RoleSwap : Scenario {
+  ModelRing<> ring{2};
+  Taken taken;
+
+  void thread(unsigned) override {
+    for (int i = 0; i < 2; ++i) {
+      put_ticket(ring.claim());
+      taken.note(ring.take());
+    }
+  }
+  void after() override { taken.require_first(4); }
+};
+
+// Two try to claim, one takes.
+struct TryClaims : Scenario {
+  ModelRing<> ring{2, Side::many, Side::one};
+  Taken taken;
+
+  TryClaims() { ring.end_at(3); }
+  void thread(unsigned id) override {
+    if (id < 2) {
+      while (ring.was_claimed() < 3) {
+        if (auto claim = ring.try_claim()) {
+          put_ticket(std::move(claim));
+        } else {
+          rl::yield(1, $);
+        }
+      }
+    } else {
+      while (auto take = ring.take()) {
+        taken.note(std::move(take));
+      }
+    }
+  }
+  void after() override { taken.require_first(3); }
+};
+
+// Two try to take, runs of two at a time, and one of them extends what it holds.
+template <Side Takers> struct TryTakes : Scenario {
+  ModelRing<> ring{2, Side::one, Takers};
+  Taken taken;
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      for (int i = 0; i < 3; ++i) {
+        put(ring, i);
+      }
+      ring.end();
+    } else {
+      while (!ring.exhausted()) {
+        auto take = ring.try_take(id);
+        take.extend(2);
+        taken.note(std::move(take));
+        rl::yield(1, $);
+      }
+    }
+  }
+  void after() override { taken.require_first(3); }
+};
+
+// One thread holds two leases: extending the first must not run into the second.
+struct TwoLeases : Scenario {
+  ModelRing<> ring{2, Side::one, Side::one};
+  Taken taken;
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      for (int i = 0; i < 4; ++i) {
+        put(ring, i);
+      }
+    } else {
+      for (int i = 0; i < 2; ++i) {
+        auto first = ring.take();
+        auto second = ring.take();
+        RL_ASSERT(!first.extend(2));
+        taken.note(std::move(second));
+        taken.note(std::move(first));
+      }
+    }
+  }
+  void after() override { taken.require_first(4); }
+};
+
+enum class Change { end, stop, fail };
+
+template <class R> void change_to(R& ring, Change change, std::uint64_t end) {
+  if (change == Change::end) {
+    ring.end_at(end);
+  } else if (change == Change::stop) {
+    ring.stop();
+  } else {
+    ring.fail();
+  }
+}
+template <class R> void require(const R& ring, Change change) {
+  RL_ASSERT(ring.state() == (change == Change::end    ? Flow::ended
+                             : change == Change::stop ? Flow::stopped
+                                                      : Flow::failed));
+}
+
+// Claimers that sleep on a full ring see the change, and can still publish what they hold.
+template <Change How, int Claimers> struct FullRing : Scenario {
+  ModelRing<> ring{2};
+
+  FullRing() { put_ticket(ring.claim()); }
+  void thread(unsigned id) override {
+    if (id == Claimers) {
+      change_to(ring, How, 2);
+    } else {
+      while (auto claim = ring.claim()) {
+        put_ticket(std::move(claim));
+      }
+      require(ring, How);
+    }
+  }
+};
+
+// Takers that sleep on an empty ring see the change.
+template <Change How, int Takers> struct EmptyRing : Scenario {
+  ModelRing<> ring{2};
+
+  void thread(unsigned id) override {
+    if (id == Takers) {
+      change_to(ring, How, 0);
+    } else {
+      RL_ASSERT(!ring.take());
+      require(ring, How);
+    }
+  }
+};
+
+// A stop in the midst of a hand-over: both sides return, whichever of them slept.
+template <Change How, class Waiting> struct Halted : Scenario {
+  ModelRing<Waiting> ring{2, Side::one, Side::one};
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      int next = 0;
+      while (auto claim = ring.claim()) {
+        write(claim.slot(), next++);
+        claim.publish();
+        if (next == 2) {
+          change_to(ring, How, 0);
+        }
+      }
+    } else {
+      int next = 0;
+      while (auto take = ring.take()) {
+        RL_ASSERT(read(take.slot()) == next++);
+      }
+    }
+    require(ring, How);
+  }
+};
+
+// Two see trouble at the same time, one the end, and one sleeps.
+struct EndAndStop : Scenario {
+  ModelRing<> ring{2};
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      ring.end_at(1);
+    } else if (id == 1) {
+      ring.stop();
+      RL_ASSERT(ring.state() == Flow::stopped);
+    } else {
+      RL_ASSERT(!ring.take());
+      RL_ASSERT(ring.state() == Flow::stopped);
+    }
+  }
+};
+
+// What one claimer drops is passed over, and holds nobody back.
+struct Dropped : Scenario {
+  ModelRing<> ring{2, Side::many, Side::one};
+  int given = 0;
+
+  Dropped() { ring.end_at(3); }
+  void thread(unsigned id) override {
+    if (id == 0) {
+      while (auto claim = ring.claim()) {
+      }
+    } else if (id == 1) {
+      while (auto claim = ring.claim()) {
+        ++given;
+        put_ticket(std::move(claim));
+      }
+    } else {
+      int taken = 0;
+      while (auto take = ring.take()) {
+        RL_ASSERT(read(take.slot()) == static_cast<int>(take.ticket()));
+        ++taken;
+      }
+      RL_ASSERT(taken <= 3 && ring.exhausted());
+      found = taken;
+    }
+  }
+  void after() override { RL_ASSERT(found == given); }
+  int found = 0;
+};
+
+// Slot t in, slot t out, through `Workers` threads; rings of different depths.
+template <int Workers> struct Chain : Scenario {
+  ModelRing<> in{2};
+  ModelRing<> out{3};
+  Taken taken;
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      for (int i = 0; i < 3; ++i) {
+        auto claim = in.claim();
+        if (i != 1) {
+          put_ticket(std::move(claim));
+        }
+      }
+      in.end_at(3);
+      out.end_at(3);
+    } else if (id <= Workers) {
+      while (auto take = in.take(Empties::give)) {
+        auto claim = out.claim_at(take.ticket());
+        if (take.fill() != Fill::none) {
+          write(claim.slot(), read(take.slot()));
+          claim.publish();
+        }
+      }
+    } else {
+      while (auto take = out.take()) {
+        taken.note(std::move(take));
+      }
+    }
+  }
+  void after() override {
+    ++taken.times[1];
+    taken.require_first(3);
+  }
+};
+
+// The bell by itself: who waits for two changes sees both, and what came with them.
+struct BellAlone : Scenario {
+  detail::Bell<ModelPolicy<>> bell;
+  RelacyAtomic<std::uint32_t> changed[2] = {0, 0};
+  rl::var<int> payload[2] = {0, 0};
+
+  void thread(unsigned id) override {
+    if (id < 2) {
+      payload[id]($) = 1;
+      changed[id].store(1, rl::mo_relaxed);
+      bell.ring();
+      return;
+    }
+    for (;;) {
+      const std::uint32_t count = bell.count();
+      if (changed[0].load(rl::mo_relaxed) + changed[1].load(rl::mo_relaxed) == 2) {
+        return;
+      }
+      bell.wait(count, std::chrono::nanoseconds{-1});
+    }
+  }
+};
+
+// One rings twice: the second ring must be heard by who woke from the first.
+struct BellTwice : Scenario {
+  detail::Bell<ModelPolicy<>> bell;
+  RelacyAtomic<std::uint32_t> changes{0};
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      for (int i = 0; i < 3; ++i) {
+        changes.fetch_add(1, rl::mo_relaxed);
+        bell.ring();
+      }
+      return;
+    }
+    for (;;) {
+      const std::uint32_t count = bell.count();
+      if (changes.load(rl::mo_relaxed) == 3) {
+        return;
+      }
+      bell.wait(count, std::chrono::nanoseconds{-1});
+    }
+  }
+};
+
+// A thread that only tries, and sleeps on a bell when nothing came of it. `After` publishes, or
+// before the last of them, the ring changes.
+template <Change How> struct BellTaker : Scenario {
+  ModelRing<> ring{2, Side::one, Side::one};
+  ModelRing<>::Bell bell;
+  Taken taken;
+
+  BellTaker() { ring.on_publish(&bell); }
+  void thread(unsigned id) override {
+    if (id == 0) {
+      for (int i = 0; i < 3; ++i) {
+        if (auto claim = ring.claim()) {
+          put_ticket(std::move(claim));
+        }
+      }
+      change_to(ring, How, 3);
+      return;
+    }
+    for (;;) {
+      const std::uint32_t count = bell.count();
+      bool moved = false;
+      while (auto take = ring.try_take(2)) {
+        taken.note(std::move(take));
+        moved = true;
+      }
+      if (ring.exhausted() || ring.state() > Flow::ended) {
+        break;
+      }
+      if (!moved) {
+        bell.wait(count, std::chrono::nanoseconds{-1});
+      }
+    }
+    require(ring, How);
+  }
+  void after() override {
+    if (How == Change::end) {
+      taken.require_first(3);
+    }
+  }
+};
+
+// The same between two rings, woken by either: by what is published and by what is released.
+struct BellBetween : Scenario {
+  ModelRing<> in{2, Side::one, Side::one};
+  ModelRing<> out{2, Side::one, Side::one};
+  ModelRing<>::Bell bell;
+
+  BellBetween() {
+    in.on_publish(&bell);
+    out.on_release(&bell);
+  }
+  void thread(unsigned id) override {
+    if (id == 0) {
+      for (int i = 0; i < 3; ++i) {
+        put(in, i);
+      }
+      in.end();
+    } else if (id == 1) {
+      ModelRing<>::Take held;
+      for (;;) {
+        const std::uint32_t count = bell.count();
+        if (!held) {
+          if (in.exhausted()) {
+            break;
+          }
+          held = in.try_take();
+        }
+        auto claim = held ? out.try_claim() : ModelRing<>::Claim{};
+        if (claim) {
+          write(claim.slot(), read(held.slot()));
+          claim.publish();
+          held.release();
+        } else {
+          bell.wait(count, std::chrono::nanoseconds{-1});
+        }
+      }
+      out.end();
+    } else {
+      int next = 0;
+      while (auto take = out.take()) {
+        RL_ASSERT(read(take.slot()) == next++);
+      }
+      RL_ASSERT(next == 3);
+    }
+  }
+};
+
+template <class S> std::unique_ptr<Scenario> make() {
+  return std::make_unique<S>();
+}
+
+} // namespace
+} // namespace penstock::model
+
+int main(int count, char** arguments) {
+  using namespace penstock::model;
+  using penstock::Side;
+  using enum Change;
+  const auto full = Search::full();
+  const auto one = Search::switches(1), two = Search::switches(2), three = Search::switches(3),
+             four = Search::switches(4);
+  const auto random = Search::random(100'000);
+  return run(
+      {
+          {"one to one, asleep at once", 2, make<OneToOne<Asleep, 3>>, {three, random}},
+          {"one to one, one look first", 2, make<OneToOne<SpinOnce, 3>>, {three, random}},
+          {"one to one, spinning", 2, make<OneToOne<RelacySpinning, 3>>, {three, random}},
+          {"one to one, laps wrap", 2, make<OneToOne<Asleep, 10>>, {random}},
+          {"many to one", 3, make<ManyToOne<Asleep>>, {two, random}},
+          {"many to one, spinning", 3, make<ManyToOne<RelacySpinning>>, {two, random}},
+          {"one to many", 3, make<OneToMany<Asleep>>, {one, random}},
+          {"many to many", 4, make<ManyToMany>, {random}},
+          {"roles swap", 2, make<RoleSwap>, {three, random}},
+          {"claims by trying", 3, make<TryClaims>, {one, random}},
+          {"takes by trying", 3, make<TryTakes<Side::many>>, {one, random}},
+          {"runs by one taker", 2, make<TryTakes<Side::one>>, {three, random}},
+          {"two leases", 2, make<TwoLeases>, {three, random}},
+          {"full ring, end", 2, make<FullRing<end, 1>>, {full}},
+          {"full ring, stop", 2, make<FullRing<stop, 1>>, {full}},
+          {"full ring, two claimers, stop", 3, make<FullRing<stop, 2>>, {three, random}},
+          {"empty ring, end", 2, make<EmptyRing<end, 1>>, {full}},
+          {"empty ring, fail", 2, make<EmptyRing<fail, 1>>, {full}},
+          {"empty ring, two takers, end", 3, make<EmptyRing<end, 2>>, {three, random}},
+          {"empty ring, two takers, stop", 3, make<EmptyRing<stop, 2>>, {three, random}},
+          {"stop midway", 2, make<Halted<stop, Asleep>>, {four, random}},
+          {"fail midway, spinning", 2, make<Halted<fail, RelacySpinning>>, {four, random}},
+          {"end and stop at once", 3, make<EndAndStop>, {three, random}},
+          {"dropped claims", 3, make<Dropped>, {two, random}},
+          {"two rings", 3, make<Chain<1>>, {random}},
+          {"two rings, two workers", 4, make<Chain<2>>, {random}},
+          {"bell, two ring", 3, make<BellAlone>, {three, random}},
+          {"bell, rung thrice", 2, make<BellTwice>, {four, random}},
+          {"bell, taker, end", 2, make<BellTaker<end>>, {two, random}},
+          {"bell, taker, stop", 2, make<BellTaker<stop>>, {two, random}},
+          {"bell between rings", 3, make<BellBetween>, {one, random}},
+      },
+      count, arguments);
+}

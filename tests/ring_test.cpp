@@ -1,0 +1,738 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#include "support/catch.hpp"
+#include "support/counted_new.hpp"
+
+#include <penstock/ring.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ps = penstock;
+using ps::Empties;
+using ps::Fill;
+using ps::Flow;
+using ps::Side;
+
+namespace {
+
+struct Slot {
+  std::uint64_t value{};
+};
+
+struct NarrowLaps : ps::RingPolicy {
+  static constexpr unsigned lap_bits = 2;
+};
+struct Spinning : ps::RingPolicy {
+  using Parking = ps::SpinOnly;
+};
+struct AsleepAtOnce : ps::SpinThenFutex {
+  static constexpr int spins = 0;
+};
+struct Sleeping : NarrowLaps {
+  using Parking = AsleepAtOnce;
+};
+
+using Ring = ps::Ring<Slot>;
+using Claim = Ring::Claim;
+using Take = Ring::Take;
+
+template <class T>
+constexpr bool move_only =
+    std::is_nothrow_move_constructible_v<T> && std::is_nothrow_move_assignable_v<T> &&
+    !std::is_copy_constructible_v<T> && !std::is_copy_assignable_v<T>;
+static_assert(move_only<Claim> && move_only<Take>);
+static_assert(std::is_nothrow_destructible_v<Claim> && std::is_nothrow_destructible_v<Take>);
+static_assert(std::is_nothrow_default_constructible_v<Claim>);
+static_assert(std::is_nothrow_default_constructible_v<Take>);
+static_assert(!std::is_move_constructible_v<Ring> && !std::is_move_assignable_v<Ring>);
+static_assert(!std::is_convertible_v<std::size_t, Ring>, "a number is not a ring");
+static_assert(noexcept(std::declval<Claim&>().publish()) &&
+              noexcept(std::declval<Take&>().release()));
+static_assert(noexcept(std::declval<Take&>().extend(2)) &&
+              noexcept(std::declval<Take&>().split(1)));
+static_assert(noexcept(std::declval<Ring&>().end()) && noexcept(std::declval<Ring&>().end_at(0)));
+static_assert(noexcept(std::declval<Ring&>().stop()) && noexcept(std::declval<Ring&>().fail()));
+static_assert(noexcept(std::declval<Ring&>().reset()) && noexcept(std::declval<Ring&>().state()));
+static_assert(alignof(Ring) == 64, "what the two sides write is kept apart");
+
+template <class R> void put(R& ring, std::uint64_t value, Fill fill = Fill::full) {
+  auto claim = ring.claim();
+  REQUIRE(claim);
+  claim.slot().value = value;
+  claim.publish(fill);
+}
+
+std::string error_of(std::size_t slots) {
+  try {
+    const Ring ring{slots};
+  } catch (const ps::OptionError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+constexpr std::chrono::milliseconds moment{5};
+
+} // namespace
+
+TEST_CASE("a ring needs two slots, and says so") {
+  for (const std::size_t slots : {0, 1}) {
+    const std::string text = error_of(slots);
+    CAPTURE(text);
+    CHECK(text.find("penstock: a ring of " + std::to_string(slots) + " slots") == 0);
+    CHECK(text.find("depth of at least 2") != std::string::npos);
+  }
+  CHECK(Ring{2}.slots() == 2);
+}
+
+TEMPLATE_TEST_CASE("slots pass through a ring of any depth in order, over many laps", "",
+                   ps::RingPolicy, NarrowLaps, Spinning) {
+  for (std::size_t slots = 2; slots <= 65; ++slots) {
+    for (const Side side : {Side::one, Side::many}) {
+      CAPTURE(slots, side);
+      ps::Ring<Slot, TestType> ring{slots, side, side};
+      std::uint64_t put_so_far = 0;
+      std::uint64_t taken = 0;
+      for (std::size_t lap = 0; lap < 11; ++lap) {
+        // Another fill level in each lap, so that each place is a run's first once.
+        const std::size_t level = 1 + (lap * 7) % slots;
+        for (std::size_t i = 0; i < level; ++i, ++put_so_far) {
+          auto claim = ring.claim();
+          REQUIRE(claim.ticket() == put_so_far);
+          REQUIRE(claim.place() == put_so_far % slots);
+          claim.slot().value = put_so_far;
+          claim.publish();
+          REQUIRE(!claim);
+        }
+        for (std::size_t i = 0; i < level; ++i, ++taken) {
+          auto take = ring.take();
+          REQUIRE(take.ticket() == taken);
+          REQUIRE(take.place() == taken % slots);
+          REQUIRE(take.size() == 1);
+          REQUIRE(take.fill() == Fill::full);
+          REQUIRE(take.slot().value == taken);
+        }
+      }
+      REQUIRE(ring.was_claimed() == put_so_far);
+      REQUIRE(ring.was_taken() == taken);
+    }
+  }
+}
+
+TEST_CASE("trying never blocks and loses no ticket") {
+  for (const Side side : {Side::one, Side::many}) {
+    CAPTURE(side);
+    Ring ring{3, side, side};
+    CHECK(!ring.try_take());
+    CHECK(ring.was_taken() == 0);
+    std::vector<Claim> claims;
+    for (std::uint64_t t = 0; t < 3; ++t) {
+      claims.push_back(ring.try_claim());
+      REQUIRE(claims.back());
+      CHECK(claims.back().ticket() == t);
+    }
+    CHECK(!ring.try_claim());
+    CHECK(ring.was_claimed() == 3);
+    // Out of order: takers get nothing until the first is there.
+    claims[2].publish();
+    claims[1].publish();
+    CHECK(!ring.try_take(3));
+    claims[0].publish();
+    Take take = ring.try_take(9);
+    REQUIRE(take.size() == 3);
+    CHECK(!ring.try_claim());
+    take.release();
+    CHECK(ring.try_claim().ticket() == 3);
+  }
+}
+
+TEST_CASE("a run is of adjacent slots, full but the last, and does not wrap") {
+  for (const Side side : {Side::one, Side::many}) {
+    CAPTURE(side);
+    Ring ring{4, side, side};
+    SECTION("as many as were asked for, as many as there are") {
+      put(ring, 0);
+      put(ring, 1);
+      put(ring, 2);
+      Take two = ring.try_take(2);
+      REQUIRE(two.size() == 2);
+      CHECK(two.slot(1).value == 1);
+      CHECK(ring.try_take(4).size() == 1);
+      CHECK(!ring.try_take(4));
+    }
+    SECTION("a wrap ends it") {
+      for (std::uint64_t i = 0; i < 4; ++i) {
+        put(ring, i);
+      }
+      ring.try_take(2).release();
+      put(ring, 4);
+      put(ring, 5);
+      Take before = ring.try_take(4);
+      REQUIRE(before.size() == 2);
+      CHECK(before.place() == 2);
+      CHECK(!before.extend(4));
+      Take after = ring.try_take(4);
+      REQUIRE(after.size() == 2);
+      CHECK(after.ticket() == 4);
+      CHECK(after.place() == 0);
+    }
+    SECTION("a partial slot ends it") {
+      put(ring, 0);
+      put(ring, 1, Fill::partial);
+      put(ring, 2);
+      Take take = ring.try_take(4);
+      REQUIRE(take.size() == 2);
+      CHECK(take.fill(0) == Fill::full);
+      CHECK(take.fill(1) == Fill::partial);
+      CHECK(!take.extend(4));
+      CHECK(ring.try_take(4).ticket() == 2);
+    }
+    SECTION("an empty slot ends it, and is passed over by the next") {
+      put(ring, 0);
+      {
+        const Claim dropped = ring.claim();
+      }
+      put(ring, 2);
+      CHECK(ring.try_take(4).size() == 1);
+      Take take = ring.try_take(4);
+      REQUIRE(take.size() == 1);
+      CHECK(take.ticket() == 2);
+    }
+    SECTION("it is extended by what has become ready") {
+      put(ring, 0);
+      Take take = ring.try_take(4);
+      CHECK(!take.extend(4));
+      put(ring, 1);
+      put(ring, 2);
+      CHECK(!take.extend(1));
+      CHECK(take.extend(2));
+      CHECK(take.size() == 2);
+      CHECK(take.extend(4));
+      REQUIRE(take.size() == 3);
+      CHECK(take.slot(2).value == 2);
+      take.release();
+      CHECK(!take.extend(4));
+    }
+    SECTION("the end ends it, whatever was published after") {
+      put(ring, 0);
+      put(ring, 1);
+      ring.end_at(1);
+      CHECK(ring.try_take(4).size() == 1);
+    }
+    SECTION("a stop ends it") {
+      put(ring, 0);
+      put(ring, 1);
+      Take take = ring.try_take(1);
+      ring.stop();
+      CHECK(!take.extend(4));
+      CHECK(take.size() == 1);
+    }
+  }
+}
+
+TEST_CASE("no lease is extended by a slot that another lease holds") {
+  for (const Side side : {Side::one, Side::many}) {
+    CAPTURE(side);
+    Ring ring{4, side, side};
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      put(ring, i);
+    }
+    Take first = ring.take();
+    Take second = ring.take();
+    CHECK(!first.extend(4));
+    CHECK(second.extend(3));
+    CHECK(second.size() == 3);
+    Take front = second.split(1);
+    CHECK(!front.extend(3));
+    CHECK(ring.was_taken() == 4);
+  }
+}
+
+TEST_CASE("a lease is split, moved, assigned and released in parts") {
+  Ring ring{4};
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    put(ring, i);
+  }
+  Take all = ring.try_take(4);
+  Take front = all.split(1);
+  REQUIRE(front.size() == 1);
+  REQUIRE(all.size() == 3);
+  CHECK(front.ticket() == 0);
+  CHECK(all.ticket() == 1);
+  CHECK(all.slot().value == 1);
+  Take none = all.split(0);
+  CHECK(!none);
+
+  Take moved{std::move(front)};
+  CHECK(!front); // NOLINT: what a move leaves is what is asked
+  CHECK(moved.slot().value == 0);
+  CHECK(!ring.try_claim());
+  // The assigned lease gives back what it held.
+  moved = all.split(2);
+  CHECK(moved.ticket() == 1);
+  CHECK(ring.try_claim().ticket() == 4);
+  CHECK(!ring.try_claim());
+  moved.release();
+  CHECK(ring.try_claim().ticket() == 5);
+  CHECK(ring.try_claim().ticket() == 6);
+  all = Take{};
+  CHECK(ring.try_claim().ticket() == 7);
+}
+
+TEST_CASE("a claim is moved and assigned, and published once") {
+  Ring ring{3};
+  Claim first = ring.claim();
+  first.slot().value = 7;
+  Claim moved{std::move(first)};
+  CHECK(!first); // NOLINT: what a move leaves is what is asked
+  first.publish();
+  CHECK(!ring.try_take());
+  moved.publish();
+  moved.publish(Fill::none);
+  CHECK(ring.try_take().slot().value == 7);
+  // The assigned claim's own slot is published empty.
+  Claim held = ring.claim();
+  held = ring.claim();
+  CHECK(held.ticket() == 2);
+  Take empty = ring.try_take(1, Empties::give);
+  REQUIRE(empty);
+  CHECK(empty.ticket() == 1);
+  CHECK(empty.fill() == Fill::none);
+}
+
+TEST_CASE("a dropped claim is an empty slot: passed over, or given to who asks") {
+  for (const Side side : {Side::one, Side::many}) {
+    CAPTURE(side);
+    Ring ring{3, side, side};
+    {
+      const Claim dropped = ring.claim();
+    }
+    {
+      const Claim dropped = ring.claim();
+    }
+    put(ring, 2);
+    SECTION("passed over") {
+      Take take = ring.take();
+      CHECK(take.ticket() == 2);
+      CHECK(take.fill() == Fill::full);
+      CHECK(ring.try_claim().ticket() == 3); // those before it are free again
+    }
+    SECTION("given") {
+      Take first = ring.take(Empties::give);
+      CHECK(first.ticket() == 0);
+      CHECK(first.fill() == Fill::none);
+      Take second = ring.try_take(3, Empties::give);
+      CHECK(second.ticket() == 1);
+      CHECK(second.size() == 1);
+      CHECK(second.fill() == Fill::none);
+      CHECK(ring.take(Empties::give).fill() == Fill::full);
+    }
+    SECTION("only empty ones before the end") {
+      ring.take().release();
+      {
+        const Claim dropped = ring.claim();
+      }
+      ring.end();
+      CHECK(!ring.take());
+      CHECK(ring.exhausted());
+    }
+  }
+}
+
+TEST_CASE("the end comes after what was claimed before it") {
+  for (const Side side : {Side::one, Side::many}) {
+    CAPTURE(side);
+    Ring ring{3, side, side};
+    CHECK(ring.state() == Flow::open);
+    SECTION("found when all is claimed") {
+      put(ring, 0);
+      put(ring, 1);
+      ring.end();
+      CHECK(ring.state() == Flow::ended);
+      CHECK(ring.end_ticket() == 2);
+      CHECK(!ring.claim());
+      CHECK(!ring.try_claim());
+      CHECK(!ring.exhausted());
+      CHECK(ring.take().slot().value == 0);
+      CHECK(ring.try_take(3).slot().value == 1);
+      CHECK(ring.exhausted());
+      CHECK(!ring.take());
+      CHECK(!ring.try_take());
+    }
+    SECTION("known before the first claim") {
+      ring.end_at(2);
+      put(ring, 0);
+      put(ring, 1);
+      CHECK(!ring.claim());
+      CHECK(!ring.try_claim());
+      CHECK(ring.take());
+      CHECK(ring.take());
+      CHECK(!ring.take());
+    }
+    SECTION("at once") {
+      ring.end();
+      CHECK(!ring.claim());
+      CHECK(!ring.take());
+      CHECK(ring.exhausted());
+    }
+    SECTION("the first counts") {
+      ring.end_at(1);
+      ring.end_at(3);
+      ring.end_at(0);
+      CHECK(ring.end_ticket() == 1);
+      put(ring, 0);
+      CHECK(!ring.claim());
+      CHECK(ring.take());
+      CHECK(!ring.take());
+    }
+  }
+}
+
+TEST_CASE("a stop or an error is seen on both sides, and leases stay good") {
+  for (const Side side : {Side::one, Side::many}) {
+    for (const Flow flow : {Flow::stopped, Flow::failed}) {
+      CAPTURE(side, flow);
+      Ring ring{4, side, side};
+      const auto halt = [&](Flow how) { how == Flow::stopped ? ring.stop() : ring.fail(); };
+      put(ring, 0);
+      put(ring, 1);
+      Claim claim = ring.claim();
+      Take take = ring.take();
+      SECTION("from open") {
+        halt(flow);
+      }
+      SECTION("from ended") {
+        ring.end();
+        halt(flow);
+      }
+      CHECK(ring.state() == flow);
+      CHECK(!ring.claim());
+      CHECK(!ring.try_claim());
+      CHECK(!ring.claim_at(3));
+      CHECK(!ring.take());
+      CHECK(!ring.try_take());
+      CHECK(!ring.exhausted());
+      // Neither a second stop nor a late end changes it.
+      halt(flow == Flow::stopped ? Flow::failed : Flow::stopped);
+      ring.end();
+      CHECK(ring.state() == flow);
+      CHECK(take.slot().value == 0);
+      claim.slot().value = 2;
+      claim.publish();
+      take.release();
+    }
+  }
+}
+
+TEST_CASE("a ring that was reset is as new") {
+  for (const bool ended : {true, false}) {
+    CAPTURE(ended);
+    Ring ring{3};
+    for (std::uint64_t i = 0; i < 5; ++i) {
+      put(ring, i);
+      ring.take().release();
+    }
+    put(ring, 5);
+    ended ? ring.end() : ring.fail();
+    ring.reset();
+    CHECK(ring.state() == Flow::open);
+    CHECK(ring.was_claimed() == 0);
+    CHECK(ring.was_taken() == 0);
+    CHECK(!ring.try_take());
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      put(ring, 10 + i);
+    }
+    CHECK(!ring.try_claim());
+    Take take = ring.try_take(3);
+    CHECK(take.ticket() == 0);
+    CHECK(take.slot().value == 10);
+    ring.end();
+    CHECK(ring.state() == Flow::ended);
+  }
+}
+
+TEST_CASE("slot t of one ring goes into slot t of another") {
+  Ring in{2};
+  ps::Ring<Slot, NarrowLaps> out{3};
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    put(in, i);
+    Take take = in.take();
+    auto claim = out.claim_at(take.ticket());
+    REQUIRE(claim.ticket() == i);
+    REQUIRE(claim.place() == i % 3);
+    claim.slot().value = take.slot().value;
+    claim.publish();
+    REQUIRE(out.take().slot().value == i);
+  }
+  CHECK(out.was_claimed() == 20);
+}
+
+TEST_CASE("bells ring when slots change hands and when the ring's state does") {
+  Ring ring{2};
+  Ring::Bell published;
+  Ring::Bell released;
+  ring.on_publish(&published);
+  ring.on_release(&released);
+  std::uint32_t publishes = published.count();
+  std::uint32_t releases = released.count();
+  const auto rung = [](const Ring::Bell& bell, std::uint32_t& before) {
+    const std::uint32_t now = bell.count();
+    return std::exchange(before, now) != now;
+  };
+  Claim claim = ring.claim();
+  CHECK(!rung(published, publishes));
+  claim.publish();
+  CHECK(rung(published, publishes));
+  Take take = ring.take();
+  CHECK(!rung(released, releases));
+  take.release();
+  CHECK(rung(released, releases));
+  CHECK(!rung(published, publishes));
+  SECTION("end") {
+    ring.end();
+    CHECK(rung(published, publishes));
+    CHECK(rung(released, releases));
+    ring.end();
+    CHECK(!rung(published, publishes));
+  }
+  SECTION("stop") {
+    ring.stop();
+    CHECK(rung(published, publishes));
+    CHECK(rung(released, releases));
+    ring.fail();
+    CHECK(!rung(released, releases));
+  }
+  SECTION("error") {
+    ring.fail();
+    CHECK(rung(published, publishes));
+    CHECK(rung(released, releases));
+  }
+}
+
+TEMPLATE_TEST_CASE("who waits for a slot is woken by the end, a stop or an error", "",
+                   ps::RingPolicy, Sleeping, Spinning) {
+  for (const Flow flow : {Flow::ended, Flow::stopped, Flow::failed}) {
+    for (const bool full : {true, false}) {
+      CAPTURE(flow, full);
+      ps::Ring<Slot, TestType> ring{2};
+      if (full) {
+        put(ring, 0);
+        put(ring, 1);
+      }
+      bool got[3] = {true, true, true};
+      Flow seen[3] = {};
+      std::vector<std::thread> waiting;
+      for (int i = 0; i < 3; ++i) {
+        waiting.emplace_back([&, i] {
+          got[i] = full ? bool{ring.claim()} : bool{ring.take()};
+          seen[i] = ring.state();
+        });
+      }
+      std::this_thread::sleep_for(moment);
+      if (flow == Flow::ended) {
+        ring.end_at(full ? 2 : 0);
+      } else if (flow == Flow::stopped) {
+        ring.stop();
+      } else {
+        ring.fail();
+      }
+      for (std::thread& thread : waiting) {
+        thread.join();
+      }
+      for (int i = 0; i < 3; ++i) {
+        CHECK(!got[i]);
+        CHECK(seen[i] == flow);
+      }
+    }
+  }
+}
+
+namespace {
+
+/// What a stress run does beside passing slots: seldom, so that rings are both full and empty.
+struct Habits {
+  std::minstd_rand random;
+
+  explicit Habits(unsigned seed) : random{seed} {}
+  bool seldom() { return random() % 64 == 0; }
+  void dawdle() {
+    if (seldom()) {
+      std::this_thread::yield();
+    }
+    if (random() % 1024 == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds{50});
+    }
+  }
+};
+
+/// A claimer drops every 13th ticket and fills every 17th in part.
+Fill fill_of(std::uint64_t ticket) {
+  return ticket % 13 == 5 ? Fill::none : ticket % 17 == 3 ? Fill::partial : Fill::full;
+}
+
+struct Load {
+  int claimers;
+  int takers;
+  std::size_t slots;
+  std::uint64_t tickets;
+  bool many;       // Side::many even where one thread is alone
+  bool end_early;  // told before the first claim, else found by a worker
+  std::size_t run; // 0: take(); else try_take(run)
+};
+
+/// Passes all tickets through, and gives what each taker got, in its order.
+template <class Policy> std::vector<std::vector<std::uint64_t>> pass(const Load& load) {
+  const auto side = [&](int threads) {
+    return threads == 1 && !load.many ? Side::one : Side::many;
+  };
+  ps::Ring<Slot, Policy> ring{load.slots, side(load.claimers), side(load.takers)};
+  std::vector<std::vector<std::uint64_t>> got(load.takers);
+  std::vector<std::thread> threads;
+  if (load.end_early) {
+    ring.end_at(load.tickets);
+  }
+  for (int c = 0; c < load.claimers; ++c) {
+    threads.emplace_back([&, habits = Habits(c + 1)]() mutable {
+      while (auto claim = habits.seldom() ? ring.try_claim() : ring.claim()) {
+        habits.dawdle();
+        if (claim.ticket() >= load.tickets) {
+          ring.end_at(load.tickets);
+          break;
+        }
+        claim.slot().value = claim.ticket();
+        if (const Fill fill = fill_of(claim.ticket()); fill != Fill::none) {
+          claim.publish(fill);
+        }
+      }
+      // A try may have failed where the ring was only full.
+      while (auto claim = ring.claim()) {
+        if (claim.ticket() >= load.tickets) {
+          ring.end_at(load.tickets);
+          break;
+        }
+        claim.slot().value = claim.ticket();
+        if (const Fill fill = fill_of(claim.ticket()); fill != Fill::none) {
+          claim.publish(fill);
+        }
+      }
+    });
+  }
+  for (int t = 0; t < load.takers; ++t) {
+    got[t].reserve(load.tickets);
+    threads.emplace_back([&, t, habits = Habits(100 + t)]() mutable {
+      const auto note = [&](auto take) {
+        habits.dawdle();
+        for (std::size_t i = 0; i < take.size(); ++i) {
+          const bool good = take.slot(i).value == take.ticket() + i &&
+                            take.place() + i == (take.ticket() + i) % load.slots &&
+                            take.fill(i) == fill_of(take.ticket() + i) &&
+                            (i + 1 == take.size() || take.fill(i) == Fill::full);
+          got[t].push_back(good ? take.slot(i).value : std::numeric_limits<std::uint64_t>::max());
+        }
+      };
+      if (load.run == 0) {
+        while (auto take = ring.take()) {
+          note(std::move(take));
+        }
+      }
+      while (load.run != 0 && !ring.exhausted()) {
+        if (auto take = ring.try_take(load.run)) {
+          note(std::move(take));
+        } else {
+          std::this_thread::yield();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return got;
+}
+
+template <class Policy> void check_pass(const Load& load) {
+  CAPTURE(load.claimers, load.takers, load.slots, load.many, load.end_early, load.run);
+  std::vector<std::uint64_t> expected;
+  for (std::uint64_t t = 0; t < load.tickets; ++t) {
+    if (fill_of(t) != Fill::none) {
+      expected.push_back(t);
+    }
+  }
+  const auto got = pass<Policy>(load);
+  std::vector<std::uint64_t> all;
+  for (const auto& one : got) {
+    CHECK(std::is_sorted(one.begin(), one.end()));
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  std::sort(all.begin(), all.end());
+  CHECK(all == expected);
+}
+
+} // namespace
+
+TEMPLATE_TEST_CASE("every value arrives once and in order, whatever the number of threads", "",
+                   ps::RingPolicy, Sleeping, Spinning) {
+  struct Threads {
+    int claimers;
+    int takers;
+  };
+  // Narrow laps tell four laps apart: no more threads than that a side on two slots.
+  for (const Threads threads : {Threads{1, 1}, {3, 1}, {1, 3}, {3, 2}}) {
+    for (const std::size_t slots : {2, 3, 7, 64}) {
+      for (const bool many : {false, true}) {
+        for (const bool end_early : {false, true}) {
+          check_pass<TestType>({threads.claimers, threads.takers, slots, 2000, many, end_early, 0});
+        }
+      }
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("every value arrives once and in order in runs", "", ps::RingPolicy, Sleeping) {
+  for (const int takers : {1, 2}) {
+    for (const std::size_t slots : {2, 7, 64}) {
+      for (const std::size_t run : {1, 3, 64}) {
+        check_pass<TestType>({2, takers, slots, 2000, false, false, run});
+      }
+    }
+  }
+}
+
+TEST_CASE("nothing is allocated once a ring is made") {
+  Ring ring{7};
+  Ring::Bell bell;
+  ring.on_publish(&bell);
+  std::uint64_t taken = 0;
+  std::uint64_t allocated = 0;
+  {
+    std::thread taker{[&] {
+      while (auto take = ring.take()) {
+        taken += take.size();
+      }
+    }};
+    const std::uint64_t before = penstock::tests::memory::allocations;
+    for (std::uint64_t i = 0; i < 10'000; ++i) {
+      Claim claim = ring.claim();
+      claim.slot().value = i;
+      claim.publish();
+      if (i % 100 == 0) {
+        std::this_thread::yield();
+      }
+    }
+    ring.end();
+    taker.join();
+    allocated = penstock::tests::memory::allocations - before;
+  }
+  CHECK(taken == 10'000);
+  CHECK(allocated == 0);
+}

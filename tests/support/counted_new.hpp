@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Replaces the program's operator new, so that a test can count allocations and have them refused.
+// To be included by one source file of a program.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace penstock::tests::memory {
+
+/// Allocations so far, by all threads.
+inline std::atomic<std::uint64_t> allocations{0};
+/// Requests of exactly this size are refused; 0 for none.
+inline std::atomic<std::size_t> refused_bytes{0};
+
+inline void* take(std::size_t bytes, std::size_t alignment = alignof(std::max_align_t)) noexcept {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (bytes != 0 && bytes == refused_bytes) {
+    return nullptr;
+  }
+  // What std::aligned_alloc takes is a multiple of the alignment, and not 0.
+  return std::aligned_alloc(alignment, bytes / alignment * alignment + alignment);
+}
+inline void* take_or_throw(std::size_t bytes, std::size_t alignment = alignof(std::max_align_t)) {
+  void* const at = take(bytes, alignment);
+  if (at == nullptr) {
+    throw std::bad_alloc{};
+  }
+  return at;
+}
+
+} // namespace penstock::tests::memory
+
+// Not inline: g++ warns of a mismatch where it sees the free() in a delete and not what is in the
+// new.
+[[gnu::noinline]] void* operator new(std::size_t n) {
+  return penstock::tests::memory::take_or_throw(n);
+}
+[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a) {
+  return penstock::tests::memory::take_or_throw(n, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void* operator new(std::size_t n, const std::nothrow_t&) noexcept {
+  return penstock::tests::memory::take(n);
+}
+[[gnu::noinline]] void* operator new(std::size_t n, std::align_val_t a,
+                                     const std::nothrow_t&) noexcept {
+  return penstock::tests::memory::take(n, static_cast<std::size_t>(a));
+}
+[[gnu::noinline]] void operator delete(void* at) noexcept {
+  std::free(at);
+}
+[[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept {
+  std::free(at);
+}
+[[gnu::noinline]] void operator delete(void* at, std::align_val_t) noexcept {
+  std::free(at);
+}
+[[gnu::noinline]] void operator delete(void* at, std::size_t, std::align_val_t) noexcept {
+  std::free(at);
+}
+[[gnu::noinline]] void operator delete(void* at, const std::nothrow_t&) noexcept {
+  std::free(at);
+}
+[[gnu::noinline]] void operator delete(void* at, std::align_val_t, const std::nothrow_t&) noexcept {
+  std::free(at);
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/io/file.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace penstock::tests {
+
+/// One call that may be made to fail.
+struct IoCall {
+  /// 1 for the first, counted over all kinds of calls and all threads.
+  long number;
+  /// "open", "close", "status", "read", "open_folder", "next_name" or "close_folder".
+  std::string_view name;
+  /// "" where the call has a descriptor.
+  std::string_view path;
+};
+
+/// What goes wrong; to be set before the first call.
+struct IoFaults {
+  /// The errno that this call fails with, 0 for none. Called from many threads.
+  std::function<int(const IoCall&)> error = [](const IoCall&) { return 0; };
+  /// A read gives no more than this.
+  std::size_t most_bytes = std::numeric_limits<std::size_t>::max();
+  /// Reads end here, whatever size the file is said to have.
+  std::uint64_t ends_at = std::numeric_limits<std::uint64_t>::max();
+
+  static IoFaults fail_once(long number, int error) {
+    return fail([number, error](const IoCall& call) { return call.number == number ? error : 0; });
+  }
+  static IoFaults fail_from(long number, int error) {
+    return fail([number, error](const IoCall& call) { return call.number >= number ? error : 0; });
+  }
+  static IoFaults fail(std::function<int(const IoCall&)> error) {
+    IoFaults faults;
+    faults.error = std::move(error);
+    return faults;
+  }
+};
+
+/// An Io that fails as told, and counts. A handle: copies share what they have counted.
+template <class Inner = PosixIo> class FaultyIo {
+ public:
+  using Folder = typename Inner::Folder;
+
+  explicit FaultyIo(IoFaults faults = {}, Inner inner = {})
+      : inner_{std::move(inner)}, shared_{std::make_shared<Shared>(std::move(faults))} {}
+
+  long calls() const { return shared_->calls; }
+  long failures() const { return shared_->failures; }
+  long opens() const { return shared_->opens; }
+  long reads() const { return shared_->reads; }
+  long pauses() const { return shared_->pauses; }
+  /// Files and folders that are open now, and the most that ever were.
+  long open_now() const { return shared_->open_now; }
+  long open_most() const { return shared_->open_most; }
+
+  int open(const char* path) const {
+    if (fails("open", path)) {
+      return -1;
+    }
+    const int fd = inner_.open(path);
+    if (fd >= 0) {
+      ++shared_->opens;
+      opened();
+    }
+    return fd;
+  }
+  int close(int fd) const {
+    --shared_->open_now;
+    const int result = inner_.close(fd); // a close that fails has closed
+    return fails("close") ? -1 : result;
+  }
+  int status(const char* path, FileStatus& status) const {
+    return fails("status", path) ? -1 : inner_.status(path, status);
+  }
+  int status(int fd, FileStatus& status) const {
+    return fails("status") ? -1 : inner_.status(fd, status);
+  }
+  std::int64_t read(int fd, std::byte* into, std::size_t bytes, std::uint64_t offset) const {
+    ++shared_->reads;
+    if (fails("read")) {
+      return -1;
+    }
+    const std::uint64_t there = shared_->faults.ends_at - std::min(offset, shared_->faults.ends_at);
+    bytes = std::min({bytes, shared_->faults.most_bytes, static_cast<std::size_t>(there)});
+    return bytes == 0 ? 0 : inner_.read(fd, into, bytes, offset);
+  }
+  int open_folder(const char* path, Folder& folder) const {
+    if (fails("open_folder", path)) {
+      return -1;
+    }
+    const int result = inner_.open_folder(path, folder);
+    if (result >= 0) {
+      opened();
+    }
+    return result;
+  }
+  int next_name(Folder folder, const char*& name) const {
+    return fails("next_name") ? -1 : inner_.next_name(folder, name);
+  }
+  int close_folder(Folder folder) const {
+    --shared_->open_now;
+    const int result = inner_.close_folder(folder);
+    return fails("close_folder") ? -1 : result;
+  }
+  /// Counted, and over at once.
+  void pause() const { ++shared_->pauses; }
+
+ private:
+  struct Shared {
+    explicit Shared(IoFaults f) : faults{std::move(f)} {}
+    const IoFaults faults;
+    std::atomic<long> calls{0}, failures{0}, opens{0}, reads{0}, pauses{0};
+    std::atomic<long> open_now{0}, open_most{0};
+  };
+
+  bool fails(std::string_view name, std::string_view path = "") const {
+    const int error = shared_->faults.error({++shared_->calls, name, path});
+    if (error != 0) {
+      ++shared_->failures;
+      errno = error;
+    }
+    return error != 0;
+  }
+  void opened() const {
+    const long now = ++shared_->open_now;
+    long most = shared_->open_most;
+    while (now > most && !shared_->open_most.compare_exchange_weak(most, now)) {
+    }
+  }
+
+  Inner inner_;
+  std::shared_ptr<Shared> shared_;
+};
+
+} // namespace penstock::tests

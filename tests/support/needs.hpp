@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace penstock::tests {
+
+/// What this machine lacks for the tests of this executable: empty if nothing.
+std::string missing();
+
+} // namespace penstock::tests

@@ -1,0 +1,97 @@
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+# For examples/run and tests/run: finds or installs what they need. All it says goes to stderr.
+
+say() { printf 'penstock: %s\n' "$*" >&2; }
+
+quietly() { # COMMAND…: its output only if it fails
+  local said
+  said=$("$@" 2>&1 </dev/null) || { printf '%s\n' "$said" | tail -n 40 >&2; return 1; }
+}
+
+has() { command -v "$1" >/dev/null 2>&1; }
+new_meson() { has meson && meson --version 2>/dev/null | grep -Eq '^([1-9][0-9]*)\.'; }
+gxx_version() { "$1" -dumpversion 2>/dev/null | cut -d. -f1; }
+new_gxx() { has "$1" && [ "$(gxx_version "$1")" -ge 12 ]; }
+
+# The toolkit's own place is often not on the path.
+for folder in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda; do
+  if ! has nvcc && [ -n "$folder" ] && [ -x "$folder/bin/nvcc" ]; then
+    PATH=$PATH:$folder/bin
+  fi
+done
+
+have_package() { # PACKAGE: whether what we want from it is there, however it came
+  case $1 in
+    meson) new_meson ;;
+    ninja-build) has ninja ;;
+    g++) [ -n "${CXX:-}" ] || new_gxx g++ || new_gxx g++-12 || new_gxx g++-13 ;;
+    g++-12) have_package g++ ;;
+    pkg-config) has pkg-config ;;
+    catch2) pkg-config --exists catch2 2>/dev/null ;;
+    relacy-dev) [ -f /usr/include/relacy/relacy.hpp ] ;;
+    libclang-rt-19-dev) compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.tsan*.a' >/dev/null ;;
+    clang-19) has clang++-19 ;;
+    *) has "$1" ;;
+  esac
+}
+
+missing_of() { for package in "$@"; do have_package "$package" || printf '%s ' "$package"; done; }
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+install_packages() { # PACKAGE…: as many of them as can be had
+  if ! has apt-get; then
+    say "there is no apt-get here. Please install: $*"
+  elif [ "$(id -u)" != 0 ] && ! { has sudo && sudo -n true 2>/dev/null; }; then
+    say "not root, and no sudo without a password. Please run: apt-get install $*"
+  else
+    say "installing $*"
+    local get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=2 -o Acquire::http::Timeout=30)
+    quietly as_root "${get[@]}" update || say "apt-get update failed; going on with what it knows"
+    # Together if possible; else one by one, since apt-get refuses all when it does not know one.
+    if ! quietly as_root "${get[@]}" install -y --no-install-recommends "$@" 2>/dev/null; then
+      for package in "$@"; do
+        quietly as_root "${get[@]}" install -y --no-install-recommends "$package" || say "could not install $package"
+      done
+    fi
+  fi
+}
+
+need() { # PACKAGE…: installs those that are not there; they may still be missing afterwards
+  local missing
+  missing=$(missing_of "$@")
+  # shellcheck disable=SC2086 # a list of words
+  [ -z "$missing" ] || install_packages $missing
+}
+
+must_have() { # PACKAGE…: gives up if one is not there
+  local missing
+  missing=$(missing_of "$@")
+  if [ -n "$missing" ]; then
+    say "cannot go on without ${missing% }"
+    exit 1
+  fi
+}
+
+need_to_build() { # what every build needs, and which compiler it takes
+  need meson ninja-build g++ pkg-config python3
+  have_package g++ || need g++-12
+  if ! new_meson && has python3; then
+    # The distribution's Meson may be older than 1.0.
+    say "installing a newer meson into build/meson"
+    has pip3 && python3 -c 'import ensurepip' 2>/dev/null || need python3-venv
+    quietly python3 -m venv "$root/build/meson" && quietly "$root/build/meson/bin/pip" install -q 'meson>=1.0' &&
+      PATH=$root/build/meson/bin:$PATH
+  fi
+  must_have meson ninja-build g++ pkg-config python3
+  if [ -z "${CXX:-}" ]; then
+    for CXX in g++ g++-13 g++-12; do
+      new_gxx "$CXX" && break
+    done
+    [ "$CXX" = g++ ] || export NVCC_PREPEND_FLAGS="-ccbin=$CXX ${NVCC_PREPEND_FLAGS:-}"
+    export CXX
+  fi
+  export PATH
+  has nvcc || say "there is no CUDA toolkit (no nvcc): building for the host device alone"
+}
