@@ -74,8 +74,11 @@ inline std::chrono::nanoseconds lateness(std::uint64_t seed, std::uint64_t copy)
 }
 } // namespace detail
 
-/// What HostDevice::attach() returns.
-struct HostAttachment {};
+/// What HostDevice::attach() returns: a guard of nothing, with a destructor as guards have, so that
+/// keeping one is no unused variable.
+struct HostAttachment {
+  ~HostAttachment() {}
+};
 
 /// The device that needs no GPU: its streams are threads, its memory is host memory. It keeps
 /// CUDA's rules where breaking them goes unseen on a CPU, and can be late and fail on purpose, so

@@ -134,20 +134,16 @@ PLANTED = [
      "return state() == Flow::ended;", ["bell, taker, end"]),
 ]
 
-# The quickest that sees most, first.
-ORDER_MODELS = ["empty ring", "full ring, stop", "asleep at once", "spinning", "bell, rung",
-                "bell, taker", "bell", "many", "two", "midway"]
-
-
 def order_mutants(include):
     """Every memory order that is not relaxed, one at a time."""
-    for path in sorted((include / "penstock").rglob("*.hpp")):
-        text = path.read_text()
+    for where in (BELL, CELLS, WORD, RING, LEASE):
+        text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1
-            name = f"{path.name}:{line}: {match[1]} becomes relaxed"
+            name = f"{where}:{line}: {match[1]} becomes relaxed"
             mutant = text[:match.start()] + "Atomics::relaxed" + text[match.end():]
-            yield name, path.relative_to(include), mutant, ORDER_MODELS
+            models = ["bell", ""] if where == BELL else ["empty ring", "one to one", ""]
+            yield name, where, mutant, models
 
 
 def planted_mutants(include):
@@ -163,14 +159,13 @@ def planted_mutants(include):
         for before, after in edits.items():
             if text.count(before) != 1:
                 sys.exit(f"mutate.py: '{name}' no longer fits {where}: this stands there "
-                         f"{text.count(before)} times, not once:\n{before}") 
+                         f"{text.count(before)} times, not once:\n{before}")
             text = text.replace(before, after)
-        yield name, pathlib.Path(where), text, models
+        yield name, where, text, models
 
 
-def build(options, include, binary):
-    command = [options.cxx, "-std=c++20", "-O1", "-w", f"-I{include}", f"-I{HERE}",
-               str(HERE / "ring_model.cpp"), "-o", str(binary)]
+def compile_(options, include, *what):
+    command = [options.cxx, "-std=c++20", "-O1", "-w", f"-I{include}", *map(str, what)]
     return subprocess.run(command, capture_output=True, text=True)
 
 
@@ -182,7 +177,7 @@ def examine(options, mutant):
         shutil.copytree(options.include, include)
         (include / where).write_text(text)
         binary = pathlib.Path(folder) / "ring_model"
-        built = build(options, include, binary)
+        built = compile_(options, include, HERE / "ring_model.cpp", options.checker, "-o", binary)
         if built.returncode != 0:
             return name, "NOT BUILT", built.stderr[:2000]
         for model in models:
@@ -196,7 +191,7 @@ def examine(options, mutant):
             if ran.returncode == 1:
                 lines = [l for l in ran.stdout.splitlines() if l and not l.startswith("ok")]
                 return name, "killed", f"{lines[0][4:].split(' interl')[0]}: {lines[2][:60]}"
-    return name, "SURVIVED", ", ".join(models)
+    return name, "SURVIVED", ", ".join(models) or "all models"
 
 
 def main():
@@ -209,11 +204,17 @@ def main():
     options = parser.parse_args()
     mutants = [m for m in [*order_mutants(options.include), *planted_mutants(options.include)]
                if options.part in m[0]]
+    options.work = tempfile.mkdtemp(dir=options.work)
+    options.checker = pathlib.Path(options.work) / "checker.o"
+    built = compile_(options, options.include, "-c", HERE / "scenario.cpp", "-o", options.checker)
+    if built.returncode != 0:
+        sys.exit(built.stderr)
     outcomes = []
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for name, outcome, how in pool.map(lambda m: examine(options, m), mutants):
             print(f"{outcome:9} {name}  [{how}]", flush=True)
             outcomes.append(outcome)
+    shutil.rmtree(options.work)
     killed = outcomes.count("killed")
     print(f"killed {killed} of {len(outcomes)}")
     if not outcomes or any(o in ("NOT BUILT", "BROKEN") for o in outcomes):

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,62 +43,11 @@ struct Model {
   std::vector<Search> searches;
 };
 
-/// The bridge to the checker, which wants its threads counted at compile time.
-template <unsigned Threads> struct Suite : rl::test_suite<Suite<Threads>, Threads> {
-  inline static std::unique_ptr<Scenario> (*make)() = nullptr;
-  std::unique_ptr<Scenario> scenario;
-
-  void before() { scenario = make(); }
-  void thread(unsigned id) { scenario->thread(id); }
-  void after() {
-    scenario->after();
-    scenario.reset();
-  }
-};
-
 /// True if no interleaving went wrong; else the first that did has been printed.
-template <unsigned Threads> bool check(const Model& model, const Search& search) {
-  Suite<Threads>::make = model.make;
-  rl::ostringstream text;
-  rl::test_params params;
-  params.search_type = search.type;
-  params.iteration_count = search.count;
-  params.context_bound = search.count;
-  params.execution_depth_limit = 4000;
-  params.output_stream = &text;
-  params.progress_stream = &text;
-  const auto began = std::chrono::steady_clock::now();
-  const bool good = rl::simulate<Suite<Threads>>(params);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  std::cout << (good ? "ok  " : "RED ") << model.name << ": " << params.stop_iteration
-            << " interleavings (" << search.name() << "), " << took.count() << " s" << std::endl;
-  if (!good) {
-    std::cout << text.str().c_str() << std::endl;
-  }
-  return good;
-}
+bool check(const Model& model, const Search& search);
 
 /// Runs the models that `arguments` name (a part of the name will do; none: all), up to the first
 /// that is red. Returns main()'s result: 2 if nothing was run.
-inline int run(const std::vector<Model>& models, int count, char** arguments) {
-  int ran = 0;
-  for (const Model& model : models) {
-    bool wanted = count < 2;
-    for (int i = 1; i < count; ++i) {
-      wanted = wanted || std::strstr(model.name, arguments[i]) != nullptr;
-    }
-    for (const Search& search : wanted ? model.searches : std::vector<Search>{}) {
-      const bool good = model.threads == 2   ? check<2>(model, search)
-                        : model.threads == 3 ? check<3>(model, search)
-                                             : check<4>(model, search);
-      if (!good) {
-        return 1;
-      }
-      ++ran;
-    }
-  }
-  std::cout << ran << " searches, all good" << std::endl;
-  return ran == 0 ? 2 : 0;
-}
+int run(const std::vector<Model>& models, int count, char** arguments);
 
 } // namespace penstock::model

@@ -15,6 +15,33 @@ namespace penstock::tests::memory {
 
 /// Allocations so far, by all threads.
 inline std::atomic<std::uint64_t> allocations{0};
+
+} // namespace penstock::tests::memory
+
+// clang links the whole of ThreadSanitizer's own operator new into a program, which then cannot
+// have another; but its hook can count.
+#if defined(__clang__) && defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PENSTOCK_TESTS_MALLOC_HOOK
+#endif
+#endif
+
+#if defined(PENSTOCK_TESTS_MALLOC_HOOK)
+
+extern "C" void __sanitizer_malloc_hook(const volatile void*, std::size_t) {
+  penstock::tests::memory::allocations.fetch_add(1, std::memory_order_relaxed);
+}
+
+namespace penstock::tests::memory {
+inline constexpr bool can_refuse = false;
+inline std::size_t refused_bytes = 0;
+} // namespace penstock::tests::memory
+
+#else
+
+namespace penstock::tests::memory {
+
+inline constexpr bool can_refuse = true;
 /// Requests of exactly this size are refused; 0 for none.
 inline std::atomic<std::size_t> refused_bytes{0};
 
@@ -69,3 +96,5 @@ inline void* take_or_throw(std::size_t bytes, std::size_t alignment = alignof(st
 [[gnu::noinline]] void operator delete(void* at, std::align_val_t, const std::nothrow_t&) noexcept {
   std::free(at);
 }
+
+#endif

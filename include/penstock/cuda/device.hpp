@@ -29,6 +29,7 @@ class CurrentDevice {
       status_ = cudaSetDevice(number);
       switched_ = status_ == cudaSuccess;
     }
+    cuda_ignore(status_);
   }
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;

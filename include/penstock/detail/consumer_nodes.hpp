@@ -62,7 +62,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Nod
 
  private:
   void work(unsigned /*worker*/, Meter& meter) override {
-    [[maybe_unused]] const auto attached = device_.attach();
+    const auto attached = device_.attach();
     consume(meter);
     // The end of a run is where it may wait for the device.
     attempt(0, [&] {

@@ -34,6 +34,7 @@ template <AnyDevice D> class DeviceThread final : public Node {
     out_.drained.store(false, StdAtomics::relaxed);
     out_.uses_before = out_.uses.was_recorded();
     copier_.reset();
+    copying_ = consuming_ = Spent::starved;
   }
   StageReport report(double seconds) const override {
     StageReport stage = Node::report(seconds);
@@ -45,7 +46,7 @@ template <AnyDevice D> class DeviceThread final : public Node {
   using Clock = Meter::Clock;
 
   void work(unsigned /*worker*/, Meter& meter) override {
-    [[maybe_unused]] const auto attached = device_.attach();
+    const auto attached = device_.attach();
     // The kernel rounds short sleeps up by 50 us unless told that it matters.
     prctl(PR_SET_TIMERSLACK, 1UL);
     out_.consuming.start();
@@ -57,6 +58,9 @@ template <AnyDevice D> class DeviceThread final : public Node {
     Clock::time_point moved = Clock::now();
     while (!over()) {
       const std::uint32_t count = bell_.count();
+      // What was seen last is what was going on since.
+      meter.spent(copying_);
+      out_.consuming.spent(consuming_);
       const std::uint64_t records = copier_.records();
       const bool any = copier_.step();
       if (const std::uint64_t more = copier_.records() - records) {
@@ -64,17 +68,19 @@ template <AnyDevice D> class DeviceThread final : public Node {
         meter.found_in_use(std::min<std::uint64_t>(out_.ring.was_claimed() - out_.ring.was_taken(),
                                                    out_.ring.slots()));
       }
+      copying_ = copier_.doing();
       const bool consumer_open = watch_consumer();
-      meter.spent(copier_.doing());
+      const bool open = consumer_open || copier_.in_flight();
       if (any) {
         moved = Clock::now();
       } else if (Clock::now() - moved < look_again) {
         SpinThenFutex::pause();
       } else {
-        bell_.wait(count, consumer_open || copier_.in_flight() ? look_again
-                                                               : std::chrono::nanoseconds{-1});
+        bell_.wait(count, open ? look_again : std::chrono::nanoseconds{-1});
       }
     }
+    meter.spent(copying_);
+    out_.consuming.spent(consuming_);
   }
 
   bool over() const noexcept {
@@ -82,14 +88,14 @@ template <AnyDevice D> class DeviceThread final : public Node {
            (copier_.done() && out_.drained.load(StdAtomics::acquire)); // pairs with the consumer's
   }
 
-  // Books what the consumer does; true while its work is open. Its uses are recorded in the order
-  // of the batches, one each.
+  // Looks at what the consumer does; true while it does anything. Its uses are recorded in the
+  // order of the batches, one each.
   bool watch_consumer() {
     const std::uint64_t oldest = out_.uses.oldest_open();
     const bool calling = out_.calling.load(StdAtomics::relaxed);
     const bool works =
         oldest != 0 && out_.copies.reached(out_.ready_serial(oldest - 1 - out_.uses_before));
-    out_.consuming.spent(works || calling ? Spent::busy : Spent::starved);
+    consuming_ = works || calling ? Spent::busy : Spent::starved;
     return oldest != 0 || calling;
   }
 
@@ -100,6 +106,8 @@ template <AnyDevice D> class DeviceThread final : public Node {
   PlaceRing<D>::Bell bell_;
   DeviceLink<D> out_;
   Copier<D> copier_;
+  Spent copying_{};
+  Spent consuming_{};
 };
 
 } // namespace penstock::detail

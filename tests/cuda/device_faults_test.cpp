@@ -1,0 +1,397 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#include <penstock/cuda/device.hpp>
+
+#include "support/catch.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+
+// CudaDevice over a CUDA runtime that fails when told to, which a real one does not. It stands
+// below and takes the place of cudart in this program: two GPUs, errors latched as CUDA does, and a
+// count of all that lives.
+
+using namespace penstock;
+
+namespace {
+
+struct Runtime {
+  int current = 0;
+  cudaError_t latched = cudaSuccess;
+  cudaError_t error = cudaErrorMemoryAllocation;
+  std::string fail;    // the call that fails, by name
+  int fail_at = 0;     // or the k-th one, 1 is the next
+  bool broken = false; // all calls fail
+  bool fired = false;
+  std::uintptr_t made = 0;
+  int unknown = 0;        // given back, and not there or not any more
+  std::set<void*> live;   // streams, events and device memory
+  std::set<void*> locked; // page-locked memory
+  void* last_locked = nullptr;
+  std::vector<std::string> calls;
+  std::vector<int> devices; // the current device of each call
+
+  cudaError_t pass(const char* call) {
+    calls.emplace_back(call);
+    devices.push_back(current);
+    if (broken || fail == call || (fail_at > 0 && --fail_at == 0)) {
+      fired = true;
+      latched = error;
+      return error;
+    }
+    return cudaSuccess;
+  }
+  bool has_called(const std::string& call, int device) const {
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      if (calls[i] == call && devices[i] == device) {
+        return true;
+      }
+    }
+    return false;
+  }
+  template <class Handle> cudaError_t make(const char* call, Handle* to) {
+    const cudaError_t status = pass(call);
+    if (status == cudaSuccess) {
+      *to = reinterpret_cast<Handle>(made += 256);
+      live.insert(*to);
+    }
+    return status;
+  }
+  cudaError_t drop(const char* call, void* handle) {
+    unknown += live.erase(handle) == 0 ? 1 : 0;
+    return pass(call);
+  }
+};
+Runtime cuda;
+
+template <class F> CudaError error_of(F f) {
+  try {
+    f();
+  } catch (const CudaError& e) {
+    return e;
+  }
+  FAIL("nothing was thrown");
+  throw 0;
+}
+
+bool has(const CudaError& e, const std::string& part) {
+  INFO(e.what());
+  return std::string{e.what()}.find(part) != std::string::npos;
+}
+
+bool is_mapped(void* at) {
+  unsigned char there = 0;
+  return ::mincore(at, 4096, &there) == 0;
+}
+
+// Every call that a pipeline makes.
+void use_all(int number) {
+  struct Memory {
+    CudaDevice& device;
+    void* there = nullptr;
+    void* pinned = nullptr;
+    ~Memory() {
+      device.deallocate(there, 100);
+      device.deallocate_pinned(pinned, 4096);
+    }
+  };
+  CudaDevice device{number};
+  [[maybe_unused]] const auto attached = device.attach();
+  Memory memory{device};
+  memory.pinned = device.allocate_pinned(4096);
+  memory.there = device.allocate(100);
+  CudaStream stream = device.stream();
+  CudaEvent event = device.event();
+  device.copy_to_device(memory.there, memory.pinned, 100, stream);
+  device.record(event, stream);
+  device.wait(stream, event);
+  stream.wait(event);
+  device.is_done(event);
+  stream.is_done();
+  device.copy_to_host(memory.pinned, memory.there, 100, stream);
+  device.sync(event);
+  device.sync(stream);
+  stream.sync();
+}
+
+} // namespace
+
+extern "C" {
+cudaError_t cudaGetLastError() {
+  return std::exchange(cuda.latched, cudaSuccess);
+}
+const char* cudaGetErrorName(cudaError_t) {
+  return "cudaErrorOfTest";
+}
+const char* cudaGetErrorString(cudaError_t) {
+  return "a test's error";
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 2;
+  return cuda.pass("cudaGetDeviceCount");
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = cuda.current;
+  return cuda.pass("cudaGetDevice");
+}
+cudaError_t cudaSetDevice(int device) {
+  const cudaError_t status = cuda.pass("cudaSetDevice");
+  cuda.current = status == cudaSuccess ? device : cuda.current;
+  return status;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  std::strcpy(properties->name, "Test GPU");
+  return cuda.pass("cudaGetDeviceProperties");
+}
+cudaError_t cudaInitDevice(int, unsigned, unsigned) {
+  return cuda.pass("cudaInitDevice");
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return cuda.make("cudaStreamCreateWithFlags", stream);
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  return cuda.drop("cudaStreamDestroy", s);
+}
+cudaError_t cudaStreamQuery(cudaStream_t) {
+  return cuda.pass("cudaStreamQuery");
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return cuda.pass("cudaStreamSynchronize");
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
+  return cuda.pass("cudaStreamWaitEvent");
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  return cuda.make("cudaEventCreateWithFlags", event);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  return cuda.drop("cudaEventDestroy", e);
+}
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) {
+  return cuda.pass("cudaEventRecord");
+}
+cudaError_t cudaEventQuery(cudaEvent_t) {
+  return cuda.pass("cudaEventQuery");
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return cuda.pass("cudaEventSynchronize");
+}
+cudaError_t cudaMalloc(void** at, std::size_t) {
+  return cuda.make("cudaMalloc", at);
+}
+cudaError_t cudaFree(void* at) {
+  return cuda.drop("cudaFree", at);
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *free = 111;
+  *total = 222;
+  return cuda.pass("cudaMemGetInfo");
+}
+cudaError_t cudaHostRegister(void* at, std::size_t, unsigned) {
+  cuda.last_locked = at;
+  const cudaError_t status = cuda.pass("cudaHostRegister");
+  if (status == cudaSuccess) {
+    cuda.locked.insert(at);
+  }
+  return status;
+}
+cudaError_t cudaHostUnregister(void* at) {
+  cuda.locked.erase(at);
+  return cuda.pass("cudaHostUnregister");
+}
+cudaError_t cudaDeviceSynchronize() {
+  return cuda.pass("cudaDeviceSynchronize");
+}
+cudaError_t cudaMemcpyAsync(void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t) {
+  return cuda.pass("cudaMemcpyAsync");
+}
+}
+
+TEST_CASE("whichever CUDA call fails, what was made is given back and nothing stays latched") {
+  int fired = 0;
+  for (int k = 1;; ++k) {
+    CAPTURE(k);
+    cuda = Runtime{};
+    cuda.fail_at = k;
+    bool thrown = false;
+    try {
+      use_all(1);
+    } catch (const CudaError& e) {
+      thrown = true;
+      CHECK(has(e, "penstock: "));
+      CHECK(e.status() == cudaErrorMemoryAllocation);
+    }
+    if (!cuda.fired) {
+      CHECK_FALSE(thrown);
+      break;
+    }
+    ++fired;
+    const std::string& call = cuda.calls[static_cast<std::size_t>(k - 1)];
+    CAPTURE(call);
+    const std::set<std::string> of_destructors{"cudaFree", "cudaStreamDestroy", "cudaEventDestroy",
+                                               "cudaHostUnregister", "cudaDeviceSynchronize"};
+    if (of_destructors.count(call) != 0) {
+      CHECK_FALSE(thrown);
+    }
+    CHECK(cuda.latched == cudaSuccess);
+    CHECK(cuda.live.empty());
+    CHECK(cuda.locked.empty());
+    if (cuda.last_locked != nullptr) {
+      CHECK_FALSE(is_mapped(cuda.last_locked));
+    }
+  }
+  CHECK(fired > 25);
+}
+
+TEST_CASE("each call that must not fail unseen throws with its own name") {
+  for (const char* call :
+       {"cudaGetDeviceCount", "cudaGetDeviceProperties", "cudaInitDevice", "cudaSetDevice",
+        "cudaGetDevice", "cudaHostRegister", "cudaMalloc", "cudaStreamCreateWithFlags",
+        "cudaEventCreateWithFlags", "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent",
+        "cudaEventQuery", "cudaStreamQuery", "cudaEventSynchronize", "cudaStreamSynchronize"}) {
+    CAPTURE(call);
+    cuda = Runtime{};
+    cuda.fail = call;
+    const CudaError e = error_of([] { use_all(1); });
+    // Whether the current device cannot be asked or cannot be set is the same to who calls.
+    CHECK(e.call() == (std::string{call} == "cudaGetDevice" ? "cudaSetDevice" : call));
+    CHECK(cuda.latched == cudaSuccess);
+    CHECK(cuda.live.empty());
+  }
+}
+
+TEST_CASE("a GPU that breaks down for good lets all be destroyed") {
+  cuda = Runtime{};
+  {
+    CudaDevice device{1};
+    CudaStream stream = device.stream();
+    CudaEvent event = device.event();
+    void* const there = device.allocate(100);
+    void* const pinned = device.allocate_pinned(4096);
+    cuda.error = cudaErrorIllegalAddress;
+    cuda.broken = true;
+    CHECK(error_of([&] { stream.sync(); }).sticky());
+    device.deallocate(there, 100);
+    device.deallocate_pinned(pinned, 4096);
+    CHECK_FALSE(is_mapped(pinned));
+  }
+  CHECK(cuda.live.empty());
+  CHECK(cuda.latched == cudaSuccess);
+}
+
+TEST_CASE("the things of GPU 1 are made there, and GPU 0 is current again") {
+  cuda = Runtime{};
+  {
+    CudaDevice device{1};
+    CHECK(device.name() == "cuda:1 Test GPU");
+    CudaStream stream = device.stream();
+    CudaEvent event = device.event();
+    void* const there = device.allocate(100);
+    void* const pinned = device.allocate_pinned(4096);
+    device.deallocate(there, 100);
+    device.deallocate_pinned(pinned, 4096);
+    CHECK(cuda.current == 0);
+    {
+      const auto attached = device.attach();
+      CHECK(cuda.current == 1);
+    }
+    CHECK(cuda.current == 0);
+  }
+  for (const char* call :
+       {"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaMalloc", "cudaHostRegister",
+        "cudaFree", "cudaHostUnregister", "cudaDeviceSynchronize"}) {
+    CAPTURE(call);
+    CHECK(cuda.has_called(call, 1));
+    CHECK_FALSE(cuda.has_called(call, 0));
+  }
+}
+
+TEST_CASE("the device that is current already is not set again") {
+  cuda = Runtime{};
+  use_all(0);
+  CHECK(cuda.has_called("cudaMalloc", 0));
+  CHECK_FALSE(cuda.has_called("cudaSetDevice", 0));
+}
+
+TEST_CASE("pinned memory is given back after the GPU's work, and its pages last") {
+  cuda = Runtime{};
+  CudaDevice device{0};
+  void* const pinned = device.allocate_pinned(4096);
+  CHECK(is_mapped(pinned));
+  CHECK(device.pinned_bytes() == 4096);
+  cuda.calls.clear();
+  device.deallocate_pinned(pinned, 4096);
+  CHECK(cuda.calls ==
+        std::vector<std::string>{"cudaGetDevice", "cudaDeviceSynchronize", "cudaHostUnregister"});
+  CHECK_FALSE(is_mapped(pinned));
+}
+
+TEST_CASE("memory that cannot be had is refused with its bytes, its GPU and the cure") {
+  cuda = Runtime{};
+  CudaDevice device{1};
+  cuda.fail = "cudaMalloc";
+  const CudaError e = error_of([&] { device.allocate(12345); });
+  CHECK(has(e, "cudaMalloc of 12345 bytes on cuda:1 failed: cudaErrorOfTest (2), a test's error."));
+  CHECK(has(e, "Of its 222 bytes 111 are free."));
+
+  cuda.fail = "cudaHostRegister";
+  const CudaError pinned = error_of([&] { device.allocate_pinned(8192); });
+  CHECK(has(pinned, "cudaHostRegister of 8192 bytes on cuda:1 failed"));
+  CHECK(has(pinned, "ulimit -l"));
+  CHECK(device.pinned_bytes() == 0);
+  CHECK_FALSE(is_mapped(cuda.last_locked));
+}
+
+TEST_CASE("the count is 0 where CUDA does not tell it, and that stays unlatched") {
+  cuda = Runtime{};
+  CHECK(CudaDevice::count() == 2);
+  cuda.fail = "cudaGetDeviceCount";
+  CHECK(CudaDevice::count() == 0);
+  CHECK(cuda.latched == cudaSuccess);
+}
+
+TEST_CASE("not ready is false and stays unlatched") {
+  cuda = Runtime{};
+  CudaDevice device{0};
+  CudaStream stream = device.stream();
+  CudaEvent event = device.event();
+  CHECK(event.is_done());
+  CHECK(stream.is_done());
+  cuda.error = cudaErrorNotReady;
+  cuda.broken = true;
+  CHECK_FALSE(event.is_done());
+  CHECK(cuda.latched == cudaSuccess);
+  CHECK_FALSE(stream.is_done());
+  CHECK(cuda.latched == cudaSuccess);
+  cuda.broken = false;
+}
+
+TEST_CASE("an owner that is assigned to destroys what it had, and nothing is destroyed twice") {
+  cuda = Runtime{};
+  {
+    CudaDevice device{0};
+    CudaStream stream = device.stream();
+    CudaEvent event = device.event();
+    stream = device.stream();
+    event = device.event();
+    CHECK(cuda.live.size() == 2);
+
+    CudaStream moved_stream = std::move(stream);
+    CudaEvent moved_event = std::move(event);
+    CHECK(stream.get() == nullptr);
+    CHECK(event.get() == nullptr);
+    const cudaStream_t kept_stream = moved_stream.release();
+    const cudaEvent_t kept_event = moved_event.release();
+    CHECK(cuda.live.size() == 2);
+    CHECK(CudaStream::from_native_handle(kept_stream).get() == kept_stream);
+    CHECK(CudaEvent::from_native_handle(kept_event).get() == kept_event);
+  }
+  CHECK(cuda.live.empty());
+  CHECK(cuda.unknown == 0);
+}
