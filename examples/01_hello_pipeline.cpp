@@ -21,10 +21,10 @@ int main(int argc, char** argv) {
                    ps::Stream<decltype(device)> stream) {
     ps::histogram(stream, bytes.data(), bytes.size(), counts.data(), scratch);
   };
-  auto pipeline = ps::Reader{ps::records<std::uint8_t>(argv[argc - 1])} | // disk to host memory
-                  ps::PinnedStager{} |                                    // to page-locked memory
-                  ps::AsyncCopier{device} |                               // to the device
-                  ps::Consumer{count};
+  auto pipeline = ps::Reader{ps::records<std::uint8_t>(argv[argc - 1])} // disk -> host memory
+                  | ps::PinnedStager{}                                  // -> page-locked memory
+                  | ps::AsyncCopier{device}                             // -> device memory
+                  | ps::Consumer{count};
   std::cout << pipeline.run(); // a Report: rates, and which stage held the others back
   auto stream = device.stream();
   std::cout << counts.read(stream)['\n'] << " lines\n";

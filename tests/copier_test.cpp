@@ -9,6 +9,7 @@
 #include <penstock/host_device.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <thread>
@@ -29,10 +30,10 @@ constexpr std::size_t record = 16;
 // `batch`. Each record holds its index, so that what arrives can be checked.
 struct Bench {
   Bench(std::size_t slots, std::size_t slot_records, std::size_t places, std::size_t batch,
-        std::size_t copy_bytes = std::size_t{1} << 30)
-      : in{slots, Grain{slot_records, record},
-           Area::in<ps::Pinned>(&device, slots * slot_records * record), ps::Side::one,
-           ps::Side::one},
+        std::size_t copy_bytes = std::size_t{1} << 30, ps::HostOptions options = {})
+      : device{options}, in{slots, Grain{slot_records, record},
+                            Area::in<ps::Pinned>(&device, slots * slot_records * record),
+                            ps::Side::one, ps::Side::one},
         out{device, places, Grain{batch, record}}, copier{device, in, out, copy_bytes},
         user{device.stream()} {}
 
@@ -146,6 +147,29 @@ TEST_CASE("a copy takes no more than it may, in whole slots") {
   }
   b.settle();
   CHECK(b.copies() == 3); // 3, 3 and 2 slots
+}
+
+TEST_CASE("a slot larger than a copy is copied in parts") {
+  Bench b{4, 10, 4, 10, 4 * record};
+  b.publish(10);
+  b.publish(10);
+  b.settle();
+  CHECK(b.copies() == 5); // four records each, across the slots
+  CHECK((b.use().right && b.use().right));
+}
+
+TEST_CASE("slots that waited for a place gather and are one copy") {
+  Bench b{8, 4, 4, 4};
+  for (int i = 0; i < 5; ++i) {
+    b.publish(4);
+  }
+  b.settle();
+  REQUIRE(b.copies() == 1); // four places; the fifth slot is at hand
+  b.publish(4);
+  b.publish(4);
+  REQUIRE((b.use().right && b.use().right && b.use().right));
+  b.settle();
+  CHECK(b.copies() == 2);
 }
 
 TEST_CASE("with two copies in flight, ready slots gather and are one copy after") {
@@ -297,6 +321,10 @@ TEST_CASE("a copy ends before a place whose last use is open, and the next begin
   REQUIRE(b.copier.step());
   // Two free places at once; the third in a copy of its own, which waits in the stream.
   CHECK(b.copies() == 3);
+  std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  std::uint64_t in_use = 0;
+  std::memcpy(&in_use, b.out.data(2), sizeof in_use);
+  CHECK(in_use == 8); // not overwritten
   b.open_gate();
   b.settle();
   CHECK(b.use().index == 12);
@@ -349,14 +377,17 @@ TEST_CASE("a slot goes back to its filler only when its copy is done") {
 }
 
 TEST_CASE("a copier that was broken off starts again from nothing") {
-  Bench b{4, 4, 4, 6};
+  Bench b{4, 4, 4, 6, std::size_t{1} << 30, {.copy_ns_per_kib = 100'000'000}};
   b.publish(4);
   b.publish(4);
   b.publish(4);
   b.copier.step();
   b.in.ring.fail();
   b.out.ring.fail();
-  b.copier.abandon(true);
+  const std::uint64_t last = b.out.copies.was_recorded();
+  REQUIRE(last != 0);
+  b.copier.abandon();
+  CHECK(b.out.copies.reached(last)); // nothing touches the slots any more
   b.in.ring.reset();
   b.out.ring.reset();
   b.published = 0;

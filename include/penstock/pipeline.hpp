@@ -22,7 +22,7 @@ namespace penstock {
 /// drives it; stop() may be called from any. Its device must outlive it.
 template <class... Stages> class Pipeline {
   static constexpr std::size_t size = sizeof...(Stages);
-  template <std::size_t I> using StageAt = std::tuple_element_t<I, std::tuple<Stages...>>;
+  template <std::size_t At> using StageAt = std::tuple_element_t<At, std::tuple<Stages...>>;
   using Gives = typename detail::given<void, Stages...>::type;
   using On = typename detail::device_of<Stages...>::type;
   // Stands in where no stage names a device, and is then not there.
@@ -44,12 +44,12 @@ template <class... Stages> class Pipeline {
         "penstock: pinned memory is pinned for a device, and this pipeline has none: name "
         "it, PinnedStager{device}, add an AsyncCopier{device}, or leave out what pins.");
     if constexpr (complete && pinned_by_a_device) {
-      if (!engine_) {
+      if (!engine_.get()) {
         Backend* device = find_device();
         auto engine = std::make_unique<detail::Engine>(device ? device->name() : "none");
         build(*engine, device, std::make_index_sequence<size>{});
         engine->man();
-        engine_ = std::move(engine);
+        engine_.set(std::move(engine));
       }
     }
   }
@@ -61,28 +61,28 @@ template <class... Stages> class Pipeline {
   /// good until the next run.
   const Report& run(std::stop_token token = {}) {
     prepare();
-    return engine_->run(std::move(token));
+    return engine_.get()->run(std::move(token));
   }
 
   /// Ends the current run early, as a stop token does. Any thread; never blocks. Nothing happens if
   /// nothing runs.
   void stop() noexcept {
-    if (engine_) {
-      engine_->stop();
+    if (detail::Engine* engine = engine_.get()) {
+      engine->stop();
     }
   }
 
   /// Of the last run, also of one that failed. After prepare().
-  const Report& report() const noexcept { return engine_->report(); }
+  const Report& report() const noexcept { return engine_.get()->report(); }
 
  private:
   template <class... S> friend std::tuple<S...> detail::stages_in(Pipeline<S...>&& pipeline);
 
-  template <std::size_t I> using GivenTo = typename detail::given_at<I, void, Stages...>::type;
+  template <std::size_t At> using GivenTo = typename detail::given_at<At, void, Stages...>::type;
 
   static constexpr bool pins() {
-    return []<std::size_t... I>(std::index_sequence<I...>) {
-      return (std::is_same_v<typename detail::batch_of<GivenTo<I>>::space, Pinned> || ...);
+    return []<std::size_t... At>(std::index_sequence<At...>) {
+      return (std::is_same_v<typename detail::batch_of<GivenTo<At>>::space, Pinned> || ...);
     }(std::make_index_sequence<size>{});
   }
 
@@ -106,14 +106,14 @@ template <class... Stages> class Pipeline {
         stages_);
     return found;
   }
-  template <std::size_t... I>
-  void build(detail::Engine& engine, Backend* device, std::index_sequence<I...>) const {
+  template <std::size_t... At>
+  void build(detail::Engine& engine, Backend* device, std::index_sequence<At...>) const {
     auto parts = engine.build(device);
-    (std::get<I>(stages_).template build<GivenTo<I>>(parts), ...);
+    (std::get<At>(stages_).template build<GivenTo<At>>(parts), ...);
   }
 
   std::tuple<Stages...> stages_;
-  std::unique_ptr<detail::Engine> engine_;
+  detail::EngineOwner engine_;
 };
 
 namespace detail {

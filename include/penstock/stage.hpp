@@ -65,16 +65,16 @@ template <class F>
 struct call_signature<F> : member_signature<decltype(&F::operator())> {};
 template <class F> using parameters_of = typename call_signature<F>::type;
 
-template <std::size_t I, class P> struct parameter {
+template <std::size_t At, class P> struct parameter {
   using type = Anything;
 };
-template <std::size_t I, class... A>
-  requires(I < sizeof...(A))
-struct parameter<I, Parameters<A...>> {
-  using type = std::tuple_element_t<I, std::tuple<A...>>;
+template <std::size_t At, class... A>
+  requires(At < sizeof...(A))
+struct parameter<At, Parameters<A...>> {
+  using type = std::tuple_element_t<At, std::tuple<A...>>;
 };
-template <std::size_t I, class P> using parameter_t = typename parameter<I, P>::type;
-template <std::size_t I, class P> using batch_parameter = std::remove_cvref_t<parameter_t<I, P>>;
+template <std::size_t At, class P> using parameter_t = typename parameter<At, P>::type;
+template <std::size_t At, class P> using batch_parameter = std::remove_cvref_t<parameter_t<At, P>>;
 
 template <class T> struct batch_of {
   using schema = Anything;

@@ -16,9 +16,8 @@ template <class F, class T, class Where> class HostConsumer final : public Node 
   HostConsumer(const F& f, unsigned workers, Build<D>& build)
       : Node{"Consumer", workers, build.control}, calls_(workers, f), in_{*build.host} {}
 
-  void reset() override {}
-
  private:
+  void reset() override {}
   void work(unsigned worker, Meter& meter) override {
     while (const HostRing::Take taken = next(meter)) {
       const HostSlot& slot = taken.slot();
@@ -48,31 +47,36 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Nod
       : Node{"Consumer", 1, build.control}, call_{f}, device_{*build.device}, in_{*build.places},
         stream_{device_.stream()} {}
 
-  void reset() override {}
   // Busy and starved are the GPU's, as the device thread saw them.
-  StageReport report(double seconds) const override {
-    StageReport stage = Node::report(seconds);
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
     StageReport gpu;
     Meter::sum({&in_.consuming, 1}, seconds, gpu);
     stage.busy_s = gpu.busy_s;
     stage.starved_s = gpu.starved_s;
     stage.blocked_s = 0;
-    return stage;
   }
 
  private:
+  // The last run's end may have failed to wait for the device.
+  void reset() override { settle(); }
   void work(unsigned /*worker*/, Meter& meter) override {
     const auto attached = device_.attach();
     consume(meter);
-    // The end of a run is where it may wait for the device.
-    attempt(0, [&] {
-      if (!control().device_lost()) {
-        device_.sync(stream_);
-        in_.uses.sync();
-      }
-    });
+    // The end of a run is where it may wait for the device. What was handed over is to be used up
+    // then: the first time may bring an error of work enqueued before, and so not have waited.
+    for (int tries = 0; tries < 2 && !attempt(0, [&] { settle(); }); ++tries) {
+    }
     in_.drained.store(true, StdAtomics::release); // pairs with DeviceThread::over()
     in_.bell->ring();
+  }
+
+  void settle() {
+    if (uses_memory_ && !control().device_lost()) {
+      device_.sync(stream_);
+      in_.uses.sync();
+      uses_memory_ = false;
+    }
   }
 
   void consume(Meter& meter) {
@@ -81,6 +85,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Nod
       Place<D>& place = taken.slot();
       const auto batch = in_.template batch<T>(taken.place(), place);
       in_.calling.store(true, StdAtomics::relaxed);
+      uses_memory_ = true;
       const bool called = attempt(place.index, [&] {
         if (place.ready.serial != waited_for) {
           place.ready.wait(stream_);
@@ -101,6 +106,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Nod
   D& device_;
   DeviceLink<D>& in_;
   typename D::stream_type stream_;
+  bool uses_memory_{}; // as far as nobody has waited for the stream
 };
 
 } // namespace penstock::detail

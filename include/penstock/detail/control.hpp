@@ -14,7 +14,7 @@
 namespace penstock::detail {
 
 /// How one run ends: by itself, by a stop, or by the first error in time, which closes every ring
-/// in both directions. Any thread; the lock is taken only when something has gone wrong.
+/// in both directions. Any thread; the lock is taken only where a run begins or ends.
 class Control {
  public:
   /// Before the run: the rings to close.
@@ -25,23 +25,46 @@ class Control {
                       }});
   }
 
-  void stop() noexcept {
-    stopped_.store(true, StdAtomics::relaxed);
-    close(Flow::stopped);
+  /// When all rings are reset: from now on stop() stops.
+  void begin() noexcept {
+    const std::scoped_lock lock{mutex_};
+    stopped_ = false;
+    running_ = true;
   }
-  bool stopped() const noexcept { return stopped_.load(StdAtomics::relaxed); }
+  /// When all workers rest. A stop() that is closing rings has then closed them all, and none of
+  /// the next run.
+  void end() noexcept {
+    const std::scoped_lock lock{mutex_};
+    running_ = false;
+  }
+  /// Nothing happens if nothing runs.
+  void stop() noexcept {
+    const std::scoped_lock lock{mutex_};
+    if (running_) {
+      stopped_ = true;
+      close(Flow::stopped);
+    }
+  }
+  bool stopped() const noexcept {
+    const std::scoped_lock lock{mutex_};
+    return stopped_;
+  }
 
   /// To be called inside a catch block: the exception in flight is the cause. Later ones are
   /// dropped.
   void fail(const std::string& stage, std::uint64_t record) noexcept {
-    std::exception_ptr error;
+    // Stays as it is if there is no memory to describe it.
+    std::exception_ptr error = std::current_exception();
+    const bool lost = is_sticky();
     try {
       error = describe(stage, record);
     } catch (...) {
-      error = std::current_exception(); // no memory for the description
     }
     {
       const std::scoped_lock lock{mutex_};
+      if (lost && !lost_) {
+        lost_ = error;
+      }
       if (error_) {
         return;
       }
@@ -50,24 +73,25 @@ class Control {
     close(Flow::failed);
   }
 
-  /// Whether the error was one that leaves the device unusable: it is not to be waited for.
-  bool device_lost() const {
+  /// Whether an error has left the device unusable: it is not to be waited for.
+  bool device_lost() const noexcept {
     const std::scoped_lock lock{mutex_};
-    return device_lost_;
+    return lost_ != nullptr;
   }
-  bool failed() const {
-    const std::scoped_lock lock{mutex_};
-    return error_ != nullptr;
-  }
+  /// Throws the run's error, if there was one.
   void rethrow() const {
     const std::scoped_lock lock{mutex_};
     if (error_) {
       std::rethrow_exception(error_);
     }
   }
-  void reset() noexcept {
-    error_ = nullptr;
-    stopped_.store(false, StdAtomics::relaxed);
+  /// Before a run. Throws what the device was lost by: it cannot run any more.
+  void reset() {
+    const std::scoped_lock lock{mutex_};
+    error_ = lost_;
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
   }
 
  private:
@@ -76,16 +100,21 @@ class Control {
     void (*close)(void*, Flow) noexcept;
   };
 
-  std::exception_ptr describe(const std::string& stage, std::uint64_t record) {
+  static bool is_sticky() noexcept {
+    try {
+      throw;
+    } catch (const DeviceError& e) {
+      return e.sticky();
+    } catch (...) {
+      return false;
+    }
+  }
+  static std::exception_ptr describe(const std::string& stage, std::uint64_t record) {
     const std::string where = "penstock: " + stage + " failed at record ";
     try {
       throw;
     } catch (const SourceError& e) {
       return error(where, stage, e.record(), e.what(), e.file(), e.offset());
-    } catch (const DeviceError& e) {
-      const std::scoped_lock lock{mutex_};
-      device_lost_ = device_lost_ || e.sticky();
-      return error(where, stage, record, e.what());
     } catch (const std::exception& e) {
       return error(where, stage, record, e.what());
     } catch (...) {
@@ -100,7 +129,7 @@ class Control {
     }
     try {
       throw StageError{where + std::to_string(record) + ": " + cause, stage, record, file, offset};
-    } catch (...) {
+    } catch (const StageError&) {
       return std::current_exception();
     }
   }
@@ -113,8 +142,9 @@ class Control {
   std::vector<Watched> rings_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
-  bool device_lost_{};
-  StdAtomics::Atomic<bool> stopped_{false};
+  std::exception_ptr lost_;
+  bool running_{};
+  bool stopped_{};
 };
 
 } // namespace penstock::detail

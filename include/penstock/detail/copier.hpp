@@ -61,17 +61,13 @@ template <AnyDevice D> class Copier {
   std::uint64_t copies() const noexcept { return copies_; }
   std::uint64_t records() const noexcept { return records_; }
 
-  /// Forgets a run that was broken off. Blocks until no copy touches memory any more, unless the
-  /// device is beyond answering.
-  void abandon(bool device_answers) {
-    if (device_answers) {
+  /// Forgets a run, also one that was broken off, and gives back what it held. Blocks until no copy
+  /// touches memory any more. If it throws, nothing was given back, and it is to be called again.
+  void abandon() {
+    if (touches_memory_) {
       device_.sync(stream_);
+      touches_memory_ = false;
     }
-    reset();
-  }
-
-  /// Ready for a run; no copy may be in flight.
-  void reset() noexcept {
     for (Flight& flight : flights_) {
       flight.slots = {};
     }
@@ -112,6 +108,7 @@ template <AnyDevice D> class Copier {
     flight.after = filled_ == 0 ? place_.slot().free : Fence<D>{};
     flight.after.wait(stream_);
     const std::size_t bytes = in_.grain.record_bytes;
+    touches_memory_ = true;
     device_.copy_to_device(out_.data(place_.place()) + filled_ * bytes,
                            in_.data(run_.place()) + begun_ * bytes, records * bytes, stream_);
     flight.serial = out_.copies.record(stream_);
@@ -229,6 +226,7 @@ template <AnyDevice D> class Copier {
   std::uint64_t copies_{};
   std::uint64_t records_{};
   bool ended_{};
+  bool touches_memory_{}; // as far as nobody has waited for the stream
 };
 
 } // namespace penstock::detail

@@ -29,21 +29,22 @@ template <AnyDevice D> class DeviceThread final : public Node {
     build.places = &out_;
   }
 
-  void reset() override {
-    out_.ring.reset();
-    out_.drained.store(false, StdAtomics::relaxed);
-    out_.uses_before = out_.uses.was_recorded();
-    copier_.reset();
-    copying_ = consuming_ = Spent::starved;
-  }
-  StageReport report(double seconds) const override {
-    StageReport stage = Node::report(seconds);
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
     stage.depth = out_.ring.slots();
-    return stage;
   }
 
  private:
   using Clock = Meter::Clock;
+
+  void reset() override {
+    // Again: at the end of the last run it may have failed.
+    copier_.abandon();
+    out_.ring.reset();
+    out_.drained.store(false, StdAtomics::relaxed);
+    out_.uses_before = out_.uses.was_recorded();
+    copying_ = consuming_ = Spent::starved;
+  }
 
   void work(unsigned /*worker*/, Meter& meter) override {
     const auto attached = device_.attach();
@@ -51,7 +52,10 @@ template <AnyDevice D> class DeviceThread final : public Node {
     prctl(PR_SET_TIMERSLACK, 1UL);
     out_.consuming.start();
     attempt(0, [&] { serve(meter); });
-    attempt(0, [&] { copier_.abandon(!control().device_lost()); });
+    // A device that was lost answers no more, and a copy may still be at work.
+    if (!control().device_lost()) {
+      attempt(0, [&] { copier_.abandon(); });
+    }
   }
 
   void serve(Meter& meter) {

@@ -49,12 +49,12 @@ template <class Given, class S, class... R>
 struct given<Given, S, R...> : given<typename S::template gives<Given>, R...> {};
 
 /// The same, up to the stage of a number.
-template <std::size_t I, class Given, class... S> struct given_at {
+template <std::size_t At, class Given, class... S> struct given_at {
   using type = Given;
 };
-template <std::size_t I, class Given, class S, class... R>
-  requires(I != 0)
-struct given_at<I, Given, S, R...> : given_at<I - 1, typename S::template gives<Given>, R...> {};
+template <std::size_t At, class Given, class S, class... R>
+  requires(At != 0)
+struct given_at<At, Given, S, R...> : given_at<At - 1, typename S::template gives<Given>, R...> {};
 
 template <class... S> std::tuple<S...> stages_in(Pipeline<S...>&& pipeline);
 

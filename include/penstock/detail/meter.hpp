@@ -59,6 +59,8 @@ class alignas(cache_line) Meter {
   static void sum(std::span<const Meter> meters, double seconds, StageReport& stage) {
     std::uint64_t additions = 0;
     std::uint64_t in_use = 0;
+    stage.records = stage.bytes = 0;
+    stage.busy_s = stage.starved_s = stage.blocked_s = stage.cpu_share = 0;
     for (const Meter& meter : meters) {
       stage.records += meter.records();
       stage.bytes += meter.bytes_.load(relaxed);

@@ -26,8 +26,11 @@ class Node {
   const std::string& name() const noexcept { return name_; }
   unsigned workers() const noexcept { return static_cast<unsigned>(meters_.size()); }
 
-  /// Before a run, by the thread that runs it, while no worker works.
-  virtual void reset() = 0;
+  /// Before a run, by the thread that runs it, while no worker works; the stages after it come
+  /// first. False if it failed: then there is to be no run.
+  bool make_ready() noexcept {
+    return attempt(0, [&] { reset(); });
+  }
 
   void run(unsigned worker) noexcept {
     Meter& meter = meters_[worker];
@@ -36,12 +39,10 @@ class Node {
     meter.stop();
   }
 
-  /// After a run that took `seconds`.
-  virtual StageReport report(double seconds) const {
-    StageReport stage;
+  /// After a run that took `seconds`. Allocates nothing if `stage` is an earlier report of it.
+  virtual void report(double seconds, StageReport& stage) const {
     stage.name = name_;
     Meter::sum(meters_, seconds, stage);
-    return stage;
   }
   /// Records that went through so far; any thread.
   std::uint64_t records() const noexcept {
@@ -53,6 +54,9 @@ class Node {
   }
 
  protected:
+  /// Forgets the last run, whatever became of it: gives back what it still holds of the ring before
+  /// it, and opens the ring after it.
+  virtual void reset() = 0;
   virtual void work(unsigned worker, Meter& meter) = 0;
 
   /// Calls f; if it throws, ends the run with that as its error and returns false. Leases must

@@ -36,14 +36,13 @@ class StagerNode final : public Node {
     build.host = &out_;
   }
 
-  void reset() override { out_.ring.reset(); }
-  StageReport report(double seconds) const override {
-    StageReport stage = Node::report(seconds);
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
     stage.depth = slots_;
-    return stage;
   }
 
  private:
+  void reset() override { out_.ring.reset(); }
   void work(unsigned /*worker*/, Meter& meter) override {
     for (;;) {
       // Empty slots too: the ticket of what comes in is the ticket of what goes out.

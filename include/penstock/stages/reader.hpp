@@ -42,26 +42,26 @@ template <Source From, class Where> class ReaderNode final : public Node {
       per_epoch_ = records / grain.records + (records % grain.records != 0 ? 1 : 0);
       tickets_ = per_epoch_ * options.epochs;
     }
+    if (grain.records == 1 && grain.bytes() > read_bytes) {
+      note_ = "a record of " + std::to_string(grain.bytes()) + " bytes is a slot";
+    }
     build.control.watch(link_.ring);
     build.host = &link_;
   }
 
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.depth = slots_;
+    stage.note = note_;
+  }
+
+ private:
   void reset() override {
     link_.ring.reset();
     if (records_ != unknown_size) {
       link_.ring.end_at(tickets_);
     }
   }
-  StageReport report(double seconds) const override {
-    StageReport stage = Node::report(seconds);
-    stage.depth = slots_;
-    if (link_.grain.records == 1 && link_.grain.bytes() > read_bytes) {
-      stage.note = "a record of " + std::to_string(link_.grain.bytes()) + " bytes is a slot";
-    }
-    return stage;
-  }
-
- private:
   void work(unsigned /*worker*/, Meter& meter) override {
     HostRing& ring = link_.ring;
     for (;;) {
@@ -108,6 +108,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
   const std::size_t slots_;
   std::uint64_t per_epoch_{};
   std::uint64_t tickets_{};
+  std::string note_;
   HostLink link_;
 };
 
@@ -133,8 +134,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
 
   /// For prepare(): opens the source, makes the ring.
   template <class Given, class D> void build(detail::Build<D>& build) const {
-    const unsigned workers =
-        detail::checked_workers("Reader", options_.workers, std::max(detail::processors(5, 12), 2U));
+    const unsigned workers = detail::checked_workers("Reader", options_.workers,
+                                                     std::max(detail::processors(5, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
     From source = source_;
     detail::open_source(source);
