@@ -81,7 +81,7 @@ PLANTED = [
     ("the last end counts", CELLS,
      "if (!end_.compare_exchange_strong(end, ticket, Atomics::relaxed, Atomics::relaxed)) {\n"
      "      return false;\n    }",
-     "end_.store(ticket + end - never, Atomics::relaxed);", ["many to many"]),
+     "end_.store(ticket + end - never, Atomics::relaxed);", ["two ends"]),
     ("a stop is forgotten for the end", CELLS,
      "return flow == Flow::open && end_.load", "return end_.load",
      ["end and stop"]),
@@ -92,7 +92,7 @@ PLANTED = [
      "Bell<Policy>* bell) noexcept {\n    if constexpr",
      "Bell<Policy>* bell) noexcept {\n    if (bell) {\n      bell->ring();\n    }\n"
      "    if constexpr",
-     [], {"    if (bell) {\n      bell->ring();\n    }\n  }": "  }"}, ["bell, taker", "between"]),
+     [], {"    if (bell) {\n      bell->ring();\n    }\n  }": "  }"}, ["bell, taker, known"]),
     ("the bell does not ring when slots change hands", CELLS,
      "    if (bell) {\n      bell->ring();\n    }\n  }", "    (void)bell;\n  }",
      ["bell, taker, end"]),

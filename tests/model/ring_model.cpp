@@ -314,6 +314,19 @@ struct EndAndStop : Scenario {
   }
 };
 
+// Two find an end: the first counts, and both see the same.
+struct TwoEnds : Scenario {
+  ModelRing<> ring{2};
+  std::uint64_t seen[2] = {};
+
+  void thread(unsigned id) override {
+    ring.end_at(id);
+    seen[id] = ring.end_ticket();
+    RL_ASSERT(ring.state() == Flow::ended);
+  }
+  void after() override { RL_ASSERT(seen[0] == seen[1] && seen[0] < 2); }
+};
+
 // What one claimer drops is passed over, and holds nobody back.
 struct Dropped : Scenario {
   ModelRing<> ring{2, Side::many, Side::one};
@@ -425,14 +438,19 @@ struct BellTwice : Scenario {
   }
 };
 
-// A thread that only tries, and sleeps on a bell when nothing came of it. `After` publishes, or
-// before the last of them, the ring changes.
-template <Change How> struct BellTaker : Scenario {
+// A thread that only tries, and sleeps on a bell when nothing came of it. Where the end is known
+// from the start, nothing rings after the last slot.
+template <Change How, bool Known = false> struct BellTaker : Scenario {
   ModelRing<> ring{2, Side::one, Side::one};
   ModelRing<>::Bell bell;
   Taken taken;
 
-  BellTaker() { ring.on_publish(&bell); }
+  BellTaker() {
+    ring.on_publish(&bell);
+    if (Known) {
+      ring.end_at(3);
+    }
+  }
   void thread(unsigned id) override {
     if (id == 0) {
       for (int i = 0; i < 3; ++i) {
@@ -440,7 +458,9 @@ template <Change How> struct BellTaker : Scenario {
           put_ticket(std::move(claim));
         }
       }
-      change_to(ring, How, 3);
+      if (!Known) {
+        change_to(ring, How, 3);
+      }
       return;
     }
     for (;;) {
@@ -552,12 +572,14 @@ int main(int count, char** arguments) {
           {"stop midway", 2, make<Halted<stop, Asleep>>, {four, random}},
           {"fail midway, spinning", 2, make<Halted<fail, RelacySpinning>>, {four, random}},
           {"end and stop at once", 3, make<EndAndStop>, {three, random}},
+          {"two ends", 2, make<TwoEnds>, {full}},
           {"dropped claims", 3, make<Dropped>, {two, random}},
           {"two rings", 3, make<Chain<1>>, {random}},
           {"two rings, two workers", 4, make<Chain<2>>, {random}},
           {"bell, two ring", 3, make<BellAlone>, {three, random}},
           {"bell, rung thrice", 2, make<BellTwice>, {four, random}},
           {"bell, taker, end", 2, make<BellTaker<end>>, {two, random}},
+          {"bell, taker, known end", 2, make<BellTaker<end, true>>, {two, random}},
           {"bell, taker, stop", 2, make<BellTaker<stop>>, {two, random}},
           {"bell between rings", 3, make<BellBetween>, {one, random}},
       },

@@ -246,7 +246,7 @@ TEST_CASE("the Report accounts for every record, byte and second") {
   });
 }
 
-TEST_CASE("the Report names the stage that is three times slower than the others") {
+TEST_CASE("the Report names the stage that is three times slower than the others", "[timed]") {
   // One worker each; a slot is 1 MiB; the others take a third of `slow` or less.
   constexpr auto slow = 1500us;
   const auto limiting = [](auto& device, std::chrono::microseconds read, int copies,

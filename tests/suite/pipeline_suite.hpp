@@ -112,7 +112,7 @@ TEST_CASE("bytes out are bytes in, in order, for all pairs of settings") {
   }
 }
 
-TEST_CASE("records of 100 MB are a slot each") {
+TEST_CASE("records of 100 MB are a slot each", "[large]") {
   constexpr std::size_t record = 100'000'000;
   const auto bytes = some_bytes(3 * record);
   for (const std::size_t depth : {2, 3}) {

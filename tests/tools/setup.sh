@@ -14,10 +14,12 @@ new_meson() { has meson && meson --version 2>/dev/null | grep -Eq '^([1-9][0-9]*
 gxx_version() { "$1" -dumpversion 2>/dev/null | cut -d. -f1; }
 new_gxx() { has "$1" && [ "$(gxx_version "$1")" -ge 12 ]; }
 
+nvcc_runs() { nvcc --version >/dev/null 2>&1; }
+
 # The toolkit's own place is often not on the path.
 for folder in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda; do
-  if ! has nvcc && [ -n "$folder" ] && [ -x "$folder/bin/nvcc" ]; then
-    PATH=$PATH:$folder/bin
+  if ! nvcc_runs && [ -n "$folder" ] && [ -x "$folder/bin/nvcc" ]; then
+    PATH=$folder/bin:$PATH
   fi
 done
 
@@ -92,6 +94,8 @@ need_to_build() { # what every build needs, and which compiler it takes
     [ "$CXX" = g++ ] || export NVCC_PREPEND_FLAGS="-ccbin=$CXX ${NVCC_PREPEND_FLAGS:-}"
     export CXX
   fi
-  export PATH
-  has nvcc || say "there is no CUDA toolkit (no nvcc): building for the host device alone"
+  # By its place: a python3 that is a shim may put another meson first for what it runs.
+  MESON=$(command -v meson)
+  export PATH MESON
+  nvcc_runs || say "there is no CUDA toolkit (no nvcc that runs): building for the host device alone"
 }
