@@ -173,7 +173,7 @@ TEST_CASE("counts beyond 32 bits are added to and not cut off") {
   CHECK(got[9] == (1ULL << 32) + 999);
 }
 
-TEST_CASE("more than 2^31 elements are reduced and counted whole") {
+TEST_CASE("more than 2^31 elements are reduced and counted whole", "[large]") {
   CudaDevice device;
   CudaStream stream = device.stream();
   Workspace<CudaDevice> workspace{device};
