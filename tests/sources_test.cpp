@@ -181,9 +181,11 @@ TEST_CASE("records are numbered through several files, whichever end inside a re
 
 TEST_CASE("files without records are a source without records") {
   const TempDir dir;
-  auto source = ps::records<float>({dir.write("a", ""), dir.write("b", "")});
+  const FaultyIo<> io;
+  auto source = ps::records<float>({dir.write("a", ""), dir.write("b", "")}, {}, io);
   source.open();
   REQUIRE(source.size() == 0);
+  REQUIRE(io.open_now() == 0); // nothing will be read
   REQUIRE(read(source, 0, 0).empty());
   REQUIRE(error_of([&] { read(source, 0, 1); }));
 }
@@ -271,26 +273,26 @@ TEST_CASE("what cannot be opened is named") {
 }
 
 TEST_CASE("more records than 64 bits count are refused") {
-  // No file system holds such files.
+  // No file system holds such files: those of two bytes are said to be as long as can be.
   struct Io : ps::PosixIo {
-    int status(const char* path, ps::FileStatus& s) const {
-      return PosixIo::status(path, s) + large(s);
-    }
-    int status(int fd, ps::FileStatus& s) const { return PosixIo::status(fd, s) + large(s); }
-    static int large(ps::FileStatus& s) {
-      s.size = std::numeric_limits<std::int64_t>::max();
-      return 0;
+    int status(const char* path, ps::FileStatus& s) const { return PosixIo::status(path, s); }
+    int status(int fd, ps::FileStatus& s) const {
+      const int result = PosixIo::status(fd, s);
+      s.size = s.size == 2 ? std::numeric_limits<std::int64_t>::max() : s.size;
+      return result;
     }
   };
   const TempDir dir;
-  const std::string path = dir.write("a", "x");
-  auto two = ps::records<char>({path, path}, {}, Io{});
+  const std::string huge = dir.write("huge", "xx");
+  auto two = ps::records<char>({huge, huge}, {}, Io{});
   two.open();
-  REQUIRE(two.size() == ~std::uint64_t{0} - 1);
-  const auto e = open_error(ps::records<char>({path, path, dir.write("b", "x")}, {}, Io{}));
-  REQUIRE(e);
-  REQUIRE(e->file() == dir / "b");
-  REQUIRE(says(*e, "more records than 64 bits can count"));
+  REQUIRE(two.size() == ps::unknown_size - 1);
+  for (const std::string& path : {dir.write("one", "x"), dir.write("three", "xxx"), huge}) {
+    const auto e = open_error(ps::records<char>({huge, huge, path}, {}, Io{}));
+    REQUIRE(e);
+    REQUIRE(e->file() == path);
+    REQUIRE(says(*e, "more records than 64 bits can count"));
+  }
 }
 
 TEST_CASE("a source is a description until it is opened, and copies share what was opened") {
@@ -434,6 +436,9 @@ TEST_CASE("of very many files only some stay open, and reading them allocates no
   REQUIRE(read_backwards(counted, 50) == expected);
   REQUIRE(io.open_now() == 256);
   REQUIRE(io.open_most() == 257);
+  const long opens = io.opens();
+  REQUIRE(read(counted, 3 * 400, 3) == bodies[400]);
+  REQUIRE(io.opens() == opens + 1); // not the one that ends before it
 
   auto source = ps::records<Record<2>>(dir.path());
   source.open();
@@ -622,6 +627,8 @@ TEST_CASE("a callable of unknown size says how many it wrote") {
   REQUIRE(source.read(ps::Batch<int, ps::Pinned>{into.data(), 4, 8}) == 2);
   REQUIRE(into == std::vector{8, 8, 4, 4});
   REQUIRE(source.read(ps::Batch<int, ps::Pageable>{into.data(), 4, 12}) == 0);
+  // Record numbers do not start over.
+  REQUIRE(error_of([&] { read(source, ps::unknown_size - 2, 4); }));
 
   const auto liar = ps::generate<int>(
       [](std::span<int> out, std::uint64_t) -> std::size_t { return out.size() + 1; });

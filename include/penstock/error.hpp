@@ -17,8 +17,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// An option that cannot work, such as a depth of 1; thrown by prepare(), before anything is
-/// allocated.
+/// An option that cannot work, such as a depth of 1; thrown by prepare(), which then gives back
+/// what it had made.
 class OptionError : public Error {
  public:
   using Error::Error;

@@ -10,6 +10,7 @@
 #include <penstock/parking.hpp>
 #include <penstock/ring_lease.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -157,6 +158,13 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   /// Tickets taken on the two sides so far: past tense, since both move while one looks.
   std::uint64_t was_claimed() const noexcept { return tail_.load(Atomics::relaxed); }
   std::uint64_t was_taken() const noexcept { return head_.load(Atomics::relaxed); }
+  /// Slots claimed and not taken: those being filled and those ready.
+  std::size_t was_in_use() const noexcept {
+    // Takers that wait hold tickets ahead of those claimed.
+    const std::uint64_t taken = was_taken();
+    const std::uint64_t claimed = was_claimed();
+    return claimed <= taken ? 0 : std::min<std::uint64_t>(claimed - taken, slots());
+  }
 
   /// Rung after each publish or release, and each change of state. To be set before the first
   /// claim.

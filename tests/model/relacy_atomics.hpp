@@ -15,7 +15,8 @@
 
 namespace penstock::model {
 
-inline rl::debug_info at(const std::source_location& place) {
+/// Tells the checker's reports where something was done.
+inline rl::debug_info at(std::source_location place = std::source_location::current()) {
   return {place.function_name(), place.file_name(), place.line()};
 }
 

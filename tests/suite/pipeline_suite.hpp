@@ -249,7 +249,7 @@ TEST_CASE("a source of unknown size ends where it says") {
   });
 }
 
-TEST_CASE("without the waits for fences, wrong bytes are seen") {
+TEST_CASE("without the waits for fences, wrong bytes are seen", "[race]") {
   // The planted bug that these tests must catch: streams that do not wait for each other.
   const auto bytes = some_bytes(6'000'000);
   bool caught = false;

@@ -35,6 +35,10 @@ extern "C" void __sanitizer_malloc_hook(const volatile void*, std::size_t) {
 namespace penstock::tests::memory {
 inline constexpr bool can_refuse = false;
 inline std::size_t refused_bytes = 0;
+inline void refuse_allocation(std::uint64_t, bool = false) noexcept {}
+inline bool has_refused() noexcept {
+  return false;
+}
 } // namespace penstock::tests::memory
 
 #else
@@ -45,9 +49,30 @@ inline constexpr bool can_refuse = true;
 /// Requests of exactly this size are refused; 0 for none.
 inline std::atomic<std::size_t> refused_bytes{0};
 
+inline constexpr std::uint64_t never = ~std::uint64_t{0};
+inline std::atomic<std::uint64_t> refused_from{never}, refused_to{never};
+inline std::atomic<bool> refused{false};
+
+/// Refuses the `k`-th allocation from now, by any thread, and with `persistent` all later ones too:
+/// 1 is the next; 0 is none. While no other thread allocates.
+inline void refuse_allocation(std::uint64_t k, bool persistent = false) noexcept {
+  refused_from = never;
+  refused = refused && k == 0; // to be asked for after it was taken away
+  refused_to = persistent ? never : allocations + k;
+  refused_from = k == 0 ? never : allocations + k;
+}
+/// Whether that has happened.
+inline bool has_refused() noexcept {
+  return refused;
+}
+
 inline void* take(std::size_t bytes, std::size_t alignment = alignof(std::max_align_t)) noexcept {
-  allocations.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t number = allocations.fetch_add(1, std::memory_order_relaxed) + 1;
   if (bytes != 0 && bytes == refused_bytes) {
+    return nullptr;
+  }
+  if (number >= refused_from && number <= refused_to) {
+    refused = true;
     return nullptr;
   }
   // What std::aligned_alloc takes is a multiple of the alignment, and not 0.

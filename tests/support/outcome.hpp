@@ -34,9 +34,9 @@ struct Outcome {
 
   bool says(const std::string& part) const { return text.find(part) != std::string::npos; }
   friend std::ostream& operator<<(std::ostream& os, const Outcome& o) {
-    return os << "outcome " << static_cast<int>(o.came) << " (" << o.text << "), stage "
-              << o.stage << ", record " << o.record << ", cause " << static_cast<int>(o.cause)
-              << ", file " << o.file << ", offset " << o.offset << ", code " << o.code
+    return os << "outcome " << static_cast<int>(o.came) << " (" << o.text << "), stage " << o.stage
+              << ", record " << o.record << ", cause " << static_cast<int>(o.cause) << ", file "
+              << o.file << ", offset " << o.offset << ", code " << o.code
               << (o.sticky ? ", sticky" : "");
   }
 };

@@ -11,8 +11,8 @@
 
 namespace penstock::tests {
 
-/// Ends the program with a message if nobody says for `limit` that there is progress: a hang is then
-/// a failed test with a name, and not one that never returns.
+/// Ends the program with a message if nobody says for `limit` that there is progress: a hang is
+/// then a failed test with a name, and not one that never returns.
 class Watchdog {
   using Clock = std::chrono::steady_clock;
 

@@ -53,7 +53,7 @@ SANITIZED = [*HOST_ONLY, "-Doptimization=1", "-Dwarning_level=0", "-Dwerror=fals
 CLANG = "clang++-19"
 BUILDS = [
     Build("g++", os.environ.get("CXX", "g++"), SUITES, [] if NVCC_RUNS else HOST_ONLY),
-    Build("clang++", CLANG, ["host", "headers", "example"], HOST_ONLY),
+    Build("clang++", CLANG, ["host", "headers", "example"], [*HOST_ONLY, "-Doptimization=1", "-Ddebug=false"]),
     Build("g++-thread", os.environ.get("CXX", "g++"), ["host"], [*SANITIZED, "-Db_sanitize=thread"]),
     Build("clang++-thread", CLANG, ["host"], [*SANITIZED, "-Db_sanitize=thread"]),
     Build("g++-address", os.environ.get("CXX", "g++"), ["host"], [*SANITIZED, "-Db_sanitize=address,undefined"]),

@@ -6,7 +6,6 @@
 #include <penstock/detail/copier.hpp>
 #include <penstock/detail/sizes.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 
@@ -69,8 +68,7 @@ template <AnyDevice D> class DeviceThread final : public Node {
       const bool any = copier_.step();
       if (const std::uint64_t more = copier_.records() - records) {
         meter.did(more, more * out_.grain.record_bytes);
-        meter.found_in_use(std::min<std::uint64_t>(out_.ring.was_claimed() - out_.ring.was_taken(),
-                                                   out_.ring.slots()));
+        meter.found_in_use(out_.ring.was_in_use());
       }
       copying_ = copier_.doing();
       const bool consumer_open = watch_consumer();

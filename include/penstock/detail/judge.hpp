@@ -4,9 +4,11 @@
 
 #include <penstock/device.hpp>
 #include <penstock/memory.hpp>
+#include <penstock/report.hpp>
 #include <penstock/stage.hpp>
 
 #include <cstddef>
+#include <stop_token>
 #include <tuple>
 #include <type_traits>
 
@@ -19,6 +21,10 @@ template <class... Stages> class Pipeline;
 struct Refused : StageBase {
   template <class> using takes = detail::Anything;
   template <class> using gives = detail::Anything;
+  void prepare();
+  const Report& run(std::stop_token = {});
+  void stop();
+  const Report& report() const;
 };
 
 namespace detail {

@@ -7,7 +7,6 @@
 #include <penstock/detail/sizes.hpp>
 #include <penstock/stage.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 
@@ -62,8 +61,7 @@ class StagerNode final : public Node {
       to.slot() = slot;
       meter.spent(Spent::busy);
       meter.did(slot.records, bytes);
-      meter.found_in_use(
-          std::min<std::uint64_t>(out_.ring.was_claimed() - out_.ring.was_taken(), slots_));
+      meter.found_in_use(out_.ring.was_in_use());
       to.publish(from.fill());
     }
     if (in_.ring.state() == Flow::ended) {

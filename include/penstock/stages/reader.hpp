@@ -93,7 +93,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       slot.ends_epoch = slot.records < wanted || first + wanted == records_;
       slot.index = first + (records_ != unknown_size ? epoch * records_ : 0);
       meter.did(slot.records, slot.records * link_.grain.record_bytes);
-      meter.found_in_use(std::min<std::uint64_t>(ring.was_claimed() - ring.was_taken(), slots_));
+      meter.found_in_use(ring.was_in_use());
       if (slot.records < wanted) {
         ring.end_at(claim.ticket() + 1);
       }

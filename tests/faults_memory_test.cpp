@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Whole pipelines whose k-th allocation is refused, or whose k-th thread cannot be started, for
+// every k. Refused is what operator new gives, to any thread. What std::thread and the C++ runtime
+// take by malloc (stacks, exceptions) is not refused here.
+
+#include "support/counted_new.hpp"
+
+#include "suite/through.hpp"
+#include "support/catch.hpp"
+#include "support/outcome.hpp"
+#include "support/temp_dir.hpp"
+#include "support/watchdog.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+using namespace suite;
+namespace memory = tests::memory;
+using tests::Came;
+using tests::Outcome;
+using tests::outcome_of;
+
+namespace {
+std::atomic<int> threads_until_failure{-1};
+} // namespace
+
+// Stands before the C library's and sanitizers' own, and fails when told to.
+extern "C" {
+[[gnu::weak]] int __interceptor_pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*),
+                                               void*);
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* argument) {
+  if (threads_until_failure >= 0 && threads_until_failure-- == 0) {
+    return EAGAIN;
+  }
+  static const auto real =
+      __interceptor_pthread_create
+          ? &__interceptor_pthread_create
+          : reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return real(thread, attributes, start, argument);
+}
+}
+
+namespace {
+
+using Bytes = ps::Batch<const std::byte, ps::Device>;
+using HostBytes = ps::Batch<const std::byte, ps::Pageable>;
+
+constexpr std::size_t record = 524'289; // one a slot and batch, which makes them small
+constexpr std::size_t total = 4 * record;
+const ps::RecordsOptions options{.record_bytes = record};
+
+// For one call; what it throws is looked at when memory is to be had again.
+struct Refuse {
+  Refuse(std::uint64_t k, bool persistent) { memory::refuse_allocation(k, persistent); }
+  Refuse(const Refuse&) = delete;
+  Refuse& operator=(const Refuse&) = delete;
+  ~Refuse() { memory::refuse_allocation(0); }
+};
+
+// Needs no allocation of its own to be thrown.
+struct Boom : std::exception {
+  const char* what() const noexcept override { return "boom"; }
+};
+
+// A device pipeline over files, and a host pipeline: all stages that there are. Each brings what it
+// needs and says whether the right bytes came out.
+struct OnDevice {
+  explicit OnDevice(const std::string& path)
+      : got{device, total},
+        pipeline{ps::Reader{ps::records<std::byte>(path, options), {.workers = 2, .depth = 2}} |
+                 ps::PinnedStager{{.workers = 2, .depth = 2}} |
+                 ps::AsyncCopier{device, {.batch = 1}} | ps::Consumer{Use{this}}} {}
+  ~OnDevice() { CHECK(device.counts().live_pinned >= 1); }
+
+  struct Use {
+    OnDevice* self;
+    void operator()(Bytes bytes, ps::HostStream& stream) const {
+      self->on_batch(bytes.index());
+      self->got(bytes, stream);
+    }
+  };
+  void clear() { got.clear(); }
+  bool holds(std::span<const std::byte> bytes) const { return got.in_order && got.holds(bytes); }
+  bool nothing_lives() const {
+    const ps::HostCounts now = device.counts();
+    return now.live_allocations == 0 && now.live_pinned == 1 && now.live_streams == 0 &&
+           now.live_events == 0;
+  }
+
+  std::function<void(std::uint64_t)> on_batch = [](std::uint64_t) {};
+  ps::HostDevice device;
+  Collector<ps::HostDevice> got;
+  decltype(ps::Reader{ps::records<std::byte>(""), {}} | ps::PinnedStager{} |
+           ps::AsyncCopier{std::declval<ps::HostDevice&>(), {}} |
+           ps::Consumer{std::declval<Use>()}) pipeline;
+};
+
+struct OnHost {
+  explicit OnHost(const std::string& path)
+      : got(total),
+        pipeline{ps::Reader{ps::records<std::byte>(path, options), {.workers = 2, .depth = 2}} |
+                 ps::Consumer{Use{this}, {.workers = 3}}} {}
+
+  struct Use {
+    OnHost* self;
+    void operator()(HostBytes bytes) const {
+      self->on_batch(bytes.index());
+      std::memcpy(self->got.data() + bytes.index() * record, bytes.data(), bytes.size_bytes());
+    }
+  };
+  void clear() { std::fill(got.begin(), got.end(), std::byte{0xEE}); }
+  bool holds(std::span<const std::byte> bytes) const {
+    return std::equal(got.begin(), got.end(), bytes.begin(), bytes.end());
+  }
+  bool nothing_lives() const { return true; }
+
+  std::function<void(std::uint64_t)> on_batch = [](std::uint64_t) {};
+  std::vector<std::byte> got;
+  decltype(ps::Reader{ps::records<std::byte>(""), {}} | ps::Consumer{std::declval<Use>()}) pipeline;
+};
+
+struct File {
+  File()
+      : bytes{some_bytes(total)}, path{dir.write("records", std::span<const std::byte>{bytes})} {}
+  std::vector<std::byte> bytes;
+  tests::TempDir dir;
+  std::string path;
+};
+
+// Makes the k-th allocation of prepare() fail for each k, once and for good.
+template <class On> int refuse_in_prepare(const File& file, const char* name) {
+  tests::Watchdog watchdog{name};
+  int points = 0;
+  for (const bool persistent : {false, true}) {
+    bool fired = true;
+    for (std::uint64_t k = 1; fired; ++k) {
+      CAPTURE(k, persistent);
+      watchdog.progress(k);
+      On on{file.path};
+      const Outcome out = outcome_of([&] {
+        const Refuse refuse{k, persistent};
+        on.pipeline.prepare();
+      });
+      fired = memory::has_refused();
+      points += fired ? 1 : 0;
+      CAPTURE(out);
+      if (fired) {
+        // As if it had not been called.
+        CHECK((out.came == Came::bad_alloc || out.came == Came::device_error));
+        CHECK(on.nothing_lives());
+      } else {
+        CHECK(out.came == Came::nothing);
+      }
+      CHECK(on.pipeline.run().records == 4);
+      CHECK(on.holds(file.bytes));
+    }
+  }
+  std::printf("%s: %d allocations refused in prepare()\n", name, points);
+  return points;
+}
+
+// The same in a run, which fails by itself from the batch on at which `breaks` is called: what is
+// refused is then what the error needs.
+template <class On, class Breaks>
+int refuse_in_run(const File& file, const char* name, Breaks breaks) {
+  tests::Watchdog watchdog{name};
+  int points = 0;
+  On on{file.path};
+  on.pipeline.prepare();
+  for (const bool persistent : {false, true}) {
+    bool fired = true;
+    for (std::uint64_t k = 1; fired; ++k) {
+      CAPTURE(k, persistent);
+      watchdog.progress(k);
+      on.on_batch = [&](std::uint64_t index) { breaks(on, index); };
+      const Outcome out = outcome_of([&] {
+        const Refuse refuse{k, persistent};
+        on.pipeline.run();
+      });
+      fired = memory::has_refused();
+      points += fired ? 1 : 0;
+      CAPTURE(out);
+      // Described as far as there was memory, but always an error.
+      CHECK(out.came != Came::nothing);
+      if (!fired) {
+        CHECK(out.came == Came::stage_error);
+      }
+      on.on_batch = [](std::uint64_t) {};
+      on.clear();
+      CHECK(on.pipeline.run().records == 4);
+      CHECK(on.holds(file.bytes));
+    }
+  }
+  std::printf("%s: %d allocations refused in run()\n", name, points);
+  return points;
+}
+
+} // namespace
+
+TEST_CASE("whichever allocation of prepare is refused, it throws, leaks nothing, and works again") {
+  const File file;
+  const int on_device = refuse_in_prepare<OnDevice>(file, "files to a device");
+  const int on_host = refuse_in_prepare<OnHost>(file, "files to the host");
+  CHECK(on_device >= (memory::can_refuse ? 40 : 0));
+  CHECK(on_host >= (memory::can_refuse ? 20 : 0));
+}
+
+TEST_CASE("a run has no allocation that could be refused") {
+  const File file;
+  tests::Watchdog watchdog{"no allocation"};
+  const auto runs = [&](auto& on) {
+    on.pipeline.prepare();
+    for (int run = 0; run < 2; ++run) {
+      on.clear();
+      const Outcome out = outcome_of([&] {
+        const Refuse refuse{1, true};
+        on.pipeline.run();
+      });
+      CAPTURE(run, out);
+      // The collector notes the size of each batch, and that is all.
+      CHECK(out.came == Came::nothing);
+      CHECK_FALSE(memory::has_refused());
+      CHECK(on.holds(file.bytes));
+    }
+  };
+  OnDevice on_device{file.path};
+  on_device.got.sizes.reserve(100);
+  runs(on_device);
+  OnHost on_host{file.path};
+  runs(on_host);
+}
+
+TEST_CASE("whichever allocation of an error is refused, an error comes out and the run ends") {
+  const File file;
+  const auto throws = [](auto&, std::uint64_t index) {
+    if (index == 2) {
+      throw std::runtime_error{"a text too long for the object itself"};
+    }
+  };
+  int points = refuse_in_run<OnDevice>(file, "a callable throws, device", throws);
+  points += refuse_in_run<OnHost>(file, "a callable throws, host", throws);
+  points += refuse_in_run<OnDevice>(file, "a device call fails", [](OnDevice& on, std::uint64_t i) {
+    if (i == 1) {
+      on.device.fail_call(2, {.persistent = false, .code = 9});
+    }
+  });
+  CHECK(points >= (memory::can_refuse ? 12 : 0));
+}
+
+TEST_CASE("an error that there is no memory to describe comes out as it is") {
+  const File file;
+  OnDevice on{file.path};
+  on.pipeline.prepare();
+  on.on_batch = [](std::uint64_t index) {
+    if (index == 1) {
+      memory::refuse_allocation(1, true);
+      throw Boom{};
+    }
+  };
+  const Outcome out = outcome_of([&] {
+    const Refuse nothing{0, false};
+    struct End {
+      ~End() { memory::refuse_allocation(0); }
+    } const end;
+    on.pipeline.run();
+  });
+  CAPTURE(out);
+  if (memory::can_refuse) {
+    CHECK(out.came == Came::other);
+    CHECK(out.text == "boom");
+  } else {
+    CHECK(out.says("boom"));
+  }
+}
+
+TEST_CASE("a callable that is refused memory ends the run with its record") {
+  const File file;
+  OnHost on{file.path};
+  on.on_batch = [](std::uint64_t index) {
+    if (index == 3) {
+      throw std::bad_alloc{};
+    }
+  };
+  const Outcome out = outcome_of([&] { on.pipeline.run(); });
+  CHECK(out.came == Came::stage_error);
+  CHECK(out.cause == Came::bad_alloc);
+  CHECK(out.stage == "Consumer");
+  CHECK(out.record == 3);
+}
+
+TEST_CASE("whichever thread cannot be started, prepare throws, leaks nothing, and works again") {
+  const File file;
+  tests::Watchdog watchdog{"threads"};
+  const auto each = [&]<class On>(std::type_identity<On>, const char* name, int least) {
+    int points = 0;
+    for (bool fired = true; fired; ++points) {
+      CAPTURE(points);
+      watchdog.progress(static_cast<std::uint64_t>(points));
+      On on{file.path};
+      threads_until_failure = points;
+      const Outcome out = outcome_of([&] { on.pipeline.prepare(); });
+      fired = threads_until_failure < 0;
+      threads_until_failure = -1;
+      CAPTURE(out);
+      if (fired) {
+        CHECK((out.came == Came::error || out.came == Came::device_error));
+        CHECK(out.says("penstock: "));
+        CHECK(out.says("thread"));
+        CHECK(on.nothing_lives());
+      } else {
+        CHECK(out.came == Came::nothing);
+        CHECK(points == least);
+      }
+      CHECK(on.pipeline.run().records == 4);
+      CHECK(on.holds(file.bytes));
+    }
+    std::printf("%s: %d threads not started\n", name, points - 1);
+  };
+  // Two streams, two readers, two stagers, and the device thread.
+  each(std::type_identity<OnDevice>{}, "files to a device", 7);
+  // Two readers, and two of three consumers.
+  each(std::type_identity<OnHost>{}, "files to the host", 4);
+}

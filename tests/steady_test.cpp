@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a run may not do once its pipeline is prepared: allocate, make streams or events, or call
+// the device more often than it must.
+
+#include "support/counted_new.hpp"
+
+#include "suite/through.hpp"
+#include "support/catch.hpp"
+#include "support/temp_dir.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace suite;
+namespace memory = tests::memory;
+
+namespace {
+
+constexpr std::size_t total = 9'300'000;
+constexpr std::size_t batch = 200'000;
+constexpr std::uint64_t batches = (total + batch - 1) / batch;
+
+// Counts what is made, and which thread makes which call: the test's own or another.
+struct Counting : ps::HostDevice {
+  struct Calls {
+    std::atomic<std::uint64_t> copies{0}, records{0}, waits{0}, questions{0}, syncs{0};
+
+    void clear() { copies = records = waits = questions = syncs = 0; }
+  };
+
+  ps::HostStream stream() {
+    ++made;
+    return HostDevice::stream();
+  }
+  ps::HostEvent event() {
+    ++made;
+    return HostDevice::event();
+  }
+  void* allocate(std::size_t bytes) {
+    ++made;
+    return HostDevice::allocate(bytes);
+  }
+  void* allocate_pinned(std::size_t bytes) {
+    ++made;
+    return HostDevice::allocate_pinned(bytes);
+  }
+  void copy_to_device(void* to, const void* from, std::size_t bytes, ps::HostStream& stream) {
+    ++calls().copies;
+    HostDevice::copy_to_device(to, from, bytes, stream);
+  }
+  void record(ps::HostEvent& event, ps::HostStream& stream) {
+    ++calls().records;
+    HostDevice::record(event, stream);
+  }
+  void wait(ps::HostStream& stream, const ps::HostEvent& event) {
+    ++calls().waits;
+    HostDevice::wait(stream, event);
+  }
+  bool is_done(const ps::HostEvent& event) {
+    ++calls().questions;
+    return HostDevice::is_done(event);
+  }
+  void sync(const ps::HostEvent& event) {
+    ++calls().syncs;
+    HostDevice::sync(event);
+  }
+  void sync(ps::HostStream& stream) {
+    ++calls().syncs;
+    HostDevice::sync(stream);
+  }
+
+  Calls& calls() { return std::this_thread::get_id() == caller ? here : elsewhere; }
+
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<std::uint64_t> made{0};
+  Calls here, elsewhere;
+};
+static_assert(ps::AnyDevice<Counting>);
+
+using Bytes = ps::Batch<const std::byte, ps::Device>;
+
+// Allocations of all threads in one more run.
+template <class P> std::uint64_t allocations_of_a_run(P& pipeline) {
+  const std::uint64_t before = memory::allocations;
+  pipeline.run();
+  return memory::allocations - before;
+}
+
+struct File {
+  File() : bytes{some_bytes(total)}, path{dir.write("bytes", std::span<const std::byte>{bytes})} {}
+  std::vector<std::byte> bytes;
+  tests::TempDir dir;
+  std::string path;
+};
+
+} // namespace
+
+TEST_CASE("no run to the device allocates, nor makes streams or events") {
+  const File file;
+  Counting device;
+  std::atomic<std::uint64_t> sum{0};
+  auto pipeline =
+      ps::Reader{ps::records<std::byte>(file.path), {.workers = 3, .depth = 3, .epochs = 3}} |
+      ps::PinnedStager{{.workers = 2, .depth = 3}} | ps::AsyncCopier{device, {.batch = batch}} |
+      ps::Consumer{[&sum](Bytes bytes, ps::HostStream& stream) {
+        stream.enqueue([&sum, bytes] { sum += static_cast<std::uint64_t>(bytes.data()[0]); });
+      }};
+  pipeline.prepare();
+  const std::uint64_t made = device.made;
+  CHECK(made > 0);
+  for (int run = 0; run < 3; ++run) {
+    CAPTURE(run);
+    CHECK(allocations_of_a_run(pipeline) == 0);
+    CHECK(device.made == made);
+    CHECK(pipeline.report().records == 3 * total);
+  }
+}
+
+TEST_CASE("no run into pinned memory allocates, from memory or from a callable") {
+  const auto bytes = some_bytes(total);
+  Counting device;
+  auto from_memory = ps::Reader{ps::memory(std::span{bytes}), ps::to_pinned, {.workers = 2}} |
+                     ps::AsyncCopier{device} | ps::Consumer{[](Bytes, ps::HostStream&) {}};
+  auto from_callable =
+      ps::Reader{ps::generate<std::byte>([](std::span<std::byte> out, std::uint64_t first) {
+                   std::memset(out.data(), 1, out.size());
+                   return first < total ? out.size() : 0;
+                 }),
+                 ps::to_pinned,
+                 {.workers = 4}} |
+      ps::AsyncCopier{device} | ps::Consumer{[](Bytes, ps::HostStream&) {}};
+  from_memory.prepare();
+  from_callable.prepare();
+  const std::uint64_t made = device.made;
+  for (int run = 0; run < 2; ++run) {
+    CAPTURE(run);
+    CHECK(allocations_of_a_run(from_memory) == 0);
+    CHECK(allocations_of_a_run(from_callable) == 0);
+    CHECK(device.made == made);
+  }
+}
+
+TEST_CASE("no run to the host allocates, by one worker or several") {
+  const File file;
+  for (const unsigned workers : {1U, 3U}) {
+    CAPTURE(workers);
+    auto pipeline =
+        ps::Reader{ps::records<std::byte>(file.path), {.workers = 2, .depth = 2}} |
+        ps::Consumer{[](ps::Batch<const std::byte, ps::Pageable>) {}, {.workers = workers}};
+    pipeline.prepare();
+    for (int run = 0; run < 2; ++run) {
+      CAPTURE(run);
+      CHECK(allocations_of_a_run(pipeline) == 0);
+      CHECK(pipeline.report().records == total);
+    }
+  }
+}
+
+TEST_CASE("no run of large records allocates, though the Report says more of them") {
+  const auto bytes = some_bytes(4 * 1'500'000);
+  Counting device;
+  auto pipeline =
+      ps::Reader{ps::memory(std::span{bytes}, {.record_bytes = 1'500'000}), ps::to_pinned} |
+      ps::AsyncCopier{device, {.batch = 1}} | ps::Consumer{[](Bytes, ps::HostStream&) {}};
+  pipeline.prepare();
+  for (int run = 0; run < 2; ++run) {
+    CAPTURE(run);
+    CHECK(allocations_of_a_run(pipeline) == 0);
+    CHECK(pipeline.report().stages[0].note == "a record of 1500000 bytes is a slot");
+  }
+}
+
+TEST_CASE("more files than may be open are read without allocating") {
+  const tests::TempDir dir;
+  const auto bytes = some_bytes(300 * 100);
+  for (int i = 0; i < 300; ++i) {
+    dir.write("f" + std::to_string(i), std::span<const std::byte>{bytes}.subspan(i * 100u, 100));
+  }
+  std::atomic<std::uint64_t> records{0};
+  auto pipeline =
+      ps::Reader{ps::records<std::byte>(dir.path())} |
+      ps::Consumer{[&](ps::Batch<const std::byte, ps::Pageable> some) { records += some.size(); }};
+  pipeline.prepare();
+  CHECK(allocations_of_a_run(pipeline) == 0);
+  CHECK(records == bytes.size());
+}
+
+TEST_CASE("a stopped run allocates nothing either") {
+  const auto bytes = some_bytes(total);
+  Counting device;
+  std::stop_source stop;
+  auto pipeline = ps::Reader{ps::memory(std::span{bytes}), ps::to_pinned} |
+                  ps::AsyncCopier{device, {.batch = batch}} |
+                  ps::Consumer{[&](Bytes some, ps::HostStream&) {
+                    if (some.index() >= total / 2) {
+                      stop.request_stop();
+                    }
+                  }};
+  pipeline.prepare();
+  const std::uint64_t made = device.made;
+  const std::uint64_t before = memory::allocations;
+  pipeline.run(stop.get_token());
+  CHECK(memory::allocations == before);
+  CHECK(device.made == made);
+  CHECK(pipeline.report().stopped);
+}
+
+TEST_CASE("a consumer that allocates is seen by the same count") {
+  const auto bytes = some_bytes(total);
+  Counting device;
+  std::unique_ptr<std::uint64_t> kept;
+  auto pipeline = ps::Reader{ps::memory(std::span{bytes}), ps::to_pinned} |
+                  ps::AsyncCopier{device, {.batch = batch}} |
+                  ps::Consumer{[&](Bytes some, ps::HostStream&) {
+                    kept = std::make_unique<std::uint64_t>(some.index());
+                  }};
+  pipeline.run();
+  CHECK(allocations_of_a_run(pipeline) == batches);
+}
+
+TEST_CASE("a batch costs the caller's thread a record and at most a wait, and a copy one record") {
+  const auto bytes = some_bytes(total);
+  for (int run = 0; run < 5; ++run) {
+    CAPTURE(run);
+    Counting device;
+    auto pipeline = ps::Reader{ps::memory(std::span{bytes}), ps::to_pinned, {.workers = 2}} |
+                    ps::AsyncCopier{device, {.batch = batch}} |
+                    ps::Consumer{[](Bytes, ps::HostStream& stream) { stream.enqueue([] {}); }};
+    pipeline.run();
+    device.here.clear();
+    device.elsewhere.clear();
+    const std::uint64_t calls = device.counts().calls;
+    pipeline.run();
+    CHECK(device.here.records == batches);
+    CHECK(device.here.waits <= batches);
+    CHECK(device.here.copies == 0);
+    CHECK(device.here.questions == 0);
+    CHECK(device.here.syncs <= 2);       // the end of the run
+    CHECK(device.elsewhere.copies <= 9); // slots
+    CHECK(device.elsewhere.copies >= 2); // at most 8 MiB each
+    CHECK(device.elsewhere.records == device.elsewhere.copies);
+    CHECK(device.elsewhere.waits <= device.elsewhere.copies);
+    CHECK(device.elsewhere.syncs <= 1);
+    // There is no call that this does not know of.
+    const auto sum = [](const Counting::Calls& c) {
+      return c.copies + c.records + c.waits + c.questions + c.syncs;
+    };
+    CHECK(device.counts().calls - calls == sum(device.here) + sum(device.elsewhere));
+  }
+}
