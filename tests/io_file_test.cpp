@@ -177,6 +177,7 @@ TEST_CASE("a read that fails names the file, the byte, the cause and what to do"
 }
 
 TEST_CASE("a file that shrinks while it is read is refused with its size and where it ends now") {
+  const Alarm alarm;
   const TempDir dir;
   const std::string path = dir.write("a", some_bytes(100));
   const auto check = [&](const auto& e) {

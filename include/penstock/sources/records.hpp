@@ -46,24 +46,24 @@ template <class T, class Io = PosixIo> class Records {
   /// record or before the offset. A file that ends at the offset has no records. Blocks. Throws
   /// SourceError; OptionError for record_bytes. Does nothing the second time.
   void open() {
-    if (opened_) {
+    if (parts_) {
       return;
     }
     const std::size_t bytes = detail::checked_record_bytes<T>("records", options_.record_bytes);
     if (paths_.empty()) {
       throw SourceError{"penstock: records: the list of files is empty: name at least one.", {}, 0};
     }
-    auto opened = std::make_shared<Opened>();
+    auto parts = std::make_shared<Parts>();
     for (const std::string& path : paths_) {
       for (std::string& file : files_at(io_, path)) {
-        add(*opened, File<Io>{io_, std::move(file)}, bytes);
+        add(*parts, File<Io>{io_, std::move(file)}, bytes);
       }
     }
-    opened_ = std::move(opened);
+    parts_ = std::move(parts);
   }
 
   /// In all files. After open().
-  std::uint64_t size() const { return opened().parts.empty() ? 0 : opened().parts.back().end; }
+  std::uint64_t size() const { return parts().empty() ? 0 : parts().back().end; }
   std::size_t record_bytes() const noexcept {
     return options_.record_bytes != 0 ? options_.record_bytes : sizeof(T);
   }
@@ -72,14 +72,15 @@ template <class T, class Io = PosixIo> class Records {
   /// open(). Blocks; any thread, any number at once. Throws SourceError with file, offset and
   /// record.
   template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
-    const std::vector<Part>& parts = opened().parts;
+    const Parts& all = parts();
     detail::check_range("records", into, size(), record_bytes());
     auto part =
-        std::upper_bound(parts.begin(), parts.end(), into.index(),
+        std::upper_bound(all.begin(), all.end(), into.index(),
                          [](std::uint64_t record, const Part& p) { return record < p.end; });
     std::span<std::byte> left{reinterpret_cast<std::byte*>(into.data()), into.size_bytes()};
     for (std::uint64_t record = into.index(); !left.empty(); ++part) {
-      const std::uint64_t here = std::min(part->end - record, left.size() / record_bytes());
+      const std::uint64_t here =
+          std::min<std::uint64_t>(part->end - record, left.size() / record_bytes());
       const auto bytes = static_cast<std::size_t>(here) * record_bytes();
       read_part(*part, record, left.first(bytes));
       left = left.subspan(bytes);
@@ -95,25 +96,23 @@ template <class T, class Io = PosixIo> class Records {
     std::uint64_t first;
     std::uint64_t end;
   };
-  struct Opened {
-    std::vector<Part> parts;
-  };
+  using Parts = std::vector<Part>;
   // Systems allow 1024 open files or more a process. Of more files than this, each read opens its
   // own, which needs no lock.
   static constexpr std::size_t most_open = 256;
 
-  const Opened& opened() const {
-    if (!opened_) {
-      throw SourceError{"penstock: records: " + (paths_.empty() ? std::string{} : paths_.front()) +
-                            " is not open yet: call open() first.",
-                        paths_.empty() ? std::string{} : paths_.front(), 0};
+  const Parts& parts() const {
+    if (!parts_) {
+      const std::string first = paths_.empty() ? std::string{} : paths_.front();
+      throw SourceError{"penstock: records: " + first + " is not open yet: call open() first.",
+                        first, 0};
     }
-    return *opened_;
+    return *parts_;
   }
 
   // Whole records only, and none of what would not fit the numbers.
-  void add(Opened& opened, File<Io> file, std::size_t bytes) const {
-    const std::uint64_t before = opened.parts.empty() ? 0 : opened.parts.back().end;
+  void add(Parts& parts, File<Io> file, std::size_t bytes) const {
+    const std::uint64_t before = parts.empty() ? 0 : parts.back().end;
     const std::string has =
         "penstock: " + file.path() + " has " + std::to_string(file.size()) + " bytes, ";
     if (file.size() < options_.offset) {
@@ -141,10 +140,10 @@ template <class T, class Io = PosixIo> class Records {
     if (records == 0) {
       return;
     }
-    if (opened.parts.size() >= most_open) {
+    if (parts.size() >= most_open) {
       file.close();
     }
-    opened.parts.push_back({std::move(file), before, before + records});
+    parts.push_back({std::move(file), before, before + records});
   }
 
   void read_part(const Part& part, std::uint64_t record, std::span<std::byte> into) const {
@@ -164,7 +163,7 @@ template <class T, class Io = PosixIo> class Records {
   std::vector<std::string> paths_;
   RecordsOptions options_;
   Io io_;
-  std::shared_ptr<const Opened> opened_;
+  std::shared_ptr<const Parts> parts_;
 };
 
 /// Reads files of records: `records<Frame>("frames.bin")`, `records<std::byte>(path, {.offset = 16,
