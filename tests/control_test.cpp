@@ -3,6 +3,7 @@
 
 // The suite of endings and reports on the host device.
 
+#include "support/sanitizer.hpp"
 #include "support/test_devices.hpp"
 
 #include <penstock/penstock.hpp>
@@ -28,9 +29,11 @@ inline void delay(penstock::HostStream& stream, std::chrono::microseconds time) 
   stream.enqueue([time] { std::this_thread::sleep_for(time); });
 }
 
-// A copy takes half a millisecond for each MiB, and the same again each time it is repeated.
+// A copy takes a third of the suite's `slow` for each MiB, and the same again each time it is
+// repeated.
 template <class F> void for_each_slow_device(F f) {
-  penstock::tests::SlowCopies<TestDevice> device{{.copy_ns_per_kib = 500}};
+  penstock::tests::SlowCopies<TestDevice> device{
+      {.copy_ns_per_kib = penstock::tests::under_tsan ? 5000U : 500U}};
   f(device, 1);
 }
 

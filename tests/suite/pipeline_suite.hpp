@@ -8,6 +8,7 @@
 #include "suite/through.hpp"
 #include "support/all_pairs.hpp"
 #include "support/catch.hpp"
+#include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
 #include "support/test_devices.hpp"
 
@@ -17,6 +18,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <type_traits>
 
 namespace suite {
 
@@ -250,12 +252,14 @@ TEST_CASE("a source of unknown size ends where it says") {
 }
 
 TEST_CASE("without the waits for fences, wrong bytes are seen", "[race]") {
-  // The planted bug that these tests must catch: streams that do not wait for each other.
+  // The planted bug that these tests must catch: streams that do not wait for each other. It is a
+  // race, which ThreadSanitizer would report by itself: under it they do wait, and nothing is seen.
+  using Device = std::conditional_t<tests::under_tsan, D, tests::ForgetsWaits<D>>;
   const auto bytes = some_bytes(6'000'000);
   bool caught = false;
   for (int attempt = 0; attempt < 20 && !caught; ++attempt) {
-    for_each_device<tests::ForgetsWaits<D>>([&](tests::ForgetsWaits<D>& device) {
-      Collector<tests::ForgetsWaits<D>> got{device, bytes.size()};
+    for_each_device<Device>([&](Device& device) {
+      Collector<Device> got{device, bytes.size()};
       auto pipeline = ps::Reader{ps::memory(std::span{bytes}), ps::to_pinned, {.workers = 2}} |
                       ps::AsyncCopier{device, {.batch = 1'000'000, .depth = 2}} |
                       ps::Consumer{std::ref(got)};
@@ -263,7 +267,7 @@ TEST_CASE("without the waits for fences, wrong bytes are seen", "[race]") {
       caught = caught || !got.holds(bytes);
     });
   }
-  CHECK(caught);
+  CHECK(caught == !tests::under_tsan);
 }
 
 } // namespace suite
