@@ -20,7 +20,8 @@ if not tool:
 sources = [path for path in tree_files(root) if path.suffix in {".hpp", ".cuh", ".cpp", ".cu"}]
 if not sources:
     sys.exit(f"{root}: no sources found")
-run = subprocess.run([tool, "--dry-run", "-Werror", *sources], capture_output=True, text=True)
+style = f"--style=file:{root / '.clang-format'}"
+run = subprocess.run([tool, style, "--dry-run", "-Werror", *sources], capture_output=True, text=True)
 wrong = sorted(set(re.findall(r"^(.+?):\d+:\d+: error: ", run.stderr, re.MULTILINE)))
 if wrong:
     print(f"not as {tool} writes them:", *wrong, f"Cure: {tool} -i", sep="\n")
