@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Faults on purpose: what compute-sanitizer must find, or its silence about the rest means nothing.
-// `planted bounds` writes beyond a device buffer, `planted leak` forgets one, `planted uninitialised`
-// lets a pipeline's consumer read a byte that no copy wrote.
+// `planted bounds` writes beyond a device buffer, `planted leak` forgets one, `planted
+// uninitialised` lets a pipeline's consumer read a byte that no copy wrote.
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>
