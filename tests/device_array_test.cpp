@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 
 #include <penstock/algorithm.hpp>
 #include <penstock/device_array.hpp>
@@ -25,14 +26,6 @@ struct Count {
   void operator()(std::size_t i) const { out[i] = static_cast<std::uint32_t>(i); }
 };
 
-void check_nothing_lives(const ps::HostDevice& device) {
-  const ps::HostCounts counts = device.counts();
-  CHECK(counts.live_allocations == 0);
-  CHECK(counts.live_pinned == 0);
-  CHECK(counts.live_streams == 0);
-  CHECK(counts.live_events == 0);
-}
-
 } // namespace
 
 TEST_CASE("a new array is zero, whatever its size") {
@@ -48,7 +41,7 @@ TEST_CASE("a new array is zero, whatever its size") {
     // The memory itself: the constructor has blocked until it is zero.
     CHECK(std::count(array.data(), array.data() + n, 0U) == static_cast<std::ptrdiff_t>(n));
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
 }
 
 TEST_CASE("read waits for the work queued on the stream and gives every element") {
@@ -64,7 +57,7 @@ TEST_CASE("read waits for the work queued on the stream and gives every element"
     const bool equal = array.read(stream) == expected; // too many to be printed
     CHECK(equal);
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
 }
 
 TEST_CASE("an array moves and gives its memory back once") {
@@ -80,7 +73,7 @@ TEST_CASE("an array moves and gives its memory back once") {
     CHECK(second.size() == 20);
     CHECK(device.counts().live_allocations == 1);
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
   static_assert(!std::is_copy_constructible_v<ps::DeviceArray<int, ps::HostDevice>>);
 }
 
@@ -126,7 +119,7 @@ TEST_CASE("whichever call fails while an array is made or read, nothing is left 
       fired = device.fault_fired();
       CHECK(threw == fired);
       CHECK(last == (fired ? 0 : (5 << 20) / 4 - 1));
-      check_nothing_lives(device);
+      ps::tests::check_nothing_lives(device);
     }
     // Made: allocate, pinned, stream, 2 copies, sync. The stream. Read: pinned, stream, event,
     // record, wait, 2 times copy and sync. And one try in which nothing fails.

@@ -6,6 +6,7 @@
 
 #include "suite/through.hpp"
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 #include "support/outcome.hpp"
 #include "support/sanitizer.hpp"
 #include "support/watchdog.hpp"
@@ -73,15 +74,6 @@ void check_error_of_fault(const Outcome& out, const ps::HostFault& fault, bool i
   CHECK(out.sticky == fault.sticky);
 }
 
-// Nothing of a pipeline is left, but for the memory of two collectors.
-void check_nothing_lives(const ps::HostDevice& device) {
-  const ps::HostCounts counts = device.counts();
-  CHECK(counts.live_allocations == 0);
-  CHECK(counts.live_pinned == 2);
-  CHECK(counts.live_streams == 0);
-  CHECK(counts.live_events == 0);
-}
-
 struct Fired {
   int in_prepare = 0;
   int in_run = 0;
@@ -106,7 +98,7 @@ bool fail_call(Make make, std::uint64_t k, const ps::HostFault& fault,
     if (in_prepare) {
       check_error_of_fault(out, fault, false);
       // As if it had not been called.
-      check_nothing_lives(device);
+      ps::tests::check_nothing_lives(device, 2); // of two collectors
     } else {
       CHECK(out.came == Came::nothing);
       out = outcome_of([&] { pipeline.run(); });
@@ -138,7 +130,7 @@ bool fail_call(Make make, std::uint64_t k, const ps::HostFault& fault,
       }
     }
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device, 2); // of two collectors
   fired.in_prepare += in_prepare ? 1 : 0;
   fired.in_run += in_run ? 1 : 0;
   return in_prepare || in_run;

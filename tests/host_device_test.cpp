@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 #include "support/counted_new.hpp"
 
 #include <penstock/host_device.hpp>
@@ -84,14 +85,6 @@ void break_down(ps::HostDevice& device, ps::HostStream& stream, const std::strin
   while (device.last_error() == 0) {
     std::this_thread::yield();
   }
-}
-
-void check_nothing_lives(const ps::HostDevice& device) {
-  const ps::HostCounts counts = device.counts();
-  CHECK(counts.live_allocations == 0);
-  CHECK(counts.live_pinned == 0);
-  CHECK(counts.live_streams == 0);
-  CHECK(counts.live_events == 0);
 }
 
 // One of each counted call, by name. Stands for the time of one test.
@@ -505,7 +498,7 @@ TEST_CASE("device memory is aligned and not zero") {
   CHECK(device.allocate(0) == nullptr);
   device.deallocate(nullptr, 0);
   device.deallocate_pinned(nullptr, 0);
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
 }
 
 TEST_CASE("memory that is not to be had is an error with the byte count, and no more than that") {
@@ -546,7 +539,7 @@ TEST_CASE("memory that is not to be had is an error with the byte count, and no 
   {
     const Memory works{device, 100};
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
 }
 
 TEST_CASE("a thread that cannot be started is an error of stream, and leaves nothing behind") {
@@ -567,7 +560,7 @@ TEST_CASE("a thread that cannot be started is an error of stream, and leaves not
   REQUIRE(error);
   CHECK(error->call() == "stream");
   CHECK(std::string{error->what()}.find("thread") != std::string::npos);
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
   ps::HostStream works = device.stream();
   works.sync();
   CHECK(device.counts().live_streams == 1);
@@ -602,7 +595,7 @@ TEST_CASE("each kind of call can be made to fail, names itself, and works again"
       CHECK(device.counts().calls == before.calls + 2);
     }
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
 }
 
 TEST_CASE("the k-th call fails, once or from then on") {
@@ -628,7 +621,7 @@ TEST_CASE("the k-th call fails, once or from then on") {
         CHECK_FALSE(device.fault_fired());
         CHECK_FALSE(error_of(calls.all.back().second));
       }
-      check_nothing_lives(device);
+      ps::tests::check_nothing_lives(device);
     }
     CHECK(k == 17 + 2);
   }
@@ -660,7 +653,7 @@ TEST_CASE("after a sticky fault every later call throws the same") {
     CHECK(error->sticky());
     CHECK_FALSE(ran);
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
 }
 
 TEST_CASE("work that throws breaks the device down and not the process") {
@@ -719,7 +712,7 @@ TEST_CASE("work that throws breaks the device down and not the process") {
     }
     CHECK_FALSE(ran);
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
 }
 
 TEST_CASE("the first reason of a breakdown stays, and any thrown type is one") {
@@ -803,7 +796,7 @@ TEST_CASE("what is done and what lives is counted exactly") {
     CHECK(counts.live_streams == 1);
     CHECK(counts.live_events == 1);
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
   CHECK(device.counts().pinned_bytes == 4 * 4096);
 }
 
@@ -867,7 +860,7 @@ TEST_CASE("many threads use one device, each a stream of its own") {
   for (const std::uint64_t sum : sums) {
     CHECK(sum == 10);
   }
-  check_nothing_lives(device);
+  ps::tests::check_nothing_lives(device);
   CHECK(device.counts().pinned_bytes == 20 * 4096);
 }
 

@@ -3,6 +3,7 @@
 #include <penstock/cuda/device.hpp>
 
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 
 #include <cstdint>
 #include <cstring>
@@ -71,19 +72,9 @@ struct Runtime {
 Runtime cuda;
 
 template <class F> CudaError error_of(F f) {
-  try {
-    f();
-  } catch (const CudaError& e) {
-    return e;
-  }
-  FAIL("nothing was thrown");
-  throw 0;
+  return penstock::tests::caught<CudaError>(f);
 }
-
-bool has(const CudaError& e, const std::string& part) {
-  INFO(e.what());
-  return std::string{e.what()}.find(part) != std::string::npos;
-}
+using penstock::tests::has;
 
 bool is_mapped(void* at) {
   unsigned char there = 0;

@@ -5,6 +5,7 @@
 
 #include "gate.hpp"
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 
 #include <cstdint>
 #include <cstdlib>
@@ -22,20 +23,9 @@ using penstock::tests::Gate;
 namespace {
 
 template <class F> CudaError error_of(F f) {
-  try {
-    f();
-  } catch (const CudaError& e) {
-    return e;
-  }
-  FAIL("nothing was thrown");
-  throw 0;
+  return penstock::tests::caught<CudaError>(f);
 }
-
-bool has(const CudaError& e, const std::string& part) {
-  INFO(e.what());
-  CHECK(std::string{e.what()}.rfind("penstock: ", 0) == 0);
-  return std::string{e.what()}.find(part) != std::string::npos;
-}
+using penstock::tests::has;
 
 bool is_page_locked(const void* at) {
   cudaPointerAttributes about{};

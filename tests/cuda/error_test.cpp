@@ -3,6 +3,7 @@
 #include <penstock/cuda/device.hpp>
 
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 
 #include <cstddef>
 #include <cstdlib>
@@ -21,20 +22,9 @@ namespace {
 const bool gpus_are_hidden = ::setenv("CUDA_VISIBLE_DEVICES", "", 1) == 0;
 
 template <class F> CudaError error_of(F f) {
-  try {
-    f();
-  } catch (const CudaError& e) {
-    return e;
-  }
-  FAIL("nothing was thrown");
-  throw 0;
+  return penstock::tests::caught<CudaError>(f);
 }
-
-bool has(const std::exception& e, const std::string& part) {
-  INFO(e.what());
-  CHECK(std::string{e.what()}.rfind("penstock: ", 0) == 0);
-  return std::string{e.what()}.find(part) != std::string::npos;
-}
+using penstock::tests::has;
 
 cudaError_t fail_for_real() {
   REQUIRE(gpus_are_hidden);
