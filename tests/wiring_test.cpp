@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Which stages fit together, as the compiler is told: each wrong wiring has its own verdict, which
+// picks the message of operator|.
+
+#include "support/catch.hpp"
+
+#include <penstock/penstock.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace ps = penstock;
+using ps::detail::Verdict;
+
+namespace {
+
+template <class Left, class Next>
+constexpr Verdict verdict = ps::detail::judge<
+    Left, Next, typename ps::detail::chain<Left>::gives,
+    typename ps::detail::taken<Next, typename ps::detail::chain<Left>::gives>::type,
+    typename ps::detail::chain<Left>::device>();
+
+struct OtherStream {};
+template <class In> struct OnDevice {
+  void operator()(ps::Batch<const In, ps::Device>, ps::HostStream&) const {}
+};
+struct OnOther {
+  void operator()(ps::Batch<const std::byte, ps::Device>, OtherStream&) const {}
+};
+template <class Where> struct OnHost {
+  void operator()(ps::Batch<const std::byte, Where>) const {}
+};
+
+using Bytes = ps::Memory<std::byte>;
+using Pageable = ps::Reader<Bytes>;
+using Pinned = ps::Reader<Bytes, ps::Pinned>;
+using Stager = ps::PinnedStager<>;
+using Copier = ps::AsyncCopier<ps::HostDevice>;
+using Use = ps::Consumer<OnDevice<std::byte>>;
+using Copied = ps::Pipeline<Pinned, Copier>;
+using Closed = ps::Pipeline<Pinned, Copier, Use>;
+
+static_assert(verdict<Pageable, Stager> == Verdict::fits);
+static_assert(verdict<ps::Pipeline<Pageable, Stager>, Copier> == Verdict::fits);
+static_assert(verdict<Pinned, Copier> == Verdict::fits);
+static_assert(verdict<Copied, Use> == Verdict::fits);
+static_assert(verdict<Pageable, ps::Consumer<OnHost<ps::Pageable>>> == Verdict::fits);
+static_assert(verdict<Pinned, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::fits);
+
+static_assert(verdict<Pageable, Copier> == Verdict::pageable_to_pinned);
+static_assert(verdict<Pageable, Use> == Verdict::pageable_to_device);
+static_assert(verdict<Pinned, Use> == Verdict::pinned_to_device);
+static_assert(verdict<Pinned, Stager> == Verdict::pinned_to_pageable);
+static_assert(verdict<Copied, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::device_to_host);
+static_assert(verdict<Copied, ps::Consumer<OnDevice<float>>> == Verdict::other_records);
+static_assert(verdict<Copied, ps::Consumer<OnOther>> == Verdict::other_stream);
+static_assert(verdict<Closed, Stager> == Verdict::after_the_last);
+static_assert(verdict<Stager, Copier> == Verdict::no_reader_first);
+static_assert(verdict<Pageable, Pinned> == Verdict::reader_inside);
+static_assert(verdict<Copied, OnDevice<std::byte>> == Verdict::not_a_stage);
+static_assert(verdict<ps::Refused, Use> == Verdict::silent);
+static_assert(verdict<Copied, ps::Refused> == Verdict::silent);
+
+static_assert(ps::Feeds<Pinned, Copier> && !ps::Feeds<Pageable, Copier>);
+
+// A device must outlive the pipeline, so a temporary is refused.
+static_assert(std::is_constructible_v<Copier, ps::HostDevice&>);
+static_assert(!std::is_constructible_v<Copier, ps::HostDevice>);
+static_assert(std::is_constructible_v<ps::PinnedStager<ps::HostDevice>, ps::HostDevice&>);
+static_assert(!std::is_constructible_v<ps::PinnedStager<ps::HostDevice>, ps::HostDevice>);
+
+// A batch that may be written can be read, never the other way round.
+static_assert(std::is_convertible_v<ps::Batch<int, ps::Pinned>, ps::Batch<const int, ps::Pinned>>);
+static_assert(!std::is_convertible_v<ps::Batch<const int, ps::Pinned>, ps::Batch<int, ps::Pinned>>);
+static_assert(!std::is_convertible_v<ps::Batch<int, ps::Pinned>, ps::Batch<int, ps::Device>>);
+static_assert(std::is_trivially_copyable_v<ps::Batch<const int, ps::Device>>);
+
+} // namespace
+
+TEST_CASE("stages of two devices are refused when the pipeline is prepared") {
+  ps::HostDevice one;
+  ps::HostDevice other;
+  const std::byte bytes[10]{};
+  auto pipeline = ps::Reader{ps::memory(std::span{bytes})} | ps::PinnedStager{one} |
+                  ps::AsyncCopier{other} | ps::Consumer{OnDevice<std::byte>{}};
+  CHECK_THROWS_AS(pipeline.prepare(), ps::OptionError);
+}
