@@ -59,8 +59,12 @@ template <AnyDevice D> class DeviceThread final : public Node {
 
   void serve(Meter& meter) {
     Clock::time_point moved = Clock::now();
-    while (!over()) {
+    for (;;) {
+      // Before anything is looked at: what changes after it was looked at rings once more.
       const std::uint32_t count = bell_.count();
+      if (over()) {
+        break;
+      }
       // What was seen last is what was going on since.
       meter.spent(copying_);
       out_.consuming.spent(consuming_);
