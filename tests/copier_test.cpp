@@ -16,9 +16,9 @@
 #include <vector>
 
 namespace ps = penstock;
-using ps::detail::Area;
 using ps::detail::Grain;
 using ps::detail::HostLink;
+using ps::detail::Places;
 using Copier = ps::detail::Copier<ps::HostDevice>;
 using DeviceLink = ps::detail::DeviceLink<ps::HostDevice>;
 
@@ -31,9 +31,9 @@ constexpr std::size_t record = 16;
 struct Bench {
   Bench(std::size_t slots, std::size_t slot_records, std::size_t places, std::size_t batch,
         std::size_t copy_bytes = std::size_t{1} << 30, ps::HostOptions options = {})
-      : device{options}, in{slots, Grain{slot_records, record},
-                            Area::in<ps::Pinned>(&device, slots * slot_records * record),
-                            ps::Side::one, ps::Side::one},
+      : device{options},
+        in{slots, Places::in<ps::Pinned>(&device, slots, Grain{slot_records, record}, "test"),
+           ps::Side::one, ps::Side::one},
         out{device, places, Grain{batch, record}}, copier{device, in, out, copy_bytes},
         user{device.stream()} {}
 
@@ -47,11 +47,12 @@ struct Bench {
     }
     for (std::size_t i = 0; i < records; ++i) {
       const std::uint64_t index = published + i;
-      std::memcpy(in.data(claim.place()) + i * record, &index, sizeof index);
+      std::memcpy(in.places.data(claim.place()) + i * record, &index, sizeof index);
     }
-    claim.slot() = {published, records, ends_epoch};
+    claim.slot() = {published, published, records, records * record, ends_epoch};
     published += records;
-    claim.publish(records == in.grain.records && !ends_epoch ? ps::Fill::full : ps::Fill::partial);
+    claim.publish(records == in.grain().records && !ends_epoch ? ps::Fill::full
+                                                               : ps::Fill::partial);
     return true;
   }
 
@@ -80,7 +81,7 @@ struct Bench {
     bool right = true;
     for (std::size_t i = 0; i < place.records; ++i) {
       std::uint64_t index = 0;
-      std::memcpy(&index, out.data(taken.place()) + i * record, sizeof index);
+      std::memcpy(&index, out.places.data(taken.place()) + i * record, sizeof index);
       right = right && index == place.index + i;
     }
     place.free = {&out.uses, out.uses.record(user)};
@@ -323,7 +324,7 @@ TEST_CASE("a copy ends before a place whose last use is open, and the next begin
   CHECK(b.copies() == 3);
   std::this_thread::sleep_for(std::chrono::milliseconds{5});
   std::uint64_t in_use = 0;
-  std::memcpy(&in_use, b.out.data(2), sizeof in_use);
+  std::memcpy(&in_use, b.out.places.data(2), sizeof in_use);
   CHECK(in_use == 8); // not overwritten
   b.open_gate();
   b.settle();

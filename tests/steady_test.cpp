@@ -166,7 +166,8 @@ TEST_CASE("no run of large records allocates, though the Report says more of the
   const auto bytes = some_bytes(4 * 1'500'000);
   Counting device;
   auto pipeline =
-      ps::Reader{ps::memory(std::span{bytes}, {.record_bytes = 1'500'000}), ps::to_pinned} |
+      ps::Reader{
+          ps::memory(std::span{bytes}, {.record_bytes = 1'500'000}), ps::to_pinned, {.batch = 1}} |
       ps::AsyncCopier{device, {.batch = 1}} | ps::Consumer{[](Bytes, ps::HostStream&) {}};
   pipeline.prepare();
   for (int run = 0; run < 2; ++run) {

@@ -2,19 +2,94 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/column.hpp>
 #include <penstock/detail/config.hpp>
 #include <penstock/memory.hpp>
+#include <penstock/schema.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 
 namespace penstock {
 
+namespace detail {
+
+/// What a batch is, without its types: where its arrays lie, and the numbers that run time knows.
+template <class Schema> struct BatchView {
+  void* parts[schema_traits<Schema>::parts]{};
+  std::size_t sizes[schema_traits<Schema>::sizes != 0 ? schema_traits<Schema>::sizes : 1]{};
+  std::size_t size{};
+  std::uint64_t index{};
+  std::uint64_t source_index{};
+  std::size_t alignment{1};
+};
+
+template <class Wanted, class Schema, bool Found> struct check_field {
+  static_assert(Found, "penstock: no column of this batch has that name (see Wanted and Schema).");
+};
+template <class Schema, bool Single = !HasColumns<Schema>> struct check_single {
+  static_assert(Single, "penstock: a batch of columns has no bytes of its own: ask for one column, "
+                        "get<\"name\">(batch).");
+};
+template <class Schema, bool Named = HasColumns<Schema>> struct check_named {
+  static_assert(Named,
+                "penstock: this batch has no named columns: its records are whole, use data().");
+};
+
+/// The view of column `At`, if there is one.
+template <std::size_t At, bool Const, class All> struct view_of {
+  using type = Column<std::byte>;
+  template <class Schema> PENSTOCK_HD static type make(const BatchView<Schema>&) { return {}; }
+};
+template <std::size_t At, bool Const, class... Fields>
+  requires(At < sizeof...(Fields))
+struct view_of<At, Const, Columns<Fields...>> {
+  using traits = columns_traits<Columns<Fields...>>;
+  static constexpr std::size_t part = traits::parts_before(At);
+  static constexpr std::size_t sizes = traits::sizes_before(At);
+
+  template <class F> struct of;
+  template <class Spelled, class T, std::size_t... E> struct of<NamedColumn<Spelled, T, E...>> {
+    using value = std::conditional_t<Const, const T, T>;
+    using type = Column<value, E...>;
+    template <class Schema> PENSTOCK_HD static type make(const BatchView<Schema>& view) {
+      return {static_cast<value*>(view.parts[part]), view.size, view.sizes + sizes};
+    }
+  };
+  template <class Spelled, class T> struct of<NamedColumn<Spelled, Ragged<T>>> {
+    using value = std::conditional_t<Const, const T, T>;
+    using type = Column<Ragged<value>>;
+    template <class Schema> PENSTOCK_HD static type make(const BatchView<Schema>& view) {
+      return {static_cast<value*>(view.parts[part + 1]),
+              static_cast<std::int64_t*>(view.parts[part]), view.size, view.sizes[sizes],
+              view.source_index};
+    }
+  };
+  using picked = of<std::tuple_element_t<At, std::tuple<Fields...>>>;
+  using type = typename picked::type;
+  template <class Schema> PENSTOCK_HD static type make(const BatchView<Schema>& view) {
+    return picked::make(view);
+  }
+};
+
+/// Looked up in a class: nvcc 13 warns of it inside a function for host and device.
+template <Name Wanted, class Schema, bool Const> struct lookup {
+  using name = typename spelled<Wanted>::type;
+  using columns = typename columns_of<Schema>::type;
+  static constexpr std::size_t at = columns_traits<columns>::template find<name>();
+  static constexpr bool found = at < columns_traits<columns>::count;
+  using view = view_of<at, Const, columns>;
+};
+
+} // namespace detail
+
 /// A view of consecutive records in one space: what stages hand to callables. Trivially copyable,
 /// so it can be a kernel's argument. `Batch<const T, Where>` may only be read. It owns nothing: the
 /// bytes are good until the callable returns, for a device batch until the work it put on its
-/// stream is done.
+/// stream is done. A schema is one type, whose records lie back to back at data(), or named
+/// Columns, each an array of its own: `get<"name">(batch)`.
 template <class Schema, class Where> class Batch {
   static_assert(Space<Where>, "penstock: a batch lies in Pageable, Pinned or Device.");
   static_assert(
@@ -24,6 +99,7 @@ template <class Schema, class Where> class Batch {
  public:
   using schema = std::remove_const_t<Schema>;
   using space = Where;
+  using View = detail::BatchView<schema>;
   static constexpr bool read_only = std::is_const_v<Schema>;
 
   Batch() = default;
@@ -33,38 +109,62 @@ template <class Schema, class Where> class Batch {
   PENSTOCK_HD Batch(Schema* data, std::size_t size, std::uint64_t index = 0,
                     std::size_t record_bytes = sizeof(Schema),
                     std::size_t alignment = alignof(Schema))
-      : data_{data}, size_{size}, index_{index}, record_bytes_{record_bytes},
-        alignment_{alignment} {}
+    requires(!detail::HasColumns<schema>)
+      : view_{{const_cast<schema*>(data)}, {record_bytes}, size, index, index, alignment} {}
+  /// What stages make batches of.
+  PENSTOCK_HD explicit Batch(const View& view) : view_{view} {}
 
   /// A batch that may be written can be read; never the other way round.
   template <class S>
     requires(read_only && std::is_same_v<S, schema>)
-  PENSTOCK_HD Batch(const Batch<S, Where>& b)
-      : Batch{b.data(), b.size(), b.index(), b.record_bytes(), b.alignment()} {}
+  PENSTOCK_HD Batch(const Batch<S, Where>& b) : view_{b.view()} {}
 
   /// How many records.
-  PENSTOCK_HD std::size_t size() const { return size_; }
+  PENSTOCK_HD std::size_t size() const { return view_.size; }
   /// The number of the first record, counted from 0 over everything delivered in one run, epochs
-  /// included.
-  PENSTOCK_HD std::uint64_t index() const { return index_; }
+  /// included. In a Decoder, which may be ahead of records that turn out bad, what would be
+  /// delivered if none was.
+  PENSTOCK_HD std::uint64_t index() const { return view_.index; }
+  /// The number of the first record in its source, whatever was skipped, in each epoch anew.
+  PENSTOCK_HD std::uint64_t source_index() const { return view_.source_index; }
   /// The records, back to back: size() * record_bytes() bytes.
-  PENSTOCK_HD Schema* data() const { return data_; }
+  PENSTOCK_HD Schema* data() const {
+    (void)sizeof(detail::check_single<schema>);
+    return static_cast<Schema*>(view_.parts[0]);
+  }
   /// Bytes from one record to the next: sizeof(Schema), or what the source was told for records of
   /// a run-time size.
-  PENSTOCK_HD std::size_t record_bytes() const { return record_bytes_; }
+  PENSTOCK_HD std::size_t record_bytes() const {
+    (void)sizeof(detail::check_single<schema>);
+    return view_.sizes[0];
+  }
   /// Bytes in all.
-  PENSTOCK_HD std::size_t size_bytes() const { return size_ * record_bytes_; }
-  /// What data() is aligned to in every batch of this pipeline: a power of two, at most 256. It
-  /// follows from the batch size: places lie back to back, so a batch of 256 times n bytes keeps
-  /// 256.
-  PENSTOCK_HD std::size_t alignment() const { return alignment_; }
+  PENSTOCK_HD std::size_t size_bytes() const { return size() * record_bytes(); }
+  /// What data(), or every column's data(), is aligned to in every batch of this pipeline: a power
+  /// of two, at most 256. It follows from the batch size: places lie back to back, so a batch of
+  /// 256 times n bytes keeps 256.
+  PENSTOCK_HD std::size_t alignment() const { return view_.alignment; }
+
+  /// The column of a name; in generic code rather penstock::get<"name">(batch).
+  template <Name Wanted> PENSTOCK_HD auto get() const {
+    using Found = detail::lookup<Wanted, schema, read_only>;
+    (void)sizeof(detail::check_named<schema>);
+    if constexpr (detail::HasColumns<schema>) {
+      (void)sizeof(detail::check_field<typename Found::name, schema, Found::found>);
+    }
+    return Found::view::make(view_);
+  }
+  /// For stages: the same without types.
+  PENSTOCK_HD const View& view() const { return view_; }
 
  private:
-  Schema* data_{};
-  std::size_t size_{};
-  std::uint64_t index_{};
-  std::size_t record_bytes_{sizeof(Schema)};
-  std::size_t alignment_{alignof(Schema)};
+  View view_;
 };
+
+/// The column of a name, `get<"image">(batch)`, for host and device code: see Column.
+template <Name Wanted, class Schema, class Where>
+PENSTOCK_HD auto get(const Batch<Schema, Where>& batch) {
+  return batch.template get<Wanted>();
+}
 
 } // namespace penstock

@@ -9,6 +9,13 @@
 
 namespace penstock {
 
+/// One of several copies that go together.
+struct CopyPiece {
+  void* to{};
+  const void* from{};
+  std::size_t bytes{};
+};
+
 /// What owns streams, events and memory: HostDevice or CudaDevice. Work on a stream runs in order,
 /// asynchronously; an event marks a point of a stream. Every call may be made from any thread, one
 /// thread a stream at a time. Calls throw DeviceError; `deallocate` and destructors never do.
@@ -24,6 +31,8 @@ namespace penstock {
 /// event marks *now*, an
 ///   event never recorded for nothing; `is_done(event)`; `sync(event)`, `sync(stream)` block the
 ///   caller.
+/// - it may have `copy_to_device(pieces, stream)`, of a std::span of CopyPiece: several copies by
+/// one call.
 /// - `attach()`: makes this the calling thread's device until what it returns dies.
 template <class D>
 concept AnyDevice =

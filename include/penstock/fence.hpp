@@ -14,7 +14,7 @@ namespace penstock {
 /// The fences of one stream, in the order they were recorded. A fence is an event from a small
 /// fixed set and the serial of its recording, so that one recording serves all that one copy
 /// covers, and an event can be used again: an event recorded later on the same stream is reached
-/// later.
+/// later. Another stream may go on with a timeline if it waits for its newest fence first.
 ///
 /// record() is for one thread at a time; the rest for any. Nothing is created after construction.
 template <AnyDevice D> class Timeline {

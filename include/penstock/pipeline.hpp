@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/batches.hpp>
 #include <penstock/detail/engine.hpp>
 #include <penstock/detail/judge.hpp>
+#include <penstock/detail/loop_nodes.hpp>
 #include <penstock/host_device.hpp>
 #include <penstock/report.hpp>
+#include <penstock/run_options.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -17,7 +20,8 @@
 
 namespace penstock {
 
-/// Stages joined by `|`: `Reader{…} | … | Consumer{…}`. Movable. It is a description until
+/// Stages joined by `|`: `Reader{…} | … | Consumer{…}`, or without a Consumer an open pipeline,
+/// whose batches the application takes in a loop of its own. Movable. It is a description until
 /// prepare(), which makes rings, memory and threads of it, all kept until it dies. One thread
 /// drives it; stop() may be called from any. Its device must outlive it.
 template <class... Stages> class Pipeline {
@@ -34,16 +38,13 @@ template <class... Stages> class Pipeline {
   /// Opens the source, allocates all memory and starts all threads; the first run() does it if it
   /// was not done. Blocks. Throws OptionError, SourceError, DeviceError or Error, and is then as if
   /// it had not been called.
-  template <class StillGives = Gives, class Named = On> void prepare() {
-    constexpr bool complete = std::is_void_v<StillGives>;
-    constexpr bool pinned_by_a_device = !complete || !pins() || AnyDevice<Named>;
-    static_assert(complete, "penstock: run() needs a last stage that keeps what it takes: end the "
-                            "pipeline with a Consumer.");
+  template <class Named = On> void prepare() {
+    constexpr bool pinned_by_a_device = !pins() || AnyDevice<Named>;
     static_assert(
         pinned_by_a_device,
         "penstock: pinned memory is pinned for a device, and this pipeline has none: name "
         "it, PinnedStager{device}, add an AsyncCopier{device}, or leave out what pins.");
-    if constexpr (complete && pinned_by_a_device) {
+    if constexpr (pinned_by_a_device) {
       if (!engine_.get()) {
         Backend* device = find_device();
         auto engine = std::make_unique<detail::Engine>(device ? device->name() : "none");
@@ -54,14 +55,79 @@ template <class... Stages> class Pipeline {
     }
   }
 
-  /// Runs to the source's end, or until `token` asks to stop, which is no error: the Report says
+  /// Runs to the source's end, or until it is asked to stop, which is no error: the Report says
   /// so. The last stage's callable runs on the calling thread. Blocks until the last batch is used
   /// up. The first error ends the run and is thrown as a StageError, the cause nested, when all
   /// workers rest; the pipeline may be run again. A second run allocates nothing. The Report is
   /// good until the next run.
-  const Report& run(std::stop_token token = {}) {
-    prepare();
-    return engine_.get()->run(std::move(token));
+  template <class StillGives = Gives> const Report& run(const RunOptions& options = {}) {
+    constexpr bool complete = std::is_void_v<StillGives>;
+    static_assert(complete, "penstock: run() needs a last stage that keeps what it takes: end the "
+                            "pipeline with a Consumer, or drive it yourself, for (auto batch : "
+                            "pipeline.on(stream)).");
+    if constexpr (complete) {
+      prepare();
+    }
+    return engine_.get()->run(options);
+  }
+  template <class StillGives = Gives> const Report& run(std::stop_token token) {
+    return run<StillGives>(RunOptions{.stop = std::move(token)});
+  }
+
+  /// The application's own loop over the batches of an open pipeline that ends on its device: `for
+  /// (auto batch : pipeline.on(stream))`, each a Lease that is ready when `stream`, of that device,
+  /// comes to it. On the calling thread: two device calls a batch. See Batches.
+  template <class S, class StillGives = Gives, class Named = On>
+  [[nodiscard]] auto on(S&& stream, RunOptions options = {}) & {
+    constexpr bool open = !std::is_void_v<StillGives>;
+    constexpr bool on_a_device = !open || detail::batch_of<StillGives>::device;
+    constexpr bool own_stream = !on_a_device || is_stream_of<Named, S>();
+    static_assert(open,
+                  "penstock: this pipeline has a last stage that keeps what it takes, so there "
+                  "is nothing for on() to hand out: call run(), or leave that stage out.");
+    static_assert(on_a_device,
+                  "penstock: on(stream) hands out device batches, and this pipeline ends "
+                  "in host memory: add an AsyncCopier{device}, or walk it by batches().");
+    static_assert(own_stream,
+                  "penstock: this stream does not belong to the pipeline's device: pass a "
+                  "cudaStream_t for a CudaDevice, a HostStream& for a HostDevice.");
+    if constexpr (open && on_a_device && own_stream) {
+      using T = typename detail::batch_of<StillGives>::schema;
+      prepare();
+      auto& loop = static_cast<detail::DeviceLoop<T, Named>&>(engine_.get()->last());
+      loop.use(stream);
+      return Batches<Batch<const T, Device>>{*engine_.get(), loop, std::move(options)};
+    } else {
+      return Refused::Range{};
+    }
+  }
+  /// The same for an open pipeline that ends in host memory, `for (auto batch :
+  /// pipeline.batches())`.
+  template <class StillGives = Gives> [[nodiscard]] auto batches(RunOptions options = {}) & {
+    constexpr bool open = !std::is_void_v<StillGives>;
+    constexpr bool on_the_host = !open || detail::batch_of<StillGives>::host;
+    static_assert(open,
+                  "penstock: this pipeline has a last stage that keeps what it takes, so there "
+                  "is nothing for batches() to hand out: call run(), or leave that stage out.");
+    static_assert(on_the_host,
+                  "penstock: batches() hands out host batches, and this pipeline ends on "
+                  "a device: for (auto batch : pipeline.on(stream)).");
+    if constexpr (open && on_the_host) {
+      using T = typename detail::batch_of<StillGives>::schema;
+      using Where = typename detail::batch_of<StillGives>::space;
+      prepare();
+      auto& loop = static_cast<detail::HostLoop<T, Where>&>(engine_.get()->last());
+      return Batches<Batch<const T, Where>>{*engine_.get(), loop, std::move(options)};
+    } else {
+      return Refused::Range{};
+    }
+  }
+  template <class S> Refused::Range on(S&&, RunOptions = {}) && {
+    constexpr bool named = !sizeof(S);
+    static_assert(named, "penstock: this pipeline is a temporary and would be gone before the loop "
+                         "starts: give it a name first, auto pipeline = ...; for (auto batch : "
+                         "pipeline.on(stream)).");
+    return {};
   }
 
   /// Ends the current run early, as a stop token does. Any thread; never blocks. Nothing happens if
@@ -72,8 +138,12 @@ template <class... Stages> class Pipeline {
     }
   }
 
-  /// Of the last run, also of one that failed. After prepare().
-  const Report& report() const noexcept { return engine_.get()->report(); }
+  /// What the run has done so far, or, when none is going on, of the last one, also of one that
+  /// failed. Any thread. Before prepare() an empty one.
+  Report report() const {
+    const detail::Engine* engine = engine_.get();
+    return engine ? engine->report() : Report{};
+  }
 
  private:
   template <class... S> friend std::tuple<S...> detail::stages_in(Pipeline<S...>&& pipeline);
@@ -82,7 +152,8 @@ template <class... Stages> class Pipeline {
 
   static constexpr bool pins() {
     return []<std::size_t... At>(std::index_sequence<At...>) {
-      return (std::is_same_v<typename detail::batch_of<GivenTo<At>>::space, Pinned> || ...);
+      return (std::is_same_v<typename detail::batch_of<GivenTo<At>>::space, Pinned> || ...) ||
+             std::is_same_v<typename detail::batch_of<Gives>::space, Pinned>;
     }(std::make_index_sequence<size>{});
   }
 
@@ -109,7 +180,27 @@ template <class... Stages> class Pipeline {
   template <std::size_t... At>
   void build(detail::Engine& engine, Backend* device, std::index_sequence<At...>) const {
     auto parts = engine.build(device);
+    (parts.plan.template ask<StageAt<At>, GivenTo<At>>(std::get<At>(stages_)), ...);
+    if constexpr (detail::batch_of<Gives>::host) {
+      parts.plan.whole = true;
+    }
     (std::get<At>(stages_).template build<GivenTo<At>>(parts), ...);
+    if constexpr (detail::batch_of<Gives>::host) {
+      using Last = detail::batch_of<Gives>;
+      parts.template add<detail::HostLoop<typename Last::schema, typename Last::space>>(parts);
+    } else if constexpr (detail::batch_of<Gives>::device) {
+      using Loop = detail::DeviceLoop<typename detail::batch_of<Gives>::schema, Backend>;
+      parts.template add<Loop>(parts);
+    }
+    engine.expect(parts.records);
+  }
+
+  template <class Named, class S> static constexpr bool is_stream_of() {
+    if constexpr (AnyDevice<Named>) {
+      return std::is_convertible_v<S, Stream<Named>>;
+    } else {
+      return true;
+    }
   }
 
   std::tuple<Stages...> stages_;
@@ -148,7 +239,7 @@ operator|(Left left, Next next) {
   constexpr bool same_records = Judged != Verdict::other_records;
   constexpr bool same_stream = Judged != Verdict::other_stream;
   static_assert(a_stage, "penstock: what stands right of | is not a stage: wrap a callable in a "
-                         "Consumer.");
+                         "Decoder or a Consumer.");
   static_assert(reader_first, "penstock: a pipeline starts with a Reader, and this one does not: "
                               "write ps::Reader{source} | ... .");
   static_assert(goes_on, "penstock: nothing can follow Last, which keeps what it takes: put Next "

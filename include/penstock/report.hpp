@@ -28,20 +28,41 @@ struct StageReport {
   /// stage fills none.
   std::size_t depth{};
   double depth_in_use{};
+  /// Records left out because they failed, and tries that were made again.
+  std::uint64_t skipped{};
+  std::uint64_t retries{};
   /// What the stage had to decide otherwise than asked or usual, or empty.
   std::string note;
 };
 
-/// What a run did. `os << report` prints it as a table.
+/// What was left out of a run because it failed: see OnError.
+struct SkippedItem {
+  std::string stage;
+  /// The first record's number in the source, and how many.
+  std::uint64_t record{};
+  std::uint64_t records{};
+  /// Empty and 0 where the error names no file.
+  std::string file;
+  std::uint64_t offset{};
+  /// The error's text.
+  std::string reason;
+};
+
+/// What a run did, or while it runs what it has done so far. `os << report` prints it as a table.
 struct Report {
   std::vector<StageReport> stages;
-  /// Call to return, without what prepare() sets up.
+  /// Call to return, without what prepare() sets up; of a run going on, until now.
   double seconds{};
   /// What reached the last stage.
   std::uint64_t records{};
   std::uint64_t bytes{};
-  /// Records read that a stop kept from the last stage.
+  /// What a whole run has to read, epochs included; unknown_size if the source does not know.
+  std::uint64_t records_in_all{};
+  /// Records read that a stop or an error kept from the last stage.
   std::uint64_t dropped{};
+  /// Records left out because they failed, and the first thousand failures.
+  std::uint64_t skipped{};
+  std::vector<SkippedItem> skips;
   /// The stage that was busy for the largest share of the run: the one that held the others back.
   std::string limiting_stage;
   /// The device's name, or "none".
@@ -49,6 +70,10 @@ struct Report {
   /// Whether a stop ended the run early.
   bool stopped{};
 };
+
+namespace detail {
+inline constexpr std::size_t most_skips_printed = 10;
+}
 
 inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   const auto flags = os.flags();
@@ -59,6 +84,9 @@ inline std::ostream& operator<<(std::ostream& os, const Report& report) {
      << report.device << (report.stopped ? ", stopped early" : "");
   if (report.dropped != 0) {
     os << ", " << report.dropped << " records dropped";
+  }
+  if (report.skipped != 0) {
+    os << ", " << report.skipped << " records skipped";
   }
   os << "\n  stage          workers   busy  starved  blocked    cpu  depth in use       GB/s\n";
   const double per_cent = report.seconds > 0 ? 100 / report.seconds : 0;
@@ -82,6 +110,14 @@ inline std::ostream& operator<<(std::ostream& os, const Report& report) {
     os << '\n';
   }
   os << "  held back by: " << report.limiting_stage << '\n';
+  for (std::size_t i = 0; i < report.skips.size() && i < detail::most_skips_printed; ++i) {
+    const SkippedItem& skip = report.skips[i];
+    os << "  skipped by " << skip.stage << ": record " << skip.record;
+    if (skip.records != 1) {
+      os << " to " << skip.record + skip.records - 1;
+    }
+    os << ": " << skip.reason << '\n';
+  }
   os.flags(flags);
   os.precision(precision);
   return os;

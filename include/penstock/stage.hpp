@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <tuple>
 #include <type_traits>
@@ -28,8 +29,15 @@ inline constexpr to_pinned_t to_pinned{0};
 
 namespace detail {
 
-/// What stands for a type that is not known, after a mistake that was reported already.
-struct Anything {};
+/// What stands for a type that is not known, after a mistake that was reported already: it takes
+/// every use and says nothing.
+struct Anything {
+  template <class T> operator T() const;
+  Anything data() const;
+  std::size_t size() const;
+  std::uint64_t index() const;
+  Anything operator[](std::size_t) const;
+};
 
 /// A callable's parameters, read from its one call operator: they are its stage's types.
 template <class... A> struct Parameters {

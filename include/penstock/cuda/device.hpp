@@ -9,9 +9,11 @@
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include <cuda_runtime_api.h>
@@ -178,6 +180,32 @@ class CudaDevice {
   void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
     detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
                        "cudaMemcpyAsync", bytes, " to the device");
+  }
+  /// Several such copies, by one call where there is more than one.
+  void copy_to_device(std::span<const CopyPiece> pieces, cudaStream_t stream) {
+    if (pieces.size() == 1) {
+      copy_to_device(pieces[0].to, pieces[0].from, pieces[0].bytes, stream);
+      return;
+    }
+    // As many at a time as there is room for here: columns are few.
+    constexpr std::size_t most = 16;
+    void* to[most];
+    const void* from[most];
+    std::size_t bytes[most];
+    while (!pieces.empty()) {
+      const std::size_t count = std::min(pieces.size(), most);
+      for (std::size_t i = 0; i < count; ++i) {
+        to[i] = pieces[i].to;
+        from[i] = pieces[i].from;
+        bytes[i] = pieces[i].bytes;
+      }
+      std::size_t first = 0;
+      cudaMemcpyAttributes in_order{};
+      in_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+      detail::cuda_check(cudaMemcpyBatchAsync(to, from, bytes, count, &in_order, &first, 1, stream),
+                         "cudaMemcpyBatchAsync", bytes[0], " and more to the device");
+      pieces = pieces.subspan(count);
+    }
   }
   /// The same, from the GPU's memory to pinned.
   void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {

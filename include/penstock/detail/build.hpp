@@ -6,12 +6,35 @@
 #include <penstock/detail/node.hpp>
 #include <penstock/device.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace penstock::detail {
+
+/// What the stages of a chain say of themselves before the first is built: all host stages share
+/// the number of records a slot.
+struct Plan {
+  std::size_t largest{}; // bytes of a record, of what Decoders give
+  bool whole{};          // something on the host must see whole records
+  bool ragged{};         // a slot is a batch
+  bool to_device{};
+  std::size_t batch{}; // what the copier was asked for
+
+  template <class Stage, class Given> void ask(const Stage& stage) {
+    if constexpr (requires { stage.template plan<Given>(*this); }) {
+      stage.template plan<Given>(*this);
+    }
+  }
+  template <class Schema> void gives(std::size_t record_bytes) {
+    largest = std::max(largest, record_bytes);
+    ragged = ragged || schema_traits<Schema>::ragged;
+  }
+};
 
 /// What prepare() hands from stage to stage: each adds its node, and the link that it fills becomes
 /// the one that the next takes from.
@@ -19,16 +42,38 @@ template <AnyDevice D> struct Build {
   D* device;
   Control& control;
   std::vector<std::unique_ptr<Node>>& nodes;
-  /// Records that a run will carry, or unknown_size.
+  Plan plan{};
+  /// Records that a run will carry, or unknown_size; and units of them, as Grain counts.
   std::uint64_t records{};
-  HostLink* host{};
-  DeviceLink<D>* places{};
+  std::uint64_t units{};
+  /// Whether records may be left out.
+  bool skips{};
+  std::shared_ptr<HostLink> host{};
+  std::shared_ptr<DeviceLink<D>> places{};
+  std::size_t depth{}; // batches that may be on the device at once
+
+  /// How the next stage is called in the Report and in errors: a second Decoder "Decoder 2".
+  std::string name(const std::string& kind) const {
+    const auto same = std::count_if(nodes.begin(), nodes.end(), [&](const auto& node) {
+      return node->name() == kind || node->name().starts_with(kind + ' ');
+    });
+    return same == 0 ? kind : kind + ' ' + std::to_string(same + 1);
+  }
 
   template <class N, class... Args> N& add(Args&&... args) {
     auto node = std::make_unique<N>(std::forward<Args>(args)...);
     N& added = *node;
     nodes.push_back(std::move(node));
     return added;
+  }
+
+  /// A host ring of slots in Where for the stage that fills it.
+  template <class Where>
+  std::shared_ptr<HostLink> link(std::size_t slots, Grain grain, Side claimers, const char* stage) {
+    host = std::make_shared<HostLink>(
+        slots, Places::in<Where>(device, slots, std::move(grain), stage), claimers, Side::many);
+    control.watch(host->ring);
+    return host;
   }
 };
 

@@ -3,8 +3,14 @@
 #pragma once
 
 #include <penstock/detail/build.hpp>
+#include <penstock/detail/lenders.hpp>
+#include <penstock/detail/turns.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock::detail {
@@ -14,99 +20,130 @@ template <class F, class T, class Where> class HostConsumer final : public Node 
  public:
   template <AnyDevice D>
   HostConsumer(const F& f, unsigned workers, Build<D>& build)
-      : Node{"Consumer", workers, build.control}, calls_(workers, f), in_{*build.host} {}
+      : Node{"Consumer", workers, build.control}, calls_(workers, f), in_{build.host},
+        counts_{build.skips} {}
 
  private:
-  void reset() override {}
+  void reset() override { turns_.reset(); }
   void work(unsigned worker, Meter& meter) override {
     while (const HostRing::Take taken = next(meter)) {
       const HostSlot& slot = taken.slot();
-      const auto batch = in_.batch<const T, Where>(taken.place(), slot);
-      if (!attempt(slot.index, [&] { calls_[worker](batch); })) {
+      std::uint64_t index = slot.index;
+      if (counts_ && !turns_.take(taken.ticket(), slot.records, index)) {
+        return;
+      }
+      if (slot.records == 0) {
+        continue;
+      }
+      const auto batch = in_->batch<const T, Where>(taken.place(), slot, index);
+      if (!attempt(index, [&] { std::invoke(calls_[worker], batch); })) {
         return;
       }
       meter.spent(Spent::busy);
-      meter.did(batch.size(), batch.size_bytes());
+      meter.did(slot.records, slot.bytes);
     }
   }
   HostRing::Take next(Meter& meter) {
-    HostRing::Take taken = in_.ring.take();
+    HostRing::Take taken = in_->ring.take(counts_ ? Empties::give : Empties::pass_over);
     meter.spent(Spent::starved);
+    if (!taken && in_->ring.state() > Flow::ended) {
+      turns_.end();
+    }
     return taken;
   }
 
   std::vector<F> calls_;
-  HostLink& in_;
+  const std::shared_ptr<HostLink> in_;
+  const bool counts_; // records may be missing, so that index() must be counted
+  Turns turns_;
 };
 
-/// Calls back with batches in device memory, from the thread that called run(). Two device calls a
-/// batch besides the callable's: a wait, where the copy is not known to be done, and a record.
-template <class F, class T, AnyDevice D> class DeviceConsumer final : public Node {
+/// The end of a pipeline whose batches lie in device memory, on the thread that runs it. Busy and
+/// starved are the GPU's, as the device thread saw them.
+template <AnyDevice D> class DeviceEnd : public Node {
  public:
-  DeviceConsumer(const F& f, Build<D>& build)
-      : Node{"Consumer", 1, build.control}, call_{f}, device_{*build.device}, in_{*build.places},
-        stream_{device_.stream()} {}
+  DeviceEnd(std::string name, Build<D>& build)
+      : Node{std::move(name), 1, build.control},
+        lender_{std::make_shared<DeviceLender<D>>(build.places, build.depth)} {}
 
-  // Busy and starved are the GPU's, as the device thread saw them.
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     StageReport gpu;
-    Meter::sum({&in_.consuming, 1}, seconds, gpu);
+    Meter::sum({&lender_->link().consuming, 1}, seconds, gpu);
     stage.busy_s = gpu.busy_s;
     stage.starved_s = gpu.starved_s;
     stage.blocked_s = 0;
   }
 
- private:
+ protected:
+  DeviceLender<D>& lender() noexcept { return *lender_; }
+  std::shared_ptr<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
+
   // The last run's end may have failed to wait for the device.
-  void reset() override { settle(); }
+  void reset() override {
+    settle();
+    lender_->out().reset();
+  }
+  /// The end of a run is where it may wait for the device. What was handed over is to be used up
+  /// then: the first time may bring an error of work enqueued before, and so not have waited.
+  void leave() noexcept {
+    for (int tries = 0; tries < 2 && !attempt(0, [&] { settle(); }); ++tries) {
+    }
+    DeviceLink<D>& link = lender_->link();
+    link.drained.store(true, StdAtomics::release); // pairs with DeviceThread::over()
+    link.bell.ring();
+  }
+
+ private:
+  void settle() {
+    if (!control().device_lost()) {
+      lender_->settle();
+    }
+  }
+
+  const std::shared_ptr<DeviceLender<D>> lender_;
+};
+
+/// Calls back with batches in device memory: the application's own loop with the callable as its
+/// body.
+template <class F, class T, AnyDevice D> class DeviceConsumer final : public DeviceEnd<D> {
+ public:
+  DeviceConsumer(const F& f, Build<D>& build)
+      : DeviceEnd<D>{"Consumer", build}, call_{f}, device_{*build.device},
+        stream_{device_.stream()} {}
+
+ private:
   void work(unsigned /*worker*/, Meter& meter) override {
     const auto attached = device_.attach();
     consume(meter);
-    // The end of a run is where it may wait for the device. What was handed over is to be used up
-    // then: the first time may bring an error of work enqueued before, and so not have waited.
-    for (int tries = 0; tries < 2 && !attempt(0, [&] { settle(); }); ++tries) {
-    }
-    in_.drained.store(true, StdAtomics::release); // pairs with DeviceThread::over()
-    in_.bell->ring();
-  }
-
-  void settle() {
-    if (uses_memory_ && !control().device_lost()) {
-      device_.sync(stream_);
-      in_.uses.sync();
-      uses_memory_ = false;
-    }
+    this->leave();
   }
 
   void consume(Meter& meter) {
-    std::uint64_t waited_for = 0;
-    while (typename PlaceRing<D>::Take taken = in_.ring.take()) {
-      Place<D>& place = taken.slot();
-      const auto batch = in_.template batch<T>(taken.place(), place);
-      in_.calling.store(true, StdAtomics::relaxed);
-      uses_memory_ = true;
-      const bool called = attempt(place.index, [&] {
-        if (place.ready.serial != waited_for) {
-          place.ready.wait(stream_);
-          waited_for = place.ready.serial;
-        }
-        call_(batch, stream_);
-        place.free = {&in_.uses, in_.uses.record(stream_)};
-      });
-      in_.calling.store(false, StdAtomics::relaxed);
-      if (!called) {
+    DeviceLender<D>& lender = this->lender();
+    if (!this->attempt(0, [&] { lender.begin(stream_); })) {
+      return;
+    }
+    for (;;) {
+      Place<D>* place = nullptr;
+      if (!this->attempt(0, [&] { place = lender.next(); }) || !place) {
         return;
       }
-      meter.did(batch.size(), batch.size_bytes());
+      const std::uint64_t ticket = lender.ticket();
+      const auto batch =
+          lender.link().template batch<T>(ticket % lender.link().ring.slots(), *place);
+      if (!this->attempt(batch.index(), [&] { std::invoke(call_, batch, stream_); })) {
+        lender.drop(ticket);
+        return;
+      }
+      meter.did(batch.size(), place->bytes);
+      lender.give_back(ticket);
     }
   }
 
   F call_;
   D& device_;
-  DeviceLink<D>& in_;
   typename D::stream_type stream_;
-  bool uses_memory_{}; // as far as nobody has waited for the stream
 };
 
 } // namespace penstock::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/error.hpp>
+#include <penstock/report.hpp>
 #include <penstock/ring.hpp>
 
 #include <exception>
@@ -73,6 +74,26 @@ class Control {
     close(Flow::failed);
   }
 
+  /// To be called inside a catch block: notes the exception in flight as the reason why `records`
+  /// records were left out. If there is no memory for that they are left out all the same.
+  void note_skip(const std::string& stage, std::uint64_t record, std::uint64_t records) noexcept {
+    try {
+      SkippedItem item = skipped_item();
+      item.stage = stage;
+      item.record = record;
+      item.records = records;
+      const std::scoped_lock lock{mutex_};
+      if (skips_.size() < most_skips) {
+        skips_.push_back(std::move(item));
+      }
+    } catch (...) {
+    }
+  }
+  void copy_skips(std::vector<SkippedItem>& to) const {
+    const std::scoped_lock lock{mutex_};
+    to = skips_;
+  }
+
   /// Whether an error has left the device unusable: it is not to be waited for.
   bool device_lost() const noexcept {
     const std::scoped_lock lock{mutex_};
@@ -88,6 +109,7 @@ class Control {
   /// Before a run. Throws what the device was lost by: it cannot run any more.
   void reset() {
     const std::scoped_lock lock{mutex_};
+    skips_.clear();
     error_ = lost_;
     if (error_) {
       std::rethrow_exception(error_);
@@ -100,6 +122,19 @@ class Control {
     void (*close)(void*, Flow) noexcept;
   };
 
+  static constexpr std::size_t most_skips = 1000;
+
+  static SkippedItem skipped_item() {
+    try {
+      throw;
+    } catch (const SourceError& e) {
+      return {{}, 0, 0, e.file(), e.offset(), e.what()};
+    } catch (const std::exception& e) {
+      return {{}, 0, 0, {}, 0, e.what()};
+    } catch (...) {
+      return {{}, 0, 0, {}, 0, "something that is no std::exception was thrown"};
+    }
+  }
   static bool is_sticky() noexcept {
     try {
       throw;
@@ -143,6 +178,7 @@ class Control {
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::exception_ptr lost_;
+  std::vector<SkippedItem> skips_;
   bool running_{};
   bool stopped_{};
 };

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <memory>
 
 #include <sys/prctl.h>
 
@@ -18,14 +19,13 @@ namespace penstock::detail {
 /// is open it looks again after a short while by itself.
 template <AnyDevice D> class DeviceThread final : public Node {
  public:
-  DeviceThread(Grain batch, std::size_t places, Build<D>& build)
-      : Node{"AsyncCopier", 1, build.control}, device_{*build.device}, in_{*build.host},
-        out_{device_, places, batch}, copier_{device_, in_, out_, copy_bytes} {
-    in_.ring.on_publish(&bell_);
-    out_.ring.on_release(&bell_);
-    out_.bell = &bell_;
+  DeviceThread(const Grain& batch, std::size_t places, Build<D>& build)
+      : Node{"AsyncCopier", 1, build.control}, device_{*build.device}, in_{build.host},
+        link_{std::make_shared<DeviceLink<D>>(device_, places, batch)}, out_{*link_},
+        copier_{device_, *in_, out_, copy_bytes} {
+    in_->ring.on_publish(&out_.bell);
     build.control.watch(out_.ring);
-    build.places = &out_;
+    build.places = link_;
   }
 
   void report(double seconds, StageReport& stage) const override {
@@ -41,7 +41,7 @@ template <AnyDevice D> class DeviceThread final : public Node {
     copier_.abandon();
     out_.ring.reset();
     out_.drained.store(false, StdAtomics::relaxed);
-    out_.uses_before = out_.uses.was_recorded();
+    out_.consuming.clear();
     copying_ = consuming_ = Spent::starved;
   }
 
@@ -61,7 +61,7 @@ template <AnyDevice D> class DeviceThread final : public Node {
     Clock::time_point moved = Clock::now();
     for (;;) {
       // Before anything is looked at: what changes after it was looked at rings once more.
-      const std::uint32_t count = bell_.count();
+      const std::uint32_t count = out_.bell.count();
       if (over()) {
         break;
       }
@@ -69,9 +69,10 @@ template <AnyDevice D> class DeviceThread final : public Node {
       meter.spent(copying_);
       out_.consuming.spent(consuming_);
       const std::uint64_t records = copier_.records();
+      const std::uint64_t bytes = copier_.bytes();
       const bool any = copier_.step();
-      if (const std::uint64_t more = copier_.records() - records) {
-        meter.did(more, more * out_.grain.record_bytes);
+      if (const std::uint64_t more = copier_.bytes() - bytes) {
+        meter.did(copier_.records() - records, more);
         meter.found_in_use(out_.ring.was_in_use());
       }
       copying_ = copier_.doing();
@@ -82,7 +83,7 @@ template <AnyDevice D> class DeviceThread final : public Node {
       } else if (Clock::now() - moved < look_again) {
         SpinThenFutex::pause();
       } else {
-        bell_.wait(count, open ? look_again : std::chrono::nanoseconds{-1});
+        out_.bell.wait(count, open ? look_again : std::chrono::nanoseconds{-1});
       }
     }
     meter.spent(copying_);
@@ -94,13 +95,13 @@ template <AnyDevice D> class DeviceThread final : public Node {
            (copier_.done() && out_.drained.load(StdAtomics::acquire)); // pairs with the consumer's
   }
 
-  // Looks at what the consumer does; true while it does anything. Its uses are recorded in the
-  // order of the batches, one each.
+  // Looks at what the consumer does; true while it does anything.
   bool watch_consumer() {
     const std::uint64_t oldest = out_.uses.oldest_open();
     const bool calling = out_.calling.load(StdAtomics::relaxed);
     const bool works =
-        oldest != 0 && out_.copies.reached(out_.ready_serial(oldest - 1 - out_.uses_before));
+        oldest != 0 &&
+        out_.copies.reached(out_.ready_serial(out_.used_ticket(oldest).load(StdAtomics::relaxed)));
     consuming_ = works || calling ? Spent::busy : Spent::starved;
     return oldest != 0 || calling;
   }
@@ -108,9 +109,9 @@ template <AnyDevice D> class DeviceThread final : public Node {
   static constexpr std::chrono::microseconds look_again{20};
 
   D& device_;
-  HostLink& in_;
-  PlaceRing<D>::Bell bell_;
-  DeviceLink<D> out_;
+  const std::shared_ptr<HostLink> in_;
+  const std::shared_ptr<DeviceLink<D>> link_;
+  DeviceLink<D>& out_;
   Copier<D> copier_;
   Spent copying_{};
   Spent consuming_{};

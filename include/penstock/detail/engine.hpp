@@ -4,10 +4,16 @@
 
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/crew.hpp>
+#include <penstock/detail/ticker.hpp>
+#include <penstock/run_options.hpp>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -31,6 +37,8 @@ class Engine {
   }
 
   template <AnyDevice D> Build<D> build(D* device) { return {device, control_, nodes_}; }
+  /// What a whole run has to read.
+  void expect(std::uint64_t records) noexcept { report_.records_in_all = records; }
 
   /// After the last node was added: starts the threads. Throws Error if there are not so many.
   void man() {
@@ -49,48 +57,101 @@ class Engine {
         }
       }
     }
-    report_.stages.resize(nodes_.size());
-    sum_up(0); // its texts get their memory here and not in a run
+    sum_up(report_, 0); // its texts get their memory here and not in a run
   }
 
-  /// Blocks for one run; its error is thrown when every worker has come to rest.
-  const Report& run(std::stop_token token) {
-    const auto start = std::chrono::steady_clock::now();
+  /// Begins a run: all but the last stage's first worker, which is the caller. Throws if it cannot.
+  void start(const RunOptions& options) {
+    start_ = Clock::now();
     control_.reset();
     // Each may hold leases of the ring before it, so the last comes first.
     if (!std::all_of(nodes_.rbegin(), nodes_.rend(),
                      [](const auto& node) { return node->make_ready(); })) {
       control_.rethrow();
     }
-    control_.begin();
-    {
-      const std::stop_callback stop{std::move(token), [this] { control_.stop(); }};
-      crew_->go();
-      nodes_.back()->run(0);
-      crew_->wait();
+    if (options.progress) {
+      ticker_ = std::make_unique<Ticker>(options.every, [this, f = options.progress] {
+        try {
+          f(report());
+        } catch (...) {
+          control_.fail("progress", 0);
+        }
+      });
     }
+    {
+      const std::scoped_lock lock{reporting_};
+      running_ = true;
+    }
+    control_.begin();
+    stop_.emplace(options.stop, Stop{control_});
+    crew_->go();
+  }
+  /// Ends it when the caller has done its part: blocks until every worker has come to rest.
+  void finish() noexcept {
+    crew_->wait();
+    stop_.reset();
     control_.end();
-    sum_up(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    ticker_.reset();
+    const std::scoped_lock lock{reporting_};
+    running_ = false;
+    sum_up(report_, seconds());
+    std::uint64_t left_out = 0;
+    for (std::size_t i = 1; i < report_.stages.size(); ++i) {
+      left_out += report_.stages[i].skipped;
+    }
+    report_.dropped = report_.stages.front().records - report_.records - left_out;
+  }
+  /// Blocks for one run; its error is thrown when every worker has come to rest.
+  const Report& run(const RunOptions& options) {
+    start(options);
+    nodes_.back()->run(0);
+    finish();
+    return result();
+  }
+  /// Of the last run. Throws its error, if there was one.
+  const Report& result() const {
     control_.rethrow();
     return report_;
   }
   void stop() noexcept { control_.stop(); }
-  const Report& report() const noexcept { return report_; }
+  /// The last stage.
+  Node& last() noexcept { return *nodes_.back(); }
+  /// What has been done so far. Any thread.
+  Report report() const {
+    const std::scoped_lock lock{reporting_};
+    if (!running_) {
+      return report_;
+    }
+    Report now;
+    now.device = report_.device;
+    now.records_in_all = report_.records_in_all;
+    sum_up(now, seconds());
+    return now;
+  }
 
  private:
-  void sum_up(double seconds) {
-    report_.seconds = seconds;
-    report_.stopped = control_.stopped();
+  using Clock = std::chrono::steady_clock;
+  struct Stop {
+    Control& control;
+    void operator()() const noexcept { control.stop(); }
+  };
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  void sum_up(Report& report, double seconds) const {
+    report.seconds = seconds;
+    report.stopped = control_.stopped();
+    report.stages.resize(nodes_.size());
+    report.skipped = 0;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      nodes_[i]->report(seconds, report_.stages[i]);
+      nodes_[i]->report(seconds, report.stages[i]);
+      report.skipped += report.stages[i].skipped;
     }
-    const StageReport& first = report_.stages.front();
-    const StageReport& last = report_.stages.back();
-    report_.records = last.records;
-    report_.bytes = last.bytes;
-    report_.dropped = first.records - last.records;
-    report_.limiting_stage =
-        std::max_element(report_.stages.begin(), report_.stages.end(),
+    control_.copy_skips(report.skips);
+    report.records = report.stages.back().records;
+    report.bytes = report.stages.back().bytes;
+    report.limiting_stage =
+        std::max_element(report.stages.begin(), report.stages.end(),
                          [](const auto& a, const auto& b) { return a.busy_s < b.busy_s; })
             ->name;
   }
@@ -98,6 +159,11 @@ class Engine {
   Control control_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unique_ptr<Crew> crew_;
+  std::unique_ptr<Ticker> ticker_;
+  std::optional<std::stop_callback<Stop>> stop_;
+  Clock::time_point start_{};
+  mutable std::mutex reporting_;
+  bool running_{}; // between start and finish
   Report report_;
 };
 

@@ -5,6 +5,7 @@
 #include <penstock/device.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/report.hpp>
+#include <penstock/run_options.hpp>
 #include <penstock/stage.hpp>
 
 #include <cstddef>
@@ -19,12 +20,19 @@ template <class... Stages> class Pipeline;
 /// What `|` gives after a refusal: it takes every use and says nothing, so that one mistake makes
 /// one error.
 struct Refused : StageBase {
+  struct Range {
+    const detail::Anything* begin() const;
+    const detail::Anything* end() const;
+  };
   template <class> using takes = detail::Anything;
   template <class> using gives = detail::Anything;
   void prepare();
-  const Report& run(std::stop_token = {});
+  const Report& run(const RunOptions& = {});
+  const Report& run(std::stop_token);
+  template <class S> Range on(S&&, RunOptions = {});
+  Range batches(RunOptions = {});
   void stop();
-  const Report& report() const;
+  Report report() const;
 };
 
 namespace detail {

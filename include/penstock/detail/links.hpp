@@ -4,97 +4,186 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/area.hpp>
+#include <penstock/detail/grain.hpp>
 #include <penstock/detail/meter.hpp>
 #include <penstock/fence.hpp>
 #include <penstock/ring.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
+#include <cstring>
 #include <utility>
 #include <vector>
 
 namespace penstock::detail {
 
-/// How many records a place holds and how long they are.
-struct Grain {
-  std::size_t records{};
-  std::size_t record_bytes{};
-
-  std::size_t bytes() const noexcept { return records * record_bytes; }
-  /// What every place of this size is aligned to, at most 256.
-  std::size_t alignment() const noexcept { return std::gcd(bytes(), std::size_t{256}); }
-};
-
 /// What travels with a slot of a host ring.
 struct HostSlot {
-  std::uint64_t index{};
-  std::size_t records{};
+  std::uint64_t index{};  // of its first unit, with epochs, as if nothing was skipped
+  std::uint64_t source{}; // of its first unit in the source
+  std::size_t records{};  // units in it
+  std::size_t bytes{};
   bool ends_epoch{};
+  std::vector<std::uint32_t> skipped{}; // records left out, counted from `source`, in order
+
+  /// The number in the source of its i-th unit.
+  std::uint64_t source_of(std::uint64_t i) const noexcept {
+    for (const std::uint32_t out : skipped) {
+      i += out <= i ? 1 : 0;
+    }
+    return source + i;
+  }
 };
 using HostRing = Ring<HostSlot>;
 
-/// The join between two stages in host memory: a ring and the bytes of its slots. One column now; a
-/// schema's further columns follow it in the same area.
-struct HostLink {
-  HostLink(std::size_t slots, Grain grain, Area memory, Side claimers, Side takers)
-      : ring{slots, claimers, takers}, grain{grain}, area{std::move(memory)} {}
+/// The memory of a ring's places: each array of the schema is one area through the whole ring,
+/// place k's part directly before place k+1's; each begins at a multiple of 256 bytes.
+class Places {
+ public:
+  template <class Where, class D>
+  static Places in(D* device, std::size_t places, Grain grain, const char* stage) {
+    Places made;
+    std::size_t bytes = 0;
+    for (const Array& part : grain.parts) {
+      made.starts_.push_back(bytes);
+      const std::size_t more = checked_bytes(places, part.place, stage);
+      bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
+    }
+    made.grain_ = std::move(grain);
+    // The last array needs no rounding up, which an exact number of pages would feel.
+    bytes = made.starts_.back() + places * made.grain_.parts.back().place;
+    made.area_ = Area::in<Where>(device, bytes);
+    return made;
+  }
 
-  std::byte* data(std::size_t place) const noexcept { return area.data() + place * grain.bytes(); }
+  const Grain& grain() const noexcept { return grain_; }
+  std::byte* data(std::size_t place, std::size_t part = 0) const noexcept {
+    return area_.data() + starts_[part] + place * grain_.parts[part].place;
+  }
+  /// Values of a Ragged column in the first `records` records of a place in host memory.
+  std::size_t values(std::size_t place, std::size_t offsets_part,
+                     std::size_t records) const noexcept {
+    std::int64_t end = 0;
+    std::memcpy(&end, data(place, offsets_part) + records * sizeof end, sizeof end);
+    return static_cast<std::size_t>(end);
+  }
+  /// Bytes in array `part` of the first `records` records of a place in host memory.
+  std::size_t used(std::size_t place, std::size_t part, std::size_t records) const noexcept {
+    const Array& p = grain_.parts[part];
+    return p.each * (p.kind == Array::records   ? records
+                     : p.kind == Array::offsets ? records + 1
+                                                : values(place, part - 1, records));
+  }
+  std::size_t used(std::size_t place, std::size_t records) const noexcept {
+    std::size_t bytes = 0;
+    for (std::size_t part = 0; part < grain_.parts.size(); ++part) {
+      bytes += used(place, part, records);
+    }
+    return bytes;
+  }
+
+  template <class S>
+  BatchView<S> view(std::size_t place, std::size_t units, std::uint64_t index,
+                    std::uint64_t source) const noexcept {
+    BatchView<S> view;
+    for (std::size_t part = 0; part < schema_traits<S>::parts; ++part) {
+      view.parts[part] = data(place, part);
+    }
+    std::copy(grain_.sizes.begin(), grain_.sizes.end(), view.sizes);
+    view.size = units / grain_.units;
+    view.index = index / grain_.units;
+    view.source_index = source / grain_.units;
+    view.alignment = grain_.alignment();
+    return view;
+  }
+
+ private:
+  Grain grain_;
+  std::vector<std::size_t> starts_;
+  Area area_;
+};
+
+/// The join between two stages in host memory: a ring and the memory of its slots.
+struct HostLink {
+  HostLink(std::size_t slots, Places memory, Side claimers, Side takers)
+      : ring{slots, claimers, takers}, places{std::move(memory)} {}
+
+  const Grain& grain() const noexcept { return places.grain(); }
 
   /// The batch in a slot; T is const to read it.
   template <class T, class Where>
-  Batch<T, Where> batch(std::size_t place, const HostSlot& slot) const noexcept {
-    return {reinterpret_cast<T*>(data(place)), slot.records, slot.index, grain.record_bytes,
-            grain.alignment()};
+  Batch<T, Where> batch(std::size_t place, const HostSlot& slot, std::uint64_t index) const {
+    return Batch<T, Where>{places.template view<std::remove_const_t<T>>(place, slot.records, index,
+                                                                        slot.source_of(0))};
   }
 
   HostRing ring;
-  Grain grain;
-  Area area;
+  Places places;
 };
 
 /// What travels with a place of a device ring: when its bytes are there, and when they were used.
 template <AnyDevice D> struct Place {
-  std::uint64_t index{};
-  std::size_t records{};
+  std::uint64_t index{};  // of its first unit, as delivered
+  std::uint64_t source{}; // in the source
+  std::size_t records{};  // units
+  std::size_t bytes{};
   Fence<D> ready;
   Fence<D> free;
+  Fence<D> also_free; // where a second stream used it
 };
 template <AnyDevice D> using PlaceRing = Ring<Place<D>>;
 
-/// The join between the copier and the consumer in device memory: a whole number of batches.
+/// The join between the copier and who uses its batches, in device memory: a whole number of
+/// batches. Leases keep it alive past its pipeline.
 template <AnyDevice D> struct DeviceLink {
   // Four events for at most two copies in flight: a consumer that is late asks about an older one.
   DeviceLink(D& device, std::size_t places, Grain grain)
-      : ring{places, Side::one, Side::one}, grain{grain},
-        area{Area::in<Device>(&device, checked_bytes(places, grain.bytes(), "AsyncCopier"))},
-        copies{device, 4}, uses{device, places + 1}, ready_serials(2 * places) {}
+      : device{device}, ring{places, Side::one, Side::one},
+        places{Places::in<Device>(&device, places, std::move(grain), "AsyncCopier")},
+        copies{device, 4}, uses{device, places + 1}, other_uses{device, places + 1},
+        ready_serials(2 * places), used_tickets(places + 1) {
+    ring.on_release(&bell);
+  }
+  DeviceLink(const DeviceLink&) = delete;
+  DeviceLink& operator=(const DeviceLink&) = delete;
+  ~DeviceLink() {
+    // Leases given back late may still be in use. A device that was lost answers at once.
+    try {
+      uses.sync();
+      other_uses.sync();
+    } catch (...) {
+    }
+  }
+
+  const Grain& grain() const noexcept { return places.grain(); }
 
   /// The copy that completes a batch. Kept for two laps: a place may be filled again, in stream
   /// order, while its last use is still open.
   std::uint64_t& ready_serial(std::uint64_t ticket) {
     return ready_serials[ticket % ready_serials.size()];
   }
-
-  std::byte* data(std::size_t place) const noexcept { return area.data() + place * grain.bytes(); }
-
-  template <class T>
-  Batch<const T, Device> batch(std::size_t at, const Place<D>& place) const noexcept {
-    return {reinterpret_cast<const T*>(data(at)), place.records, place.index, grain.record_bytes,
-            grain.alignment()};
+  /// The batch whose use a serial of `uses` ends: batches may be given back in any order.
+  StdAtomics::Atomic<std::uint64_t>& used_ticket(std::uint64_t serial) {
+    return used_tickets[serial % used_tickets.size()];
   }
 
+  template <class T> Batch<const T, Device> batch(std::size_t at, const Place<D>& place) const {
+    return Batch<const T, Device>{
+        places.template view<T>(at, place.records, place.index, place.source)};
+  }
+
+  D& device;
+  PlaceRing<D>::Bell bell; // of the thread that copies and watches fences
   PlaceRing<D> ring;
-  Grain grain;
-  Area area;
+  Places places;
   Timeline<D> copies;
   Timeline<D> uses;
+  Timeline<D> other_uses;
   std::vector<std::uint64_t> ready_serials;
+  std::vector<StdAtomics::Atomic<std::uint64_t>> used_tickets;
 
   // Between the consumer's thread and the one that watches its fences.
-  PlaceRing<D>::Bell* bell{};
-  std::uint64_t uses_before{};             // recorded before this run
   StdAtomics::Atomic<bool> calling{false}; // the callable has the thread
   StdAtomics::Atomic<bool> drained{false}; // the last use is over
   Meter consuming;

@@ -6,6 +6,7 @@
 #include <penstock/parking.hpp>
 #include <penstock/report.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -24,13 +25,17 @@ class alignas(cache_line) Meter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  void start() noexcept {
+  /// Before a run, whose workers all rest.
+  void clear() noexcept {
     for (auto& time : times_) {
       time.store(0, relaxed);
     }
-    for (Atomic<std::uint64_t>* count : {&records_, &bytes_, &additions_, &in_use_, &cpu_ns_}) {
+    for (Atomic<std::uint64_t>* count :
+         {&records_, &bytes_, &skipped_, &retries_, &additions_, &in_use_, &cpu_ns_}) {
       count->store(0, relaxed);
     }
+  }
+  void start() noexcept {
     last_ = Clock::now();
     cpu_start_ = thread_cpu_ns();
   }
@@ -45,10 +50,13 @@ class alignas(cache_line) Meter {
     add(records_, records);
     add(bytes_, bytes);
   }
-  /// Books how many places of the ring were in use when one was added.
+  void skipped(std::uint64_t records) noexcept { add(skipped_, records); }
+  void tried_again() noexcept { add(retries_, 1); }
+  /// Books how many places of the ring were in use when one was added, itself among them although
+  /// takers who wait may have counted it as taken.
   void found_in_use(std::uint64_t places) noexcept {
     add(additions_, 1);
-    add(in_use_, places);
+    add(in_use_, std::max<std::uint64_t>(places, 1));
   }
   /// Books the calling thread's CPU time since start().
   void stop() noexcept { add(cpu_ns_, thread_cpu_ns() - cpu_start_); }
@@ -59,11 +67,13 @@ class alignas(cache_line) Meter {
   static void sum(std::span<const Meter> meters, double seconds, StageReport& stage) {
     std::uint64_t additions = 0;
     std::uint64_t in_use = 0;
-    stage.records = stage.bytes = 0;
+    stage.records = stage.bytes = stage.skipped = stage.retries = 0;
     stage.busy_s = stage.starved_s = stage.blocked_s = stage.cpu_share = 0;
     for (const Meter& meter : meters) {
       stage.records += meter.records();
       stage.bytes += meter.bytes_.load(relaxed);
+      stage.skipped += meter.skipped_.load(relaxed);
+      stage.retries += meter.retries_.load(relaxed);
       stage.busy_s += meter.seconds(Spent::busy) / static_cast<double>(meters.size());
       stage.starved_s += meter.seconds(Spent::starved) / static_cast<double>(meters.size());
       stage.blocked_s += meter.seconds(Spent::blocked) / static_cast<double>(meters.size());
@@ -95,6 +105,8 @@ class alignas(cache_line) Meter {
   std::array<Atomic<std::uint64_t>, 3> times_{};
   Atomic<std::uint64_t> records_{0};
   Atomic<std::uint64_t> bytes_{0};
+  Atomic<std::uint64_t> skipped_{0};
+  Atomic<std::uint64_t> retries_{0};
   Atomic<std::uint64_t> additions_{0};
   Atomic<std::uint64_t> in_use_{0};
   Atomic<std::uint64_t> cpu_ns_{0};

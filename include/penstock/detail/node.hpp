@@ -4,6 +4,7 @@
 
 #include <penstock/detail/control.hpp>
 #include <penstock/detail/meter.hpp>
+#include <penstock/on_error.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -29,6 +30,10 @@ class Node {
   /// Before a run, by the thread that runs it, while no worker works; the stages after it come
   /// first. False if it failed: then there is to be no run.
   bool make_ready() noexcept {
+    bad_items_.store(0, StdAtomics::relaxed);
+    for (Meter& meter : meters_) {
+      meter.clear();
+    }
     return attempt(0, [&] { reset(); });
   }
 
@@ -70,12 +75,39 @@ class Node {
       return false;
     }
   }
+  /// How an item ended that was to be tried, skipped or to end the run as OnError says.
+  enum class Item : std::uint8_t { good, skipped, failed };
+  /// The same as attempt(), for `records` records that make up an item from `record` on in the
+  /// source.
+  template <class F>
+  Item attempt_item(const OnError& on_error, Meter& meter, std::uint64_t record,
+                    std::uint64_t records, F f) noexcept {
+    for (unsigned tries = 0;; ++tries) {
+      try {
+        f();
+        return Item::good;
+      } catch (...) {
+        if (tries < on_error.retries) {
+          meter.tried_again();
+        } else if (bad_items_.fetch_add(1, StdAtomics::relaxed) < on_error.skips) {
+          control_.note_skip(name_, record, records);
+          meter.skipped(records);
+          return Item::skipped;
+        } else {
+          control_.fail(name_, record);
+          return Item::failed;
+        }
+      }
+    }
+  }
   Control& control() noexcept { return control_; }
+  Meter& meter(unsigned worker) noexcept { return meters_[worker]; }
 
  private:
   const std::string name_;
   Control& control_;
   std::vector<Meter> meters_;
+  StdAtomics::Atomic<std::uint64_t> bad_items_{0};
 };
 
 } // namespace penstock::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/area.hpp>
+#include <penstock/detail/build.hpp>
 #include <penstock/detail/config.hpp>
 #include <penstock/detail/links.hpp>
 #include <penstock/error.hpp>
@@ -39,6 +40,20 @@ inline std::size_t slot_records(std::size_t record_bytes) {
   return off(paged) <= 0.6 ? paged : near;
 }
 
+/// The same for a chain: `asked` by the user or chosen, with records of `record_bytes` in the
+/// source.
+inline std::size_t records_a_slot(std::size_t asked, std::size_t record_bytes, const Plan& plan) {
+  constexpr std::size_t usual_ragged = 256;
+  if (plan.ragged) {
+    const std::size_t batch = plan.batch != 0 ? plan.batch : usual_ragged;
+    return asked != 0 ? asked : batch;
+  }
+  return asked != 0 ? asked : slot_records(std::max({record_bytes, plan.largest, std::size_t{1}}));
+}
+inline std::size_t value_bytes(std::size_t asked) {
+  return asked != 0 ? asked : read_bytes;
+}
+
 inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usual) {
   if (asked > 1024) {
     throw OptionError{std::string{"penstock: "} + stage + ": workers is " + std::to_string(asked) +
@@ -61,7 +76,7 @@ inline std::size_t checked_depth(const char* stage, std::size_t asked) {
 
 /// Slots of a host ring: what was asked for, else what ring_bytes hold, but no more than there is
 /// to read.
-inline std::size_t host_slots(const char* stage, std::size_t asked, Grain grain,
+inline std::size_t host_slots(const char* stage, std::size_t asked, const Grain& grain,
                               std::uint64_t records) {
   if (checked_depth(stage, asked) != 0) {
     return asked;
@@ -73,8 +88,8 @@ inline std::size_t host_slots(const char* stage, std::size_t asked, Grain grain,
 
 /// Batches of a device ring: at least `depth`, and room for three full copies, but for that no more
 /// than there is to copy.
-inline std::size_t device_places(std::size_t depth, Grain batch, std::uint64_t records) {
-  const std::size_t copies = 3 * std::max(copy_bytes, batch.record_bytes);
+inline std::size_t device_places(std::size_t depth, const Grain& batch, std::uint64_t records) {
+  const std::size_t copies = 3 * std::max(copy_bytes, batch.record_bytes());
   const std::uint64_t room = (copies + batch.bytes() - 1) / batch.bytes();
   return static_cast<std::size_t>(
       std::max<std::uint64_t>(checked_depth("AsyncCopier", depth),

@@ -53,11 +53,16 @@ template <class T> class Memory {
   /// SourceError if there are not so many.
   template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
     detail::check_range("memory", into, size(), record_bytes());
-    if (into.size() != 0) {
-      std::memcpy(into.data(), std::as_bytes(records_).data() + into.index() * record_bytes(),
-                  into.size_bytes());
-    }
+    read_bytes(into.index() * record_bytes(),
+               {reinterpret_cast<std::byte*>(into.data()), into.size_bytes()});
     return into.size();
+  }
+  /// The same for the bytes from `at` on, counted over all records.
+  void read_bytes(std::uint64_t at, std::span<std::byte> into) const {
+    detail::check_bytes("memory", at, into.size(), size(), record_bytes());
+    if (!into.empty()) {
+      std::memcpy(into.data(), std::as_bytes(records_).data() + at, into.size());
+    }
   }
 
  private:

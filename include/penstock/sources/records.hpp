@@ -24,6 +24,9 @@ struct RecordsOptions {
   std::uint64_t offset = 0;
   /// Bytes of one record, where T is a single byte; 0: one T.
   std::size_t record_bytes = 0;
+  /// Leaves out what a file has after its last whole record, as one that is still being written
+  /// may; otherwise such a file is refused.
+  bool drop_partial = false;
 };
 
 /// A source of records that lie back to back in files, as they lie in memory. Made by records().
@@ -72,21 +75,25 @@ template <class T, class Io = PosixIo> class Records {
   /// open(). Blocks; any thread, any number at once. Throws SourceError with file, offset and
   /// record.
   template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
-    const Parts& all = parts();
     detail::check_range("records", into, size(), record_bytes());
-    auto part =
-        std::upper_bound(all.begin(), all.end(), into.index(),
-                         [](std::uint64_t record, const Part& p) { return record < p.end; });
-    std::span<std::byte> left{reinterpret_cast<std::byte*>(into.data()), into.size_bytes()};
-    for (std::uint64_t record = into.index(); !left.empty(); ++part) {
-      const std::uint64_t here =
-          std::min<std::uint64_t>(part->end - record, left.size() / record_bytes());
-      const auto bytes = static_cast<std::size_t>(here) * record_bytes();
-      read_part(*part, record, left.first(bytes));
-      left = left.subspan(bytes);
-      record += here;
-    }
+    read_bytes(into.index() * record_bytes(),
+               {reinterpret_cast<std::byte*>(into.data()), into.size_bytes()});
     return into.size();
+  }
+  /// The same for the bytes from `at` on, counted over all records.
+  void read_bytes(std::uint64_t at, std::span<std::byte> into) const {
+    const Parts& all = parts();
+    detail::check_bytes("records", at, into.size(), size(), record_bytes());
+    auto part =
+        std::upper_bound(all.begin(), all.end(), at / record_bytes(),
+                         [](std::uint64_t record, const Part& p) { return record < p.end; });
+    for (; !into.empty(); ++part) {
+      const auto here = static_cast<std::size_t>(
+          std::min<std::uint64_t>(part->end * record_bytes() - at, into.size()));
+      read_part(*part, at, into.first(here));
+      into = into.subspan(here);
+      at += here;
+    }
   }
 
  private:
@@ -123,13 +130,13 @@ template <class T, class Io = PosixIo> class Records {
     const std::uint64_t body = file.size() - options_.offset;
     const std::uint64_t records = body / bytes;
     const std::uint64_t rest = body % bytes;
-    if (rest != 0) {
+    if (rest != 0 && !options_.drop_partial) {
       throw SourceError{has + "and after the offset of " + std::to_string(options_.offset) +
                             " these are no whole number of records of " + std::to_string(bytes) +
                             " bytes: " + std::to_string(rest) +
                             " are left over. If the file is whole, the record's type, " +
                             "record_bytes or offset is wrong; else cut it to " +
-                            std::to_string(file.size() - rest) + " bytes.",
+                            std::to_string(file.size() - rest) + " bytes, or set .drop_partial.",
                         file.path(), file.size() - rest, before + records};
     }
     if (records >= unknown_size - before) {
@@ -146,15 +153,15 @@ template <class T, class Io = PosixIo> class Records {
     parts.push_back({std::move(file), before, before + records});
   }
 
-  void read_part(const Part& part, std::uint64_t record, std::span<std::byte> into) const {
+  void read_part(const Part& part, std::uint64_t at, std::span<std::byte> into) const {
     // No overflow: it is less than the file's size.
-    const std::uint64_t offset = options_.offset + (record - part.first) * record_bytes();
+    const std::uint64_t offset = options_.offset + (at - part.first * record_bytes());
     try {
       read_full(part.file, offset, into);
     } catch (const SourceError& e) {
       // The file knows bytes only.
       const std::uint64_t failed =
-          record + (e.offset() > offset ? (e.offset() - offset) / record_bytes() : 0);
+          (at + (e.offset() > offset ? e.offset() - offset : 0)) / record_bytes();
       throw SourceError{std::string{e.what()} + " This was record " + std::to_string(failed) + ".",
                         e.file(), std::max(e.offset(), offset), failed};
     }

@@ -9,9 +9,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <span>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 namespace penstock {
 
@@ -19,7 +22,7 @@ namespace penstock {
 inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 
 /// What a Reader reads. A cheap, copyable description, with
-/// - `schema`: the type of its records;
+/// - `schema`: the type of its records, or Columns;
 /// - `size() const`: how many records it has, or unknown_size;
 /// - `read(Batch<schema, Where> into) const`, for Pageable and for Pinned: fills all of `into`,
 /// whose
@@ -29,8 +32,16 @@ inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 ///
 /// It may have
 /// - `open()`: called once by prepare(), before anything else, on one thread: opens and checks;
-/// - `record_bytes() const`: bytes from one record to the next, after open(); sizeof(schema) if it
-///   is not there.
+/// - `record_bytes() const`: for a plain schema, bytes from one record to the next, after open();
+///   sizeof(schema) if it is not there;
+/// - `extents() const`: for a schema of Columns, the extents that are `dynamic`, in order, after
+///   open(): a range of numbers;
+/// - `read_bytes(std::uint64_t at, std::span<std::byte> into) const`: the bytes from `at` on,
+/// counted
+///   over all records back to back; throws if there are not so many. Records larger than a read are
+///   then fetched in pieces.
+///
+/// Of a Ragged column read() must put() every record.
 template <class S>
 concept Source = std::copy_constructible<S> && std::is_object_v<typename S::schema> &&
                  requires(const S& source, Batch<typename S::schema, Pageable> pageable,
@@ -41,6 +52,11 @@ concept Source = std::copy_constructible<S> && std::is_object_v<typename S::sche
                  };
 
 namespace detail {
+
+template <class S>
+concept ReadsBytes = requires(const S& source, std::uint64_t at, std::span<std::byte> into) {
+  source.read_bytes(at, into);
+};
 
 /// A source's record type; a byte for what has none and is refused elsewhere.
 template <class S> struct schema_of {
@@ -73,6 +89,18 @@ template <Source S> std::size_t record_bytes_of(const S& source) {
     return bytes;
   } else {
     return sizeof(typename S::schema);
+  }
+}
+
+/// What is dynamic in an opened source's schema; for a plain schema the bytes of a record.
+template <Source S> std::vector<std::size_t> extents_of(const S& source) {
+  if constexpr (!HasColumns<typename S::schema>) {
+    return {record_bytes_of(source)};
+  } else if constexpr (requires { source.extents(); }) {
+    const auto& extents = source.extents();
+    return {std::begin(extents), std::end(extents)};
+  } else {
+    return {};
   }
 }
 
@@ -114,6 +142,20 @@ void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
                       {},
                       0,
                       into.index()};
+  }
+}
+
+/// The same for read_bytes().
+inline void check_bytes(const char* call, std::uint64_t at, std::size_t bytes, std::uint64_t size,
+                        std::size_t record_bytes) {
+  const std::uint64_t end = size * record_bytes;
+  if (at > end || bytes > end - at) {
+    throw SourceError{std::string{"penstock: "} + call + ": asked for " + std::to_string(bytes) +
+                          " bytes from byte " + std::to_string(at) + " on, but the source has " +
+                          std::to_string(end) + ": ask for no more than there are.",
+                      {},
+                      0,
+                      at / record_bytes};
   }
 }
 

@@ -5,15 +5,18 @@
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/device_thread.hpp>
 #include <penstock/detail/sizes.hpp>
+#include <penstock/error.hpp>
 #include <penstock/stage.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 
 namespace penstock {
 
 struct CopierOptions {
-  /// Records a batch, for the stages after the copy; 0: about 4 MiB of them.
+  /// Records a batch, for the stages after the copy; 0: about 4 MiB of them. With a Ragged column a
+  /// batch is a slot, and 0 the Reader's.
   std::size_t batch = 0;
   /// Batches that may be on the device at once, at least 2. There may be more: three full copies
   /// always have room.
@@ -37,17 +40,36 @@ template <AnyDevice D> class AsyncCopier : public StageBase {
   D* device() const noexcept { return device_; }
 
   /// For prepare().
+  template <class Given> void plan(detail::Plan& plan) const {
+    plan.to_device = true;
+    plan.batch = options_.batch;
+  }
+  /// For prepare().
   template <class Given> void build(detail::Build<D>& build) const {
     detail::checked_depth("AsyncCopier", options_.depth);
-    const std::size_t bytes = build.host->grain.record_bytes;
-    const std::size_t usual = std::max<std::size_t>(detail::batch_bytes / bytes, 1);
-    const detail::Grain batch{options_.batch != 0 ? options_.batch : usual, bytes};
-    detail::checked_bytes(batch.records, bytes, "AsyncCopier: a batch");
+    const detail::Grain batch = this->batch(build.host->grain());
+    build.depth = options_.depth;
     build.template add<detail::DeviceThread<D>>(
-        batch, detail::device_places(options_.depth, batch, build.records), build);
+        batch, detail::device_places(options_.depth, batch, build.units), build);
   }
 
  private:
+  // A slot with a Ragged column is a batch.
+  detail::Grain batch(const detail::Grain& slot) const {
+    if (!slot.ragged()) {
+      const std::size_t record = slot.record_bytes() * slot.units;
+      const std::size_t usual = std::max<std::size_t>(detail::batch_bytes / record, 1);
+      return slot.of(detail::checked_bytes(options_.batch != 0 ? options_.batch : usual, slot.units,
+                                           "AsyncCopier: a batch"));
+    }
+    if (options_.batch != 0 && options_.batch != slot.records) {
+      throw OptionError{"penstock: AsyncCopier: batch is " + std::to_string(options_.batch) +
+                        ", but a batch with a Ragged column is a slot, and the Reader's has " +
+                        std::to_string(slot.records) + " records: give both the same batch."};
+    }
+    return slot;
+  }
+
   D* device_;
   CopierOptions options_;
 };

@@ -76,6 +76,10 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
   }
 
   /// For prepare().
+  template <class Given> void plan(detail::Plan& plan) const {
+    plan.whole = plan.whole || detail::batch_of<In>::host;
+  }
+  /// For prepare().
   template <class Given, class D> void build(detail::Build<D>& build) const {
     const unsigned workers = detail::checked_workers("Consumer", options_.workers, 1);
     using T = typename detail::batch_of<In>::schema;

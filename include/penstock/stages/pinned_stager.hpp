@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 
 namespace penstock {
 
@@ -25,15 +26,9 @@ class StagerNode final : public Node {
  public:
   template <AnyDevice D>
   StagerNode(unsigned workers, const PinnedStagerOptions& options, Build<D>& build)
-      : Node{"PinnedStager", workers, build.control}, in_{*build.host},
-        slots_{host_slots("PinnedStager", options.depth, in_.grain, build.records)},
-        out_{slots_, in_.grain,
-             Area::in<Pinned>(build.device,
-                              checked_bytes(slots_, in_.grain.bytes(), "PinnedStager")),
-             Side::many, Side::many} {
-    build.control.watch(out_.ring);
-    build.host = &out_;
-  }
+      : Node{build.name("PinnedStager"), workers, build.control}, in_{build.host},
+        slots_{host_slots("PinnedStager", options.depth, in_->grain(), build.units)},
+        out_{build.template link<Pinned>(slots_, in_->grain(), Side::many, "PinnedStager")} {}
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
@@ -41,37 +36,41 @@ class StagerNode final : public Node {
   }
 
  private:
-  void reset() override { out_.ring.reset(); }
+  void reset() override { out_->ring.reset(); }
   void work(unsigned /*worker*/, Meter& meter) override {
     for (;;) {
       // Empty slots too: the ticket of what comes in is the ticket of what goes out.
-      const HostRing::Take from = in_.ring.take(Empties::give);
+      const HostRing::Take from = in_->ring.take(Empties::give);
       meter.spent(Spent::starved);
       if (!from) {
         break;
       }
-      HostRing::Claim to = out_.ring.claim_at(from.ticket());
+      HostRing::Claim to = out_->ring.claim_at(from.ticket());
       meter.spent(Spent::blocked);
       if (!to) {
         break;
       }
       const HostSlot& slot = from.slot();
-      const std::size_t bytes = slot.records * in_.grain.record_bytes;
-      std::memcpy(out_.data(to.place()), in_.data(from.place()), bytes);
+      if (slot.records != 0) {
+        for (std::size_t part = 0; part < in_->grain().parts.size(); ++part) {
+          std::memcpy(out_->places.data(to.place(), part), in_->places.data(from.place(), part),
+                      in_->places.used(from.place(), part, slot.records));
+        }
+      }
       to.slot() = slot;
       meter.spent(Spent::busy);
-      meter.did(slot.records, bytes);
-      meter.found_in_use(out_.ring.was_in_use());
+      meter.did(in_->grain().whole_records(slot.source, slot.records), slot.bytes);
+      meter.found_in_use(out_->ring.was_in_use());
       to.publish(from.fill());
     }
-    if (in_.ring.state() == Flow::ended) {
-      out_.ring.end_at(in_.ring.end_ticket());
+    if (in_->ring.state() == Flow::ended) {
+      out_->ring.end_at(in_->ring.end_ticket());
     }
   }
 
-  HostLink& in_;
+  const std::shared_ptr<HostLink> in_;
   const std::size_t slots_;
-  HostLink out_;
+  const std::shared_ptr<HostLink> out_;
 };
 
 /// Gives a stage a device_type if it names a device.

@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/engine.hpp>
+#include <penstock/detail/loop_nodes.hpp>
+#include <penstock/lease.hpp>
+#include <penstock/run_options.hpp>
+
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+namespace penstock {
+
+/// One run of an open pipeline, as a range of leases: what `pipeline.on(stream)` gives. begin()
+/// starts the run, each step blocks for the next batch and throws a StageError if the run has
+/// failed; at the end it blocks until every batch that was given back is used up. Leaving the loop
+/// early, by `break`, `return` or an exception, stops the run, and blocks for the same. For one
+/// thread, and one loop at a time; the pipeline must stay where it is.
+template <class B> class Batches {
+ public:
+  Batches(detail::Engine& engine, detail::BatchSource<B>& source, RunOptions options)
+      : engine_{engine}, source_{source}, options_{std::move(options)} {}
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
+  ~Batches() {
+    if (running_) {
+      engine_.stop();
+      end_run();
+    }
+  }
+
+  /// Gives each lease once.
+  class iterator {
+   public:
+    using iterator_concept = std::input_iterator_tag;
+    using value_type = Lease<B>;
+    using difference_type = std::ptrdiff_t;
+
+    explicit iterator(Batches* batches) : batches_{batches} {}
+    Lease<B> operator*() const { return std::move(batches_->current_); }
+    iterator& operator++() {
+      batches_->advance();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const noexcept { return !batches_->running_; }
+
+   private:
+    Batches* batches_;
+  };
+
+  /// Starts the run.
+  iterator begin() {
+    engine_.start(options_);
+    running_ = true;
+    source_.enter();
+    advance();
+    return iterator{this};
+  }
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+ private:
+  void advance() {
+    current_ = {};
+    current_ = source_.next();
+    if (!current_) {
+      end_run();
+      engine_.result();
+    }
+  }
+  void end_run() noexcept {
+    current_ = {};
+    source_.leave();
+    engine_.finish();
+    running_ = false;
+  }
+
+  detail::Engine& engine_;
+  detail::BatchSource<B>& source_;
+  RunOptions options_;
+  Lease<B> current_;
+  bool running_{};
+};
+
+/// Holds an open pipeline whose type need not be named, only what it gives: a member of a class
+/// that is handed its data by others. `AnyBatches<Batch<const Sample, Device>>
+/// data{std::move(pipeline), stream}`, then `for (auto batch : data.batches())`. Movable; as the
+/// pipeline it is driven by one thread, while stop() and report() may be called from any.
+template <class B> class AnyBatches {
+  struct Held {
+    virtual ~Held() = default;
+    virtual Batches<B> batches(RunOptions options) = 0;
+    virtual void prepare() = 0;
+    virtual void stop() noexcept = 0;
+    virtual Report report() const = 0;
+  };
+  template <class P> struct Model : Held {
+    explicit Model(P p) : pipeline{std::move(p)} {}
+    void prepare() override { pipeline.prepare(); }
+    void stop() noexcept override { pipeline.stop(); }
+    Report report() const override { return pipeline.report(); }
+    P pipeline;
+  };
+  template <class P> struct OnHost final : Model<P> {
+    using Model<P>::Model;
+    Batches<B> batches(RunOptions options) override {
+      return this->pipeline.batches(std::move(options));
+    }
+  };
+  template <class P, class S> struct OnStream final : Model<P> {
+    OnStream(P p, S& s) : Model<P>{std::move(p)}, stream{s} {}
+    Batches<B> batches(RunOptions options) override {
+      return this->pipeline.on(stream, std::move(options));
+    }
+    S& stream;
+  };
+
+ public:
+  /// Of a pipeline that ends in host memory.
+  template <class P>
+  explicit AnyBatches(P pipeline) : held_{std::make_unique<OnHost<P>>(std::move(pipeline))} {}
+  /// Of one that ends on a device. `stream` must stay.
+  template <class P, class S>
+  AnyBatches(P pipeline, S& stream)
+      : held_{std::make_unique<OnStream<P, S>>(std::move(pipeline), stream)} {}
+
+  /// As of the pipeline.
+  Batches<B> batches(RunOptions options = {}) { return held_->batches(std::move(options)); }
+  void prepare() { held_->prepare(); }
+  void stop() noexcept { held_->stop(); }
+  Report report() const { return held_->report(); }
+
+ private:
+  std::unique_ptr<Held> held_;
+};
+
+} // namespace penstock

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/error.hpp>
+#include <penstock/schema.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+namespace penstock {
+
+/// A view of one column of a batch, for host and device code: what `get<"name">(batch)` gives. It
+/// owns nothing, and T is const where the batch is. `operator[]` gives a record's values: one T, or
+/// an array of T of the column's extents.
+template <class T, std::size_t... Extents> class Column {
+  template <class U, std::size_t... E> struct array_of {
+    using type = U;
+  };
+  template <class U, std::size_t First, std::size_t... E> struct array_of<U, First, E...> {
+    using type = typename array_of<U, E...>::type[First];
+  };
+
+ public:
+  using record_type = typename array_of<T, Extents...>::type;
+
+  Column() = default;
+  PENSTOCK_HD Column(T* data, std::size_t size, const std::size_t* = nullptr)
+      : data_{data}, size_{size} {}
+
+  /// All values, record after record.
+  PENSTOCK_HD T* data() const { return data_; }
+  /// How many records.
+  PENSTOCK_HD std::size_t size() const { return size_; }
+  /// Values of one record.
+  PENSTOCK_HD static constexpr std::size_t elements() { return (std::size_t{1} * ... * Extents); }
+  PENSTOCK_HD record_type& operator[](std::size_t i) const {
+    return reinterpret_cast<record_type*>(data_)[i];
+  }
+
+ private:
+  T* data_{};
+  std::size_t size_{};
+};
+
+/// The same where an extent is dynamic: a record's values come as one flat row.
+template <class T, std::size_t... Extents>
+  requires((Extents == dynamic) || ...)
+class Column<T, Extents...> {
+ public:
+  Column() = default;
+  /// `sizes`: the dynamic extents, in order.
+  PENSTOCK_HD Column(T* data, std::size_t size, const std::size_t* sizes)
+      : data_{data}, size_{size}, extents_{(Extents == dynamic ? *sizes++ : Extents)...} {}
+
+  PENSTOCK_HD T* data() const { return data_; }
+  PENSTOCK_HD std::size_t size() const { return size_; }
+  /// Extent number `at`, be it dynamic or not.
+  PENSTOCK_HD std::size_t extent(std::size_t at) const { return extents_[at]; }
+  PENSTOCK_HD std::size_t elements() const {
+    std::size_t product = 1;
+    for (const std::size_t extent : extents_) {
+      product *= extent;
+    }
+    return product;
+  }
+  PENSTOCK_HD Column<T> operator[](std::size_t i) const {
+    return {data_ + i * elements(), elements()};
+  }
+
+ private:
+  T* data_{};
+  std::size_t size_{};
+  std::size_t extents_[sizeof...(Extents)]{};
+};
+
+/// A column of variable length: offsets and values, as Columns tells.
+template <class T> class Column<Ragged<T>> {
+  using Offset = std::conditional_t<std::is_const_v<T>, const std::int64_t, std::int64_t>;
+
+ public:
+  Column() = default;
+  /// `capacity`: how many values there is room for; `first`: the first record's number, for
+  /// messages.
+  PENSTOCK_HD Column(T* values, Offset* offsets, std::size_t size, std::size_t capacity,
+                     std::uint64_t first)
+      : values_{values}, offsets_{offsets}, size_{size}, capacity_{capacity}, first_{first} {}
+
+  PENSTOCK_HD std::size_t size() const { return size_; }
+  /// The values of all records, back to back.
+  PENSTOCK_HD T* values() const { return values_; }
+  /// size() + 1 of them, the first 0: record i has the values from offsets()[i] to before
+  /// offsets()[i + 1].
+  PENSTOCK_HD const std::int64_t* offsets() const { return offsets_; }
+  /// How many values a batch can hold.
+  PENSTOCK_HD std::size_t capacity() const { return capacity_; }
+  /// The values of record i; when filling, of one that was put.
+  PENSTOCK_HD Column<T> operator[](std::size_t i) const {
+    return {values_ + offsets_[i], static_cast<std::size_t>(offsets_[i + 1] - offsets_[i])};
+  }
+
+  /// Makes room for `count` values of record i, and gives the place to write them to. Host memory
+  /// only, for all records and in order: i is 0, 1, 2, … Throws Error, with the record's number, if
+  /// they do not fit.
+  T* put(std::size_t i, std::size_t count) const
+    requires(!std::is_const_v<T>)
+  {
+    if (i >= size_ || offsets_[i] < 0) {
+      throw Error{"penstock: record " + std::to_string(first_ + i) +
+                  " was put out of turn: put all records of a batch, from 0 to before size()."};
+    }
+    const auto used = static_cast<std::size_t>(offsets_[i]);
+    if (count > capacity_ - used) {
+      throw Error{"penstock: record " + std::to_string(first_ + i) + " has " +
+                  std::to_string(count) + " values, but of the " + std::to_string(capacity_) +
+                  " that a batch can hold only " + std::to_string(capacity_ - used) +
+                  " are left: give the stage that fills it more value_bytes, or smaller batches."};
+    }
+    offsets_[i + 1] = static_cast<std::int64_t>(used + count);
+    return values_ + used;
+  }
+
+ private:
+  T* values_{};
+  Offset* offsets_{};
+  std::size_t size_{};
+  std::size_t capacity_{};
+  std::uint64_t first_{};
+};
+
+} // namespace penstock

@@ -1,0 +1,133 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/build.hpp>
+#include <penstock/detail/ragged.hpp>
+#include <penstock/detail/sizes.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Turns slots of one ring into slots of the next, slot t into slot t, several at once. The
+/// callable is given whole batches, or, where Single, one record after the other.
+template <class F, class From, class FromWhere, class To, class ToWhere, bool Single>
+class DecoderNode final : public Node {
+ public:
+  template <AnyDevice D, class Options>
+  DecoderNode(const F& f, unsigned workers, const Options& options, const Grain& grain,
+              Build<D>& build)
+      : Node{build.name("Decoder"), workers, build.control}, calls_(workers, f),
+        on_error_{options.on_error}, in_{build.host},
+        slots_{host_slots("Decoder", options.depth, grain, build.units)},
+        out_{build.template link<ToWhere>(slots_, grain, Side::many, "Decoder")} {}
+
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.depth = slots_;
+  }
+
+ private:
+  using In = Batch<const From, FromWhere>;
+  using Out = Batch<To, ToWhere>;
+
+  void reset() override { out_->ring.reset(); }
+
+  void work(unsigned worker, Meter& meter) override {
+    for (;;) {
+      // Empty slots too: the ticket of what comes in is the ticket of what goes out.
+      const HostRing::Take from = in_->ring.take(Empties::give);
+      meter.spent(Spent::starved);
+      if (!from) {
+        break;
+      }
+      HostRing::Claim to = out_->ring.claim_at(from.ticket());
+      meter.spent(Spent::blocked);
+      if (!to) {
+        break;
+      }
+      HostSlot& slot = to.slot();
+      slot = from.slot();
+      if (slot.records != 0 && !decode(calls_[worker], from, to, meter)) {
+        return;
+      }
+      slot.bytes = slot.records != 0 ? out_->places.used(to.place(), slot.records) : 0;
+      meter.spent(Spent::busy);
+      meter.did(slot.records, slot.bytes);
+      meter.found_in_use(out_->ring.was_in_use());
+      to.publish(slot.records == 0                    ? Fill::none
+                 : slot.records < from.slot().records ? Fill::partial
+                                                      : from.fill());
+    }
+    if (in_->ring.state() == Flow::ended) {
+      out_->ring.end_at(in_->ring.end_ticket());
+    }
+  }
+
+  // False if the run is to end.
+  bool decode(F& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) {
+    const HostSlot& given = from.slot();
+    HostSlot& slot = to.slot();
+    const In in = in_->batch<const From, FromWhere>(from.place(), given, given.index);
+    const Out out = out_->batch<To, ToWhere>(to.place(), slot, slot.index);
+    if constexpr (Single) {
+      return decode_records(call, in, out, slot, meter);
+    } else {
+      const Item item = attempt_item(on_error_, meter, given.source_of(0), given.records, [&] {
+        open_ragged(out_->places, to.place(), given.records);
+        std::invoke(call, in, out);
+        check_ragged(out_->places, to.place(), given.records, given.source_of(0));
+      });
+      slot.records = item == Item::good ? given.records : 0;
+      return item != Item::failed;
+    }
+  }
+
+  // What is left out makes room for what follows.
+  bool decode_records(F& call, const In& in, const Out& out, HostSlot& slot, Meter& meter) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      // What was left out before lies before.
+      const std::uint64_t record = slot.source_of(kept);
+      switch (attempt_item(on_error_, meter, record, 1, [&] {
+        // Records of a run-time size are given by their first byte.
+        std::invoke(call, *at(in.data(), i * in.record_bytes()),
+                    *at(out.data(), kept * out.record_bytes()));
+      })) {
+      case Item::good:
+        ++kept;
+        break;
+      case Item::skipped:
+        slot.skipped.insert(
+            std::upper_bound(slot.skipped.begin(), slot.skipped.end(), record - slot.source),
+            static_cast<std::uint32_t>(record - slot.source));
+        break;
+      case Item::failed:
+        return false;
+      }
+    }
+    slot.records = kept;
+    return true;
+  }
+
+  template <class T> static T* at(T* data, std::size_t bytes) noexcept {
+    using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+    return reinterpret_cast<T*>(reinterpret_cast<Byte*>(data) + bytes);
+  }
+
+  std::vector<F> calls_;
+  const OnError on_error_;
+  const std::shared_ptr<HostLink> in_;
+  const std::size_t slots_;
+  const std::shared_ptr<HostLink> out_;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/links.hpp>
+#include <penstock/error.hpp>
+#include <penstock/lease.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// The leases that are out of one ring, each in the place that it has. One thread at a time.
+template <class R> class LeasesOut {
+ public:
+  using Take = typename R::Take;
+
+  LeasesOut(R& ring, std::size_t most) : ring_{ring}, most_{most}, out_(ring.slots()) {}
+
+  std::size_t count() const noexcept { return count_; }
+  Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
+
+  /// Before a run, when nothing is in use. Throws if any is still out.
+  void reset() {
+    if (count_ != 0) {
+      throw Error{"penstock: " + std::to_string(count_) +
+                  " batches of an earlier loop are still held: release their leases before the "
+                  "pipeline runs again."};
+    }
+    for (Take& withheld : out_) {
+      withheld.release();
+    }
+  }
+  /// Before the next is asked for: throws where that could never come.
+  void check_next() const {
+    if (count_ >= most_) {
+      throw Error{"penstock: " + std::to_string(count_) +
+                  " batches are held, as many as may be at once: release one before asking for the "
+                  "next, or give the stage before the loop more depth."};
+    }
+    const Take& place = out_[ring_.was_taken() % out_.size()];
+    if (place) {
+      throw Error{"penstock: batch number " + std::to_string(place.ticket()) +
+                  " of this run is still held, and its place is the next to be filled: release it, "
+                  "or give the stage before the loop more depth."};
+    }
+  }
+  Take& keep(Take taken) noexcept {
+    ++count_;
+    Take& place = at(taken.ticket());
+    place = std::move(taken);
+    return place;
+  }
+  void release(std::uint64_t ticket) noexcept {
+    at(ticket).release();
+    --count_;
+  }
+  /// The lease is gone, but its place is not to be used before the next run.
+  void withhold() noexcept { --count_; }
+
+ private:
+  R& ring_;
+  const std::size_t most_;
+  std::vector<Take> out_;
+  std::size_t count_{};
+};
+
+/// Hands out slots in host memory.
+class HostLender final : public Lender {
+ public:
+  explicit HostLender(std::shared_ptr<HostLink> link)
+      : link_{std::move(link)}, out_{link_->ring, link_->ring.slots()} {}
+
+  HostLink& link() noexcept { return *link_; }
+  LeasesOut<HostRing>& out() noexcept { return out_; }
+
+  void give_back(std::uint64_t ticket) noexcept override { out_.release(ticket); }
+  void used_on(std::uint64_t /*ticket*/, StreamHandle /*stream*/) override {
+    throw OptionError{
+        "penstock: used_on() is for device batches: the work that uses a batch in host "
+        "memory must be done when its lease is released."};
+  }
+
+ private:
+  const std::shared_ptr<HostLink> link_;
+  LeasesOut<HostRing> out_;
+};
+
+/// Hands out batches in device memory to one stream: two device calls a batch, a wait, where the
+/// copy is not known to be done, and a record.
+template <AnyDevice D> class DeviceLender final : public Lender {
+  using Native = std::remove_reference_t<Stream<D>>;
+
+ public:
+  DeviceLender(std::shared_ptr<DeviceLink<D>> link, std::size_t depth)
+      : link_{std::move(link)}, out_{link_->ring, depth}, others_(link_->ring.slots()) {}
+
+  DeviceLink<D>& link() noexcept { return *link_; }
+  LeasesOut<PlaceRing<D>>& out() noexcept { return out_; }
+
+  /// Before a run on `stream`, which goes on where an earlier one left off.
+  void begin(Stream<D> stream) {
+    stream_.emplace(stream);
+    waited_for_ = 0;
+    failed_ = nullptr;
+    link_->uses.wait(stream, link_->uses.was_recorded());
+  }
+
+  /// Blocks for the next batch, and lets the stream wait for its copy; null if there are no more.
+  /// Throws what went wrong as one was given back.
+  Place<D>* next() {
+    if (failed_) {
+      std::rethrow_exception(std::exchange(failed_, nullptr));
+    }
+    out_.check_next();
+    typename PlaceRing<D>::Take taken = link_->ring.take();
+    if (!taken) {
+      return nullptr;
+    }
+    ticket_ = taken.ticket();
+    Place<D>& place = out_.keep(std::move(taken)).slot();
+    uses_memory_ = true;
+    link_->calling.store(true, StdAtomics::relaxed);
+    try {
+      if (place.ready.serial != waited_for_) {
+        place.ready.wait(stream_->stream);
+        waited_for_ = place.ready.serial;
+      }
+    } catch (...) {
+      link_->calling.store(false, StdAtomics::relaxed);
+      out_.withhold();
+      throw;
+    }
+    return &place;
+  }
+  std::uint64_t ticket() const noexcept { return ticket_; }
+
+  void give_back(std::uint64_t ticket) noexcept override {
+    Place<D>& place = out_.at(ticket).slot();
+    link_->calling.store(false, StdAtomics::relaxed);
+    try {
+      Other& other = others_[ticket % others_.size()];
+      place.also_free = other.stream ? record_other(std::exchange(other, {})) : Fence<D>{};
+      const std::uint64_t serial = link_->uses.was_recorded() + 1;
+      link_->used_ticket(serial).store(ticket, StdAtomics::relaxed);
+      place.free = {&link_->uses, link_->uses.record(stream_->stream)};
+      out_.release(ticket);
+    } catch (...) {
+      // Nobody will know when its use is over. The next step ends the run.
+      failed_ = std::current_exception();
+      out_.withhold();
+    }
+  }
+
+  void used_on(std::uint64_t ticket, StreamHandle stream) override {
+    if (stream.kind != &stream_kind<std::remove_cv_t<Native>>) {
+      throw OptionError{"penstock: used_on() was given a stream of another device's kind."};
+    }
+    Other& other = others_[ticket % others_.size()];
+    if (other.stream && other.stream != stream.stream) {
+      throw OptionError{"penstock: used_on() was given a third stream: let one of them wait for an "
+                        "event of the other."};
+    }
+    other.stream = stream.stream;
+  }
+
+  /// After the callable failed on the batch, and the run with it.
+  void drop(std::uint64_t ticket) noexcept {
+    link_->calling.store(false, StdAtomics::relaxed);
+    out_.release(ticket);
+  }
+
+  /// Blocks until nothing that was handed out and given back is in use.
+  void settle() {
+    if (uses_memory_) {
+      link_->device.sync(stream_->stream);
+      link_->uses.sync();
+      link_->other_uses.sync();
+      uses_memory_ = false;
+    }
+  }
+
+ private:
+  struct Holder {
+    explicit Holder(Stream<D> s) : stream{s} {}
+    Stream<D> stream;
+  };
+  struct Other {
+    const void* stream{};
+  };
+
+  // Events of several streams in one order: each stream first waits for the one before.
+  Fence<D> record_other(const Other& other) {
+    const auto record = [&](Stream<D> stream) {
+      if (other.stream != last_other_) {
+        link_->other_uses.wait(stream, link_->other_uses.was_recorded());
+        last_other_ = other.stream;
+      }
+      return link_->other_uses.record(stream);
+    };
+    if constexpr (std::is_pointer_v<Native>) {
+      return {&link_->other_uses, record(static_cast<Native>(const_cast<void*>(other.stream)))};
+    } else {
+      return {&link_->other_uses, record(*static_cast<Native*>(const_cast<void*>(other.stream)))};
+    }
+  }
+
+  const std::shared_ptr<DeviceLink<D>> link_;
+  LeasesOut<PlaceRing<D>> out_;
+  std::vector<Other> others_;
+  std::optional<Holder> stream_;
+  std::uint64_t ticket_{};
+  std::uint64_t waited_for_{};
+  std::exception_ptr failed_;
+  const void* last_other_{};
+  bool uses_memory_{}; // as far as nobody has waited for the stream
+};
+
+} // namespace penstock::detail

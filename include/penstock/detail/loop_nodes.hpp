@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/build.hpp>
+#include <penstock/detail/consumer_nodes.hpp>
+#include <penstock/detail/lenders.hpp>
+#include <penstock/lease.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace penstock::detail {
+
+/// What the application's own loop takes its batches from. All on its thread.
+template <class B> class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  virtual void enter() noexcept = 0;
+  /// Blocks for the next batch; empty if there are no more, or the run has failed.
+  virtual Lease<B> next() noexcept = 0;
+  /// After the last lease that the loop itself holds was released. May wait for the device.
+  virtual void leave() noexcept = 0;
+};
+
+/// Stands in for the stage that an open pipeline lacks, whose batches lie in device memory.
+template <class T, AnyDevice D>
+class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, Device>> {
+  using B = Batch<const T, Device>;
+
+ public:
+  explicit DeviceLoop(Build<D>& build) : DeviceEnd<D>{"loop", build}, device_{*build.device} {}
+
+  /// Before a run.
+  void use(Stream<D> stream) { stream_.emplace(stream); }
+
+  void enter() noexcept override {
+    next_ = 0;
+    attached_.emplace(device_);
+    this->meter(0).start();
+    this->attempt(0, [&] { this->lender().begin(stream_->stream); });
+  }
+  Lease<B> next() noexcept override {
+    DeviceLender<D>& lender = this->lender();
+    Place<D>* place = nullptr;
+    if (!this->attempt(next_, [&] { place = lender.next(); }) || !place) {
+      return {};
+    }
+    const std::size_t at = lender.ticket() % lender.link().ring.slots();
+    const B batch = lender.link().template batch<T>(at, *place);
+    next_ = batch.index() + batch.size();
+    this->meter(0).did(batch.size(), place->bytes);
+    return {batch, this->shared_lender(), lender.ticket()};
+  }
+  void leave() noexcept override {
+    DeviceEnd<D>::leave();
+    this->meter(0).stop();
+    attached_.reset();
+  }
+
+ private:
+  struct Holder {
+    explicit Holder(Stream<D> s) : stream{s} {}
+    Stream<D> stream;
+  };
+  struct Attached {
+    explicit Attached(D& device) : guard{device.attach()} {}
+    decltype(std::declval<D&>().attach()) guard;
+  };
+
+  void work(unsigned, Meter&) override {}
+
+  D& device_;
+  std::optional<Holder> stream_;
+  std::optional<Attached> attached_;
+  std::uint64_t next_{};
+};
+
+/// The same for batches in host memory.
+template <class T, class Where>
+class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
+  using B = Batch<const T, Where>;
+
+ public:
+  template <AnyDevice D>
+  explicit HostLoop(Build<D>& build)
+      : Node{"loop", 1, build.control}, lender_{std::make_shared<HostLender>(build.host)} {}
+
+  void enter() noexcept override { meter(0).start(); }
+  Lease<B> next() noexcept override {
+    meter(0).spent(Spent::busy);
+    HostRing::Take taken;
+    if (!attempt(delivered_,
+                 [&] {
+                   lender_->out().check_next();
+                   taken = lender_->link().ring.take();
+                 }) ||
+        !taken) {
+      return {};
+    }
+    meter(0).spent(Spent::starved);
+    const std::uint64_t ticket = taken.ticket();
+    const HostSlot& slot = lender_->out().keep(std::move(taken)).slot();
+    const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.records);
+    meter(0).did(slot.records, slot.bytes);
+    HostLink& link = lender_->link();
+    return {link.batch<const T, Where>(ticket % link.ring.slots(), slot, index), lender_, ticket};
+  }
+  void leave() noexcept override { meter(0).stop(); }
+
+ private:
+  void reset() override {
+    lender_->out().reset();
+    delivered_ = 0;
+  }
+  void work(unsigned, Meter&) override {}
+
+  const std::shared_ptr<HostLender> lender_;
+  std::uint64_t delivered_{};
+};
+
+} // namespace penstock::detail

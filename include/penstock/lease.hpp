@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+namespace detail {
+
+template <class S> inline constexpr char stream_kind{};
+
+/// A stream of whichever device, without its type.
+struct StreamHandle {
+  const void* stream{};
+  const void* kind{};
+
+  template <class S> static StreamHandle of(S& stream) noexcept {
+    if constexpr (std::is_pointer_v<std::remove_cv_t<S>>) {
+      return {stream, &stream_kind<std::remove_cv_t<S>>};
+    } else if constexpr (requires { stream.get(); }) {
+      const auto native = stream.get();
+      return of(native);
+    } else {
+      return {&stream, &stream_kind<std::remove_cv_t<S>>};
+    }
+  }
+};
+
+/// Where leases come from. One thread at a time.
+class Lender {
+ public:
+  virtual ~Lender() = default;
+  virtual void give_back(std::uint64_t ticket) noexcept = 0;
+  virtual void used_on(std::uint64_t ticket, StreamHandle stream) = 0;
+};
+
+} // namespace detail
+
+/// A batch of the application's own loop, with its place: what `for (auto batch :
+/// pipeline.on(stream))` gives. It is a Batch to whatever takes one. When it is released or dies
+/// its place goes back, for a device batch by recording an event on the loop's stream, never by
+/// waiting. Move-only.
+///
+/// Leases may be given back in any order, but the places are used in turn: a lease kept while the
+/// loop goes on holds up the ring when its place comes round again, which next asking then reports
+/// as an error. They keep their memory alive past the pipeline, not past the device and the stream.
+/// The leases of one pipeline are for one thread at a time.
+template <class B> class Lease : public B {
+ public:
+  using batch_type = B;
+
+  Lease() = default;
+  Lease(Lease&& other) noexcept
+      : B{other}, lender_{std::move(other.lender_)}, ticket_{other.ticket_} {}
+  Lease& operator=(Lease&& other) noexcept {
+    if (this != &other) {
+      release();
+      B::operator=(other);
+      lender_ = std::move(other.lender_);
+      ticket_ = other.ticket_;
+    }
+    return *this;
+  }
+  ~Lease() { release(); }
+
+  /// Whether it still has its place.
+  explicit operator bool() const noexcept { return lender_ != nullptr; }
+
+  /// Gives the place back now. Never blocks; what goes wrong is thrown by the loop's next step.
+  void release() noexcept {
+    if (const std::shared_ptr<detail::Lender> lender = std::move(lender_)) {
+      lender->give_back(ticket_);
+    }
+  }
+
+  /// Says that work on `stream`, one besides the loop's, uses the batch too: the place is free when
+  /// what is enqueued there until the lease is released is done. The work itself must wait for the
+  /// loop's stream, or for an event on it, to see the batch. Throws OptionError for a stream of
+  /// another device's kind, and for a third stream.
+  template <class S> void used_on(S&& stream) {
+    lender_->used_on(ticket_, detail::StreamHandle::of(stream));
+  }
+
+  /// For the loop.
+  Lease(const B& batch, std::shared_ptr<detail::Lender> lender, std::uint64_t ticket) noexcept
+      : B{batch}, lender_{std::move(lender)}, ticket_{ticket} {}
+
+ private:
+  std::shared_ptr<detail::Lender> lender_;
+  std::uint64_t ticket_{};
+};
+
+} // namespace penstock

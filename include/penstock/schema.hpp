@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+/// An extent of a column that is known at run time only, from the source or from a stage's options.
+inline constexpr std::size_t dynamic = ~std::size_t{0};
+
+/// A column's name, made of a string literal of at most 32 characters. It holds words and no array,
+/// since nvcc 13 writes such arguments back as source, and cannot write an array.
+struct Name {
+  std::uint64_t word0{}, word1{}, word2{}, word3{};
+  std::size_t size{};
+
+  template <std::size_t Count> consteval Name(const char (&text)[Count]) : size{Count - 1} {
+    static_assert(Count <= 33, "penstock: a column's name has at most 32 characters.");
+    std::uint64_t words[4]{};
+    for (std::size_t i = 0; i + 1 < Count; ++i) {
+      words[i / 8] |= std::uint64_t{static_cast<unsigned char>(text[i])} << (8 * (i % 8));
+    }
+    word0 = words[0];
+    word1 = words[1];
+    word2 = words[2];
+    word3 = words[3];
+  }
+  consteval Name(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d, std::size_t n)
+      : word0{a}, word1{b}, word2{c}, word3{d}, size{n} {}
+
+  constexpr char at(std::size_t i) const {
+    const std::uint64_t words[]{word0, word1, word2, word3};
+    return static_cast<char>((words[i / 8] >> (8 * (i % 8))) & 0xff);
+  }
+};
+
+/// A name as a type, which messages spell out.
+template <char... Letters> struct Chars {
+  static constexpr char text[]{Letters..., '\0'};
+};
+
+/// The values of a column whose records have any number of them: see Columns.
+template <class T> struct Ragged {
+  static_assert(std::is_trivially_copyable_v<T>,
+                "penstock: a column's values are copied byte by byte, so their type must be "
+                "trivially copyable.");
+  using value_type = T;
+};
+
+/// A column of a schema; written as Field<"name", T, Extents...>.
+template <class Spelled, class T, std::size_t... Extents> struct NamedColumn {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
+                "penstock: a column's values are copied byte by byte, so their type must be "
+                "trivially copyable, and not const.");
+  using name = Spelled;
+  using value_type = T;
+};
+
+namespace detail {
+
+// Clang would print the expressions behind the letters, were they not deduced once more.
+template <class> struct canonical;
+template <char... Letters> struct canonical<Chars<Letters...>> {
+  using type = Chars<Letters...>;
+};
+template <Name Text, class Index> struct spell_out;
+template <Name Text, std::size_t... At> struct spell_out<Text, std::index_sequence<At...>> {
+  using type = Chars<Text.at(At)...>;
+};
+template <Name Text> struct spelled {
+  using type =
+      typename canonical<typename spell_out<Text, std::make_index_sequence<Text.size>>::type>::type;
+};
+
+} // namespace detail
+
+/// A named column whose records hold Extents of T, row by row: `Field<"image", std::uint8_t, 3,
+/// 224, 224>`; one T without extents. An extent may be `dynamic`. `Field<"text", Ragged<char>>` has
+/// any number of values a record.
+template <Name Text, class T, std::size_t... Extents>
+using Field = NamedColumn<typename detail::spelled<Text>::type, T, Extents...>;
+
+/// A schema of named columns, each an array of its own in every batch. To be derived from, which
+/// keeps messages short: `struct Sample : Columns<Field<"image", …>, Field<"label", int>> {};`
+///
+/// A Ragged column lies as Apache Arrow lays out variable-size lists with 64-bit offsets: the
+/// values of all records back to back, and for n records n + 1 offsets, the first of them 0. A
+/// batch of it is one slot all the way, with a maximum of records and of value bytes.
+template <class... Fields> struct Columns {};
+
+namespace detail {
+
+template <class... Fields> Columns<Fields...> columns_fn(const Columns<Fields...>*);
+template <class S>
+concept HasColumns = std::is_class_v<S> && requires(const S* s) { columns_fn(s); };
+
+/// The columns of a schema; of a plain type none.
+template <class S> struct columns_of {
+  using type = Columns<>;
+};
+template <HasColumns S> struct columns_of<S> {
+  using type = decltype(columns_fn(static_cast<const S*>(nullptr)));
+};
+
+/// What a column is made of: `parts` arrays, and `sizes` numbers that run time knows.
+template <class Column> struct column_traits;
+template <class Spelled, class T, std::size_t... Extents>
+struct column_traits<NamedColumn<Spelled, T, Extents...>> {
+  static constexpr bool ragged = false;
+  static constexpr std::size_t value_bytes = sizeof(T);
+  static constexpr std::size_t parts = 1;
+  static constexpr std::size_t sizes = (std::size_t{0} + ... + (Extents == dynamic ? 1 : 0));
+  /// Values of one record without the extents that are dynamic.
+  static constexpr std::size_t fixed = (std::size_t{1} * ... * (Extents == dynamic ? 1 : Extents));
+};
+template <class Spelled, class T> struct column_traits<NamedColumn<Spelled, Ragged<T>>> {
+  static constexpr bool ragged = true;
+  static constexpr std::size_t value_bytes = sizeof(T);
+  static constexpr std::size_t parts = 2; // offsets, values
+  static constexpr std::size_t sizes = 1; // how many values a slot holds
+  static constexpr std::size_t fixed = 0;
+};
+
+/// What the columns before number `At` are made of; with At the number of columns, the whole.
+template <class All> struct columns_traits;
+template <class... Fields> struct columns_traits<Columns<Fields...>> {
+  static constexpr std::size_t count = sizeof...(Fields);
+  static constexpr bool ragged = (false || ... || column_traits<Fields>::ragged);
+
+  static constexpr std::size_t parts_before(std::size_t at) {
+    std::size_t i = 0;
+    std::size_t sum = 0;
+    ((sum += i < at ? column_traits<Fields>::parts : 0, ++i), ...);
+    return sum;
+  }
+  static constexpr std::size_t sizes_before(std::size_t at) {
+    std::size_t i = 0;
+    std::size_t sum = 0;
+    ((sum += i < at ? column_traits<Fields>::sizes : 0, ++i), ...);
+    return sum;
+  }
+  template <class Spelled> static constexpr std::size_t find() {
+    std::size_t i = 0;
+    std::size_t found = count;
+    ((std::is_same_v<typename Fields::name, Spelled> ? void(found = i) : void(), ++i), ...);
+    return found;
+  }
+};
+
+/// A plain schema is one array, and one number: the bytes of a record.
+template <class S> struct schema_traits {
+  static constexpr bool named = false;
+  static constexpr bool ragged = false;
+  static constexpr std::size_t parts = 1;
+  static constexpr std::size_t sizes = 1;
+};
+template <HasColumns S> struct schema_traits<S> {
+  using columns = columns_traits<typename columns_of<S>::type>;
+  static_assert(columns::count != 0, "penstock: a schema of columns has at least one.");
+  static constexpr bool named = true;
+  static constexpr bool ragged = columns::ragged;
+  static constexpr std::size_t parts = columns::parts_before(columns::count);
+  static constexpr std::size_t sizes = columns::sizes_before(columns::count);
+};
+
+} // namespace detail
+} // namespace penstock

@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/schema.hpp>
+#include <penstock/sources/source.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+/// A source of columns, each read from a source of its own. Made by zip().
+template <class Schema, Source... From> class Zip {
+  using traits = detail::columns_traits<typename detail::columns_of<Schema>::type>;
+  static_assert(detail::HasColumns<Schema>,
+                "penstock: zip<Schema> fills the columns of a schema: derive it from ps::Columns.");
+  static_assert(
+      traits::count == sizeof...(From),
+      "penstock: zip<Schema>(sources...) takes one source for each column of the schema.");
+  static_assert(!traits::ragged,
+                "penstock: zip() cannot fill a Ragged column: write a source whose "
+                "read() puts its records.");
+  static constexpr bool one_dynamic_extent_each = []<class... Fields>(Columns<Fields...>*) {
+    return ((detail::column_traits<Fields>::sizes <= 1) && ...);
+  }(static_cast<typename detail::columns_of<Schema>::type*>(nullptr));
+  static_assert(one_dynamic_extent_each,
+                "penstock: zip() learns a dynamic extent from the bytes of "
+                "a record, so a column may have one at most.");
+
+ public:
+  using schema = Schema;
+
+  explicit Zip(From... sources) : sources_{std::move(sources)...} {}
+
+  /// Opens all of them. Throws what they throw, and SourceError if they differ in how many records
+  /// they have or if a record is not one of its column.
+  void open() {
+    std::apply([](auto&... source) { (detail::open_source(source), ...); }, sources_);
+    each([this](std::size_t column, const auto& source) { check(column, source); });
+    extents_.clear();
+    for (std::size_t column = 0; column < expected_.size(); ++column) {
+      if (expected_[column].dynamic) {
+        extents_.push_back(record_bytes_[column] / expected_[column].bytes);
+      }
+    }
+  }
+  std::uint64_t size() const { return std::get<0>(sources_).size(); }
+  const std::vector<std::size_t>& extents() const noexcept { return extents_; }
+
+  /// Reads the records into.index() and following of every source. Any thread, any number at once.
+  template <HostSpace Where> std::size_t read(Batch<Schema, Where> into) const {
+    std::size_t got = into.size();
+    each([&]<class S>(std::size_t column, const S& source) {
+      got = std::min<std::size_t>(
+          got, source.read(Batch<typename S::schema, Where>{
+                   static_cast<typename S::schema*>(into.view().parts[column]), into.size(),
+                   into.index(), record_bytes_[column], into.alignment()}));
+    });
+    return got;
+  }
+
+ private:
+  template <class F> void each(F f) const {
+    std::apply(
+        [&](const auto&... source) {
+          [[maybe_unused]] std::size_t column = 0;
+          (f(column++, source), ...);
+        },
+        sources_);
+  }
+
+  template <class S> void check(std::size_t column, const S& source) {
+    const std::string where = "penstock: zip: source number " + std::to_string(column);
+    if (source.size() != size()) {
+      throw SourceError{where + " has " + std::to_string(source.size()) +
+                            " records, but number 0 has " + std::to_string(size()) +
+                            ": each record needs all its columns.",
+                        {},
+                        0};
+    }
+    const std::size_t bytes = detail::record_bytes_of(source);
+    const Expected expected = expected_[column];
+    if (expected.dynamic ? bytes % expected.bytes != 0 : bytes != expected.bytes) {
+      throw SourceError{
+          where + " has records of " + std::to_string(bytes) + " bytes, but its column's take " +
+              (expected.dynamic ? "a multiple of " : "") + std::to_string(expected.bytes) +
+              ": check the column's type and extents, and the source's record_bytes.",
+          {},
+          0};
+    }
+    record_bytes_[column] = bytes;
+  }
+
+  struct Expected {
+    std::size_t bytes;
+    bool dynamic;
+  };
+  static constexpr std::array<Expected, sizeof...(From)> expected_ = []<class... Fields>(
+                                                                         Columns<Fields...>*) {
+    return std::array<Expected, sizeof...(Fields)>{
+        Expected{detail::column_traits<Fields>::value_bytes * detail::column_traits<Fields>::fixed,
+                 detail::column_traits<Fields>::sizes != 0}...};
+  }(static_cast<typename detail::columns_of<Schema>::type*>(nullptr));
+
+  std::tuple<From...> sources_;
+  std::array<std::size_t, sizeof...(From)> record_bytes_{};
+  std::vector<std::size_t> extents_;
+};
+
+/// Reads each column of Schema from a source of its own, all of the same number of records:
+/// `zip<Sample>(records<std::uint8_t>(images, {.offset = 16, .record_bytes = 784}),
+/// records<…>(…))`. The sources stand in the order of the columns; a record of each is as long as
+/// one of its column, or, where the column has a dynamic extent, tells it.
+template <class Schema, Source... From> Zip<Schema, From...> zip(From... sources) {
+  return Zip<Schema, From...>{std::move(sources)...};
+}
+
+} // namespace penstock

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/build.hpp>
+#include <penstock/detail/decoder_node.hpp>
+#include <penstock/detail/sizes.hpp>
+#include <penstock/on_error.hpp>
+#include <penstock/stage.hpp>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+struct DecoderOptions {
+  /// Threads that decode at once, each with its own copy of the callable; 0: half of the
+  /// processors, at most 16.
+  unsigned workers = 0;
+  /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
+  std::size_t depth = 0;
+  /// The extents that are `dynamic` in what it gives, in order.
+  std::vector<std::size_t> extents = {};
+  /// What a slot holds of each Ragged column's values, in bytes; 0: 1 MiB.
+  std::size_t value_bytes = 0;
+  /// What is done about an item that fails.
+  OnError on_error = {};
+};
+
+namespace detail {
+
+enum class DecoderForm {
+  batches,
+  records,
+  not_written_out,
+  other_parameters,
+  writes_input,
+  reads_output,
+  other_space
+};
+
+template <class T> inline constexpr bool is_batch = false;
+template <class S, class W> inline constexpr bool is_batch<Batch<S, W>> = true;
+
+/// A callable of records takes a record to read and one to fill: `void(const In&, Out&)`.
+template <class P> consteval bool takes_records() {
+  using In = parameter_t<0, P>;
+  using Out = parameter_t<1, P>;
+  return P::count == 2 && !is_batch<std::remove_cvref_t<In>> &&
+         !is_batch<std::remove_cvref_t<Out>> && std::is_lvalue_reference_v<In> &&
+         std::is_lvalue_reference_v<Out> && !HasColumns<std::remove_cvref_t<In>> &&
+         !HasColumns<std::remove_cvref_t<Out>>;
+}
+
+/// Where is what the tag says; void without one.
+template <class P, class Where> consteval DecoderForm decoder_form() {
+  using In = batch_of<batch_parameter<0, P>>;
+  using Out = batch_of<batch_parameter<1, P>>;
+  if (std::is_same_v<P, NotWrittenOut>) {
+    return DecoderForm::not_written_out;
+  }
+  if (takes_records<P>()) {
+    return !std::is_const_v<std::remove_reference_t<parameter_t<0, P>>>  ? DecoderForm::writes_input
+           : std::is_const_v<std::remove_reference_t<parameter_t<1, P>>> ? DecoderForm::reads_output
+                                                                         : DecoderForm::records;
+  }
+  if (P::count != 2 || !In::host || !Out::host) {
+    return DecoderForm::other_parameters;
+  }
+  if (!In::read_only || Out::read_only) {
+    return In::read_only ? DecoderForm::reads_output : DecoderForm::writes_input;
+  }
+  return std::is_void_v<Where> || std::is_same_v<Where, typename Out::space>
+             ? DecoderForm::batches
+             : DecoderForm::other_space;
+}
+
+template <class Given> struct space_of {
+  using type = Anything;
+};
+template <class S, class W> struct space_of<Batch<S, W>> {
+  using type = W;
+};
+
+/// What a Decoder takes and gives.
+template <class P, class Where, DecoderForm Form> struct decoder_types {
+  template <class> using takes = batch_parameter<0, P>;
+  template <class> using gives = batch_parameter<1, P>;
+};
+template <class P, class Where> struct decoder_types<P, Where, DecoderForm::records> {
+  using In = std::remove_cvref_t<parameter_t<0, P>>;
+  using Out = std::remove_cvref_t<parameter_t<1, P>>;
+  // From host memory of either kind; of the device's it is refused as pageable.
+  template <class Given> struct host {
+    using type = Pageable;
+  };
+  template <class S> struct host<Batch<S, Pinned>> {
+    using type = Pinned;
+  };
+  template <class Given> using takes = Batch<const In, typename host<Given>::type>;
+  template <class>
+  using gives = Batch<Out, std::conditional_t<std::is_void_v<Where>, Pageable, Where>>;
+};
+
+} // namespace detail
+
+/// Turns records into others of another type or size, as many, with several threads and in order.
+/// Its types are its callable's parameters, either two batches,
+/// `void(Batch<const In, Pageable> in, Batch<Out, Pageable> out)`, to fill `out` whose size is
+/// in's, or two records, `void(const In& in, Out& out)`, called for each. Batches may lie in Pinned
+/// memory as well, so that what is decoded need not be copied to get there; a callable of records
+/// says so by the tag: `Decoder{f, to_pinned}`. Each worker has its own copy of the callable;
+/// std::ref shares one. What it throws ends the run, or as `.on_error` says.
+template <class F, class Where = void> class Decoder : public StageBase {
+  using P = detail::parameters_of<F>;
+  static constexpr detail::DecoderForm form = detail::decoder_form<P, Where>();
+  static constexpr bool single = form == detail::DecoderForm::records;
+  using Types = detail::decoder_types<P, Where, form>;
+
+ public:
+  static constexpr bool refused = form != detail::DecoderForm::batches && !single;
+  template <class Given> using takes = typename Types::template takes<Given>;
+  template <class Given> using gives = typename Types::template gives<Given>;
+
+  template <class Takes = detail::parameters_of<F>,
+            detail::DecoderForm Verdict = detail::decoder_form<Takes, Where>()>
+  explicit Decoder(F f, DecoderOptions options = {})
+      : f_{std::move(f)}, options_{std::move(options)} {
+    using detail::DecoderForm;
+    constexpr bool written_out = Verdict != DecoderForm::not_written_out;
+    constexpr bool two_batches_or_records = Verdict != DecoderForm::other_parameters;
+    constexpr bool reads_first = Verdict != DecoderForm::writes_input;
+    constexpr bool fills_second = Verdict != DecoderForm::reads_output;
+    constexpr bool fills_pinned = Verdict != DecoderForm::other_space;
+    static_assert(written_out,
+                  "penstock: a Decoder learns its types from its callable's parameters, so write "
+                  "them out (no auto, no overloads): [](ps::Batch<const In, ps::Pageable> in, "
+                  "ps::Batch<Out, ps::Pageable> out) {...}.");
+    static_assert(two_batches_or_records,
+                  "penstock: a Decoder's callable takes two host batches, or two records, one to "
+                  "read and one to fill: [](ps::Batch<const In, ps::Pageable> in, ps::Batch<Out, "
+                  "ps::Pageable> out) {...}, or [](const In& in, Out& out) {...}.");
+    static_assert(reads_first, "penstock: a Decoder only reads what it takes first: make it "
+                               "ps::Batch<const In, ...>, or const In&.");
+    static_assert(fills_second, "penstock: a Decoder fills what it takes second: make it "
+                                "ps::Batch<Out, ...>, or Out&, without const.");
+    static_assert(fills_pinned, "penstock: this Decoder is to give pinned memory, and its callable "
+                                "fills a batch in pageable: make that ps::Batch<Out, ps::Pinned>.");
+  }
+  Decoder(F f, to_pinned_t, DecoderOptions options = {})
+      : Decoder{std::move(f), std::move(options)} {}
+
+  /// For prepare().
+  template <class Given> void plan(detail::Plan& plan) const {
+    using To = typename detail::batch_of<gives<Given>>::schema;
+    plan.whole = true;
+    plan.gives<To>(detail::fixed_bytes<To>(options_.extents, "Decoder"));
+  }
+  /// For prepare().
+  template <class Given, class D> void build(detail::Build<D>& build) const {
+    using From = detail::batch_of<takes<Given>>;
+    using To = detail::batch_of<gives<Given>>;
+    const unsigned workers =
+        detail::checked_workers("Decoder", options_.workers, detail::processors(4, 16));
+    detail::checked_depth("Decoder", options_.depth);
+    build.skips = build.skips || options_.on_error.skips != 0;
+    const detail::Grain grain =
+        detail::grain_of<typename To::schema>(build.host->grain().records, options_.extents,
+                                              detail::value_bytes(options_.value_bytes), "Decoder");
+    build.template add<detail::DecoderNode<F, typename From::schema, typename From::space,
+                                           typename To::schema, typename To::space, single>>(
+        f_, workers, options_, grain, build);
+  }
+
+ private:
+  F f_;
+  DecoderOptions options_;
+};
+template <class F> Decoder(F, DecoderOptions = {}) -> Decoder<F, void>;
+template <class F> Decoder(F, to_pinned_t, DecoderOptions = {}) -> Decoder<F, Pinned>;
+
+} // namespace penstock
