@@ -65,13 +65,17 @@ class StageError : public Error, public std::nested_exception {
  public:
   /// To be built inside a catch block, so that the cause is the exception in flight.
   StageError(const std::string& what, std::string stage, std::uint64_t record,
-             std::string file = {}, std::uint64_t offset = 0)
+             std::string file = {}, std::uint64_t offset = 0, std::string enqueued_by = {})
       : Error{what}, stage_{std::move(stage)}, record_{record}, file_{std::move(file)},
-        offset_{offset} {}
-  /// The stage's name as the Report shows it.
+        offset_{offset}, enqueued_by_{std::move(enqueued_by)} {}
+  /// The stage that saw it, by its name in the Report.
   const std::string& stage() const noexcept { return stage_; }
   /// The record at fault: exact where a source says so, else the first of the slot or batch.
+  /// Counted as the source counts in a Reader and a Decoder, by index() in what comes after.
   std::uint64_t record() const noexcept { return record_; }
+  /// After a sticky error of a device, which any later call may bring to light: the stage whose
+  /// work was still queued, which the text tells with its records. Else empty.
+  const std::string& enqueued_by() const noexcept { return enqueued_by_; }
   /// The file being read, or empty.
   const std::string& file() const noexcept { return file_; }
   /// Bytes from the start of file().
@@ -82,6 +86,7 @@ class StageError : public Error, public std::nested_exception {
   std::uint64_t record_;
   std::string file_;
   std::uint64_t offset_;
+  std::string enqueued_by_;
 };
 
 } // namespace penstock

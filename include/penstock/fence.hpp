@@ -57,6 +57,9 @@ template <AnyDevice D> class Timeline {
     return serial <= reached_.load(Atomics::acquire); // pairs with see()
   }
 
+  /// Serial of the newest fence that is known to be reached.
+  std::uint64_t was_reached() const noexcept { return reached_.load(Atomics::relaxed); }
+
   /// The oldest fence that is not reached, or 0. Asks the device about the newest, which answers
   /// for all when the stream has run dry, and else about one old one.
   std::uint64_t oldest_open() {

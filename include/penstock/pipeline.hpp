@@ -3,10 +3,10 @@
 #pragma once
 
 #include <penstock/batches.hpp>
+#include <penstock/detail/assembly.hpp>
 #include <penstock/detail/engine.hpp>
 #include <penstock/detail/judge.hpp>
 #include <penstock/detail/loop_nodes.hpp>
-#include <penstock/host_device.hpp>
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>
 
@@ -25,12 +25,9 @@ namespace penstock {
 /// prepare(), which makes rings, memory and threads of it, all kept until it dies. One thread
 /// drives it; stop() may be called from any. Its device must outlive it.
 template <class... Stages> class Pipeline {
-  static constexpr std::size_t size = sizeof...(Stages);
-  template <std::size_t At> using StageAt = std::tuple_element_t<At, std::tuple<Stages...>>;
-  using Gives = typename detail::given<void, Stages...>::type;
-  using On = typename detail::device_of<Stages...>::type;
-  // Stands in where no stage names a device, and is then not there.
-  using Backend = std::conditional_t<AnyDevice<On>, On, HostDevice>;
+  using Assembly = detail::Assembly<Stages...>;
+  using Gives = typename Assembly::Gives;
+  using On = typename Assembly::On;
 
  public:
   explicit Pipeline(std::tuple<Stages...> stages) : stages_{std::move(stages)} {}
@@ -39,18 +36,14 @@ template <class... Stages> class Pipeline {
   /// was not done. Blocks. Throws OptionError, SourceError, DeviceError or Error, and is then as if
   /// it had not been called.
   template <class Named = On> void prepare() {
-    constexpr bool pinned_by_a_device = !pins() || AnyDevice<Named>;
+    constexpr bool pinned_by_a_device = !Assembly::pins() || AnyDevice<Named>;
     static_assert(
         pinned_by_a_device,
         "penstock: pinned memory is pinned for a device, and this pipeline has none: name "
         "it, PinnedStager{device}, add an AsyncCopier{device}, or leave out what pins.");
     if constexpr (pinned_by_a_device) {
       if (!engine_.get()) {
-        Backend* device = find_device();
-        auto engine = std::make_unique<detail::Engine>(device ? device->name() : "none");
-        build(*engine, device, std::make_index_sequence<size>{});
-        engine->man();
-        engine_.set(std::move(engine));
+        engine_.set(Assembly::make(stages_));
       }
     }
   }
@@ -81,7 +74,7 @@ template <class... Stages> class Pipeline {
   [[nodiscard]] auto on(S&& stream, RunOptions options = {}) & {
     constexpr bool open = !std::is_void_v<StillGives>;
     constexpr bool on_a_device = !open || detail::batch_of<StillGives>::device;
-    constexpr bool own_stream = !on_a_device || is_stream_of<Named, S>();
+    constexpr bool own_stream = !on_a_device || detail::is_stream_of<Named, S>();
     static_assert(open,
                   "penstock: this pipeline has a last stage that keeps what it takes, so there "
                   "is nothing for on() to hand out: call run(), or leave that stage out.");
@@ -147,61 +140,6 @@ template <class... Stages> class Pipeline {
 
  private:
   template <class... S> friend std::tuple<S...> detail::stages_in(Pipeline<S...>&& pipeline);
-
-  template <std::size_t At> using GivenTo = typename detail::given_at<At, void, Stages...>::type;
-
-  static constexpr bool pins() {
-    return []<std::size_t... At>(std::index_sequence<At...>) {
-      return (std::is_same_v<typename detail::batch_of<GivenTo<At>>::space, Pinned> || ...) ||
-             std::is_same_v<typename detail::batch_of<Gives>::space, Pinned>;
-    }(std::make_index_sequence<size>{});
-  }
-
-  // The one device that stages name; two would be two pipelines.
-  Backend* find_device() const {
-    Backend* found = nullptr;
-    std::apply(
-        [&](const auto&... stage) {
-          const auto look = [&](const auto& s) {
-            if constexpr (requires { typename std::remove_cvref_t<decltype(s)>::device_type; }) {
-              if (found && found != s.device()) {
-                throw OptionError{"penstock: the stages of one pipeline name two devices, " +
-                                  found->name() + " and " + s.device()->name() +
-                                  ": give all of them the same."};
-              }
-              found = s.device();
-            }
-          };
-          (look(stage), ...);
-        },
-        stages_);
-    return found;
-  }
-  template <std::size_t... At>
-  void build(detail::Engine& engine, Backend* device, std::index_sequence<At...>) const {
-    auto parts = engine.build(device);
-    (parts.plan.template ask<StageAt<At>, GivenTo<At>>(std::get<At>(stages_)), ...);
-    if constexpr (detail::batch_of<Gives>::host) {
-      parts.plan.whole = true;
-    }
-    (std::get<At>(stages_).template build<GivenTo<At>>(parts), ...);
-    if constexpr (detail::batch_of<Gives>::host) {
-      using Last = detail::batch_of<Gives>;
-      parts.template add<detail::HostLoop<typename Last::schema, typename Last::space>>(parts);
-    } else if constexpr (detail::batch_of<Gives>::device) {
-      using Loop = detail::DeviceLoop<typename detail::batch_of<Gives>::schema, Backend>;
-      parts.template add<Loop>(parts);
-    }
-    engine.expect(parts.records);
-  }
-
-  template <class Named, class S> static constexpr bool is_stream_of() {
-    if constexpr (AnyDevice<Named>) {
-      return std::is_convertible_v<S, Stream<Named>>;
-    } else {
-      return true;
-    }
-  }
 
   std::tuple<Stages...> stages_;
   detail::EngineOwner engine_;

@@ -22,7 +22,12 @@ struct StageReport {
   double busy_s{};
   double starved_s{};
   double blocked_s{};
-  /// CPU seconds of its threads per second of the run: 1 is one core kept busy.
+  /// Of a run going on: how many of its workers are at work now, wait for what comes in, and wait
+  /// for room.
+  unsigned busy_now{};
+  unsigned starved_now{};
+  unsigned blocked_now{};
+  /// CPU seconds of its threads per second of the run, known at its end: 1 is one core kept busy.
   double cpu_share{};
   /// Places in the ring it fills, and how many were in use on average when one was added. A last
   /// stage fills none.

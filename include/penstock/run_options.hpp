@@ -7,8 +7,20 @@
 #include <chrono>
 #include <functional>
 #include <stop_token>
+#include <string>
 
 namespace penstock {
+
+/// A run in which nothing has moved for some time.
+struct Stall {
+  /// The stage that holds up the others, and what it does.
+  std::string stage;
+  std::string reason;
+  /// Since a record moved anywhere.
+  double seconds{};
+  /// What every stage does now: see its busy_now, starved_now and blocked_now.
+  Report report;
+};
 
 /// What a run may be told: `pipeline.run({.progress = f})`.
 struct RunOptions {
@@ -19,6 +31,10 @@ struct RunOptions {
   std::function<void(const Report&)> progress = {};
   /// How often progress is called.
   std::chrono::milliseconds every{500};
+  /// Called when no record has moved in any stage for `stall_limit`, and again only after one has;
+  /// on the same thread as progress. What never returns cannot be ended from outside, but named.
+  std::function<void(const Stall&)> stalled = {};
+  std::chrono::milliseconds stall_limit{10'000};
 };
 
 } // namespace penstock

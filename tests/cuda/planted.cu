@@ -3,7 +3,8 @@
 
 // Faults on purpose: what compute-sanitizer must find, or its silence about the rest means nothing.
 // `planted bounds` writes beyond a device buffer, `planted leak` forgets one, `planted
-// uninitialised` lets a pipeline's consumer read a byte that no copy wrote.
+// uninitialised` lets a pipeline's consumer read a byte that no copy wrote, `planted race` has two
+// warps write to the same shared memory, `planted barrier` lets half a warp pass by a barrier.
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>
@@ -28,6 +29,18 @@ struct Sum {
   }
 };
 
+__global__ void race(int* to) {
+  __shared__ int shared;
+  shared = static_cast<int>(threadIdx.x);
+  *to = shared;
+}
+__global__ void barrier(int* to) {
+  if (threadIdx.x % 32 < 16) {
+    __syncthreads();
+  }
+  to[threadIdx.x] = 1;
+}
+
 int main(int argc, char** argv) {
   const std::string fault = argc > 1 ? argv[1] : "";
   ps::CudaDevice gpu;
@@ -48,8 +61,13 @@ int main(int argc, char** argv) {
                       ps::for_each(s, b.size() + 1, Sum{b.data(), sum.data()});
                     }};
     pipeline.run();
+  } else if (fault == "race" || fault == "barrier") {
+    auto array = ps::device_array<int>(gpu, 64);
+    cudaStream_t on = stream;
+    fault == "race" ? race<<<1, 64, 0, on>>>(array.data()) : barrier<<<1, 64, 0, on>>>(array.data());
+    gpu.sync(stream);
   } else {
-    std::fprintf(stderr, "usage: planted bounds|leak|uninitialised\n");
+    std::fprintf(stderr, "usage: planted bounds|leak|uninitialised|race|barrier\n");
     return 2;
   }
 }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace penstock::tests {
 
@@ -30,6 +31,23 @@ template <class D> struct Counting : D {
 template <class D> struct ForgetsWaits : D {
   using D::D;
   void wait(Stream<D>, const typename D::event_type&) {}
+};
+
+/// Spoils the bytes of each slot that is given back, before it can be filled again.
+template <class D> struct Poisons : D {
+  using D::D;
+  static constexpr std::byte spoilt{0xDD};
+  void poison(std::byte* at, std::size_t bytes) {
+    std::memset(at, std::to_integer<int>(spoilt), bytes);
+    poisoned += bytes;
+  }
+  std::atomic<std::uint64_t> poisoned{0};
+};
+
+/// Planted bug: all work counts as done at once, so slots are given back too early.
+template <class D> struct Hasty : Poisons<D> {
+  using Poisons<D>::Poisons;
+  bool is_done(const typename D::event_type&) { return true; }
 };
 
 /// Makes each copy several times.

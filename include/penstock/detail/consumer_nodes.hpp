@@ -36,16 +36,19 @@ template <class F, class T, class Where> class HostConsumer final : public Node 
         continue;
       }
       const auto batch = in_->batch<const T, Where>(taken.place(), slot, index);
-      if (!attempt(index, [&] { std::invoke(calls_[worker], batch); })) {
+      if (!attempt(index, [&] {
+            const TraceRange range = trace(index);
+            std::invoke(calls_[worker], batch);
+          })) {
         return;
       }
-      meter.spent(Spent::busy);
+      meter.spent(Spent::busy, Spent::starved);
       meter.did(slot.records, slot.bytes);
     }
   }
   HostRing::Take next(Meter& meter) {
     HostRing::Take taken = in_->ring.take(counts_ ? Empties::give : Empties::pass_over);
-    meter.spent(Spent::starved);
+    meter.spent(Spent::starved, Spent::busy);
     if (!taken && in_->ring.state() > Flow::ended) {
       turns_.end();
     }
@@ -64,7 +67,9 @@ template <AnyDevice D> class DeviceEnd : public Node {
  public:
   DeviceEnd(std::string name, Build<D>& build)
       : Node{std::move(name), 1, build.control},
-        lender_{std::make_shared<DeviceLender<D>>(build.places, build.depth)} {}
+        lender_{std::make_shared<DeviceLender<D>>(build.places, build.depth)} {
+    build.control.on_lost([this] { return open_work(); });
+  }
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
@@ -73,6 +78,8 @@ template <AnyDevice D> class DeviceEnd : public Node {
     stage.busy_s = gpu.busy_s;
     stage.starved_s = gpu.starved_s;
     stage.blocked_s = 0;
+    stage.busy_now = gpu.busy_now;
+    stage.starved_now = gpu.starved_now;
   }
 
  protected:
@@ -99,6 +106,14 @@ template <AnyDevice D> class DeviceEnd : public Node {
     if (!control().device_lost()) {
       lender_->settle();
     }
+  }
+
+  OpenWork open_work() const {
+    DeviceLink<D>& link = lender_->link();
+    const std::uint64_t oldest = link.uses.was_reached() + 1;
+    return oldest <= link.uses.was_recorded()
+               ? OpenWork{this->name(), link.used_index(oldest).load(StdAtomics::relaxed)}
+               : OpenWork{};
   }
 
   const std::shared_ptr<DeviceLender<D>> lender_;
@@ -132,7 +147,10 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
       const std::uint64_t ticket = lender.ticket();
       const auto batch =
           lender.link().template batch<T>(ticket % lender.link().ring.slots(), *place);
-      if (!this->attempt(batch.index(), [&] { std::invoke(call_, batch, stream_); })) {
+      if (!this->attempt(batch.index(), [&] {
+            const TraceRange range = this->trace(batch.index());
+            std::invoke(call_, batch, stream_);
+          })) {
         lender.drop(ticket);
         return;
       }

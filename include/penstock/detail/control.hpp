@@ -6,13 +6,22 @@
 #include <penstock/report.hpp>
 #include <penstock/ring.hpp>
 
+#include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace penstock::detail {
+
+/// Work on a device that is not known to be done: of which stage, and from which record on. No
+/// stage: there is none.
+struct OpenWork {
+  std::string stage;
+  std::uint64_t record{};
+};
 
 /// How one run ends: by itself, by a stop, or by the first error in time, which closes every ring
 /// in both directions. Any thread; the lock is taken only where a run begins or ends.
@@ -25,6 +34,9 @@ class Control {
                                              : static_cast<R*>(r)->stop();
                       }});
   }
+
+  /// Before the run: whom to ask what work was queued on the device when that was lost.
+  void on_lost(std::function<OpenWork()> ask) { ask_ = std::move(ask); }
 
   /// When all rings are reset: from now on stop() stops.
   void begin() noexcept {
@@ -54,9 +66,13 @@ class Control {
   /// To be called inside a catch block: the exception in flight is the cause. Later ones are
   /// dropped.
   void fail(const std::string& stage, std::uint64_t record) noexcept {
+    const bool lost = is_sticky();
+    const bool first = is_first();
+    if (!first && !lost) {
+      return;
+    }
     // Stays as it is if there is no memory to describe it.
     std::exception_ptr error = std::current_exception();
-    const bool lost = is_sticky();
     try {
       error = describe(stage, record);
     } catch (...) {
@@ -66,7 +82,7 @@ class Control {
       if (lost && !lost_) {
         lost_ = error;
       }
-      if (error_) {
+      if (!first) {
         return;
       }
       error_ = std::move(error);
@@ -89,9 +105,14 @@ class Control {
     } catch (...) {
     }
   }
-  void copy_skips(std::vector<SkippedItem>& to) const {
+  /// None, if there is no memory for them.
+  void copy_skips(std::vector<SkippedItem>& to) const noexcept {
     const std::scoped_lock lock{mutex_};
-    to = skips_;
+    try {
+      to = skips_;
+    } catch (...) {
+      to.clear();
+    }
   }
 
   /// Whether an error has left the device unusable: it is not to be waited for.
@@ -110,6 +131,7 @@ class Control {
   void reset() {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
+    failed_ = false;
     error_ = lost_;
     if (error_) {
       std::rethrow_exception(error_);
@@ -135,6 +157,11 @@ class Control {
       return {{}, 0, 0, {}, 0, "something that is no std::exception was thrown"};
     }
   }
+  // Before it is described, which takes time.
+  bool is_first() noexcept {
+    const std::scoped_lock lock{mutex_};
+    return !std::exchange(failed_, true);
+  }
   static bool is_sticky() noexcept {
     try {
       throw;
@@ -144,12 +171,20 @@ class Control {
       return false;
     }
   }
-  static std::exception_ptr describe(const std::string& stage, std::uint64_t record) {
+  std::exception_ptr describe(const std::string& stage, std::uint64_t record) const {
     const std::string where = "penstock: " + stage + " failed at record ";
     try {
       throw;
     } catch (const SourceError& e) {
       return error(where, stage, e.record(), e.what(), e.file(), e.offset());
+    } catch (const DeviceError& e) {
+      const OpenWork open = e.sticky() && ask_ ? ask_() : OpenWork{};
+      std::string what = e.what();
+      if (!open.stage.empty()) {
+        what += " Still queued was what " + open.stage + " enqueued from record " +
+                std::to_string(open.record) + " on.";
+      }
+      return error(where, stage, record, what, {}, 0, open.stage);
     } catch (const std::exception& e) {
       return error(where, stage, record, e.what());
     } catch (...) {
@@ -158,12 +193,14 @@ class Control {
   }
   static std::exception_ptr error(const std::string& where, const std::string& stage,
                                   std::uint64_t record, std::string cause,
-                                  const std::string& file = {}, std::uint64_t offset = 0) {
+                                  const std::string& file = {}, std::uint64_t offset = 0,
+                                  const std::string& enqueued_by = {}) {
     if (cause.starts_with("penstock: ")) {
       cause.erase(0, 10);
     }
     try {
-      throw StageError{where + std::to_string(record) + ": " + cause, stage, record, file, offset};
+      throw StageError{
+          where + std::to_string(record) + ": " + cause, stage, record, file, offset, enqueued_by};
     } catch (const StageError&) {
       return std::current_exception();
     }
@@ -175,10 +212,12 @@ class Control {
   }
 
   std::vector<Watched> rings_;
+  std::function<OpenWork()> ask_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::exception_ptr lost_;
   std::vector<SkippedItem> skips_;
+  bool failed_{};
   bool running_{};
   bool stopped_{};
 };

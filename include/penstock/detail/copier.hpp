@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/batch_filler.hpp>
 #include <penstock/detail/links.hpp>
 #include <penstock/detail/meter.hpp>
+#include <penstock/detail/trace.hpp>
 
 #include <algorithm>
 #include <array>
@@ -39,11 +41,11 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 template <AnyDevice D> class Copier {
  public:
   Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes)
-      : device_{device}, in_{in}, out_{out}, stream_{device.stream()}, ragged_{in.grain().ragged()},
+      : device_{device}, in_{in}, out_{out}, filler_{out}, stream_{device.stream()},
+        ragged_{in.grain().ragged()},
         most_records_{std::max<std::size_t>(
             copy_bytes / std::max<std::size_t>(in.grain().record_bytes(), 1), 1)},
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.grain().records, 1)} {
-    next_.reserve(out.ring.slots());
     pieces_.reserve(in.grain().parts.size());
   }
 
@@ -55,8 +57,7 @@ template <AnyDevice D> class Copier {
       sent = true;
     }
     if (!ended_ && in_.ring.exhausted() && !run_) {
-      publish_partial();
-      out_.ring.end_at(published_);
+      filler_.end();
       ended_ = true;
       return true;
     }
@@ -76,7 +77,7 @@ template <AnyDevice D> class Copier {
   }
   bool in_flight() const noexcept { return in_flight_ != 0; }
   std::uint64_t copies() const noexcept { return copies_; }
-  std::uint64_t records() const noexcept { return in_.grain().whole_records(0, sent_); }
+  std::uint64_t records() const noexcept { return in_.grain().whole_records(0, filler_.booked()); }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
   /// Forgets a run, also one that was broken off, and gives back what it held. Blocks until no copy
@@ -90,10 +91,9 @@ template <AnyDevice D> class Copier {
       flight.slots = {};
     }
     run_ = {};
-    place_ = {};
-    next_.clear();
-    oldest_ = in_flight_ = begun_ = filled_ = 0;
-    published_ = copies_ = sent_ = bytes_ = 0;
+    filler_.reset();
+    oldest_ = in_flight_ = begun_ = 0;
+    copies_ = bytes_ = 0;
     ended_ = false;
   }
 
@@ -108,6 +108,7 @@ template <AnyDevice D> class Copier {
   bool give_back() {
     bool any = false;
     while (in_flight_ != 0 && out_.copies.reached(flights_[oldest_].serial)) {
+      poison(flights_[oldest_].slots);
       flights_[oldest_].slots.release();
       oldest_ = (oldest_ + 1) % flights_.size();
       --in_flight_;
@@ -118,20 +119,19 @@ template <AnyDevice D> class Copier {
 
   bool send() {
     gather();
-    if (!run_ || !open_place()) {
+    if (!run_ || !filler_.open()) {
       return false;
     }
+    const TraceRange range{"AsyncCopier", (run_.slot().index + begun_) / in_.grain().units};
     const std::size_t ready = ready_records();
-    const std::size_t records = ragged_ ? ready : make_room(std::min(ready, most_records_));
+    const std::size_t records = ragged_ ? ready : filler_.make_room(std::min(ready, most_records_));
     Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
-    if (filled_ == 0) {
-      const Place<D>& place = place_.slot();
-      place.free.wait(stream_);
-      place.also_free.wait(stream_);
-      flight.after = place.free;
-      flight.also_after = place.also_free;
-    } else {
-      flight.after = flight.also_after = {};
+    flight.after = flight.also_after = {};
+    if (filler_.untouched()) {
+      flight.after = filler_.place().free;
+      flight.also_after = filler_.place().also_free;
+      flight.after.wait(stream_);
+      flight.also_after.wait(stream_);
     }
     const std::size_t bytes = copy(records);
     flight.serial = out_.copies.record(stream_);
@@ -139,10 +139,12 @@ template <AnyDevice D> class Copier {
     ++copies_;
     bytes_ += bytes;
 
-    const bool ends_epoch = records == ready && run_.slot(run_.size() - 1).ends_epoch;
-    publish(records, bytes, flight.serial);
-    if (ends_epoch || ragged_) {
-      publish_partial();
+    filler_.book(records, bytes, flight.serial, [this](std::size_t i) {
+      const std::size_t at = begun_ + i;
+      return run_.slot(at / in_.grain().records).source_of(at % in_.grain().records);
+    });
+    if (ragged_ || (records == ready && run_.slot(run_.size() - 1).ends_epoch)) {
+      filler_.close();
     }
     begun_ += records;
     const std::size_t used = records == ready ? run_.size() : begun_ / in_.grain().records;
@@ -162,7 +164,7 @@ template <AnyDevice D> class Copier {
       const bool ends_epoch = run_.slot().ends_epoch;
       run_.release();
       if (ends_epoch) {
-        publish_partial();
+        filler_.close();
       }
     }
   }
@@ -176,8 +178,8 @@ template <AnyDevice D> class Copier {
       const std::size_t size =
           ragged_ ? in_.places.used(run_.place(), part, records) : records * each;
       if (size != 0) {
-        pieces_.push_back({out_.places.data(place_.place(), part) + filled_ * each,
-                           in_.places.data(run_.place(), part) + begun_ * each, size});
+        pieces_.push_back(
+            {filler_.at(part), in_.places.data(run_.place(), part) + begun_ * each, size});
       }
       bytes += size;
     }
@@ -190,81 +192,21 @@ template <AnyDevice D> class Copier {
     return (run_.size() - 1) * in_.grain().records + run_.slot(run_.size() - 1).records - begun_;
   }
 
-  bool open_place() {
-    if (!place_) {
-      place_ = out_.ring.try_claim();
-      filled_ = 0;
-    }
-    return static_cast<bool>(place_);
-  }
-
-  // Claims places after the current one, as far as one copy may go; returns how many records fit.
-  std::size_t make_room(std::size_t records) {
-    const std::size_t places = out_.ring.slots();
-    std::size_t room = out_.grain().records - filled_;
-    for (std::size_t i = 0; room < records && place_.place() + i + 1 < places; ++i) {
-      if (i == next_.size()) {
-        if (PlaceClaim claim = out_.ring.try_claim()) {
-          next_.push_back(std::move(claim));
-        } else {
-          break;
-        }
-      }
-      if (!next_[i].slot().free.reached() || !next_[i].slot().also_free.reached()) {
-        break;
-      }
-      room += out_.grain().records;
-    }
-    return std::min(room, records);
-  }
-
-  // Books `records` into the places and hands the full ones on.
-  void publish(std::size_t records, std::size_t bytes, std::uint64_t serial) {
-    const std::size_t each = bytes / records;
-    std::size_t opened = 0;
-    for (std::size_t done = begun_; records != 0;) {
-      const std::size_t part = std::min(records, out_.grain().records - filled_);
-      Place<D>& place = place_.slot();
-      if (filled_ == 0) {
-        place.index = sent_;
-        place.source = run_.slot(done / in_.grain().records).source_of(done % in_.grain().records);
-        place.bytes = 0;
-      }
-      filled_ += part;
-      place.records = filled_;
-      place.bytes += ragged_ ? bytes : part * each;
-      place.ready = {&out_.copies, serial};
-      records -= part;
-      sent_ += part;
-      done += part;
-      if (filled_ == out_.grain().records) {
-        out_.ready_serial(published_++) = serial;
-        place_.publish();
-        filled_ = 0;
-        if (opened < next_.size()) {
-          place_ = std::move(next_[opened++]);
+  // A device made for tests may spoil slots that are given back: who still used one is found out.
+  void poison(const HostRing::Take& slots) {
+    if constexpr (requires(std::byte* at, std::size_t bytes) { device_.poison(at, bytes); }) {
+      for (std::size_t i = 0; i < slots.size(); ++i) {
+        for (std::size_t part = 0; part < in_.grain().parts.size(); ++part) {
+          device_.poison(in_.places.data(slots.place() + i, part), in_.grain().parts[part].place);
         }
       }
     }
-    next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(opened));
   }
-  void publish_partial() {
-    if (place_ && filled_ != 0) {
-      out_.ready_serial(published_++) = place_.slot().ready.serial;
-      place_.publish(Fill::partial);
-      filled_ = 0;
-      if (!next_.empty()) {
-        place_ = std::move(next_.front());
-        next_.erase(next_.begin());
-      }
-    }
-  }
-
-  using PlaceClaim = typename PlaceRing<D>::Claim;
 
   D& device_;
   HostLink& in_;
   DeviceLink<D>& out_;
+  BatchFiller<D> filler_;
   typename D::stream_type stream_;
   const bool ragged_;
   const std::size_t most_records_;
@@ -275,13 +217,8 @@ template <AnyDevice D> class Copier {
   std::size_t in_flight_{};
   HostRing::Take run_; // slots at hand, the first of them begun_ records done
   std::size_t begun_{};
-  PlaceClaim place_; // the place being filled, and how far
-  std::size_t filled_{};
-  std::vector<PlaceClaim> next_; // claimed after it
   std::vector<CopyPiece> pieces_;
-  std::uint64_t published_{};
   std::uint64_t copies_{};
-  std::uint64_t sent_{}; // units
   std::uint64_t bytes_{};
   bool ended_{};
   bool touches_memory_{}; // as far as nobody has waited for the stream

@@ -45,12 +45,12 @@ class DecoderNode final : public Node {
     for (;;) {
       // Empty slots too: the ticket of what comes in is the ticket of what goes out.
       const HostRing::Take from = in_->ring.take(Empties::give);
-      meter.spent(Spent::starved);
+      meter.spent(Spent::starved, Spent::blocked);
       if (!from) {
         break;
       }
       HostRing::Claim to = out_->ring.claim_at(from.ticket());
-      meter.spent(Spent::blocked);
+      meter.spent(Spent::blocked, Spent::busy);
       if (!to) {
         break;
       }
@@ -60,7 +60,7 @@ class DecoderNode final : public Node {
         return;
       }
       slot.bytes = slot.records != 0 ? out_->places.used(to.place(), slot.records) : 0;
-      meter.spent(Spent::busy);
+      meter.spent(Spent::busy, Spent::starved);
       meter.did(slot.records, slot.bytes);
       meter.found_in_use(out_->ring.was_in_use());
       to.publish(slot.records == 0                    ? Fill::none
@@ -74,6 +74,7 @@ class DecoderNode final : public Node {
 
   // False if the run is to end.
   bool decode(F& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) {
+    const TraceRange range = trace(from.slot().index);
     const HostSlot& given = from.slot();
     HostSlot& slot = to.slot();
     const In in = in_->batch<const From, FromWhere>(from.place(), given, given.index);

@@ -66,8 +66,8 @@ template <AnyDevice D> class DeviceThread final : public Node {
         break;
       }
       // What was seen last is what was going on since.
-      meter.spent(copying_);
-      out_.consuming.spent(consuming_);
+      meter.spent(copying_, copying_);
+      out_.consuming.spent(consuming_, consuming_);
       const std::uint64_t records = copier_.records();
       const std::uint64_t bytes = copier_.bytes();
       const bool any = copier_.step();
@@ -77,6 +77,8 @@ template <AnyDevice D> class DeviceThread final : public Node {
       }
       copying_ = copier_.doing();
       const bool consumer_open = watch_consumer();
+      meter.begins(copying_);
+      out_.consuming.begins(consuming_);
       const bool open = consumer_open || copier_.in_flight();
       if (any) {
         moved = Clock::now();
@@ -86,8 +88,8 @@ template <AnyDevice D> class DeviceThread final : public Node {
         out_.bell.wait(count, open ? look_again : std::chrono::nanoseconds{-1});
       }
     }
-    meter.spent(copying_);
-    out_.consuming.spent(consuming_);
+    meter.spent(copying_, Spent::resting);
+    out_.consuming.spent(consuming_, Spent::resting);
   }
 
   bool over() const noexcept {

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/crew.hpp>
+#include <penstock/detail/observer.hpp>
 #include <penstock/detail/ticker.hpp>
 #include <penstock/run_options.hpp>
 
@@ -69,18 +70,12 @@ class Engine {
                      [](const auto& node) { return node->make_ready(); })) {
       control_.rethrow();
     }
-    if (options.progress) {
-      ticker_ = std::make_unique<Ticker>(options.every, [this, f = options.progress] {
-        try {
-          f(report());
-        } catch (...) {
-          control_.fail("progress", 0);
-        }
-      });
+    if (Observer::wanted(options)) {
+      observer_.emplace(options);
     }
-    {
-      const std::scoped_lock lock{reporting_};
-      running_ = true;
+    set_running(true);
+    if (observer_) {
+      watch();
     }
     control_.begin();
     stop_.emplace(options.stop, Stop{control_});
@@ -92,6 +87,7 @@ class Engine {
     stop_.reset();
     control_.end();
     ticker_.reset();
+    observer_.reset();
     const std::scoped_lock lock{reporting_};
     running_ = false;
     sum_up(report_, seconds());
@@ -136,6 +132,26 @@ class Engine {
     void operator()() const noexcept { control.stop(); }
   };
 
+  void set_running(bool running) {
+    const std::scoped_lock lock{reporting_};
+    running_ = running;
+  }
+  void watch() {
+    try {
+      ticker_ = std::make_unique<Ticker>(observer_->period(), [this] {
+        try {
+          observer_->look(report());
+        } catch (...) {
+          control_.fail("progress", 0);
+        }
+      });
+    } catch (const std::system_error& e) {
+      set_running(false);
+      throw Error{std::string{"penstock: no thread could be started to watch the run: "} +
+                  e.what() + ": leave out progress and stalled, or raise the limit on threads."};
+    }
+  }
+
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   void sum_up(Report& report, double seconds) const {
@@ -159,6 +175,7 @@ class Engine {
   Control control_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::unique_ptr<Crew> crew_;
+  std::optional<Observer> observer_;
   std::unique_ptr<Ticker> ticker_;
   std::optional<std::stop_callback<Stop>> stop_;
   Clock::time_point start_{};

@@ -151,11 +151,13 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       place.also_free = other.stream ? record_other(std::exchange(other, {})) : Fence<D>{};
       const std::uint64_t serial = link_->uses.was_recorded() + 1;
       link_->used_ticket(serial).store(ticket, StdAtomics::relaxed);
+      link_->used_index(serial).store(place.index / link_->grain().units, StdAtomics::relaxed);
       place.free = {&link_->uses, link_->uses.record(stream_->stream)};
       out_.release(ticket);
     } catch (...) {
-      // Nobody will know when its use is over. The next step ends the run.
+      // Nobody will know when its use is over. The next step ends the run, or the next run waits.
       failed_ = std::current_exception();
+      uses_memory_ = true;
       out_.withhold();
     }
   }

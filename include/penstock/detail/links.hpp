@@ -142,7 +142,7 @@ template <AnyDevice D> struct DeviceLink {
       : device{device}, ring{places, Side::one, Side::one},
         places{Places::in<Device>(&device, places, std::move(grain), "AsyncCopier")},
         copies{device, 4}, uses{device, places + 1}, other_uses{device, places + 1},
-        ready_serials(2 * places), used_tickets(places + 1) {
+        ready_serials(2 * places), used_tickets(places + 1), used_indices(places + 1) {
     ring.on_release(&bell);
   }
   DeviceLink(const DeviceLink&) = delete;
@@ -168,6 +168,11 @@ template <AnyDevice D> struct DeviceLink {
     return used_tickets[serial % used_tickets.size()];
   }
 
+  /// The same for its index().
+  StdAtomics::Atomic<std::uint64_t>& used_index(std::uint64_t serial) {
+    return used_indices[serial % used_indices.size()];
+  }
+
   template <class T> Batch<const T, Device> batch(std::size_t at, const Place<D>& place) const {
     return Batch<const T, Device>{
         places.template view<T>(at, place.records, place.index, place.source)};
@@ -182,6 +187,7 @@ template <AnyDevice D> struct DeviceLink {
   Timeline<D> other_uses;
   std::vector<std::uint64_t> ready_serials;
   std::vector<StdAtomics::Atomic<std::uint64_t>> used_tickets;
+  std::vector<StdAtomics::Atomic<std::uint64_t>> used_indices;
 
   // Between the consumer's thread and the one that watches its fences.
   StdAtomics::Atomic<bool> calling{false}; // the callable has the thread

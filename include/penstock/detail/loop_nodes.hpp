@@ -90,7 +90,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
 
   void enter() noexcept override { meter(0).start(); }
   Lease<B> next() noexcept override {
-    meter(0).spent(Spent::busy);
+    meter(0).spent(Spent::busy, Spent::starved);
     HostRing::Take taken;
     if (!attempt(delivered_,
                  [&] {
@@ -100,7 +100,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
         !taken) {
       return {};
     }
-    meter(0).spent(Spent::starved);
+    meter(0).spent(Spent::starved, Spent::busy);
     const std::uint64_t ticket = taken.ticket();
     const HostSlot& slot = lender_->out().keep(std::move(taken)).slot();
     const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.records);

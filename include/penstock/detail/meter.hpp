@@ -15,7 +15,7 @@
 
 namespace penstock::detail {
 
-enum class Spent : std::uint8_t { busy, starved, blocked };
+enum class Spent : std::uint8_t { busy, starved, blocked, resting };
 
 /// Where one worker's time goes and what it gets done. Written by its own thread only.
 class alignas(cache_line) Meter {
@@ -36,16 +36,19 @@ class alignas(cache_line) Meter {
     }
   }
   void start() noexcept {
+    begins(Spent::starved);
     last_ = Clock::now();
     cpu_start_ = thread_cpu_ns();
   }
-  /// Books the time since the last call.
-  void spent(Spent on) noexcept {
+  /// Books the time since the last call, and says what begins.
+  void spent(Spent on, Spent next) noexcept {
     const Clock::time_point now = Clock::now();
     add(times_[static_cast<std::size_t>(on)],
         static_cast<std::uint64_t>((now - last_) / std::chrono::nanoseconds{1}));
     last_ = now;
+    begins(next);
   }
+  void begins(Spent next) noexcept { now_.store(next, relaxed); }
   void did(std::uint64_t records, std::uint64_t bytes) noexcept {
     add(records_, records);
     add(bytes_, bytes);
@@ -59,7 +62,10 @@ class alignas(cache_line) Meter {
     add(in_use_, std::max<std::uint64_t>(places, 1));
   }
   /// Books the calling thread's CPU time since start().
-  void stop() noexcept { add(cpu_ns_, thread_cpu_ns() - cpu_start_); }
+  void stop() noexcept {
+    add(cpu_ns_, thread_cpu_ns() - cpu_start_);
+    begins(Spent::resting);
+  }
 
   std::uint64_t records() const noexcept { return records_.load(relaxed); }
 
@@ -68,6 +74,7 @@ class alignas(cache_line) Meter {
     std::uint64_t additions = 0;
     std::uint64_t in_use = 0;
     stage.records = stage.bytes = stage.skipped = stage.retries = 0;
+    stage.busy_now = stage.starved_now = stage.blocked_now = 0;
     stage.busy_s = stage.starved_s = stage.blocked_s = stage.cpu_share = 0;
     for (const Meter& meter : meters) {
       stage.records += meter.records();
@@ -78,6 +85,10 @@ class alignas(cache_line) Meter {
       stage.starved_s += meter.seconds(Spent::starved) / static_cast<double>(meters.size());
       stage.blocked_s += meter.seconds(Spent::blocked) / static_cast<double>(meters.size());
       stage.cpu_share += static_cast<double>(meter.cpu_ns_.load(relaxed)) / 1e9;
+      const Spent now = meter.now_.load(relaxed);
+      stage.busy_now += now == Spent::busy ? 1 : 0;
+      stage.starved_now += now == Spent::starved ? 1 : 0;
+      stage.blocked_now += now == Spent::blocked ? 1 : 0;
       additions += meter.additions_.load(relaxed);
       in_use += meter.in_use_.load(relaxed);
     }
@@ -110,6 +121,7 @@ class alignas(cache_line) Meter {
   Atomic<std::uint64_t> additions_{0};
   Atomic<std::uint64_t> in_use_{0};
   Atomic<std::uint64_t> cpu_ns_{0};
+  Atomic<Spent> now_{Spent::resting};
   Clock::time_point last_{};
   std::uint64_t cpu_start_{};
 };

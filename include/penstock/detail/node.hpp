@@ -4,6 +4,7 @@
 
 #include <penstock/detail/control.hpp>
 #include <penstock/detail/meter.hpp>
+#include <penstock/detail/trace.hpp>
 #include <penstock/on_error.hpp>
 
 #include <cstdint>
@@ -100,6 +101,8 @@ class Node {
       }
     }
   }
+  /// What a tool sees of the work on one slot, while it lives: to be opened after the waiting.
+  TraceRange trace(std::uint64_t record) const noexcept { return {name_.c_str(), record}; }
   Control& control() noexcept { return control_; }
   Meter& meter(unsigned worker) noexcept { return meters_[worker]; }
 

@@ -59,7 +59,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     const Grain& grain = link_->grain();
     for (;;) {
       HostRing::Claim claim = ring.claim();
-      meter.spent(Spent::blocked);
+      meter.spent(Spent::blocked, Spent::busy);
       if (!claim) {
         return;
       }
@@ -69,13 +69,15 @@ template <Source From, class Where> class ReaderNode final : public Node {
           static_cast<std::size_t>(std::min<std::uint64_t>(units_ - first, grain.records));
       HostSlot& slot = claim.slot();
       slot = {known_ ? epoch * units_ + first : first, first, wanted};
-      const Item item =
-          attempt_item(on_error_, meter, first / grain.units, grain.whole_records(first, wanted),
-                       [&] { slot.records = read(claim.place(), slot, wanted); });
+      const Item item = attempt_item(on_error_, meter, first / grain.units,
+                                     grain.whole_records(first, wanted), [&] {
+                                       const TraceRange range = trace(slot.index / grain.units);
+                                       slot.records = read(claim.place(), slot, wanted);
+                                     });
       if (item == Item::failed) {
         return;
       }
-      meter.spent(Spent::busy);
+      meter.spent(Spent::busy, Spent::blocked);
       const bool ends = item == Item::good && slot.records < wanted;
       slot.ends_epoch = ends || first + wanted == units_;
       slot.records = item == Item::good ? slot.records : 0;

@@ -41,24 +41,25 @@ class StagerNode final : public Node {
     for (;;) {
       // Empty slots too: the ticket of what comes in is the ticket of what goes out.
       const HostRing::Take from = in_->ring.take(Empties::give);
-      meter.spent(Spent::starved);
+      meter.spent(Spent::starved, Spent::blocked);
       if (!from) {
         break;
       }
       HostRing::Claim to = out_->ring.claim_at(from.ticket());
-      meter.spent(Spent::blocked);
+      meter.spent(Spent::blocked, Spent::busy);
       if (!to) {
         break;
       }
       const HostSlot& slot = from.slot();
       if (slot.records != 0) {
+        const TraceRange range = trace(slot.index / in_->grain().units);
         for (std::size_t part = 0; part < in_->grain().parts.size(); ++part) {
           std::memcpy(out_->places.data(to.place(), part), in_->places.data(from.place(), part),
                       in_->places.used(from.place(), part, slot.records));
         }
       }
       to.slot() = slot;
-      meter.spent(Spent::busy);
+      meter.spent(Spent::busy, Spent::starved);
       meter.did(in_->grain().whole_records(slot.source, slot.records), slot.bytes);
       meter.found_in_use(out_->ring.was_in_use());
       to.publish(from.fill());

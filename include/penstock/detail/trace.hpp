@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/parking.hpp>
+
+#include <cstdint>
+
+namespace penstock::detail {
+
+/// What a tool is told of each thing that a stage does, by the thread that does it: begin() and
+/// end() alternate or nest. Neither throws.
+struct TraceHooks {
+  /// `stage` stays as long as the pipeline; `record` is the first that the stage works on.
+  void (*begin)(const char* stage, std::uint64_t record) noexcept;
+  void (*end)() noexcept;
+};
+
+/// The tool that listens, or null. Any thread may exchange it at any time. What it points to is a
+/// constant that stays until the program ends, so that relaxed accesses do.
+inline constinit StdAtomics::Atomic<const TraceHooks*> trace_hooks{nullptr};
+
+/// While it lives, its thread works for a stage. Without a tool it costs a relaxed load and a
+/// branch; it never allocates.
+class [[nodiscard]] TraceRange {
+ public:
+  TraceRange(const char* stage, std::uint64_t record) noexcept
+      : hooks_{trace_hooks.load(StdAtomics::relaxed)} {
+    if (hooks_ != nullptr) [[unlikely]] {
+      hooks_->begin(stage, record);
+    }
+  }
+  TraceRange(const TraceRange&) = delete;
+  TraceRange& operator=(const TraceRange&) = delete;
+  ~TraceRange() {
+    if (hooks_ != nullptr) [[unlikely]] {
+      hooks_->end();
+    }
+  }
+
+ private:
+  const TraceHooks* const hooks_; // who was told of the beginning is told of the end
+};
+
+} // namespace penstock::detail
