@@ -4,7 +4,8 @@
 // Faults on purpose: what compute-sanitizer must find, or its silence about the rest means nothing.
 // `planted bounds` writes beyond a device buffer, `planted leak` forgets one, `planted
 // uninitialised` lets a pipeline's consumer read a byte that no copy wrote, `planted race` has two
-// warps write to the same shared memory, `planted barrier` lets half a warp pass by a barrier.
+// warps exchange values in shared memory without a barrier, `planted barrier` lets half a warp pass
+// by a barrier.
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>
@@ -30,9 +31,9 @@ struct Sum {
 };
 
 __global__ void race(int* to) {
-  __shared__ int shared;
-  shared = static_cast<int>(threadIdx.x);
-  *to = shared;
+  volatile __shared__ int shared[64];
+  shared[threadIdx.x] = static_cast<int>(threadIdx.x);
+  to[threadIdx.x] = shared[63 - threadIdx.x];
 }
 __global__ void barrier(int* to) {
   if (threadIdx.x % 32 < 16) {
@@ -64,7 +65,8 @@ int main(int argc, char** argv) {
   } else if (fault == "race" || fault == "barrier") {
     auto array = ps::device_array<int>(gpu, 64);
     cudaStream_t on = stream;
-    fault == "race" ? race<<<1, 64, 0, on>>>(array.data()) : barrier<<<1, 64, 0, on>>>(array.data());
+    fault == "race" ? race<<<1, 64, 0, on>>>(array.data())
+                    : barrier<<<1, 64, 0, on>>>(array.data());
     gpu.sync(stream);
   } else {
     std::fprintf(stderr, "usage: planted bounds|leak|uninitialised|race|barrier\n");

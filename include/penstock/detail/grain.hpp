@@ -110,7 +110,7 @@ void each_column(std::span<const std::size_t> extents, const char* stage, F f) {
   std::size_t used = 0;
   const auto column = [&]<class Traits>(Traits traits) {
     std::size_t bytes = Traits::value_bytes * Traits::fixed;
-    for (std::size_t i = 0; !Traits::ragged && i < Traits::sizes; ++i, ++used) {
+    for (std::size_t left = Traits::ragged ? 0 : Traits::sizes; left != 0; --left, ++used) {
       const std::size_t extent = used < extents.size() ? extents[used] : 0;
       if (extent == 0) {
         throw OptionError{std::string{"penstock: "} + stage + ": the schema has an extent number " +
@@ -163,7 +163,7 @@ Grain grain_of(std::size_t records, std::span<const std::size_t> extents, std::s
         grain.sizes.push_back(capacity);
       } else {
         grain.parts.push_back({bytes, checked_bytes(records, bytes, stage), Array::records});
-        for (std::size_t i = 0; i < Traits::sizes; ++i) {
+        for (std::size_t left = Traits::sizes; left != 0; --left) {
           grain.sizes.push_back(extents[used++]);
         }
       }
