@@ -32,7 +32,8 @@ template <class F, class T, class Where> class HostConsumer final : public Node 
       if (counts_ && !turns_.take(taken.ticket(), slot.records, index)) {
         return;
       }
-      if (slot.records == 0) {
+      // Not by its records: a slot whose filling failed may say that it has some.
+      if (taken.fill() == Fill::none) {
         continue;
       }
       const auto batch = in_->batch<const T, Where>(taken.place(), slot, index);
@@ -58,7 +59,7 @@ template <class F, class T, class Where> class HostConsumer final : public Node 
   std::vector<F> calls_;
   const std::shared_ptr<HostLink> in_;
   const bool counts_; // records may be missing, so that index() must be counted
-  Turns turns_;
+  Turns<> turns_;
 };
 
 /// The end of a pipeline whose batches lie in device memory, on the thread that runs it. Busy and

@@ -94,8 +94,11 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     HostRing::Take taken;
     if (!attempt(delivered_,
                  [&] {
-                   lender_->out().check_next();
-                   taken = lender_->link().ring.take();
+                   // One by one, since what was left out has a place too.
+                   do {
+                     lender_->out().check_next();
+                     taken = lender_->link().ring.take(Empties::give);
+                   } while (taken && taken.fill() == Fill::none);
                  }) ||
         !taken) {
       return {};
