@@ -10,6 +10,12 @@
 #include <string>
 #include <type_traits>
 
+// A record of a view outlives the view: g++ 13 fears otherwise where one is bound to a reference.
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 13
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdangling-reference"
+#endif
+
 namespace penstock {
 
 /// A view of one column of a batch, for host and device code: what `get<"name">(batch)` gives. It
@@ -131,3 +137,7 @@ template <class T> class Column<Ragged<T>> {
 };
 
 } // namespace penstock
+
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 13
+#pragma GCC diagnostic pop
+#endif

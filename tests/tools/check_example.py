@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs an example on files of its own making and checks what it prints.
 
-check_example.py 01_hello_pipeline|02_histogram PROGRAM
+check_example.py 01_hello_pipeline|02_histogram|… PROGRAM
 """
 import json
 import math
@@ -66,7 +66,90 @@ def histogram(program: str, folder: Path):
     assert missing.returncode != 0 and not missing.stdout and str(folder / "missing") in missing.stderr, missing
 
 
-EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram}
+def noise(n: int) -> float:
+    n = (n + 1) * 0x9E3779B97F4A7C15 % 2**64
+    n = (n ^ n >> 32) * 0xD6E8FEB86659FD93 % 2**64
+    return (n >> 40) / 2**23 - 1
+
+
+def train_loop(program: str, folder: Path):
+    samples = []
+    for n in range(0, 131_072 * 5, 5):
+        x = [noise(n), noise(n + 1), noise(n + 2), noise(n + 3), 1.0]
+        samples.append((x, x[0] - 2 * x[1] + 3 * x[2] + 0.5 * x[3] + 0.25 + 0.1 * noise(n + 4)))
+    weights = [0.0] * 5
+    losses = []
+    for rate in 0.5, 0.25:
+        for first in range(0, len(samples), 4096):
+            gradient = [0.0] * 5
+            loss = 0.0
+            for x, y in samples[first:first + 4096]:
+                error = sum(w * value for w, value in zip(weights, x)) - y
+                gradient = [g + error * value for g, value in zip(gradient, x)]
+                loss += error * error
+            weights = [w - rate * g / 4096 for w, g in zip(weights, gradient)]
+            losses.append(loss / 4096)
+    for _ in range(3):  # nothing depends on which thread comes first
+        loss, learned, *report = run(program, "--device", "host").splitlines()
+        said = [float(word) for word in loss.split() if word[0].isdigit()]
+        assert len(said) == 2 and all(abs(a - b) < 2e-4 for a, b in zip(said, [losses[0], losses[-1]])), (loss, losses)
+        said = [float(word) for word in learned.split()[1::2]]
+        assert len(said) == 5 and all(abs(a - b) < 2e-4 for a, b in zip(said, weights)), (learned, weights)
+        assert report and report[0].startswith("262144 records"), report
+
+
+def own_source_and_stage(program: str, folder: Path):
+    rng = random.Random(2)
+    file = folder / "lines"
+    for lines, bad, end in (120_000, 7, "\n"), (1_000, 100, ""), (1, 0, ""), (3, 3, "\n"):
+        numbers = [rng.randrange(-500, 500) / 10 for _ in range(lines)]
+        wrong = set(rng.sample(range(lines), bad))
+        file.write_text("\n".join(f"a, place,{'none' if i in wrong else n}" for i, n in enumerate(numbers)) + end)
+        good = [n for i, n in enumerate(numbers) if i not in wrong]
+        said, *report = run(program, "--device", "host", file).splitlines()
+        if good:
+            words = said.replace(",", "").split()
+            found = [float(words[i]) for i in (0, 3, 5, 7, 9)]
+            wanted = [len(good), min(good), max(good), sum(good) / len(good), bad]
+            assert all(abs(a - b) <= 1e-4 * (1 + abs(b)) for a, b in zip(found, wanted)), (said, wanted)
+        else:
+            assert said.startswith("0 numbers"), said
+        skipped = [line for line in report if "skipped by Decoder" in line]
+        assert len(skipped) == min(bad, 10) and all('no number ends "a, place,none"' in line for line in skipped), report
+        assert all(int(line.split("record ")[1].split(":")[0]) in wrong for line in skipped), report
+    for text, words in {"a,1\n" + "no\n" * 101: ["Decoder", "no number"], "a,1\n" + "x" * 61: ["line 1", "61"]}.items():
+        file.write_text(text)
+        failed = subprocess.run([program, "--device", "host", file], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and not failed.stdout and all(w in failed.stderr for w in words), failed
+
+
+def columns(program: str, folder: Path):
+    rng = random.Random(3)
+    images, labels = folder / "images", folder / "labels"
+    for count in 9_000, 1:
+        pixels = rng.randbytes(784 * count)
+        of = rng.choices(range(10), k=count)
+        images.write_bytes(b"\0\0\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (count, 28, 28)) + pixels)
+        labels.write_bytes(b"\0\0\x08\x01" + count.to_bytes(4, "big") + bytes(of))
+        number, total = Counter(of), Counter()
+        for i, label in enumerate(of):
+            total[label] += sum(pixels[784 * i:784 * (i + 1)])
+        head, *rows = run(program, "--device", "host", images, labels).splitlines()
+        assert head.split() == ["label", "images", "brightness"], head
+        for label, row in enumerate(rows[:10]):
+            mean = total[label] / 784 / number[label] if number[label] else 0
+            found = [float(word) for word in row.split()]
+            assert found[:2] == [label, number[label]] and abs(found[2] - mean) < 1e-3, (row, label, number[label], mean)
+        assert rows[10].startswith(f"{count} records"), rows[10]
+    with labels.open("ab") as file:
+        file.write(b"\0")
+    failed = subprocess.run([program, "--device", "host", images, labels], capture_output=True, text=True, timeout=LIMIT)
+    assert failed.returncode == 1 and not failed.stdout and "records" in failed.stderr, failed
+    assert run(program, "--device", "host").startswith("label"), "it makes its own files"
+
+
+EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_train_loop": train_loop,
+            "04_own_source_and_stage": own_source_and_stage, "05_columns": columns}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](sys.argv[2], Path(folder))

@@ -44,7 +44,7 @@ template <class Schema, Source... From> class Zip {
   /// they have or if a record is not one of its column.
   void open() {
     std::apply([](auto&... source) { (detail::open_source(source), ...); }, sources_);
-    each([this](std::size_t column, const auto& source) { check(column, source); });
+    each([this](std::size_t column, const auto& source) { this->check(column, source); });
     extents_.clear();
     for (std::size_t column = 0; column < expected_.size(); ++column) {
       if (expected_[column].dynamic) {

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+/// What a small example may be told: a device, and files, all or none of those that it names.
+struct Arguments {
+  /// `names` is what the usage calls the files, of which there are `most`. Throws
+  /// std::invalid_argument with the usage for anything else.
+  Arguments(int argc, char** argv, std::size_t most = 0, const std::string& names = "") {
+    for (int i = 1; i < argc; ++i) {
+      const std::string arg = argv[i];
+      if (arg == "--device" && i + 1 < argc) {
+        device = argv[++i];
+      } else if (!arg.starts_with("-") && !arg.empty()) {
+        files.push_back(arg);
+      } else {
+        throw std::invalid_argument{"what is \"" + arg + "\"? " + usage(names)};
+      }
+    }
+    if (!files.empty() && files.size() != most) {
+      throw std::invalid_argument{std::to_string(files.size()) + " files were given. " +
+                                  usage(names)};
+    }
+  }
+
+  std::string device = "auto";
+  std::vector<std::string> files;
+
+ private:
+  static std::string usage(const std::string& names) {
+    return "Usage: [--device auto|cuda|host]" + (names.empty() ? names : " [" + names + ']');
+  }
+};

@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// A soak: pipelines of random shapes, one after the other, for as long as it is told, every byte
+// compared. `soak SECONDS [SEED] [host|cuda]` prints what went through, and exits 1 at the first
+// wrong byte, order or count, after naming the shape that brought it.
+
+#include "suite/through.hpp"
+#include "support/temp_dir.hpp"
+
+#include <penstock/with_device.hpp>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <string>
+
+using namespace suite;
+
+namespace {
+
+struct Pair
+    : ps::Columns<ps::Field<"bytes", std::byte, ps::dynamic>, ps::Field<"number", std::uint64_t>> {
+};
+
+/// One pipeline's shape.
+struct Shape {
+  std::size_t record{}, records{}, batch{}, depth{}, held{};
+  unsigned readers{}, decoders{};
+  std::uint64_t epochs{};
+  bool file{}, staged{}, decoded{}, columns{};
+
+  template <class Random> static Shape random(Random& next, std::size_t most_bytes) {
+    const auto pick = [&](std::size_t low, std::size_t high) {
+      return low + static_cast<std::size_t>(next() % (high - low + 1));
+    };
+    Shape s;
+    const std::size_t scale = std::size_t{1} << pick(0, 22);
+    s.record = pick(1, scale);
+    s.records = pick(0, std::min<std::size_t>(most_bytes / s.record, 40'000));
+    s.batch = pick(1, std::max<std::size_t>(s.records / pick(1, 50), 1));
+    s.depth = pick(2, 9);
+    s.held = pick(0, 1);
+    s.readers = static_cast<unsigned>(pick(1, 8));
+    s.decoders = static_cast<unsigned>(pick(1, 6));
+    s.epochs = pick(1, 3);
+    s.file = pick(0, 1) == 1;
+    s.staged = pick(0, 1) == 1;
+    s.decoded = pick(0, 2) == 0;
+    s.columns = pick(0, 3) == 0;
+    return s;
+  }
+  std::string text() const {
+    return "record " + std::to_string(record) + ", records " + std::to_string(records) +
+           ", batch " + std::to_string(batch) + ", depth " + std::to_string(depth) + ", held " +
+           std::to_string(held) + ", readers " + std::to_string(readers) + ", decoders " +
+           std::to_string(decoders) + ", epochs " + std::to_string(epochs) +
+           (file ? ", file" : ", memory") + (staged ? ", staged" : "") +
+           (decoded ? ", decoded" : "") + (columns ? ", columns" : "");
+  }
+};
+
+/// Brings a batch back and compares it; keeps `held` leases for a while.
+template <class D> class Checker {
+ public:
+  Checker(D& device, std::size_t bytes)
+      : device_{device}, bytes_{(bytes / 4096 + 1) * 4096},
+        back_{static_cast<std::byte*>(device.allocate_pinned(bytes_))} {}
+  Checker(const Checker&) = delete;
+  Checker& operator=(const Checker&) = delete;
+  ~Checker() { device_.deallocate_pinned(back_, bytes_); }
+
+  template <class Stream>
+  bool same(const std::byte* data, std::span<const std::byte> expected, Stream& stream) {
+    device_.copy_to_host(back_, data, expected.size(), stream);
+    device_.sync(stream);
+    return std::memcmp(back_, expected.data(), expected.size()) == 0;
+  }
+
+ private:
+  D& device_;
+  std::size_t bytes_;
+  std::byte* back_;
+};
+
+/// Walks an open pipeline; `check(batch)` says whether it is right.
+template <class P, class Stream, class F>
+bool walk(P pipeline, Stream& stream, const Shape& shape, F check) {
+  std::uint64_t next = 0;
+  for (int run = 0; run < 2; ++run) {
+    next = 0;
+    using Lease = std::remove_cvref_t<decltype(*pipeline.on(stream).begin())>;
+    Lease held;
+    for (auto batch : pipeline.on(stream)) {
+      if (batch.index() != next || batch.source_index() != next % shape.records || !check(batch)) {
+        return false;
+      }
+      next += batch.size();
+      if (shape.held != 0) {
+        held = std::move(batch);
+      }
+    }
+    if (next != shape.records * shape.epochs) {
+      return false;
+    }
+  }
+  return true;
+}
+
+template <class D, class Source>
+bool run(D& device, const Shape& shape, std::span<const std::byte> bytes, Source source) {
+  auto stream = device.stream();
+  Checker<D> checker{device, shape.batch * std::max(shape.record, sizeof(std::uint64_t))};
+  const ps::ReaderOptions reading{
+      .workers = shape.readers, .depth = shape.depth, .epochs = shape.epochs};
+  const ps::CopierOptions copying{.batch = shape.batch, .depth = shape.depth};
+  const auto plain = [&](const auto& batch) {
+    return checker.same(batch.data(),
+                        bytes.subspan(batch.source_index() * shape.record, batch.size_bytes()),
+                        stream);
+  };
+  if (shape.columns) {
+    std::vector<std::uint64_t> numbers(shape.records);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = i * 0x9E3779B97F4A7C15U;
+    }
+    const auto both = [&](const auto& batch) {
+      const std::uint64_t first = batch.source_index();
+      return checker.same(ps::get<"bytes">(batch).data(),
+                          bytes.subspan(first * shape.record, batch.size() * shape.record),
+                          stream) &&
+             checker.same(reinterpret_cast<const std::byte*>(ps::get<"number">(batch).data()),
+                          std::as_bytes(std::span{numbers}.subspan(first, batch.size())), stream);
+    };
+    return walk(ps::Reader{ps::zip<Pair>(source, ps::memory(numbers)), reading} |
+                    ps::PinnedStager{{.workers = 2, .depth = shape.depth}} |
+                    ps::AsyncCopier{device, copying},
+                stream, shape, both);
+  }
+  if (shape.decoded && shape.record == 1) {
+    return walk(ps::Reader{source, reading} |
+                    ps::Decoder{[](ps::Batch<const std::byte, ps::Pageable> in,
+                                   ps::Batch<std::byte, ps::Pinned> out) {
+                                  std::memcpy(out.data(), in.data(), in.size_bytes());
+                                },
+                                {.workers = shape.decoders, .depth = shape.depth}} |
+                    ps::AsyncCopier{device, copying},
+                stream, shape, plain);
+  }
+  if (shape.staged) {
+    return walk(ps::Reader{source, reading} | ps::PinnedStager{{.depth = shape.depth}} |
+                    ps::AsyncCopier{device, copying},
+                stream, shape, plain);
+  }
+  return walk(ps::Reader{source, ps::to_pinned, reading} | ps::AsyncCopier{device, copying}, stream,
+              shape, plain);
+}
+
+} // namespace
+
+int main(int count, char** arguments) {
+  const double seconds = count > 1 ? std::atof(arguments[1]) : 10;
+  std::mt19937_64 random{count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1};
+  constexpr std::size_t most_bytes = std::size_t{64} << 20;
+  const auto bytes = some_bytes(most_bytes);
+  return ps::with_device(count > 3 ? arguments[3] : "auto", [&](auto& device) {
+    const auto attached = device.attach();
+    const auto start = std::chrono::steady_clock::now();
+    const auto elapsed = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    std::uint64_t runs = 0;
+    double moved = 0;
+    while (elapsed() < seconds) {
+      const Shape shape = Shape::random(random, most_bytes);
+      const auto part = std::span{bytes}.first(shape.record * shape.records);
+      bool right = false;
+      if (shape.file) {
+        const penstock::tests::TempDir dir;
+        const std::string path = dir / "records";
+        std::ofstream{path, std::ios::binary}.write(reinterpret_cast<const char*>(part.data()),
+                                                    static_cast<std::streamsize>(part.size()));
+        right =
+            run(device, shape, part, ps::records<std::byte>(path, {.record_bytes = shape.record}));
+      } else {
+        right = run(device, shape, part, ps::memory(part, {.record_bytes = shape.record}));
+      }
+      if (!right) {
+        std::printf("WRONG after %llu pipelines: %s\n", static_cast<unsigned long long>(runs),
+                    shape.text().c_str());
+        return 1;
+      }
+      ++runs;
+      moved += 2 * static_cast<double>(part.size() * shape.epochs) / 1e9;
+    }
+    std::printf("soak on %s: %llu pipelines, two runs each, %.1f GB in %.0f s, 0 mismatches\n",
+                device.name().c_str(), static_cast<unsigned long long>(runs), moved, elapsed());
+    return 0;
+  });
+}
