@@ -8,8 +8,10 @@
 
 #include <penstock/penstock.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <stdexcept>
 #include <thread>
 
 using TestDevice = penstock::HostDevice;
@@ -38,3 +40,50 @@ template <class F> void for_each_slow_device(F f) {
 }
 
 #include "suite/control_suite.hpp"
+
+namespace {
+
+// A ring whose first closer is held up.
+struct SlowToClose {
+  std::atomic<int> closers{0};
+  std::atomic<bool> let_go{false};
+  void fail() {
+    const bool first = closers++ == 0;
+    while (first && !let_go) {
+      std::this_thread::yield();
+    }
+  }
+  void stop() {}
+};
+
+} // namespace
+
+TEST_CASE("who fails second finds every ring closed, though the first is still at it") {
+  SlowToClose slow;
+  penstock::Ring<int> ring{2};
+  penstock::detail::Control control;
+  control.watch(slow);
+  control.watch(ring);
+  control.begin();
+  const auto fail = [&](std::uint64_t record) {
+    try {
+      throw std::runtime_error{"on purpose"};
+    } catch (...) {
+      control.fail("Reader", record);
+    }
+  };
+  std::thread first{[&] { fail(2); }};
+  while (slow.closers == 0) {
+    std::this_thread::yield();
+  }
+  fail(0);
+  CHECK(ring.state() == penstock::Flow::failed);
+  slow.let_go = true;
+  first.join();
+  try {
+    control.rethrow();
+    CHECK(false);
+  } catch (const penstock::StageError& e) {
+    CHECK(e.record() == 2);
+  }
+}

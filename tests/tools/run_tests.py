@@ -23,13 +23,14 @@ MESON = os.environ.get("MESON", "meson")
 RELACY = Path("/usr/include/relacy/relacy.hpp")
 BUILD_LIMIT, TEST_LIMIT = 1800, 1800  # seconds, for a whole build; each test has its own limit in tests/meson.build
 
-SUITES = ["host", "headers", "tree", "example", "model", "cuda", "gpu"]
+SUITES = ["host", "headers", "tree", "example", "model", "spin", "cuda", "gpu"]
 # What a whole suite waits for, where it is not there; a test of it that is missing though its tool is there has failed.
-NEEDS = {"model": "relacy", "cuda": "nvcc", "gpu": "nvcc"}
+NEEDS = {"model": "relacy", "spin": "spin", "cuda": "nvcc", "gpu": "nvcc"}
 HEAD = """\
 # Every test, as `suite test: test case`: ./tests/run fails if one of them does not run, or if one runs that is not
 # here. `./tests/run --update` writes this file. A gpu test may be skipped where there is no GPU. With CI=true nothing
-# else may; else tests are skipped too for want of a tool: nvcc (cuda, gpu), relacy (model), clang-format-19 (tree).
+# else may; else tests are skipped too for want of a tool: nvcc (cuda, gpu), relacy (model), spin (spin),
+# clang-format-19 (tree).
 """
 
 
@@ -102,7 +103,7 @@ def meson(*args) -> str:
 
 def configure(build: Build) -> int:
     """Sets the build folder up, anew if anything has changed that Meson remembers."""
-    tools = [shutil.which(tool) for tool in (MESON, build.compiler, "nvcc", "pkg-config")]
+    tools = [shutil.which(tool) for tool in (MESON, build.compiler, "nvcc", "pkg-config", "spin")]
     made_with = json.dumps([build.options, meson("--version"), tools, RELACY.exists(), str(ROOT)])
     stamp = build.folder / "made-with"
     if stamp.exists() and stamp.read_text() == made_with:

@@ -64,11 +64,13 @@ class Control {
   }
 
   /// To be called inside a catch block: the exception in flight is the cause. Later ones are
-  /// dropped.
+  /// dropped. When it returns, every ring is closed, whoever began to close them.
   void fail(const std::string& stage, std::uint64_t record) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
     if (!first && !lost) {
+      // The first may not have come to it yet, and who calls drops the slot that he has.
+      close(Flow::failed);
       return;
     }
     // Stays as it is if there is no memory to describe it.
@@ -79,13 +81,12 @@ class Control {
     }
     {
       const std::scoped_lock lock{mutex_};
-      if (lost && !lost_) {
+      if (lost && (first || !lost_)) {
         lost_ = error;
       }
-      if (!first) {
-        return;
+      if (first) {
+        error_ = std::move(error);
       }
-      error_ = std::move(error);
     }
     close(Flow::failed);
   }

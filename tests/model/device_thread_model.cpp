@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Proves how the device thread and the consumer part: with the real ring and the real bell, the
+// device thread's loop written out as DeviceThread::serve() and over() have it. Run without
+// arguments, or with parts of models' names; after all of them, two planted bugs must be found.
+
+#include <iostream>
+
+#include "scenario.hpp"
+
+namespace penstock::model {
+namespace {
+
+using PlaceRing = Ring<rl::var<int>, ModelPolicy<>>;
+
+enum class Change { none, stop, fail };
+enum class Bug { none, bell_read_late, drained_relaxed };
+
+// The device thread fills places and ends the ring; the consumer uses them up, says so and rings;
+// a third thread may close the ring at any time.
+template <Change How, Bug Planted> struct LastBell : Scenario {
+  static constexpr int batches = 3;
+  static constexpr auto acquire = Planted == Bug::drained_relaxed ? rl::mo_relaxed : rl::mo_acquire;
+  static constexpr auto release = Planted == Bug::drained_relaxed ? rl::mo_relaxed : rl::mo_release;
+
+  PlaceRing ring{2, Side::one, Side::one};
+  PlaceRing::Bell bell;
+  RelacyAtomic<std::uint32_t> drained{0};
+  rl::var<int> used{0}; // by the consumer, until it is drained
+  int published = 0;
+  bool ended = false;
+
+  LastBell() { ring.on_release(&bell); }
+  void thread(unsigned id) override {
+    if (id == 0) {
+      serve();
+    } else if (id == 1) {
+      consume();
+    } else if (How == Change::stop) {
+      ring.stop();
+    } else {
+      ring.fail();
+    }
+  }
+
+  void serve() {
+    for (;;) {
+      std::uint32_t count = bell.count();
+      if (over()) {
+        break;
+      }
+      if (Planted == Bug::bell_read_late) {
+        count = bell.count();
+      }
+      if (!step()) {
+        bell.wait(count, std::chrono::nanoseconds{-1});
+      }
+    }
+    if (How == Change::none) {
+      RL_ASSERT(used(at()) == batches);
+    }
+  }
+  bool over() { return ring.state() > Flow::ended || (ended && drained.load(acquire) != 0); }
+  bool step() {
+    bool any = false;
+    while (published != batches) {
+      auto claim = ring.try_claim();
+      if (!claim) {
+        return any;
+      }
+      claim.slot()(at()) = published++;
+      claim.publish();
+      any = true;
+    }
+    if (!ended) {
+      ring.end();
+      ended = any = true;
+    }
+    return any;
+  }
+
+  void consume() {
+    int next = 0;
+    while (auto take = ring.take()) {
+      RL_ASSERT(take.slot()(at()) == next++);
+    }
+    RL_ASSERT(How != Change::none || next == batches);
+    used(at()) = next;
+    drained.store(1, release); // pairs with over()
+    bell.ring();
+  }
+};
+
+template <class S> std::unique_ptr<Scenario> make() {
+  return std::make_unique<S>();
+}
+
+} // namespace
+} // namespace penstock::model
+
+int main(int count, char** arguments) {
+  using namespace penstock::model;
+  const auto two = Search::switches(2), three = Search::switches(3);
+  const auto random = Search::random(100'000);
+  const int failed = run(
+      {
+          {"device thread and consumer", 2, make<LastBell<Change::none, Bug::none>>, {two, random}},
+          {"device thread, consumer, stop",
+           3,
+           make<LastBell<Change::stop, Bug::none>>,
+           {two, random}},
+          {"device thread, consumer, error",
+           3,
+           make<LastBell<Change::fail, Bug::none>>,
+           {two, random}},
+      },
+      count, arguments);
+  if (failed != 0 || count > 1) {
+    return failed;
+  }
+  const std::vector<Model> planted = {
+      {"planted: the bell read late", 2, make<LastBell<Change::none, Bug::bell_read_late>>, {}},
+      {"planted: drained is relaxed", 2, make<LastBell<Change::none, Bug::drained_relaxed>>, {}},
+  };
+  for (const Model& model : planted) {
+    if (check(model, three)) {
+      std::cout << "this planted bug was not found: " << model.name << std::endl;
+      return 1;
+    }
+  }
+  std::cout << planted.size() << " planted bugs found" << std::endl;
+  return 0;
+}
