@@ -11,9 +11,11 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,8 +45,32 @@ struct Files {
     paths = {dir.write("a", all.first(first_file)), dir.write("b", all.subspan(first_file))};
   }
   bool has(const std::string& path) const { return path == paths[0] || path == paths[1]; }
+  // The record is numbered through all files, the offset counts from the start of its own.
+  std::uint64_t record_at(const std::string& path, std::uint64_t offset) const {
+    return (path == paths[0] ? 0 : first_file / record) + offset / record;
+  }
 
   std::vector<std::byte> bytes;
+  tests::TempDir dir;
+  std::vector<std::string> paths;
+};
+
+// Two files, each with a column of the same records.
+struct Sample
+    : ps::Columns<ps::Field<"image", std::uint8_t, 70'001>, ps::Field<"label", std::uint8_t, 8>> {};
+struct ColumnFiles {
+  static constexpr std::size_t records = 11, image = 70'001, label = 8;
+
+  ColumnFiles() : images{some_bytes(records * image)}, labels{some_bytes(records * label, 2)} {
+    paths = {dir.write("images", std::span<const std::byte>{images}),
+             dir.write("labels", std::span<const std::byte>{labels})};
+  }
+  bool has(const std::string& path) const { return path == paths[0] || path == paths[1]; }
+  std::uint64_t record_at(const std::string& path, std::uint64_t offset) const {
+    return offset / (path == paths[0] ? image : label);
+  }
+
+  std::vector<std::byte> images, labels;
   tests::TempDir dir;
   std::vector<std::string> paths;
 };
@@ -90,8 +116,46 @@ Result through_device(const Files& files, const Io& io) {
   return result;
 }
 
+// Each column from a file of its own, turned about by a decoder.
+Result through_decoder(const ColumnFiles& files, const Io& io) {
+  std::vector<std::byte> images(files.images.size()), labels(files.labels.size());
+  auto pipeline =
+      ps::Reader{
+          ps::zip<Sample>(
+              ps::records<std::uint8_t>(files.paths[0], {.record_bytes = ColumnFiles::image}, io),
+              ps::records<std::uint8_t>(files.paths[1], {.record_bytes = ColumnFiles::label}, io)),
+          {.workers = 2, .depth = 2, .batch = 2}} |
+      ps::Decoder{
+          [](ps::Batch<const Sample, ps::Pageable> in, ps::Batch<Sample, ps::Pageable> out) {
+            const auto invert = [](const auto& from, const auto& to) {
+              const std::size_t n = from.size() * from.elements();
+              std::transform(from.data(), from.data() + n, to.data(), std::bit_not<>{});
+            };
+            invert(ps::get<"image">(in), ps::get<"image">(out));
+            invert(ps::get<"label">(in), ps::get<"label">(out));
+          },
+          {.workers = 2, .depth = 2}} |
+      ps::Consumer{[&](ps::Batch<const Sample, ps::Pageable> batch) {
+                     const auto keep = [&](const auto& column, std::vector<std::byte>& to) {
+                       const std::size_t each = column.elements();
+                       std::transform(column.data(), column.data() + column.size() * each,
+                                      to.data() + batch.index() * each,
+                                      [](std::uint8_t b) { return ~std::byte{b}; });
+                     };
+                     keep(ps::get<"image">(batch), images);
+                     keep(ps::get<"label">(batch), labels);
+                   },
+                   {.workers = 2}};
+  Result result{outcome_of([&] { pipeline.prepare(); }), {}, false};
+  if (result.prepare.came == Came::nothing) {
+    result.run = outcome_of([&] { pipeline.run(); });
+  }
+  result.right = images == files.images && labels == files.labels;
+  return result;
+}
+
 // Right bytes, or one error that says where.
-void check_result(const Files& files, const Result& result) {
+template <class Input> void check_result(const Input& files, const Result& result) {
   CAPTURE(result.prepare, result.run);
   if (!result.failed()) {
     CHECK(result.right);
@@ -107,9 +171,7 @@ void check_result(const Files& files, const Result& result) {
   if (in_run) {
     CHECK(out.stage == "Reader");
     CHECK(out.cause == Came::source_error);
-    // The record is numbered through all files, the offset counts from the start of its own.
-    const std::uint64_t before = out.file == files.paths[0] ? 0 : first_file / record;
-    CHECK(out.record == before + out.offset / record);
+    CHECK(out.record == files.record_at(out.file, out.offset));
   }
 }
 
@@ -118,8 +180,8 @@ struct Points {
   int errors = 0;
 };
 
-template <class Through>
-Points fail_each_call(const Files& files, Through through, int error, bool persistent) {
+template <class Input, class Through>
+Points fail_each_call(const Input& files, Through through, int error, bool persistent) {
   tests::Watchdog watchdog{"file calls"};
   Points points;
   bool fired = true;
@@ -151,11 +213,12 @@ const Outcome& error_of_end(const Files& files, const Result& result, std::uint6
 
 TEST_CASE("whichever file call fails, the right bytes arrive or one error names file and offset") {
   const Files files;
+  const ColumnFiles columns;
   Points all;
-  for (const auto through : {through_host, through_device}) {
+  const auto fail_each = [&all](const auto& input, auto through) {
     for (const bool persistent : {false, true}) {
       for (const int error : {EIO, EACCES, EINTR, EAGAIN}) {
-        const Points points = fail_each_call(files, through, error, persistent);
+        const Points points = fail_each_call(input, through, error, persistent);
         CAPTURE(error, persistent, points.fired, points.errors);
         // Two files: found, opened, examined, and read in four parts at least.
         CHECK(points.fired >= 10);
@@ -166,12 +229,16 @@ TEST_CASE("whichever file call fails, the right bytes arrive or one error names 
         all.errors += points.errors;
       }
     }
-  }
+  };
+  fail_each(files, through_host);
+  fail_each(files, through_device);
+  fail_each(columns, through_decoder);
   std::printf("%d file calls failed, %d times with an error\n", all.fired, all.errors);
 }
 
 TEST_CASE("short reads deliver the right bytes") {
   const Files files;
+  const ColumnFiles columns;
   for (const std::size_t most : {1'000UL, 4'096UL, 300'000UL}) {
     CAPTURE(most);
     IoFaults faults;
@@ -183,6 +250,9 @@ TEST_CASE("short reads deliver the right bytes") {
     const Result device = through_device(files, io);
     CHECK_FALSE(device.failed());
     CHECK(device.right);
+    const Result decoded = through_decoder(columns, io);
+    CHECK_FALSE(decoded.failed());
+    CHECK(decoded.right);
     CHECK(io.reads() >= 2 * static_cast<long>(total / most));
   }
 }

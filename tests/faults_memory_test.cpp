@@ -10,16 +10,19 @@
 #include "suite/through.hpp"
 #include "support/catch.hpp"
 #include "support/outcome.hpp"
+#include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -129,6 +132,50 @@ struct OnHost {
   decltype(ps::Reader{ps::records<std::byte>(""), {}} | ps::Consumer{std::declval<Use>()}) pipeline;
 };
 
+// The application's own loop over what a decoder gives, through AnyBatches. It is the decoder that
+// calls on_batch.
+struct OnLoop {
+  explicit OnLoop(const std::string& path)
+      : got{device, total}, stream{device.stream()}, pipeline{this, batches(path)} {}
+
+  ps::AnyBatches<Bytes> batches(const std::string& path) {
+    const auto decode = [this](HostBytes in, ps::Batch<std::byte, ps::Pageable> out) {
+      on_batch(in.source_index());
+      std::memcpy(out.data(), in.data(), in.size_bytes());
+    };
+    return {ps::Reader{ps::records<std::byte>(path, options), {.workers = 2, .depth = 2}} |
+                ps::Decoder{decode, {.workers = 2, .depth = 2, .extents = {record}}} |
+                ps::PinnedStager{{.workers = 1, .depth = 2}} |
+                ps::AsyncCopier{device, {.batch = 1}},
+            stream};
+  }
+  struct Loop {
+    OnLoop* self;
+    ps::AnyBatches<Bytes> any;
+    void prepare() { any.prepare(); }
+    ps::Report report() const { return any.report(); }
+    ps::Report run(const ps::RunOptions& told = {}) {
+      for (auto batch : any.batches(told)) {
+        self->got(batch, self->stream);
+      }
+      return any.report();
+    }
+  };
+  void clear() { got.clear(); }
+  bool holds(std::span<const std::byte> bytes) const { return got.in_order && got.holds(bytes); }
+  bool nothing_lives() const {
+    const ps::HostCounts now = device.counts();
+    return now.live_allocations == 0 && now.live_pinned == 1 && now.live_streams == 1 &&
+           now.live_events == 0;
+  }
+
+  std::function<void(std::uint64_t)> on_batch = [](std::uint64_t) {};
+  ps::HostDevice device;
+  Collector<ps::HostDevice> got;
+  ps::HostStream stream;
+  Loop pipeline;
+};
+
 struct File {
   File()
       : bytes{some_bytes(total)}, path{dir.write("records", std::span<const std::byte>{bytes})} {}
@@ -137,13 +184,15 @@ struct File {
   std::string path;
 };
 
+constexpr int step = tests::under_tsan ? 7 : 1;
+
 // Makes the k-th allocation of prepare() fail for each k, once and for good.
 template <class On> int refuse_in_prepare(const File& file, const char* name) {
   tests::Watchdog watchdog{name};
   int points = 0;
   for (const bool persistent : {false, true}) {
     bool fired = true;
-    for (std::uint64_t k = 1; fired; ++k) {
+    for (std::uint64_t k = 1; fired; k += step) {
       CAPTURE(k, persistent);
       watchdog.progress(k);
       On on{file.path};
@@ -211,8 +260,10 @@ TEST_CASE("whichever allocation of prepare is refused, it throws, leaks nothing,
   const File file;
   const int on_device = refuse_in_prepare<OnDevice>(file, "files to a device");
   const int on_host = refuse_in_prepare<OnHost>(file, "files to the host");
-  CHECK(on_device >= (memory::can_refuse ? 40 : 0));
-  CHECK(on_host >= (memory::can_refuse ? 20 : 0));
+  const int on_loop = refuse_in_prepare<OnLoop>(file, "files to a loop, decoded");
+  CHECK(on_device >= (memory::can_refuse ? 40 / step : 0));
+  CHECK(on_host >= (memory::can_refuse ? 20 / step : 0));
+  CHECK(on_loop >= (memory::can_refuse ? 50 / step : 0));
 }
 
 TEST_CASE("a run has no allocation that could be refused") {
@@ -240,6 +291,78 @@ TEST_CASE("a run has no allocation that could be refused") {
   runs(on_host);
 }
 
+TEST_CASE("a loop's run has no allocation that could be refused but for its report") {
+  const File file;
+  OnLoop on{file.path};
+  on.got.sizes.reserve(100);
+  on.pipeline.prepare();
+  for (int run = 0; run < 2; ++run) {
+    on.clear();
+    const Outcome out = outcome_of([&] {
+      const Refuse refuse{1, true};
+      for (auto batch : on.pipeline.any.batches()) {
+        on.got(batch, on.stream);
+      }
+    });
+    CAPTURE(run, out);
+    CHECK(out.came == Came::nothing);
+    CHECK_FALSE(memory::has_refused());
+    CHECK(on.holds(file.bytes));
+  }
+}
+
+TEST_CASE("whichever allocation of progress is refused, the run ends and the next one is whole") {
+  const File file;
+  tests::Watchdog watchdog{"progress without memory"};
+  const auto refuse = [&](auto& on, bool persistent, std::chrono::milliseconds every) {
+    on.pipeline.prepare();
+    // Long enough for it to be called.
+    on.on_batch = [every](std::uint64_t index) {
+      if (index == 1 && every < std::chrono::seconds{1}) {
+        std::this_thread::sleep_for(5 * every);
+      }
+    };
+    int points = 0;
+    bool fired = true;
+    for (std::uint64_t k = 1; fired && k < 60; ++k) {
+      CAPTURE(k, persistent, every.count());
+      watchdog.progress(k);
+      const ps::RunOptions told{.progress = [](const ps::Report&) {}, .every = every};
+      on.got.sizes.reserve(1000);
+      const Outcome out = outcome_of([&] {
+        const Refuse refuse_it{k, persistent};
+        on.pipeline.run(told);
+      });
+      fired = memory::has_refused();
+      points += fired ? 1 : 0;
+      CAPTURE(out);
+      CHECK((out.came == Came::nothing || out.came == Came::bad_alloc ||
+             out.came == Came::device_error || out.came == Came::error ||
+             (out.came == Came::stage_error && out.stage == "progress")));
+      CHECK((fired || out.came == Came::nothing));
+      // What did not begin is not going on.
+      const double seconds = on.pipeline.report().seconds;
+      std::this_thread::sleep_for(std::chrono::microseconds{100});
+      CHECK(on.pipeline.report().seconds == seconds);
+      on.clear();
+      CHECK(on.pipeline.run().records == 4);
+      CHECK(on.holds(file.bytes));
+    }
+    return points;
+  };
+  for (const bool persistent : {false, true}) {
+    OnDevice on_device{file.path};
+    OnLoop on_loop{file.path};
+    int points = 0;
+    for (const auto every : {std::chrono::milliseconds{3'600'000}, std::chrono::milliseconds{1}}) {
+      points += refuse(on_device, persistent, every);
+      points += refuse(on_loop, persistent, every);
+    }
+    std::printf("%d allocations refused in runs with progress\n", points);
+    CHECK(points >= (memory::can_refuse ? 10 : 0));
+  }
+}
+
 TEST_CASE("whichever allocation of an error is refused, an error comes out and the run ends") {
   const File file;
   const auto throws = [](auto&, std::uint64_t index) {
@@ -249,6 +372,7 @@ TEST_CASE("whichever allocation of an error is refused, an error comes out and t
   };
   int points = refuse_in_run<OnDevice>(file, "a callable throws, device", throws);
   points += refuse_in_run<OnHost>(file, "a callable throws, host", throws);
+  points += refuse_in_run<OnLoop>(file, "a decoder throws, loop", throws);
   points += refuse_in_run<OnDevice>(file, "a device call fails", [](OnDevice& on, std::uint64_t i) {
     if (i == 1) {
       on.device.fail_call(2, {.persistent = false, .code = 9});
@@ -327,4 +451,22 @@ TEST_CASE("whichever thread cannot be started, prepare throws, leaks nothing, an
   each(std::type_identity<OnDevice>{}, "files to a device", 7);
   // Two readers, and two of three consumers.
   each(std::type_identity<OnHost>{}, "files to the host", 4);
+  // One stream, two readers, two decoders, a stager, and the device thread.
+  each(std::type_identity<OnLoop>{}, "files to a loop, decoded", 7);
+}
+
+TEST_CASE(
+    "the thread of progress cannot be started: the run does not begin, and the next one is whole") {
+  const File file;
+  OnHost on{file.path};
+  on.pipeline.prepare();
+  threads_until_failure = 0;
+  const Outcome out = outcome_of([&] { on.pipeline.run({.progress = [](const ps::Report&) {}}); });
+  CHECK(threads_until_failure < 0);
+  threads_until_failure = -1;
+  CAPTURE(out);
+  CHECK(out.came == Came::error);
+  CHECK(out.says("thread"));
+  CHECK(on.pipeline.run().records == 4);
+  CHECK(on.holds(file.bytes));
 }

@@ -99,7 +99,9 @@ class PinnedStager : public StageBase, public detail::NamesDevice<On> {
   explicit PinnedStager(On& device, PinnedStagerOptions options = {})
     requires(!std::is_same_v<On, detail::NoDevice>)
       : device_{&device}, options_{options} {}
-  PinnedStager(const On&&, PinnedStagerOptions = {}) = delete;
+  PinnedStager(const On&&, PinnedStagerOptions = {})
+    requires(!std::is_same_v<On, detail::NoDevice>)
+  = delete;
 
   On* device() const noexcept { return device_; }
 

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The suite of loops on the host device, and what only a device that fails when told to shows.
+
+#include "support/caught.hpp"
+
+#include <penstock/penstock.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+using TestDevice = penstock::HostDevice;
+
+template <class D = TestDevice, class F> void for_each_device(F f) {
+  for (const std::uint64_t seed : {2, 3}) {
+    D device{{.late_seed = seed}};
+    f(device);
+  }
+}
+
+inline void delay(penstock::HostStream& stream, std::chrono::microseconds time) {
+  stream.enqueue([time] { std::this_thread::sleep_for(time); });
+}
+
+inline bool all_given_back(const TestDevice& device) {
+  const penstock::HostCounts now = device.counts();
+  return now.live_allocations == 0 && now.live_pinned == 0 && now.live_streams == 0 &&
+         now.live_events == 0;
+}
+
+#include "suite/loop_suite.hpp"
+
+using namespace suite;
+
+TEST_CASE("any device call of a loop may fail: one StageError, and the next run delivers all") {
+  tests::Watchdog watchdog{"failing calls of a loop"};
+  ps::HostDevice device;
+  auto pipeline = to_device(device);
+  auto stream = device.stream();
+  auto other = device.stream();
+  pipeline.prepare();
+  std::uint64_t failures = 0;
+  for (std::uint64_t k = 1;; ++k) {
+    CAPTURE(k);
+    watchdog.progress(k);
+    REQUIRE(k < 1000);
+    device.fail_call(k);
+    const Outcome out = outcome_of([&] {
+      for (auto batch : pipeline.on(stream)) {
+        batch.used_on(other);
+      }
+    });
+    const bool fired = device.fault_fired();
+    device.fail_call(0);
+    if (!fired) {
+      CHECK(out.came == Came::nothing);
+      break;
+    }
+    ++failures;
+    CAPTURE(out);
+    CHECK(out.came == Came::stage_error);
+    CHECK(out.cause == Came::device_error);
+    CHECK((out.stage == "loop" || out.stage == "AsyncCopier"));
+    CHECK(delivers_all(pipeline, device, ten_batches()));
+  }
+  CHECK(failures > 2 * batch_count);
+}
+
+TEST_CASE("a loop on a device that is lost ends, and says so at every later run") {
+  const tests::Watchdog watchdog{"a lost device"};
+  ps::HostDevice device;
+  {
+    auto pipeline = to_device(device);
+    auto stream = device.stream();
+    std::vector<Lease<Bytes>> held;
+    const auto walk = [&] {
+      for (auto batch : pipeline.on(stream)) {
+        if (batch.index() == 2 * batch_size) {
+          stream.enqueue([] { throw std::runtime_error{"a trap"}; });
+        }
+        if (batch.index() == batch_size) {
+          held.push_back(std::move(batch));
+        }
+      }
+    };
+    for (int run = 0; run < 2; ++run) {
+      const Outcome out = outcome_of(walk);
+      CAPTURE(out);
+      CHECK(out.came == Came::stage_error);
+      CHECK(out.sticky);
+    }
+    CHECK(held.size() == 1);
+  }
+  CHECK(all_given_back(device));
+}
+
+TEST_CASE(
+    "a lease whose giving back fails after the loop is in use until the next run has waited") {
+  ps::HostDevice device;
+  auto pipeline = to_device(device);
+  auto stream = device.stream();
+  Lease<Bytes> kept;
+  for (auto batch : pipeline.on(stream)) {
+    kept = std::move(batch);
+    break;
+  }
+  std::atomic<bool> used{false};
+  stream.enqueue([&] {
+    std::this_thread::sleep_for(20ms);
+    used = true;
+  });
+  device.fail_call(1);
+  kept.release();
+  CHECK(device.fault_fired());
+  bool first = true;
+  auto other = device.stream();
+  for (auto batch : pipeline.on(other)) {
+    CHECK((!first || used));
+    first = false;
+  }
+  CHECK_FALSE(first);
+}

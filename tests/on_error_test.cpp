@@ -1,0 +1,521 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Items that fail and are left out or tried again: what is delivered, how it is numbered, and what
+// the Report says of the rest.
+
+#include "suite/through.hpp"
+#include "support/catch.hpp"
+#include "support/faulty_io.hpp"
+#include "support/outcome.hpp"
+#include "support/temp_dir.hpp"
+#include "support/watchdog.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+using namespace suite;
+using tests::Came;
+using tests::Outcome;
+using tests::outcome_of;
+
+namespace {
+
+// A record says its number in the source.
+using Number = std::uint64_t;
+using OnDevice = ps::Batch<const Number, ps::Device>;
+using OnHost = ps::Batch<const Number, ps::Pageable>;
+using IntoHost = ps::Batch<Number, ps::Pageable>;
+using Numbers = std::vector<Number>;
+
+constexpr std::size_t slot = 100;
+constexpr Number count = 1000;
+
+ps::ReaderOptions reading(ps::OnError on_error, std::uint64_t epochs = 1, unsigned workers = 2) {
+  return {.workers = workers, .depth = 4, .epochs = epochs, .batch = slot, .on_error = on_error};
+}
+
+void fill(std::span<Number> out, std::uint64_t first) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = first + i;
+  }
+}
+// Slots that begin with one of `bad` cannot be read.
+auto source_with(std::set<Number> bad) {
+  return ps::generate<Number>(count,
+                              [bad = std::move(bad)](std::span<Number> out, std::uint64_t first) {
+                                fill(out, first);
+                                if (bad.contains(first)) {
+                                  throw ps::SourceError{"penstock: bad sector", "disk", first * 8};
+                                }
+                              });
+}
+auto good_source() {
+  return source_with({});
+}
+
+// The numbers that are no multiple of any of these, `epochs` times.
+Numbers without(const std::function<bool(Number)>& bad, std::uint64_t epochs = 1) {
+  Numbers left;
+  for (Number i = 0; i < count * epochs; ++i) {
+    if (!bad(i % count)) {
+      left.push_back(i % count);
+    }
+  }
+  return left;
+}
+
+// What a run delivered, in batches.
+struct Delivered {
+  Numbers numbers;
+  std::vector<std::size_t> sizes;
+  bool numbered{true};     // index() counts what is delivered
+  bool placed{true};       // source_index() is the first record's number
+  bool epochs_apart{true}; // no batch goes on beyond an epoch's end
+
+  template <class B> void add(const B& batch) {
+    numbered = numbered && batch.index() == numbers.size();
+    placed = placed && batch.size() != 0 && batch.source_index() == batch.data()[0];
+    epochs_apart = epochs_apart && std::is_sorted(batch.data(), batch.data() + batch.size());
+    numbers.insert(numbers.end(), batch.data(), batch.data() + batch.size());
+    sizes.push_back(batch.size());
+  }
+  bool well() const { return numbered && placed && epochs_apart; }
+};
+
+// Runs stages before the copier, with batches of this size.
+template <class Before> Delivered through_device(Before before, std::size_t batch,
+                                                 ps::Report& report) {
+  ps::HostDevice device{{.late_seed = 1}};
+  Delivered delivered;
+  auto pipeline = std::move(before) | ps::AsyncCopier{device, {.batch = batch}};
+  auto stream = device.stream();
+  for (auto lease : pipeline.on(stream)) {
+    const OnDevice some = lease;
+    stream.enqueue([&delivered, some] { delivered.add(some); });
+  }
+  report = pipeline.report();
+  return delivered;
+}
+template <class P> Delivered through_host(P& pipeline) {
+  Delivered delivered;
+  for (auto batch : pipeline.batches()) {
+    delivered.add(batch);
+  }
+  return delivered;
+}
+
+// The skips in the order of their records.
+std::vector<ps::SkippedItem> sorted(std::vector<ps::SkippedItem> skips) {
+  std::sort(skips.begin(), skips.end(),
+            [](const auto& a, const auto& b) { return a.record < b.record; });
+  return skips;
+}
+
+} // namespace
+
+TEST_CASE("slots that cannot be read are left out, numbered and listed") {
+  const auto left_out = [](Number i) { return i / slot == 2 || i / slot == 5 || i / slot == 9; };
+  for (const std::size_t batch : {1, 30, 100, 150, 5000}) {
+    CAPTURE(batch);
+    ps::Report report;
+    const Delivered got =
+        through_device(ps::Pipeline{std::tuple{ps::Reader{
+                           source_with({200, 500, 900}), ps::to_pinned, reading({.skips = 6}, 2)}}},
+                       batch, report);
+    CHECK(got.numbers == without(left_out, 2));
+    CHECK(got.well());
+    CHECK(report.records == 1400);
+    CHECK(report.records_in_all == 2000);
+    CHECK(report.skipped == 600);
+    CHECK(report.dropped == 0);
+    CHECK(report.stages[0].skipped == 600);
+    CHECK(report.stages[0].records == 1400);
+    CHECK(report.stages[0].retries == 0);
+    const auto skips = sorted(report.skips);
+    REQUIRE(skips.size() == 6);
+    for (std::size_t i = 0; i < skips.size(); ++i) {
+      CAPTURE(i);
+      CHECK(skips[i].stage == "Reader");
+      CHECK(skips[i].record == std::array<Number, 3>{200, 500, 900}[i / 2]);
+      CHECK(skips[i].records == slot);
+      CHECK(skips[i].file == "disk");
+      CHECK(skips[i].offset == skips[i].record * 8);
+      CHECK(skips[i].reason == "penstock: bad sector");
+    }
+  }
+}
+
+TEST_CASE("one bad item more than may be left out ends the run with that item's error") {
+  auto pipeline = ps::Reader{source_with({200, 500, 900}), reading({.skips = 2}, 1, 1)} |
+                  ps::Consumer{[](OnHost) {}};
+  for (int run = 0; run < 2; ++run) { // each with a fresh budget and list
+    CAPTURE(run);
+    const Outcome out = outcome_of([&] { pipeline.run(); });
+    CAPTURE(out);
+    CHECK(out.came == Came::stage_error);
+    CHECK(out.stage == "Reader");
+    CHECK(out.file == "disk");
+    CHECK(out.offset == 7200);
+    const ps::Report report = pipeline.report();
+    CHECK(report.skipped == 200);
+    REQUIRE(report.skips.size() == 2);
+    CHECK(report.skips[0].record == 200);
+    CHECK(report.skips[1].record == 500);
+  }
+}
+
+TEST_CASE("a second run has a fresh budget and list") {
+  auto pipeline =
+      ps::Reader{source_with({200, 500, 900}), reading({.skips = 3})} | ps::Consumer{[](OnHost) {}};
+  for (int run = 0; run < 3; ++run) {
+    CAPTURE(run);
+    const ps::Report& report = pipeline.run();
+    CHECK(report.records == 700);
+    CHECK(report.skipped == 300);
+    CHECK(report.skips.size() == 3);
+  }
+}
+
+TEST_CASE("a read that fails in a file is left out with the file and the offset") {
+  const tests::TempDir dir;
+  const auto bytes = some_bytes(40'000);
+  const std::string path = dir.write("bytes", std::span<const std::byte>{bytes});
+  for (const bool retries : {false, true}) {
+    CAPTURE(retries);
+    std::atomic<int> reads{0};
+    const tests::FaultyIo<> io{tests::IoFaults::fail(
+        [&](const tests::IoCall& call) { return call.name == "read" && ++reads == 3 ? EIO : 0; })};
+    ps::OnError on_error{.skips = 1};
+    on_error.retries = retries ? 1 : 0;
+    auto pipeline = ps::Pipeline{
+        std::tuple{ps::Reader{ps::Records<std::byte, tests::FaultyIo<>>{{path}, {}, io},
+                              {.workers = 1, .depth = 4, .batch = 4096, .on_error = on_error}}}};
+    std::uint64_t records = 0;
+    bool right = true;
+    for (auto batch : pipeline.batches()) {
+      right = right && batch.index() == records &&
+              std::memcmp(batch.data(), bytes.data() + batch.source_index(), batch.size()) == 0;
+      records += batch.size();
+    }
+    CHECK(right);
+    const ps::Report report = pipeline.report();
+    CHECK(report.stages[0].retries == (retries ? 1 : 0));
+    CHECK(records == bytes.size() - report.skipped);
+    REQUIRE(report.skips.size() == (retries ? 0U : 1U));
+    if (!retries) {
+      CHECK(report.skipped == 4096);
+      CHECK(report.skips[0].records == 4096);
+      CHECK(report.skips[0].file == path);
+      CHECK(report.skips[0].offset == report.skips[0].record);
+      CHECK(report.skips[0].record % 4096 == 0);
+    }
+  }
+}
+
+TEST_CASE("an item that fails is tried again, as often as asked for") {
+  std::map<Number, int> tries;
+  int good_at = 2;
+  const auto source = ps::generate<Number>(count, [&](std::span<Number> out, std::uint64_t first) {
+    std::fill(out.begin(), out.end(), Number{77});
+    if (++tries[first] < good_at && (first == 300 || first == 900)) {
+      throw std::runtime_error{"not yet"};
+    }
+    fill(out, first);
+  });
+  auto again = ps::Pipeline{std::tuple{ps::Reader{source, reading({.retries = 3}, 1, 1)}}};
+  const Delivered got = through_host(again);
+  CHECK(got.numbers == without([](Number) { return false; }));
+  CHECK(got.well());
+  CHECK(again.report().stages[0].retries == 2);
+  CHECK(again.report().skipped == 0);
+
+  tries.clear();
+  good_at = 5;
+  const Outcome out = outcome_of([&] { through_host(again); });
+  CHECK(out.stage == "Reader");
+  CHECK(out.says("not yet"));
+  CHECK(tries[300] == 4);
+  CHECK(tries.find(900) == tries.end());
+
+  tries.clear();
+  auto skipping =
+      ps::Pipeline{std::tuple{ps::Reader{source, reading({.retries = 2, .skips = 2}, 1, 1)}}};
+  CHECK(through_host(skipping).numbers ==
+        without([](Number i) { return i / slot == 3 || i / slot == 9; }));
+  CHECK(tries[300] == 3);
+  CHECK(skipping.report().stages[0].retries == 4);
+  CHECK(skipping.report().skipped == 200);
+  CHECK(skipping.report().skips.size() == 2);
+}
+
+TEST_CASE("a Decoder of batches leaves out the slot, and tries it again before") {
+  std::atomic<int> tries{0};
+  const auto decode = [&](OnHost in, IntoHost out) {
+    std::copy_n(in.data(), in.size(), out.data());
+    if (in.source_index() == 400) {
+      ++tries;
+      throw 42;
+    }
+  };
+  for (const std::size_t batch : {1, 150}) {
+    CAPTURE(batch);
+    tries = 0;
+    ps::Report report;
+    const Delivered got = through_device(
+        ps::Reader{good_source(), reading({}, 2)} |
+            ps::Decoder{decode, {.workers = 3, .on_error = {.retries = 2, .skips = 2}}} |
+            ps::PinnedStager{{.workers = 2}},
+        batch, report);
+    CHECK(got.numbers == without([](Number i) { return i / slot == 4; }, 2));
+    CHECK(got.well());
+    CHECK(tries == 6);
+    CHECK(report.stages[0].records == 2000);
+    CHECK(report.stages[1].skipped == 200);
+    CHECK(report.stages[1].retries == 4);
+    CHECK(report.skipped == 200);
+    CHECK(report.dropped == 0);
+    REQUIRE(report.skips.size() == 2);
+    CHECK(report.skips[0].stage == "Decoder");
+    CHECK(report.skips[0].record == 400);
+    CHECK(report.skips[0].records == slot);
+    CHECK(report.skips[0].file.empty());
+    CHECK(report.skips[0].reason == "something that is no std::exception was thrown");
+  }
+}
+
+TEST_CASE("Decoders of records leave out single ones, and each keeps its number") {
+  struct Text {
+    Number number;
+    char more[24];
+  };
+  // Several in a slot, neighbours among them, its first and its last.
+  const auto bad_for_one = [](Number i) { return i % 10 == 3 || i % 10 == 4 || i % slot == 0; };
+  const auto bad_for_two = [](Number i) { return i % 7 == 0 || i % slot == 99; };
+  const auto one = [=](const Number& in, Text& out) {
+    out = {in, "text"};
+    if (bad_for_one(in)) {
+      throw std::runtime_error{"one: " + std::to_string(in)};
+    }
+  };
+  const auto two = [=](const Text& in, Number& out) {
+    out = in.number;
+    if (bad_for_two(in.number)) {
+      throw std::runtime_error{"two: " + std::to_string(in.number)};
+    }
+  };
+  const ps::DecoderOptions options{.workers = 2, .on_error = {.skips = 1'000'000}};
+  const auto both = [=](Number i) { return bad_for_one(i) || bad_for_two(i); };
+  for (const std::size_t batch : {1, 7, 64, 5000}) { // 1: each record's number is seen
+    CAPTURE(batch);
+    ps::Report report;
+    const Delivered got = through_device(ps::Reader{source_with({600}), reading({.skips = 2}, 2)} |
+                                             ps::Decoder{one, options} | ps::Decoder{two, options} |
+                                             ps::PinnedStager{},
+                                         batch, report);
+    const Numbers expected = without([&](Number i) { return both(i) || i / slot == 6; }, 2);
+    CHECK(got.numbers == expected);
+    CHECK(got.well());
+    CHECK(report.skipped == 2 * count - expected.size());
+    CHECK(report.dropped == 0);
+    CHECK(report.stages[1].name == "Decoder");
+    CHECK(report.stages[2].name == "Decoder 2");
+    std::uint64_t of_stages = 0;
+    for (const ps::StageReport& stage : report.stages) {
+      of_stages += stage.skipped;
+    }
+    CHECK(of_stages == report.skipped);
+    // Each in the list by its own number, with its own reason.
+    std::multiset<Number> listed;
+    for (const ps::SkippedItem& skip : report.skips) {
+      CAPTURE(skip.record, skip.stage, skip.reason);
+      if (skip.stage == "Reader") {
+        CHECK((skip.record == 600 && skip.records == slot));
+        continue;
+      }
+      CHECK(skip.records == 1);
+      CHECK(skip.reason ==
+            (skip.stage == "Decoder" ? "one: " : "two: ") + std::to_string(skip.record));
+      listed.insert(skip.record);
+    }
+    CHECK(listed.size() == report.skipped - 2 * slot);
+    for (const Number i : listed) {
+      CHECK(listed.count(i) == 2);
+    }
+  }
+}
+
+TEST_CASE("batches end at the epoch's end, also if all its last records are left out") {
+  // Batches of one slot and a half, so that the last one is not full.
+  const auto last_slot = [](Number i) { return i / slot == 9; };
+  ps::Report report;
+  const Delivered by_reader =
+      through_device(ps::Pipeline{std::tuple{
+                         ps::Reader{source_with({900}), ps::to_pinned, reading({.skips = 3}, 3)}}},
+                     250, report);
+  CHECK(by_reader.numbers == without(last_slot, 3));
+  CHECK(by_reader.well());
+  const std::vector<std::size_t> sizes{250, 250, 250, 150};
+  REQUIRE(by_reader.sizes.size() == 12);
+  for (std::size_t i = 0; i < by_reader.sizes.size(); ++i) {
+    CHECK(by_reader.sizes[i] == sizes[i % 4]);
+  }
+
+  const auto decode = [&](const Number& in, Number& out) {
+    out = in;
+    if (last_slot(in)) {
+      throw std::runtime_error{"bad"};
+    }
+  };
+  const Delivered by_decoder = through_device(
+      ps::Reader{good_source(), reading({}, 3)} |
+          ps::Decoder{decode, ps::to_pinned, {.workers = 2, .on_error = {.skips = 300}}},
+      250, report);
+  CHECK(by_decoder.numbers == by_reader.numbers);
+  CHECK(by_decoder.sizes == by_reader.sizes);
+  CHECK(by_decoder.well());
+  CHECK(report.skips.size() == 300);
+}
+
+TEST_CASE("a run may leave out everything, and more than it lists") {
+  const auto nothing = ps::generate<Number>(
+      1200 * slot, [](std::span<Number>, std::uint64_t) { throw std::runtime_error{"bad"}; });
+  const auto all_left_out = [](const ps::Report& report) {
+    CHECK(report.records == 0);
+    CHECK(report.skipped == 1200 * slot);
+    CHECK(report.skips.size() == 1000);
+    CHECK(report.dropped == 0);
+    CHECK_FALSE(report.stopped);
+  };
+  ps::Report report;
+  const Delivered got = through_device(
+      ps::Pipeline{std::tuple{ps::Reader{nothing, ps::to_pinned, reading({.skips = 1200})}}}, 150,
+      report);
+  CHECK(got.sizes.empty());
+  all_left_out(report);
+
+  std::atomic<int> calls{0};
+  auto consumed = ps::Reader{nothing, reading({.skips = 1200})} |
+                  ps::Consumer{[&](OnHost) { ++calls; }, {.workers = 3}};
+  all_left_out(consumed.run());
+  CHECK(calls == 0);
+
+  auto open = ps::Pipeline{std::tuple{ps::Reader{nothing, reading({.skips = 1200})}}};
+  CHECK(through_host(open).sizes.empty());
+  all_left_out(open.report());
+}
+
+TEST_CASE("a source of unknown size goes on behind what cannot be read, to its end") {
+  const auto source = ps::generate<Number>([](std::span<Number> out, std::uint64_t first) {
+    if (first == 300) {
+      throw std::runtime_error{"bad"};
+    }
+    const std::size_t left =
+        std::min<std::size_t>(out.size(), 950 - std::min<std::uint64_t>(first, 950));
+    fill(out.first(left), first);
+    return left;
+  });
+  auto pipeline = ps::Pipeline{std::tuple{ps::Reader{source, reading({.skips = 1})}}};
+  for (int run = 0; run < 2; ++run) {
+    const Delivered got = through_host(pipeline);
+    CHECK(got.numbers == without([](Number i) { return i / slot == 3 || i >= 950; }));
+    CHECK(got.well());
+    CHECK(pipeline.report().skipped == slot);
+  }
+}
+
+TEST_CASE("consumers in host memory are told the delivered number, by one worker or several") {
+  for (const unsigned workers : {1U, 4U}) {
+    CAPTURE(workers);
+    std::mutex mutex;
+    std::map<std::uint64_t, Numbers> got;
+    std::uint64_t throws_at = ~std::uint64_t{0};
+    auto pipeline = ps::Reader{source_with({0, 200, 500, 600, 900}), reading({.skips = 20}, 4)} |
+                    ps::Decoder{[](const Number& in, Number& out) {
+                                  out = in;
+                                  if (in % 9 == 0) {
+                                    throw std::runtime_error{"bad"};
+                                  }
+                                },
+                                {.workers = 2, .on_error = {.skips = 10'000}}} |
+                    ps::Consumer{[&](OnHost batch) {
+                                   if (batch.index() == throws_at) {
+                                     throw std::runtime_error{"boom"};
+                                   }
+                                   const std::scoped_lock lock{mutex};
+                                   CHECK(batch.source_index() == batch.data()[0]);
+                                   got[batch.index()] =
+                                       Numbers(batch.data(), batch.data() + batch.size());
+                                 },
+                                 {.workers = workers}};
+    const auto bad = [](Number i) {
+      const Number s = i / slot;
+      return i % 9 == 0 || s == 0 || s == 2 || s == 5 || s == 6 || s == 9;
+    };
+    for (int run = 0; run < 3; ++run) {
+      CAPTURE(run);
+      got.clear();
+      throws_at = ~std::uint64_t{0};
+      pipeline.run();
+      Numbers all;
+      bool numbered = true;
+      for (const auto& [index, numbers] : got) {
+        numbered = numbered && index == all.size();
+        all.insert(all.end(), numbers.begin(), numbers.end());
+      }
+      CHECK(numbered);
+      CHECK(all == without(bad, 4));
+
+      throws_at = std::next(got.begin(), 11)->first;
+      const Outcome out = outcome_of([&] { pipeline.run(); });
+      CAPTURE(out);
+      CHECK(out.stage == "Consumer");
+      CHECK(out.record == throws_at);
+    }
+  }
+}
+
+TEST_CASE("a kept batch whose place lies behind a slot left out is an error, and no deadlock") {
+  const tests::Watchdog watchdog{"kept beside what was left out"};
+  auto pipeline = ps::Pipeline{std::tuple{ps::Reader{
+      source_with({100}), {.workers = 1, .depth = 2, .batch = slot, .on_error = {.skips = 1}}}}};
+  ps::Lease<OnHost> kept;
+  const Outcome out = outcome_of([&] {
+    for (auto batch : pipeline.batches()) {
+      kept = std::move(batch);
+    }
+  });
+  CAPTURE(out);
+  CHECK(out.stage == "loop");
+  CHECK(out.says("batch number 0"));
+  CHECK(kept);
+  kept = {};
+  std::uint64_t records = 0;
+  for (auto batch : pipeline.batches()) {
+    records += batch.size();
+  }
+  CHECK(records == count - slot);
+}
+
+TEST_CASE("the Report prints what was left out") {
+  auto pipeline = ps::Reader{source_with({200, 500}), reading({.skips = 2}, 1, 1)} |
+                  ps::Consumer{[](OnHost) {}};
+  std::ostringstream text;
+  text << pipeline.run();
+  CAPTURE(text.str());
+  CHECK(text.str().find("200 records skipped") != std::string::npos);
+  CHECK(text.str().find("skipped by Reader: record 200 to 299: penstock: bad sector") !=
+        std::string::npos);
+  CHECK(text.str().find("record 500 to 599") != std::string::npos);
+}
