@@ -21,8 +21,9 @@ namespace penstock {
 /// thread, and one loop at a time; the pipeline must stay where it is.
 template <class B> class Batches {
  public:
-  Batches(detail::Engine& engine, detail::BatchSource<B>& source, RunOptions options)
-      : engine_{engine}, source_{source}, options_{std::move(options)} {}
+  Batches(detail::Engine& engine, detail::BatchSource<B>& source, RunOptions options,
+          detail::StreamHandle stream = {})
+      : engine_{engine}, source_{source}, options_{std::move(options)}, stream_{stream} {}
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
   ~Batches() {
@@ -56,7 +57,7 @@ template <class B> class Batches {
   iterator begin() {
     engine_.start(options_);
     running_ = true;
-    source_.enter();
+    source_.enter(stream_);
     advance();
     return iterator{this};
   }
@@ -81,6 +82,7 @@ template <class B> class Batches {
   detail::Engine& engine_;
   detail::BatchSource<B>& source_;
   RunOptions options_;
+  detail::StreamHandle stream_;
   Lease<B> current_;
   bool running_{};
 };

@@ -17,8 +17,10 @@ namespace penstock {
 /// later. Another stream may go on with a timeline if it waits for its newest fence first.
 ///
 /// record() is for one thread at a time; the rest for any. Nothing is created after construction.
-template <AnyDevice D> class Timeline {
-  using Atomics = RingPolicy::Atomics;
+/// Policy is the ring's.
+template <AnyDevice D, class Policy = RingPolicy> class Timeline {
+  using Atomics = typename Policy::Atomics;
+  using Serial = typename Atomics::template Atomic<std::uint64_t>;
 
  public:
   /// `events`: how many fences may be outstanding before asking about an old one becomes
@@ -100,8 +102,8 @@ template <AnyDevice D> class Timeline {
 
   D* device_;
   std::vector<typename D::event_type> events_;
-  alignas(detail::cache_line) Atomics::Atomic<std::uint64_t> recorded_{0};
-  alignas(detail::cache_line) Atomics::Atomic<std::uint64_t> reached_{0};
+  alignas(detail::cache_line) Serial recorded_{0};
+  alignas(detail::cache_line) Serial reached_{0};
 };
 
 /// A point of a timeline: what a place carries from one stage to the next. Default: nothing to wait

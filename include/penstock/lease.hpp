@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/error.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -28,6 +29,18 @@ struct StreamHandle {
       return of(native);
     } else {
       return {&stream, &stream_kind<std::remove_cv_t<S>>};
+    }
+  }
+  /// Whether it is one that a device takes as S.
+  template <class S> bool is() const noexcept {
+    return kind == &stream_kind<std::remove_cv_t<std::remove_reference_t<S>>>;
+  }
+  /// As that.
+  template <class S> S as() const noexcept {
+    if constexpr (std::is_pointer_v<S>) {
+      return static_cast<S>(const_cast<void*>(stream));
+    } else {
+      return *static_cast<std::remove_reference_t<S>*>(const_cast<void*>(stream));
     }
   }
 };
@@ -82,8 +95,11 @@ template <class B> class Lease : public B {
   /// Says that work on `stream`, one besides the loop's, uses the batch too: the place is free when
   /// what is enqueued there until the lease is released is done. The work itself must wait for the
   /// loop's stream, or for an event on it, to see the batch. Throws OptionError for a stream of
-  /// another device's kind, and for a third stream.
+  /// another device's kind, for a third stream, and after the release.
   template <class S> void used_on(S&& stream) {
+    if (!lender_) {
+      throw OptionError{"penstock: used_on() was called on a lease that has been released."};
+    }
     lender_->used_on(ticket_, detail::StreamHandle::of(stream));
   }
 

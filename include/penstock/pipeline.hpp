@@ -88,8 +88,9 @@ template <class... Stages> class Pipeline {
       using T = typename detail::batch_of<StillGives>::schema;
       prepare();
       auto& loop = static_cast<detail::DeviceLoop<T, Named>&>(engine_.get()->last());
-      loop.use(stream);
-      return Batches<Batch<const T, Device>>{*engine_.get(), loop, std::move(options)};
+      Stream<Named> taken = stream;
+      return Batches<Batch<const T, Device>>{*engine_.get(), loop, std::move(options),
+                                             detail::StreamHandle::of(taken)};
     } else {
       return Refused::Range{};
     }

@@ -24,6 +24,10 @@ BELL = "penstock/detail/bell.hpp"
 WORD = "penstock/detail/ring_word.hpp"
 RING = "penstock/ring.hpp"
 LEASE = "penstock/ring_lease.hpp"
+TURNS = "penstock/detail/turns.hpp"
+FENCE = "penstock/fence.hpp"
+# What is proved by another model than the ring's.
+MODEL_OF = {TURNS: "turns_model.cpp", FENCE: "fence_model.cpp"}
 # Seconds: many times what all models need. The checker itself ends threads that spin for ever.
 LIMIT = 900
 
@@ -132,17 +136,28 @@ PLANTED = [
     ("an exhausted ring is one that has ended", RING,
      "return state() == Flow::ended && cells_.over(head_.load(Atomics::relaxed));",
      "return state() == Flow::ended;", ["bell, taker, end"]),
+    ("who waits for his turn is not woken", TURNS,
+     "if (was & sleeper) {", "if (false && was) {", ["in order"]),
+    ("the end of turns wakes nobody", TURNS,
+     "word_.fetch_or(over, Atomics::relaxed);\n    Parking::wake(word_);",
+     "word_.fetch_or(over, Atomics::relaxed);", ["the end"]),
+    ("the end of turns is not seen", TURNS,
+     "if (seen & over) {", "if (false) {", ["the end"]),
+    ("a fence is reached before it is recorded", FENCE,
+     "if (serial > was_recorded() || !device_->is_done(event(serial))) {",
+     "if (!device_->is_done(event(serial))) {", ["asked"]),
 ]
 
 def order_mutants(include):
     """Every memory order that is not relaxed, one at a time."""
-    for where in (BELL, CELLS, WORD, RING, LEASE):
+    for where in (BELL, CELLS, WORD, RING, LEASE, TURNS, FENCE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1
             name = f"{where}:{line}: {match[1]} becomes relaxed"
             mutant = text[:match.start()] + "Atomics::relaxed" + text[match.end():]
             models = ["bell", ""] if where == BELL else ["empty ring", "one to one", ""]
+            models = [""] if where in MODEL_OF else models
             yield name, where, mutant, models
 
 
@@ -177,7 +192,7 @@ def examine(options, mutant):
         shutil.copytree(options.include, include)
         (include / where).write_text(text)
         binary = pathlib.Path(folder) / "ring_model"
-        built = compile_(options, include, HERE / "ring_model.cpp", options.checker, "-o", binary)
+        built = compile_(options, include, HERE / MODEL_OF.get(where, "ring_model.cpp"), options.checker, "-o", binary)
         if built.returncode != 0:
             return name, "NOT BUILT", built.stderr[:2000]
         for model in models:

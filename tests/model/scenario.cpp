@@ -4,7 +4,16 @@
 // The checker itself, apart from what it checks: it is slow to compile.
 
 #include <chrono>
+#include <cstddef>
 #include <cstring>
+
+#include <new>
+
+// The checker brings its own operator new and delete, but not the sized delete that goes with them.
+// This stands before it, since it makes a macro of the word.
+void operator delete(void* at, std::size_t) noexcept {
+  ::operator delete(at);
+}
 
 #include "scenario.hpp"
 

@@ -46,6 +46,7 @@ template <AnyDevice D> struct Build {
   /// Records that a run will carry, or unknown_size; and units of them, as Grain counts.
   std::uint64_t records{};
   std::uint64_t units{};
+  std::uint64_t epochs{1};
   /// Whether records may be left out.
   bool skips{};
   std::shared_ptr<HostLink> host{};

@@ -27,7 +27,7 @@ class DecoderNode final : public Node {
               Build<D>& build)
       : Node{build.name("Decoder"), workers, build.control}, calls_(workers, f),
         on_error_{options.on_error}, in_{build.host},
-        slots_{host_slots("Decoder", options.depth, grain, build.units)},
+        slots_{host_slots("Decoder", options.depth, grain, build.units, build.epochs)},
         out_{build.template link<ToWhere>(slots_, grain, Side::many, "Decoder")} {}
 
   void report(double seconds, StageReport& stage) const override {

@@ -10,9 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
-#include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -97,8 +95,6 @@ class HostLender final : public Lender {
 /// Hands out batches in device memory to one stream: two device calls a batch, a wait, where the
 /// copy is not known to be done, and a record.
 template <AnyDevice D> class DeviceLender final : public Lender {
-  using Native = std::remove_reference_t<Stream<D>>;
-
  public:
   DeviceLender(std::shared_ptr<DeviceLink<D>> link, std::size_t depth)
       : link_{std::move(link)}, out_{link_->ring, depth}, others_(link_->ring.slots()) {}
@@ -108,7 +104,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   /// Before a run on `stream`, which goes on where an earlier one left off.
   void begin(Stream<D> stream) {
-    stream_.emplace(stream);
+    stream_ = StreamHandle::of(stream);
     waited_for_ = 0;
     failed_ = nullptr;
     link_->uses.wait(stream, link_->uses.was_recorded());
@@ -131,7 +127,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     link_->calling.store(true, StdAtomics::relaxed);
     try {
       if (place.ready.serial != waited_for_) {
-        place.ready.wait(stream_->stream);
+        place.ready.wait(stream());
         waited_for_ = place.ready.serial;
       }
     } catch (...) {
@@ -147,12 +143,13 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     Place<D>& place = out_.at(ticket).slot();
     link_->calling.store(false, StdAtomics::relaxed);
     try {
-      Other& other = others_[ticket % others_.size()];
-      place.also_free = other.stream ? record_other(std::exchange(other, {})) : Fence<D>{};
+      StreamHandle& other = others_[ticket % others_.size()];
+      place.also_free = other.stream ? record_other(other.as<Stream<D>>()) : Fence<D>{};
+      other = {};
       const std::uint64_t serial = link_->uses.was_recorded() + 1;
       link_->used_ticket(serial).store(ticket, StdAtomics::relaxed);
       link_->used_index(serial).store(place.index / link_->grain().units, StdAtomics::relaxed);
-      place.free = {&link_->uses, link_->uses.record(stream_->stream)};
+      place.free = {&link_->uses, link_->uses.record(stream())};
       out_.release(ticket);
     } catch (...) {
       // Nobody will know when its use is over. The next step ends the run, or the next run waits.
@@ -163,15 +160,15 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
 
   void used_on(std::uint64_t ticket, StreamHandle stream) override {
-    if (stream.kind != &stream_kind<std::remove_cv_t<Native>>) {
+    if (!stream.is<Stream<D>>()) {
       throw OptionError{"penstock: used_on() was given a stream of another device's kind."};
     }
-    Other& other = others_[ticket % others_.size()];
+    StreamHandle& other = others_[ticket % others_.size()];
     if (other.stream && other.stream != stream.stream) {
       throw OptionError{"penstock: used_on() was given a third stream: let one of them wait for an "
                         "event of the other."};
     }
-    other.stream = stream.stream;
+    other = stream;
   }
 
   /// After the callable failed on the batch, and the run with it.
@@ -183,46 +180,36 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// Blocks until nothing that was handed out and given back is in use.
   void settle() {
     if (uses_memory_) {
-      link_->device.sync(stream_->stream);
+      link_->device.sync(stream());
       link_->uses.sync();
       link_->other_uses.sync();
+      // What could not be recorded.
+      for (StreamHandle& other : others_) {
+        if (other.stream) {
+          link_->device.sync(other.as<Stream<D>>());
+          other = {};
+        }
+      }
       uses_memory_ = false;
     }
   }
 
  private:
-  struct Holder {
-    explicit Holder(Stream<D> s) : stream{s} {}
-    Stream<D> stream;
-  };
-  struct Other {
-    const void* stream{};
-  };
+  Stream<D> stream() const noexcept { return stream_.as<Stream<D>>(); }
 
   // Events of several streams in one order: each stream first waits for the one before.
-  Fence<D> record_other(const Other& other) {
-    const auto record = [&](Stream<D> stream) {
-      if (other.stream != last_other_) {
-        link_->other_uses.wait(stream, link_->other_uses.was_recorded());
-        last_other_ = other.stream;
-      }
-      return link_->other_uses.record(stream);
-    };
-    if constexpr (std::is_pointer_v<Native>) {
-      return {&link_->other_uses, record(static_cast<Native>(const_cast<void*>(other.stream)))};
-    } else {
-      return {&link_->other_uses, record(*static_cast<Native*>(const_cast<void*>(other.stream)))};
-    }
+  Fence<D> record_other(Stream<D> stream) {
+    link_->other_uses.wait(stream, link_->other_uses.was_recorded());
+    return {&link_->other_uses, link_->other_uses.record(stream)};
   }
 
   const std::shared_ptr<DeviceLink<D>> link_;
   LeasesOut<PlaceRing<D>> out_;
-  std::vector<Other> others_;
-  std::optional<Holder> stream_;
+  std::vector<StreamHandle> others_;
+  StreamHandle stream_;
   std::uint64_t ticket_{};
   std::uint64_t waited_for_{};
   std::exception_ptr failed_;
-  const void* last_other_{};
   bool uses_memory_{}; // as far as nobody has waited for the stream
 };
 

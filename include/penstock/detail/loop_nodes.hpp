@@ -18,7 +18,8 @@ namespace penstock::detail {
 template <class B> class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  virtual void enter() noexcept = 0;
+  /// Before the first; `stream` is for batches on a device.
+  virtual void enter(StreamHandle stream) noexcept = 0;
   /// Blocks for the next batch; empty if there are no more, or the run has failed.
   virtual Lease<B> next() noexcept = 0;
   /// After the last lease that the loop itself holds was released. May wait for the device.
@@ -33,14 +34,11 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
  public:
   explicit DeviceLoop(Build<D>& build) : DeviceEnd<D>{"loop", build}, device_{*build.device} {}
 
-  /// Before a run.
-  void use(Stream<D> stream) { stream_.emplace(stream); }
-
-  void enter() noexcept override {
+  void enter(StreamHandle stream) noexcept override {
     next_ = 0;
     attached_.emplace(device_);
     this->meter(0).start();
-    this->attempt(0, [&] { this->lender().begin(stream_->stream); });
+    this->attempt(0, [&] { this->lender().begin(stream.as<Stream<D>>()); });
   }
   Lease<B> next() noexcept override {
     DeviceLender<D>& lender = this->lender();
@@ -61,10 +59,6 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   }
 
  private:
-  struct Holder {
-    explicit Holder(Stream<D> s) : stream{s} {}
-    Stream<D> stream;
-  };
   struct Attached {
     explicit Attached(D& device) : guard{device.attach()} {}
     decltype(std::declval<D&>().attach()) guard;
@@ -73,7 +67,6 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   void work(unsigned, Meter&) override {}
 
   D& device_;
-  std::optional<Holder> stream_;
   std::optional<Attached> attached_;
   std::uint64_t next_{};
 };
@@ -88,7 +81,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   explicit HostLoop(Build<D>& build)
       : Node{"loop", 1, build.control}, lender_{std::make_shared<HostLender>(build.host)} {}
 
-  void enter() noexcept override { meter(0).start(); }
+  void enter(StreamHandle) noexcept override { meter(0).start(); }
   Lease<B> next() noexcept override {
     meter(0).spent(Spent::busy, Spent::starved);
     HostRing::Take taken;

@@ -28,7 +28,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       : Node{"Reader", workers, build.control}, source_{std::move(source)},
         on_error_{options.on_error}, known_{build.records != unknown_size},
         units_{known_ ? build.units / options.epochs : unknown_size},
-        slots_{host_slots("Reader", options.depth, grain, build.units)},
+        slots_{host_slots("Reader", options.depth, grain, build.units, build.epochs)},
         link_{build.template link<Where>(slots_, grain, workers == 1 ? Side::one : Side::many,
                                          "Reader")} {
     if (known_) {

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -74,26 +75,36 @@ inline std::size_t checked_depth(const char* stage, std::size_t asked) {
   return asked;
 }
 
-/// Slots of a host ring: what was asked for, else what ring_bytes hold, but no more than there is
-/// to read.
+/// Places that a whole run could fill, and one: with so many, none comes round again. Every epoch
+/// may end in a short one. `units` may be unknown_size.
+inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
+                                     std::uint64_t epochs) {
+  const std::uint64_t full = units / each;
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  return full > most - epochs - 1 ? most : full + epochs + 1;
+}
+
+/// Slots of a host ring: what was asked for, else what ring_bytes hold, but no more than a run
+/// could fill.
 inline std::size_t host_slots(const char* stage, std::size_t asked, const Grain& grain,
-                              std::uint64_t records) {
+                              std::uint64_t units, std::uint64_t epochs) {
   if (checked_depth(stage, asked) != 0) {
     return asked;
   }
   const std::size_t fit = std::max<std::size_t>(ring_bytes / grain.bytes(), 2);
-  const std::uint64_t needed = records / grain.records + 1;
-  return static_cast<std::size_t>(std::clamp<std::uint64_t>(needed, 2, fit));
+  return static_cast<std::size_t>(
+      std::clamp<std::uint64_t>(places_of_a_run(units, grain.records, epochs), 2, fit));
 }
 
 /// Batches of a device ring: at least `depth`, and room for three full copies, but for that no more
-/// than there is to copy.
-inline std::size_t device_places(std::size_t depth, const Grain& batch, std::uint64_t records) {
+/// than a run could fill.
+inline std::size_t device_places(std::size_t depth, const Grain& batch, std::uint64_t units,
+                                 std::uint64_t epochs) {
   const std::size_t copies = 3 * std::max(copy_bytes, batch.record_bytes());
   const std::uint64_t room = (copies + batch.bytes() - 1) / batch.bytes();
   return static_cast<std::size_t>(
       std::max<std::uint64_t>(checked_depth("AsyncCopier", depth),
-                              std::min<std::uint64_t>(room, records / batch.records + 1)));
+                              std::min(room, places_of_a_run(units, batch.records, epochs))));
 }
 
 } // namespace penstock::detail

@@ -50,7 +50,7 @@ template <AnyDevice D> class AsyncCopier : public StageBase {
     const detail::Grain batch = this->batch(build.host->grain());
     build.depth = options_.depth;
     build.template add<detail::DeviceThread<D>>(
-        batch, detail::device_places(options_.depth, batch, build.units), build);
+        batch, detail::device_places(options_.depth, batch, build.units, build.epochs), build);
   }
 
  private:

@@ -27,7 +27,7 @@ class StagerNode final : public Node {
   template <AnyDevice D>
   StagerNode(unsigned workers, const PinnedStagerOptions& options, Build<D>& build)
       : Node{build.name("PinnedStager"), workers, build.control}, in_{build.host},
-        slots_{host_slots("PinnedStager", options.depth, in_->grain(), build.units)},
+        slots_{host_slots("PinnedStager", options.depth, in_->grain(), build.units, build.epochs)},
         out_{build.template link<Pinned>(slots_, in_->grain(), Side::many, "PinnedStager")} {}
 
   void report(double seconds, StageReport& stage) const override {

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Proves what a timeline hands from thread to thread: who is told that a fence was recorded may ask
+// its event, and who is told that it was reached may use what the work before it used.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <penstock/fence.hpp>
+
+#include "scenario.hpp"
+
+namespace penstock::model {
+namespace {
+
+struct EventState {
+  rl::var<int> recorded{0};
+  RelacyAtomic<std::uint32_t> done{0};
+};
+
+// A device whose work is done when the model says so. An event that was not recorded is no good.
+struct ModelDevice {
+  struct event_type {
+    std::unique_ptr<EventState> state = std::make_unique<EventState>();
+  };
+  struct stream_type {
+    operator int() const { return 0; }
+  };
+  using stream_argument = int;
+
+  std::string name() const { return "model"; }
+  int attach() { return 0; }
+  stream_type stream() { return {}; }
+  event_type event() {
+    event_type made;
+    last = made.state.get();
+    return made;
+  }
+  void* allocate(std::size_t) { return nullptr; }
+  void deallocate(void*, std::size_t) noexcept {}
+  void* allocate_pinned(std::size_t) { return nullptr; }
+  void deallocate_pinned(void*, std::size_t) noexcept {}
+  void copy_to_device(void*, const void*, std::size_t, int) {}
+  void copy_to_host(void*, const void*, std::size_t, int) {}
+  void record(event_type& event, int) { event.state->recorded(at()) = 1; }
+  void wait(int, event_type& event) { RL_ASSERT(event.state->recorded(at()) == 1); }
+  bool is_done(event_type& event) {
+    RL_ASSERT(event.state->recorded(at()) == 1);
+    return event.state->done.load(rl::mo_acquire) != 0;
+  }
+  void sync(event_type&) {}
+  void sync(int) {}
+
+  EventState* last{};
+};
+
+// Thread 0 records, and is the device as well, which then uses the bytes; thread 1 asks, and tells
+// thread 2, which never asks, that the bytes are free.
+struct AskAndTell : Scenario {
+  ModelDevice device;
+  Timeline<ModelDevice, ModelPolicy<>> line{device, 1};
+  rl::var<int> bytes{0};
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      RL_ASSERT(line.record(0) == 1);
+      bytes(at()) = 1;
+      device.last->done.store(1, rl::mo_release);
+    } else if (id == 1) {
+      while (!line.reached(1)) {
+        rl::yield(1, at());
+      }
+    } else {
+      while (!line.seen(1)) {
+        rl::yield(1, at());
+      }
+      bytes(at()) = 2;
+    }
+  }
+};
+
+// Another stream is told to wait for the newest fence there was.
+struct WaitForNewest : Scenario {
+  ModelDevice device;
+  Timeline<ModelDevice, ModelPolicy<>> line{device, 1};
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      line.record(0);
+    } else if (const std::uint64_t newest = line.was_recorded()) {
+      line.wait(0, newest);
+    }
+  }
+};
+
+template <class S> std::unique_ptr<Scenario> make() {
+  return std::make_unique<S>();
+}
+
+} // namespace
+} // namespace penstock::model
+
+int main(int count, char** arguments) {
+  using namespace penstock::model;
+  const auto three = Search::switches(3), full = Search::full();
+  const auto random = Search::random(100'000);
+  return run(
+      {
+          {"asked and told", 3, make<AskAndTell>, {three, random}},
+          {"the newest is waited for", 2, make<WaitForNewest>, {full}},
+      },
+      count, arguments);
+}
