@@ -75,7 +75,12 @@ class Engine {
     }
     set_running(true);
     if (observer_) {
-      watch();
+      try {
+        watch();
+      } catch (...) {
+        set_running(false);
+        throw;
+      }
     }
     control_.begin();
     stop_.emplace(options.stop, Stop{control_});
@@ -146,7 +151,6 @@ class Engine {
         }
       });
     } catch (const std::system_error& e) {
-      set_running(false);
       throw Error{std::string{"penstock: no thread could be started to watch the run: "} +
                   e.what() + ": leave out progress and stalled, or raise the limit on threads."};
     }
