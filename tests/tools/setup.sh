@@ -34,6 +34,7 @@ have_package() { # PACKAGE: whether what we want from it is there, however it ca
     relacy-dev) [ -f /usr/include/relacy/relacy.hpp ] ;;
     libclang-rt-19-dev) compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.tsan*.a' >/dev/null ;;
     clang-19) has clang++-19 ;;
+    fiu-utils) has fiu-run ;;
     *) has "$1" ;;
   esac
 }

@@ -112,7 +112,10 @@ template <AnyDevice D> class DeviceEnd : public Node {
   OpenWork open_work() const {
     DeviceLink<D>& link = lender_->link();
     const std::uint64_t oldest = link.uses.was_reached() + 1;
-    return oldest <= link.uses.was_recorded()
+    // While the callable has the thread, what it enqueued is open too, and not yet recorded.
+    const std::uint64_t newest =
+        link.uses.was_recorded() + (link.calling.load(StdAtomics::relaxed) ? 1 : 0);
+    return oldest <= newest
                ? OpenWork{this->name(), link.used_index(oldest).load(StdAtomics::relaxed)}
                : OpenWork{};
   }

@@ -97,7 +97,8 @@ class HostLender final : public Lender {
 template <AnyDevice D> class DeviceLender final : public Lender {
  public:
   DeviceLender(std::shared_ptr<DeviceLink<D>> link, std::size_t depth)
-      : link_{std::move(link)}, out_{link_->ring, depth}, others_(link_->ring.slots()) {}
+      : link_{std::move(link)}, out_{link_->ring, depth}, others_(link_->ring.slots()),
+        lost_(link_->ring.slots()) {}
 
   DeviceLink<D>& link() noexcept { return *link_; }
   LeasesOut<PlaceRing<D>>& out() noexcept { return out_; }
@@ -124,6 +125,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     ticket_ = taken.ticket();
     Place<D>& place = out_.keep(std::move(taken)).slot();
     uses_memory_ = true;
+    link_->used_index(link_->uses.was_recorded() + 1)
+        .store(place.index / link_->grain().units, StdAtomics::relaxed);
     link_->calling.store(true, StdAtomics::relaxed);
     try {
       if (place.ready.serial != waited_for_) {
@@ -141,9 +144,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   void give_back(std::uint64_t ticket) noexcept override {
     Place<D>& place = out_.at(ticket).slot();
-    link_->calling.store(false, StdAtomics::relaxed);
+    StreamHandle& other = others_[ticket % others_.size()];
     try {
-      StreamHandle& other = others_[ticket % others_.size()];
       place.also_free = other.stream ? record_other(other.as<Stream<D>>()) : Fence<D>{};
       other = {};
       const std::uint64_t serial = link_->uses.was_recorded() + 1;
@@ -155,8 +157,11 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       // Nobody will know when its use is over. The next step ends the run, or the next run waits.
       failed_ = std::current_exception();
       uses_memory_ = true;
+      lost_[ticket % lost_.size()] = std::exchange(other, {});
       out_.withhold();
     }
+    // Not before its use is recorded: until then it is open work.
+    link_->calling.store(false, StdAtomics::relaxed);
   }
 
   void used_on(std::uint64_t ticket, StreamHandle stream) override {
@@ -183,8 +188,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       link_->device.sync(stream());
       link_->uses.sync();
       link_->other_uses.sync();
-      // What could not be recorded.
-      for (StreamHandle& other : others_) {
+      for (StreamHandle& other : lost_) {
         if (other.stream) {
           link_->device.sync(other.as<Stream<D>>());
           other = {};
@@ -205,7 +209,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   const std::shared_ptr<DeviceLink<D>> link_;
   LeasesOut<PlaceRing<D>> out_;
-  std::vector<StreamHandle> others_;
+  std::vector<StreamHandle> others_; // the second streams of what is out
+  std::vector<StreamHandle> lost_;   // those whose use could not be recorded
   StreamHandle stream_;
   std::uint64_t ticket_{};
   std::uint64_t waited_for_{};
