@@ -14,6 +14,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -56,38 +58,57 @@ template <penstock::AnyDevice D> class WithoutPipeline {
     auto* host = static_cast<std::uint8_t*>(device_.allocate_pinned(pool_bytes));
     std::uint64_t at = 0; // of the pool's first byte in the file
     std::barrier step{static_cast<std::ptrdiff_t>(workers + 1)};
+    std::mutex mutex;
+    std::exception_ptr failed;
     std::vector<std::thread> threads;
     for (unsigned worker = 0; worker < workers; ++worker) {
       threads.emplace_back([&, worker] {
         for (step.arrive_and_wait(); at < file_.size(); step.arrive_and_wait()) {
           const std::size_t pool = std::min<std::uint64_t>(pool_bytes, file_.size() - at);
           for (std::size_t i = worker * read_bytes; i < pool; i += workers * read_bytes) {
-            read(host + i, at + i, std::min(read_bytes, pool - i));
+            try {
+              read(host + i, at + i, std::min(read_bytes, pool - i));
+            } catch (...) {
+              const std::scoped_lock lock{mutex};
+              failed = std::current_exception();
+            }
           }
           step.arrive_and_wait();
         }
       });
     }
-    const double seconds = timed([&](std::uint64_t* counts) {
-      while (at < file_.size()) {
-        const std::size_t pool = std::min<std::uint64_t>(pool_bytes, file_.size() - at);
-        step.arrive_and_wait(); // begin to read
-        step.arrive_and_wait(); // all was read
-        device_.copy_to_device(bytes_.data(), host, pool, stream_);
-        device_.sync(stream_);
-        for (std::size_t i = 0; i < pool; i += batch_bytes) {
-          penstock::histogram(stream_, bytes_.data() + i, std::min(batch_bytes, pool - i), counts,
-                              workspace_);
+    double seconds = 0;
+    try {
+      seconds = timed([&](std::uint64_t* counts) {
+        while (at < file_.size()) {
+          const std::size_t pool = std::min<std::uint64_t>(pool_bytes, file_.size() - at);
+          step.arrive_and_wait(); // begin to read
+          step.arrive_and_wait(); // all was read
+          if (failed) {
+            std::rethrow_exception(failed);
+          }
+          device_.copy_to_device(bytes_.data(), host, pool, stream_);
+          device_.sync(stream_);
+          for (std::size_t i = 0; i < pool; i += batch_bytes) {
+            penstock::histogram(stream_, bytes_.data() + i, std::min(batch_bytes, pool - i), counts,
+                                workspace_);
+          }
+          device_.sync(stream_);
+          at += pool;
         }
-        device_.sync(stream_);
-        at += pool;
-      }
-    });
+      });
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    at = file_.size();
     step.arrive_and_wait(); // nothing is left
     for (std::thread& thread : threads) {
       thread.join();
     }
     device_.deallocate_pinned(host, pool_bytes);
+    if (failed) {
+      std::rethrow_exception(failed);
+    }
     return seconds;
   }
 
