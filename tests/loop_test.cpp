@@ -122,3 +122,21 @@ TEST_CASE(
   }
   CHECK_FALSE(first);
 }
+
+TEST_CASE("a pipeline that is running is not run again within its own loop") {
+  ps::HostDevice device;
+  auto pipeline = to_device(device);
+  auto stream = device.stream();
+  std::size_t batches = 0;
+  for (auto batch : pipeline.on(stream)) {
+    const std::string text = tests::caught<ps::Error>([&] {
+      for (auto inner : pipeline.on(stream)) {
+        batches += inner.size();
+      }
+    });
+    CHECK(text.find("running already") != std::string::npos);
+    ++batches;
+  }
+  CHECK(batches > 1);
+  CHECK(pipeline.report().stages.back().records == pipeline.report().records_in_all);
+}

@@ -401,4 +401,39 @@ TEST_CASE("extents that are missing, 0 or too many are refused with the stage's 
             "Decoder: the schema has an extent number 1"));
 }
 
+TEST_CASE(
+    "a Decoder may give records of bytes of any size, and no other plain record has extents") {
+  std::vector<std::uint32_t> numbers(10'000);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<std::uint32_t>(i);
+  }
+  std::uint64_t right = 0;
+  auto pipeline =
+      ps::Reader{ps::memory(numbers)} |
+      ps::Decoder{[](ps::Batch<const std::uint32_t, ps::Pageable> in,
+                     ps::Batch<std::byte, ps::Pageable> out) {
+                    for (std::size_t i = 0; i < in.size(); ++i) {
+                      std::memset(out.data() + i * out.record_bytes(),
+                                  static_cast<int>(in.data()[i] % 251), out.record_bytes());
+                    }
+                  },
+                  {.extents = {77}}} |
+      ps::Consumer{[&](ps::Batch<const std::byte, ps::Pageable> batch) {
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+          right += batch.record_bytes() == 77 &&
+                           batch.data()[i * 77 + 76] == std::byte((batch.index() + i) % 251)
+                       ? 1
+                       : 0;
+        }
+      }};
+  pipeline.run();
+  CHECK(right == numbers.size());
+
+  auto refused =
+      ps::Reader{ps::memory(numbers)} |
+      ps::Decoder{[](const std::uint32_t& in, std::uint64_t& out) { out = in; }, {.extents = {8}}} |
+      ps::Consumer{[](ps::Batch<const std::uint64_t, ps::Pageable>) {}};
+  CHECK(has(caught<ps::OptionError>([&] { refused.prepare(); }), "Decoder: extents are given"));
+}
+
 } // namespace suite

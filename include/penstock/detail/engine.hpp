@@ -63,6 +63,7 @@ class Engine {
 
   /// Begins a run: all but the last stage's first worker, which is the caller. Throws if it cannot.
   void start(const RunOptions& options) {
+    check_resting();
     start_ = Clock::now();
     control_.reset();
     // Each may hold leases of the ring before it, so the last comes first.
@@ -137,6 +138,13 @@ class Engine {
     void operator()() const noexcept { control.stop(); }
   };
 
+  void check_resting() const {
+    const std::scoped_lock lock{reporting_};
+    if (running_) {
+      throw Error{"penstock: this pipeline is running already: leave its loop, or wait for its "
+                  "run(), before it runs again."};
+    }
+  }
   void set_running(bool running) {
     const std::scoped_lock lock{reporting_};
     running_ = running;

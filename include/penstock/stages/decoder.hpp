@@ -21,7 +21,8 @@ struct DecoderOptions {
   unsigned workers = 0;
   /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
   std::size_t depth = 0;
-  /// The extents that are `dynamic` in what it gives, in order.
+  /// The extents that are `dynamic` in what it gives, in order; of single bytes, the bytes of a
+  /// record.
   std::vector<std::size_t> extents = {};
   /// What a slot holds of each Ragged column's values, in bytes; 0: 1 MiB.
   std::size_t value_bytes = 0;
@@ -155,6 +156,12 @@ template <class F, class Where = void> class Decoder : public StageBase {
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {
     using To = typename detail::batch_of<gives<Given>>::schema;
+    if (!detail::HasColumns<To> && !options_.extents.empty() &&
+        (sizeof(To) != 1 || options_.extents.size() != 1 || options_.extents[0] == 0)) {
+      throw OptionError{
+          "penstock: Decoder: extents are given, but what it gives has none: they are "
+          "for columns with ps::dynamic, and one, not 0, for records of bytes."};
+    }
     plan.whole = true;
     plan.gives<To>(detail::fixed_bytes<To>(options_.extents, "Decoder"));
   }
