@@ -117,13 +117,13 @@ def main():
     for name, define, chain in planted:
         try:
             # Compiling takes longer here than searching.
-            wrong = [search(options, CHAINS[chain] | {define: 1}, *how, "-O0")[3] for how in SEARCHES.values()]
+            wrong = search(options, CHAINS[chain] | {define: 1}, *SEARCHES["deadlock"], "-O0")[3] != 0
         except Broken as broken:
             print(f"BROKEN {name}: {broken}", flush=True)
             good = False
             continue
-        found += all(wrong)
-        print(f"{'found' if all(wrong) else 'LIVES':6} {name}  [{chain}]", flush=True)
+        found += wrong
+        print(f"{'found' if wrong else 'LIVES':6} {name}  [{chain}]", flush=True)
     print(f"{len(chains)} models, {states} states, {errors} errors; {found} of {len(planted)} planted bugs found")
     return 0 if good and not errors and found == len(planted) else 1
 
