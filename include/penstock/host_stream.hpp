@@ -118,7 +118,13 @@ class HostEvent {
     detail::HostContext& c = state_->context;
     c.door.pass("is_done");
     c.queries.fetch_add(1, std::memory_order_relaxed);
-    return latest().is_reached();
+    if (!latest().is_reached()) {
+      return false;
+    }
+    // The device may have broken down meanwhile: points are then reached whatever became of the
+    // work, which a GPU does not say of its events.
+    c.door.check("is_done");
+    return true;
   }
   /// Blocks until the latest point recorded at the call is reached.
   void sync() const {

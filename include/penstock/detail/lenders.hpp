@@ -108,6 +108,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     stream_ = StreamHandle::of(stream);
     waited_for_ = 0;
     failed_ = nullptr;
+    link_->calling.store(false, StdAtomics::relaxed);
     link_->uses.wait(stream, link_->uses.was_recorded());
   }
 
@@ -153,15 +154,16 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       link_->used_index(serial).store(place.index / link_->grain().units, StdAtomics::relaxed);
       place.free = {&link_->uses, link_->uses.record(stream())};
       out_.release(ticket);
+      // Not before: until its use is recorded it is open work.
+      link_->calling.store(false, StdAtomics::relaxed);
     } catch (...) {
-      // Nobody will know when its use is over. The next step ends the run, or the next run waits.
+      // Nobody will know when its use is over, so it stays open. The next step ends the run, or the
+      // next run waits.
       failed_ = std::current_exception();
       uses_memory_ = true;
       lost_[ticket % lost_.size()] = std::exchange(other, {});
       out_.withhold();
     }
-    // Not before its use is recorded: until then it is open work.
-    link_->calling.store(false, StdAtomics::relaxed);
   }
 
   void used_on(std::uint64_t ticket, StreamHandle stream) override {
