@@ -546,7 +546,7 @@ int main(int count, char** arguments) {
   const auto full = Search::full();
   const auto one = Search::switches(1), two = Search::switches(2), three = Search::switches(3),
              four = Search::switches(4);
-  const auto random = Search::random(50'000);
+  const auto random = Search::random(30'000);
   return run(
       {
           {"one to one, asleep at once", 2, make<OneToOne<Asleep, 3>>, {three, random}},
