@@ -7,6 +7,7 @@
 
 #include <penstock/penstock.hpp>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <thread>
@@ -139,4 +140,30 @@ TEST_CASE("a pipeline that is running is not run again within its own loop") {
   }
   CHECK(batches > 1);
   CHECK(pipeline.report().stages.back().records == pipeline.report().records_in_all);
+}
+
+TEST_CASE("a thread that cannot be attached to the device ends the loop with an error") {
+  struct Detached : ps::HostDevice {
+    ps::HostAttachment attach() {
+      if (fails) {
+        throw ps::DeviceError{"penstock: attach failed on purpose", "attach", 1, false};
+      }
+      return ps::HostDevice::attach();
+    }
+    std::atomic<bool> fails{true};
+  };
+  Detached device;
+  auto pipeline = to_device(device);
+  auto stream = device.stream();
+  std::uint64_t records = 0;
+  const auto walk = [&] {
+    for (auto batch : pipeline.on(stream)) {
+      records += batch.size();
+    }
+  };
+  CHECK(tests::has(tests::caught<ps::StageError>(walk), "attach failed on purpose"));
+  CHECK(records == 0);
+  device.fails = false;
+  walk();
+  CHECK(records == pipeline.report().records_in_all);
 }

@@ -79,6 +79,7 @@ class Engine {
       try {
         watch();
       } catch (...) {
+        observer_.reset();
         set_running(false);
         throw;
       }

@@ -36,9 +36,11 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
 
   void enter(StreamHandle stream) noexcept override {
     next_ = 0;
-    attached_.emplace(device_);
     this->meter(0).start();
-    this->attempt(0, [&] { this->lender().begin(stream.as<Stream<D>>()); });
+    this->attempt(0, [&] {
+      attached_.emplace(device_);
+      this->lender().begin(stream.as<Stream<D>>());
+    });
   }
   Lease<B> next() noexcept override {
     DeviceLender<D>& lender = this->lender();
