@@ -461,12 +461,18 @@ TEST_CASE(
   OnHost on{file.path};
   on.pipeline.prepare();
   threads_until_failure = 0;
-  const Outcome out = outcome_of([&] { on.pipeline.run({.progress = [](const ps::Report&) {}}); });
+  std::atomic<int> told{0};
+  const Outcome out = outcome_of([&] {
+    on.pipeline.run(
+        {.progress = [&](const ps::Report&) { ++told; }, .every = std::chrono::milliseconds{1}});
+  });
   CHECK(threads_until_failure < 0);
   threads_until_failure = -1;
   CAPTURE(out);
   CHECK(out.came == Came::error);
   CHECK(out.says("thread"));
+  on.on_batch = [](std::uint64_t) { std::this_thread::sleep_for(std::chrono::milliseconds{5}); };
   CHECK(on.pipeline.run().records == 4);
+  CHECK(told == 0); // the next run was told nothing of progress
   CHECK(on.holds(file.bytes));
 }

@@ -42,34 +42,9 @@ class DecoderNode final : public Node {
   void reset() override { out_->ring.reset(); }
 
   void work(unsigned worker, Meter& meter) override {
-    for (;;) {
-      // Empty slots too: the ticket of what comes in is the ticket of what goes out.
-      const HostRing::Take from = in_->ring.take(Empties::give);
-      meter.spent(Spent::starved, Spent::blocked);
-      if (!from) {
-        break;
-      }
-      HostRing::Claim to = out_->ring.claim_at(from.ticket());
-      meter.spent(Spent::blocked, Spent::busy);
-      if (!to) {
-        break;
-      }
-      HostSlot& slot = to.slot();
-      slot = from.slot();
-      if (slot.records != 0 && !decode(calls_[worker], from, to, meter)) {
-        return;
-      }
-      slot.bytes = slot.records != 0 ? out_->places.used(to.place(), slot.records) : 0;
-      meter.spent(Spent::busy, Spent::starved);
-      meter.did(slot.records, slot.bytes);
-      meter.found_in_use(out_->ring.was_in_use());
-      to.publish(slot.records == 0                    ? Fill::none
-                 : slot.records < from.slot().records ? Fill::partial
-                                                      : from.fill());
-    }
-    if (in_->ring.state() == Flow::ended) {
-      out_->ring.end_at(in_->ring.end_ticket());
-    }
+    slot_by_slot(*in_, *out_, meter, [&](const HostRing::Take& from, HostRing::Claim& to) {
+      return decode(calls_[worker], from, to, meter);
+    });
   }
 
   // False if the run is to end.

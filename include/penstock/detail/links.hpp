@@ -122,6 +122,41 @@ struct HostLink {
   Places places;
 };
 
+/// What a worker does that turns slots of one ring into slots of the next: slot t into slot t,
+/// empty ones too. `work(from, to)` fills a slot, whose HostSlot is from's until it changes that;
+/// false if the run is to end.
+template <class Work>
+void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
+  for (;;) {
+    const HostRing::Take from = in.ring.take(Empties::give);
+    meter.spent(Spent::starved, Spent::blocked);
+    if (!from) {
+      break;
+    }
+    HostRing::Claim to = out.ring.claim_at(from.ticket());
+    meter.spent(Spent::blocked, Spent::busy);
+    if (!to) {
+      break;
+    }
+    const HostSlot& given = from.slot();
+    HostSlot& slot = to.slot();
+    slot = given;
+    if (slot.records != 0 && !work(from, to)) {
+      return;
+    }
+    slot.bytes = slot.records != 0 ? out.places.used(to.place(), slot.records) : 0;
+    meter.spent(Spent::busy, Spent::starved);
+    meter.did(out.grain().whole_records(slot.source, slot.records), slot.bytes);
+    meter.found_in_use(out.ring.was_in_use());
+    to.publish(slot.records == 0              ? Fill::none
+               : slot.records < given.records ? Fill::partial
+                                              : from.fill());
+  }
+  if (in.ring.state() == Flow::ended) {
+    out.ring.end_at(in.ring.end_ticket());
+  }
+}
+
 /// What travels with a place of a device ring: when its bytes are there, and when they were used.
 template <AnyDevice D> struct Place {
   std::uint64_t index{};  // of its first unit, as delivered

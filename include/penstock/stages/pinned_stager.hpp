@@ -38,35 +38,15 @@ class StagerNode final : public Node {
  private:
   void reset() override { out_->ring.reset(); }
   void work(unsigned /*worker*/, Meter& meter) override {
-    for (;;) {
-      // Empty slots too: the ticket of what comes in is the ticket of what goes out.
-      const HostRing::Take from = in_->ring.take(Empties::give);
-      meter.spent(Spent::starved, Spent::blocked);
-      if (!from) {
-        break;
+    slot_by_slot(*in_, *out_, meter, [this](const HostRing::Take& from, HostRing::Claim& to) {
+      const std::size_t records = from.slot().records;
+      const TraceRange range = trace(from.slot().index / in_->grain().units);
+      for (std::size_t part = 0; part < in_->grain().parts.size(); ++part) {
+        std::memcpy(out_->places.data(to.place(), part), in_->places.data(from.place(), part),
+                    in_->places.used(from.place(), part, records));
       }
-      HostRing::Claim to = out_->ring.claim_at(from.ticket());
-      meter.spent(Spent::blocked, Spent::busy);
-      if (!to) {
-        break;
-      }
-      const HostSlot& slot = from.slot();
-      if (slot.records != 0) {
-        const TraceRange range = trace(slot.index / in_->grain().units);
-        for (std::size_t part = 0; part < in_->grain().parts.size(); ++part) {
-          std::memcpy(out_->places.data(to.place(), part), in_->places.data(from.place(), part),
-                      in_->places.used(from.place(), part, slot.records));
-        }
-      }
-      to.slot() = slot;
-      meter.spent(Spent::busy, Spent::starved);
-      meter.did(in_->grain().whole_records(slot.source, slot.records), slot.bytes);
-      meter.found_in_use(out_->ring.was_in_use());
-      to.publish(from.fill());
-    }
-    if (in_->ring.state() == Flow::ended) {
-      out_->ring.end_at(in_->ring.end_ticket());
-    }
+      return true;
+    });
   }
 
   const std::shared_ptr<HostLink> in_;
