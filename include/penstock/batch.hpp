@@ -97,9 +97,10 @@ template <class Schema, class Where> class Batch {
       "penstock: a record is copied byte by byte, so its type must be trivially copyable.");
 
  public:
-  using schema = std::remove_const_t<Schema>;
-  using space = Where;
-  using View = detail::BatchView<schema>;
+  using schema = std::remove_const_t<Schema>; ///< What it is a batch of.
+  using space = Where;                        ///< Where it lies.
+  using View = detail::BatchView<schema>;     ///< For stages: the same without types.
+  /// Whether it may only be read.
   static constexpr bool read_only = std::is_const_v<Schema>;
 
   Batch() = default;

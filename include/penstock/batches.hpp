@@ -21,6 +21,7 @@ namespace penstock {
 /// thread, and one loop at a time; the pipeline must stay where it is.
 template <class B> class Batches {
  public:
+  /// For the pipeline.
   Batches(detail::Engine& engine, detail::BatchSource<B>& source, RunOptions options,
           detail::StreamHandle stream = {})
       : engine_{engine}, source_{source}, options_{std::move(options)}, stream_{stream} {}
@@ -36,17 +37,22 @@ template <class B> class Batches {
   /// Gives each lease once.
   class iterator {
    public:
-    using iterator_concept = std::input_iterator_tag;
-    using value_type = Lease<B>;
-    using difference_type = std::ptrdiff_t;
+    using iterator_concept = std::input_iterator_tag; ///< One pass.
+    using value_type = Lease<B>;                      ///< What a step gives.
+    using difference_type = std::ptrdiff_t;           ///< Not used.
 
+    /// For begin().
     explicit iterator(Batches* batches) : batches_{batches} {}
+    /// The lease, which is moved out: once a step.
     Lease<B> operator*() const { return std::move(batches_->current_); }
+    /// Blocks for the next batch. Throws the run's StageError.
     iterator& operator++() {
       batches_->advance();
       return *this;
     }
+    /// The same.
     void operator++(int) { ++*this; }
+    /// Whether the run is over.
     bool operator==(std::default_sentinel_t) const noexcept { return !batches_->running_; }
 
    private:
@@ -61,6 +67,7 @@ template <class B> class Batches {
     advance();
     return iterator{this};
   }
+  /// For the loop: an iterator is equal to it when the run is over.
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
@@ -131,8 +138,11 @@ template <class B> class AnyBatches {
 
   /// As of the pipeline.
   Batches<B> batches(RunOptions options = {}) { return held_->batches(std::move(options)); }
+  /// As of the pipeline: opens the source, makes memory and threads. Blocks, and throws as it does.
   void prepare() { held_->prepare(); }
+  /// Ends the loop's run early. Any thread; never blocks.
   void stop() noexcept { held_->stop(); }
+  /// What the run has done so far, or the last one. Any thread.
   Report report() const { return held_->report(); }
 
  private:

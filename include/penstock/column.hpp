@@ -30,9 +30,11 @@ template <class T, std::size_t... Extents> class Column {
   };
 
  public:
+  /// A record's values: T, or an array of T.
   using record_type = typename array_of<T, Extents...>::type;
 
   Column() = default;
+  /// For batches: `size` records at `data`.
   PENSTOCK_HD Column(T* data, std::size_t size, const std::size_t* = nullptr)
       : data_{data}, size_{size} {}
 
@@ -42,6 +44,7 @@ template <class T, std::size_t... Extents> class Column {
   PENSTOCK_HD std::size_t size() const { return size_; }
   /// Values of one record.
   PENSTOCK_HD static constexpr std::size_t elements() { return (std::size_t{1} * ... * Extents); }
+  /// The values of record `i`, less than size().
   PENSTOCK_HD record_type& operator[](std::size_t i) const {
     return reinterpret_cast<record_type*>(data_)[i];
   }
@@ -61,10 +64,13 @@ class Column<T, Extents...> {
   PENSTOCK_HD Column(T* data, std::size_t size, const std::size_t* sizes)
       : data_{data}, size_{size}, extents_{(Extents == dynamic ? *sizes++ : Extents)...} {}
 
+  /// All values, record after record.
   PENSTOCK_HD T* data() const { return data_; }
+  /// How many records.
   PENSTOCK_HD std::size_t size() const { return size_; }
   /// Extent number `at`, be it dynamic or not.
   PENSTOCK_HD std::size_t extent(std::size_t at) const { return extents_[at]; }
+  /// Values of one record.
   PENSTOCK_HD std::size_t elements() const {
     std::size_t product = 1;
     for (const std::size_t extent : extents_) {
@@ -72,6 +78,7 @@ class Column<T, Extents...> {
     }
     return product;
   }
+  /// The values of record `i`, less than size(), as a column of single values.
   PENSTOCK_HD Column<T> operator[](std::size_t i) const {
     return {data_ + i * elements(), elements()};
   }
@@ -94,6 +101,7 @@ template <class T> class Column<Ragged<T>> {
                      std::uint64_t first)
       : values_{values}, offsets_{offsets}, size_{size}, capacity_{capacity}, first_{first} {}
 
+  /// How many records.
   PENSTOCK_HD std::size_t size() const { return size_; }
   /// The values of all records, back to back.
   PENSTOCK_HD T* values() const { return values_; }

@@ -11,9 +11,9 @@ namespace penstock {
 
 /// One of several copies that go together.
 struct CopyPiece {
-  void* to{};
-  const void* from{};
-  std::size_t bytes{};
+  void* to{};          ///< The device's memory.
+  const void* from{};  ///< Pinned host memory.
+  std::size_t bytes{}; ///< How many.
 };
 
 /// What owns streams, events and memory: HostDevice or CudaDevice. Work on a stream runs in order,

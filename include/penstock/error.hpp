@@ -32,8 +32,11 @@ class SourceError : public Error {
   SourceError(const std::string& what, std::string file, std::uint64_t offset,
               std::uint64_t record = 0)
       : Error{what}, file_{std::move(file)}, offset_{offset}, record_{record} {}
+  /// The file's path, or empty.
   const std::string& file() const noexcept { return file_; }
+  /// Bytes from the file's start.
   std::uint64_t offset() const noexcept { return offset_; }
+  /// The record's number in the source, from 0.
   std::uint64_t record() const noexcept { return record_; }
 
  private:
@@ -49,8 +52,11 @@ class DeviceError : public Error {
   /// ends.
   DeviceError(const std::string& what, std::string call, int code, bool sticky)
       : Error{what}, call_{std::move(call)}, code_{code}, sticky_{sticky} {}
+  /// The function that failed.
   const std::string& call() const noexcept { return call_; }
+  /// The device's own number of the error.
   int code() const noexcept { return code_; }
+  /// Whether the device cannot be used any more until the process ends.
   bool sticky() const noexcept { return sticky_; }
 
  private:

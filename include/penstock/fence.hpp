@@ -109,10 +109,12 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
 /// A point of a timeline: what a place carries from one stage to the next. Default: nothing to wait
 /// for.
 template <AnyDevice D> struct Fence {
-  Timeline<D>* line{};
-  std::uint64_t serial{};
+  Timeline<D>* line{};    ///< Whose point it is; null for nothing to wait for.
+  std::uint64_t serial{}; ///< Which point, as Timeline::record() said.
 
+  /// Whether the work before it is done. Never blocks.
   bool reached() const { return !line || line->reached(serial); }
+  /// Lets later work on `stream` wait for it. Never blocks.
   void wait(Stream<D> stream) const {
     if (line) {
       line->wait(stream, serial);

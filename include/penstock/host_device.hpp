@@ -37,25 +37,25 @@ struct HostFault {
   bool persistent = false;
   /// The device cannot be used any more, as a GPU after a trap.
   bool sticky = false;
-  int code = 2;
+  int code = 2; ///< What DeviceError::code() is.
 };
 
 /// What a HostDevice has done and holds.
 struct HostCounts {
   /// Counted calls, failed ones included; what fail_call() counts.
   std::uint64_t calls = 0;
-  std::uint64_t copies = 0;
-  std::uint64_t copied_bytes = 0;
-  std::uint64_t records = 0;
-  std::uint64_t waits = 0;
-  std::uint64_t queries = 0;
-  std::uint64_t syncs = 0;
+  std::uint64_t copies = 0;       ///< Copies enqueued.
+  std::uint64_t copied_bytes = 0; ///< Their bytes.
+  std::uint64_t records = 0;      ///< Events recorded.
+  std::uint64_t waits = 0;        ///< Streams told to wait.
+  std::uint64_t queries = 0;      ///< Questions, is_done().
+  std::uint64_t syncs = 0;        ///< Blocking waits.
   /// Bytes ever page-locked; given back or not.
   std::uint64_t pinned_bytes = 0;
-  std::size_t live_allocations = 0;
-  std::size_t live_pinned = 0;
-  std::size_t live_streams = 0;
-  std::size_t live_events = 0;
+  std::size_t live_allocations = 0; ///< Of device memory, not given back yet.
+  std::size_t live_pinned = 0;      ///< The same of pinned memory.
+  std::size_t live_streams = 0;     ///< That there are now.
+  std::size_t live_events = 0;      ///< That there are now.
 };
 
 namespace detail {
@@ -88,14 +88,14 @@ struct HostAttachment {
 /// time. Calls throw DeviceError; none allocates but those that make something.
 class HostDevice {
  public:
-  using stream_type = HostStream;
-  using event_type = HostEvent;
-  using stream_argument = HostStream&;
-  using Options = HostOptions;
-  using Fault = HostFault;
-  using Counts = HostCounts;
+  using stream_type = HostStream;      ///< What stream() makes.
+  using event_type = HostEvent;        ///< What event() makes.
+  using stream_argument = HostStream&; ///< How calls and callables take a stream.
+  using Options = HostOptions;         ///< How it behaves.
+  using Fault = HostFault;             ///< For fail_call().
+  using Counts = HostCounts;           ///< What counts() gives.
 
-  explicit HostDevice(HostOptions options = {}) : options_{options} {}
+  explicit HostDevice(HostOptions options = {}) : options_{options} {} ///< Starts no thread.
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
   ~HostDevice() {
@@ -103,7 +103,7 @@ class HostDevice {
            "penstock: a HostDevice must outlive its streams and events");
   }
 
-  std::string name() const { return "host"; }
+  std::string name() const { return "host"; } ///< For the Report.
   /// Nothing: all host devices are everywhere.
   [[nodiscard]] HostAttachment attach() noexcept { return {}; }
 
@@ -116,6 +116,7 @@ class HostDevice {
       fail("stream", {}, "no thread could be started; raise the limit on them (ulimit -u)");
     }
   }
+  /// An event, not recorded yet.
   HostEvent event() {
     context_.door.pass("event");
     return HostEvent{context_};
@@ -175,11 +176,13 @@ class HostDevice {
   }
 
   /// As the members of HostEvent and HostStream.
+  /// @{
   void record(HostEvent& event, HostStream& stream) { event.record(stream); }
   void wait(HostStream& stream, const HostEvent& event) { stream.wait(event); }
   bool is_done(const HostEvent& event) { return event.is_done(); }
   void sync(const HostEvent& event) { event.sync(); }
   void sync(HostStream& stream) { stream.sync(); }
+  /// @}
 
   /// Makes the `k`-th counted call from now fail: 1 is the next; 0 takes the fault away. Counted
   /// are stream, event, allocate, allocate_pinned, copy_to_device, copy_to_host, record, wait,

@@ -66,11 +66,14 @@ class Lender {
 /// The leases of one pipeline are for one thread at a time.
 template <class B> class Lease : public B {
  public:
+  /// What it is a lease of.
   using batch_type = B;
 
   Lease() = default;
+  /// `other` has then no place.
   Lease(Lease&& other) noexcept
       : B{other}, lender_{std::move(other.lender_)}, ticket_{other.ticket_} {}
+  /// What this one held is released first.
   Lease& operator=(Lease&& other) noexcept {
     if (this != &other) {
       release();

@@ -6,7 +6,6 @@
 
 namespace penstock {
 
-/// Where a batch lies. Part of its type, never an object.
 /// Ordinary host memory.
 struct Pageable {
   Pageable() = delete;
@@ -21,6 +20,7 @@ struct Device {
   Device() = delete;
 };
 
+/// Where a batch lies: Pageable, Pinned or Device. Part of its type, never an object.
 template <class S>
 concept Space =
     std::is_same_v<S, Pageable> || std::is_same_v<S, Pinned> || std::is_same_v<S, Device>;

@@ -16,16 +16,20 @@ namespace penstock {
 
 /// Where rings take their atomics from: the standard library's, or a model checker's in tests.
 struct StdAtomics {
+  /// An atomic of T.
   template <class T> using Atomic = std::atomic<T>;
+  /// The memory orders.
+  /// @{
   static constexpr auto relaxed = std::memory_order_relaxed;
   static constexpr auto acquire = std::memory_order_acquire;
   static constexpr auto release = std::memory_order_release;
   static constexpr auto acq_rel = std::memory_order_acq_rel;
+  /// @}
 };
 
 /// How a ring's threads wait: a short spin, then asleep on the slot's 32-bit word (a Linux futex).
 struct SpinThenFutex {
-  using Word = std::atomic<std::uint32_t>;
+  using Word = std::atomic<std::uint32_t>; ///< What a thread sleeps on.
   static_assert(sizeof(Word) == sizeof(std::uint32_t) && Word::is_always_lock_free,
                 "the kernel compares the word itself");
 
@@ -34,6 +38,7 @@ struct SpinThenFutex {
   /// Looks at the word before going to sleep: some microseconds, less than a wake-up costs.
   static constexpr int spins = 200;
 
+  /// Between two looks.
   static void pause() noexcept {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -56,6 +61,7 @@ struct SpinThenFutex {
 
 /// Waiters spin and never sleep: for threads that have a core each, and for measuring.
 struct SpinOnly : SpinThenFutex {
+  /// Not this one.
   static constexpr bool sleeps = false;
 };
 

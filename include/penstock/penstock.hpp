@@ -2,7 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+/// \file
 /// The whole core: everything that needs no CUDA toolkit. `penstock/cuda.hpp` adds the GPU.
+///
+/// \namespace penstock
+/// All that the library has; its pages and examples say `namespace ps = penstock`.
 
 // IWYU pragma: begin_exports
 #include <penstock/algorithm.hpp>

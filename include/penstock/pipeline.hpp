@@ -30,6 +30,7 @@ template <class... Stages> class Pipeline {
   using On = typename Assembly::On;
 
  public:
+  /// What `|` makes.
   explicit Pipeline(std::tuple<Stages...> stages) : stages_{std::move(stages)} {}
 
   /// Opens the source, allocates all memory and starts all threads; the first run() does it if it
@@ -63,6 +64,7 @@ template <class... Stages> class Pipeline {
     }
     return engine_.get()->run(options);
   }
+  /// The same with a stop token alone.
   template <class StillGives = Gives> const Report& run(std::stop_token token) {
     return run<StillGives>(RunOptions{.stop = std::move(token)});
   }
@@ -116,6 +118,7 @@ template <class... Stages> class Pipeline {
       return Refused::Range{};
     }
   }
+  /// Of a temporary it does not compile, with the cure.
   template <class S> Refused::Range on(S&&, RunOptions = {}) && {
     constexpr bool named = !sizeof(S);
     static_assert(named, "penstock: this pipeline is a temporary and would be gone before the loop "

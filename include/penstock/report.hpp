@@ -15,26 +15,30 @@ namespace penstock {
 /// starved (waiting for what comes in) and blocked (waiting for room) make up the run. A stage on
 /// the GPU is seen from its fences by the thread that polls them, so to within some microseconds.
 struct StageReport {
-  std::string name;
-  unsigned workers{};
-  std::uint64_t records{};
-  std::uint64_t bytes{};
-  double busy_s{};
-  double starved_s{};
-  double blocked_s{};
+  std::string name;        ///< Such as "Reader" or "Decoder 2".
+  unsigned workers{};      ///< How many threads.
+  std::uint64_t records{}; ///< What it has passed on.
+  std::uint64_t bytes{};   ///< Their bytes.
+  double busy_s{};         ///< Seconds at work.
+  double starved_s{};      ///< Seconds without anything to work on.
+  double blocked_s{};      ///< Seconds without room for what was made.
   /// Of a run going on: how many of its workers are at work now, wait for what comes in, and wait
   /// for room.
   unsigned busy_now{};
+  /// How many wait for what comes in.
   unsigned starved_now{};
+  /// How many wait for room.
   unsigned blocked_now{};
   /// CPU seconds of its threads per second of the run, known at its end: 1 is one core kept busy.
   double cpu_share{};
   /// Places in the ring it fills, and how many were in use on average when one was added. A last
   /// stage fills none.
   std::size_t depth{};
+  /// How many of them were in use, on average, when one was added.
   double depth_in_use{};
   /// Records left out because they failed, and tries that were made again.
   std::uint64_t skipped{};
+  /// Tries that were made again.
   std::uint64_t retries{};
   /// What the stage had to decide otherwise than asked or usual, or empty.
   std::string note;
@@ -42,12 +46,15 @@ struct StageReport {
 
 /// What was left out of a run because it failed: see OnError.
 struct SkippedItem {
+  /// Whose it was, by its name in the Report.
   std::string stage;
   /// The first record's number in the source, and how many.
   std::uint64_t record{};
+  /// How many records.
   std::uint64_t records{};
   /// Empty and 0 where the error names no file.
   std::string file;
+  /// Bytes from the file's start.
   std::uint64_t offset{};
   /// The error's text.
   std::string reason;
@@ -55,11 +62,13 @@ struct SkippedItem {
 
 /// What a run did, or while it runs what it has done so far. `os << report` prints it as a table.
 struct Report {
+  /// One for each stage, in the order of the pipeline.
   std::vector<StageReport> stages;
   /// Call to return, without what prepare() sets up; of a run going on, until now.
   double seconds{};
   /// What reached the last stage.
   std::uint64_t records{};
+  /// Their bytes.
   std::uint64_t bytes{};
   /// What a whole run has to read, epochs included; unknown_size if the source does not know.
   std::uint64_t records_in_all{};
@@ -67,6 +76,7 @@ struct Report {
   std::uint64_t dropped{};
   /// Records left out because they failed, and the first thousand failures.
   std::uint64_t skipped{};
+  /// The first thousand failures, in the order in which they came.
   std::vector<SkippedItem> skips;
   /// The stage that was busy for the largest share of the run: the one that held the others back.
   std::string limiting_stage;
@@ -80,6 +90,7 @@ namespace detail {
 inline constexpr std::size_t most_skips_printed = 10;
 }
 
+/// Prints it as a table of several lines, each ended. The stage marked by * held the others back.
 inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   const auto flags = os.flags();
   const auto precision = os.precision();

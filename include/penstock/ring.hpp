@@ -20,8 +20,9 @@ namespace penstock {
 /// What a ring is made with: where its atomics come from, how its threads wait, and how many bits
 /// of a slot's word count laps (few in tests, so that they wrap).
 struct RingPolicy {
-  using Atomics = StdAtomics;
-  using Parking = SpinThenFutex;
+  using Atomics = StdAtomics;    ///< Where its atomics come from.
+  using Parking = SpinThenFutex; ///< How its threads wait.
+  /// Bits of a slot's word that count laps.
   static constexpr unsigned lap_bits = detail::RingWord<>::most_lap_bits;
 };
 
@@ -44,10 +45,10 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   template <class T> using Atomic = typename Atomics::template Atomic<T>;
 
  public:
-  using slot_type = Slot;
-  using Claim = penstock::Claim<Ring>;
-  using Take = penstock::Take<Ring>;
-  using Bell = detail::Bell<Policy>;
+  using slot_type = Slot;              ///< What travels with a place.
+  using Claim = penstock::Claim<Ring>; ///< A slot to fill.
+  using Take = penstock::Take<Ring>;   ///< Filled slots.
+  using Bell = detail::Bell<Policy>;   ///< Wakes who watches several rings.
 
   /// `slots` >= 2, else OptionError. Nothing is allocated later.
   explicit Ring(std::size_t slots, Side claimers = Side::many, Side takers = Side::many)
@@ -147,17 +148,19 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   /// The same, as an error. What the error is, the ring does not know.
   void fail() noexcept { halt(Flow::failed); }
 
-  Flow state() const noexcept { return cells_.state(); }
+  Flow state() const noexcept { return cells_.state(); } ///< Never blocks.
   /// Whether the ring has ended and all of it was taken.
   bool exhausted() const noexcept {
     return state() == Flow::ended && cells_.over(head_.load(Atomics::relaxed));
   }
   /// The first ticket that will not be published, once state() is `ended`.
   std::uint64_t end_ticket() const noexcept { return cells_.end_ticket(); }
-  std::size_t slots() const noexcept { return cells_.slots(); }
+  std::size_t slots() const noexcept { return cells_.slots(); } ///< N, as given.
   /// Tickets taken on the two sides so far: past tense, since both move while one looks.
+  /// @{
   std::uint64_t was_claimed() const noexcept { return tail_.load(Atomics::relaxed); }
   std::uint64_t was_taken() const noexcept { return head_.load(Atomics::relaxed); }
+  /// @}
   /// Slots claimed and not taken: those being filled and those ready.
   std::size_t was_in_use() const noexcept {
     // Takers that wait hold tickets ahead of those claimed.
@@ -168,8 +171,10 @@ template <class Slot, class Policy = RingPolicy> class Ring {
 
   /// Rung after each publish or release, and each change of state. To be set before the first
   /// claim.
+  /// @{
   void on_publish(Bell* bell) noexcept { publish_bell_ = bell; }
   void on_release(Bell* bell) noexcept { release_bell_ = bell; }
+  /// @}
 
   /// Back to the first ticket, all slots free. No lease may be out, no other thread inside.
   void reset() noexcept {

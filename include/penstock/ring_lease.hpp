@@ -15,11 +15,14 @@ enum class Fill : std::uint8_t { full = 1, partial = 2, none = 3 };
 /// is published with nothing in it, so that those behind it are not held back.
 template <class Ring> class Claim {
  public:
+  /// What travels with a place.
   using Slot = typename Ring::slot_type;
 
   Claim() = default;
+  /// `other` is then empty.
   Claim(Claim&& other) noexcept
       : ring_{std::exchange(other.ring_, nullptr)}, ticket_{other.ticket_} {}
+  /// What this one held is dropped first.
   Claim& operator=(Claim&& other) noexcept {
     Claim old{std::move(*this)};
     ring_ = std::exchange(other.ring_, nullptr);
@@ -28,10 +31,13 @@ template <class Ring> class Claim {
   }
   ~Claim() { publish(Fill::none); }
 
+  /// Whether there is a slot to fill.
   explicit operator bool() const noexcept { return ring_ != nullptr; }
+  /// The slot's number in the order of all, from 0.
   std::uint64_t ticket() const noexcept { return ticket_; }
   /// Which of the ring's slots it is: ticket() modulo their number.
   std::size_t place() const noexcept { return ring_->place(ticket_); }
+  /// What travels with the place, to be written before publish().
   Slot& slot() const noexcept { return ring_->slot(ticket_); }
 
   /// Hands the slot to the other side; the claim is then empty. Never blocks.
@@ -53,11 +59,14 @@ template <class Ring> class Claim {
 /// Gives its slots back, in order, when it is released or dies.
 template <class Ring> class Take {
  public:
+  /// What travels with a place.
   using Slot = typename Ring::slot_type;
 
   Take() = default;
+  /// `other` is then empty.
   Take(Take&& other) noexcept
       : ring_{other.ring_}, ticket_{other.ticket_}, size_{std::exchange(other.size_, 0)} {}
+  /// What this one held is released first.
   Take& operator=(Take&& other) noexcept {
     Take old{std::move(*this)};
     ring_ = other.ring_;
@@ -67,13 +76,17 @@ template <class Ring> class Take {
   }
   ~Take() { release(); }
 
+  /// Whether it holds any.
   explicit operator bool() const noexcept { return size_ != 0; }
   /// How many adjacent slots.
   std::size_t size() const noexcept { return size_; }
   /// The first slot's ticket; the others follow it.
   std::uint64_t ticket() const noexcept { return ticket_; }
+  /// Which of the ring's slots the first is.
   std::size_t place() const noexcept { return ring_->place(ticket_); }
+  /// What travels with the place of slot number `i` of it.
   Slot& slot(std::size_t i = 0) const noexcept { return ring_->slot(ticket_ + i); }
+  /// How that one was filled.
   Fill fill(std::size_t i = 0) const noexcept { return ring_->fill(ticket_ + i); }
 
   /// Takes on adjacent slots that are ready now, until it holds `most`; true if any came. Only the

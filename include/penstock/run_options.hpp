@@ -15,6 +15,7 @@ namespace penstock {
 struct Stall {
   /// The stage that holds up the others, and what it does.
   std::string stage;
+  /// Why, in words.
   std::string reason;
   /// Since a record moved anywhere.
   double seconds{};
@@ -34,6 +35,7 @@ struct RunOptions {
   /// Called when no record has moved in any stage for `stall_limit`, and again only after one has;
   /// on the same thread as progress. What never returns cannot be ended from outside, but named.
   std::function<void(const Stall&)> stalled = {};
+  /// How long nothing must have moved before `stalled` is called.
   std::chrono::milliseconds stall_limit{10'000};
 };
 

@@ -18,9 +18,13 @@ inline constexpr std::size_t dynamic = ~std::size_t{0};
 /// A column's name, made of a string literal of at most 32 characters. It holds words and no array,
 /// since nvcc 13 writes such arguments back as source, and cannot write an array.
 struct Name {
+  /// The letters, eight a word, and how many they are.
+  /// @{
   std::uint64_t word0{}, word1{}, word2{}, word3{};
   std::size_t size{};
+  /// @}
 
+  /// Of a string literal; a longer one does not compile.
   template <std::size_t Count> consteval Name(const char (&text)[Count]) : size{Count - 1} {
     static_assert(Count <= 33, "penstock: a column's name has at most 32 characters.");
     std::uint64_t words[4]{};
@@ -32,9 +36,11 @@ struct Name {
     word2 = words[2];
     word3 = words[3];
   }
+  /// For nvcc, which writes it so.
   consteval Name(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d, std::size_t n)
       : word0{a}, word1{b}, word2{c}, word3{d}, size{n} {}
 
+  /// Letter number `i`, less than `size`.
   constexpr char at(std::size_t i) const {
     const std::uint64_t words[]{word0, word1, word2, word3};
     return static_cast<char>((words[i / 8] >> (8 * (i % 8))) & 0xff);
@@ -43,6 +49,7 @@ struct Name {
 
 /// A name as a type, which messages spell out.
 template <char... Letters> struct Chars {
+  /// The name, with a zero behind it.
   static constexpr char text[]{Letters..., '\0'};
 };
 
@@ -51,7 +58,7 @@ template <class T> struct Ragged {
   static_assert(std::is_trivially_copyable_v<T>,
                 "penstock: a column's values are copied byte by byte, so their type must be "
                 "trivially copyable.");
-  using value_type = T;
+  using value_type = T; ///< One value.
 };
 
 /// A column of a schema; written as Field<"name", T, Extents...>.
@@ -59,8 +66,8 @@ template <class Spelled, class T, std::size_t... Extents> struct NamedColumn {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
                 "penstock: a column's values are copied byte by byte, so their type must be "
                 "trivially copyable, and not const.");
-  using name = Spelled;
-  using value_type = T;
+  using name = Spelled; ///< Its name, as Chars.
+  using value_type = T; ///< One value.
 };
 
 namespace detail {

@@ -18,13 +18,16 @@ namespace penstock {
 /// over the batch that it is given: `template <class Given> using takes`, `gives`; void is nothing.
 struct StageBase {};
 
+/// What can stand right of `|`, and a Reader left of it.
 template <class S>
 concept Stage = std::is_base_of_v<StageBase, std::remove_cvref_t<S>>;
 
 /// Asks for pinned output: `Reader{source, to_pinned}`.
 struct to_pinned_t {
+  /// Not by {}, which would be taken for options.
   explicit constexpr to_pinned_t(int) {}
 };
+/// The tag itself: see to_pinned_t.
 inline constexpr to_pinned_t to_pinned{0};
 
 namespace detail {

@@ -2,8 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// penstock's version, as the build file's: a test compares the two.
+/// \file
+/// penstock's version.
+
+/// As the build file has it: a test compares the two.
+/// @{
 #define PENSTOCK_VERSION_MAJOR 0
 #define PENSTOCK_VERSION_MINOR 1
 #define PENSTOCK_VERSION_PATCH 0
 #define PENSTOCK_VERSION "0.1.0"
+/// @}

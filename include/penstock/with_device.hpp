@@ -16,8 +16,8 @@
 
 namespace penstock {
 
-// What nvcc compiles and what others do are two functions, also for the linker, if one program has
-// both.
+/// What nvcc compiles and what others do are two functions, also for the linker, if one program has
+/// both.
 #if defined(__CUDACC__)
 inline namespace with_cuda {
 #else

@@ -13,7 +13,6 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100
 
 
@@ -24,9 +23,6 @@ def run(program: str, *args) -> str:
 
 
 def hello_pipeline(program: str, folder: Path):
-    source = (ROOT / "examples" / "01_hello_pipeline.cpp").read_text()
-    shown = (ROOT / "README.md").read_text().split("```cpp\n")[1].split("```")[0]
-    assert shown == source[source.index("#include"):], "README.md shows another program than 01_hello_pipeline.cpp"
     file = folder / "lines"
     file.write_text("a line\n" * 54_321)
     *report, last = run(program, file).splitlines()

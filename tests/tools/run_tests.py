@@ -30,7 +30,7 @@ HEAD = """\
 # Every test, as `suite test: test case`: ./tests/run fails if one of them does not run, or if one runs that is not
 # here. `./tests/run --update` writes this file. A gpu test may be skipped where there is no GPU. With CI=true nothing
 # else may; else tests are skipped too for want of a tool: nvcc (cuda, gpu), relacy (model), spin (spin),
-# fiu-run (fiu), clang-format-19 (tree).
+# fiu-run (fiu), clang-format-19, doxygen (tree).
 """
 
 
@@ -62,8 +62,8 @@ UNWARNED = ["-Dwarning_level=0", "-Dwerror=false"]
 GXX, CLANG = os.environ.get("CXX", "g++"), "clang++-19"
 # What has no threads, or none of its own; what takes long and fails one thing after the other; what the sanitizer is in
 # the way of.
-PLAIN = ["algorithm", "columns", "device_array", "faults", "faults_files", "faults_memory", "io_file", "mapping", "odr",
-         "ragged", "schema", "sources", "steady", "version", "wiring", "with_device", "zero_cost", "zip"]
+PLAIN = ["algorithm", "columns", "device_array", "docs", "faults", "faults_files", "faults_memory", "io_file", "mapping",
+         "odr", "ragged", "schema", "sources", "steady", "version", "wiring", "with_device", "zero_cost", "zip"]
 # Where threads meet: for a second ThreadSanitizer.
 MEETING = ["control", "faults_stop", "host_device", "parking", "ring", "turns"]
 # Suites that the next build compiles too, for a GPU, and that the sanitizers run.

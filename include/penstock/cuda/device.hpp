@@ -63,9 +63,9 @@ struct AttachedDevice : CurrentDevice {
 /// stream at a time. Calls throw CudaError.
 class CudaDevice {
  public:
-  using stream_type = CudaStream;
-  using event_type = CudaEvent;
-  using stream_argument = cudaStream_t;
+  using stream_type = CudaStream;       ///< What stream() makes.
+  using event_type = CudaEvent;         ///< What event() makes.
+  using stream_argument = cudaStream_t; ///< How calls and callables take a stream.
 
   /// GPU `number`, as CUDA counts them. Sets it up, which blocks for some tenths of a second the
   /// first time in a process. Throws if there is no such GPU, or no driver.
@@ -104,21 +104,21 @@ class CudaDevice {
   std::string name() const { return name_; }
   /// Makes this the calling thread's current device, as kernels and the algorithms of
   /// cuda/algorithm.cuh need it to be, until what it returns dies. With another GPU than 0, call
-  /// cudaSetDevice() first on each of your own threads: CUDA sets up GPU 0 for them otherwise,
-  /// which takes memory there.
+  /// cudaSetDevice() first on each of your own threads: CUDA takes memory on GPU 0 otherwise.
   [[nodiscard]] detail::AttachedDevice attach() { return detail::AttachedDevice{number_}; }
 
+  /// A stream of this GPU.
   CudaStream stream() {
     const detail::AttachedDevice here{number_};
     return CudaStream{};
   }
+  /// An event of this GPU.
   CudaEvent event() {
     const detail::AttachedDevice here{number_};
     return CudaEvent{};
   }
 
-  /// `bytes` of the GPU's memory aligned to 256, not cleared; null for 0 bytes. May wait for work
-  /// on the GPU.
+  /// `bytes` of GPU memory aligned to 256, not cleared; null for 0. May wait for work on the GPU.
   void* allocate(std::size_t bytes) {
     void* at = nullptr;
     if (bytes == 0) {
@@ -145,8 +145,7 @@ class CudaDevice {
       detail::cuda_ignore(cudaFree(at));
     }
   }
-  /// `bytes` of zeroed host memory, a multiple of 4096, page-locked to the byte; blocks until its
-  /// pages are there.
+  /// `bytes` of zeroed host memory, a multiple of 4096, page-locked; blocks until it is all there.
   void* allocate_pinned(std::size_t bytes) {
     const detail::AttachedDevice here{number_};
     void* const at = map(bytes);
@@ -214,6 +213,7 @@ class CudaDevice {
   }
 
   /// As the members of CudaEvent and CudaStream; the stream may be any of this GPU.
+  /// @{
   void record(CudaEvent& event, cudaStream_t stream) { event.record(stream); }
   void wait(cudaStream_t stream, const CudaEvent& event) {
     detail::cuda_check(cudaStreamWaitEvent(stream, event.get(), 0), "cudaStreamWaitEvent");
@@ -223,6 +223,7 @@ class CudaDevice {
   void sync(cudaStream_t stream) {
     detail::cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
+  /// @}
 
  private:
   std::string place() const { return "cuda:" + std::to_string(number_); }

@@ -46,6 +46,7 @@ class CudaError : public DeviceError {
   /// `call` is the function's name; the status says whether the error is sticky.
   CudaError(const std::string& what, std::string call, cudaError_t status)
       : DeviceError{what, std::move(call), static_cast<int>(status), detail::is_sticky(status)} {}
+  /// CUDA's error.
   cudaError_t status() const noexcept { return static_cast<cudaError_t>(code()); }
 };
 

@@ -24,7 +24,9 @@ class CudaEvent {
     detail::cuda_check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
                        "cudaEventCreateWithFlags");
   }
+  /// Takes over what `other` owns.
   CudaEvent(CudaEvent&& other) noexcept : event_{std::exchange(other.event_, nullptr)} {}
+  /// The same; what this one owned is destroyed.
   CudaEvent& operator=(CudaEvent&& other) noexcept {
     CudaEvent old{std::move(*this)};
     event_ = std::exchange(other.event_, nullptr);
@@ -55,6 +57,7 @@ class CudaEvent {
   /// Blocks until the latest point recorded at the call is reached.
   void sync() const { detail::cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
 
+  /// CUDA's handle; this stays its owner.
   cudaEvent_t get() const noexcept { return event_; }
   /// Gives up the event: the caller destroys it.
   [[nodiscard]] cudaEvent_t release() noexcept { return std::exchange(event_, nullptr); }

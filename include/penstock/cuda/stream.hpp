@@ -25,7 +25,9 @@ class CudaStream {
     detail::cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
                        "cudaStreamCreateWithFlags");
   }
+  /// Takes over what `other` owns.
   CudaStream(CudaStream&& other) noexcept : stream_{std::exchange(other.stream_, nullptr)} {}
+  /// The same; what this one owned is destroyed.
   CudaStream& operator=(CudaStream&& other) noexcept {
     CudaStream old{std::move(*this)};
     stream_ = std::exchange(other.stream_, nullptr);
@@ -57,7 +59,9 @@ class CudaStream {
   /// Whether all that was enqueued before is done. Never blocks.
   bool is_done() const { return detail::cuda_is_done(cudaStreamQuery(stream_), "cudaStreamQuery"); }
 
+  /// CUDA's handle; this stays its owner.
   cudaStream_t get() const noexcept { return stream_; }
+  /// The same, where a cudaStream_t is wanted.
   operator cudaStream_t() const noexcept { return stream_; }
   /// Gives up the stream: the caller destroys it.
   [[nodiscard]] cudaStream_t release() noexcept { return std::exchange(stream_, nullptr); }

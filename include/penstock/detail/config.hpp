@@ -4,6 +4,10 @@
 
 #include <cstddef>
 
+/// \file
+/// What compilers differ in.
+
+/// Before a function: for the host and the GPU where nvcc compiles it, else for the host.
 #if defined(__CUDACC__)
 #define PENSTOCK_HD __host__ __device__
 #else

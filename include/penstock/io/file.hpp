@@ -22,11 +22,13 @@
 
 namespace penstock {
 
+/// What a path names.
 enum class FileKind { regular, directory, other };
 
+/// What a file system says of a file.
 struct FileStatus {
-  FileKind kind{};
-  std::uint64_t size{};
+  FileKind kind{};      ///< What it is.
+  std::uint64_t size{}; ///< In bytes.
 };
 
 /// The system calls that files are read with. A policy: in its place may stand anything cheap to
@@ -37,17 +39,19 @@ class PosixIo {
                 "penstock: files may be large: build with -D_FILE_OFFSET_BITS=64.");
 
  public:
-  using Folder = DIR*;
+  using Folder = DIR*; ///< An open directory.
 
   /// For reading. Never waits for a FIFO's writer.
   int open(const char* path) const noexcept {
     return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
-  int close(int fd) const noexcept { return ::close(fd); }
+  int close(int fd) const noexcept { return ::close(fd); } ///< Of what open() gave.
+  /// Of what lies at `path`, behind links.
   int status(const char* path, FileStatus& status) const noexcept {
     struct stat s;
     return filled(::stat(path, &s), s, status);
   }
+  /// Of an open file.
   int status(int fd, FileStatus& status) const noexcept {
     struct stat s;
     return filled(::fstat(fd, &s), s, status);
@@ -57,6 +61,7 @@ class PosixIo {
                     std::uint64_t offset) const noexcept {
     return ::pread(fd, into, bytes, static_cast<off_t>(offset));
   }
+  /// For next_name().
   int open_folder(const char* path, Folder& folder) const noexcept {
     folder = ::opendir(path);
     return folder ? 0 : -1;
@@ -68,7 +73,7 @@ class PosixIo {
     name = entry ? entry->d_name : nullptr;
     return entry || errno == 0 ? 0 : -1;
   }
-  int close_folder(Folder folder) const noexcept { return ::closedir(folder); }
+  int close_folder(Folder folder) const noexcept { return ::closedir(folder); } ///< Ends it.
   /// Before a call that said "try again later" is made again.
   void pause() const { std::this_thread::sleep_for(std::chrono::milliseconds{1}); }
 
@@ -196,11 +201,13 @@ template <class Io = PosixIo> class File {
     }
   }
 
+  /// As it was given.
   const std::string& path() const noexcept { return path_; }
   /// In bytes, when it was opened.
   std::uint64_t size() const noexcept { return status_.size; }
   /// Gives the descriptor back: from now on each read_full() opens the file for itself.
   void close() noexcept { descriptor_.close(); }
+  /// Whether it still has its descriptor.
   bool is_open() const noexcept { return descriptor_.is_open(); }
 
  private:

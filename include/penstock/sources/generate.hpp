@@ -36,11 +36,13 @@ template <class T, class F, bool Counted> class Generate {
                 "generate<T>(f) it returns a std::size_t: how many it wrote, fewer at the end.");
 
  public:
+  /// The type of its records.
   using schema = T;
 
   /// `size` is how many records there are, or unknown_size.
   Generate(std::uint64_t size, F f) : size_{size}, f_{std::move(f)} {}
 
+  /// How many records, or unknown_size.
   std::uint64_t size() const noexcept { return size_; }
 
   /// Calls f for the records into.index() and following. Blocks as long as f does; throws what f

@@ -14,6 +14,7 @@
 
 namespace penstock {
 
+/// What memory() may be told.
 struct MemoryOptions {
   /// Bytes of one record, where T is a single byte; 0: one T.
   std::size_t record_bytes = 0;
@@ -27,8 +28,10 @@ template <class T> class Memory {
       "penstock: memory() copies its records' bytes, so they must be trivially copyable.");
 
  public:
+  /// The type of its records.
   using schema = T;
 
+  /// Views `records`; nothing is checked before open().
   explicit Memory(std::span<const T> records, MemoryOptions options = {})
       : records_{records}, asked_bytes_{options.record_bytes} {}
 
@@ -46,7 +49,9 @@ template <class T> class Memory {
                         size()};
     }
   }
+  /// How many records.
   std::uint64_t size() const noexcept { return records_.size_bytes() / record_bytes(); }
+  /// Bytes of one.
   std::size_t record_bytes() const noexcept { return asked_bytes_ != 0 ? asked_bytes_ : sizeof(T); }
 
   /// Copies the records into.index() and following. Any thread, any number at once. Throws

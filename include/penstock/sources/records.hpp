@@ -19,6 +19,7 @@
 
 namespace penstock {
 
+/// What records() may be told.
 struct RecordsOptions {
   /// Bytes to pass over at the start of each file.
   std::uint64_t offset = 0;
@@ -39,8 +40,10 @@ template <class T, class Io = PosixIo> class Records {
                                      "be const.");
 
  public:
+  /// The type of its records.
   using schema = T;
 
+  /// Of files and directories, one after the other; none is touched before open().
   explicit Records(std::vector<std::string> paths, RecordsOptions options = {}, Io io = {})
       : paths_{std::move(paths)}, options_{options}, io_{std::move(io)} {}
 
@@ -67,6 +70,7 @@ template <class T, class Io = PosixIo> class Records {
 
   /// In all files. After open().
   std::uint64_t size() const { return parts().empty() ? 0 : parts().back().end; }
+  /// Bytes of one record.
   std::size_t record_bytes() const noexcept {
     return options_.record_bytes != 0 ? options_.record_bytes : sizeof(T);
   }

@@ -36,8 +36,10 @@ template <class Schema, Source... From> class Zip {
                 "a record, so a column may have one at most.");
 
  public:
+  /// Its columns.
   using schema = Schema;
 
+  /// One source for each column, in the schema's order.
   explicit Zip(From... sources) : sources_{std::move(sources)...} {}
 
   /// Opens all of them. Throws what they throw, and SourceError if they differ in how many records
@@ -52,7 +54,9 @@ template <class Schema, Source... From> class Zip {
       }
     }
   }
+  /// How many records each source has. After open().
   std::uint64_t size() const { return std::get<0>(sources_).size(); }
+  /// The dynamic extents, in order. After open().
   const std::vector<std::size_t>& extents() const noexcept { return extents_; }
 
   /// Reads the records into.index() and following of every source. Any thread, any number at once.

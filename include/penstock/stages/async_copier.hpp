@@ -14,6 +14,7 @@
 
 namespace penstock {
 
+/// What an AsyncCopier may be told.
 struct CopierOptions {
   /// Records a batch, for the stages after the copy; 0: about 4 MiB of them. With a Ragged column a
   /// batch is a slot, and 0 the Reader's.
@@ -28,8 +29,11 @@ struct CopierOptions {
 /// is that much, at once where there is less.
 template <AnyDevice D> class AsyncCopier : public StageBase {
  public:
+  /// The pipeline's device.
   using device_type = D;
+  /// The batch it takes: Given's records, in pinned memory.
   template <class Given> using takes = detail::moved_t<Given, Pinned>;
+  /// The batch it gives: the same records, on the device.
   template <class Given> using gives = detail::moved_t<Given, Device>;
 
   /// `device` must outlive the pipeline.
@@ -37,6 +41,7 @@ template <AnyDevice D> class AsyncCopier : public StageBase {
       : device_{&device}, options_{options} {}
   AsyncCopier(const D&&, CopierOptions = {}) = delete;
 
+  /// For prepare().
   D* device() const noexcept { return device_; }
 
   /// For prepare().

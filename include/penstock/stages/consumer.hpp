@@ -12,6 +12,7 @@
 
 namespace penstock {
 
+/// What a Consumer may be told.
 struct ConsumerOptions {
   /// For host batches: threads that call at once, each its own copy of the callable; the thread
   /// that called run() is one of them. With more than one, batches are taken in order but may be
@@ -52,10 +53,14 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
   using In = detail::batch_parameter<0, P>;
 
  public:
+  /// Whether the callable was refused, so that `|` says no more of it.
   static constexpr bool refused = detail::consumer_form<P>() != detail::ConsumerForm::good;
+  /// The batch that the callable takes.
   template <class> using takes = In;
+  /// Nothing: it is the last.
   template <class> using gives = void;
 
+  /// `f` is copied: once for each worker. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
             detail::ConsumerForm Verdict = detail::consumer_form<Takes>()>
   explicit Consumer(F f, ConsumerOptions options = {}) : f_{std::move(f)}, options_{options} {

@@ -15,6 +15,7 @@
 
 namespace penstock {
 
+/// What a Decoder may be told.
 struct DecoderOptions {
   /// Threads that decode at once, each with its own copy of the callable; 0: half of the
   /// processors, at most 16.
@@ -121,10 +122,14 @@ template <class F, class Where = void> class Decoder : public StageBase {
   using Types = detail::decoder_types<P, Where, form>;
 
  public:
+  /// Whether the callable was refused, so that `|` says no more of it.
   static constexpr bool refused = form != detail::DecoderForm::batches && !single;
+  /// The batch that it takes.
   template <class Given> using takes = typename Types::template takes<Given>;
+  /// The batch that it gives.
   template <class Given> using gives = typename Types::template gives<Given>;
 
+  /// `f` is copied: once for each worker. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
             detail::DecoderForm Verdict = detail::decoder_form<Takes, Where>()>
   explicit Decoder(F f, DecoderOptions options = {})
@@ -150,6 +155,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
     static_assert(fills_pinned, "penstock: this Decoder is to give pinned memory, and its callable "
                                 "fills a batch in pageable: make that ps::Batch<Out, ps::Pinned>.");
   }
+  /// The same, and what it fills is pinned memory.
   Decoder(F f, to_pinned_t, DecoderOptions options = {})
       : Decoder{std::move(f), std::move(options)} {}
 
@@ -185,7 +191,9 @@ template <class F, class Where = void> class Decoder : public StageBase {
   F f_;
   DecoderOptions options_;
 };
+/// Without the tag: what its callable fills says where that lies.
 template <class F> Decoder(F, DecoderOptions = {}) -> Decoder<F, void>;
+/// With it: pinned memory.
 template <class F> Decoder(F, to_pinned_t, DecoderOptions = {}) -> Decoder<F, Pinned>;
 
 } // namespace penstock

@@ -13,6 +13,7 @@
 
 namespace penstock {
 
+/// What a PinnedStager may be told.
 struct PinnedStagerOptions {
   /// Threads that copy at once; 0: a quarter of the processors, at most 8.
   unsigned workers = 0;
@@ -68,10 +69,13 @@ template <> struct NamesDevice<NoDevice> {};
 template <class On = detail::NoDevice>
 class PinnedStager : public StageBase, public detail::NamesDevice<On> {
  public:
+  /// The batch it takes: Given's records, in pageable memory.
   template <class Given>
   using takes = detail::moved_t<Given, Pageable>;
+  /// The batch it gives: the same records, pinned.
   template <class Given> using gives = detail::moved_t<Given, Pinned>;
 
+  /// Pins for the AsyncCopier's device.
   explicit PinnedStager(PinnedStagerOptions options = {})
     requires(std::is_same_v<On, detail::NoDevice>)
       : options_{options} {}
@@ -83,6 +87,7 @@ class PinnedStager : public StageBase, public detail::NamesDevice<On> {
     requires(!std::is_same_v<On, detail::NoDevice>)
   = delete;
 
+  /// For prepare(); null if it names none.
   On* device() const noexcept { return device_; }
 
   /// For prepare().
@@ -97,7 +102,9 @@ class PinnedStager : public StageBase, public detail::NamesDevice<On> {
   On* device_{};
   PinnedStagerOptions options_;
 };
+/// For the AsyncCopier's device.
 PinnedStager(PinnedStagerOptions) -> PinnedStager<detail::NoDevice>;
+/// For the one that it names.
 template <AnyDevice D>
 PinnedStager(D&, PinnedStagerOptions = {}) -> PinnedStager<D>;
 

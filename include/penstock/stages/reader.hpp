@@ -18,6 +18,7 @@
 
 namespace penstock {
 
+/// What a Reader may be told.
 struct ReaderOptions {
   /// Threads that read at once; 0: five of eight processors, at most 12.
   unsigned workers = 0;
@@ -40,10 +41,14 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   using T = typename detail::schema_of<From>::type;
 
  public:
+  /// Whether From is no source, so that `|` says no more of it.
   static constexpr bool refused = !Source<From>;
+  /// Nothing: it is the first.
   template <class> using takes = void;
+  /// The batch it gives.
   template <class> using gives = Batch<T, Where>;
 
+  /// `source` is copied; prepare() opens a copy.
   template <bool IsASource = Source<From>>
   explicit Reader(From source, ReaderOptions options = {})
       : source_{std::move(source)}, options_{options} {
@@ -51,6 +56,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                   "penstock: a Reader reads a source, such as ps::records<T>(path); From "
                   "is not one: it needs a schema, size() and read(batch).");
   }
+  /// The same, straight into pinned memory.
   Reader(From source, to_pinned_t, ReaderOptions options = {})
       : Reader{std::move(source), options} {}
 
@@ -98,7 +104,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   From source_;
   ReaderOptions options_;
 };
+/// Without the tag: into pageable memory.
 template <class S> Reader(S, ReaderOptions = {}) -> Reader<S, Pageable>;
+/// With it: into pinned memory.
 template <class S> Reader(S, to_pinned_t, ReaderOptions = {}) -> Reader<S, Pinned>;
 
 } // namespace penstock

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The code of README.md and docs/ that is about a GPU, as it stands there, and whether it does what
+// is said there: see tests/docs_test.cpp.
+
+#include <penstock/cuda.hpp>
+#include <penstock/cuda/algorithm.cuh>
+
+#include "support/catch.hpp"
+#include "support/temp_dir.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+namespace ps = penstock;
+
+namespace shown {
+
+struct Frame {
+  std::uint8_t value;
+};
+struct Image {
+  float value;
+};
+struct Decode {
+  void operator()(const Frame& frame, Image& image) const { image.value = frame.value / 2.0F; }
+};
+struct Sample
+    : ps::Columns<ps::Field<"image", std::uint8_t, 4, 4>, ps::Field<"label", std::int32_t>> {};
+
+// What the kernels below add to.
+__device__ unsigned long long total;
+
+unsigned long long total_so_far() {
+  unsigned long long value = 0;
+  REQUIRE(cudaMemcpyFromSymbol(&value, total, sizeof value) == cudaSuccess);
+  const unsigned long long none = 0;
+  REQUIRE(cudaMemcpyToSymbol(total, &none, sizeof none) == cudaSuccess);
+  return value;
+}
+
+__global__ void classify(const Image* images, std::size_t count) {
+  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) {
+    atomicAdd(&total, static_cast<unsigned long long>(2 * images[i].value));
+  }
+}
+unsigned blocks(const ps::Batch<const Image, ps::Device>& images) {
+  return static_cast<unsigned>((images.size() + 255) / 256);
+}
+
+__device__ void add(const ps::Column<const std::uint8_t, 4, 4>& images,
+                    const ps::Column<const std::int32_t>& labels) {
+  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < images.size()) {
+    atomicAdd(&total, static_cast<unsigned long long>(images[i][3][3] + labels[i]));
+  }
+}
+__global__ void train(ps::Column<const std::uint8_t, 4, 4> images,
+                      ps::Column<const std::int32_t> labels) {
+  add(images, labels);
+}
+__global__ void train(ps::Batch<const Sample, ps::Device> batch) {
+  add(ps::get<"image">(batch), ps::get<"label">(batch));
+}
+
+/// Images of n mod 100 and labels of 1, for n of 0 to 999.
+class Samples {
+ public:
+  using schema = Sample;
+  std::uint64_t size() const { return 1000; }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<Sample, Where> into) const {
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      std::memset(ps::get<"image">(into)[i], static_cast<int>((into.index() + i) % 100), 16);
+      ps::get<"label">(into)[i] = 1;
+    }
+    return into.size();
+  }
+};
+constexpr unsigned long long sum_of_samples = 10 * (99 * 100 / 2) + 1000;
+
+/// Where std::cout's text goes meanwhile.
+struct Captured {
+  Captured() : before{std::cout.rdbuf(text.rdbuf())} {}
+  ~Captured() { std::cout.rdbuf(before); }
+  std::ostringstream text;
+  std::streambuf* before;
+};
+
+/// The program's folder meanwhile.
+struct Inside {
+  explicit Inside(const std::string& folder) { std::filesystem::current_path(folder); }
+  ~Inside() { std::filesystem::current_path(before); }
+  std::filesystem::path before = std::filesystem::current_path();
+};
+
+} // namespace shown
+using namespace shown;
+
+TEST_CASE("overview: files to kernels, decoded and staged") {
+  const std::string frames(5'000'000, '\3');
+  const ps::tests::TempDir folder;
+  folder.write("frames.bin", frames);
+  const Inside inside{folder.path()};
+  const Captured said;
+
+  ps::CudaDevice gpu;
+  auto pipeline = ps::Reader{ps::records<Frame>("frames.bin")} // workers read into pageable memory
+                  | ps::Decoder{Decode{}}                      // workers turn Frames into Images
+                  | ps::PinnedStager{}                   // workers copy into page-locked memory
+                  | ps::AsyncCopier{gpu, {.batch = 256}} // the copy engine, fed by one thread
+                  |
+                  ps::Consumer{[&](ps::Batch<const Image, ps::Device> images, cudaStream_t stream) {
+                    classify<<<blocks(images), 256, 0, stream>>>(images.data(), images.size());
+                  }}; // called by the thread that calls run()
+  std::cout << pipeline.run();
+
+  CHECK(total_so_far() == 3 * frames.size());
+  CHECK(said.text.str().rfind("5000000 records", 0) == 0);
+}
+
+TEST_CASE("README: a loop of one's own, two epochs, columns by name") {
+  ps::CudaDevice gpu;
+  const auto stream = gpu.stream();
+  const Samples source;
+  const unsigned blocks = 1;
+
+  auto data =
+      ps::Reader{source, ps::to_pinned, {.epochs = 2}} | ps::AsyncCopier{gpu, {.batch = 256}};
+  for (auto batch : data.on(stream)) {
+    train<<<blocks, 256, 0, stream>>>(ps::get<"image">(batch), ps::get<"label">(batch));
+  }
+
+  CHECK(total_so_far() == 2 * sum_of_samples);
+}
+
+TEST_CASE("stages: a lease is a batch to a kernel, and the Report has the loop") {
+  ps::CudaDevice gpu;
+  const auto stream = gpu.stream();
+  const Samples source;
+  const unsigned blocks = 1;
+  const Captured said;
+
+  auto data =
+      ps::Reader{source, ps::to_pinned, {.epochs = 2}} | ps::AsyncCopier{gpu, {.batch = 256}};
+  for (auto batch : data.on(stream)) {        // ready when `stream` comes to it: nothing waits
+    train<<<blocks, 256, 0, stream>>>(batch); // a Lease is a Batch to whatever takes one
+  } // its place goes back by an event, never by waiting
+  std::cout << data.report();
+
+  CHECK(total_so_far() == 2 * sum_of_samples);
+  CHECK(said.text.str().find(" loop ") != std::string::npos);
+}

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The code of docs/, as it stands there, and whether it does what is said there. What needs a GPU
+// is in cuda/docs_test.cu; tools/check_docs.py compares both with the pages.
+
+#include <penstock/penstock.hpp>
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace ps = penstock;
+
+namespace {
+
+struct MyError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Sample
+    : ps::Columns<ps::Field<"image", std::uint8_t, 3, 224, 224>, ps::Field<"label", std::int32_t>> {
+};
+
+struct Trainer {
+  ps::AnyBatches<ps::Batch<const Sample, ps::Device>> data;
+  std::size_t samples = 0;
+
+  void epoch() {
+    for (auto batch : data.batches()) {
+      samples += batch.size();
+    }
+  }
+};
+
+/// Where a stream's text goes meanwhile.
+class Captured {
+ public:
+  explicit Captured(std::ostream& stream) : stream_{stream}, before_{stream.rdbuf(text_.rdbuf())} {}
+  ~Captured() { stream_.rdbuf(before_); }
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+  std::ostream& stream_;
+  std::streambuf* before_;
+};
+
+// Sixteen batches, worked on for 50 ms each.
+auto slow_pipeline() {
+  const auto numbers = [](std::span<int> out, std::uint64_t) { std::ranges::fill(out, 1); };
+  return ps::Reader{ps::generate<int>(16, numbers), {.batch = 1}} |
+         ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {
+           std::this_thread::sleep_for(std::chrono::milliseconds{50});
+         }};
+}
+
+} // namespace
+
+TEST_CASE("errors: a run's error has the cause's text, and the cause nested") {
+  const auto fails = [](std::span<int>, std::uint64_t) { throw MyError{"no such class: 7"}; };
+  auto pipeline = ps::Reader{ps::generate<int>(1000, fails)} |
+                  ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
+  const Captured said{std::cerr};
+  std::string caught;
+  try {
+    pipeline.run();
+  } catch (const ps::StageError& error) {
+    std::cerr << error.what() << '\n'; // the cause's text is part of it
+    try {
+      std::rethrow_if_nested(error);
+    } catch (const MyError& cause) {
+      caught = cause.what();
+    }
+  }
+  CHECK(caught == "no such class: 7");
+  CHECK(said.text() == "penstock: Reader failed at record 0: no such class: 7\n");
+}
+
+TEST_CASE("stages: a class can be handed its data as AnyBatches") {
+  ps::HostDevice device;
+  auto stream = device.stream();
+  const auto black = [](ps::Batch<const std::uint8_t, ps::Pageable> in,
+                        ps::Batch<Sample, ps::Pinned> out) {
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      std::memset(ps::get<"image">(out)[i], in.data()[i], 3 * 224 * 224);
+      ps::get<"label">(out)[i] = 0;
+    }
+  };
+  const auto zeros = [](std::span<std::uint8_t> out, std::uint64_t) { std::ranges::fill(out, 0); };
+  auto pipeline = ps::Reader{ps::generate<std::uint8_t>(20, zeros)} | ps::Decoder{black} |
+                  ps::AsyncCopier{device, {.batch = 6}};
+
+  Trainer trainer{ps::AnyBatches<ps::Batch<const Sample, ps::Device>>{std::move(pipeline), stream}};
+  trainer.epoch();
+  CHECK(trainer.samples == 20);
+  trainer.epoch();
+  CHECK(trainer.samples == 40);
+  using Image = decltype(ps::get<"image">(std::declval<ps::Batch<const Sample, ps::Device>>())[0]);
+  CHECK(std::is_same_v<Image, const std::uint8_t(&)[3][224][224]>);
+}
+
+TEST_CASE("stages: a run shows its progress, and would stop if nothing moved") {
+  const Captured said{std::cerr};
+  auto pipeline = slow_pipeline();
+  pipeline.run({.progress = [](const ps::Report& so_far) { std::cerr << so_far; },
+                .stalled =
+                    [&](const ps::Stall& stall) {
+                      std::cerr << stall.stage << ' ' << stall.reason << '\n';
+                      pipeline.stop();
+                    }});
+  CHECK(said.text().find("held back by: Consumer") != std::string::npos);
+  CHECK(pipeline.report().records == 16);
+  CHECK(!pipeline.report().stopped);
+}
+
+TEST_CASE("stages: what Feeds says of a Reader and an AsyncCopier, with and without a stager") {
+  using Pageable = decltype(ps::Reader{ps::records<float>("x")});
+  using Pinned = decltype(ps::Reader{ps::records<float>("x"), ps::to_pinned});
+  using Copier = ps::AsyncCopier<ps::HostDevice>;
+  CHECK(!ps::Feeds<Pageable, Copier>);
+  CHECK(ps::Feeds<Pageable, ps::PinnedStager<>>);
+  CHECK(ps::Feeds<Pinned, Copier>);
+}

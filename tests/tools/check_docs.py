@@ -1,0 +1,168 @@
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+"""Compares README.md and the pages of docs/ with the tree.
+
+check_docs.py ROOT
+
+Each block of C++ or of a build file stands in a file that is compiled or built, up to blanks and line breaks, where `…`
+stands for whatever is there. Links lead somewhere; files and members that are named exist; docs/stages.md has every
+option of stages, sources and runs with its default.
+"""
+import re
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+
+from tree_files import tree_files
+
+root = Path(sys.argv[1]).resolve()
+sys.path.insert(0, str(root / "docs"))
+from for_doxygen import anchor, headings  # noqa: E402
+
+names = [str(path.relative_to(root)) for path in tree_files(root)]
+pages = {name: (root / name).read_text() for name in names if fnmatch(name, "docs/*.md") or name == "README.md"}
+headers = {name: (root / name).read_text() for name in names if fnmatch(name, "include/*.hpp") or fnmatch(name, "include/*.cuh")}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+problems = []
+counts = dict.fromkeys(["blocks", "links", "files", "members", "options"], 0)
+
+
+# Blocks. A comment that does not fit in its line elsewhere has its // more than once. Of what must not compile the pages
+# show that.
+COMPILED = {
+    "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/compile_fail/*.cpp"],
+    "meson": ["tests/*/meson.build"],
+    "cmake": ["tests/*/CMakeLists.txt"],
+}
+
+
+REFUSED = re.compile(r"^#ifdef PENSTOCK_REFUSED$(.*?)^#else$.*?^#endif$", re.MULTILINE | re.DOTALL)
+
+
+def squeezed(text: str) -> str:
+    return re.sub(r"\s|//", "", REFUSED.sub(r"\1", text))
+
+
+def check_block(page: str, language: str, block: str):
+    if language == "console":
+        for name in re.findall(r"(?<![\w/.-])(?:\./)?((?:examples|tests|bench|include)/[\w./+-]+)", block):
+            if not any(path == name or path.startswith(name + "/") or path.rsplit(".", 1)[0] == name for path in names):
+                problems.append(f"{page}: a block of console names {name}, which is not there")
+    elif language in COMPILED:
+        pattern = re.compile(".*?".join(re.escape(squeezed(part)) for part in block.split("…")), re.DOTALL)
+        files = [name for name in names if any(fnmatch(name, glob) for glob in COMPILED[language])]
+        if not any(pattern.search(squeezed((root / name).read_text())) for name in files):
+            problems.append(f"{page}: this stands in none of {', '.join(COMPILED[language])}:\n{block}")
+    elif language == "text" and "static assertion failed: " in block:
+        said = block.split("static assertion failed: ")[1]
+        if not any(squeezed(said) in re.sub(r'""', "", squeezed(text)) for text in headers.values()):
+            problems.append(f"{page}: no header says this:\n{said}")
+    elif language != "text":
+        problems.append(f"{page}: a block of {language or 'no language'}, which nothing checks")
+    counts["blocks"] += language != "text"
+
+
+# Links.
+def check_link(page: str, target: str):
+    path, _, section = target.partition("#")
+    name = str((root / page).parent.joinpath(path).resolve().relative_to(root)) if path else page
+    if not any(known == name or known.startswith(name + "/") for known in names):
+        problems.append(f"{page}: the link to {target} leads to no file")
+    elif section and section not in map(anchor, headings(pages[name])):
+        problems.append(f"{page}: the link to {target} leads to no heading")
+    counts["links"] += 1
+
+
+# Files and members, in `code`.
+FOLDERS = ["", "include/penstock/", "include/", "tests/", "tests/suite/", "tests/model/", "examples/"]
+FILE = re.compile(r"(?<![\w./<*-])[\w./*-]+\.(?:hpp|cuh|cpp|cu|py)\b")
+MEMBER = re.compile(r"(?<![\w:])([A-Z]\w*|detail)::(\w+)")
+
+
+def files_named(name: str) -> list[str]:
+    return [path for path in names for folder in FOLDERS if fnmatch(path, folder + name)]
+
+
+def declares(text: str, owner: str, member: str) -> bool:
+    declared = owner == "detail" or re.search(rf"\b(?:class|struct|concept|enum class) {owner}\b", text)
+    return bool(declared and re.search(rf"\b{member}\b", text))
+
+
+def check_names(page: str, line: str):
+    code = " ".join(re.findall(r"`([^`]+)`", line))
+    files = FILE.findall(code)
+    for name in files:
+        counts["files"] += 1
+        if not files_named(name):
+            problems.append(f"{page}: there is no file {name}")
+    for owner, member in MEMBER.findall(code):
+        counts["members"] += 1
+        # In a row of a table the file beside it is the one.
+        among = [path for name in files for path in files_named(name) if path in headers] if line.startswith("|") else []
+        if not any(declares(headers[path], owner, member) for path in among or headers):
+            problems.append(f"{page}: there is no {owner}::{member}" + (f" in {', '.join(among)}" if among else ""))
+
+
+# Options, by the heading that they stand under.
+OPTIONS = {
+    "Reader": ["ReaderOptions", "RecordsOptions", "MemoryOptions"],
+    "Decoder": ["DecoderOptions"],
+    "on_error": ["OnError"],
+    "PinnedStager": ["PinnedStagerOptions"],
+    "AsyncCopier": ["CopierOptions"],
+    "Consumer": ["ConsumerOptions"],
+    "What can a run be told?": ["RunOptions"],
+}
+WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|on_error)\.hpp")
+# How a page writes a default that C++ writes otherwise.
+WRITTEN = {"{}": ["none", "`{}`"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"]}
+
+
+def options_in_headers() -> dict[str, dict[str, str]]:
+    found = {}
+    for name, text in headers.items():
+        for struct, body in re.findall(r"^struct (\w*Options|OnError) \{\n(.*?)^\};", text, re.MULTILINE | re.DOTALL):
+            if WHERE.fullmatch(name):
+                fields = re.findall(r"^  [\w:<>(), &]+? (\w+)(?: = ([^;]+)|\{([^;]*)\});", body, re.MULTILINE)
+                found[struct] = {field: assigned or given for field, assigned, given in fields}
+    return found
+
+
+def check_options():
+    page = pages["docs/stages.md"]
+    sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    structs = options_in_headers()
+    for struct in structs.keys() - {struct for listed in OPTIONS.values() for struct in listed}:
+        problems.append(f"docs/stages.md: nothing is said of {struct}")
+    for heading, listed in OPTIONS.items():
+        rows = dict(re.findall(r"^\| `\.(\w+)` \| (.+?) \|", sections.get(heading, ""), re.MULTILINE))
+        known = {}
+        for struct in listed:
+            known |= structs.get(struct, {})
+        for option in sorted(known.keys() ^ rows.keys()):
+            problems.append(f"docs/stages.md: .{option} stands " + ("in a header, and not" if option in known else "only")
+                            + f" under {heading}")
+        for option in known.keys() & rows.keys():
+            counts["options"] += 1
+            said = rows[option]
+            wanted = WRITTEN.get(known[option], [known[option]])
+            if not any(re.match(rf"{re.escape(default)}(?!\w)", said) for default in wanted):
+                problems.append(f"docs/stages.md: .{option} of {heading} is {known[option]} by default, and not {said}")
+
+
+for page, text in pages.items():
+    for language, block in FENCE.findall(text):
+        check_block(page, language, block)
+    prose = FENCE.sub("", text)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if "://" not in target:
+            check_link(page, target)
+    for paragraph in re.split(r"\n\n|\n(?=\|)", prose):
+        check_names(page, paragraph.replace("\n", " ") if not paragraph.startswith("|") else paragraph)
+check_options()
+for build in re.findall(r'^    Build\("([^"]+)"', (root / "tests/tools/run_tests.py").read_text(), re.MULTILINE):
+    if not re.search(rf"--build .*[ ,:]{re.escape(build)}(?=,|$)", pages["docs/CONTRIBUTING.md"], re.MULTILINE):
+        problems.append(f"docs/CONTRIBUTING.md: nothing is said of the build {build}")
+problems += [f"no {what} were found: this looks at nothing" for what, count in counts.items() if not count]
+print("\n".join(problems) or ", ".join(f"{count} {what}" for what, count in counts.items()) + " are as the tree has them")
+sys.exit(bool(problems))
