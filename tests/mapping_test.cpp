@@ -49,7 +49,7 @@ std::string refusal(std::size_t bytes) {
 
 struct NoThread {
   NoThread() = default;
-  template <class F> NoThread(F, std::size_t, std::size_t) {
+  template <class F> explicit NoThread(F) {
     throw std::system_error{std::make_error_code(std::errc::resource_unavailable_try_again)};
   }
   bool joinable() const { return false; }

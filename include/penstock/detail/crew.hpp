@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/job.hpp>
+
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -19,7 +20,10 @@ class Crew {
   Crew() = default;
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
-  ~Crew() {
+  ~Crew() { dismiss(); }
+
+  /// Ends all threads, which are to be asleep, and blocks until they are.
+  void dismiss() noexcept {
     {
       const std::scoped_lock lock{mutex_};
       over_ = true;
@@ -28,13 +32,14 @@ class Crew {
     for (std::thread& thread : threads_) {
       thread.join();
     }
+    threads_.clear();
   }
 
   /// One more thread, which does `job` in each run. A job does not throw. Throws std::system_error
   /// if there is no thread to be had.
-  void add(std::function<void()> job) {
+  void add(Job job) {
     threads_.reserve(threads_.size() + 1);
-    threads_.emplace_back([this, job = std::move(job)] { serve(job); });
+    threads_.emplace_back(Job{[this, job = std::move(job)] { serve(job); }});
   }
 
   /// Lets every thread do its job once.
@@ -53,7 +58,7 @@ class Crew {
   }
 
  private:
-  void serve(const std::function<void()>& job) {
+  void serve(const Job& job) {
     std::uint64_t served = 0;
     for (;;) {
       {

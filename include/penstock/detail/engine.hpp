@@ -30,7 +30,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   ~Engine() {
-    crew_.reset();
+    crew_.dismiss();
     // Each takes from the one before it.
     while (!nodes_.empty()) {
       nodes_.pop_back();
@@ -43,12 +43,11 @@ class Engine {
 
   /// After the last node was added: starts the threads. Throws Error if there are not so many.
   void man() {
-    crew_ = std::make_unique<Crew>();
     for (const auto& node : nodes_) {
       Node& n = *node;
       for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < n.workers(); ++worker) {
         try {
-          crew_->add([&n, worker] { n.run(worker); });
+          crew_.add([&n, worker] { n.run(worker); });
         } catch (const std::system_error& e) {
           throw Error{"penstock: " + n.name() + ": no thread could be started for worker " +
                       std::to_string(worker + 1) + " of " + std::to_string(n.workers()) + ": " +
@@ -67,9 +66,10 @@ class Engine {
     start_ = Clock::now();
     control_.reset();
     // Each may hold leases of the ring before it, so the last comes first.
-    if (!std::all_of(nodes_.rbegin(), nodes_.rend(),
-                     [](const auto& node) { return node->make_ready(); })) {
-      control_.rethrow();
+    for (std::size_t i = nodes_.size(); i-- != 0;) {
+      if (!nodes_[i]->make_ready()) {
+        control_.rethrow();
+      }
     }
     if (Observer::wanted(options)) {
       observer_.emplace(options);
@@ -86,11 +86,11 @@ class Engine {
     }
     control_.begin();
     stop_.emplace(options.stop, Stop{control_});
-    crew_->go();
+    crew_.go();
   }
   /// Ends it when the caller has done its part: blocks until every worker has come to rest.
   void finish() noexcept {
-    crew_->wait();
+    crew_.wait();
     stop_.reset();
     control_.end();
     ticker_.reset();
@@ -152,7 +152,7 @@ class Engine {
   }
   void watch() {
     try {
-      ticker_ = std::make_unique<Ticker>(observer_->period(), [this] {
+      ticker_.emplace(observer_->period(), [this] {
         try {
           observer_->look(report());
         } catch (...) {
@@ -187,9 +187,9 @@ class Engine {
 
   Control control_;
   std::vector<std::unique_ptr<Node>> nodes_;
-  std::unique_ptr<Crew> crew_;
+  Crew crew_;
   std::optional<Observer> observer_;
-  std::unique_ptr<Ticker> ticker_;
+  std::optional<Ticker> ticker_;
   std::optional<std::stop_callback<Stop>> stop_;
   Clock::time_point start_{};
   mutable std::mutex reporting_;

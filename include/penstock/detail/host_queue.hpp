@@ -4,6 +4,7 @@
 
 #include <penstock/detail/config.hpp>
 #include <penstock/detail/host_door.hpp>
+#include <penstock/detail/job.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -12,12 +13,12 @@
 #include <cstdint>
 #include <exception>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace penstock::detail {
 
@@ -30,12 +31,12 @@ class HostQueue {
   /// The size of a place, six cache lines, less its pointer.
   static constexpr std::size_t work_bytes = 6 * cache_line - sizeof(void*);
 
-  explicit HostQueue(HostDoor& door) : door_{door}, ring_{std::make_unique<Place[]>(places)} {}
+  explicit HostQueue(HostDoor& door) : door_{door}, ring_(places) {}
 
   /// Starts the thread; it must not run. Throws std::system_error.
   void start() {
     closed_ = false;
-    thread_ = std::thread{[this] { work(); }};
+    thread_ = std::thread{Job{[this] { work(); }}};
   }
   /// Blocks until all work is done and the thread has ended.
   void finish() noexcept {
@@ -131,7 +132,7 @@ class HostQueue {
   }
 
   HostDoor& door_;
-  const std::unique_ptr<Place[]> ring_;
+  std::vector<Place> ring_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::uint64_t pushed_{0};

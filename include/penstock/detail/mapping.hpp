@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/config.hpp>
+#include <penstock/detail/job.hpp>
 #include <penstock/error.hpp>
 
 #include <algorithm>
@@ -46,7 +47,7 @@ void touch_pages(std::byte* at, std::size_t bytes, std::size_t workers) noexcept
   const std::size_t part = (bytes / workers / huge_page + 1) * huge_page;
   for (std::size_t k = 1; k < workers; ++k) {
     try {
-      others[k] = Thread{touch, k * part, (k + 1) * part};
+      others[k] = Thread{Job{[=] { touch(k * part, (k + 1) * part); }}};
     } catch (const std::exception&) {
       touch(k * part, (k + 1) * part);
     }

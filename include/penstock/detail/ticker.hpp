@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/job.hpp>
+
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -14,15 +15,15 @@ namespace penstock::detail {
 /// Calls f again and again on a thread of its own, as long as it lives. f does not throw.
 class Ticker {
  public:
-  Ticker(std::chrono::milliseconds every, std::function<void()> f)
-      : thread_{[this, every, f = std::move(f)] {
+  Ticker(std::chrono::milliseconds every, Job f)
+      : thread_{Job{[this, every, f = std::move(f)] {
           std::unique_lock lock{mutex_};
           while (!changed_.wait_for(lock, every, [this] { return over_; })) {
             lock.unlock();
             f();
             lock.lock();
           }
-        }} {}
+        }}} {}
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
   ~Ticker() {
