@@ -26,21 +26,9 @@ template <class Schema> struct BatchView {
   std::size_t alignment{1};
 };
 
-template <class Wanted, class Schema, bool Found> struct check_field {
-  static_assert(Found, "penstock: no column of this batch has that name (see Wanted and Schema).");
-};
-template <class Schema, bool Single = !HasColumns<Schema>> struct check_single {
-  static_assert(Single, "penstock: a batch of columns has no bytes of its own: ask for one column, "
-                        "get<\"name\">(batch).");
-};
-template <class Schema, bool Named = HasColumns<Schema>> struct check_named {
-  static_assert(Named,
-                "penstock: this batch has no named columns: its records are whole, use data().");
-};
-
 /// The view of column `At`, if there is one.
 template <std::size_t At, bool Const, class All> struct view_of {
-  using type = Column<std::byte>;
+  using type = Anything;
   template <class Schema> PENSTOCK_HD static type make(const BatchView<Schema>&) { return {}; }
 };
 template <std::size_t At, bool Const, class... Fields>
@@ -75,15 +63,20 @@ struct view_of<At, Const, Columns<Fields...>> {
 };
 
 /// Looked up in a class: nvcc 13 warns of it inside a function for host and device.
-template <Name Wanted, class Schema, bool Const> struct lookup {
-  using name = typename spelled<Wanted>::type;
+template <class Spelled, class Schema, bool Const> struct lookup {
   using columns = typename columns_of<Schema>::type;
-  static constexpr std::size_t at = columns_traits<columns>::template find<name>();
-  static constexpr bool found = at < columns_traits<columns>::count;
+  static constexpr std::size_t at = columns_traits<columns>::template find<Spelled>();
+  static constexpr bool in_columns = HasColumns<Schema>;
+  static constexpr bool there = !in_columns || at < columns_traits<columns>::count;
   using view = view_of<at, Const, columns>;
 };
 
 } // namespace detail
+
+template <class Schema, class Where> class Batch;
+template <Name Wanted, class Schema, class Where,
+          class Spelled = typename detail::spelled<Wanted>::type>
+PENSTOCK_HD auto get(const Batch<Schema, Where>& batch);
 
 /// A view of consecutive records in one space: what stages hand to callables. Trivially copyable,
 /// so it can be a kernel's argument. `Batch<const T, Where>` may only be read. It owns nothing: the
@@ -91,15 +84,15 @@ template <Name Wanted, class Schema, bool Const> struct lookup {
 /// stream is done. A schema is one type, whose records lie back to back at data(), or named
 /// Columns, each an array of its own: `get<"name">(batch)`.
 template <class Schema, class Where> class Batch {
-  static_assert(Space<Where>, "penstock: a batch lies in Pageable, Pinned or Device.");
-  static_assert(
-      std::is_trivially_copyable_v<Schema>,
-      "penstock: a record is copied byte by byte, so its type must be trivially copyable.");
+  static constexpr bool in_a_space = Space<Where>;
+  static_assert(in_a_space, "penstock: a batch lies in ps::Pageable, ps::Pinned or ps::Device.");
+  static constexpr bool whole_records = !detail::HasColumns<std::remove_const_t<Schema>>;
 
  public:
-  using schema = std::remove_const_t<Schema>; ///< What it is a batch of.
-  using space = Where;                        ///< Where it lies.
-  using View = detail::BatchView<schema>;     ///< For stages: the same without types.
+  /// What it is a batch of.
+  using schema = std::remove_const_t<Schema>;
+  using space = Where;                    ///< Where it lies.
+  using View = detail::BatchView<schema>; ///< For stages: the same without types.
   /// Whether it may only be read.
   static constexpr bool read_only = std::is_const_v<Schema>;
 
@@ -110,7 +103,7 @@ template <class Schema, class Where> class Batch {
   PENSTOCK_HD Batch(Schema* data, std::size_t size, std::uint64_t index = 0,
                     std::size_t record_bytes = sizeof(Schema),
                     std::size_t alignment = alignof(Schema))
-    requires(!detail::HasColumns<schema>)
+    requires(whole_records)
       : view_{{const_cast<schema*>(data)}, {record_bytes}, size, index, index, alignment} {}
   /// What stages make batches of.
   PENSTOCK_HD explicit Batch(const View& view) : view_{view} {}
@@ -119,6 +112,9 @@ template <class Schema, class Where> class Batch {
   template <class S>
     requires(read_only && std::is_same_v<S, schema>)
   PENSTOCK_HD Batch(const Batch<S, Where>& b) : view_{b.view()} {}
+  template <class S>
+    requires(!read_only && std::is_same_v<S, const schema>)
+  Batch(const Batch<S, Where>&) = delete;
 
   /// How many records.
   PENSTOCK_HD std::size_t size() const { return view_.size; }
@@ -129,14 +125,21 @@ template <class Schema, class Where> class Batch {
   /// The number of the first record in its source, whatever was skipped, in each epoch anew.
   PENSTOCK_HD std::uint64_t source_index() const { return view_.source_index; }
   /// The records, back to back: size() * record_bytes() bytes.
-  PENSTOCK_HD Schema* data() const {
-    (void)sizeof(detail::check_single<schema>);
-    return static_cast<Schema*>(view_.parts[0]);
+  PENSTOCK_HD std::conditional_t<whole_records, Schema*, detail::Anything> data() const {
+    static_assert(whole_records,
+                  "penstock: a batch of columns has no bytes of its own: ask for one "
+                  "column, get<\"name\">(batch).");
+    if constexpr (whole_records) {
+      return static_cast<Schema*>(view_.parts[0]);
+    } else {
+      return {};
+    }
   }
   /// Bytes from one record to the next: sizeof(Schema), or what the source was told for records of
   /// a run-time size.
   PENSTOCK_HD std::size_t record_bytes() const {
-    (void)sizeof(detail::check_single<schema>);
+    static_assert(whole_records, "penstock: a batch of columns has no record_bytes(): ask for one "
+                                 "column, get<\"name\">(batch), and its elements().");
     return view_.sizes[0];
   }
   /// Bytes in all.
@@ -147,14 +150,7 @@ template <class Schema, class Where> class Batch {
   PENSTOCK_HD std::size_t alignment() const { return view_.alignment; }
 
   /// The column of a name; in generic code rather penstock::get<"name">(batch).
-  template <Name Wanted> PENSTOCK_HD auto get() const {
-    using Found = detail::lookup<Wanted, schema, read_only>;
-    (void)sizeof(detail::check_named<schema>);
-    if constexpr (detail::HasColumns<schema>) {
-      (void)sizeof(detail::check_field<typename Found::name, schema, Found::found>);
-    }
-    return Found::view::make(view_);
-  }
+  template <Name Wanted> PENSTOCK_HD auto get() const { return penstock::get<Wanted>(*this); }
   /// For stages: the same without types.
   PENSTOCK_HD const View& view() const { return view_; }
 
@@ -163,9 +159,14 @@ template <class Schema, class Where> class Batch {
 };
 
 /// The column of a name, `get<"image">(batch)`, for host and device code: see Column.
-template <Name Wanted, class Schema, class Where>
+template <Name Wanted, class Schema, class Where, class Spelled>
 PENSTOCK_HD auto get(const Batch<Schema, Where>& batch) {
-  return batch.template get<Wanted>();
+  using Found = detail::lookup<Spelled, std::remove_const_t<Schema>, std::is_const_v<Schema>>;
+  static_assert(Found::in_columns, "penstock: this batch has no named columns: its records are "
+                                   "whole, use data().");
+  static_assert(Found::there, "penstock: no column of this batch has that name: see Spelled, and "
+                              "the names that Schema has.");
+  return Found::view::make(batch.view());
 }
 
 } // namespace penstock

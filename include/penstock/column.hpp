@@ -108,6 +108,13 @@ template <class T> class Column<Ragged<T>> {
   /// size() + 1 of them, the first 0: record i has the values from offsets()[i] to before
   /// offsets()[i + 1].
   PENSTOCK_HD const std::int64_t* offsets() const { return offsets_; }
+  /// There is none: see values() and operator[].
+  template <class Value = T> PENSTOCK_HD Value* data() const {
+    constexpr bool fixed = !sizeof(Value);
+    static_assert(fixed, "penstock: a Ragged column has records of any length: column.values() are "
+                         "those of all, column[i].data() of one.");
+    return values_;
+  }
   /// How many values a batch can hold.
   PENSTOCK_HD std::size_t capacity() const { return capacity_; }
   /// The values of record i; when filling, of one that was put.

@@ -54,12 +54,18 @@ template <class... Stages> class Pipeline {
   /// up. The first error ends the run and is thrown as a StageError, the cause nested, when all
   /// workers rest; the pipeline may be run again. A second run allocates nothing. The Report is
   /// good until the next run.
-  template <class StillGives = Gives> const Report& run(const RunOptions& options = {}) {
+  template <class StillGives = Gives, class Named = On>
+  const Report& run(const RunOptions& options = {}) {
     constexpr bool complete = std::is_void_v<StillGives>;
     static_assert(complete, "penstock: run() needs a last stage that keeps what it takes: end the "
                             "pipeline with a Consumer, or drive it yourself, for (auto batch : "
                             "pipeline.on(stream)).");
-    if constexpr (complete) {
+    constexpr bool pinned_by_a_device = !Assembly::pins() || AnyDevice<Named>;
+    static_assert(
+        pinned_by_a_device,
+        "penstock: pinned memory is pinned for a device, and this pipeline has none: name "
+        "it, PinnedStager{device}, add an AsyncCopier{device}, or leave out what pins.");
+    if constexpr (complete && pinned_by_a_device) {
       prepare();
     }
     return engine_.get()->run(options);
@@ -126,6 +132,13 @@ template <class... Stages> class Pipeline {
                          "pipeline.on(stream)).");
     return {};
   }
+  template <class StillGives = Gives> Refused::Range batches(RunOptions = {}) && {
+    constexpr bool named = std::is_same_v<StillGives, void>;
+    static_assert(named, "penstock: this pipeline is a temporary and would be gone before the loop "
+                         "starts: give it a name first, auto pipeline = ...; for (auto batch : "
+                         "pipeline.batches()).");
+    return {};
+  }
 
   /// Ends the current run early, as a stop token does. Any thread; never blocks. Nothing happens if
   /// nothing runs.
@@ -179,6 +192,7 @@ operator|(Left left, Next next) {
   constexpr bool pageable = Judged != Verdict::pinned_to_pageable;
   constexpr bool on_the_host = Judged != Verdict::device_to_host;
   constexpr bool same_records = Judged != Verdict::other_records;
+  constexpr bool same_device = Judged != Verdict::two_devices;
   constexpr bool same_stream = Judged != Verdict::other_stream;
   static_assert(a_stage, "penstock: what stands right of | is not a stage: wrap a callable in a "
                          "Decoder or a Consumer.");
@@ -186,7 +200,10 @@ operator|(Left left, Next next) {
                               "write ps::Reader{source} | ... .");
   static_assert(goes_on, "penstock: nothing can follow Last, which keeps what it takes: put Next "
                          "before it.");
-  static_assert(no_reader_inside, "penstock: a Reader takes nothing, so it can only stand first.");
+  static_assert(
+      no_reader_inside,
+      "penstock: a Reader takes nothing, so it can only stand first: read two sources side "
+      "by side by Reader{zip<Schema>(source, source)}, or in two pipelines.");
   static_assert(pinned, "penstock: Last gives pageable memory and Next takes pinned memory: put a "
                         "PinnedStager{} between them, or read in place, Reader{source, "
                         "ps::to_pinned}.");
@@ -197,13 +214,18 @@ operator|(Left left, Next next) {
                         "AsyncCopier{device} between them.");
   static_assert(pageable, "penstock: Last gives pinned memory and Next takes pageable memory: let "
                           "Next take ps::Pinned, or leave out what pins.");
-  static_assert(on_the_host, "penstock: Last gives device memory and Next takes host memory: let "
-                             "Next take ps::Device and a stream.");
+  static_assert(
+      on_the_host,
+      "penstock: Last gives device memory and Next takes host memory: put Next before the "
+      "AsyncCopier, or let a Consumer take ps::Device and a stream.");
   static_assert(same_records,
                 "penstock: Last gives records of one type and Next takes another, see "
                 "Gives and Takes: change one of them.");
   static_assert(same_stream, "penstock: Next's callable takes another device's stream: take a "
                              "cudaStream_t on a CudaDevice, a HostStream& on a HostDevice.");
+  static_assert(same_device,
+                "penstock: one device a pipeline, and Next names another than the stages "
+                "before it do: give all of them the same.");
   if constexpr (Judged == Verdict::fits) {
     return typename detail::join<true, Left, Next>::type{
         std::tuple_cat(detail::stages_in(std::move(left)), detail::stages_in(std::move(next)))};

@@ -55,22 +55,26 @@ template <char... Letters> struct Chars {
 
 /// The values of a column whose records have any number of them: see Columns.
 template <class T> struct Ragged {
-  static_assert(std::is_trivially_copyable_v<T>,
-                "penstock: a column's values are copied byte by byte, so their type must be "
-                "trivially copyable.");
   using value_type = T; ///< One value.
 };
 
 /// A column of a schema; written as Field<"name", T, Extents...>.
 template <class Spelled, class T, std::size_t... Extents> struct NamedColumn {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
-                "penstock: a column's values are copied byte by byte, so their type must be "
-                "trivially copyable, and not const.");
   using name = Spelled; ///< Its name, as Chars.
   using value_type = T; ///< One value.
 };
 
 namespace detail {
+
+/// What stands for a type that is not known, after a mistake that was reported already: it takes
+/// every use and says nothing.
+struct Anything {
+  template <class T> PENSTOCK_HD operator T() const;
+  PENSTOCK_HD Anything data() const;
+  PENSTOCK_HD std::size_t size() const;
+  PENSTOCK_HD std::uint64_t index() const;
+  PENSTOCK_HD Anything operator[](std::size_t) const;
+};
 
 // Clang would print the expressions behind the letters, were they not deduced once more.
 template <class> struct canonical;
@@ -115,6 +119,18 @@ template <class S> struct columns_of {
 template <HasColumns S> struct columns_of<S> {
   using type = decltype(columns_fn(static_cast<const S*>(nullptr)));
 };
+
+/// Whether records of T can be copied byte by byte, column by column.
+template <class T>
+inline constexpr bool copies_as_bytes = std::is_trivially_copyable_v<T> && !std::is_const_v<T>;
+template <class T> inline constexpr bool copies_as_bytes<Ragged<T>> = copies_as_bytes<T>;
+template <class Spelled, class T, std::size_t... Extents>
+inline constexpr bool copies_as_bytes<NamedColumn<Spelled, T, Extents...>> = copies_as_bytes<T>;
+template <class... Fields>
+inline constexpr bool copies_as_bytes<Columns<Fields...>> = (copies_as_bytes<Fields> && ...);
+template <HasColumns S>
+  requires(!std::is_same_v<S, typename columns_of<S>::type>)
+inline constexpr bool copies_as_bytes<S> = copies_as_bytes<typename columns_of<S>::type>;
 
 /// What a column is made of: `parts` arrays, and `sizes` numbers that run time knows.
 template <class Column> struct column_traits;

@@ -32,16 +32,6 @@ inline constexpr to_pinned_t to_pinned{0};
 
 namespace detail {
 
-/// What stands for a type that is not known, after a mistake that was reported already: it takes
-/// every use and says nothing.
-struct Anything {
-  template <class T> operator T() const;
-  Anything data() const;
-  std::size_t size() const;
-  std::uint64_t index() const;
-  Anything operator[](std::size_t) const;
-};
-
 /// A callable's parameters, read from its one call operator: they are its stage's types.
 template <class... A> struct Parameters {
   static constexpr std::size_t count = sizeof...(A);
@@ -96,8 +86,8 @@ template <class S, class W> struct batch_of<Batch<S, W>> {
   using schema = std::remove_const_t<S>;
   using space = W;
   static constexpr bool read_only = std::is_const_v<S>;
-  static constexpr bool host = HostSpace<W>;
   static constexpr bool device = std::is_same_v<W, Device>;
+  static constexpr bool host = !device;
 };
 
 /// The batch that a stage gives which moves records from Given to Where, as they are.

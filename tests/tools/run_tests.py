@@ -23,14 +23,14 @@ MESON = os.environ.get("MESON", "meson")
 RELACY = Path("/usr/include/relacy/relacy.hpp")
 BUILD_LIMIT, TEST_LIMIT = 1800, 1800  # seconds, for a whole build; each test has its own limit in tests/meson.build
 
-SUITES = ["host", "headers", "tree", "example", "model", "spin", "fiu", "cuda", "gpu"]
+SUITES = ["host", "headers", "refused", "tree", "example", "model", "spin", "fiu", "install", "cuda", "gpu"]
 # What a whole suite waits for, where it is not there; a test of it that is missing though its tool is there has failed.
 NEEDS = {"model": "relacy", "spin": "spin", "fiu": "fiu-run", "cuda": "nvcc", "gpu": "nvcc"}
 HEAD = """\
 # Every test, as `suite test: test case`: ./tests/run fails if one of them does not run, or if one runs that is not
 # here. `./tests/run --update` writes this file. A gpu test may be skipped where there is no GPU. With CI=true nothing
 # else may; else tests are skipped too for want of a tool: nvcc (cuda, gpu), relacy (model), spin (spin),
-# fiu-run (fiu), clang-format-19, doxygen (tree).
+# fiu-run (fiu), clang++-19 or nvcc (refused), clang++-19, cmake or nvcc (install), clang-format-19, doxygen (tree).
 """
 
 
@@ -70,8 +70,10 @@ MEETING = ["control", "faults_stop", "host_device", "parking", "ring", "turns"]
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged"]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
 BUILDS = [
-    Build("g++", GXX, ["host", "headers", "tree", "model", "spin"], [*HOST_ONLY, *QUICK, "-Doptimization=0"], without=SUITES_OF_NVCC),
-    Build("nvcc", GXX, ["example", "fiu", "cuda", "gpu"], [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY)),
+    Build("g++", GXX, ["host", "headers", "refused", "tree", "model", "spin"], [*HOST_ONLY, *QUICK, "-Doptimization=0"],
+          without=[*SUITES_OF_NVCC, "refused/nvcc"]),
+    Build("nvcc", GXX, ["refused", "example", "fiu", "install", "cuda", "gpu"],
+          [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY), without=["refused/g++", "refused/clang++"]),
     # g++ 12 takes five times as long to compile this one, and clang three times if it is to optimise.
     Build("clang++-address", CLANG, ["host", "example"], [*SANITIZED, "-Doptimization=0", "-Db_sanitize=address,undefined"]),
     Build("g++-thread", GXX, ["host"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"], without=PLAIN),
@@ -121,7 +123,7 @@ def meson(*args) -> str:
 
 def configure(build: Build) -> int:
     """Sets the build folder up, anew if anything has changed that Meson remembers."""
-    tools = [shutil.which(tool) for tool in (MESON, build.compiler, "nvcc", "pkg-config", "spin", "fiu-run")]
+    tools = [shutil.which(tool) for tool in (MESON, build.compiler, "nvcc", "pkg-config", "cmake", "spin", "fiu-run")]
     made_with = json.dumps([build.options, meson("--version"), tools, RELACY.exists(), str(ROOT)])
     stamp = build.folder / "made-with"
     if stamp.exists() and stamp.read_text() == made_with:

@@ -10,6 +10,11 @@
 
 #include <cuda_runtime_api.h>
 
+#if CUDART_VERSION < 13000
+#error "penstock needs CUDA 13.0 or later, and these are headers of an older one: install CUDA 13."
+#include "penstock: see the error above" // no such file
+#endif
+
 namespace penstock {
 
 namespace detail {

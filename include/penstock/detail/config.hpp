@@ -2,6 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// What is not tested is refused, and by whatever header users begin with: each includes this one
+// before all else. An #error alone would let compilers go on; a file that is not there does not.
+#if !defined(__linux__) || !defined(__x86_64__)
+#error "penstock needs Linux on x86-64, and this is another system: build for x86_64-linux-gnu."
+#elif defined(__clang__) && __clang_major__ < 19
+#error "penstock needs clang 19 or later, and this is clang 18 or older: take clang++-19."
+#elif !defined(__clang__) && defined(__GNUC__) && __GNUC__ < 12
+#error "penstock needs g++ 12 or later, and this is g++ 11 or older: take g++-12."
+#elif defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ < 13
+#error "penstock needs nvcc 13.0 or later, and this is nvcc 12 or older: install CUDA 13."
+#elif __cplusplus < 202002L
+#error "penstock needs C++20, and this is an older standard: compile with -std=c++20."
+#else
+#define PENSTOCK_SUPPORTED
+#endif
+#if !defined(PENSTOCK_SUPPORTED)
+#include "penstock: see the error above" // no such file
+#endif
+
 #include <cstddef>
 
 /// \file

@@ -122,7 +122,8 @@ enum class Verdict {
   pinned_to_pageable,
   device_to_host,
   other_records,
-  other_stream
+  other_stream,
+  two_devices
 };
 
 template <class Next, class On> consteval bool stream_fits() {
@@ -131,6 +132,13 @@ template <class Next, class On> consteval bool stream_fits() {
   } else {
     return true;
   }
+}
+
+/// A stage may name the device that the chain has, or the first that it has.
+template <class Next, class On> consteval bool device_fits() {
+  using Named = typename device_in<Next>::type;
+  return std::is_same_v<On, NoDevice> || std::is_same_v<Named, NoDevice> ||
+         std::is_same_v<On, Named>;
 }
 
 template <class G, class T> consteval Verdict judge_spaces() {
@@ -158,10 +166,14 @@ template <class Left, class Next, class Gives, class Takes, class On> consteval 
     return Verdict::after_the_last;
   } else if constexpr (is_pipeline<Next> || std::is_void_v<Takes>) {
     return Verdict::reader_inside;
+  } else if constexpr (!Space<typename G::space> || !Space<typename T::space>) {
+    return Verdict::silent;
   } else if constexpr (!std::is_same_v<typename G::space, typename T::space>) {
     return judge_spaces<G, T>();
   } else if constexpr (!std::is_same_v<typename G::schema, typename T::schema>) {
     return Verdict::other_records;
+  } else if constexpr (!device_fits<Next, On>()) {
+    return Verdict::two_devices;
   } else if constexpr (!stream_fits<Next, On>()) {
     return Verdict::other_stream;
   } else {

@@ -16,9 +16,6 @@ namespace penstock {
 
 /// A source whose records a callable writes. Made by generate().
 template <class T, class F, bool Counted> class Generate {
-  static_assert(std::is_trivially_copyable_v<T>,
-                "penstock: generate<T> fills memory that is copied byte by byte, so T must be "
-                "trivially copyable.");
   static constexpr bool callable = std::is_invocable_v<const F&, std::span<T>, std::uint64_t>;
   static_assert(
       callable,
@@ -36,6 +33,8 @@ template <class T, class F, bool Counted> class Generate {
                 "generate<T>(f) it returns a std::size_t: how many it wrote, fewer at the end.");
 
  public:
+  /// Whether f is none of these, so that a Reader says no more of it.
+  static constexpr bool refused = !callable || !std::is_same_v<Returned, Result>;
   /// The type of its records.
   using schema = T;
 

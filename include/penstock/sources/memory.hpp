@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <ranges>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -23,10 +24,6 @@ struct MemoryOptions {
 /// A source of records that lie in host memory already, which it views: the memory must outlive
 /// every run, unchanged. Made by memory().
 template <class T> class Memory {
-  static_assert(
-      std::is_trivially_copyable_v<T>,
-      "penstock: memory() copies its records' bytes, so they must be trivially copyable.");
-
  public:
   /// The type of its records.
   using schema = T;
@@ -75,13 +72,9 @@ template <class T> class Memory {
   std::size_t asked_bytes_;
 };
 
-/// Reads from memory: `memory(std::span{data})`, or with records of a run-time size
-/// `memory(bytes, {.record_bytes = n})`. The caller keeps the memory alive and unchanged.
-template <class T, std::size_t Extent>
-Memory<std::remove_const_t<T>> memory(std::span<T, Extent> records, MemoryOptions options = {}) {
-  return Memory<std::remove_const_t<T>>{records, options};
-}
-/// The same of a std::vector, an array, or any container of contiguous records.
+/// Reads from memory: `memory(data)` of a std::vector, an array, a std::span or whatever holds its
+/// records contiguously, or with records of a run-time size `memory(bytes, {.record_bytes = n})`.
+/// The caller keeps the memory alive and unchanged.
 template <class Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
 Memory<T> memory(const Container& container, MemoryOptions options = {}) {
@@ -90,6 +83,8 @@ Memory<T> memory(const Container& container, MemoryOptions options = {}) {
 /// Of a temporary nothing would be left to read.
 template <class Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
-Memory<T> memory(const Container&& container, MemoryOptions options = {}) = delete;
+Memory<T> memory(const Container&& container, MemoryOptions options = {})
+  requires(!std::ranges::enable_borrowed_range<Container>)
+= delete;
 
 } // namespace penstock

@@ -33,9 +33,6 @@ struct RecordsOptions {
 /// A source of records that lie back to back in files, as they lie in memory. Made by records().
 /// Copies share what open() has opened. Io is how files are read: see PosixIo.
 template <class T, class Io = PosixIo> class Records {
-  static_assert(std::is_trivially_copyable_v<T>,
-                "penstock: records<T> reads T's bytes from a file, so T must be trivially "
-                "copyable.");
   static_assert(!std::is_const_v<T>, "penstock: records<T> writes T's into memory, so T must not "
                                      "be const.");
 

@@ -58,6 +58,12 @@ concept ReadsBytes = requires(const S& source, std::uint64_t at, std::span<std::
   source.read_bytes(at, into);
 };
 
+/// Whether a source was refused already, so that nobody says more of it.
+template <class S> inline constexpr bool refused_source = false;
+template <class S>
+  requires requires { S::refused; }
+inline constexpr bool refused_source<S> = S::refused;
+
 /// A source's record type; a byte for what has none and is refused elsewhere.
 template <class S> struct schema_of {
   using type = std::byte;

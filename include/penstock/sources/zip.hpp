@@ -18,12 +18,18 @@
 namespace penstock {
 
 /// A source of columns, each read from a source of its own. Made by zip().
-template <class Schema, Source... From> class Zip {
+template <class Schema, class... From> class Zip {
   using traits = detail::columns_traits<typename detail::columns_of<Schema>::type>;
-  static_assert(detail::HasColumns<Schema>,
+  static constexpr bool all_are_sources = (Source<From> && ...);
+  static_assert(all_are_sources,
+                "penstock: zip<Schema>(sources...) reads each column from a source, "
+                "such as ps::records<T>(path), and one of From is none.");
+  static constexpr bool has_columns = detail::HasColumns<Schema>;
+  static_assert(has_columns,
                 "penstock: zip<Schema> fills the columns of a schema: derive it from ps::Columns.");
+  static constexpr bool one_source_each = !has_columns || traits::count == sizeof...(From);
   static_assert(
-      traits::count == sizeof...(From),
+      one_source_each,
       "penstock: zip<Schema>(sources...) takes one source for each column of the schema.");
   static_assert(!traits::ragged,
                 "penstock: zip() cannot fill a Ragged column: write a source whose "
@@ -36,6 +42,9 @@ template <class Schema, Source... From> class Zip {
                 "a record, so a column may have one at most.");
 
  public:
+  /// Whether it is none, so that a Reader says no more of it.
+  static constexpr bool refused = !all_are_sources || !has_columns || !one_source_each ||
+                                  traits::ragged || !one_dynamic_extent_each;
   /// Its columns.
   using schema = Schema;
 
@@ -123,7 +132,7 @@ template <class Schema, Source... From> class Zip {
 /// `zip<Sample>(records<std::uint8_t>(images, {.offset = 16, .record_bytes = 784}),
 /// records<…>(…))`. The sources stand in the order of the columns; a record of each is as long as
 /// one of its column, or, where the column has a dynamic extent, tells it.
-template <class Schema, Source... From> Zip<Schema, From...> zip(From... sources) {
+template <class Schema, class... From> Zip<Schema, From...> zip(From... sources) {
   return Zip<Schema, From...>{std::move(sources)...};
 }
 

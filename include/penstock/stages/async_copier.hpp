@@ -27,8 +27,9 @@ struct CopierOptions {
 /// Copies batches from pinned memory to `device`, on a stream of its own, and makes batches of the
 /// size that the kernel wants. How much one copy takes is its own affair: about 8 MiB where there
 /// is that much, at once where there is less.
-template <AnyDevice D> class AsyncCopier : public StageBase {
+template <class D> class AsyncCopier : public StageBase {
  public:
+  static constexpr bool refused = !AnyDevice<D>;
   /// The pipeline's device.
   using device_type = D;
   /// The batch it takes: Given's records, in pinned memory.
@@ -37,8 +38,13 @@ template <AnyDevice D> class AsyncCopier : public StageBase {
   template <class Given> using gives = detail::moved_t<Given, Device>;
 
   /// `device` must outlive the pipeline.
+  template <bool IsADevice = AnyDevice<D>>
   explicit AsyncCopier(D& device, CopierOptions options = {})
-      : device_{&device}, options_{options} {}
+      : device_{&device}, options_{options} {
+    static_assert(IsADevice,
+                  "penstock: an AsyncCopier copies to a device: give it a ps::CudaDevice "
+                  "or a ps::HostDevice, and no stream: it has its own.");
+  }
   AsyncCopier(const D&&, CopierOptions = {}) = delete;
 
   /// For prepare().
@@ -50,11 +56,11 @@ template <AnyDevice D> class AsyncCopier : public StageBase {
     plan.batch = options_.batch;
   }
   /// For prepare().
-  template <class Given> void build(detail::Build<D>& build) const {
+  template <class Given, class On> void build(detail::Build<On>& build) const {
     detail::checked_depth("AsyncCopier", options_.depth);
     const detail::Grain batch = this->batch(build.host->grain());
     build.depth = options_.depth;
-    build.template add<detail::DeviceThread<D>>(
+    build.template add<detail::DeviceThread<On>>(
         batch, detail::device_places(options_.depth, batch, build.units, build.epochs), build);
   }
 

@@ -40,7 +40,8 @@ enum class DecoderForm {
   other_parameters,
   writes_input,
   reads_output,
-  other_space
+  other_space,
+  not_bytes
 };
 
 template <class T> inline constexpr bool is_batch = false;
@@ -66,6 +67,7 @@ template <class P, class Where> consteval DecoderForm decoder_form() {
   if (takes_records<P>()) {
     return !std::is_const_v<std::remove_reference_t<parameter_t<0, P>>>  ? DecoderForm::writes_input
            : std::is_const_v<std::remove_reference_t<parameter_t<1, P>>> ? DecoderForm::reads_output
+           : !copies_as_bytes<batch_parameter<1, P>>                     ? DecoderForm::not_bytes
                                                                          : DecoderForm::records;
   }
   if (P::count != 2 || !In::host || !Out::host) {
@@ -73,6 +75,9 @@ template <class P, class Where> consteval DecoderForm decoder_form() {
   }
   if (!In::read_only || Out::read_only) {
     return In::read_only ? DecoderForm::reads_output : DecoderForm::writes_input;
+  }
+  if (!copies_as_bytes<typename Out::schema>) {
+    return DecoderForm::not_bytes;
   }
   return std::is_void_v<Where> || std::is_same_v<Where, typename Out::space>
              ? DecoderForm::batches
@@ -139,25 +144,32 @@ template <class F, class Where = void> class Decoder : public StageBase {
     constexpr bool two_batches_or_records = Verdict != DecoderForm::other_parameters;
     constexpr bool reads_first = Verdict != DecoderForm::writes_input;
     constexpr bool fills_second = Verdict != DecoderForm::reads_output;
-    constexpr bool fills_pinned = Verdict != DecoderForm::other_space;
+    constexpr bool fills_bytes = Verdict != DecoderForm::not_bytes;
     static_assert(written_out,
                   "penstock: a Decoder learns its types from its callable's parameters, so write "
                   "them out (no auto, no overloads): [](ps::Batch<const In, ps::Pageable> in, "
                   "ps::Batch<Out, ps::Pageable> out) {...}.");
-    static_assert(two_batches_or_records,
-                  "penstock: a Decoder's callable takes two host batches, or two records, one to "
-                  "read and one to fill: [](ps::Batch<const In, ps::Pageable> in, ps::Batch<Out, "
-                  "ps::Pageable> out) {...}, or [](const In& in, Out& out) {...}.");
+    static_assert(
+        two_batches_or_records,
+        "penstock: a Decoder's callable takes two host batches, or two records, one to "
+        "read and one to fill: [](ps::Batch<const In, ps::Pageable> in, ps::Batch<Out, "
+        "ps::Pageable> out) {...}, or [](const In& in, Out& out) {...} (columns: batches).");
     static_assert(reads_first, "penstock: a Decoder only reads what it takes first: make it "
                                "ps::Batch<const In, ...>, or const In&.");
     static_assert(fills_second, "penstock: a Decoder fills what it takes second: make it "
                                 "ps::Batch<Out, ...>, or Out&, without const.");
-    static_assert(fills_pinned, "penstock: this Decoder is to give pinned memory, and its callable "
-                                "fills a batch in pageable: make that ps::Batch<Out, ps::Pinned>.");
+    static_assert(fills_bytes,
+                  "penstock: records are copied byte by byte, so what a Decoder fills must be "
+                  "trivially copyable: no std::string or std::vector in it, but arrays, or a "
+                  "column of ps::Ragged.");
   }
   /// The same, and what it fills is pinned memory.
   Decoder(F f, to_pinned_t, DecoderOptions options = {})
-      : Decoder{std::move(f), std::move(options)} {}
+      : Decoder{std::move(f), std::move(options)} {
+    constexpr bool fills_pinned = form != detail::DecoderForm::other_space;
+    static_assert(fills_pinned, "penstock: this Decoder is to give pinned memory, and its callable "
+                                "fills a batch in pageable: make that ps::Batch<Out, ps::Pinned>.");
+  }
 
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {

@@ -39,23 +39,27 @@ struct ReaderOptions {
 /// straight into pinned memory, where an AsyncCopier fetches it. The first stage of a pipeline.
 template <class From, class Where = Pageable> class Reader : public StageBase {
   using T = typename detail::schema_of<From>::type;
+  static constexpr bool is_a_source = Source<From>;
+  static constexpr bool reads_bytes = detail::copies_as_bytes<T>;
+  static_assert(is_a_source,
+                "penstock: a Reader reads a source, such as ps::records<T>(path); From "
+                "is not one: it needs a schema, size() and read(batch).");
+  static_assert(reads_bytes,
+                "penstock: records are copied byte by byte, so what a Reader reads must "
+                "be trivially copyable: no std::string or std::vector in it, but arrays, "
+                "or a column of ps::Ragged.");
 
  public:
   /// Whether From is no source, so that `|` says no more of it.
-  static constexpr bool refused = !Source<From>;
+  static constexpr bool refused = !is_a_source || !reads_bytes || detail::refused_source<From>;
   /// Nothing: it is the first.
   template <class> using takes = void;
   /// The batch it gives.
   template <class> using gives = Batch<T, Where>;
 
   /// `source` is copied; prepare() opens a copy.
-  template <bool IsASource = Source<From>>
   explicit Reader(From source, ReaderOptions options = {})
-      : source_{std::move(source)}, options_{options} {
-    static_assert(IsASource,
-                  "penstock: a Reader reads a source, such as ps::records<T>(path); From "
-                  "is not one: it needs a schema, size() and read(batch).");
-  }
+      : source_{std::move(source)}, options_{options} {}
   /// The same, straight into pinned memory.
   Reader(From source, to_pinned_t, ReaderOptions options = {})
       : Reader{std::move(source), options} {}

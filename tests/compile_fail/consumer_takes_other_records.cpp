@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// refused: gives records of one type and Next takes another.*[Gg]ives and Takes
+#include <penstock/penstock.hpp>
+
+namespace ps = penstock;
+
+struct Frame {
+  unsigned char bytes[64];
+};
+struct Image {
+  float pixels[64];
+};
+#ifdef PENSTOCK_REFUSED
+void show(ps::Batch<const Image, ps::Device>, ps::HostStream&) {}
+#else
+void show(ps::Batch<const Frame, ps::Device>, ps::HostStream&) {}
+#endif
+int main() {
+  ps::HostDevice device;
+  auto pipeline = ps::Reader{ps::records<Frame>("frames")} | ps::PinnedStager{} |
+                  ps::AsyncCopier{device} | ps::Consumer{show};
+  pipeline.run();
+}

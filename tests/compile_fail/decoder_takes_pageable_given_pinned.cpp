@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// refused: let Next take ps::Pinned
+#include <penstock/penstock.hpp>
+
+namespace ps = penstock;
+
+struct Frame {
+  unsigned char bytes[64];
+};
+struct Image {
+  float pixels[64];
+};
+#ifdef PENSTOCK_REFUSED
+void decode(ps::Batch<const Frame, ps::Pageable>, ps::Batch<Image, ps::Pinned>) {}
+#else
+void decode(ps::Batch<const Frame, ps::Pinned>, ps::Batch<Image, ps::Pinned>) {}
+#endif
+void show(ps::Batch<const Image, ps::Device>, ps::HostStream&) {}
+
+int main() {
+  ps::HostDevice device;
+  auto pipeline = ps::Reader{ps::records<Frame>("frames"), ps::to_pinned} | ps::Decoder{decode} |
+                  ps::AsyncCopier{device} | ps::Consumer{show};
+  pipeline.run();
+}

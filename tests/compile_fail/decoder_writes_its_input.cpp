@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// refused: only reads what it takes first: make it ps::Batch<const In
+#include <penstock/penstock.hpp>
+
+namespace ps = penstock;
+
+struct Frame {
+  unsigned char bytes[64];
+};
+struct Image {
+  float pixels[64];
+};
+
+int main() {
+  auto pipeline = ps::Reader{ps::records<Frame>("frames")} |
+                  ps::Decoder{
+#ifdef PENSTOCK_REFUSED
+                      [](ps::Batch<Frame, ps::Pageable>, ps::Batch<Image, ps::Pageable>) {}
+#else
+                      [](ps::Batch<const Frame, ps::Pageable>, ps::Batch<Image, ps::Pageable>) {}
+#endif
+                  } |
+                  ps::Consumer{[](ps::Batch<const Image, ps::Pageable>) {}};
+  pipeline.run();
+}

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// refused: put PinnedStager\{\} \| AsyncCopier\{device\} between
+#include <penstock/penstock.hpp>
+
+namespace ps = penstock;
+
+struct Frame {
+  unsigned char bytes[64];
+};
+void show(ps::Batch<const Frame, ps::Device>, ps::HostStream&) {}
+
+int main() {
+  ps::HostDevice device;
+  auto pipeline = ps::Reader{ps::records<Frame>("frames")}
+#ifdef PENSTOCK_REFUSED
+#else
+                  | ps::PinnedStager{} | ps::AsyncCopier{device}
+#endif
+                  | ps::Consumer{show};
+  pipeline.run();
+}

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// refused: this stream does not belong to the pipeline's device: pass a cudaStream_t for a
+// CudaDevice, a HostStream& for
+#include <penstock/penstock.hpp>
+
+namespace ps = penstock;
+
+struct Frame {
+  unsigned char bytes[64];
+};
+void show(ps::Batch<const Frame, ps::Device>, ps::HostStream&) {}
+
+int main() {
+  ps::HostDevice device;
+  auto stream = device.stream();
+  auto pipeline =
+      ps::Reader{ps::records<Frame>("frames")} | ps::PinnedStager{} | ps::AsyncCopier{device};
+#ifdef PENSTOCK_REFUSED
+  for (auto frames : pipeline.on(device)) {
+    show(frames, stream);
+  }
+#else
+  for (auto frames : pipeline.on(stream)) {
+    show(frames, stream);
+  }
+#endif
+}

@@ -1,0 +1,25 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// refused: nothing can follow Last.*put Next before it
+#include <penstock/penstock.hpp>
+
+namespace ps = penstock;
+
+struct Frame {
+  unsigned char bytes[64];
+};
+void show(ps::Batch<const Frame, ps::Device>, ps::HostStream&) {}
+
+int main() {
+  ps::HostDevice device;
+  auto pipeline = ps::Reader{ps::records<Frame>("frames")} | ps::PinnedStager{} |
+                  ps::AsyncCopier{device}
+#ifdef PENSTOCK_REFUSED
+                  | ps::Consumer{show} | ps::PinnedStager{}
+#else
+                  | ps::Consumer{show}
+#endif
+  ;
+  pipeline.run();
+}

@@ -1,0 +1,179 @@
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+"""Installs penstock and uses it from other projects (tests/install), whose sources know nothing of this one.
+
+check_install.py stage --work FOLDER --stamp FILE     copies the project, installs the copy below FOLDER and deletes it
+check_install.py WAY --work FOLDER --cxx COMPILER     pkg_config, meson, subproject, cmake, meson_nvcc or cmake_nvcc
+
+The exit code is 77 if a tool is missing.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tree_files import tree_files
+
+ROOT = Path(__file__).resolve().parents[2]
+MESON = os.environ.get("MESON", "meson")
+PREFIX = "opt/penstock"  # where no compiler and no tool looks by itself
+LIMIT = 280
+NO_NVCC = ["--native-file", ROOT / "tests/tools/without_nvcc.ini"]
+
+
+def run(*command, fails=False, **environment) -> str:
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=LIMIT, env=os.environ | {name: str(value) for name, value in environment.items()})
+    print(f"$ {' '.join(map(str, command))}\n{done.stdout}")
+    assert (done.returncode != 0) == fails, f"{command[0]} ended with exit code {done.returncode}"
+    return done.stdout
+
+
+def runs(tool: str) -> bool:
+    return shutil.which(tool) is not None and subprocess.run([tool, "--version"], capture_output=True).returncode == 0
+
+
+def fresh(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def copy_project(to: Path):
+    for path in tree_files(ROOT):
+        where = to / path.relative_to(ROOT)
+        where.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, where)
+
+
+def stage(work: Path):
+    """Installs, and compares what is there with the files that should be."""
+    source, build, root = (fresh(work / name) for name in ("source", "stage-build", "root"))
+    copy_project(source)
+    run(MESON, "setup", build, source, f"--prefix=/{PREFIX}", *NO_NVCC)
+    run(MESON, "install", "-C", build, "--no-rebuild", "--quiet", f"--destdir={root}")
+    headers = {path.relative_to(source): path.read_bytes()
+               for path in source.glob("include/penstock/**/*") if path.suffix in (".hpp", ".cuh")}
+    found = {path.relative_to(root / PREFIX): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    others = {"share/pkgconfig/penstock.pc"}
+    if runs("cmake"):
+        others |= {f"share/cmake/penstock/penstock{name}.cmake" for name in ("Config", "ConfigVersion")}
+    wrong = sorted(map(str, set(found) ^ {*headers, *map(Path, others)}))
+    assert headers and not wrong, f"installed though they should not be, or the other way round: {wrong}"
+    changed = [str(name) for name in headers if found[name] != headers[name]]
+    assert not changed, f"not installed as they are: {changed}"
+    for name in others:
+        text = found[Path(name)].decode()
+        assert str(work) not in text, f"{name} names the folder it was built in:\n{text}"
+    shutil.rmtree(source)
+    shutil.rmtree(build)
+
+
+def foreign(work: Path, way: str, kind: str) -> Path:
+    """A copy of tests/install/host or gpu, alone in a folder."""
+    folder = fresh(work / way) / "foreign"
+    shutil.copytree(ROOT / "tests/install" / kind, folder)
+    return folder
+
+
+def works(program: Path, version: str, gpu=False):
+    """It runs, and was compiled with the headers of the version that was found."""
+    said = run(program)
+    assert f"penstock {version} counted 100000\n" in said or gpu and "this process has no GPU" in said, said
+
+
+def is_quiet(said: str):
+    assert not re.search("warning", said, re.I), "there are warnings"
+
+
+def finds(build: Path, include: Path):
+    """All compilers look for penstock in `include`."""
+    commands = run("ninja", "-C", build, "-t", "commands").splitlines()
+    compiled = [line for line in commands if " -c " in line]
+    assert len(compiled) == 2, "two files are to be compiled, and nothing else"
+    for line in compiled:
+        folders = [build / folder for folder in re.findall(r" (?:-I|-isystem[ =]?)(\S+)", line)]
+        ours = [os.path.normpath(folder) for folder in folders if (folder / "penstock").exists()]
+        assert ours == [str(include)], f"{line}\nfinds penstock in {ours}, not in {include}"
+
+
+def pkg_config(work: Path, root: Path, cxx: str):
+    folder = foreign(work, "pkg_config", "host")
+    path = {"PKG_CONFIG_PATH": root / PREFIX / "share/pkgconfig"}
+    here = {"PKG_CONFIG_SYSROOT_DIR": root, **path}  # or, as where it is moved later on, --define-prefix
+    cflags, libs = (run("pkg-config", what, "penstock", **here).split() for what in ("--cflags", "--libs"))
+    assert cflags == run("pkg-config", "--define-prefix", "--cflags", "penstock", **path).split()
+    assert cflags == [f"-I{root / PREFIX / 'include'}", "-pthread"] and libs == ["-pthread"], (cflags, libs)
+    run("pkg-config", "--exists", "penstock >= 9", fails=True, **path)
+    version = run("pkg-config", "--modversion", "penstock", **path).strip()
+    run(cxx, "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+        folder / "main.cpp", folder / "other.cpp", "-o", folder / "mine", *cflags, *libs)
+    works(folder / "mine", version)
+
+
+def with_meson(work: Path, root: Path, cxx: str, way: str, kind: str):
+    folder = foreign(work, way, kind)
+    build, include = folder / "build", root / PREFIX / "include"
+    environment = {"CXX": cxx, "PKG_CONFIG_SYSROOT_DIR": root, "PKG_CONFIG_PATH": root / PREFIX / "share/pkgconfig"}
+    options = ["--buildtype=plain"]
+    if way == "subproject":
+        options.append("-Dcpp_args=-Wshadow -Weffc++")  # which penstock has not got for itself
+        environment |= {"PKG_CONFIG_PATH": "", "PKG_CONFIG_LIBDIR": ""}
+        copy_project(folder / "subprojects/penstock")
+        include = folder / "subprojects/penstock/include"
+    else:
+        options.append("--wrap-mode=nofallback")
+    said = run(MESON, "setup", build, folder, *options, **environment)
+    assert not re.search("^WARNING", said, re.M), "Meson warns"
+    finds(build, include)
+    is_quiet(run("ninja", "-C", build))
+    works(build / "mine", re.search(r"penstock .*found: YES (\S+)", said)[1], kind == "gpu")
+
+
+def with_cmake(work: Path, root: Path, cxx: str, way: str, kind: str):
+    folder = foreign(work, way, kind)
+    build = folder / "build"
+    configure = ["cmake", "-G", "Ninja", "-S", folder, f"-DCMAKE_PREFIX_PATH={root / PREFIX}"]
+    said = run(*configure, "-B", build, CXX=cxx)
+    finds(build, root / PREFIX / "include")
+    is_quiet(said + run("ninja", "-C", build))
+    package = root / PREFIX / "share/cmake/penstock/penstockConfigVersion.cmake"
+    version = re.search(r'set\(PACKAGE_VERSION "(.+)"\)', package.read_text())[1]
+    works(build / "mine", version, kind == "gpu")
+    if kind == "host":
+        project = folder / "CMakeLists.txt"
+        text = project.read_text()
+        for wanted in "9", "0.2", "0.0":  # before 1.0 a minor version is another interface
+            project.write_text(text.replace("penstock 0.1", f"penstock {wanted}"))
+            said = run(*configure, "-B", fresh(folder / "refused"), fails=True, CXX=cxx)
+            assert f'requested version "{wanted}"' in " ".join(said.split()) and f"version: {version}" in said, said
+
+
+args = argparse.ArgumentParser()
+args.add_argument("way")
+args.add_argument("--work", type=Path, required=True)
+args.add_argument("--cxx", default="c++")
+args.add_argument("--stamp", type=Path)
+args = args.parse_args()
+work = args.work.resolve()
+root = work / "root"
+kind = "gpu" if args.way.endswith("_nvcc") else "host"
+missing = [tool for tool in ("cmake", "nvcc") if tool in args.way and not runs(tool)]
+if missing:
+    print(f"there is no {' and no '.join(missing)} that runs")
+    sys.exit(77)
+try:
+    if args.way == "stage":
+        stage(work)
+        args.stamp.touch()
+    elif args.way == "pkg_config":
+        pkg_config(work, root, args.cxx)
+    elif args.way.startswith("cmake"):
+        with_cmake(work, root, args.cxx, args.way, kind)
+    else:
+        with_meson(work, root, args.cxx, args.way, kind)
+except (AssertionError, OSError, subprocess.TimeoutExpired) as error:
+    sys.exit(f"{args.way}: {error}")

@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles as if compiler, toolkit, standard or system were none that penstock supports: one #error, and the end.
+
+check_too_old.py ROOT COMPILER…     g++, clang++ or nvcc; the exit code is 77 if one is missing
+"""
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT, COMPILERS = Path(sys.argv[1]), sys.argv[2:]
+INCLUDE = ROOT / "include"
+LIMIT = 100
+MOST_LINES = 7  # besides those that say which file includes which
+CXX17 = "penstock needs C++20, and this is an older standard: compile with -std=c++20."
+SYSTEM = "penstock needs Linux on x86-64, and this is another system: build for x86_64-linux-gnu."
+TOOLKIT = "penstock needs CUDA 13.0 or later, and these are headers of an older one: install CUDA 13."
+# What is defined otherwise than here, and what is said then.
+OLD = {
+    "g++": [("__GNUC__", "11", "penstock needs g++ 12 or later, and this is g++ 11 or older: take g++-12.")],
+    "clang++": [("__clang_major__", "18",
+                 "penstock needs clang 19 or later, and this is clang 18 or older: take clang++-19.")],
+    "nvcc": [("__CUDACC_VER_MAJOR__", "12",
+              "penstock needs nvcc 13.0 or later, and this is nvcc 12 or older: install CUDA 13.")],
+}
+ELSEWHERE = [("__linux__", None, SYSTEM), ("__x86_64__", None, SYSTEM)]
+
+
+def compiled(compiler: str, folder: Path, text: str, standard: str) -> subprocess.CompletedProcess:
+    nvcc = Path(compiler).name.startswith("nvcc")
+    source = folder / ("old.cu" if nvcc else "old.cpp")
+    source.write_text(text)
+    how = ["-c", "-o", folder / "old.o"] if nvcc else ["-fsyntax-only"]
+    return subprocess.run([compiler, f"-std={standard}", *how, f"-I{folder}", f"-I{INCLUDE}", source],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+
+
+def stops(compiler: str, folder: Path, header: str, message: str, before="", standard="c++20"):
+    done = compiled(compiler, folder, f"{before}#include <{header}>\nint main() {{ return penstock::none(); }}\n", standard)
+    said = [line for line in done.stdout.splitlines() if not re.match("In file included from | +from ", line)]
+    errors = [line for line in said if re.search(": (fatal )?error: ", line)]
+    what = f"{compiler} -std={standard} of {before!r} {header}: exit code {done.returncode}\n{done.stdout}"
+    assert done.returncode != 0 and len(errors) == 2 and len(said) <= MOST_LINES, what
+    assert message in errors[0] and "fatal error: " in errors[1] and "see the error above" in errors[1], what
+
+
+def check(compiler: str, folder: Path):
+    name = Path(compiler).name
+    kind = "nvcc" if "nvcc" in name else "clang++" if "clang" in name else "g++"
+    control = compiled(compiler, folder, "#include <penstock/detail/config.hpp>\nint main() {}\n", "c++20")
+    assert control.returncode == 0 and not control.stdout, f"{compiler} as it is:\n{control.stdout}"
+    for macro, value, message in [*OLD[kind], *ELSEWHERE]:
+        before = f"#undef {macro}\n" + (f"#define {macro} {value}\n" if value else "")
+        stops(compiler, folder, "penstock/penstock.hpp", message, before)
+    # No header is too small to be somebody's first; version.hpp is for whoever wants to know.
+    headers = {str(path.relative_to(INCLUDE)) for path in INCLUDE.rglob("*.*") if path.suffix in (".hpp", ".cuh")}
+    public = sorted(name for name in headers if "/detail/" not in name and name != "penstock/version.hpp")
+    for header in public if kind == "g++" else ["penstock/penstock.hpp", "penstock/cuda.hpp", "penstock/cuda/algorithm.cuh"]:
+        stops(compiler, folder, header, CXX17, standard="c++17")
+    if kind != "nvcc":
+        toolkit = folder / "cuda_runtime_api.h"
+        toolkit.write_text("#define CUDART_VERSION 12090\n")
+        stops(compiler, folder, "penstock/cuda.hpp", TOOLKIT)
+        toolkit.unlink()
+
+
+missing = [compiler for compiler in COMPILERS if not shutil.which(compiler)]
+with tempfile.TemporaryDirectory() as folder:
+    try:
+        for compiler in COMPILERS:
+            if compiler not in missing:
+                check(compiler, Path(folder))
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        sys.exit(f"check_too_old.py: {error}")
+if missing:
+    print(f"there is no {' and no '.join(missing)}")
+    sys.exit(77)
