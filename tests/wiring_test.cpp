@@ -24,6 +24,7 @@ constexpr Verdict verdict = ps::detail::judge<
     typename ps::detail::chain<Left>::device>();
 
 struct OtherStream {};
+struct OtherDevice {};
 template <class In> struct OnDevice {
   void operator()(ps::Batch<const In, ps::Device>, ps::HostStream&) const {}
 };
@@ -57,6 +58,8 @@ static_assert(verdict<Pinned, Stager> == Verdict::pinned_to_pageable);
 static_assert(verdict<Copied, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::device_to_host);
 static_assert(verdict<Copied, ps::Consumer<OnDevice<float>>> == Verdict::other_records);
 static_assert(verdict<Copied, ps::Consumer<OnOther>> == Verdict::other_stream);
+static_assert(verdict<ps::Pipeline<Pageable, ps::PinnedStager<OtherDevice>>, Copier> ==
+              Verdict::two_devices);
 static_assert(verdict<Closed, Stager> == Verdict::after_the_last);
 static_assert(verdict<Stager, Copier> == Verdict::no_reader_first);
 static_assert(verdict<Pageable, Pinned> == Verdict::reader_inside);

@@ -75,7 +75,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     StageReport gpu;
-    Meter::sum({&lender_->link().consuming, 1}, seconds, gpu);
+    Meter::sum(&lender_->link().consuming, 1, seconds, gpu);
     stage.busy_s = gpu.busy_s;
     stage.starved_s = gpu.starved_s;
     stage.blocked_s = 0;

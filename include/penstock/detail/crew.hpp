@@ -3,12 +3,12 @@
 #pragma once
 
 #include <penstock/detail/job.hpp>
+#include <penstock/detail/node.hpp>
 
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace penstock::detail {
@@ -35,14 +35,14 @@ class Crew {
     threads_.clear();
   }
 
-  /// One more thread, which does `job` in each run. A job does not throw. Throws std::system_error
-  /// if there is no thread to be had.
-  void add(Job job) {
+  /// One more thread, which is this worker of `node` in each run. Throws std::system_error if there
+  /// is no thread to be had.
+  void add(Node& node, unsigned worker) {
     threads_.reserve(threads_.size() + 1);
-    threads_.emplace_back(Job{[this, job = std::move(job)] { serve(job); }});
+    threads_.emplace_back(Job{[this, &node, worker] { serve(node, worker); }});
   }
 
-  /// Lets every thread do its job once.
+  /// Lets every thread work once.
   void go() {
     {
       const std::scoped_lock lock{mutex_};
@@ -58,7 +58,7 @@ class Crew {
   }
 
  private:
-  void serve(const Job& job) {
+  void serve(Node& node, unsigned worker) {
     std::uint64_t served = 0;
     for (;;) {
       {
@@ -69,7 +69,7 @@ class Crew {
         }
         served = run_;
       }
-      job();
+      node.run(worker);
       const std::scoped_lock lock{mutex_};
       if (--working_ == 0) {
         changed_.notify_all();

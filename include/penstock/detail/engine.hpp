@@ -47,7 +47,7 @@ class Engine {
       Node& n = *node;
       for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < n.workers(); ++worker) {
         try {
-          crew_.add([&n, worker] { n.run(worker); });
+          crew_.add(n, worker);
         } catch (const std::system_error& e) {
           throw Error{"penstock: " + n.name() + ": no thread could be started for worker " +
                       std::to_string(worker + 1) + " of " + std::to_string(n.workers()) + ": " +
@@ -71,15 +71,11 @@ class Engine {
         control_.rethrow();
       }
     }
-    if (Observer::wanted(options)) {
-      observer_.emplace(options);
-    }
     set_running(true);
-    if (observer_) {
+    if (Observer::wanted(options)) {
       try {
-        watch();
+        watch(options);
       } catch (...) {
-        observer_.reset();
         set_running(false);
         throw;
       }
@@ -93,8 +89,7 @@ class Engine {
     crew_.wait();
     stop_.reset();
     control_.end();
-    ticker_.reset();
-    observer_.reset();
+    watch_.reset();
     const std::scoped_lock lock{reporting_};
     running_ = false;
     sum_up(report_, seconds());
@@ -138,6 +133,20 @@ class Engine {
     Control& control;
     void operator()() const noexcept { control.stop(); }
   };
+  // Shows the run to the application from time to time.
+  struct Watch {
+    Watch(const RunOptions& options, Engine& engine)
+        : observer{options}, ticker{observer.period(), [this, &engine] { look(engine); }} {}
+    void look(Engine& engine) {
+      try {
+        observer.look(engine.report());
+      } catch (...) {
+        engine.control_.fail("progress", 0);
+      }
+    }
+    Observer observer;
+    Ticker ticker; // last, since its thread uses the other
+  };
 
   void check_resting() const {
     const std::scoped_lock lock{reporting_};
@@ -150,15 +159,9 @@ class Engine {
     const std::scoped_lock lock{reporting_};
     running_ = running;
   }
-  void watch() {
+  void watch(const RunOptions& options) {
     try {
-      ticker_.emplace(observer_->period(), [this] {
-        try {
-          observer_->look(report());
-        } catch (...) {
-          control_.fail("progress", 0);
-        }
-      });
+      watch_.emplace(options, *this);
     } catch (const std::system_error& e) {
       throw Error{std::string{"penstock: no thread could be started to watch the run: "} +
                   e.what() + ": leave out progress and stalled, or raise the limit on threads."};
@@ -188,8 +191,7 @@ class Engine {
   Control control_;
   std::vector<std::unique_ptr<Node>> nodes_;
   Crew crew_;
-  std::optional<Observer> observer_;
-  std::optional<Ticker> ticker_;
+  std::optional<Watch> watch_;
   std::optional<std::stop_callback<Stop>> stop_;
   Clock::time_point start_{};
   mutable std::mutex reporting_;

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
-#include <span>
 
 namespace penstock::detail {
 
@@ -70,20 +70,22 @@ class alignas(cache_line) Meter {
   std::uint64_t records() const noexcept { return records_.load(relaxed); }
 
   /// Sums up the workers of one stage.
-  static void sum(std::span<const Meter> meters, double seconds, StageReport& stage) {
+  static void sum(const Meter* meters, std::size_t count, double seconds, StageReport& stage) {
     std::uint64_t additions = 0;
     std::uint64_t in_use = 0;
     stage.records = stage.bytes = stage.skipped = stage.retries = 0;
     stage.busy_now = stage.starved_now = stage.blocked_now = 0;
     stage.busy_s = stage.starved_s = stage.blocked_s = stage.cpu_share = 0;
-    for (const Meter& meter : meters) {
+    const auto workers = static_cast<double>(count);
+    for (const Meter* at = meters; at != meters + count; ++at) {
+      const Meter& meter = *at;
       stage.records += meter.records();
       stage.bytes += meter.bytes_.load(relaxed);
       stage.skipped += meter.skipped_.load(relaxed);
       stage.retries += meter.retries_.load(relaxed);
-      stage.busy_s += meter.seconds(Spent::busy) / static_cast<double>(meters.size());
-      stage.starved_s += meter.seconds(Spent::starved) / static_cast<double>(meters.size());
-      stage.blocked_s += meter.seconds(Spent::blocked) / static_cast<double>(meters.size());
+      stage.busy_s += meter.seconds(Spent::busy) / workers;
+      stage.starved_s += meter.seconds(Spent::starved) / workers;
+      stage.blocked_s += meter.seconds(Spent::blocked) / workers;
       stage.cpu_share += static_cast<double>(meter.cpu_ns_.load(relaxed)) / 1e9;
       const Spent now = meter.now_.load(relaxed);
       stage.busy_now += now == Spent::busy ? 1 : 0;
@@ -92,7 +94,7 @@ class alignas(cache_line) Meter {
       additions += meter.additions_.load(relaxed);
       in_use += meter.in_use_.load(relaxed);
     }
-    stage.workers = static_cast<unsigned>(meters.size());
+    stage.workers = static_cast<unsigned>(count);
     stage.cpu_share = seconds > 0 ? stage.cpu_share / seconds : 0;
     stage.depth_in_use =
         additions != 0 ? static_cast<double>(in_use) / static_cast<double>(additions) : 0;

@@ -48,7 +48,7 @@ class Node {
   /// After a run that took `seconds`. Allocates nothing if `stage` is an earlier report of it.
   virtual void report(double seconds, StageReport& stage) const {
     stage.name = name_;
-    Meter::sum(meters_, seconds, stage);
+    Meter::sum(meters_.data(), meters_.size(), seconds, stage);
   }
   /// Records that went through so far; any thread.
   std::uint64_t records() const noexcept {
