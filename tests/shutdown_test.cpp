@@ -171,7 +171,14 @@ template <class P, class B> class Open final : public Chain {
         break;
       }
       if constexpr (std::is_same_v<B, OnDevice>) {
-        scene_.use(batch, stream_);
+        try {
+          scene_.use(batch, stream_);
+        } catch (const ps::DeviceError& e) {
+          // This call may be the first to meet the trap. The loop's next step says whose it was.
+          if (!e.sticky()) {
+            throw;
+          }
+        }
       } else {
         scene_.use(batch);
       }
