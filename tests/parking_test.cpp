@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
+#include "support/spin_only.hpp"
 
 #include <penstock/detail/bell.hpp>
 #include <penstock/parking.hpp>
@@ -21,10 +22,10 @@ using std::chrono::milliseconds;
 namespace {
 
 struct Spinning : ps::RingPolicy {
-  using Parking = ps::SpinOnly;
+  using Parking = ps::tests::SpinOnly;
 };
 
-static_assert(ps::SpinThenFutex::sleeps && !ps::SpinOnly::sleeps);
+static_assert(ps::SpinThenFutex::sleeps && !ps::tests::SpinOnly::sleeps);
 static_assert(
     std::is_same_v<ps::SpinThenFutex::Word, ps::RingPolicy::Atomics::Atomic<std::uint32_t>>);
 static_assert(noexcept(std::declval<Bell&>().ring()) && noexcept(std::declval<Bell&>().count()));

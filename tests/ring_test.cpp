@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 #include "support/counted_new.hpp"
+#include "support/spin_only.hpp"
 
 #include <penstock/ring.hpp>
 
@@ -33,10 +34,10 @@ struct NarrowLaps : ps::RingPolicy {
   static constexpr unsigned lap_bits = 2;
 };
 struct Spinning : ps::RingPolicy {
-  using Parking = ps::SpinOnly;
+  using Parking = ps::tests::SpinOnly;
 };
 // For more threads than cores.
-struct Giving : ps::SpinOnly {
+struct Giving : ps::tests::SpinOnly {
   static void pause() noexcept { std::this_thread::yield(); }
 };
 struct Yielding : NarrowLaps {

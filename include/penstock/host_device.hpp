@@ -91,9 +91,6 @@ class HostDevice {
   using stream_type = HostStream;      ///< What stream() makes.
   using event_type = HostEvent;        ///< What event() makes.
   using stream_argument = HostStream&; ///< How calls and callables take a stream.
-  using Options = HostOptions;         ///< How it behaves.
-  using Fault = HostFault;             ///< For fail_call().
-  using Counts = HostCounts;           ///< What counts() gives.
 
   explicit HostDevice(HostOptions options = {}) : options_{options} {} ///< Starts no thread.
   HostDevice(const HostDevice&) = delete;

@@ -66,9 +66,6 @@ class Lender {
 /// The leases of one pipeline are for one thread at a time.
 template <class B> class Lease : public B {
  public:
-  /// What it is a lease of.
-  using batch_type = B;
-
   Lease() = default;
   /// `other` has then no place.
   Lease(Lease&& other) noexcept

@@ -25,7 +25,6 @@ struct StdAtomics {
   static constexpr auto relaxed = std::memory_order_relaxed;
   static constexpr auto acquire = std::memory_order_acquire;
   static constexpr auto release = std::memory_order_release;
-  static constexpr auto acq_rel = std::memory_order_acq_rel;
   /// @}
 };
 
@@ -59,12 +58,6 @@ struct SpinThenFutex {
   static void wake(Word& word) noexcept {
     syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
   }
-};
-
-/// Waiters spin and never sleep: for threads that have a core each, and for measuring.
-struct SpinOnly : SpinThenFutex {
-  /// Not this one.
-  static constexpr bool sleeps = false;
 };
 
 } // namespace penstock

@@ -89,7 +89,8 @@ void trap(const char* stage, std::uint64_t bad, Make make, Run run) {
   if (out.came == Came::stage_error) {
     CHECK(out.cause == Came::device_error);
     // Whoever saw it, it is said whose work it was.
-    CHECK((out.stage == stage ||
+    CHECK((out.stage == stage || out.enqueued_by == stage));
+    CHECK((out.enqueued_by.empty() ||
            out.says("Still queued was what " + std::string{stage} + " enqueued from record ")));
   } else {
     // A launch of the application's own loop may see it first.

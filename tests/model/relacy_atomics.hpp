@@ -88,7 +88,6 @@ struct RelacyAtomics {
   static constexpr auto relaxed = rl::mo_relaxed;
   static constexpr auto acquire = rl::mo_acquire;
   static constexpr auto release = rl::mo_release;
-  static constexpr auto acq_rel = rl::mo_acq_rel;
 };
 
 /// The ring's parking, in the model. Time limits never pass, so that a wake-up that is lost is a

@@ -21,6 +21,7 @@ struct Outcome {
   std::string text;
   /// Of a StageError.
   std::string stage;
+  std::string enqueued_by;
   std::uint64_t record{};
   Came cause = Came::nothing;
   /// Of a StageError or SourceError.
@@ -53,6 +54,7 @@ inline Outcome outcome_of(const std::exception_ptr& thrown) {
   } catch (const StageError& e) {
     note(e, Came::stage_error);
     out.stage = e.stage();
+    out.enqueued_by = e.enqueued_by();
     out.record = e.record();
     out.file = e.file();
     out.offset = e.offset();

@@ -144,8 +144,34 @@ def columns(program: str, folder: Path):
     assert run(program, "--device", "host").startswith("label"), "it makes its own files"
 
 
+def text(program: str, folder: Path):
+    rng = random.Random(4)
+    file = folder / "text"
+    for lines, end in (60_000, "\n"), (5_000, ""), (1, "\n"):
+        some = ["".join(rng.choices("ab  \t,", k=rng.choice([0, 1, 7, 90]))) for _ in range(lines)]
+        some[lines // 2] = "x" * 70_000
+        file.write_text("\n".join(some) + end)
+        said, *report = run(program, "--device", "host", file).splitlines()
+        found = [int(word) for word in said.replace(",", "").split() if word.isdigit()]
+        wanted = [lines, sum(len(line.split()) for line in some), sum(map(len, some)), 70_000]
+        assert found == wanted, (said, wanted)
+        assert report[0].startswith(f"{lines} records"), report
+    file.write_text("a\n" + "x" * 2**20 + "y\n")
+    failed = subprocess.run([program, "--device", "host", file], capture_output=True, text=True, timeout=LIMIT)
+    assert failed.returncode == 1 and not failed.stdout and "record 1 has 1048577 values" in failed.stderr, failed
+    assert " words" in run(program, "--device", "host"), "it makes its own file"
+
+
+def ring(program: str, folder: Path):
+    *rows, last = run(program).splitlines()
+    assert rows == [f"{n} is divided by {d}" for n, d in ((2, 2), (3, 3), (4, 2), (5, 5), (6, 2))], rows
+    primes = sum(all(n % d for d in range(2, math.isqrt(n) + 1)) for n in range(2, 20_002))
+    assert last == f"{primes} primes among 20000 numbers, through 16 slots", (last, primes)
+
+
 EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_train_loop": train_loop,
-            "04_own_source_and_stage": own_source_and_stage, "05_columns": columns}
+            "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
+            "06_text": text, "07_ring": ring}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](sys.argv[2], Path(folder))

@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// 06_text: records of any length. The lines of a text file travel as one Ragged column, whose
+// values and offsets a kernel reads as they lie, and are counted on the device as `wc` counts them.
+//
+//   06_text [--device auto|cuda|host] [FILE]
+//
+// Without FILE a small text is made. It prints lines, words, characters and the longest line, and
+// the Report. It fails if a plain loop finds others.
+
+#include "support/arguments.hpp"
+#include "support/temporary_file.hpp"
+
+#include <penstock/penstock.hpp>
+#include <penstock/with_device.hpp>
+#if defined(__CUDACC__)
+#include <penstock/cuda/algorithm.cuh>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ps = penstock;
+
+/// A record: the characters of a line, as many as it has.
+struct Line : ps::Columns<ps::Field<"text", ps::Ragged<char>>> {};
+
+/// A source of lines that lie in memory. A file of many gigabytes would rather keep where lines
+/// begin, as 04_own_source_and_stage does.
+class Lines {
+ public:
+  using schema = Line;
+
+  explicit Lines(const std::string& path) {
+    std::ifstream file{path};
+    if (!file) {
+      throw std::runtime_error{"cannot open " + path};
+    }
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(file, line);) {
+      lines.push_back(line);
+    }
+    lines_ = std::make_shared<const std::vector<std::string>>(std::move(lines));
+  }
+  std::uint64_t size() const { return lines_->size(); }
+  const std::vector<std::string>& all() const { return *lines_; }
+
+  /// Puts each record in turn, an empty one too. Many threads call this at once.
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<Line, Where> into) const {
+    const auto text = ps::get<"text">(into);
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      const std::string& line = (*lines_)[into.index() + i];
+      std::copy(line.begin(), line.end(), text.put(i, line.size()));
+    }
+    return into.size();
+  }
+
+ private:
+  std::shared_ptr<const std::vector<std::string>> lines_;
+};
+
+struct Counts {
+  std::uint64_t lines, words, characters, longest;
+};
+struct Add {
+  PENSTOCK_HD Counts operator()(const Counts& a, const Counts& b) const {
+    return {a.lines + b.lines, a.words + b.words, a.characters + b.characters,
+            a.longest < b.longest ? b.longest : a.longest};
+  }
+};
+
+/// What is in one line: of a batch's text as of a plain string.
+template <class Text> PENSTOCK_HD Counts count(const Text& text) {
+  Counts counts{1, 0, text.size(), text.size()};
+  bool in_a_word = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text.data()[i];
+    const bool blank = c == ' ' || (c >= '\t' && c <= '\r');
+    counts.words += !blank && !in_a_word ? 1 : 0;
+    in_a_word = !blank;
+  }
+  return counts;
+}
+
+/// For ps::for_each: a thread a line.
+struct CountLine {
+  ps::Column<ps::Ragged<const char>> text;
+  Counts* counts;
+  PENSTOCK_HD void operator()(std::size_t i) const { counts[i] = count(text[i]); }
+};
+/// Adds what was counted in a batch.
+struct Include {
+  const Counts* part;
+  Counts* all;
+  PENSTOCK_HD void operator()(std::size_t) const { *all = Add{}(*all, *part); }
+};
+
+struct Result {
+  Counts counts;
+  ps::Report report;
+};
+
+template <ps::AnyDevice D> Result count_on(D& device, const Lines& lines) {
+  // A batch of lines is a slot all the way: at most so many, of at most so many characters.
+  constexpr std::size_t most_lines = 4096;
+  constexpr std::size_t most_characters = std::size_t{1} << 20;
+  auto each = ps::device_array<Counts>(device, most_lines);
+  auto part = ps::device_array<Counts>(device, 1);
+  auto all = ps::device_array<Counts>(device, 1);
+  ps::Workspace<D> workspace{device};
+  auto pipeline =
+      ps::Reader{lines, ps::to_pinned, {.batch = most_lines, .value_bytes = most_characters}} |
+      ps::AsyncCopier{device} |
+      ps::Consumer{[&](ps::Batch<const Line, ps::Device> batch, ps::Stream<D> stream) {
+        ps::for_each(stream, batch.size(), CountLine{ps::get<"text">(batch), each.data()});
+        ps::reduce(stream, each.data(), batch.size(), part.data(), Counts{}, Add{}, workspace);
+        ps::for_each(stream, 1, Include{part.data(), all.data()});
+      }};
+  const ps::Report& report = pipeline.run();
+  auto stream = device.stream();
+  return {all.read(stream).front(), report};
+}
+
+/// Throws if a plain loop counts otherwise.
+void check(const Counts& found, const Lines& lines) {
+  Counts expected{};
+  for (const std::string& line : lines.all()) {
+    expected = Add{}(expected, count(line));
+  }
+  if (found.lines != expected.lines || found.words != expected.words ||
+      found.characters != expected.characters || found.longest != expected.longest) {
+    throw std::runtime_error{"a plain loop counts " + std::to_string(expected.words) +
+                             " words in " + std::to_string(expected.lines) + " lines"};
+  }
+}
+
+std::string some_text() {
+  std::string text;
+  for (int i = 0; i < 50'000; ++i) {
+    for (int word = 0; word < i * 7 % 23; ++word) {
+      text += std::string(static_cast<std::size_t>(1 + i * word % 11), 'a') + ' ';
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+int main(int argc, char** argv) try {
+  const Arguments args{argc, argv, 1, "FILE"};
+  std::optional<TemporaryFile> made;
+  const Lines lines{args.files.empty() ? made.emplace(some_text()).path() : args.files[0]};
+  return ps::with_device(args.device, [&](auto& device) {
+    const auto attached = device.attach();
+    const Result result = count_on(device, lines);
+    check(result.counts, lines);
+    std::cout << result.counts.lines << " lines, " << result.counts.words << " words, "
+              << result.counts.characters << " characters, the longest line has "
+              << result.counts.longest << '\n'
+              << result.report;
+    return 0;
+  });
+} catch (const std::exception& error) {
+  std::cerr << "06_text: " << error.what() << '\n';
+  return 1;
+}
