@@ -6,8 +6,8 @@
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host_stream.hpp>
+#include <penstock/parking.hpp>
 
-#include <atomic>
 #include <cassert>
 #include <chrono>
 #include <cstddef>
@@ -131,7 +131,7 @@ class HostDevice {
     if (at == nullptr) {
       fail("allocate", bytes, "out of memory; take a smaller batch, copy or depth");
     }
-    live_allocations_.fetch_add(1, std::memory_order_relaxed);
+    live_allocations_.fetch_add(1, StdAtomics::relaxed);
     return std::memset(at, 0xCD, bytes);
   }
   /// No queued work may use it any more. Null is nothing.
@@ -139,7 +139,7 @@ class HostDevice {
     if (at != nullptr) {
       rest();
       ::operator delete(at, alignment);
-      live_allocations_.fetch_sub(1, std::memory_order_relaxed);
+      live_allocations_.fetch_sub(1, StdAtomics::relaxed);
     }
   }
   /// `bytes` of zeroed host memory, a multiple of 4096; blocks until its pages are there.
@@ -147,8 +147,8 @@ class HostDevice {
     context_.door.pass("allocate_pinned", bytes);
     try {
       void* const at = detail::map_pages(bytes);
-      live_pinned_.fetch_add(1, std::memory_order_relaxed);
-      pinned_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+      live_pinned_.fetch_add(1, StdAtomics::relaxed);
+      pinned_bytes_.fetch_add(bytes, StdAtomics::relaxed);
       return at;
     } catch (const Error& e) {
       context_.door.fail("allocate_pinned", Door::out_of_memory, e.what());
@@ -159,7 +159,7 @@ class HostDevice {
     if (at != nullptr) {
       rest();
       detail::unmap_pages(at, bytes);
-      live_pinned_.fetch_sub(1, std::memory_order_relaxed);
+      live_pinned_.fetch_sub(1, StdAtomics::relaxed);
     }
   }
 
@@ -195,7 +195,7 @@ class HostDevice {
 
   /// Each count is exact; together they are of one moment only when no call runs.
   HostCounts counts() const noexcept {
-    const auto now = [](const auto& count) { return count.load(std::memory_order_relaxed); };
+    const auto now = [](const auto& count) { return count.load(StdAtomics::relaxed); };
     return {.calls = context_.door.calls(),
             .copies = now(copies_),
             .copied_bytes = now(copied_bytes_),
@@ -221,8 +221,8 @@ class HostDevice {
 
   void copy(const char* call, void* to, const void* from, std::size_t bytes, HostStream& stream) {
     context_.door.pass(call, bytes);
-    const std::uint64_t number = copies_.fetch_add(1, std::memory_order_relaxed);
-    copied_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    const std::uint64_t number = copies_.fetch_add(1, StdAtomics::relaxed);
+    copied_bytes_.fetch_add(bytes, StdAtomics::relaxed);
     stream.queue().push([to, from, bytes, pause = pause(number, bytes)] {
       if (pause.count() != 0) {
         std::this_thread::sleep_for(pause);
@@ -246,8 +246,8 @@ class HostDevice {
 
   const HostOptions options_;
   detail::HostContext context_;
-  std::atomic<std::uint64_t> copies_{0}, copied_bytes_{0}, pinned_bytes_{0};
-  std::atomic<std::size_t> live_allocations_{0}, live_pinned_{0};
+  StdAtomics::Atomic<std::uint64_t> copies_{0}, copied_bytes_{0}, pinned_bytes_{0};
+  StdAtomics::Atomic<std::size_t> live_allocations_{0}, live_pinned_{0};
 };
 
 static_assert(AnyDevice<HostDevice>);

@@ -4,8 +4,8 @@
 
 #include <penstock/detail/host_door.hpp>
 #include <penstock/detail/host_queue.hpp>
+#include <penstock/parking.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,8 +23,8 @@ namespace detail {
 struct HostContext {
   HostDoor door;
   HostQueues queues;
-  std::atomic<std::uint64_t> records{0}, waits{0}, queries{0}, syncs{0};
-  std::atomic<std::size_t> live_streams{0}, live_events{0};
+  StdAtomics::Atomic<std::uint64_t> records{0}, waits{0}, queries{0}, syncs{0};
+  StdAtomics::Atomic<std::size_t> live_streams{0}, live_events{0};
 };
 } // namespace detail
 
@@ -58,7 +58,7 @@ class HostStream {
   void sync() {
     detail::HostContext& c = context();
     c.door.pass("sync");
-    c.syncs.fetch_add(1, std::memory_order_relaxed);
+    c.syncs.fetch_add(1, StdAtomics::relaxed);
     queue().await(queue().end());
     c.door.check("sync");
   }
@@ -66,7 +66,7 @@ class HostStream {
   bool is_done() const {
     detail::HostContext& c = context();
     c.door.pass("is_done");
-    c.queries.fetch_add(1, std::memory_order_relaxed);
+    c.queries.fetch_add(1, StdAtomics::relaxed);
     return queue().is_reached(queue().end());
   }
 
@@ -76,13 +76,13 @@ class HostStream {
 
   struct Lease {
     explicit Lease(detail::HostContext& c) : context{c}, queue{c.queues.start(c.door)} {
-      c.live_streams.fetch_add(1, std::memory_order_relaxed);
+      c.live_streams.fetch_add(1, StdAtomics::relaxed);
     }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
     ~Lease() {
       context.queues.finish(queue);
-      context.live_streams.fetch_sub(1, std::memory_order_relaxed);
+      context.live_streams.fetch_sub(1, StdAtomics::relaxed);
     }
     detail::HostContext& context;
     detail::HostQueue& queue;
@@ -108,7 +108,7 @@ class HostEvent {
   void record(HostStream& stream) {
     detail::HostContext& c = state_->context;
     c.door.pass("record");
-    c.records.fetch_add(1, std::memory_order_relaxed);
+    c.records.fetch_add(1, StdAtomics::relaxed);
     const Point point{&stream.queue(), stream.queue().end()};
     const std::lock_guard lock{state_->mutex};
     state_->latest = point;
@@ -117,7 +117,7 @@ class HostEvent {
   bool is_done() const {
     detail::HostContext& c = state_->context;
     c.door.pass("is_done");
-    c.queries.fetch_add(1, std::memory_order_relaxed);
+    c.queries.fetch_add(1, StdAtomics::relaxed);
     if (!latest().is_reached()) {
       return false;
     }
@@ -130,7 +130,7 @@ class HostEvent {
   void sync() const {
     detail::HostContext& c = state_->context;
     c.door.pass("sync");
-    c.syncs.fetch_add(1, std::memory_order_relaxed);
+    c.syncs.fetch_add(1, StdAtomics::relaxed);
     latest().await();
     c.door.check("sync");
   }
@@ -153,11 +153,11 @@ class HostEvent {
   // Apart from the event, so that it moves though its mutex cannot.
   struct State {
     explicit State(detail::HostContext& c) : context{c} {
-      c.live_events.fetch_add(1, std::memory_order_relaxed);
+      c.live_events.fetch_add(1, StdAtomics::relaxed);
     }
     State(const State&) = delete;
     State& operator=(const State&) = delete;
-    ~State() { context.live_events.fetch_sub(1, std::memory_order_relaxed); }
+    ~State() { context.live_events.fetch_sub(1, StdAtomics::relaxed); }
 
     detail::HostContext& context;
     std::mutex mutex;
@@ -176,7 +176,7 @@ class HostEvent {
 inline void HostStream::wait(const HostEvent& event) {
   detail::HostContext& c = context();
   c.door.pass("wait");
-  c.waits.fetch_add(1, std::memory_order_relaxed);
+  c.waits.fetch_add(1, StdAtomics::relaxed);
   const HostEvent::Point point = event.latest();
   if (!point.is_reached()) {
     queue().push([point] { point.await(); });

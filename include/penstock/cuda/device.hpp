@@ -8,9 +8,9 @@
 #include <penstock/detail/mapping.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
+#include <penstock/parking.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -156,7 +156,7 @@ class CudaDevice {
                         "Take fewer or smaller slots (a smaller depth), or raise the limits on "
                         "page-locked memory (ulimit -l, the container's).");
     }
-    pinned_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    pinned_bytes_.fetch_add(bytes, StdAtomics::relaxed);
     return at;
   }
   /// Blocks until the GPU has done all queued work. Null is nothing.
@@ -171,9 +171,7 @@ class CudaDevice {
     }
   }
   /// Bytes ever page-locked by this device; given back or not.
-  std::uint64_t pinned_bytes() const noexcept {
-    return pinned_bytes_.load(std::memory_order_relaxed);
-  }
+  std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_.load(StdAtomics::relaxed); }
 
   /// Copies `bytes` from pinned memory to the GPU's when the stream gets there; returns at once.
   void copy_to_device(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
@@ -252,7 +250,7 @@ class CudaDevice {
 
   const int number_;
   std::string name_;
-  std::atomic<std::uint64_t> pinned_bytes_{0};
+  StdAtomics::Atomic<std::uint64_t> pinned_bytes_{0};
 };
 
 static_assert(AnyDevice<CudaDevice>);

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/error.hpp>
+#include <penstock/parking.hpp>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -28,12 +28,12 @@ class HostDoor {
 
   /// A counted call. Throws DeviceError; `bytes` goes into its text.
   void pass(const char* call, std::optional<std::size_t> bytes = {}) {
-    const std::uint64_t number = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
+    const std::uint64_t number = calls_.fetch_add(1, StdAtomics::relaxed) + 1;
     if (is_due(number)) {
       constexpr const char* why = "as fail_call() asked";
-      const int code = fault_code_.load(std::memory_order_relaxed);
-      fired_.store(true, std::memory_order_relaxed);
-      if (!fault_sticky_.load(std::memory_order_relaxed)) {
+      const int code = fault_code_.load(StdAtomics::relaxed);
+      fired_.store(true, StdAtomics::relaxed);
+      if (!fault_sticky_.load(StdAtomics::relaxed)) {
         fail(call, code, text(call, bytes, code, why));
       }
       break_down(why, code);
@@ -51,7 +51,7 @@ class HostDoor {
   }
   /// A call that failed on its own: latches the code, as CUDA does, and throws by the door.
   [[noreturn]] void fail(const char* call, int code, const std::string& what) {
-    last_error_.store(code, std::memory_order_relaxed);
+    last_error_.store(code, StdAtomics::relaxed);
     // Whoever asks next must not be told of what is thrown here.
     last_error();
     throw DeviceError{what, call, code, false};
@@ -75,10 +75,10 @@ class HostDoor {
     } catch (const std::bad_alloc&) {
       broken_why_.clear();
     }
-    broken_.store(true, std::memory_order_release); // pairs with is_broken()
+    broken_.store(true, StdAtomics::release); // pairs with is_broken()
   }
   bool is_broken() const noexcept {
-    return broken_.load(std::memory_order_acquire); // pairs with break_down()
+    return broken_.load(StdAtomics::acquire); // pairs with break_down()
   }
   /// The latched code, 0 if there is none, which it clears; a sticky one stays.
   int last_error() noexcept {
@@ -86,37 +86,37 @@ class HostDoor {
       const std::lock_guard lock{mutex_};
       return broken_code_;
     }
-    return last_error_.exchange(0, std::memory_order_relaxed);
+    return last_error_.exchange(0, StdAtomics::relaxed);
   }
 
   /// The `k`-th counted call from now fails (1 is the next, 0 takes the fault away).
   void arm(std::uint64_t k, bool persistent, bool sticky, int code) noexcept {
-    fail_at_.store(never, std::memory_order_relaxed);
-    fired_.store(false, std::memory_order_relaxed);
-    persistent_.store(persistent, std::memory_order_relaxed);
-    fault_sticky_.store(sticky, std::memory_order_relaxed);
-    fault_code_.store(code, std::memory_order_relaxed);
-    fail_at_.store(k == 0 ? never : calls() + k, std::memory_order_release); // pairs with is_due()
+    fail_at_.store(never, StdAtomics::relaxed);
+    fired_.store(false, StdAtomics::relaxed);
+    persistent_.store(persistent, StdAtomics::relaxed);
+    fault_sticky_.store(sticky, StdAtomics::relaxed);
+    fault_code_.store(code, StdAtomics::relaxed);
+    fail_at_.store(k == 0 ? never : calls() + k, StdAtomics::release); // pairs with is_due()
   }
-  bool fired() const noexcept { return fired_.load(std::memory_order_relaxed); }
-  std::uint64_t calls() const noexcept { return calls_.load(std::memory_order_relaxed); }
+  bool fired() const noexcept { return fired_.load(StdAtomics::relaxed); }
+  std::uint64_t calls() const noexcept { return calls_.load(StdAtomics::relaxed); }
 
  private:
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 
   bool is_due(std::uint64_t number) const noexcept {
-    const std::uint64_t at = fail_at_.load(std::memory_order_acquire); // pairs with arm()
-    return number == at || (number > at && persistent_.load(std::memory_order_relaxed));
+    const std::uint64_t at = fail_at_.load(StdAtomics::acquire); // pairs with arm()
+    return number == at || (number > at && persistent_.load(StdAtomics::relaxed));
   }
 
-  std::atomic<std::uint64_t> calls_{0};
-  std::atomic<std::uint64_t> fail_at_{never};
-  std::atomic<bool> persistent_{false};
-  std::atomic<bool> fault_sticky_{false};
-  std::atomic<int> fault_code_{0};
-  std::atomic<bool> fired_{false};
-  std::atomic<int> last_error_{0};
-  std::atomic<bool> broken_{false};
+  StdAtomics::Atomic<std::uint64_t> calls_{0};
+  StdAtomics::Atomic<std::uint64_t> fail_at_{never};
+  StdAtomics::Atomic<bool> persistent_{false};
+  StdAtomics::Atomic<bool> fault_sticky_{false};
+  StdAtomics::Atomic<int> fault_code_{0};
+  StdAtomics::Atomic<bool> fired_{false};
+  StdAtomics::Atomic<int> last_error_{0};
+  StdAtomics::Atomic<bool> broken_{false};
   std::mutex mutex_;
   int broken_code_{0};
   std::string broken_why_;
