@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/mapping.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host_stream.hpp>
-#include <penstock/parking.hpp>
 
 #include <cassert>
 #include <chrono>

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/host_door.hpp>
 #include <penstock/detail/host_queue.hpp>
-#include <penstock/parking.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -16,18 +16,6 @@
 
 namespace penstock {
 
-/// Where rings take their atomics from: the standard library's, or a model checker's in tests.
-struct StdAtomics {
-  /// An atomic of T.
-  template <class T> using Atomic = std::atomic<T>;
-  /// The memory orders.
-  /// @{
-  static constexpr auto relaxed = std::memory_order_relaxed;
-  static constexpr auto acquire = std::memory_order_acquire;
-  static constexpr auto release = std::memory_order_release;
-  /// @}
-};
-
 /// How a ring's threads wait: a short spin, then asleep on the slot's 32-bit word (a Linux futex).
 struct SpinThenFutex {
   using Word = std::atomic<std::uint32_t>; ///< What a thread sleeps on.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/bell.hpp>
 #include <penstock/detail/config.hpp>
 #include <penstock/detail/ring_cells.hpp>

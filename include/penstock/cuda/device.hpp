@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/stream.hpp>
 #include <penstock/detail/mapping.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
-#include <penstock/parking.hpp>
 
 #include <algorithm>
 #include <cstddef>

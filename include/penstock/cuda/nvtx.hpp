@@ -8,6 +8,7 @@
 // payload is the number of the first record. Waiting has no range. Without a tool a range costs
 // some nanoseconds. It needs CUDA's headers alone: no library and no GPU.
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/trace.hpp>
 
 #include <cstdint>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/crew.hpp>
 #include <penstock/detail/observer.hpp>

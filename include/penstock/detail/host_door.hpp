@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/error.hpp>
-#include <penstock/parking.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/links.hpp>
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>

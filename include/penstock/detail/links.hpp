@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/batch.hpp>
 #include <penstock/detail/area.hpp>
 #include <penstock/detail/grain.hpp>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/config.hpp>
-#include <penstock/parking.hpp>
 #include <penstock/report.hpp>
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/control.hpp>
 #include <penstock/detail/meter.hpp>
 #include <penstock/detail/trace.hpp>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/parking.hpp>
+#include <penstock/atomics.hpp>
 
 #include <cstdint>
 

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/config.hpp>
+
+#include <atomic>
+
+namespace penstock {
+
+/// Where rings take their atomics from: the standard library's, or a model checker's in tests.
+struct StdAtomics {
+  /// An atomic of T.
+  template <class T> using Atomic = std::atomic<T>;
+  /// The memory orders.
+  /// @{
+  static constexpr auto relaxed = std::memory_order_relaxed;
+  static constexpr auto acquire = std::memory_order_acquire;
+  static constexpr auto release = std::memory_order_release;
+  /// @}
+};
+
+} // namespace penstock
