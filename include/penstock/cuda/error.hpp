@@ -19,23 +19,22 @@ namespace penstock {
 
 namespace detail {
 
-/// Whether `status` leaves the GPU unusable until the process ends. By number, since older toolkits
-/// lack some of the names.
+/// Whether `status` leaves the GPU unusable until the process ends.
 constexpr bool is_sticky(cudaError_t status) noexcept {
-  switch (static_cast<int>(status)) {
-  case 226: // cudaErrorContained
-  case 700: // cudaErrorIllegalAddress
-  case 702: // cudaErrorLaunchTimeout
-  case 710: // cudaErrorAssert
-  case 714: // cudaErrorHardwareStackError
-  case 715: // cudaErrorIllegalInstruction
-  case 716: // cudaErrorMisalignedAddress
-  case 717: // cudaErrorInvalidAddressSpace
-  case 718: // cudaErrorInvalidPc
-  case 719: // cudaErrorLaunchFailure
-  case 721: // cudaErrorTensorMemoryLeak
-  case 810: // cudaErrorMpsClientTerminated
-  case 911: // cudaErrorExternalDevice
+  switch (status) {
+  case cudaErrorContained:
+  case cudaErrorIllegalAddress:
+  case cudaErrorLaunchTimeout:
+  case cudaErrorAssert:
+  case cudaErrorHardwareStackError:
+  case cudaErrorIllegalInstruction:
+  case cudaErrorMisalignedAddress:
+  case cudaErrorInvalidAddressSpace:
+  case cudaErrorInvalidPc:
+  case cudaErrorLaunchFailure:
+  case cudaErrorTensorMemoryLeak:
+  case cudaErrorMpsClientTerminated:
+  case cudaErrorExternalDevice:
     return true;
   default:
     return false;
