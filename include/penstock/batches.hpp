@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 namespace penstock {
@@ -92,61 +91,6 @@ template <class B> class Batches {
   detail::StreamHandle stream_;
   Lease<B> current_;
   bool running_{};
-};
-
-/// Holds an open pipeline whose type need not be named, only what it gives: a member of a class
-/// that is handed its data by others. `AnyBatches<Batch<const Sample, Device>>
-/// data{std::move(pipeline), stream}`, then `for (auto batch : data.batches())`. Movable; as the
-/// pipeline it is driven by one thread, while stop() and report() may be called from any.
-template <class B> class AnyBatches {
-  struct Held {
-    virtual ~Held() = default;
-    virtual Batches<B> batches(RunOptions options) = 0;
-    virtual void prepare() = 0;
-    virtual void stop() noexcept = 0;
-    virtual Report report() const = 0;
-  };
-  template <class P> struct Model : Held {
-    explicit Model(P p) : pipeline{std::move(p)} {}
-    void prepare() override { pipeline.prepare(); }
-    void stop() noexcept override { pipeline.stop(); }
-    Report report() const override { return pipeline.report(); }
-    P pipeline;
-  };
-  template <class P> struct OnHost final : Model<P> {
-    using Model<P>::Model;
-    Batches<B> batches(RunOptions options) override {
-      return this->pipeline.batches(std::move(options));
-    }
-  };
-  template <class P, class S> struct OnStream final : Model<P> {
-    OnStream(P p, S& s) : Model<P>{std::move(p)}, stream{s} {}
-    Batches<B> batches(RunOptions options) override {
-      return this->pipeline.on(stream, std::move(options));
-    }
-    S& stream;
-  };
-
- public:
-  /// Of a pipeline that ends in host memory.
-  template <class P>
-  explicit AnyBatches(P pipeline) : held_{std::make_unique<OnHost<P>>(std::move(pipeline))} {}
-  /// Of one that ends on a device. `stream` must stay.
-  template <class P, class S>
-  AnyBatches(P pipeline, S& stream)
-      : held_{std::make_unique<OnStream<P, S>>(std::move(pipeline), stream)} {}
-
-  /// As of the pipeline.
-  Batches<B> batches(RunOptions options = {}) { return held_->batches(std::move(options)); }
-  /// As of the pipeline: opens the source, makes memory and threads. Blocks, and throws as it does.
-  void prepare() { held_->prepare(); }
-  /// Ends the loop's run early. Any thread; never blocks.
-  void stop() noexcept { held_->stop(); }
-  /// What the run has done so far, or the last one. Any thread.
-  Report report() const { return held_->report(); }
-
- private:
-  std::unique_ptr<Held> held_;
 };
 
 } // namespace penstock

@@ -10,6 +10,7 @@
 
 // IWYU pragma: begin_exports
 #include <penstock/algorithm.hpp>
+#include <penstock/any_batches.hpp>
 #include <penstock/batch.hpp>
 #include <penstock/batches.hpp>
 #include <penstock/column.hpp>

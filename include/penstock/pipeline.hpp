@@ -132,6 +132,7 @@ template <class... Stages> class Pipeline {
                          "pipeline.on(stream)).");
     return {};
   }
+  /// The same.
   template <class StillGives = Gives> Refused::Range batches(RunOptions = {}) && {
     constexpr bool named = std::is_same_v<StillGives, void>;
     static_assert(named, "penstock: this pipeline is a temporary and would be gone before the loop "

@@ -29,6 +29,7 @@ struct CopierOptions {
 /// is that much, at once where there is less.
 template <class D> class AsyncCopier : public StageBase {
  public:
+  /// Whether D is no device, so that `|` says no more of it.
   static constexpr bool refused = !AnyDevice<D>;
   /// The pipeline's device.
   using device_type = D;

@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batches.hpp>
+#include <penstock/detail/assembly.hpp>
+#include <penstock/detail/judge.hpp>
+#include <penstock/report.hpp>
+#include <penstock/run_options.hpp>
+
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+/// Holds an open pipeline whose type need not be named, only what it gives: a member of a class
+/// that is handed its data by others. `AnyBatches<Batch<const Sample, Device>>
+/// data{std::move(pipeline), stream}`, then `for (auto batch : data.batches())`. Movable; as the
+/// pipeline it is driven by one thread, while stop() and report() may be called from any.
+template <class B> class AnyBatches {
+  struct Held {
+    virtual ~Held() = default;
+    virtual Batches<B> batches(RunOptions options) = 0;
+    virtual void prepare() = 0;
+    virtual void stop() noexcept = 0;
+    virtual Report report() const = 0;
+  };
+  template <class P> struct Model : Held {
+    explicit Model(P p) : pipeline{std::move(p)} {}
+    void prepare() override { pipeline.prepare(); }
+    void stop() noexcept override { pipeline.stop(); }
+    Report report() const override { return pipeline.report(); }
+    P pipeline;
+  };
+  template <class P> struct OnHost final : Model<P> {
+    using Model<P>::Model;
+    Batches<B> batches(RunOptions options) override {
+      return this->pipeline.batches(std::move(options));
+    }
+  };
+  template <class P, class S> struct OnStream final : Model<P> {
+    OnStream(P p, S& s) : Model<P>{std::move(p)}, stream{s} {}
+    Batches<B> batches(RunOptions options) override {
+      return this->pipeline.on(stream, std::move(options));
+    }
+    S& stream;
+  };
+
+ public:
+  /// Of a pipeline that ends in host memory.
+  template <class P, class Gives = typename detail::chain<P>::gives>
+  explicit AnyBatches(P pipeline) {
+    using End = detail::batch_of<Gives>;
+    constexpr bool gives_these = is_given<Gives>();
+    constexpr bool on_the_host = !gives_these || End::host;
+    static_assert(gives_these,
+                  "penstock: AnyBatches<B> is made of an open pipeline that gives B, and this one "
+                  "gives another, see Gives: make B ps::Batch<const T, Where> of its T and Where.");
+    static_assert(on_the_host,
+                  "penstock: this pipeline ends on a device, so its batches come on a stream: "
+                  "AnyBatches<B>{std::move(pipeline), stream}.");
+    if constexpr (gives_these && on_the_host) {
+      held_ = std::make_unique<OnHost<P>>(std::move(pipeline));
+    }
+  }
+  /// Of one that ends on a device. `stream` must stay.
+  template <class P, class S, class Gives = typename detail::chain<P>::gives,
+            class On = typename detail::chain<P>::device>
+  AnyBatches(P pipeline, S& stream) {
+    using End = detail::batch_of<Gives>;
+    constexpr bool gives_these = is_given<Gives>();
+    constexpr bool on_a_device = !gives_these || End::device;
+    constexpr bool own_stream = !gives_these || !on_a_device || detail::is_stream_of<On, S&>();
+    static_assert(gives_these,
+                  "penstock: AnyBatches<B> is made of an open pipeline that gives B, and this one "
+                  "gives another, see Gives: make B ps::Batch<const T, Where> of its T and Where.");
+    static_assert(on_a_device,
+                  "penstock: this pipeline ends in host memory, so its batches need no stream: "
+                  "AnyBatches<B>{std::move(pipeline)}.");
+    static_assert(own_stream,
+                  "penstock: this stream does not belong to the pipeline's device: pass a "
+                  "CudaStream or cudaStream_t for a CudaDevice, a HostStream for a HostDevice.");
+    if constexpr (gives_these && on_a_device && own_stream) {
+      held_ = std::make_unique<OnStream<P, S>>(std::move(pipeline), stream);
+    }
+  }
+
+  /// As of the pipeline.
+  Batches<B> batches(RunOptions options = {}) { return held_->batches(std::move(options)); }
+  /// As of the pipeline: opens the source, makes memory and threads. Blocks, and throws as it does.
+  void prepare() { held_->prepare(); }
+  /// Ends the loop's run early. Any thread; never blocks.
+  void stop() noexcept { held_->stop(); }
+  /// What the run has done so far, or the last one. Any thread.
+  Report report() const { return held_->report(); }
+
+ private:
+  // What is read only, as loops give it.
+  template <class Gives> static consteval bool is_given() {
+    using End = detail::batch_of<Gives>;
+    if constexpr (End::host || End::device) {
+      return std::is_same_v<B, Batch<const typename End::schema, typename End::space>>;
+    } else {
+      return false;
+    }
+  }
+
+  std::unique_ptr<Held> held_;
+};
+
+} // namespace penstock
