@@ -28,11 +28,7 @@ struct SpinThenFutex {
   static constexpr int spins = 200;
 
   /// Between two looks.
-  static void pause() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
+  static void pause() noexcept { __builtin_ia32_pause(); }
   /// Blocks while `word` holds `seen`, until woken; may return early. `limit` < 0 is for ever.
   static void sleep(Word& word, std::uint32_t seen,
                     std::chrono::nanoseconds limit = std::chrono::nanoseconds{-1}) noexcept {

@@ -20,6 +20,7 @@
 #if !defined(PENSTOCK_SUPPORTED)
 #include "penstock: see the error above" // no such file
 #endif
+#undef PENSTOCK_SUPPORTED
 
 #include <cstddef>
 

@@ -35,9 +35,6 @@ struct FileStatus {
 /// copy with the same members, such as a test's that fails on demand. Each returns -1 and sets
 /// errno if it fails; any thread may call.
 class PosixIo {
-  static_assert(sizeof(off_t) >= 8,
-                "penstock: files may be large: build with -D_FILE_OFFSET_BITS=64.");
-
  public:
   using Folder = DIR*; ///< An open directory.
 
