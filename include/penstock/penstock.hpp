@@ -9,11 +9,15 @@
 /// All that the library has; its pages and examples say `namespace ps = penstock`.
 
 // IWYU pragma: begin_exports
+
+// Before what includes them: compilers say by which headers they came to the place of an error, and
+// refusals are to be short.
+#include <penstock/batch.hpp>
+#include <penstock/column.hpp>
+
 #include <penstock/algorithm.hpp>
 #include <penstock/any_batches.hpp>
-#include <penstock/batch.hpp>
 #include <penstock/batches.hpp>
-#include <penstock/column.hpp>
 #include <penstock/device.hpp>
 #include <penstock/device_array.hpp>
 #include <penstock/error.hpp>
