@@ -47,6 +47,7 @@ template <ps::AnyDevice D> Result count(D& device, const std::string& path, Prog
   auto stream = device.stream();
   auto nothing = ps::device_array<std::uint8_t>(device, 0);
   ps::histogram(stream, nothing.data(), 0, counts.data(), workspace);
+  device.sync(stream); // the run has a stream of its own, and a workspace is for one at a time
 
   const ps::Report& report = pipeline.run();
   progress.clear();

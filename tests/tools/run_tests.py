@@ -76,7 +76,7 @@ BUILDS = [
           [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY), without=["refused/g++", "refused/clang++"]),
     # g++ 12 takes five times as long to compile this one, and clang three times if it is to optimise.
     Build("clang++-address", CLANG, ["host", "example"], [*SANITIZED, "-Doptimization=0", "-Db_sanitize=address,undefined"]),
-    Build("g++-thread", GXX, ["host"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"], without=PLAIN),
+    Build("g++-thread", GXX, ["host", "example"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"], without=PLAIN),
     Build("clang++-thread", CLANG, ["host"], [*SANITIZED, "-Doptimization=1", "-Db_sanitize=thread"], only=MEETING),
 ]
 ENVIRONMENT = os.environ | {
