@@ -68,10 +68,12 @@ PLAIN = ["algorithm", "columns", "device_array", "docs", "faults", "faults_files
 MEETING = ["control", "faults_stop", "host_device", "parking", "ring", "turns"]
 # Suites that the next build compiles too, for a GPU, and that the sanitizers run.
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged"]
+# What takes long to compile and both of the big sanitizer builds run.
+LONG = ["control", "faults_calls", "observe", "on_error"]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
 BUILDS = [
     Build("g++", GXX, ["host", "headers", "refused", "tree", "model", "spin"], [*HOST_ONLY, *QUICK, "-Doptimization=0"],
-          without=[*SUITES_OF_NVCC, "refused/nvcc"]),
+          without=[*SUITES_OF_NVCC, *LONG, "refused/nvcc"]),
     Build("nvcc", GXX, ["refused", "example", "fiu", "install", "cuda", "gpu"],
           [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY), without=["refused/g++", "refused/clang++"]),
     # g++ 12 takes five times as long to compile this one, and clang three times if it is to optimise.
