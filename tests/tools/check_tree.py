@@ -15,6 +15,9 @@ SOURCES = {".hpp", ".cuh", ".cpp", ".cu"}
 LICENSED = SOURCES | {".py", ".sh", ".build"}
 NOTE = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 
+# Whose machine it was concerns nobody.
+HOME = re.compile(r"(?<![\w.…])/(root|home)/\w")
+
 root = Path(sys.argv[1])
 problems = []
 files = tree_files(root)
@@ -26,6 +29,7 @@ for path in files:
     except UnicodeDecodeError:
         continue
     problems += [f"{name}:{n}: a note to self: {line.strip()}" for n, line in enumerate(lines, 1) if NOTE.search(line)]
+    problems += [f"{name}:{n}: a path of one machine: {line.strip()}" for n, line in enumerate(lines, 1) if HOME.search(line)]
     if path.suffix in LICENSED and not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
         problems.append(f"{name}:1: no SPDX-License-Identifier in the first three lines")
     if path.suffix in SOURCES:
