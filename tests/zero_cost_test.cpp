@@ -16,7 +16,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <malloc.h>
@@ -75,6 +77,18 @@ struct TestDevice : penstock::HostDevice {
   bool is_done(const Event& event) {
     const Inside inside;
     return HostDevice::is_done(event);
+  }
+  struct Graph {
+    void launch(Stream& stream) const {
+      const Inside inside;
+      graph.launch(stream);
+    }
+    penstock::HostGraph graph;
+  };
+  using graph_type = Graph;
+  template <class F> Graph capture(std::span<Stream> lanes, F f) {
+    const Inside inside{Kind::creation};
+    return {HostDevice::capture(lanes, std::move(f))};
   }
   void sync(const Event& event) {
     const Inside inside{Kind::blocking};

@@ -37,7 +37,7 @@ template <class T, class R, class Op>
 void reduce(HostStream& stream, const T* in, std::size_t n, R* out, R init, Op op,
             Workspace<HostDevice>&) {
   stream.enqueue([in, n, out, init = std::move(init), op = std::move(op)]() mutable {
-    R all = std::move(init);
+    R all = init; // captured work runs more than once
     for (std::size_t i = 0; i < n; ++i) {
       all = op(std::move(all), static_cast<R>(in[i]));
     }

@@ -35,6 +35,9 @@ struct CopyPiece {
 ///   caller.
 /// - it may have `copy_to_device(pieces, stream)`, of a std::span of CopyPiece: several copies by
 /// one call.
+/// - it may have `graph_type` and `capture(lanes, f)`: what `f()` enqueues on the streams of a
+/// std::span as a movable
+///   owner with `launch(stream)`; work of one stream in order, that of two perhaps side by side.
 /// - `attach()`: makes this the calling thread's device until what it returns dies.
 template <class D>
 concept AnyDevice =
@@ -57,6 +60,14 @@ concept AnyDevice =
       { d.sync(s) };
       requires std::is_convertible_v<typename D::stream_type&, typename D::stream_argument>;
     };
+
+namespace detail {
+/// Whether work can be captured on a device's streams, to be launched at once.
+template <class D>
+concept Captures = requires(const typename D::graph_type& graph, typename D::stream_argument s) {
+  graph.launch(s);
+};
+} // namespace detail
 
 /// How a callable of a pipeline on device D takes its stream: cudaStream_t, or HostStream&. Also
 /// for `decltype(device)`.

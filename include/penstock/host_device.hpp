@@ -3,9 +3,11 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/lateness.hpp>
 #include <penstock/detail/mapping.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
+#include <penstock/host_graph.hpp>
 #include <penstock/host_stream.hpp>
 
 #include <cassert>
@@ -16,6 +18,7 @@
 #include <limits>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -58,22 +61,6 @@ struct HostCounts {
   std::size_t live_events = 0;      ///< That there are now.
 };
 
-namespace detail {
-/// How late the `copy`-th copy, counted from 0, starts for a seed.
-inline std::chrono::nanoseconds lateness(std::uint64_t seed, std::uint64_t copy) noexcept {
-  if (seed == 0) {
-    return {};
-  }
-  // The mixing of splitmix64: neighbours in come out unlike.
-  std::uint64_t x = seed + copy * 0x9E3779B97F4A7C15;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  x ^= x >> 31;
-  constexpr std::uint64_t prompt_one_in = 4, most_ns = 400'000;
-  return std::chrono::nanoseconds{x % prompt_one_in == 0 ? 0 : (x >> 8) % most_ns};
-}
-} // namespace detail
-
 /// What HostDevice::attach() returns: a guard of nothing, with a destructor as guards have, so that
 /// keeping one is no unused variable.
 struct HostAttachment {
@@ -90,6 +77,7 @@ class HostDevice {
  public:
   using stream_type = HostStream;      ///< What stream() makes.
   using event_type = HostEvent;        ///< What event() makes.
+  using graph_type = HostGraph;        ///< What capture() makes.
   using stream_argument = HostStream&; ///< How calls and callables take a stream.
 
   explicit HostDevice(HostOptions options = {}) : options_{options} {} ///< Starts no thread.
@@ -181,9 +169,16 @@ class HostDevice {
   void sync(HostStream& stream) { stream.sync(); }
   /// @}
 
+  /// As HostGraph::capture().
+  template <class F> HostGraph capture(std::span<HostStream> lanes, F f) {
+    context_.door.pass("capture");
+    return HostGraph::capture(lanes, std::move(f));
+  }
+
   /// Makes the `k`-th counted call from now fail: 1 is the next; 0 takes the fault away. Counted
   /// are stream, event, allocate, allocate_pinned, copy_to_device, copy_to_host, record, wait,
-  /// is_done and sync, by whichever way they are called. One thread at a time.
+  /// is_done, sync, capture and a graph's launch, by whichever way they are called. One thread at a
+  /// time.
   void fail_call(std::uint64_t k, HostFault fault = {}) noexcept {
     context_.door.arm(k, fault.persistent, fault.sticky, fault.code);
   }
@@ -223,7 +218,7 @@ class HostDevice {
     context_.door.pass(call, bytes);
     const std::uint64_t number = copies_.fetch_add(1, StdAtomics::relaxed);
     copied_bytes_.fetch_add(bytes, StdAtomics::relaxed);
-    stream.queue().push([to, from, bytes, pause = pause(number, bytes)] {
+    stream.put([to, from, bytes, pause = pause(number, bytes)] {
       if (pause.count() != 0) {
         std::this_thread::sleep_for(pause);
       }

@@ -5,11 +5,13 @@
 #include <penstock/atomics.hpp>
 #include <penstock/detail/host_door.hpp>
 #include <penstock/detail/host_queue.hpp>
+#include <penstock/host_graph.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -48,24 +50,23 @@ class HostStream {
   /// later call throws. `f` must not call the device, the streams or the events.
   template <class F> void enqueue(F f) {
     context().door.check("enqueue");
-    queue().push(std::move(f));
+    put(std::move(f));
   }
 
   /// Later work waits for what `event` marks now; for nothing if it was never recorded. Returns at
-  /// once.
+  /// once. This and the following throw while the stream is captured, as what they wait for or
+  /// mark is then not there.
   void wait(const HostEvent& event);
   /// Blocks until all that was enqueued before is done.
   void sync() {
-    detail::HostContext& c = context();
-    c.door.pass("sync");
+    detail::HostContext& c = passed("sync");
     c.syncs.fetch_add(1, StdAtomics::relaxed);
     queue().await(queue().end());
     c.door.check("sync");
   }
   /// Whether all that was enqueued before is done. Never blocks.
   bool is_done() const {
-    detail::HostContext& c = context();
-    c.door.pass("is_done");
+    detail::HostContext& c = passed("is_done");
     c.queries.fetch_add(1, StdAtomics::relaxed);
     return queue().is_reached(queue().end());
   }
@@ -73,6 +74,7 @@ class HostStream {
  private:
   friend class HostDevice;
   friend class HostEvent;
+  friend class HostGraph;
 
   struct Lease {
     explicit Lease(detail::HostContext& c) : context{c}, queue{c.queues.start(c.door)} {
@@ -86,11 +88,30 @@ class HostStream {
     }
     detail::HostContext& context;
     detail::HostQueue& queue;
+    detail::Capture capture; // on while it has work
   };
 
   explicit HostStream(detail::HostContext& c) : lease_{std::make_unique<Lease>(c)} {}
   detail::HostContext& context() const noexcept { return lease_->context; }
   detail::HostQueue& queue() const noexcept { return lease_->queue; }
+  template <class F> void put(F f) {
+    if (const detail::Capture& capture = lease_->capture; capture.work) {
+      capture.work->add(capture.lane, std::move(f));
+    } else {
+      queue().push(std::move(f));
+    }
+  }
+  // A counted call that cannot be made while the stream is captured.
+  detail::HostContext& passed(const char* call) const {
+    detail::HostDoor& door = context().door;
+    door.pass(call);
+    if (lease_->capture.work) {
+      door.fail(call, detail::HostDoor::captured,
+                detail::HostDoor::text(call, {}, detail::HostDoor::captured,
+                                       "the stream is being captured, so nothing runs"));
+    }
+    return context();
+  }
 
   std::unique_ptr<Lease> lease_;
 };
@@ -106,8 +127,7 @@ class HostEvent {
  public:
   /// Marks the point behind all that is enqueued on `stream` now. Never blocks.
   void record(HostStream& stream) {
-    detail::HostContext& c = state_->context;
-    c.door.pass("record");
+    detail::HostContext& c = stream.passed("record");
     c.records.fetch_add(1, StdAtomics::relaxed);
     const Point point{&stream.queue(), stream.queue().end()};
     const std::lock_guard lock{state_->mutex};
@@ -174,13 +194,34 @@ class HostEvent {
 };
 
 inline void HostStream::wait(const HostEvent& event) {
-  detail::HostContext& c = context();
-  c.door.pass("wait");
+  detail::HostContext& c = passed("wait");
   c.waits.fetch_add(1, StdAtomics::relaxed);
   const HostEvent::Point point = event.latest();
   if (!point.is_reached()) {
     queue().push([point] { point.await(); });
   }
+}
+
+template <class F> HostGraph HostGraph::capture(std::span<HostStream> lanes, F f) {
+  auto work = std::make_shared<detail::CapturedWork>(lanes.size());
+  struct Captured {
+    ~Captured() {
+      for (HostStream& lane : lanes) {
+        lane.lease_->capture = {};
+      }
+    }
+    std::span<HostStream> lanes;
+  } const captured{lanes};
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    lanes[lane].lease_->capture = {work.get(), lane};
+  }
+  f();
+  return HostGraph{std::move(work)};
+}
+
+inline void HostGraph::launch(HostStream& stream) const {
+  stream.passed("launch");
+  stream.queue().push([work = work_] { work->run(); });
 }
 
 } // namespace penstock

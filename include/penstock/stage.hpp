@@ -40,6 +40,10 @@ template <class... A> struct Parameters {
 struct NotWrittenOut {
   static constexpr std::size_t count = 0;
 };
+/// Of what was refused already, so that nobody says more of it.
+struct RefusedBefore {
+  static constexpr std::size_t count = 0;
+};
 
 template <class M> struct member_signature;
 template <class R, class C, class... A> struct member_signature<R (C::*)(A...)> {

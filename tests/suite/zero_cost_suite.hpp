@@ -109,6 +109,22 @@ class WatchedMemory {
   ps::Memory<std::byte> memory_;
 };
 
+/// The same, but with nobody else to tell `watch` of what arrives: as read, by one worker, which is
+/// ahead of the stages after it by what the rings hold.
+class ToldOfMemory : public WatchedMemory {
+ public:
+  explicit ToldOfMemory(Watch& watch) : WatchedMemory{watch}, told_{&watch} {}
+  template <class Where> std::size_t read(ps::Batch<std::byte, Where> into) const {
+    told_->arrived(*read_, into.size());
+    *read_ += into.size();
+    return WatchedMemory::read(into);
+  }
+
+ private:
+  Watch* told_;
+  std::shared_ptr<std::uint64_t> read_ = std::make_shared<std::uint64_t>(0); // in all epochs
+};
+
 /// A device that may commit an offence as it is told to copy.
 template <class Device> struct WatchedCopies : Device {
   void copy_to_device(void* to, const void* from, std::size_t bytes, ps::Stream<Device> stream) {
@@ -265,6 +281,18 @@ TEST_CASE("in steady state nothing is done in hiding: the application's own loop
                     watch.arrived(batch.index(), batch.size());
                   }
                 });
+}
+
+TEST_CASE("in steady state nothing is done in hiding: read into pinned memory, replayed") {
+  costs_nothing([](D& device, unsigned, Watch& watch) {
+    return ps::Reader{ToldOfMemory{watch},
+                      ps::to_pinned,
+                      {.workers = 1, .depth = depth, .epochs = epochs}} |
+           copier(device) |
+           ps::Consumer{ps::replayed(
+               [](ps::FrozenBatch<const std::byte>, ps::Stream<D> stream) { work(stream); },
+               {.lanes = 2})};
+  });
 }
 
 TEST_CASE("whatever a callable does in steady state is counted") {

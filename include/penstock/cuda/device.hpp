@@ -3,8 +3,10 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/cuda/current_device.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
+#include <penstock/cuda/graph.hpp>
 #include <penstock/cuda/stream.hpp>
 #include <penstock/detail/mapping.hpp>
 #include <penstock/device.hpp>
@@ -15,47 +17,11 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <cuda_runtime_api.h>
 
 namespace penstock {
-
-namespace detail {
-
-/// Makes GPU `number` the calling thread's current device, and in the end again the one before. A
-/// failure is in status(), for destructors use it too.
-class CurrentDevice {
- public:
-  [[nodiscard]] explicit CurrentDevice(int number) noexcept : status_{cudaGetDevice(&before_)} {
-    if (status_ == cudaSuccess && before_ != number) {
-      status_ = cudaSetDevice(number);
-      switched_ = status_ == cudaSuccess;
-    }
-    cuda_ignore(status_);
-  }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-  ~CurrentDevice() {
-    if (switched_) {
-      cuda_ignore(cudaSetDevice(before_));
-    }
-  }
-  cudaError_t status() const noexcept { return status_; }
-
- private:
-  int before_{0};
-  cudaError_t status_;
-  bool switched_{false};
-};
-
-/// The same, for those who can be told of a failure.
-struct AttachedDevice : CurrentDevice {
-  explicit AttachedDevice(int number) : CurrentDevice{number} {
-    cuda_check(status(), "cudaSetDevice");
-  }
-};
-
-} // namespace detail
 
 /// A GPU. Thin: what it makes are CUDA's own streams, events and memory.
 ///
@@ -65,6 +31,7 @@ class CudaDevice {
  public:
   using stream_type = CudaStream;       ///< What stream() makes.
   using event_type = CudaEvent;         ///< What event() makes.
+  using graph_type = CudaGraph;         ///< What capture() makes.
   using stream_argument = cudaStream_t; ///< How calls and callables take a stream.
 
   /// GPU `number`, as CUDA counts them. Sets it up, which blocks for some tenths of a second the
@@ -208,6 +175,12 @@ class CudaDevice {
   void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
     detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream),
                        "cudaMemcpyAsync", bytes, " to the host");
+  }
+
+  /// As CudaGraph::capture().
+  template <class F> CudaGraph capture(std::span<CudaStream> lanes, F f) {
+    const detail::AttachedDevice here{number_};
+    return CudaGraph::capture(lanes, std::move(f));
   }
 
   /// As the members of CudaEvent and CudaStream; the stream may be any of this GPU.

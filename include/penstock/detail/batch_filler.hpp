@@ -18,7 +18,10 @@ template <AnyDevice D> class BatchFiller {
   using Claim = typename PlaceRing<D>::Claim;
 
  public:
-  explicit BatchFiller(DeviceLink<D>& out) : out_{out} { next_.reserve(out.ring.slots()); }
+  explicit BatchFiller(DeviceLink<D>& out) : out_{out} {
+    next_.reserve(out.ring.slots());
+    full_.reserve(out.ring.slots());
+  }
 
   /// Whether there is a place to fill.
   bool open() {
@@ -76,18 +79,25 @@ template <AnyDevice D> class BatchFiller {
       done += part;
       booked_ += part;
       if (filled_ == out_.grain().records) {
-        hand_on(Fill::full);
+        count_out();
+        full_.push_back(std::move(place_));
         if (opened < next_.size()) {
           place_ = std::move(next_[opened++]);
         }
       }
+    }
+    // The last first: who takes them, takes them in order, so all at once and not as they trickle.
+    while (!full_.empty()) {
+      full_.back().publish(Fill::full);
+      full_.pop_back();
     }
     next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(opened));
   }
   /// Hands on what is in the open place, if anything is: the batch is a short one.
   void close() {
     if (place_ && filled_ != 0) {
-      hand_on(Fill::partial);
+      count_out();
+      place_.publish(Fill::partial);
       if (!next_.empty()) {
         place_ = std::move(next_.front());
         next_.erase(next_.begin());
@@ -105,14 +115,14 @@ template <AnyDevice D> class BatchFiller {
   void reset() {
     place_ = {};
     next_.clear();
+    full_.clear();
     filled_ = 0;
     handed_on_ = booked_ = 0;
   }
 
  private:
-  void hand_on(Fill fill) {
+  void count_out() {
     out_.ready_serial(handed_on_++) = place_.slot().ready.serial;
-    place_.publish(fill);
     filled_ = 0;
   }
 
@@ -120,6 +130,7 @@ template <AnyDevice D> class BatchFiller {
   Claim place_; // the open one, and how far it is filled
   std::size_t filled_{};
   std::vector<Claim> next_; // claimed after it
+  std::vector<Claim> full_; // before it, while they are handed on
   std::uint64_t handed_on_{};
   std::uint64_t booked_{};
 };

@@ -25,6 +25,8 @@ class HostDoor {
   static constexpr int out_of_memory = 2;
   /// What a trap in a kernel is to CUDA: an illegal instruction.
   static constexpr int trapped = 715;
+  /// What a call to a stream that is captured is to CUDA.
+  static constexpr int captured = 900;
 
   /// A counted call. Throws DeviceError; `bytes` goes into its text.
   void pass(const char* call, std::optional<std::size_t> bytes = {}) {

@@ -126,17 +126,9 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     }
     ticket_ = taken.ticket();
     Place<D>& place = out_.keep(std::move(taken)).slot();
-    uses_memory_ = true;
-    link_->used_index(link_->uses.was_recorded() + 1)
-        .store(place.index / link_->grain().units, StdAtomics::relaxed);
-    link_->calling.store(true, StdAtomics::relaxed);
     try {
-      if (place.ready.serial != waited_for_) {
-        place.ready.wait(stream());
-        waited_for_ = place.ready.serial;
-      }
+      enter(place, place);
     } catch (...) {
-      link_->calling.store(false, StdAtomics::relaxed);
       out_.withhold();
       throw;
     }
@@ -144,16 +136,48 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
   std::uint64_t ticket() const noexcept { return ticket_; }
 
+  /// Before work that uses the places from `first` to `last` is enqueued: lets the stream wait for
+  /// their copy. May throw.
+  void enter(const Place<D>& first, const Place<D>& last) {
+    uses_memory_ = true;
+    link_->used_index(link_->uses.was_recorded() + 1).store(record_of(first), StdAtomics::relaxed);
+    link_->calling.store(true, StdAtomics::relaxed);
+    try {
+      if (last.ready.serial != waited_for_) {
+        last.ready.wait(stream());
+        waited_for_ = last.ready.serial;
+      }
+    } catch (...) {
+      link_->calling.store(false, StdAtomics::relaxed);
+      throw;
+    }
+  }
+  /// After it: the fence of that use, whose last place has `ticket`. May throw. Then release() the
+  /// places.
+  Fence<D> leave(const Place<D>& first, std::uint64_t ticket) {
+    const std::uint64_t serial = link_->uses.was_recorded() + 1;
+    link_->used_ticket(serial).store(ticket, StdAtomics::relaxed);
+    link_->used_index(serial).store(record_of(first), StdAtomics::relaxed);
+    return {&link_->uses, link_->uses.record(stream())};
+  }
+  /// Gives a run of places back together, used up at `free`.
+  void release(typename PlaceRing<D>::Take places, Fence<D> free) noexcept {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      places.slot(i).free = free;
+      places.slot(i).also_free = {};
+    }
+    places.release();
+    // Not before: until its use is recorded it is open work.
+    link_->calling.store(false, StdAtomics::relaxed);
+  }
+
   void give_back(std::uint64_t ticket) noexcept override {
     Place<D>& place = out_.at(ticket).slot();
     StreamHandle& other = others_[ticket % others_.size()];
     try {
       place.also_free = other.stream ? record_other(other.as<Stream<D>>()) : Fence<D>{};
       other = {};
-      const std::uint64_t serial = link_->uses.was_recorded() + 1;
-      link_->used_ticket(serial).store(ticket, StdAtomics::relaxed);
-      link_->used_index(serial).store(place.index / link_->grain().units, StdAtomics::relaxed);
-      place.free = {&link_->uses, link_->uses.record(stream())};
+      place.free = leave(place, ticket);
       out_.release(ticket);
       // Not before: until its use is recorded it is open work.
       link_->calling.store(false, StdAtomics::relaxed);
@@ -203,6 +227,9 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
  private:
   Stream<D> stream() const noexcept { return stream_.as<Stream<D>>(); }
+  std::uint64_t record_of(const Place<D>& place) const noexcept {
+    return place.index / link_->grain().units;
+  }
 
   // Events of several streams in one order: each stream first waits for the one before.
   Fence<D> record_other(Stream<D> stream) {

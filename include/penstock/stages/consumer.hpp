@@ -4,7 +4,9 @@
 
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/consumer_nodes.hpp>
+#include <penstock/detail/replayed_consumer.hpp>
 #include <penstock/detail/sizes.hpp>
+#include <penstock/replayed.hpp>
 #include <penstock/stage.hpp>
 
 #include <type_traits>
@@ -22,10 +24,13 @@ struct ConsumerOptions {
 
 namespace detail {
 
-enum class ConsumerForm { good, not_written_out, other_parameters, writes_input };
+enum class ConsumerForm { good, not_written_out, other_parameters, writes_input, silent };
 
 template <class P> consteval ConsumerForm consumer_form() {
   using In = batch_of<batch_parameter<0, P>>;
+  if (std::is_same_v<P, RefusedBefore>) {
+    return ConsumerForm::silent;
+  }
   if (std::is_same_v<P, NotWrittenOut>) {
     return ConsumerForm::not_written_out;
   }
@@ -45,8 +50,9 @@ template <class A, class B> struct StreamParameter<Parameters<A, B>> {
 ///
 /// For device batches the callable is `void(Batch<const T, Device>, stream)`: it is called on the
 /// thread that called run() and only enqueues work on the stream, which is one of the pipeline's
-/// own; the batch's memory is used again when that work is done. For host batches it is
-/// `void(Batch<const T, Pageable>)` or `Pinned`, and the memory is used again when it returns.
+/// own; the batch's memory is used again when that work is done. Of many small ones replayed()
+/// makes few calls. For host batches it is `void(Batch<const T, Pageable>)` or `Pinned`, and the
+/// memory is used again when it returns.
 template <class F>
 class Consumer : public StageBase, public detail::StreamParameter<detail::parameters_of<F>> {
   using P = detail::parameters_of<F>;
@@ -93,7 +99,11 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
         throw OptionError{"penstock: Consumer: workers is " + std::to_string(workers) +
                           ", but device batches are enqueued by the one thread that called run()."};
       }
-      build.template add<detail::DeviceConsumer<F, T, D>>(f_, build);
+      if constexpr (detail::is_replayed<F>) {
+        build.template add<detail::ReplayedConsumer<F, T, D>>(f_, build);
+      } else {
+        build.template add<detail::DeviceConsumer<F, T, D>>(f_, build);
+      }
     } else {
       using Where = typename detail::batch_of<In>::space;
       build.template add<detail::HostConsumer<F, T, Where>>(f_, workers, build);

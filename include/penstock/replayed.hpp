@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/detail/config.hpp>
+#include <penstock/memory.hpp>
+#include <penstock/stage.hpp>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+/// What a replayed callable takes in a Batch's stead: the same records, without their numbers,
+/// since the work that it enqueues is captured once for each place of the device's ring and then
+/// stands for every batch that comes to lie there. Trivially copyable.
+template <class Schema, class Where = Device> class FrozenBatch {
+  using Viewed = Batch<Schema, Where>;
+
+ public:
+  using schema = typename Viewed::schema; ///< What it is a batch of.
+  using space = Where;                    ///< Where it lies.
+  /// Whether it may only be read.
+  static constexpr bool read_only = Viewed::read_only;
+
+  FrozenBatch() = default;
+  /// For the Consumer, and for tests of a callable.
+  PENSTOCK_HD explicit FrozenBatch(const Viewed& batch, unsigned lane = 0)
+      : batch_{batch}, lane_{lane} {}
+
+  /// As a Batch's.
+  /// @{
+  PENSTOCK_HD std::size_t size() const { return batch_.size(); }
+  PENSTOCK_HD auto data() const { return batch_.data(); }
+  PENSTOCK_HD std::size_t record_bytes() const { return batch_.record_bytes(); }
+  PENSTOCK_HD std::size_t size_bytes() const { return batch_.size_bytes(); }
+  PENSTOCK_HD std::size_t alignment() const { return batch_.alignment(); }
+  template <Name Wanted> PENSTOCK_HD auto get() const { return batch_.template get<Wanted>(); }
+  /// @}
+  /// Which of ReplayOptions::lanes it is in: batches of one lane are worked on one after the other,
+  /// those of two lanes perhaps at once. So what is written to lies in as many parts.
+  PENSTOCK_HD unsigned lane() const { return lane_; }
+
+ private:
+  Viewed batch_;
+  unsigned lane_{};
+};
+
+/// The column of a name, as of a Batch.
+template <Name Wanted, class Schema, class Where>
+PENSTOCK_HD auto get(const FrozenBatch<Schema, Where>& batch) {
+  return batch.template get<Wanted>();
+}
+
+/// What replayed() may be told.
+struct ReplayOptions {
+  /// Batches that may be worked on side by side, which is for those that do not depend on each
+  /// other: at most 64.
+  unsigned lanes = 1;
+};
+
+namespace detail {
+
+template <class T> struct frozen_of {
+  using batch = Anything;
+  static constexpr bool good = false;
+};
+template <class S, class W> struct frozen_of<FrozenBatch<S, W>> {
+  using batch = Batch<S, W>;
+  static constexpr bool good = std::is_same_v<W, Device> && std::is_const_v<S>;
+};
+
+} // namespace detail
+
+/// A Consumer's callable whose work is replayed: see replayed().
+template <class F> struct Replayed {
+  F call;                ///< What is captured.
+  ReplayOptions options; ///< As given.
+};
+
+/// Makes small batches cheap to enqueue: `Consumer{replayed(f)}` calls `f` in prepare(), for every
+/// place of the device's ring, and captures what it enqueues; a run then launches whole groups of
+/// batches, up to 64, by one call each.
+///
+/// `f` is `void(FrozenBatch<const T, Device>, stream)` and must enqueue the same work each time:
+/// what it does on the host, and the values that it hands to kernels, are those of prepare(). For
+/// an epoch's last batch, if it is short, it is called anew. Where it cannot be captured (it waits
+/// for the device, or the device captures nothing) it is called for each batch, and the Report's
+/// note says why.
+template <class F, class Takes = detail::parameters_of<F>>
+Replayed<F> replayed(F f, ReplayOptions options = {}) {
+  constexpr bool frozen_batch_and_stream =
+      Takes::count == 2 && detail::frozen_of<detail::batch_parameter<0, Takes>>::good;
+  static_assert(frozen_batch_and_stream,
+                "penstock: a replayed callable takes a frozen device batch, which has no index(), "
+                "and the stream: [](ps::FrozenBatch<const In> in, cudaStream_t stream) {...}.");
+  return {std::move(f), options};
+}
+
+namespace detail {
+
+template <class P> struct thawed {
+  using type = RefusedBefore;
+};
+template <class B, class S>
+  requires(frozen_of<std::remove_cvref_t<B>>::good)
+struct thawed<Parameters<B, S>> {
+  using type = Parameters<typename frozen_of<std::remove_cvref_t<B>>::batch, S>;
+};
+/// To the stages before it a replayed callable takes what the callable would.
+template <class F> struct call_signature<Replayed<F>> : thawed<parameters_of<F>> {};
+
+template <class F> inline constexpr bool is_replayed = false;
+template <class F> inline constexpr bool is_replayed<Replayed<F>> = true;
+
+} // namespace detail
+} // namespace penstock
