@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// refused: a replayed callable takes a frozen device batch, which has no index(), and the stream
+// refused: a replayed callable takes a frozen device batch
 #include <penstock/penstock.hpp>
 
 namespace ps = penstock;
