@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of penstock's speed, and what result files say of it. Every figure is a ratio of medians over the
+repetitions of one run; where several settings of a contender were run, its best counts.
+
+bench/bars.py [FOLDER]
+"""
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+RATE = "bytes_per_second"
+ITEMS = "items_per_second"
+
+
+class Results:
+    """The repetitions of every benchmark in result files of Google Benchmark's form, by question/contender/size."""
+
+    def __init__(self, files: Iterable[Path] = ()):
+        self.rows: dict[str, list[dict]] = {}
+        for file in files:
+            self.read(file)
+
+    def read(self, file: Path):
+        """Adds a file's benchmarks; those that are here already are replaced."""
+        found: dict[str, list[dict]] = {}
+        for row in json.loads(file.read_text(encoding="utf-8"))["benchmarks"]:
+            if row.get("run_type", "iteration") == "iteration" and not row.get("error_occurred"):
+                # Google Benchmark adds how it was run.
+                name = "/".join(row["name"].split("/")[:3])
+                found.setdefault(name, []).append(row)
+        self.rows.update(found)
+
+    def median(self, name: str, metric: str = RATE) -> float | None:
+        """Over the repetitions; None where there are none."""
+        values = [row[metric] for row in self.rows.get(name, []) if metric in row]
+        return statistics.median(values) if values else None
+
+    def best(self, pattern: str, metric: str = RATE, least: bool = False) -> float | None:
+        """The best median of all benchmarks whose name fits, the greatest unless the least is best."""
+        medians = [self.median(name, metric) for name in self.rows if fnmatchcase(name, pattern)]
+        known = [median for median in medians if median is not None]
+        return (min if least else max)(known) if known else None
+
+    def ratio(self, ours: str, others: str, metric: str = RATE) -> float | None:
+        """Our best over theirs."""
+        a, b = self.best(ours, metric), self.best(others, metric)
+        return a / b if a and b else None
+
+
+    def slope(self, once: str, twice: str) -> float | None:
+        """Bytes a second between two lengths, so without what a run costs besides its bytes."""
+        known = [(self.median(name), self.median(name, "real_time")) for name in (once, twice)]
+        if None in known[0] + known[1]:
+            return None
+        (rate, time), (rate_twice, time_twice) = known
+        return (rate_twice * time_twice - rate * time) / (time_twice - time)
+
+
+@dataclass
+class Bar:
+    name: str
+    bar: float | None  # None is for what is only reported
+    stretch: float | None
+    value: Callable[[Results], float | None]
+    most: bool = False  # the figure must not be above, rather than below
+
+    def meets(self, value: float, bar: float) -> bool:
+        return value <= bar if self.most else value >= bar
+
+
+def ratio(name: str, ours: str, others: str, at_least: float | None, stretch: float | None, metric: str = RATE) -> Bar:
+    return Bar(name, at_least, stretch, lambda results: results.ratio(ours, others, metric))
+
+
+def share(name: str, ours: str, others: str, metric: str, at_most: float, stretch: float) -> Bar:
+    def value(results: Results) -> float | None:
+        a, b = results.median(ours, metric), results.median(others, metric)
+        return a / b if a and b else None
+    return Bar(name, at_most, stretch, value, most=True)
+
+
+def figure(name: str, benchmark: str, metric: str, bar: float, stretch: float, most: bool = False) -> Bar:
+    return Bar(name, bar, stretch, lambda results: results.best(benchmark, metric, most), most)
+
+
+LINK = "feed/link/256MiB"
+
+
+def slope_of_link(size: str) -> Callable[[Results], float | None]:
+    def value(results: Results) -> float | None:
+        slope, link = results.slope(f"feed/run/{size}", f"feed/run_twice/{size}"), results.median(LINK)
+        return slope / link if slope and link else None
+    return value
+
+
+BARS = [
+    *[ratio(f"file to light kernel, {size}, {form}: of the link", f"feed/{form}/{size}", LINK, 0.90, 0.96)
+      for size in ["256KiB", "1MiB", "37.6MB", "256MB"] for form in ["run", "loop"]],
+    *[Bar(f"the same, {size}, between one length and twice that", None, None, slope_of_link(size))
+      for size in ["256KiB", "1MiB", "37.6MB", "256MB"]],
+    ratio("64KiB replayed, from memory: of the link", "feed/full_ring_replayed/64KiB", LINK, 0.75, 0.90),
+    ratio("64KiB replayed, from the file: of the link", "feed/replayed/64KiB", LINK, None, 0.80),
+    ratio("16KiB replayed, from memory: of the link", "feed/full_ring_replayed/16KiB", LINK, None, 0.50),
+    *[ratio(f"PinnedStager between, {size}: of the link", f"stager/run/{size}", "stager/link/256MiB", 0.60, 0.75)
+      for size in ["1MiB", "37.6MB"]],
+    *[ratio(f"PinnedStager between, {size}: two hops by hand", f"stager/run*/{size}", f"stager/two_hops_*/{size}",
+            0.95, 1.0) for size in ["1MiB", "37.6MB"]],
+    *[ratio(f"copier on an always-full ring, {size}: of the link", f"feed/copier/{size}", LINK, 0.97, 0.98)
+      for size in ["1MiB", "37.6MB"]],
+    ratio("against one grain by hand, 64KiB", "feed/replayed/64KiB", "feed/one_grain_*/64KiB", 4.0, 5.5),
+    ratio("against one grain by hand, 1MiB", "feed/run/1MiB", "feed/one_grain_*/1MiB", 1.0, 1.08),
+    ratio("against one grain by hand, 37.6MB", "feed/run/37.6MB", "feed/one_grain_*/37.6MB", 1.35, 1.5),
+    *[ratio(f"against three grains by hand, {size}", f"feed/run/{size}", f"feed/three_grains/{size}", 1.0, 1.05)
+      for size in ["256KiB", "1MiB", "37.6MB"]],
+    ratio("against PyTorch's DataLoader, light", "feed/run/37.6MB", "loader/*_light/37.6MB", 13, 15),
+    ratio("against PyTorch's DataLoader, heavy", "feed/run_heavy/37.6MB", "loader/*_heavy/37.6MB", 6.5, 7.5),
+    ratio("bound by transfer: of the stage alone", "binding/transfer_pipe*", "binding/transfer_alone/*", 0.95, 0.98),
+    ratio("bound by the kernel: of the stage alone", "binding/kernel_pipeline/*", "binding/kernel_alone/*", 0.95, 0.98),
+    ratio("bound by decoding: of the stage alone", "binding/decode_pipeline_*", "binding/decode_alone_*", 0.95, 0.98),
+    ratio("bound by a cold disk: of the stage alone", "cold/automatic*", "cold/direct_*", 0.95, 0.98),
+    ratio("balanced: against one after the other", "binding/balanced_pipeline/*", "binding/balanced_sequential/*", 2.2,
+          2.6),
+    ratio("balanced: against two buffers", "binding/balanced_pipeline/*", "binding/balanced_two_buffers/*", 1.1, 1.3),
+    ratio("token windows: against nanoGPT's get_batch", "tokens/[lr][ou]*", "tokens/get_batch/*", 50, 200, ITEMS),
+    ratio("token windows: against the best of PyTorch's", "tokens/[lr][ou]*", "tokens/get_batch*", None, None, ITEMS),
+    figure("64KiB replayed: us in CUDA's calls a batch", "submission/replayed/64KiB", "submit_us", 1.5, 0.8, most=True),
+    share("setting up pinned memory, 512MiB: of cudaMallocHost", "pool/penstock/512MiB", "pool/cudaMallocHost/512MiB",
+          "real_time", 0.6, 0.3),
+    *[ratio(f"ring, {form}, {slots} slots: against {peer}", f"{form}/penstock/{slots}", f"{form}/{peer}/{slots}", *bars,
+            ITEMS)
+      for form in ["recycle", "index"] for peer, bars in [("boost", (1.5, 2)), ("moodycamel", (1.2, 1.5))]
+      for slots in [64, 1024, 65536]],
+    *[figure(f"GPU busy with kernels, {size}", f"busy/run/{size}", "busy_kernels", 0.97, 0.99)
+      for size in ["37.6MB", "1MiB"]],
+    *[share(f"CPU seconds a GB, {size}: of pread alone, paced", f"cpu/run/{size}", f"cpu/pread_paced/{size}",
+            "cpu_s_per_GB", 1.3, 1.1) for size in ["37.6MB", "1MiB"]],
+    *[figure(f"CPU us a slot and hop, {hops}", f"hop/{hops}_hops/1024", "cpu_us", 1, 0.3, most=True)
+      for hops in [1, 2, 3]],
+]
+
+
+def print_table(results: Results, out=sys.stdout):
+    width = max(len(bar.name) for bar in BARS)
+    print(f"{'':{width}} {'bar':>8} {'stretch':>8} {'measured':>9}", file=out)
+    for bar in BARS:
+        value = bar.value(results)
+        if value is None:
+            verdict = "not measured"
+        elif bar.bar is not None and not bar.meets(value, bar.bar):
+            verdict = "MISSED"
+        elif bar.stretch is not None and bar.meets(value, bar.stretch):
+            verdict = "met, and the stretch"
+        else:
+            verdict = "met" if bar.bar is not None else "reported"
+        shown = ["-" if number is None else f"{number:.3g}" for number in (bar.bar, bar.stretch)]
+        measured = "-" if value is None else f"{value:.3f}"
+        print(f"{bar.name:{width}} {shown[0]:>8} {shown[1]:>8} {measured:>9}  {verdict}", file=out)
+
+
+def main():
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent / "results" / "h200"
+    print_table(Results(sorted(folder.glob("*.json"))))
+
+
+if __name__ == "__main__":
+    main()

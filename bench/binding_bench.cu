@@ -1,0 +1,415 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Is a pipeline as fast as its slowest stage alone? And what does overlap gain if all are as slow?
+//
+// Each "alone" is the stage without penstock, at its own best grain and number of threads; which
+// number is best the results say, since all are run. The file is feed_bench.cu's, and so is how
+// runs are timed, checked and repeated:
+//
+//   binding_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
+//                 --benchmark_enable_random_interleaving=true
+//
+// binding/CONTENDER/BATCH:
+//   transfer_alone       cudaMemcpyAsync of 256 MiB pieces of pinned memory
+//   transfer_pipeline    Reader to_pinned | AsyncCopier | Consumer with the light kernel
+//   kernel_alone         a kernel of 1.5 ms a batch over batches that are on the GPU
+//   kernel_pipeline      the pipeline with that kernel
+//   decode_alone_N       about a millisecond of arithmetic a MiB, by N threads over the file in
+//                        memory, each into 1 MiB of its own
+//   decode_pipeline_N    Reader | Decoder to_pinned with N workers | AsyncCopier | Consumer
+// and with the time of a kernel, and the number of readers, chosen such that reading, copying and
+// the kernel take about as long (see the label):
+//   balanced_read, balanced_copy, balanced_kernel    each alone
+//   balanced_pipeline    all three in a pipeline
+//   balanced_sequential  by hand, one after the other: as many readers, 1 MiB a read
+//   balanced_two_buffers by hand: one batch is read while the one before is copied and worked on
+
+#include "support/crew.hpp"
+#include "support/hand_written.hpp"
+#include "support/pipelines.hpp"
+
+#include <penstock/cuda.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <sys/mman.h>
+
+namespace {
+
+namespace ps = penstock;
+using namespace penstock_bench;
+
+constexpr std::size_t MiB = std::size_t{1} << 20;
+
+/// What a decoder does: four rounds of mixing for each eight bytes.
+void decode(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; i += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, in + i, sizeof word);
+    for (int round = 0; round < 4; ++round) {
+      word = (word ^ (word >> 29)) * 0xbf58476d1ce4e5b9;
+    }
+    std::memcpy(out + i, &word, sizeof word);
+  }
+}
+
+/// A file as memory.
+class Mapped {
+ public:
+  Mapped(const std::string& path, std::uint64_t bytes) : bytes_{bytes} {
+    const int descriptor = open(path.c_str(), O_RDONLY);
+    at_ = mmap(nullptr, bytes_, PROT_READ, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+    close(descriptor);
+    if (at_ == MAP_FAILED) {
+      throw std::system_error{errno, std::generic_category(), "mmap " + path};
+    }
+  }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  ~Mapped() { munmap(at_, bytes_); }
+  const std::uint8_t* data() const { return static_cast<const std::uint8_t*>(at_); }
+
+ private:
+  std::uint64_t bytes_;
+  void* at_;
+};
+
+class DecodeAlone : public Contender {
+ public:
+  DecodeAlone(const FileOptions& file, unsigned threads, bool checked)
+      : bytes_{file.bytes}, checked_{checked}, file_{file.path, file.bytes}, crew_{threads} {}
+
+  std::uint64_t run() override {
+    std::atomic<std::uint64_t> next{0};
+    std::atomic<std::uint64_t> sum{0};
+    crew_.start([&] {
+      thread_local std::vector<std::uint8_t> out(MiB);
+      for (std::uint64_t at = next.fetch_add(MiB); at < bytes_; at = next.fetch_add(MiB)) {
+        decode(file_.data() + at, out.data(), MiB);
+        if (checked_) {
+          sum.fetch_add(checksum_of(out, at, MiB));
+        }
+      }
+    });
+    crew_.wait();
+    return sum;
+  }
+
+ private:
+  std::uint64_t bytes_;
+  bool checked_;
+  Mapped file_;
+  Crew crew_;
+};
+
+/// The kernel over batches that are on the GPU.
+class KernelAlone : public Contender {
+ public:
+  KernelAlone(std::uint64_t bytes, std::size_t batch_bytes, const Work& work)
+      : bytes_{bytes}, batch_bytes_{batch_bytes}, work_{work} {
+    std::vector<std::uint8_t> full(places * batch_bytes);
+    AlwaysFull{}.fill(0, full);
+    check(cudaMemcpy(batches_.get(), full.data(), full.size(), cudaMemcpyHostToDevice),
+          "cudaMemcpy");
+  }
+  std::uint64_t run() override {
+    for (std::uint64_t at = 0; at < bytes_; at += batch_bytes_) {
+      const auto size =
+          static_cast<std::size_t>(std::min<std::uint64_t>(batch_bytes_, bytes_ - at));
+      work_(batches_.get() + at / batch_bytes_ % places * batch_bytes_, size, stream_.get());
+    }
+    sync(stream_);
+    return work_.checksum();
+  }
+
+ private:
+  static constexpr std::size_t places = 3;
+
+  std::uint64_t bytes_;
+  std::size_t batch_bytes_;
+  Work work_;
+  DeviceBytes batches_ = make_on_device(places * batch_bytes_);
+  Stream stream_ = make_stream();
+};
+
+/// Threads that read a batch together, 1 MiB at a time.
+class BatchReader {
+ public:
+  BatchReader(const FileOptions& file, std::size_t batch_bytes, unsigned threads)
+      : file_{file.path, O_RDONLY}, bytes_{file.bytes}, batch_bytes_{batch_bytes}, crew_{threads} {}
+
+  std::size_t size(std::uint64_t at) const {
+    return static_cast<std::size_t>(std::min<std::uint64_t>(batch_bytes_, bytes_ - at));
+  }
+  void start(std::uint64_t at, std::uint8_t* into) {
+    next_ = 0;
+    crew_.start([this, at, into] {
+      for (std::uint64_t n = next_.fetch_add(MiB); n < size(at); n = next_.fetch_add(MiB)) {
+        const auto piece = static_cast<std::size_t>(std::min<std::uint64_t>(MiB, size(at) - n));
+        file_.read(at + n, {into + n, piece});
+      }
+    });
+  }
+  void wait() { crew_.wait(); }
+
+ private:
+  OpenFile file_;
+  std::uint64_t bytes_;
+  std::size_t batch_bytes_;
+  std::atomic<std::uint64_t> next_{0};
+  Crew crew_;
+};
+
+enum class Overlap { none, two_buffers, only_reads };
+
+/// Reads a batch, copies it, works on it, with or without the next being read meanwhile.
+class ByHand : public Contender {
+ public:
+  ByHand(const FileOptions& file, std::size_t batch_bytes, unsigned readers, Overlap overlap,
+         const Work& work)
+      : bytes_{file.bytes}, batch_bytes_{batch_bytes}, overlap_{overlap}, work_{work},
+        readers_{readers}, reader_{file, batch_bytes, readers} {}
+
+  std::uint64_t run() override {
+    if (overlap_ != Overlap::two_buffers) {
+      for (std::uint64_t at = 0; at < bytes_; at += batch_bytes_) {
+        reader_.start(at, host(at));
+        reader_.wait();
+        if (overlap_ == Overlap::none) {
+          copy(at);
+          sync(stream_);
+          work(at);
+          sync(stream_);
+        }
+      }
+      return overlap_ == Overlap::none ? work_.checksum() : last_read();
+    }
+    reader_.start(0, host(0));
+    reader_.wait();
+    for (std::uint64_t at = 0; at < bytes_; at += batch_bytes_) {
+      const std::uint64_t next = at + batch_bytes_;
+      if (next < bytes_) {
+        reader_.start(next, host(next));
+      }
+      copy(at);
+      work(at);
+      sync(stream_);
+      if (next < bytes_) {
+        reader_.wait();
+      }
+    }
+    return work_.checksum();
+  }
+  std::string label() const override { return std::to_string(readers_) + " readers"; }
+
+  /// The checksum of the last batch alone, of a run that only reads.
+  std::uint64_t last_read() {
+    const std::uint64_t last = (bytes_ - 1) / batch_bytes_ * batch_bytes_;
+    return checksum_of({host(last), reader_.size(last)}, last, batch_bytes_);
+  }
+
+ private:
+  static constexpr std::size_t buffers = 2;
+
+  std::size_t buffer(std::uint64_t at) const {
+    return static_cast<std::size_t>(at / batch_bytes_ % buffers) * batch_bytes_;
+  }
+  std::uint8_t* host(std::uint64_t at) { return pinned_.get() + buffer(at); }
+  void copy(std::uint64_t at) {
+    copy_to_device(on_device_.get() + buffer(at), host(at), reader_.size(at), stream_);
+  }
+  void work(std::uint64_t at) {
+    work_(on_device_.get() + buffer(at), reader_.size(at), stream_.get());
+  }
+
+  std::uint64_t bytes_;
+  std::size_t batch_bytes_;
+  Overlap overlap_;
+  Work work_;
+  unsigned readers_;
+  PinnedBytes pinned_ = make_pinned(buffers * batch_bytes_);
+  DeviceBytes on_device_ = make_on_device(buffers * batch_bytes_);
+  Stream stream_ = make_stream();
+  BatchReader reader_; // its threads rest before the memory goes
+};
+
+double seconds_of(Contender& contender) {
+  double best = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    contender.run();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    best = std::min(best, took.count());
+  }
+  return best;
+}
+
+class Binding {
+  // Two of them fit into the 48 MiB that a pipeline's ring has, as two buffers need.
+  static constexpr std::size_t balanced_batch = 16 * MiB;
+
+  /// A kernel and readers that take as long as copying does.
+  struct Balance {
+    int rounds{};
+    unsigned readers{};
+  };
+  const Balance& balance() {
+    if (!balance_) {
+      FileOptions some = options_;
+      some.bytes = std::min<std::uint64_t>(some.bytes, 8 * file_unit);
+      Link link{some.bytes, false, balanced_batch};
+      const double copying = seconds_of(link);
+      unsigned readers = 2;
+      for (; readers < 15; ++readers) {
+        ByHand reading{some, balanced_batch, readers, Overlap::only_reads,
+                       Work{{.batch_bytes = 16}}};
+        if (seconds_of(reading) <= copying) {
+          break;
+        }
+      }
+      const double batches = static_cast<double>(some.bytes) / balanced_batch;
+      balance_ = Balance{rounds_for(copying / batches, balanced_batch), readers};
+    }
+    return *balance_;
+  }
+  auto reader(std::size_t record, unsigned workers = 0) const {
+    return ps::Reader{ps::records<std::uint8_t>(options_.path, {.record_bytes = record}),
+                      ps::to_pinned,
+                      {.workers = workers}};
+  }
+  auto copier(std::size_t records) { return ps::AsyncCopier{gpu_, {.batch = records}}; }
+
+ public:
+  explicit Binding(const FileOptions& options)
+      : options_{options}, file_{options.path, O_RDONLY},
+        of_file_{options.bytes, [this](auto at, auto into) { file_.read(at, into); }},
+        of_decoded_{options.bytes,
+                    [this](auto at, auto into) {
+                      file_.read(at, into);
+                      decode(into.data(), into.data(), into.size());
+                    }},
+        of_full_{options.bytes, [](auto at, auto into) { AlwaysFull{}.fill(at, into); }} {}
+
+  void add_transfer() {
+    add("binding/transfer_alone/256MiB", options_.bytes, of_full_.of(Link::usual_piece),
+        [this](bool checked) { return std::make_unique<Link>(options_.bytes, checked); });
+    add("binding/transfer_pipeline/37.6MB", options_.bytes, of_file_.of(image_batch_bytes),
+        [this](bool checked) {
+          const Work work{{.batch_bytes = image_batch_bytes, .checked = checked}};
+          return by_run(reader(image_bytes) | copier(256) | consumer<std::uint8_t>(work), work);
+        });
+  }
+  void add_kernel() {
+    const auto heavy = [this](bool checked) {
+      if (heavy_rounds_ == 0) {
+        heavy_rounds_ = rounds_for(1.5e-3, image_batch_bytes);
+      }
+      return Work{{.batch_bytes = image_batch_bytes, .rounds = heavy_rounds_, .checked = checked}};
+    };
+    add("binding/kernel_alone/37.6MB", options_.bytes, of_full_.of(image_batch_bytes),
+        [=, this](bool checked) {
+          return std::make_unique<KernelAlone>(options_.bytes, image_batch_bytes, heavy(checked));
+        });
+    add("binding/kernel_pipeline/37.6MB", options_.bytes, of_file_.of(image_batch_bytes),
+        [=, this](bool checked) {
+          const Work work = heavy(checked);
+          return by_run(reader(image_bytes) | copier(256) | consumer<std::uint8_t>(work), work);
+        });
+  }
+  void add_decode() {
+    for (const unsigned threads : {12U, 14U, 16U}) {
+      add("binding/decode_alone_" + std::to_string(threads) + "/1MiB", options_.bytes,
+          of_decoded_.of(MiB), [=, this](bool checked) {
+            return std::make_unique<DecodeAlone>(options_, threads, checked);
+          });
+      add("binding/decode_pipeline_" + std::to_string(threads) + "/1MiB", options_.bytes,
+          of_decoded_.of(MiB), [=, this](bool checked) {
+            const Work work{{.batch_bytes = MiB, .checked = checked}};
+            return by_run(ps::Reader{ps::records<Block>(options_.path)} |
+                              ps::Decoder{[](const Block& in, Block& out) {
+                                            decode(in.bytes, out.bytes, sizeof(Block));
+                                          },
+                                          ps::to_pinned,
+                                          {.workers = threads}} |
+                              copier(MiB / sizeof(Block)) | consumer<Block>(work),
+                          work);
+          });
+    }
+  }
+  void add_balanced() {
+    constexpr std::size_t batch = balanced_batch;
+    const auto kernel = [this](bool checked) {
+      return Work{{.batch_bytes = batch, .rounds = balance().rounds, .checked = checked}};
+    };
+    const auto by_hand = [=, this](const char* name, Overlap overlap,
+                                   std::function<std::uint64_t()> expected) {
+      add(std::string{"binding/balanced_"} + name + "/16MiB", options_.bytes, std::move(expected),
+          [=, this](bool checked) {
+            return std::make_unique<ByHand>(options_, batch, balance().readers, overlap,
+                                            kernel(checked));
+          });
+    };
+    by_hand("read", Overlap::only_reads, [this] { return last_batch(); });
+    by_hand("sequential", Overlap::none, of_file_.of(batch));
+    by_hand("two_buffers", Overlap::two_buffers, of_file_.of(batch));
+    add("binding/balanced_copy/16MiB", options_.bytes, of_full_.of(batch),
+        [=, this](bool checked) { return std::make_unique<Link>(options_.bytes, checked, batch); });
+    add("binding/balanced_kernel/16MiB", options_.bytes, of_full_.of(batch),
+        [=, this](bool checked) {
+          return std::make_unique<KernelAlone>(options_.bytes, batch, kernel(checked));
+        });
+    add("binding/balanced_pipeline/16MiB", options_.bytes, of_file_.of(batch),
+        [=, this](bool checked) {
+          const Work work = kernel(checked);
+          return by_run(reader(sizeof(Block), balance().readers) | copier(batch / sizeof(Block)) |
+                            consumer<std::uint8_t>(work),
+                        work);
+        });
+  }
+
+ private:
+  std::uint64_t last_batch() {
+    const std::uint64_t at = (options_.bytes - 1) / balanced_batch * balanced_batch;
+    std::vector<std::uint8_t> last(static_cast<std::size_t>(options_.bytes - at));
+    file_.read(at, last);
+    return checksum_of(last, at, balanced_batch);
+  }
+
+  FileOptions options_;
+  OpenFile file_;
+  Expected of_file_;
+  Expected of_decoded_;
+  Expected of_full_;
+  int heavy_rounds_{};
+  std::optional<Balance> balance_;
+  ps::CudaDevice gpu_;
+};
+
+} // namespace
+
+int main(int argc, char** argv) try {
+  benchmark::Initialize(&argc, argv);
+  const FileOptions options{argc, argv};
+  prepare_file(options);
+  Binding binding{options};
+  binding.add_transfer();
+  binding.add_kernel();
+  binding.add_decode();
+  binding.add_balanced();
+  return run_all();
+} catch (const std::exception& error) {
+  std::cerr << "binding_bench: " << error.what() << '\n';
+  return 1;
+}
