@@ -123,8 +123,8 @@ TEST_CASE("two dynamic extents are the source's, in order") {
 
 TEST_CASE("columns stay apart when the places of a ring are used again") {
   // More than the device ring has room for, which is three full copies.
-  constexpr std::size_t records = 300'000, batch = 5000;
-  static_assert(records * 109 > std::size_t{24} << 20);
+  constexpr std::size_t records = 360'000, batch = 5000;
+  static_assert(records * 109 > std::size_t{36} << 20);
   for_each_device([&](D& device) {
     Keeper<Two, D> kept{device, records * 109 + 2 * 256 * records / batch};
     auto pipeline = ps::Reader{Filled<Two>{records}, ps::to_pinned, {.workers = 2, .depth = 3}} |

@@ -37,8 +37,8 @@ using interposed::Kind;
 constexpr std::uint64_t slot = 1 << 20;
 constexpr std::uint64_t batch = slot / 4;
 constexpr std::size_t depth = 3;
-// More than all rings of a chain hold: on the device there is room for three copies of 8 MiB.
-constexpr std::uint64_t lap = 40 * slot;
+// More than all rings of a chain hold: on the device there is room for three copies of 12 MiB.
+constexpr std::uint64_t lap = 50 * slot;
 constexpr std::uint64_t armed_at = 2 * lap;
 constexpr std::uint64_t disarmed_at = 3 * lap;
 constexpr std::uint64_t total = 4 * lap;

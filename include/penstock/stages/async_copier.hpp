@@ -25,7 +25,7 @@ struct CopierOptions {
 };
 
 /// Copies batches from pinned memory to `device`, on a stream of its own, and makes batches of the
-/// size that the kernel wants. How much one copy takes is its own affair: about 8 MiB where there
+/// size that the kernel wants. How much one copy takes is its own affair: about 12 MiB where there
 /// is that much, at once where there is less.
 template <class D> class AsyncCopier : public StageBase {
  public:
