@@ -52,7 +52,6 @@ class Results:
         a, b = self.best(ours, metric), self.best(others, metric)
         return a / b if a and b else None
 
-
     def slope(self, once: str, twice: str) -> float | None:
         """Bytes a second between two lengths, so without what a run costs besides its bytes."""
         known = [(self.median(name), self.median(name, "real_time")) for name in (once, twice)]
@@ -118,17 +117,19 @@ BARS = [
     ratio("against one grain by hand, 37.6MB", "feed/run/37.6MB", "feed/one_grain_*/37.6MB", 1.35, 1.5),
     *[ratio(f"against three grains by hand, {size}", f"feed/run/{size}", f"feed/three_grains/{size}", 1.0, 1.05)
       for size in ["256KiB", "1MiB", "37.6MB"]],
+    *[ratio(f"the same, two in flight, {size}", f"feed/run/{size}", f"feed/three_grains_two/{size}", None, None)
+      for size in ["256KiB", "1MiB", "37.6MB"]],
     ratio("against PyTorch's DataLoader, light", "feed/run/37.6MB", "loader/*_light/37.6MB", 13, 15),
     ratio("against PyTorch's DataLoader, heavy", "feed/run_heavy/37.6MB", "loader/*_heavy/37.6MB", 6.5, 7.5),
     ratio("bound by transfer: of the stage alone", "binding/transfer_pipe*", "binding/transfer_alone/*", 0.95, 0.98),
     ratio("bound by the kernel: of the stage alone", "binding/kernel_pipeline/*", "binding/kernel_alone/*", 0.95, 0.98),
     ratio("bound by decoding: of the stage alone", "binding/decode_pipeline_*", "binding/decode_alone_*", 0.95, 0.98),
-    ratio("bound by a cold disk: of the stage alone", "cold/automatic*", "cold/direct_*", 0.95, 0.98),
+    ratio("bound by a cold disk: of the stage alone", "cold/pipeline*", "cold/direct_*", 0.95, 0.98),
     ratio("balanced: against one after the other", "binding/balanced_pipeline/*", "binding/balanced_sequential/*", 2.2,
           2.6),
     ratio("balanced: against two buffers", "binding/balanced_pipeline/*", "binding/balanced_two_buffers/*", 1.1, 1.3),
-    ratio("token windows: against nanoGPT's get_batch", "tokens/[lr][ou]*", "tokens/get_batch/*", 50, 200, ITEMS),
-    ratio("token windows: against the best of PyTorch's", "tokens/[lr][ou]*", "tokens/get_batch*", None, None, ITEMS),
+    ratio("token windows: against nanoGPT's get_batch", "tokens/[lr]*", "tokens/get_batch/*", 50, 200, ITEMS),
+    ratio("token windows: against the best of PyTorch's", "tokens/[lr]*", "tokens/get_batch*", None, None, ITEMS),
     figure("64KiB replayed: us in CUDA's calls a batch", "submission/replayed/64KiB", "submit_us", 1.5, 0.8, most=True),
     share("setting up pinned memory, 512MiB: of cudaMallocHost", "pool/penstock/512MiB", "pool/cudaMallocHost/512MiB",
           "real_time", 0.6, 0.3),
@@ -136,6 +137,10 @@ BARS = [
             ITEMS)
       for form in ["recycle", "index"] for peer, bars in [("boost", (1.5, 2)), ("moodycamel", (1.2, 1.5))]
       for slots in [64, 1024, 65536]],
+    *[ratio(f"ring, {form}, {workers} workers: against {peer}", f"{form}/penstock/{workers}",
+            f"{form}/{peer}*/{workers}", bar, None, ITEMS)
+      for form in ["many_to_one", "one_to_many"] for workers in [2, 4, 8]
+      for peer, bar in [("moodycamel", 1.2), ("tbb", 3), ("mutex", 3)]],
     *[figure(f"GPU busy with kernels, {size}", f"busy/run/{size}", "busy_kernels", 0.97, 0.99)
       for size in ["37.6MB", "1MiB"]],
     *[share(f"CPU seconds a GB, {size}: of pread alone, paced", f"cpu/run/{size}", f"cpu/pread_paced/{size}",

@@ -32,10 +32,7 @@
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/activity.hpp>
-#if __has_include(<penstock/replayed.hpp>)
 #include <penstock/replayed.hpp>
-#define HAVE_REPLAYED
-#endif
 
 #include <benchmark/benchmark.h>
 
@@ -97,8 +94,10 @@ double seconds_of_run(Contender& contender) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void busy(benchmark::State& state, Kept& kept, std::uint64_t bytes, std::uint64_t kernels) try {
-  Contender& contender = kept.get();
+void busy(benchmark::State& state, Checked& checked, std::uint64_t bytes,
+          std::uint64_t kernels) try {
+  const std::unique_ptr<Contender> made = checked.get();
+  Contender& contender = *made;
   ps::GpuActivitySummary whole;
   ps::GpuActivitySummary steady;
   double unwatched_s = 0;
@@ -149,7 +148,6 @@ class Busy {
       const Work work{{.batch_bytes = size.batch, .rounds = rounds, .checked = checked}};
       return by_run(reader(size) | copier(size) | consumer<std::uint8_t>(work), work);
     });
-#if defined(HAVE_REPLAYED)
     add_one("replayed", size, of_file_.of(size.batch), [=, this](bool checked) {
       const Work work{{.batch_bytes = size.batch, .rounds = rounds, .checked = checked}};
       return by_run(reader(size) | copier(size) |
@@ -160,7 +158,6 @@ class Busy {
                             })},
                     work);
     });
-#endif
     const std::uint64_t kernels = options_.bytes / size.batch;
     const auto sum_of_first = [=, this] {
       Expected first{size.batch, [this](auto at, auto into) { file_.read(at, into); }};
@@ -175,12 +172,12 @@ class Busy {
  private:
   void add_one(const std::string& contender, const Size& size,
                std::function<std::uint64_t()> expected, Make make) {
-    auto kept = std::make_shared<Kept>(std::move(make), std::move(expected));
+    auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
     const std::uint64_t bytes = options_.bytes;
     const std::uint64_t kernels = bytes / size.batch;
     benchmark::RegisterBenchmark(
         ("busy/" + contender + "/" + size.name).c_str(),
-        [=](benchmark::State& state) { busy(state, *kept, bytes, kernels); })
+        [=](benchmark::State& state) { busy(state, *checked, bytes, kernels); })
         ->Iterations(1)
         ->UseManualTime()
         ->Unit(benchmark::kMillisecond);

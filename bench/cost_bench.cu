@@ -33,10 +33,7 @@
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/cupti.hpp>
-#if __has_include(<penstock/replayed.hpp>)
 #include <penstock/replayed.hpp>
-#define HAVE_REPLAYED
-#endif
 
 #include <benchmark/benchmark.h>
 
@@ -295,7 +292,6 @@ class Cost {
     return ps::Reader{ps::generate<Block>(options_.bytes / sizeof(Block), full_), ps::to_pinned};
   }
   auto copier(std::size_t records) { return ps::AsyncCopier{gpu_, {.batch = records}}; }
-#if defined(HAVE_REPLAYED)
   static constexpr unsigned lanes = 4;
   template <class T> static auto replayed_consumer(const Work& work) {
     return ps::Consumer{ps::replayed(
@@ -304,7 +300,6 @@ class Cost {
         },
         {.lanes = lanes})};
   }
-#endif
 
  public:
   explicit Cost(const FileOptions& options)
@@ -313,7 +308,7 @@ class Cost {
         of_full_ring_{options.bytes, [this](auto at, auto into) { full_.fill(at, into); }} {}
 
   void add_cpu(const Size& size) {
-    const auto run = std::make_shared<Kept>(
+    const auto run = std::make_shared<Checked>(
         [=, this](bool checked) {
           const Work work{{.batch_bytes = size.batch, .checked = checked}};
           return by_run(
@@ -323,7 +318,7 @@ class Cost {
     const auto last_run_s = std::make_shared<double>(0);
     add_cpu_benchmark("run", size, run, last_run_s);
     const auto pread_for = [=, this](std::function<double()> seconds) {
-      return std::make_shared<Kept>(
+      return std::make_shared<Checked>(
           [=, this](bool) {
             return std::make_unique<PreadAlone>(gpu_, file_, options_.bytes, seconds);
           },
@@ -332,7 +327,7 @@ class Cost {
     add_cpu_benchmark("pread", size, pread_for([] { return 0.0; }));
     add_cpu_benchmark("pread_paced", size, pread_for([=] {
                         if (*last_run_s == 0) {
-                          *last_run_s = spent_by(run->get()).seconds;
+                          *last_run_s = spent_by(*run->get()).seconds;
                         }
                         return *last_run_s;
                       }));
@@ -349,7 +344,6 @@ class Cost {
       const Work work{{.batch_bytes = batch, .checked = checked}};
       return by_run(full_ring() | copier(batch / sizeof(Block)) | consumer<Block>(work), work);
     });
-#if defined(HAVE_REPLAYED)
     add_submission_benchmark("replayed", of_file_.of(batch), [=, this](bool checked) {
       const Work work{{.batch_bytes = batch, .lanes = lanes, .checked = checked}};
       return by_run(reader(small) | copier(batch / small.record) |
@@ -361,15 +355,16 @@ class Cost {
       return by_run(full_ring() | copier(batch / sizeof(Block)) | replayed_consumer<Block>(work),
                     work);
     });
-#endif
   }
 
  private:
-  void add_cpu_benchmark(const std::string& contender, const Size& size, std::shared_ptr<Kept> kept,
+  void add_cpu_benchmark(const std::string& contender, const Size& size,
+                         std::shared_ptr<Checked> checked,
                          std::shared_ptr<double> last_s = nullptr) {
     const std::uint64_t bytes = options_.bytes;
     add_benchmark("cpu/" + contender + "/" + size.name, [=](benchmark::State& state) {
-      Contender& one = kept->get();
+      const std::unique_ptr<Contender> made = checked->get();
+      Contender& one = *made;
       Spent spent;
       for (auto _ : state) {
         spent = spent_by(one);
@@ -387,11 +382,12 @@ class Cost {
 
   void add_submission_benchmark(const std::string& contender,
                                 std::function<std::uint64_t()> expected, Make make) {
-    auto kept = std::make_shared<Kept>(std::move(make), std::move(expected));
+    auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
     const std::uint64_t bytes = options_.bytes;
     add_benchmark("submission/" + contender + "/" + small.name, [=](benchmark::State& state) {
       static const double bias = bias_ns();
-      Contender& one = kept->get();
+      const std::unique_ptr<Contender> made = checked->get();
+      Contender& one = *made;
       const auto batches = static_cast<double>(bytes / small.batch);
       CudaCalls::Sum enqueue;
       CudaCalls::Sum launch;

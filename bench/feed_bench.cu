@@ -5,8 +5,9 @@
 //
 // The kernel turns each byte into a bf16 between 0 and 1 and writes it. A run is all of the file,
 // 8.6 GB if nothing else is said, from call to return: threads start, fill and drain included.
-// Every contender is made once, checked (a checksum of what the kernels wrote, against the host's,
-// of two runs), warmed by one run, and kept; repetitions of all are interleaved:
+// Every contender is checked once (a checksum of what the kernels wrote, against the host's,
+// of two runs), and made and warmed by one run for each repetition, so that no two live at once;
+// repetitions of all are interleaved:
 //
 //   feed_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //              --benchmark_enable_random_interleaving=true
@@ -30,10 +31,7 @@
 #include "support/pipelines.hpp"
 
 #include <penstock/cuda.hpp>
-#if __has_include(<penstock/replayed.hpp>)
 #include <penstock/replayed.hpp>
-#define HAVE_REPLAYED
-#endif
 
 #include <cstdint>
 #include <exception>
@@ -80,7 +78,6 @@ class Feed {
     return ps::Reader{ps::generate<Block>(options_.bytes / sizeof(Block), full_), ps::to_pinned};
   }
   auto copier(std::size_t records) { return ps::AsyncCopier{gpu_, {.batch = records}}; }
-#if defined(HAVE_REPLAYED)
   template <class T> static auto replayed_consumer(const Work& work, unsigned lanes) {
     return ps::Consumer{ps::replayed(
         [work](ps::FrozenBatch<const T, ps::Device> batch, cudaStream_t stream) {
@@ -88,7 +85,6 @@ class Feed {
         },
         {.lanes = lanes})};
   }
-#endif
 
  public:
   explicit Feed(const FileOptions& options)
@@ -142,7 +138,6 @@ class Feed {
                       work);
       });
     }
-#if defined(HAVE_REPLAYED)
     if (batch <= MiB) {
       const unsigned lanes = tiny ? 16 : 4;
       add_one("replayed", size, of_file_, [=, this](bool checked) {
@@ -158,7 +153,6 @@ class Feed {
                       work);
       });
     }
-#endif
   }
 
   void add_by_hand(const Size& size) {

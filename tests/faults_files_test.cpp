@@ -84,9 +84,10 @@ struct Result {
   bool failed() const { return prepare.came != Came::nothing || run.came != Came::nothing; }
 };
 
-Result through_host(const Files& files, const Io& io) {
+Result through_records(const Files& files, const Io& io, ps::DirectReads direct) {
   std::vector<std::byte> got(total);
-  auto pipeline = ps::Reader{ps::records<std::byte>(files.paths, {.record_bytes = record}, io),
+  auto pipeline = ps::Reader{ps::records<std::byte>(files.paths,
+                                                    {.record_bytes = record, .direct = direct}, io),
                              {.workers = 2}} |
                   ps::Consumer{[&](HostBytes batch) {
                                  std::memcpy(got.data() + batch.index() * record, batch.data(),
@@ -99,6 +100,13 @@ Result through_host(const Files& files, const Io& io) {
   }
   result.right = got == files.bytes;
   return result;
+}
+
+Result through_host(const Files& files, const Io& io) {
+  return through_records(files, io, ps::DirectReads::automatic);
+}
+Result through_direct(const Files& files, const Io& io) {
+  return through_records(files, io, ps::DirectReads::always);
 }
 
 Result through_device(const Files& files, const Io& io) {
@@ -188,7 +196,9 @@ Points fail_each_call(const Input& files, Through through, int error, bool persi
   for (long k = 1; fired; ++k) {
     CAPTURE(k, error, persistent);
     watchdog.progress(static_cast<std::uint64_t>(k));
-    const Io io{persistent ? IoFaults::fail_from(k, error) : IoFaults::fail_once(k, error)};
+    IoFaults faults = persistent ? IoFaults::fail_from(k, error) : IoFaults::fail_once(k, error);
+    faults.direct_alignment = 512; // for who asks for such reads
+    const Io io{faults};
     const Result result = through(files, io);
     check_result(files, result);
     CHECK(io.open_now() == 0);
@@ -231,6 +241,7 @@ TEST_CASE("whichever file call fails, the right bytes arrive or one error names 
     }
   };
   fail_each(files, through_host);
+  fail_each(files, through_direct);
   fail_each(files, through_device);
   fail_each(columns, through_decoder);
   std::printf("%d file calls failed, %d times with an error\n", all.fired, all.errors);
@@ -247,6 +258,12 @@ TEST_CASE("short reads deliver the right bytes") {
     const Result host = through_host(files, io);
     CHECK_FALSE(host.failed());
     CHECK(host.right);
+    faults.direct_alignment = 512;
+    const Io direct_io{faults};
+    const Result direct = through_direct(files, direct_io);
+    CHECK_FALSE(direct.failed());
+    CHECK(direct.right);
+    CHECK(direct_io.direct_reads() >= static_cast<long>(total / most));
     const Result device = through_device(files, io);
     CHECK_FALSE(device.failed());
     CHECK(device.right);
@@ -266,6 +283,8 @@ TEST_CASE("a file that ends early is an error wherever it ends") {
     IoFaults faults;
     faults.ends_at = end;
     error_of_end(files, through_host(files, Io{faults}), end);
+    faults.direct_alignment = 512;
+    error_of_end(files, through_direct(files, Io{faults}), end);
     error_of_end(files, through_device(files, Io{faults}), end);
   }
 }

@@ -35,20 +35,21 @@ class Contender {
 /// Makes a contender: one to be checked, or one to be timed.
 using Make = std::function<std::unique_ptr<Contender>(bool checked)>;
 
-/// A contender that is made when it is first asked for, checked, warmed by one run, and then kept.
-class Kept {
+/// Makes a contender anew for each repetition, checked before the first and each warmed by one run.
+/// No two live at once: a process with dozens of streams has them share the GPU's few queues, and
+/// one waits for another's work.
+class Checked {
  public:
-  Kept(Make make, std::function<std::uint64_t()> expected)
+  Checked(Make make, std::function<std::uint64_t()> expected)
       : make_{std::move(make)}, expected_{std::move(expected)} {}
 
   /// Throws if the checksum is wrong, or what making it or running it throws, and then again each
   /// time.
-  Contender& get() {
-    if (!made_ && !failure_) {
+  std::unique_ptr<Contender> get() {
+    if (!checked_ && !failure_) {
       try {
         check();
-        made_ = make_(false);
-        made_->run();
+        checked_ = true;
       } catch (...) {
         failure_ = std::current_exception();
       }
@@ -56,7 +57,9 @@ class Kept {
     if (failure_) {
       std::rethrow_exception(failure_);
     }
-    return *made_;
+    std::unique_ptr<Contender> made = make_(false);
+    made->run();
+    return made;
   }
 
  private:
@@ -76,7 +79,7 @@ class Kept {
 
   Make make_;
   std::function<std::uint64_t()> expected_;
-  std::unique_ptr<Contender> made_;
+  bool checked_{};
   std::exception_ptr failure_;
 };
 
@@ -92,20 +95,20 @@ inline bool& any_failed() {
 /// --benchmark_enable_random_interleaving=true.
 inline void add(const std::string& name, std::uint64_t bytes,
                 std::function<std::uint64_t()> expected, Make make) {
-  auto kept = std::make_shared<Kept>(std::move(make), std::move(expected));
+  auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
   benchmark::RegisterBenchmark(name.c_str(),
-                               [kept, bytes](benchmark::State& state) {
+                               [checked, bytes](benchmark::State& state) {
                                  try {
-                                   Contender& contender = kept->get();
+                                   const std::unique_ptr<Contender> contender = checked->get();
                                    for (auto _ : state) {
                                      const auto start = std::chrono::steady_clock::now();
-                                     contender.run();
+                                     contender->run();
                                      const std::chrono::duration<double> took =
                                          std::chrono::steady_clock::now() - start;
                                      state.SetIterationTime(took.count());
                                    }
                                    state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
-                                   state.SetLabel(contender.label());
+                                   state.SetLabel(contender->label());
                                  } catch (const std::exception& error) {
                                    any_failed() = true;
                                    state.SkipWithError(error.what());

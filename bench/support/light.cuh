@@ -15,30 +15,33 @@
 
 namespace penstock_bench {
 
-/// Sixteen values as the kernels write them.
-struct alignas(32) Sixteen {
-  __nv_bfloat162 pairs[8];
+/// Sixteen bf16 values as the kernels write them.
+struct Sixteen {
+  uint4 halves[2];
 };
 
 /// What every kernel here computes: a byte as a bf16 between 0 and 1. `rounds` are for the heavy
 /// kernel, which computes the same with so many multiplications by `one` on the way; the compiler
 /// does not know that it is 1.
-__device__ inline Sixteen scaled(const uint4& sixteen, int rounds, float one, float zero) {
-  const auto* bytes = reinterpret_cast<const std::uint8_t*>(&sixteen);
+__device__ inline Sixteen scaled(uint4 sixteen, int rounds, float one, float zero) {
+  // In whole words, so that each thread loads and stores 16 bytes at a time.
+  const unsigned words[4] = {sixteen.x, sixteen.y, sixteen.z, sixteen.w};
   float values[16];
   for (int i = 0; i < 16; ++i) {
-    values[i] = static_cast<float>(bytes[i]) * (1 / 255.F);
+    values[i] = static_cast<float>(words[i / 4] >> 8 * (i % 4) & 0xffU) * (1 / 255.F);
   }
   for (int round = 0; round < rounds; ++round) {
     for (float& value : values) {
       value = fmaf(value, one, zero);
     }
   }
-  Sixteen result;
+  unsigned pairs[8];
   for (int i = 0; i < 8; ++i) {
-    result.pairs[i] = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
+    pairs[i] = *reinterpret_cast<const unsigned*>(&pair);
   }
-  return result;
+  return {{make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]),
+           make_uint4(pairs[4], pairs[5], pairs[6], pairs[7])}};
 }
 
 /// The light kernel: uint8 to bf16, scaled, written out.

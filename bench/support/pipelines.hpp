@@ -38,6 +38,17 @@ template <class T> auto consumer(const Work& work) {
       }};
 }
 
+/// What held a run back, and what its stages note.
+inline std::string label_of(const penstock::Report& report) {
+  std::string label = "held back by " + report.limiting_stage;
+  for (const penstock::StageReport& stage : report.stages) {
+    if (!stage.note.empty()) {
+      label += "; " + stage.name + ": " + stage.note;
+    }
+  }
+  return label;
+}
+
 /// A pipeline driven by run().
 template <class P> class RunPipeline : public Contender {
  public:
@@ -48,7 +59,7 @@ template <class P> class RunPipeline : public Contender {
     pipeline_.run();
     return work_.checksum();
   }
-  std::string label() const override { return "held back by " + pipeline_.report().limiting_stage; }
+  std::string label() const override { return label_of(pipeline_.report()); }
 
  private:
   P pipeline_;
@@ -70,7 +81,7 @@ template <class P> class LoopPipeline : public Contender {
     }
     return work_.checksum();
   }
-  std::string label() const override { return "held back by " + pipeline_.report().limiting_stage; }
+  std::string label() const override { return label_of(pipeline_.report()); }
 
  private:
   // The pipeline dies first.

@@ -27,6 +27,7 @@
 #include <penstock/memory.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/pipeline.hpp>
+#include <penstock/replayed.hpp>
 #include <penstock/report.hpp>
 #include <penstock/ring.hpp>
 #include <penstock/run_options.hpp>
@@ -34,6 +35,7 @@
 #include <penstock/sources/generate.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/records.hpp>
+#include <penstock/sources/windows.hpp>
 #include <penstock/sources/zip.hpp>
 #include <penstock/stage.hpp>
 #include <penstock/stages/async_copier.hpp>

@@ -5,6 +5,7 @@
 #include <penstock/io/file.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
@@ -21,7 +22,8 @@ namespace penstock::tests {
 struct IoCall {
   /// 1 for the first, counted over all kinds of calls and all threads.
   long number;
-  /// "open", "close", "status", "read", "open_folder", "next_name" or "close_folder".
+  /// "open", "open_direct", "close", "status", "direct_alignment", "cached", "read",
+  /// "read_direct", "open_folder", "next_name" or "close_folder".
   std::string_view name;
   /// "" where the call has a descriptor.
   std::string_view path;
@@ -35,6 +37,12 @@ struct IoFaults {
   std::size_t most_bytes = std::numeric_limits<std::size_t>::max();
   /// Reads end here, whatever size the file is said to have.
   std::uint64_t ends_at = std::numeric_limits<std::uint64_t>::max();
+  /// Not 0: files can be read directly, wherever they lie, and such reads must be aligned to this.
+  std::size_t direct_alignment = 0;
+  /// What is free.
+  std::uint64_t memory = 0;
+  /// Not negative: what files are said to have in the page cache.
+  double cached = -1;
 
   static IoFaults fail_once(long number, int error) {
     return fail([number, error](const IoCall& call) { return call.number == number ? error : 0; });
@@ -60,7 +68,8 @@ template <class Inner = PosixIo> class FaultyIo {
   long calls() const { return shared_->calls; }
   long failures() const { return shared_->failures; }
   long opens() const { return shared_->opens; }
-  long reads() const { return shared_->reads; }
+  long reads() const { return shared_->reads; } ///< Direct ones too.
+  long direct_reads() const { return shared_->direct_reads; }
   long pauses() const { return shared_->pauses; }
   /// Files and folders that are open now, and the most that ever were.
   long open_now() const { return shared_->open_now; }
@@ -77,8 +86,37 @@ template <class Inner = PosixIo> class FaultyIo {
     }
     return fd;
   }
+  int open_direct(const char* path) const {
+    if (fails("open_direct", path)) {
+      return -1;
+    }
+    const int fd = aligned() ? inner_.open(path) : inner_.open_direct(path);
+    if (fd >= 0) {
+      ++shared_->opens;
+      opened();
+      shared_->direct[static_cast<std::size_t>(fd) % shared_->direct.size()] = true;
+    }
+    return fd;
+  }
+  std::int64_t direct_alignment(int fd) const {
+    if (fails("direct_alignment")) {
+      return -1;
+    }
+    return aligned() ? static_cast<std::int64_t>(shared_->faults.direct_alignment)
+                     : inner_.direct_alignment(fd);
+  }
+  int cached(int fd, std::uint64_t size, double& share) const {
+    if (fails("cached")) {
+      return -1;
+    }
+    const int result = inner_.cached(fd, size, share);
+    share = shared_->faults.cached < 0 ? share : shared_->faults.cached;
+    return result;
+  }
+  std::uint64_t available_memory() const { return shared_->faults.memory; }
   int close(int fd) const {
     --shared_->open_now;
+    shared_->direct[static_cast<std::size_t>(fd) % shared_->direct.size()] = false;
     const int result = inner_.close(fd); // a close that fails has closed
     return fails("close") ? -1 : result;
   }
@@ -90,7 +128,17 @@ template <class Inner = PosixIo> class FaultyIo {
   }
   std::int64_t read(int fd, std::byte* into, std::size_t bytes, std::uint64_t offset) const {
     ++shared_->reads;
-    if (fails("read")) {
+    const bool direct = shared_->direct[static_cast<std::size_t>(fd) % shared_->direct.size()];
+    shared_->direct_reads += direct ? 1 : 0;
+    if (fails(direct ? "read_direct" : "read")) {
+      return -1;
+    }
+    if (direct && aligned() &&
+        (reinterpret_cast<std::uintptr_t>(into) | bytes | offset) %
+                shared_->faults.direct_alignment !=
+            0) {
+      ++shared_->failures;
+      errno = EINVAL;
       return -1;
     }
     const std::uint64_t there = shared_->faults.ends_at - std::min(offset, shared_->faults.ends_at);
@@ -122,10 +170,12 @@ template <class Inner = PosixIo> class FaultyIo {
   struct Shared {
     explicit Shared(IoFaults f) : faults{std::move(f)} {}
     const IoFaults faults;
-    std::atomic<long> calls{0}, failures{0}, opens{0}, reads{0}, pauses{0};
+    std::atomic<long> calls{0}, failures{0}, opens{0}, reads{0}, direct_reads{0}, pauses{0};
+    std::array<std::atomic<bool>, 1024> direct{}; // by the descriptor's number
     std::atomic<long> open_now{0}, open_most{0};
   };
 
+  bool aligned() const { return shared_->faults.direct_alignment != 0; }
   bool fails(std::string_view name, std::string_view path = "") const {
     const int error = shared_->faults.error({++shared_->calls, name, path});
     if (error != 0) {

@@ -106,12 +106,13 @@ def check_names(page: str, line: str):
 
 # Options, by the heading that they stand under.
 OPTIONS = {
-    "Reader": ["ReaderOptions", "RecordsOptions", "MemoryOptions"],
+    "Reader": ["ReaderOptions", "RecordsOptions", "MemoryOptions", "WindowsOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],
     "PinnedStager": ["PinnedStagerOptions"],
     "AsyncCopier": ["CopierOptions"],
     "Consumer": ["ConsumerOptions"],
+    "Small batches": ["ReplayOptions"],
     "What can a run be told?": ["RunOptions"],
 }
 WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|on_error)\.hpp")

@@ -169,9 +169,43 @@ def ring(program: str, folder: Path):
     assert last == f"{primes} primes among 20000 numbers, through 16 slots", (last, primes)
 
 
+def mixed(x: int) -> int:
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+    return x ^ x >> 31
+
+
+def tokens(program: str, folder: Path):
+    sequence, state, token = [], 1, 0
+    for _ in range(1_000_000):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        token = (token * 5 + 1) % 50257 if state >> 61 else (state >> 33) % 50257
+        sequence.append(token)
+    guessed = [0]  # before each token
+    for x, y in zip(sequence, sequence[1:]):
+        guessed.append(guessed[-1] + ((x * 5 + 1) % 50257 == y))
+    offsets = [mixed((mixed(1337) + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) % (1_000_000 - 1024) for i in range(2000)]
+    wanted = sum(guessed[at + 1024] - guessed[at] for at in offsets)
+    said, *report = run(program, "--device", "host").splitlines()
+    assert said.startswith(f"{wanted} of {2000 * 1024} tokens guessed, 87."), (said, wanted)
+    assert report[0].startswith("2000 records"), report
+
+
+def small_batches(program: str, folder: Path):
+    total, state = 0, 1
+    for _ in range(4096 * 4000):
+        state = (state * 1664525 + 1013904223) & 0xFFFFFFFF
+        total += (state >> 16) - 32768
+    said, loose, replayed = run(program, "--device", "host").splitlines()
+    assert said == f"{total} is the sum of 16384000 samples", (said, total)
+    for line, how in (loose, "one by one"), (replayed, "replayed in groups"):
+        assert line.startswith(f"4000 batches {how}: ") and line.endswith(" ms"), line
+
+
 EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_train_loop": train_loop,
             "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
-            "06_text": text, "07_ring": ring}
+            "06_text": text, "07_ring": ring, "08_tokens": tokens,
+            "09_small_batches": small_batches}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](sys.argv[2], Path(folder))

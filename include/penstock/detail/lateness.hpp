@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/mixed.hpp>
+
 #include <chrono>
 #include <cstdint>
 
@@ -12,11 +14,7 @@ inline std::chrono::nanoseconds lateness(std::uint64_t seed, std::uint64_t copy)
   if (seed == 0) {
     return {};
   }
-  // The mixing of splitmix64: neighbours in come out unlike.
-  std::uint64_t x = seed + copy * 0x9E3779B97F4A7C15;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-  x ^= x >> 31;
+  const std::uint64_t x = mixed(seed, copy);
   constexpr std::uint64_t prompt_one_in = 4, most_ns = 400'000;
   return std::chrono::nanoseconds{x % prompt_one_in == 0 ? 0 : (x >> 8) % most_ns};
 }

@@ -22,7 +22,8 @@ namespace penstock::detail {
 /// Reads are sized for the disk, copies for the bus, batches for the kernel. The figures are
 /// measured: docs/benchmarks.md.
 inline constexpr std::size_t read_bytes = std::size_t{1} << 20;
-inline constexpr std::size_t copy_bytes = std::size_t{12} << 20; // two in flight leave half of a ring to fill
+inline constexpr std::size_t copy_bytes = std::size_t{12}
+                                          << 20; // two in flight leave half of a ring to fill
 inline constexpr std::size_t batch_bytes = std::size_t{4} << 20;
 /// A ring in host memory stays near the processor's cache.
 inline constexpr std::size_t ring_bytes = std::size_t{48} << 20;

@@ -3,88 +3,18 @@
 #pragma once
 
 #include <penstock/error.hpp>
+#include <penstock/io/posix.hpp>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <system_error>
-#include <thread>
 #include <utility>
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 namespace penstock {
-
-/// What a path names.
-enum class FileKind { regular, directory, other };
-
-/// What a file system says of a file.
-struct FileStatus {
-  FileKind kind{};      ///< What it is.
-  std::uint64_t size{}; ///< In bytes.
-};
-
-/// The system calls that files are read with. A policy: in its place may stand anything cheap to
-/// copy with the same members, such as a test's that fails on demand. Each returns -1 and sets
-/// errno if it fails; any thread may call.
-class PosixIo {
- public:
-  using Folder = DIR*; ///< An open directory.
-
-  /// For reading. Never waits for a FIFO's writer.
-  int open(const char* path) const noexcept {
-    return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  }
-  int close(int fd) const noexcept { return ::close(fd); } ///< Of what open() gave.
-  /// Of what lies at `path`, behind links.
-  int status(const char* path, FileStatus& status) const noexcept {
-    struct stat s;
-    return filled(::stat(path, &s), s, status);
-  }
-  /// Of an open file.
-  int status(int fd, FileStatus& status) const noexcept {
-    struct stat s;
-    return filled(::fstat(fd, &s), s, status);
-  }
-  /// How many bytes were read: perhaps fewer than asked, 0 at the file's end. Blocks.
-  std::int64_t read(int fd, std::byte* into, std::size_t bytes,
-                    std::uint64_t offset) const noexcept {
-    return ::pread(fd, into, bytes, static_cast<off_t>(offset));
-  }
-  /// For next_name().
-  int open_folder(const char* path, Folder& folder) const noexcept {
-    folder = ::opendir(path);
-    return folder ? 0 : -1;
-  }
-  /// `name` is null after the last, else good until the next call.
-  int next_name(Folder folder, const char*& name) const noexcept {
-    errno = 0; // readdir() tells its end from an error by nothing else
-    const dirent* entry = ::readdir(folder);
-    name = entry ? entry->d_name : nullptr;
-    return entry || errno == 0 ? 0 : -1;
-  }
-  int close_folder(Folder folder) const noexcept { return ::closedir(folder); } ///< Ends it.
-  /// Before a call that said "try again later" is made again.
-  void pause() const { std::this_thread::sleep_for(std::chrono::milliseconds{1}); }
-
- private:
-  static int filled(int result, const struct stat& from, FileStatus& to) noexcept {
-    if (result == 0) {
-      to.kind = S_ISREG(from.st_mode)   ? FileKind::regular
-                : S_ISDIR(from.st_mode) ? FileKind::directory
-                                        : FileKind::other;
-      to.size = static_cast<std::uint64_t>(from.st_size);
-    }
-    return result;
-  }
-};
 
 namespace detail {
 
@@ -119,6 +49,11 @@ inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
                     path, offset};
 }
 
+[[noreturn]] inline void throw_read_error(const std::string& path, int error,
+                                          std::uint64_t offset) {
+  throw_io_error("read byte " + std::to_string(offset) + " of", path, error, offset);
+}
+
 /// Makes a system call, again and again where it was interrupted or is to be tried later, but not
 /// for ever.
 template <class Io, class Call> auto persist(const Io& io, Call call) {
@@ -140,6 +75,8 @@ template <class Io, class Call> auto persist(const Io& io, Call call) {
                     path, 0};
 }
 
+struct direct_t {};
+
 /// An open regular file's number. Closes it in the end.
 template <class Io> class Descriptor {
  public:
@@ -156,6 +93,10 @@ template <class Io> class Descriptor {
       result < 0 ? throw_io_error("examine", path, error) : throw_not_a_file(path);
     }
   }
+  /// Past the page cache, of a file that was opened before. If that fails it is not open, and errno
+  /// says why.
+  Descriptor(const Io& io, const std::string& path, direct_t)
+      : io_{io}, fd_{persist(io, [&] { return io.open_direct(path.c_str()); })} {}
   Descriptor(Descriptor&& other) noexcept : io_{other.io_}, fd_{std::exchange(other.fd_, -1)} {}
   Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor() { close(); }
@@ -170,6 +111,10 @@ template <class Io> class Descriptor {
   std::int64_t read(std::span<std::byte> into, std::uint64_t offset) const {
     return persist(io_, [&] { return io_.read(fd_, into.data(), into.size(), offset); });
   }
+  std::int64_t direct_alignment() const {
+    return persist(io_, [&] { return io_.direct_alignment(fd_); });
+  }
+  int cached(std::uint64_t size, double& share) const { return io_.cached(fd_, size, share); }
 
  private:
   Io io_;
@@ -207,10 +152,10 @@ template <class Io = PosixIo> class File {
   /// Whether it still has its descriptor.
   bool is_open() const noexcept { return descriptor_.is_open(); }
 
- private:
-  template <class AnyIo>
-  friend void read_full(const File<AnyIo>& file, std::uint64_t offset, std::span<std::byte> into);
+  /// For what reads it in another way.
+  const detail::Descriptor<Io>& descriptor() const noexcept { return descriptor_; }
 
+ private:
   std::string path_;
   FileStatus status_;
   detail::Descriptor<Io> descriptor_;
@@ -226,9 +171,7 @@ void read_full(const File<Io>& file, std::uint64_t offset, std::span<std::byte> 
       const std::size_t wanted = std::min(into.size(), detail::most_bytes_a_read);
       const std::int64_t got = from.read(into.first(wanted), offset);
       if (got < 0) {
-        const int error = errno;
-        detail::throw_io_error("read byte " + std::to_string(offset) + " of", file.path(), error,
-                               offset);
+        detail::throw_read_error(file.path(), errno, offset);
       }
       if (got == 0) {
         throw SourceError{"penstock: " + file.path() + " shrank while it was read: it had " +
@@ -243,10 +186,10 @@ void read_full(const File<Io>& file, std::uint64_t offset, std::span<std::byte> 
     }
   };
   if (file.is_open()) {
-    fill(file.descriptor_);
+    fill(file.descriptor());
   } else {
     FileStatus now;
-    fill(detail::Descriptor<Io>{file.descriptor_.io(), file.path_, now});
+    fill(detail::Descriptor<Io>{file.descriptor().io(), file.path(), now});
   }
 }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/io/file.hpp>
+#include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +29,9 @@ struct RecordsOptions {
   /// Leaves out what a file has after its last whole record, as one that is still being written
   /// may; otherwise such a file is refused.
   bool drop_partial = false;
+  /// Whether files are read past the page cache. Such reads leave nothing there for the next run,
+  /// so `automatic` has none where all files together fit into half of the memory that is free.
+  DirectReads direct = DirectReads::automatic;
 };
 
 /// A source of records that lie back to back in files, as they lie in memory. Made by records().
@@ -56,17 +60,26 @@ template <class T, class Io = PosixIo> class Records {
     if (paths_.empty()) {
       throw SourceError{"penstock: records: the list of files is empty: name at least one.", {}, 0};
     }
-    auto parts = std::make_shared<Parts>();
+    std::vector<std::string> files;
     for (const std::string& path : paths_) {
-      for (std::string& file : files_at(io_, path)) {
-        add(*parts, File<Io>{io_, std::move(file)}, bytes);
-      }
+      std::ranges::move(files_at(io_, path), std::back_inserter(files));
+    }
+    const DirectReads direct = fit_into_memory(files) ? DirectReads::never : options_.direct;
+    auto parts = std::make_shared<Parts>();
+    for (std::string& file : files) {
+      add(*parts, DirectFile<Io>{io_, std::move(file), direct}, bytes);
     }
     parts_ = std::move(parts);
   }
 
   /// In all files. After open().
   std::uint64_t size() const { return parts().empty() ? 0 : parts().back().end; }
+  /// How many of the files that have records are read directly: see RecordsOptions::direct. After
+  /// open().
+  std::size_t direct_files() const {
+    return static_cast<std::size_t>(std::count_if(
+        parts().begin(), parts().end(), [](const Part& part) { return part.file.is_direct(); }));
+  }
   /// Bytes of one record.
   std::size_t record_bytes() const noexcept {
     return options_.record_bytes != 0 ? options_.record_bytes : sizeof(T);
@@ -100,13 +113,13 @@ template <class T, class Io = PosixIo> class Records {
  private:
   // A file that has records: those from `first` to before `end`.
   struct Part {
-    File<Io> file;
+    DirectFile<Io> file;
     std::uint64_t first;
     std::uint64_t end;
   };
   using Parts = std::vector<Part>;
-  // Systems allow 1024 open files or more a process. Of more files than this, each read opens its
-  // own, which needs no lock.
+  // Systems allow 1024 open files or more a process, and one that is read directly takes two. Of
+  // more files than this, each read opens its own, which needs no lock.
   static constexpr std::size_t most_open = 256;
 
   const Parts& parts() const {
@@ -118,8 +131,22 @@ template <class T, class Io = PosixIo> class Records {
     return *parts_;
   }
 
+  // The first to read such files reads them once from the disk, and everybody from memory then.
+  bool fit_into_memory(const std::vector<std::string>& files) const {
+    if (options_.direct != DirectReads::automatic) {
+      return false;
+    }
+    const std::uint64_t room = io_.available_memory() / 2;
+    std::uint64_t sum = 0;
+    for (auto file = files.begin(); file != files.end() && sum <= room; ++file) {
+      FileStatus status;
+      sum += io_.status(file->c_str(), status) == 0 ? std::min(status.size, room + 1) : 0;
+    }
+    return sum <= room;
+  }
+
   // Whole records only, and none of what would not fit the numbers.
-  void add(Parts& parts, File<Io> file, std::size_t bytes) const {
+  void add(Parts& parts, DirectFile<Io> file, std::size_t bytes) const {
     const std::uint64_t before = parts.empty() ? 0 : parts.back().end;
     const std::string has =
         "penstock: " + file.path() + " has " + std::to_string(file.size()) + " bytes, ";
@@ -148,7 +175,7 @@ template <class T, class Io = PosixIo> class Records {
     if (records == 0) {
       return;
     }
-    if (parts.size() >= most_open) {
+    if (parts.size() >= (file.is_direct() ? most_open / 2 : most_open)) {
       file.close();
     }
     parts.push_back({std::move(file), before, before + records});

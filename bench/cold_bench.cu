@@ -1,0 +1,274 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How fast does a file that is not in the page cache get to the GPU, against what the disk gives?
+//
+// Before each run the file is dropped from the cache (posix_fadvise), and it is seen that it is not
+// there; that is not timed. A run is all of the file, 2.5 GB if nothing else is said, from call to
+// return. Every contender is checked once (a checksum of all bytes, of two runs), and made and
+// warmed by one run for each repetition; repetitions of all are interleaved:
+//
+//   cold_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
+//              --benchmark_enable_random_interleaving=true
+//
+// The file must lie on a disk. cold/CONTENDER/GRAIN, of penstock's, whose labels say how the file
+// was read in the end:
+//   pipeline       Reader{records} to_pinned | AsyncCopier | Consumer with a light kernel
+//   pipeline_4     the same with 4 readers
+//   buffered       the same through the page cache (DirectReads::never)
+// and without penstock, the slowest stage alone:
+//   direct_T       T threads, each of which reads the next piece with O_DIRECT into a pinned pool
+//                  as large as the Reader's, without a GPU; pieces of 1 and of 4 MiB
+
+#include "support/pipelines.hpp"
+
+#include <penstock/cuda.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace {
+
+namespace ps = penstock;
+using namespace penstock_bench;
+
+constexpr std::size_t KiB = 1024;
+constexpr std::size_t MiB = 1024 * KiB;
+constexpr std::size_t record = 16 * KiB;
+constexpr std::size_t batch = 4 * MiB;
+constexpr std::size_t pool_bytes = 48 * MiB;
+
+/// Takes the file out of the page cache. Throws if it does not go.
+void drop(const FileOptions& file) {
+  const ps::PosixIo io;
+  const int descriptor = io.open(file.path.c_str());
+  if (descriptor < 0) {
+    throw std::system_error{errno, std::generic_category(), "open " + file.path};
+  }
+  double share = 1;
+  for (int tries = 0; tries < 20 && share > 0.02; ++tries) {
+    // Pages that somebody is just using stay, and go the next time.
+    std::this_thread::sleep_for(std::chrono::milliseconds{tries == 0 ? 0 : 50});
+    ::fsync(descriptor);
+    ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+    if (io.cached(descriptor, file.bytes, share) != 0) {
+      share = 1;
+      break;
+    }
+  }
+  io.close(descriptor);
+  if (share > 0.02) {
+    throw std::runtime_error{file.path + " stays in the page cache (" +
+                             std::to_string(static_cast<int>(share * 100)) +
+                             " % of it): name a --file on a disk"};
+  }
+}
+
+/// A pipeline, and how it reads.
+class Labelled : public Contender {
+ public:
+  Labelled(std::unique_ptr<Contender> of, std::string how)
+      : of_{std::move(of)}, how_{std::move(how)} {}
+  std::uint64_t run() override { return of_->run(); }
+  std::string label() const override { return how_ + ", " + of_->label(); }
+
+ private:
+  std::unique_ptr<Contender> of_;
+  std::string how_;
+};
+
+std::unique_ptr<Contender> make_pipeline(ps::CudaDevice& gpu, const FileOptions& file,
+                                         ps::DirectReads reads, unsigned workers, bool checked) {
+  auto source = ps::records<std::uint8_t>(file.path, {.record_bytes = record, .direct = reads});
+  source.open();
+  const bool direct = source.direct_files() != 0;
+  const Work work{{.batch_bytes = batch, .checked = checked}};
+  return std::make_unique<Labelled>(by_run(ps::Reader{source, ps::to_pinned, {.workers = workers}} |
+                                               ps::AsyncCopier{gpu, {.batch = batch / record}} |
+                                               consumer<std::uint8_t>(work),
+                                           work),
+                                    direct ? "direct" : "buffered");
+}
+
+std::uint64_t sum_of_words(std::span<const std::uint8_t> bytes) {
+  std::uint64_t sum = 0;
+  std::uint64_t word = 0;
+  for (std::size_t i = 0; i + sizeof word <= bytes.size(); i += sizeof word) {
+    std::memcpy(&word, bytes.data() + i, sizeof word);
+    sum += word;
+  }
+  return sum;
+}
+
+/// Threads that read, and nothing else. If checked, the sum of all words.
+class DirectLoop : public Contender {
+ public:
+  DirectLoop(const FileOptions& file, unsigned threads, std::size_t grain, bool checked)
+      : bytes_{file.bytes}, file_{file.path, O_RDONLY | O_DIRECT}, threads_{threads}, grain_{grain},
+        checked_{checked} {}
+
+  std::uint64_t run() override {
+    std::atomic<std::uint64_t> next{0};
+    std::atomic<std::uint64_t> sum{0};
+    std::mutex mutex;
+    std::exception_ptr failure;
+    {
+      std::vector<std::jthread> threads;
+      for (unsigned i = 0; i < threads_; ++i) {
+        threads.emplace_back([&] {
+          try {
+            read_pieces(next, sum);
+          } catch (...) {
+            const std::lock_guard lock{mutex};
+            failure = std::current_exception();
+          }
+        });
+      }
+    }
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
+    return sum;
+  }
+
+ private:
+  // Nobody takes what was read, so the next round may write over it. When it is checked each thread
+  // has a place of its own.
+  void read_pieces(std::atomic<std::uint64_t>& next, std::atomic<std::uint64_t>& sum) {
+    const std::size_t places = pool_bytes / grain_;
+    std::vector<std::uint8_t> own;
+    std::uint8_t* aligned = nullptr;
+    if (checked_) {
+      own.resize(grain_ + 4 * KiB);
+      aligned = own.data() + (4 * KiB - reinterpret_cast<std::uintptr_t>(own.data()) % (4 * KiB));
+    }
+    for (std::uint64_t piece = next++; piece * grain_ < bytes_; piece = next++) {
+      const std::uint64_t at = piece * grain_;
+      const std::span<std::uint8_t> into{
+          checked_ ? aligned : pool_.get() + piece % places * grain_,
+          static_cast<std::size_t>(std::min<std::uint64_t>(grain_, bytes_ - at))};
+      file_.read(at, into);
+      if (checked_) {
+        sum += sum_of_words(into);
+      }
+    }
+  }
+
+  std::uint64_t bytes_;
+  OpenFile file_;
+  unsigned threads_;
+  std::size_t grain_;
+  bool checked_;
+  PinnedBytes pool_ = make_pinned(pool_bytes);
+};
+
+/// As add() of contender.hpp, but the file is dropped from the cache before each run.
+void add_cold(const std::string& name, const FileOptions& file,
+              std::function<std::uint64_t()> expected, Make make) {
+  auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
+  const auto timed = [checked, &file](benchmark::State& state) {
+    try {
+      const std::unique_ptr<Contender> contender = checked->get();
+      for (auto _ : state) {
+        drop(file);
+        const auto start = std::chrono::steady_clock::now();
+        contender->run();
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+        state.SetIterationTime(took.count());
+      }
+      state.SetBytesProcessed(static_cast<std::int64_t>(file.bytes));
+      state.SetLabel(contender->label());
+    } catch (const std::exception& error) {
+      any_failed() = true;
+      state.SkipWithError(error.what());
+    }
+  };
+  benchmark::RegisterBenchmark(name.c_str(), timed)
+      ->Iterations(1)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
+/// A file of its own, a fourth of the others' size: the disk takes seconds for it.
+FileOptions file_options(int argc, char** argv) {
+  FileOptions options{argc, argv};
+  const auto said = [&](std::string_view option) {
+    return std::any_of(argv + 1, argv + argc, [option](const char* argument) {
+      return std::string_view{argument}.starts_with(option);
+    });
+  };
+  if (!said("--file=")) {
+    options.path = (std::filesystem::temp_directory_path() / "penstock-bench-cold.bin").string();
+  }
+  if (!said("--bytes=")) {
+    options.bytes = 16 * file_unit;
+  }
+  return options;
+}
+
+} // namespace
+
+int main(int argc, char** argv) try {
+  benchmark::Initialize(&argc, argv);
+  const FileOptions file = file_options(argc, argv);
+  prepare_file(file);
+  const OpenFile opened{file.path, O_RDONLY};
+  Expected of_batches{file.bytes, [&](auto at, auto into) { opened.read(at, into); }};
+  auto of_words = [&, sum = std::uint64_t{0}, known = false]() mutable {
+    if (!known) {
+      std::atomic<std::uint64_t> all{0};
+      in_chunks(file.bytes, [&](std::uint64_t at, std::span<std::uint8_t> buffer) {
+        opened.read(at, buffer);
+        all += sum_of_words(buffer);
+      });
+      sum = all;
+      known = true;
+    }
+    return sum;
+  };
+  ps::CudaDevice gpu;
+  using enum ps::DirectReads;
+  const auto add_pipeline = [&](const char* name, ps::DirectReads reads, unsigned workers) {
+    add_cold("cold/" + std::string{name} + "/1MiB", file, of_batches.of(batch),
+             [=, &gpu, &file](bool checked) {
+               return make_pipeline(gpu, file, reads, workers, checked);
+             });
+  };
+  add_pipeline("pipeline", always, 0);
+  add_pipeline("pipeline_4", always, 4);
+  add_pipeline("buffered", never, 0);
+  for (const unsigned threads : {1U, 4U, 8U}) {
+    for (const std::size_t grain : {MiB, 4 * MiB}) {
+      add_cold("cold/direct_" + std::to_string(threads) + '/' + std::to_string(grain / MiB) + "MiB",
+               file, std::ref(of_words), [=, &file](bool checked) {
+                 return std::make_unique<DirectLoop>(file, threads, grain, checked);
+               });
+    }
+  }
+  return run_all();
+} catch (const std::exception& error) {
+  std::cerr << "cold_bench: " << error.what() << '\n';
+  return 1;
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// 08_tokens: how a language model is fed. Windows at random places of a sequence of 16-bit tokens
+// travel as they lie in memory; a kernel makes of each the 64-bit inputs x and targets y, which are
+// x one token later. In the place of a model, a rule guesses y from x.
+//
+//   08_tokens [--device auto|cuda|host]
+//
+// It prints how often the rule is right, and the Report. It fails if a plain loop over the same
+// windows finds other inputs and targets, or another number.
+
+#include "support/arguments.hpp"
+
+#include <penstock/penstock.hpp>
+#include <penstock/sources/windows.hpp>
+#include <penstock/with_device.hpp>
+#if defined(__CUDACC__)
+#include <penstock/cuda/algorithm.cuh>
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <iomanip>
+#include <iostream>
+#include <stdexcept>
+#include <vector>
+
+namespace ps = penstock;
+
+using Token = std::uint16_t;
+constexpr std::int64_t vocabulary = 50'257;
+constexpr std::size_t context = 1'024;
+constexpr std::size_t batch_size = 64;
+constexpr std::uint64_t windows = 2'000; // the last batch is short
+
+/// What follows a token more often than not.
+PENSTOCK_HD constexpr std::int64_t guess(std::int64_t token) {
+  return (token * 5 + 1) % vocabulary;
+}
+
+/// For ps::for_each: input and target number i of a batch.
+struct Shift {
+  ps::Column<const Token, ps::dynamic> tokens;
+  std::int64_t* x;
+  std::int64_t* y;
+
+  PENSTOCK_HD void operator()(std::size_t i) const {
+    const Token* const token = tokens[i / context].data() + i % context;
+    x[i] = token[0];
+    y[i] = token[1];
+  }
+};
+/// Counts the right guesses: several threads of a GPU may add to one number; on the host for_each
+/// has only one.
+struct Score {
+  const std::int64_t* x;
+  const std::int64_t* y;
+  unsigned long long* right;
+
+  PENSTOCK_HD void operator()(std::size_t i) const {
+    if (guess(x[i]) == y[i]) {
+#if defined(__CUDA_ARCH__)
+      atomicAdd(right, 1ULL);
+#else
+      ++*right;
+#endif
+    }
+  }
+};
+
+struct Result {
+  std::vector<std::int64_t> x, y; // of the last batch
+  unsigned long long right = 0;
+  ps::Report report;
+};
+
+template <ps::AnyDevice D> Result feed(D& device, const ps::Windows<Token>& source) {
+  auto x = ps::device_array<std::int64_t>(device, batch_size * context);
+  auto y = ps::device_array<std::int64_t>(device, batch_size * context);
+  auto right = ps::device_array<unsigned long long>(device, 1);
+  auto stream = device.stream();
+
+  auto data = ps::Reader{source, ps::to_pinned} | ps::AsyncCopier{device, {.batch = batch_size}};
+  for (auto batch : data.on(stream)) {
+    const std::size_t n = batch.size() * context;
+    ps::for_each(stream, n, Shift{ps::get<"tokens">(batch), x.data(), y.data()});
+    ps::for_each(stream, n, Score{x.data(), y.data(), right.data()});
+  }
+  return {x.read(stream), y.read(stream), right.read(stream).front(), data.report()};
+}
+
+/// Throws if a plain loop finds otherwise.
+void check(const Result& found, const std::vector<Token>& tokens,
+           const ps::Windows<Token>& source) {
+  unsigned long long right = 0;
+  bool same = true;
+  for (std::uint64_t i = 0; i < windows; ++i) {
+    const Token* const window = tokens.data() + source.offset_of(i);
+    for (std::size_t k = 0; k < context; ++k) {
+      right += guess(window[k]) == window[k + 1] ? 1U : 0U;
+      if (i >= windows / batch_size * batch_size) {
+        const std::size_t at = i % batch_size * context + k;
+        same = same && found.x[at] == window[k] && found.y[at] == window[k + 1];
+      }
+    }
+  }
+  if (!same || right != found.right) {
+    throw std::runtime_error{"a plain loop finds other inputs and targets"};
+  }
+}
+
+/// A token is what the rule says, but for one of eight.
+std::vector<Token> some_tokens() {
+  std::vector<Token> tokens(1'000'000);
+  std::uint64_t random = 1;
+  std::int64_t token = 0;
+  for (Token& next : tokens) {
+    random = random * 6'364'136'223'846'793'005U + 1'442'695'040'888'963'407U;
+    token =
+        (random >> 61) != 0 ? guess(token) : static_cast<std::int64_t>(random >> 33) % vocabulary;
+    next = static_cast<Token>(token);
+  }
+  return tokens;
+}
+
+int main(int argc, char** argv) try {
+  const Arguments args{argc, argv};
+  const std::vector<Token> tokens = some_tokens();
+  const auto source = ps::windows(tokens, {.length = context + 1, .count = windows, .seed = 1337});
+  return ps::with_device(args.device, [&](auto& device) {
+    const auto attached = device.attach();
+    const Result result = feed(device, source);
+    check(result, tokens, source);
+    std::cout << result.right << " of " << windows * context << " tokens guessed, "
+              << std::setprecision(3)
+              << 100.0 * static_cast<double>(result.right) / (windows * context) << " %\n"
+              << result.report;
+    return 0;
+  });
+} catch (const std::exception& error) {
+  std::cerr << "08_tokens: " << error.what() << '\n';
+  return 1;
+}

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/error.hpp>
+#include <penstock/io/file.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace penstock {
+
+/// Whether a file is read directly, that is past the page cache (O_DIRECT). A file that is not in
+/// the cache is read about twice as fast so, with less work for the processor, but is not in the
+/// cache afterwards either; one that is there is read many times slower.
+enum class DirectReads {
+  /// Directly where, when it is opened, less than half of the file is in the cache, by a look at
+  /// some of its pages. Not files below 1 MiB, nor on file systems that refuse.
+  automatic,
+  /// Directly, whatever is in the cache; it is an error where the file system refuses.
+  always,
+  /// Through the page cache: for what is read again soon and fits into memory.
+  never,
+};
+
+namespace detail {
+
+inline constexpr std::uint64_t least_direct_bytes = std::uint64_t{1} << 20;
+inline constexpr std::size_t most_direct_alignment = std::size_t{1} << 16;
+/// A read of 1 MiB from anywhere, and the blocks that it begins and ends in.
+inline constexpr std::size_t bounce_bytes = (std::size_t{1} << 20) + 2 * most_direct_alignment;
+
+/// Aligned memory for direct reads that do not fit where they are wanted. Each thread has its own,
+/// from its first such read to its end.
+inline std::span<std::byte> bounce_buffer() {
+  constexpr std::align_val_t alignment{most_direct_alignment};
+  struct Free {
+    void operator()(std::byte* at) const noexcept { ::operator delete(at, alignment); }
+  };
+  thread_local const std::unique_ptr<std::byte, Free> buffer{
+      static_cast<std::byte*>(::operator new(bounce_bytes, alignment))};
+  return {buffer.get(), bounce_bytes};
+}
+
+} // namespace detail
+
+/// A File that is read directly where that is wanted and can be. Movable. Its const members may be
+/// called from any thread, by any number at once.
+template <class Io = PosixIo> class DirectFile {
+ public:
+  /// Opens it and decides; a direct one has two descriptors. Throws what File throws, and
+  /// SourceError if reads are `always` to be direct and cannot. Blocks.
+  DirectFile(const Io& io, std::string path, DirectReads reads) : file_{io, std::move(path)} {
+    if (!is_wanted(reads)) {
+      return;
+    }
+    const int error = open_direct();
+    if (error == 0) {
+      return;
+    }
+    direct_.reset();
+    alignment_ = 0;
+    if (reads == DirectReads::always) {
+      throw SourceError{
+          "penstock: cannot read " + this->path() +
+              " directly, past the page cache: " + std::generic_category().message(error) +
+              ". Its file system may refuse that: take DirectReads::automatic, which "
+              "then reads through the cache, or another file system.",
+          this->path(), 0};
+    }
+  }
+
+  /// As it was given.
+  const std::string& path() const noexcept { return file_.path(); }
+  /// In bytes, when it was opened.
+  std::uint64_t size() const noexcept { return file_.size(); }
+  /// Whether it is read directly.
+  bool is_direct() const noexcept { return alignment_ != 0; }
+  /// Gives its descriptors back: from now on each read_full() opens the file for itself.
+  void close() noexcept {
+    file_.close();
+    direct_.reset();
+  }
+
+ private:
+  template <class AnyIo>
+  friend void read_full(const DirectFile<AnyIo>& file, std::uint64_t offset,
+                        std::span<std::byte> into);
+  using Descriptor = detail::Descriptor<Io>;
+
+  bool is_wanted(DirectReads reads) const {
+    if (reads != DirectReads::automatic) {
+      return reads == DirectReads::always && size() != 0;
+    }
+    double share = 1;
+    return size() >= detail::least_direct_bytes && file_.descriptor().cached(size(), share) >= 0 &&
+           share < 0.5;
+  }
+
+  // Returns an errno. Reads a block, since some file systems refuse no sooner than that.
+  int open_direct() {
+    direct_.emplace(file_.descriptor().io(), path(), detail::direct_t{});
+    const std::int64_t alignment = direct_->is_open() ? direct_->direct_alignment() : -1;
+    if (alignment < 0) {
+      return errno;
+    }
+    if (alignment > static_cast<std::int64_t>(detail::most_direct_alignment)) {
+      return EINVAL;
+    }
+    alignment_ = static_cast<std::size_t>(alignment);
+    return direct_->read(detail::bounce_buffer().first(alignment_), 0) < 0 ? errno : 0;
+  }
+
+  // Whole blocks go directly: straight into place, or through the bounce buffer where offset and
+  // address differ modulo the alignment. What is left at either end, and at the file's, goes
+  // through the cache, and so does all the rest once a direct read gives nothing: whether that is
+  // an error is told there.
+  void read(const Descriptor& direct, std::uint64_t offset, std::span<std::byte> into) const {
+    const std::uint64_t end = size() / alignment_ * alignment_;
+    while (!into.empty() && offset < end) {
+      const auto past = static_cast<std::size_t>(offset % alignment_);
+      const auto there =
+          static_cast<std::size_t>(std::min<std::uint64_t>(into.size(), end - offset));
+      std::size_t got = 0;
+      if (reinterpret_cast<std::uintptr_t>(into.data()) % alignment_ != past) {
+        got = read_bounced(direct, offset - past, past, into.first(there));
+      } else if (past == 0 && there >= alignment_) {
+        const std::size_t whole = std::min(there, detail::most_bytes_a_read);
+        got = read_some(direct, into.first(whole / alignment_ * alignment_), offset);
+      } else {
+        got = std::min(there, alignment_ - past);
+        read_full(file_, offset, into.first(got));
+      }
+      if (got == 0) {
+        break;
+      }
+      into = into.subspan(got);
+      offset += got;
+    }
+    read_full(file_, offset, into);
+  }
+
+  // What lies `past` bytes after the aligned offset `from`. Returns how much came.
+  std::size_t read_bounced(const Descriptor& direct, std::uint64_t from, std::size_t past,
+                           std::span<std::byte> into) const {
+    const std::span<std::byte> buffer = detail::bounce_buffer();
+    const std::size_t blocks = (past + into.size() + alignment_ - 1) / alignment_;
+    const std::size_t got =
+        read_some(direct, buffer.first(std::min(blocks * alignment_, buffer.size())), from);
+    const std::size_t used = std::min(got - std::min(got, past), into.size());
+    std::copy_n(buffer.data() + past, used, into.data());
+    return used;
+  }
+
+  // 0 too where the file system refuses just this read.
+  std::size_t read_some(const Descriptor& direct, std::span<std::byte> into,
+                        std::uint64_t offset) const {
+    const std::int64_t got = direct.read(into, offset);
+    if (got < 0 && errno != EINVAL) {
+      detail::throw_read_error(path(), errno, offset);
+    }
+    return static_cast<std::size_t>(std::max<std::int64_t>(got, 0));
+  }
+
+  File<Io> file_;
+  std::optional<Descriptor> direct_;
+  std::size_t alignment_ = 0; // 0: it is not read directly
+};
+
+/// Fills `into` from byte `offset` on, as read_full() of a File does and with the same errors. Any
+/// offset, count and address will do; the fastest are those whose offset and address are multiples
+/// of 4096, which are read straight into place. A thread's first other direct read allocates 1.1
+/// MiB, which it keeps.
+template <class Io>
+void read_full(const DirectFile<Io>& file, std::uint64_t offset, std::span<std::byte> into) {
+  if (!file.is_direct()) {
+    read_full(file.file_, offset, into);
+  } else if (file.direct_) {
+    file.read(*file.direct_, offset, into);
+  } else if (!into.empty()) {
+    const detail::Descriptor<Io> direct{file.file_.descriptor().io(), file.path(),
+                                        detail::direct_t{}};
+    if (!direct.is_open()) {
+      detail::throw_io_error("open", file.path(), errno, offset);
+    }
+    file.read(direct, offset, into);
+  }
+}
+
+} // namespace penstock

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/config.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace penstock {
+
+/// What a path names.
+enum class FileKind { regular, directory, other };
+
+/// What a file system says of a file.
+struct FileStatus {
+  FileKind kind{};      ///< What it is.
+  std::uint64_t size{}; ///< In bytes.
+};
+
+/// The system calls that files are read with. A policy: in its place may stand anything cheap to
+/// copy with the same members, such as a test's that fails on demand. Each returns -1 and sets
+/// errno if it fails; any thread may call.
+class PosixIo {
+ public:
+  using Folder = DIR*; ///< An open directory.
+
+  /// For reading. Never waits for a FIFO's writer.
+  int open(const char* path) const noexcept {
+    return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  }
+  /// The same past the page cache: see direct_alignment(). File systems may refuse, with EINVAL.
+  int open_direct(const char* path) const noexcept {
+    return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
+  }
+  int close(int fd) const noexcept { return ::close(fd); } ///< Of what they gave.
+  /// Of what lies at `path`, behind links.
+  int status(const char* path, FileStatus& status) const noexcept {
+    struct stat s;
+    return filled(::stat(path, &s), s, status);
+  }
+  /// Of an open file.
+  int status(int fd, FileStatus& status) const noexcept {
+    struct stat s;
+    return filled(::fstat(fd, &s), s, status);
+  }
+  /// What addresses, offsets and counts of reads must be multiples of, for a file that
+  /// open_direct() opened: a power of two.
+  std::int64_t direct_alignment(int fd) const noexcept {
+#if defined(STATX_DIOALIGN)
+    struct statx s;
+    if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &s) == 0 &&
+        (s.stx_mask & STATX_DIOALIGN) != 0) {
+      const unsigned alignment = std::max(s.stx_dio_mem_align, s.stx_dio_offset_align);
+      errno = EINVAL; // which it would be to read it
+      return s.stx_dio_offset_align != 0 ? static_cast<std::int64_t>(alignment) : -1;
+    }
+#else
+    static_cast<void>(fd);
+#endif
+    return detail::page; // older systems do not say, and disks have no larger blocks
+  }
+  /// How much of a file of `size` bytes, not 0, lies in the page cache: a share from 0 to 1, by a
+  /// look at some pages. It reads none of them, so that looking changes nothing. Linux tells it to
+  /// who may write the file; others hear that all of it is there.
+  int cached(int fd, std::uint64_t size, double& share) const noexcept {
+    constexpr std::uint64_t most_places = 64;
+    void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) {
+      return -1;
+    }
+    const std::uint64_t pages = (size - 1) / detail::page + 1;
+    const std::uint64_t places = std::min(pages, most_places);
+    std::uint64_t found = 0;
+    int result = 0;
+    for (std::uint64_t place = 0; place < places && result == 0; ++place) {
+      unsigned char in_cache = 0;
+      const std::uint64_t number = place * (pages / places) + pages / places / 2;
+      result = ::mincore(static_cast<std::byte*>(at) + number * detail::page, 1, &in_cache);
+      found += in_cache & 1U;
+    }
+    share = static_cast<double>(found) / static_cast<double>(places);
+    const int error = errno;
+    ::munmap(at, size);
+    errno = error;
+    return result;
+  }
+  /// Bytes of memory that are free, or that the page cache would give up; 0 if nobody says.
+  std::uint64_t available_memory() const noexcept {
+    std::uint64_t kib = 0;
+    if (std::FILE* const file = std::fopen("/proc/meminfo", "re")) {
+      char line[128];
+      while (kib == 0 && std::fgets(line, sizeof line, file)) {
+        kib = std::strncmp(line, "MemAvailable:", 13) == 0 ? std::strtoull(line + 13, nullptr, 10)
+                                                           : 0;
+      }
+      std::fclose(file);
+    }
+    return kib * 1024;
+  }
+  /// How many bytes were read: perhaps fewer than asked, 0 at the file's end. Blocks.
+  std::int64_t read(int fd, std::byte* into, std::size_t bytes,
+                    std::uint64_t offset) const noexcept {
+    return ::pread(fd, into, bytes, static_cast<off_t>(offset));
+  }
+  /// For next_name().
+  int open_folder(const char* path, Folder& folder) const noexcept {
+    folder = ::opendir(path);
+    return folder ? 0 : -1;
+  }
+  /// `name` is null after the last, else good until the next call.
+  int next_name(Folder folder, const char*& name) const noexcept {
+    errno = 0; // readdir() tells its end from an error by nothing else
+    const dirent* entry = ::readdir(folder);
+    name = entry ? entry->d_name : nullptr;
+    return entry || errno == 0 ? 0 : -1;
+  }
+  int close_folder(Folder folder) const noexcept { return ::closedir(folder); } ///< Ends it.
+  /// Before a call that said "try again later" is made again.
+  void pause() const { std::this_thread::sleep_for(std::chrono::milliseconds{1}); }
+
+ private:
+  static int filled(int result, const struct stat& from, FileStatus& to) noexcept {
+    if (result == 0) {
+      to.kind = S_ISREG(from.st_mode)   ? FileKind::regular
+                : S_ISDIR(from.st_mode) ? FileKind::directory
+                                        : FileKind::other;
+      to.size = static_cast<std::uint64_t>(from.st_size);
+    }
+    return result;
+  }
+};
+
+} // namespace penstock

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/mixed.hpp>
+#include <penstock/schema.hpp>
+#include <penstock/sources/source.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <ranges>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+/// What windows() may be told.
+struct WindowsOptions {
+  /// Tokens in a window, at least 1: to predict the next of 1024 tokens it takes 1025.
+  std::size_t length = 0;
+  /// How many windows; 0: as many as would lie back to back in the sequence.
+  std::uint64_t count = 0;
+  /// The same windows come for the same seed.
+  std::uint64_t seed = 0;
+};
+
+/// A record of windows(): `get<"tokens">(batch)[i]` has the tokens of window i, and
+/// `get<"tokens">(batch).data()` those of the whole batch, window after window.
+template <class T> struct Window : Columns<Field<"tokens", T, dynamic>> {};
+
+/// A source of windows at random places of a sequence of tokens in host memory, which it views: the
+/// memory must outlive every run, unchanged. Made by windows().
+template <class T> class Windows {
+  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
+                "penstock: windows are copied byte by byte, so tokens must be trivially copyable.");
+
+ public:
+  /// The type of its records.
+  using schema = Window<T>;
+
+  /// Views `tokens`; nothing is checked before open().
+  explicit Windows(std::span<const T> tokens, WindowsOptions options)
+      : tokens_{tokens}, options_{options}, start_{detail::mixed(options.seed, 0)} {}
+
+  /// Checks the options. Throws OptionError; SourceError if the sequence is shorter than a window.
+  void open() const {
+    if (options_.length == 0 || options_.count == unknown_size) {
+      throw OptionError{"penstock: windows: length is " + std::to_string(options_.length) +
+                        " and count " + std::to_string(options_.count) +
+                        ": a window has at least one token, and windows are counted in 64 bits: "
+                        "set .length, and .count to fewer."};
+    }
+    if (tokens_.size() < options_.length) {
+      throw SourceError{"penstock: windows: the sequence has " + std::to_string(tokens_.size()) +
+                            " tokens, fewer than the " + std::to_string(options_.length) +
+                            " of one window: give more tokens, or a smaller length.",
+                        {},
+                        0};
+    }
+  }
+  /// How many windows.
+  std::uint64_t size() const noexcept {
+    return options_.count != 0 || options_.length == 0 ? options_.count
+                                                       : tokens_.size() / options_.length;
+  }
+  /// The length of a window.
+  std::array<std::size_t, 1> extents() const noexcept { return {options_.length}; }
+
+  /// Where window `i` begins in the sequence: a function of the seed and `i` alone, spread evenly
+  /// over all places where a whole window fits. After open().
+  std::size_t offset_of(std::uint64_t i) const noexcept {
+    // So much more than there are places that none is favoured measurably.
+    return detail::mixed(start_, i + 1) % (tokens_.size() - options_.length + 1);
+  }
+
+  /// Copies the windows into.index() and following. After open(). Any thread, any number at once.
+  /// Throws SourceError if there are not so many.
+  template <HostSpace Where> std::size_t read(Batch<Window<T>, Where> into) const {
+    const auto windows = get<"tokens">(into);
+    const std::size_t bytes = options_.length * sizeof(T);
+    detail::check_range(
+        "windows",
+        Batch<std::byte, Where>{nullptr, into.size(), into.index(), windows.elements() * sizeof(T)},
+        size(), bytes);
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      std::memcpy(windows.data() + i * options_.length,
+                  tokens_.data() + offset_of(into.index() + i), bytes);
+    }
+    return into.size();
+  }
+
+ private:
+  std::span<const T> tokens_;
+  WindowsOptions options_;
+  std::uint64_t start_;
+};
+
+/// Reads windows of consecutive tokens at random places, as a language model is trained on:
+/// `windows(tokens, {.length = 1025, .count = n, .seed = s})`. `tokens` is a std::vector, an array,
+/// a std::span or whatever holds them contiguously, such as a file that the caller has mapped. The
+/// caller keeps the memory alive and unchanged. Every epoch has the same windows; for others take a
+/// greater count.
+template <class Container,
+          class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
+Windows<T> windows(const Container& tokens, WindowsOptions options) {
+  return Windows<T>{std::span{tokens}, options};
+}
+/// Of a temporary nothing would be left to read.
+template <class Container,
+          class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
+Windows<T> windows(const Container&& tokens, WindowsOptions options)
+  requires(!std::ranges::enable_borrowed_range<Container>)
+= delete;
+
+} // namespace penstock
