@@ -47,7 +47,7 @@ inline const std::vector<std::byte>& ten_batches() {
   return bytes;
 }
 /// More than the device holds at once, which is nine batches of this size.
-inline constexpr std::size_t large_batch = 3'000'000;
+inline constexpr std::size_t large_batch = 4'500'000;
 inline const std::vector<std::byte>& more_than_fits() {
   static const auto bytes = some_bytes(12 * large_batch + 1);
   return bytes;

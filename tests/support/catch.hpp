@@ -4,8 +4,11 @@
 
 // Catch2 in either of its two shapes: one header up to 2.13, several from 3.0 on.
 #if __has_include(<catch2/catch_test_macros.hpp>)
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_template_test_macros.hpp>
 #include <catch2/catch_test_macros.hpp>
+
+using Catch::Approx;
 #else
 #include <catch2/catch.hpp>
 #endif
