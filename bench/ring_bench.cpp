@@ -1,55 +1,91 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What does a slot's way through a ring cost, one thread to one? penstock's Ring against queues
-// that others would take:
+// What does a slot's way through a ring cost? penstock's Ring against queues that others would
+// take. Ownership of a slot moves, there and back, and the side that takes checks that each number
+// comes, in order. QUESTION/CONTENDER/SLOTS:
 //
-// - recycle: the producer needs a free slot of a pool, fills it and hands it over; the consumer
-//   reads it and gives it back. That is what a Ring is; with queues it takes two, one for full
-//   slots and one for free ones.
-// - index: the numbers themselves go through one queue; a Ring's go in its slots.
+//   recycle        one thread to one; a slot has 64 bytes. With queues it takes two, one for full
+//                  slots and one for free ones.
+//   index          the same, but numbers themselves go through one queue; a Ring's go in slots of
+//                  8 bytes
+//   many_to_one_W  W workers draw tickets and fill slots of 64 bytes; one thread takes them in the
+//                  order of the tickets. With queues: an atomic counter for the tickets, a window
+//                  of SLOTS tickets that may be open, and a ring of those that came too early.
+//   one_to_many_W  one thread fills slots in turn, W workers take them and give them back in
+//                  whatever order. With queues it takes two; who fills keeps those that came back
+//                  too early.
 //
-// The producer's time a slot, in steady state, with a consumer that checks that each number comes,
-// in order. To be run with --benchmark_enable_random_interleaving=true
-// --benchmark_repetitions=5.
+// A run is all slots of `one_way` or `fan`, threads started and joined; bytes_per_second counts 8
+// a slot. Contenders are made, checked and warmed once, and kept. Those that need more threads than
+// there are processors are left out. To be run with --benchmark_repetitions=5
+// --benchmark_enable_random_interleaving=true.
+
+#include "support/contender.hpp"
 
 #include <penstock/ring.hpp>
 
-#include <benchmark/benchmark.h>
 #include <boost/lockfree/spsc_queue.hpp>
 #if __has_include(<readerwriterqueue/readerwriterqueue.h>)
 #include <readerwriterqueue/readerwriterqueue.h>
-#define HAVE_MOODYCAMEL
+#define HAVE_READER_WRITER
+#endif
+#if __has_include(<concurrentqueue/concurrentqueue.h>)
+#include <concurrentqueue/concurrentqueue.h>
+#define HAVE_CONCURRENT
+#endif
+#if defined(HAVE_TBB) // its library too
+#include <tbb/concurrent_queue.h>
 #endif
 
+#include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace {
 
 namespace ps = penstock;
+using penstock_bench::Contender;
+
+constexpr std::uint64_t one_way = 4'000'000;
+constexpr std::uint64_t fan = 1'000'000;
+constexpr std::uint64_t stop = ~std::uint64_t{0};
 
 struct alignas(64) Slot {
   std::uint64_t number;
 };
+struct Number {
+  std::uint64_t number;
+};
 
-class RingChannel {
+void pause() {
+  ps::SpinThenFutex::pause();
+}
+
+template <class Of> class RingChannel {
  public:
   explicit RingChannel(std::size_t slots) : ring_{slots, ps::Side::one, ps::Side::one} {}
   void put(std::uint64_t number) {
     auto claim = ring_.claim();
-    claim.slot() = number;
+    claim.slot().number = number;
     claim.publish();
   }
   std::uint64_t take() {
     const auto taken = ring_.take();
-    return taken.slot();
+    return taken.slot().number;
   }
 
  private:
-  ps::Ring<std::uint64_t> ring_;
+  ps::Ring<Of> ring_;
 };
 
 struct Boost {
@@ -58,9 +94,9 @@ struct Boost {
   bool pop(std::uint64_t& number) { return queue.pop(number); }
   boost::lockfree::spsc_queue<std::uint64_t> queue;
 };
-#if defined(HAVE_MOODYCAMEL)
-struct Moodycamel {
-  explicit Moodycamel(std::size_t capacity) : queue{capacity} {}
+#if defined(HAVE_READER_WRITER)
+struct ReaderWriter {
+  explicit ReaderWriter(std::size_t capacity) : queue{capacity} {}
   bool push(std::uint64_t number) { return queue.try_enqueue(number); }
   bool pop(std::uint64_t& number) { return queue.try_dequeue(number); }
   moodycamel::ReaderWriterQueue<std::uint64_t> queue;
@@ -69,13 +105,13 @@ struct Moodycamel {
 
 template <class Queue> void push(Queue& queue, std::uint64_t number) {
   while (!queue.push(number)) {
-    ps::SpinThenFutex::pause();
+    pause();
   }
 }
 template <class Queue> std::uint64_t pop(Queue& queue) {
   std::uint64_t number = 0;
   while (!queue.pop(number)) {
-    ps::SpinThenFutex::pause();
+    pause();
   }
   return number;
 }
@@ -114,47 +150,348 @@ template <class Queue> class Recycle {
   std::vector<Slot> slots_;
 };
 
-template <class Channel> void one_to_one(benchmark::State& state) {
-  constexpr std::uint64_t stop = ~std::uint64_t{0};
-  Channel channel{static_cast<std::size_t>(state.range(0))};
-  std::uint64_t taken = 0;
-  bool in_order = true;
-  std::thread taker{[&] {
-    for (std::uint64_t number = channel.take(); number != stop; number = channel.take()) {
-      in_order = in_order && number == taken;
-      ++taken;
-    }
-  }};
-  std::uint64_t put = 0;
-  for (auto _ : state) {
-    channel.put(put++);
+void require(bool good) {
+  if (!good) {
+    throw std::runtime_error{"a number was lost, or came out of turn"};
   }
-  channel.put(stop);
-  taker.join();
-  if (!in_order || taken != put) {
-    state.SkipWithError("a number was lost, or came out of turn");
-  }
-  state.SetItemsProcessed(static_cast<std::int64_t>(put));
 }
 
-template <class Channel> void add(const char* name) {
-  benchmark::RegisterBenchmark(name, one_to_one<Channel>)
-      ->Arg(64)
-      ->Arg(1024)
-      ->Arg(65536)
-      ->UseRealTime();
+template <class Channel> class OneToOne final : public Contender {
+ public:
+  explicit OneToOne(std::size_t slots) : channel_{slots} {}
+  std::uint64_t run() override {
+    std::uint64_t right = 0;
+    std::thread taker{[&] {
+      for (std::uint64_t i = 0; i < one_way; ++i) {
+        right += channel_.take() == i ? 1 : 0;
+      }
+    }};
+    for (std::uint64_t i = 0; i < one_way; ++i) {
+      channel_.put(i);
+    }
+    taker.join();
+    require(right == one_way);
+    return right;
+  }
+
+ private:
+  Channel channel_;
+};
+
+// Queues for many threads; each thread has an End of its own.
+#if defined(HAVE_CONCURRENT)
+class Concurrent {
+  using Queue = moodycamel::ConcurrentQueue<std::uint64_t>;
+
+ public:
+  explicit Concurrent(std::size_t capacity) : queue_{capacity * 2} {}
+  class End {
+   public:
+    explicit End(Concurrent& of) : queue_{of.queue_}, producer_{queue_}, consumer_{queue_} {}
+    void push(std::uint64_t number) { queue_.enqueue(producer_, number); }
+    std::uint64_t pop() {
+      std::uint64_t number = 0;
+      while (!queue_.try_dequeue(consumer_, number)) {
+        pause();
+      }
+      return number;
+    }
+
+   private:
+    Queue& queue_;
+    moodycamel::ProducerToken producer_;
+    moodycamel::ConsumerToken consumer_;
+  };
+
+ private:
+  Queue queue_;
+};
+#endif
+#if defined(HAVE_TBB)
+class Tbb {
+  using Queue = tbb::concurrent_bounded_queue<std::uint64_t>;
+
+ public:
+  explicit Tbb(std::size_t capacity) { queue_.set_capacity(static_cast<std::ptrdiff_t>(capacity)); }
+  class End {
+   public:
+    explicit End(Tbb& of) : queue_{of.queue_} {}
+    void push(std::uint64_t number) { queue_.push(number); }
+    std::uint64_t pop() {
+      std::uint64_t number = 0;
+      queue_.pop(number);
+      return number;
+    }
+
+   private:
+    Queue& queue_;
+  };
+
+ private:
+  Queue queue_;
+};
+#endif
+// It holds no more than there are slots, since a slot is at one place at a time.
+class Deque {
+ public:
+  explicit Deque(std::size_t /*capacity*/) {}
+  class End {
+   public:
+    explicit End(Deque& of) : of_{of} {}
+    void push(std::uint64_t number) {
+      {
+        const std::lock_guard lock{of_.mutex_};
+        of_.numbers_.push_back(number);
+      }
+      of_.more_.notify_one();
+    }
+    std::uint64_t pop() {
+      std::unique_lock lock{of_.mutex_};
+      of_.more_.wait(lock, [&] { return !of_.numbers_.empty(); });
+      const std::uint64_t number = of_.numbers_.front();
+      of_.numbers_.pop_front();
+      return number;
+    }
+
+   private:
+    Deque& of_;
+  };
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable more_;
+  std::deque<std::uint64_t> numbers_;
+};
+
+/// Tickets that come in any order and go in theirs.
+class Reordered {
+ public:
+  explicit Reordered(std::size_t slots) : here_(slots) {}
+  template <class End> void await(std::uint64_t ticket, End& end) {
+    while (!here_[ticket % here_.size()]) {
+      here_[end.pop() % here_.size()] = true;
+    }
+    here_[ticket % here_.size()] = false;
+  }
+
+ private:
+  std::vector<char> here_;
+};
+
+template <class Work> void on_threads(std::size_t count, Work work) {
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < count; ++i) {
+    threads.emplace_back(work, i);
+  }
+}
+
+class RingManyToOne final : public Contender {
+ public:
+  RingManyToOne(std::size_t slots, std::size_t workers)
+      : ring_{slots, ps::Side::many, ps::Side::one}, workers_{workers} {}
+  std::uint64_t run() override {
+    ring_.reset();
+    ring_.end_at(fan);
+    std::uint64_t next = 0;
+    std::thread taker{[&] {
+      while (const auto taken = ring_.take()) {
+        next += taken.slot().number == next ? 1 : 0;
+      }
+    }};
+    on_threads(workers_, [&](std::size_t) {
+      while (auto claim = ring_.claim()) {
+        claim.slot().number = claim.ticket();
+        claim.publish();
+      }
+    });
+    taker.join();
+    require(next == fan);
+    return next;
+  }
+
+ private:
+  ps::Ring<Slot> ring_;
+  std::size_t workers_;
+};
+template <class Queue> class ManyToOne final : public Contender {
+ public:
+  ManyToOne(std::size_t slots, std::size_t workers)
+      : queue_{slots}, slots_(slots), workers_{workers} {}
+  std::uint64_t run() override {
+    tickets_ = 0;
+    delivered_ = 0;
+    std::uint64_t next = 0;
+    std::thread taker{[&] {
+      typename Queue::End end{queue_};
+      Reordered order{slots_.size()};
+      for (std::uint64_t i = 0; i < fan; ++i) {
+        order.await(i, end);
+        next += slots_[i % slots_.size()].number == i ? 1 : 0;
+        delivered_.store(i + 1, std::memory_order_release);
+      }
+    }};
+    on_threads(workers_, [&](std::size_t) {
+      typename Queue::End end{queue_};
+      for (;;) {
+        const std::uint64_t ticket = tickets_.fetch_add(1, std::memory_order_relaxed);
+        if (ticket >= fan) {
+          return;
+        }
+        while (ticket >= delivered_.load(std::memory_order_acquire) + slots_.size()) {
+          pause();
+        }
+        slots_[ticket % slots_.size()].number = ticket;
+        end.push(ticket);
+      }
+    });
+    taker.join();
+    require(next == fan);
+    return next;
+  }
+
+ private:
+  Queue queue_;
+  std::vector<Slot> slots_;
+  std::size_t workers_;
+  alignas(64) std::atomic<std::uint64_t> tickets_{0};
+  alignas(64) std::atomic<std::uint64_t> delivered_{0};
+};
+
+/// What a worker was given: that it came in order, and how much.
+struct alignas(64) Given {
+  std::uint64_t after = 0; // the last, and one more
+  std::uint64_t right = 0;
+
+  void note(std::uint64_t ticket, std::uint64_t number) {
+    right += ticket + 1 > after && number == ticket ? 1 : 0;
+    after = ticket + 1;
+  }
+};
+std::uint64_t sum(const std::vector<Given>& given) {
+  std::uint64_t right = 0;
+  for (const Given& one : given) {
+    right += one.right;
+  }
+  require(right == fan);
+  return right;
+}
+
+class RingOneToMany final : public Contender {
+ public:
+  RingOneToMany(std::size_t slots, std::size_t workers)
+      : ring_{slots, ps::Side::one, ps::Side::many}, workers_{workers} {}
+  std::uint64_t run() override {
+    ring_.reset();
+    std::vector<Given> given(workers_);
+    std::thread filler{[&] {
+      for (std::uint64_t i = 0; i < fan; ++i) {
+        auto claim = ring_.claim();
+        claim.slot().number = i;
+        claim.publish();
+      }
+      ring_.end();
+    }};
+    on_threads(workers_, [&](std::size_t worker) {
+      while (const auto taken = ring_.take()) {
+        given[worker].note(taken.ticket(), taken.slot().number);
+      }
+    });
+    filler.join();
+    return sum(given);
+  }
+
+ private:
+  ps::Ring<Slot> ring_;
+  std::size_t workers_;
+};
+template <class Queue> class OneToMany final : public Contender {
+ public:
+  OneToMany(std::size_t slots, std::size_t workers)
+      : full_{slots + workers}, free_{slots}, slots_(slots), workers_{workers} {}
+  std::uint64_t run() override {
+    std::vector<Given> given(workers_);
+    std::thread filler{[&] {
+      typename Queue::End full{full_};
+      typename Queue::End free{free_};
+      Reordered order{slots_.size()};
+      for (std::uint64_t i = 0; i < fan; ++i) {
+        if (i >= slots_.size()) {
+          order.await(i, free);
+        }
+        slots_[i % slots_.size()].number = i;
+        full.push(i);
+      }
+      for (std::uint64_t i = fan; i < fan + slots_.size(); ++i) {
+        order.await(i, free);
+      }
+      for (std::size_t i = 0; i < workers_; ++i) {
+        full.push(stop);
+      }
+    }};
+    on_threads(workers_, [&](std::size_t worker) {
+      typename Queue::End full{full_};
+      typename Queue::End free{free_};
+      for (std::uint64_t ticket = full.pop(); ticket != stop; ticket = full.pop()) {
+        given[worker].note(ticket, slots_[ticket % slots_.size()].number);
+        free.push(ticket);
+      }
+    });
+    filler.join();
+    return sum(given);
+  }
+
+ private:
+  Queue full_;
+  Queue free_;
+  std::vector<Slot> slots_;
+  std::size_t workers_;
+};
+
+template <class Channel> void add(const std::string& name, std::size_t slots) {
+  penstock_bench::add(
+      name + "/" + std::to_string(slots), 8 * one_way, [] { return one_way; },
+      [slots](bool) { return std::make_unique<OneToOne<Channel>>(slots); });
+}
+template <class Of> void add(const std::string& question, const char* contender,
+                             std::size_t workers, std::size_t slots) {
+  penstock_bench::add(
+      question + "_" + std::to_string(workers) + "/" + contender + "/" + std::to_string(slots),
+      8 * fan, [] { return fan; }, [=](bool) { return std::make_unique<Of>(slots, workers); });
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
-  add<RingChannel>("penstock");
-  add<Index<Boost>>("index/boost");
-  add<Recycle<Boost>>("recycle/boost");
-#if defined(HAVE_MOODYCAMEL)
-  add<Index<Moodycamel>>("index/moodycamel");
-  add<Recycle<Moodycamel>>("recycle/moodycamel");
-#endif
   benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
+  for (const std::size_t slots : {64, 1024, 65536}) {
+    add<RingChannel<Number>>("index/penstock", slots);
+    add<Index<Boost>>("index/boost", slots);
+    add<RingChannel<Slot>>("recycle/penstock", slots);
+    add<Recycle<Boost>>("recycle/boost", slots);
+#if defined(HAVE_READER_WRITER)
+    add<Index<ReaderWriter>>("index/moodycamel", slots);
+    add<Recycle<ReaderWriter>>("recycle/moodycamel", slots);
+#endif
+  }
+  for (const std::size_t workers : {2, 4, 8}) {
+    if (workers + 1 > std::thread::hardware_concurrency()) {
+      std::cerr << "ring_bench: left out what needs " << workers + 1 << " processors\n";
+      continue;
+    }
+    for (const std::size_t slots : {64, 1024}) {
+      add<RingManyToOne>("many_to_one", "penstock", workers, slots);
+      add<ManyToOne<Deque>>("many_to_one", "deque", workers, slots);
+      add<RingOneToMany>("one_to_many", "penstock", workers, slots);
+      add<OneToMany<Deque>>("one_to_many", "deque", workers, slots);
+#if defined(HAVE_CONCURRENT)
+      add<ManyToOne<Concurrent>>("many_to_one", "moodycamel", workers, slots);
+      add<OneToMany<Concurrent>>("one_to_many", "moodycamel", workers, slots);
+#endif
+#if defined(HAVE_TBB)
+      add<ManyToOne<Tbb>>("many_to_one", "tbb", workers, slots);
+      add<OneToMany<Tbb>>("one_to_many", "tbb", workers, slots);
+#endif
+    }
+  }
+  return penstock_bench::run_all();
 }

@@ -59,6 +59,56 @@ TEST_CASE("whichever call of a replayed run fails, it is an error, and the next 
   CHECK(failed > 30);
 }
 
+TEST_CASE("a device that is lost while work is captured is an error of prepare()") {
+  const std::vector<Number> all = numbers(1000);
+  tests::FailingDevice device;
+  auto pipeline =
+      replays(device, all, 100, ps::Consumer{ps::replayed([&](Numbers, ps::HostStream&) {
+                device.fail_call(1, {.sticky = true});
+              })});
+  const auto e = tests::caught<ps::DeviceError>([&] { pipeline.prepare(); });
+  CHECK(e.sticky());
+  CHECK(e.call() == "capture");
+}
+
+struct Trap {
+  const Number* in;
+  void operator()(std::size_t i) const {
+    if (in[i] == 70'007) {
+      throw std::runtime_error{"trapped"};
+    }
+  }
+};
+
+TEST_CASE("work that traps as it is replayed is named, and nothing waits for the device") {
+  const std::vector<Number> all = numbers(100'000);
+  ps::HostDevice device;
+  auto pipeline = replays(device, all, 100,
+                          ps::Consumer{ps::replayed(
+                              [](Numbers in, ps::HostStream& stream) {
+                                ps::for_each(stream, in.size(), Trap{in.data()});
+                              },
+                              {.lanes = 4})});
+  const auto e = tests::caught<ps::StageError>([&] { pipeline.run(); });
+  CHECK(tests::has(e, "trapped"));
+  CHECK(e.enqueued_by() == "Consumer");
+  const auto again = tests::caught<ps::StageError>([&] { pipeline.run(); });
+  CHECK(std::string{again.what()} == e.what());
+}
+
+TEST_CASE("more places than are worth a graph are said in the report") {
+  const std::vector<Number> all = numbers(300'000);
+  ps::HostDevice device;
+  std::size_t calls = 0;
+  auto pipeline = replays(device, all, 1,
+                          ps::Consumer{ps::replayed([&](Numbers, ps::HostStream&) { ++calls; })});
+  pipeline.prepare();
+  CHECK(calls == 0);
+  const std::string note = pipeline.report().stages.back().note;
+  CHECK(note.starts_with("not replayed, since it cannot be captured: penstock: the device's ring "
+                         "has 300002 places"));
+}
+
 struct NoGraphs : ps::HostDevice {
   using graph_type = void;
 };

@@ -89,13 +89,20 @@ std::string error_of(std::size_t slots) {
   return "nothing was thrown";
 }
 
-/// How many threads a ring is told of: sections cannot stand in a loop.
-struct ForOne {
-  static constexpr Side side = Side::one;
+/// How many threads a ring is told of. As types too, since sections cannot stand in a loop.
+struct Sides {
+  Side claimers;
+  Side takers;
 };
-struct ForMany {
-  static constexpr Side side = Side::many;
+template <Side Claimers, Side Takers> struct For {
+  static constexpr Sides sides{Claimers, Takers};
 };
+using OneToOne = For<Side::one, Side::one>;
+using OneToMany = For<Side::one, Side::many>;
+using ManyToOne = For<Side::many, Side::one>;
+using ManyToMany = For<Side::many, Side::many>;
+constexpr Sides all_sides[] = {OneToOne::sides, OneToMany::sides, ManyToOne::sides,
+                               ManyToMany::sides};
 
 constexpr std::chrono::milliseconds moment{5};
 
@@ -114,9 +121,9 @@ TEST_CASE("a ring needs two slots, and says so") {
 TEMPLATE_TEST_CASE("slots pass through a ring of any depth in order, over many laps", "",
                    ps::RingPolicy, NarrowLaps, Spinning) {
   for (std::size_t slots = 2; slots <= 65; ++slots) {
-    for (const Side side : {Side::one, Side::many}) {
-      CAPTURE(slots, side);
-      ps::Ring<Slot, TestType> ring{slots, side, side};
+    for (const auto [claimers, takers] : all_sides) {
+      CAPTURE(slots, claimers, takers);
+      ps::Ring<Slot, TestType> ring{slots, claimers, takers};
       std::uint64_t put_so_far = 0;
       std::uint64_t taken = 0;
       for (std::size_t lap = 0; lap < 11; ++lap) {
@@ -146,9 +153,9 @@ TEMPLATE_TEST_CASE("slots pass through a ring of any depth in order, over many l
 }
 
 TEST_CASE("trying never blocks and loses no ticket") {
-  for (const Side side : {Side::one, Side::many}) {
-    CAPTURE(side);
-    Ring ring{3, side, side};
+  for (const auto [claimers, takers] : all_sides) {
+    CAPTURE(claimers, takers);
+    Ring ring{3, claimers, takers};
     CHECK(!ring.try_take());
     CHECK(ring.was_taken() == 0);
     std::vector<Claim> claims;
@@ -172,10 +179,9 @@ TEST_CASE("trying never blocks and loses no ticket") {
   }
 }
 
-TEMPLATE_TEST_CASE("a run is of adjacent slots, full but the last, and does not wrap", "", ForOne,
-                   ForMany) {
-  constexpr Side side = TestType::side;
-  Ring ring{4, side, side};
+TEMPLATE_TEST_CASE("a run is of adjacent slots, full but the last, and does not wrap", "", OneToOne,
+                   OneToMany, ManyToOne, ManyToMany) {
+  Ring ring{4, TestType::sides.claimers, TestType::sides.takers};
   SECTION("as many as were asked for, as many as there are") {
     put(ring, 0);
     put(ring, 1);
@@ -256,9 +262,9 @@ TEMPLATE_TEST_CASE("a run is of adjacent slots, full but the last, and does not 
 }
 
 TEST_CASE("no lease is extended by a slot that another lease holds") {
-  for (const Side side : {Side::one, Side::many}) {
-    CAPTURE(side);
-    Ring ring{4, side, side};
+  for (const auto [claimers, takers] : all_sides) {
+    CAPTURE(claimers, takers);
+    Ring ring{4, claimers, takers};
     for (std::uint64_t i = 0; i < 4; ++i) {
       put(ring, i);
     }
@@ -273,8 +279,9 @@ TEST_CASE("no lease is extended by a slot that another lease holds") {
   }
 }
 
-TEST_CASE("a lease is split, moved, assigned and released in parts") {
-  Ring ring{4};
+TEMPLATE_TEST_CASE("a lease is split, moved, assigned and released in parts", "", OneToOne,
+                   OneToMany, ManyToOne, ManyToMany) {
+  Ring ring{4, TestType::sides.claimers, TestType::sides.takers};
   for (std::uint64_t i = 0; i < 4; ++i) {
     put(ring, i);
   }
@@ -304,8 +311,9 @@ TEST_CASE("a lease is split, moved, assigned and released in parts") {
   CHECK(ring.try_claim().ticket() == 7);
 }
 
-TEST_CASE("a claim is moved and assigned, and published once") {
-  Ring ring{3};
+TEMPLATE_TEST_CASE("a claim is moved and assigned, and published once", "", OneToOne, OneToMany,
+                   ManyToOne, ManyToMany) {
+  Ring ring{3, TestType::sides.claimers, TestType::sides.takers};
   Claim first = ring.claim();
   first.slot().value = 7;
   Claim moved{std::move(first)};
@@ -326,9 +334,8 @@ TEST_CASE("a claim is moved and assigned, and published once") {
 }
 
 TEMPLATE_TEST_CASE("a dropped claim is an empty slot: passed over, or given to who asks", "",
-                   ForOne, ForMany) {
-  constexpr Side side = TestType::side;
-  Ring ring{3, side, side};
+                   OneToOne, OneToMany, ManyToOne, ManyToMany) {
+  Ring ring{3, TestType::sides.claimers, TestType::sides.takers};
   {
     const Claim dropped = ring.claim();
   }
@@ -363,9 +370,9 @@ TEMPLATE_TEST_CASE("a dropped claim is an empty slot: passed over, or given to w
   }
 }
 
-TEMPLATE_TEST_CASE("the end comes after what was claimed before it", "", ForOne, ForMany) {
-  constexpr Side side = TestType::side;
-  Ring ring{3, side, side};
+TEMPLATE_TEST_CASE("the end comes after what was claimed before it", "", OneToOne, OneToMany,
+                   ManyToOne, ManyToMany) {
+  Ring ring{3, TestType::sides.claimers, TestType::sides.takers};
   CHECK(ring.state() == Flow::open);
   SECTION("found when all is claimed") {
     put(ring, 0);
@@ -411,13 +418,13 @@ TEMPLATE_TEST_CASE("the end comes after what was claimed before it", "", ForOne,
 }
 
 TEST_CASE("a stop or an error is seen on both sides, and leases stay good") {
-  for (const Side side : {Side::one, Side::many}) {
+  for (const auto [claimers, takers] : all_sides) {
     for (const auto& [flow, ended] : {std::pair{Flow::stopped, false},
                                       {Flow::stopped, true},
                                       {Flow::failed, false},
                                       {Flow::failed, true}}) {
-      CAPTURE(side, flow, ended);
-      Ring ring{4, side, side};
+      CAPTURE(claimers, takers, flow, ended);
+      Ring ring{4, claimers, takers};
       const auto halt = [&](Flow how) { how == Flow::stopped ? ring.stop() : ring.fail(); };
       put(ring, 0);
       put(ring, 1);
@@ -446,15 +453,23 @@ TEST_CASE("a stop or an error is seen on both sides, and leases stay good") {
   }
 }
 
-TEST_CASE("a ring that was reset is as new") {
+TEMPLATE_TEST_CASE("a ring that was reset is as new", "", OneToOne, OneToMany, ManyToOne,
+                   ManyToMany) {
   for (const bool ended : {true, false}) {
     CAPTURE(ended);
-    Ring ring{3};
+    Ring ring{3, TestType::sides.claimers, TestType::sides.takers};
     for (std::uint64_t i = 0; i < 5; ++i) {
       put(ring, i);
       ring.take().release();
     }
-    put(ring, 5);
+    // Out of turn, and the first missing: nothing of this may be left.
+    {
+      Claim first = ring.claim();
+      put(ring, 6, Fill::partial);
+      first.publish(Fill::partial);
+      Take held = ring.take();
+      ring.take().release();
+    }
     ended ? ring.end() : ring.fail();
     ring.reset();
     CHECK(ring.state() == Flow::open);
@@ -467,15 +482,33 @@ TEST_CASE("a ring that was reset is as new") {
     CHECK(!ring.try_claim());
     Take take = ring.try_take(3);
     CHECK(take.ticket() == 0);
+    CHECK(take.size() == 3);
     CHECK(take.slot().value == 10);
     ring.end();
     CHECK(ring.state() == Flow::ended);
   }
 }
 
-TEST_CASE("slot t of one ring goes into slot t of another") {
-  Ring in{2};
-  ps::Ring<Slot, NarrowLaps> out{3};
+TEST_CASE("a ring that was reset has forgotten what came out of turn") {
+  for (const auto [claimers, takers] : all_sides) {
+    CAPTURE(claimers, takers);
+    Ring ring{4, claimers, takers};
+    ring.claim_at(0).publish();
+    ring.claim_at(2).publish();
+    ring.reset();
+    Claim claims[] = {ring.claim(), ring.claim(), ring.claim(), ring.claim()};
+    claims[3].publish();
+    claims[0].publish();
+    claims[1].publish();
+    CHECK(ring.try_take(4).size() == 2);
+  }
+}
+
+TEMPLATE_TEST_CASE("slot t of one ring goes into slot t of another", "", OneToOne, OneToMany,
+                   ManyToOne, ManyToMany) {
+  constexpr Sides sides = TestType::sides;
+  Ring in{2, sides.claimers, sides.takers};
+  ps::Ring<Slot, NarrowLaps> out{3, sides.claimers, sides.takers};
   for (std::uint64_t i = 0; i < 20; ++i) {
     put(in, i);
     Take take = in.take();
@@ -487,10 +520,84 @@ TEST_CASE("slot t of one ring goes into slot t of another") {
     REQUIRE(out.take().slot().value == i);
   }
   CHECK(out.was_claimed() == 20);
+  out.end_at(20);
+  CHECK(!out.claim_at(20));
 }
 
-TEST_CASE("bells ring when slots change hands and when the ring's state does") {
-  Ring ring{2};
+TEMPLATE_TEST_CASE("what is published out of turn is taken when its turn comes", "", OneToOne,
+                   OneToMany, ManyToOne, ManyToMany) {
+  Ring ring{5, TestType::sides.claimers, TestType::sides.takers};
+  std::uint64_t taken = 0;
+  for (std::size_t count = 2; count <= 5; ++count) {
+    CAPTURE(count);
+    std::vector<Claim> claims;
+    for (std::size_t i = 0; i < count; ++i) {
+      claims.push_back(ring.claim());
+      claims.back().slot().value = claims.back().ticket();
+    }
+    // All but the first, the last of them first.
+    for (std::size_t i = count - 1; i > 0; --i) {
+      claims[i].publish();
+      CHECK(!ring.try_take());
+    }
+    claims[0].publish();
+    for (std::size_t i = 0; i < count; ++i, ++taken) {
+      Take take = ring.try_take();
+      REQUIRE(take.ticket() == taken);
+      CHECK(take.slot().value == taken);
+    }
+    CHECK(!ring.try_take());
+  }
+  SECTION("up to the next that is missing") {
+    Claim claims[] = {ring.claim(), ring.claim(), ring.claim(), ring.claim()};
+    claims[1].publish();
+    claims[3].publish();
+    claims[0].publish();
+    ring.take().release();
+    ring.take().release();
+    CHECK(!ring.try_take());
+    claims[2].publish();
+    ring.take().release();
+    CHECK(ring.take().ticket() == taken + 3);
+  }
+}
+
+TEMPLATE_TEST_CASE("what is released out of turn is claimed when its turn comes", "", OneToOne,
+                   OneToMany, ManyToOne, ManyToMany) {
+  Ring ring{5, TestType::sides.claimers, TestType::sides.takers};
+  for (std::uint64_t begin = 0; begin < 35; begin += 5) {
+    CAPTURE(begin);
+    std::vector<Take> takes;
+    for (std::uint64_t i = 0; i < 5; ++i) {
+      put(ring, begin + i);
+      takes.push_back(ring.take());
+    }
+    takes[4].release();
+    takes[1].release();
+    CHECK(!ring.try_claim());
+    takes[0].release();
+    // Two are free: they go round, and back to where the next begins.
+    put(ring, begin + 5);
+    put(ring, begin + 6);
+    CHECK(!ring.try_claim());
+    takes[2].release();
+    takes[3].release();
+    put(ring, begin + 7);
+    put(ring, begin + 8);
+    put(ring, begin + 9);
+    CHECK(!ring.try_claim());
+    begin += 5;
+    for (std::uint64_t i = 0; i < 5; ++i) {
+      Take take = ring.take();
+      REQUIRE(take.ticket() == begin + i);
+      REQUIRE(take.slot().value == begin + i);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("bells ring when slots change hands and when the ring's state does", "",
+                   OneToOne, OneToMany, ManyToOne, ManyToMany) {
+  Ring ring{2, TestType::sides.claimers, TestType::sides.takers};
   Ring::Bell published;
   Ring::Bell released;
   ring.on_publish(&published);
@@ -534,9 +641,14 @@ TEST_CASE("bells ring when slots change hands and when the ring's state does") {
 TEMPLATE_TEST_CASE("who waits for a slot is woken by the end, a stop or an error", "",
                    ps::RingPolicy, Sleeping, Spinning) {
   for (const Flow flow : {Flow::ended, Flow::stopped, Flow::failed}) {
-    for (const bool full : {true, false}) {
-      CAPTURE(flow, full);
-      ps::Ring<Slot, TestType> ring{2};
+    for (const auto& [full, side] : {std::pair{true, Side::one},
+                                     {true, Side::many},
+                                     {false, Side::one},
+                                     {false, Side::many}}) {
+      CAPTURE(flow, full, side);
+      // The other side is one thread, so that what is waited for is counted.
+      ps::Ring<Slot, TestType> ring{2, full ? side : Side::one, full ? Side::one : side};
+      const int waiters = side == Side::one ? 1 : 3;
       if (full) {
         put(ring, 0);
         put(ring, 1);
@@ -544,8 +656,8 @@ TEMPLATE_TEST_CASE("who waits for a slot is woken by the end, a stop or an error
       bool got[3] = {true, true, true};
       Flow seen[3] = {};
       std::vector<std::thread> waiting;
-      for (int i = 0; i < 3; ++i) {
-        waiting.emplace_back([&, i] {
+      for (int i = 0; i < waiters; ++i) {
+        waiting.emplace_back([&, i, full = full] {
           got[i] = full ? bool{ring.claim()} : bool{ring.take()};
           seen[i] = ring.state();
         });
@@ -561,7 +673,7 @@ TEMPLATE_TEST_CASE("who waits for a slot is woken by the end, a stop or an error
       for (std::thread& thread : waiting) {
         thread.join();
       }
-      for (int i = 0; i < 3; ++i) {
+      for (int i = 0; i < waiters; ++i) {
         CHECK(!got[i]);
         CHECK(seen[i] == flow);
       }
@@ -597,17 +709,15 @@ struct Load {
   int takers;
   std::size_t slots;
   std::uint64_t tickets;
-  bool many;       // Side::many even where one thread is alone
+  Sides alone;     // what a side is told where one thread is alone on it
   bool end_early;  // told before the first claim, else found by a worker
   std::size_t run; // 0: take(); else try_take(run)
 };
 
 /// Passes all tickets through, and gives what each taker got, in its order.
 template <class Policy> std::vector<std::vector<std::uint64_t>> pass(const Load& load) {
-  const auto side = [&](int threads) {
-    return threads == 1 && !load.many ? Side::one : Side::many;
-  };
-  ps::Ring<Slot, Policy> ring{load.slots, side(load.claimers), side(load.takers)};
+  ps::Ring<Slot, Policy> ring{load.slots, load.claimers == 1 ? load.alone.claimers : Side::many,
+                              load.takers == 1 ? load.alone.takers : Side::many};
   std::vector<std::vector<std::uint64_t>> got(load.takers);
   std::vector<std::thread> threads;
   if (load.end_early) {
@@ -669,7 +779,8 @@ template <class Policy> std::vector<std::vector<std::uint64_t>> pass(const Load&
 }
 
 template <class Policy> void check_pass(const Load& load) {
-  CAPTURE(load.claimers, load.takers, load.slots, load.many, load.end_early, load.run);
+  CAPTURE(load.claimers, load.takers, load.slots, load.alone.claimers, load.alone.takers,
+          load.end_early, load.run);
   std::vector<std::uint64_t> expected;
   for (std::uint64_t t = 0; t < load.tickets; ++t) {
     if (fill_of(t) != Fill::none) {
@@ -697,9 +808,9 @@ TEMPLATE_TEST_CASE("every value arrives once and in order, whatever the number o
   // Narrow laps tell four laps apart: no more threads than that a side on two slots.
   for (const Threads threads : {Threads{1, 1}, {3, 1}, {1, 3}, {3, 2}}) {
     for (const std::size_t slots : {2, 3, 7, 64}) {
-      for (const bool many : {false, true}) {
+      for (const Sides alone : all_sides) {
         for (const bool end_early : {false, true}) {
-          check_pass<TestType>({threads.claimers, threads.takers, slots, 500, many, end_early, 0});
+          check_pass<TestType>({threads.claimers, threads.takers, slots, 500, alone, end_early, 0});
         }
       }
     }
@@ -707,17 +818,121 @@ TEMPLATE_TEST_CASE("every value arrives once and in order, whatever the number o
 }
 
 TEMPLATE_TEST_CASE("every value arrives once and in order in runs", "", ps::RingPolicy, Sleeping) {
-  for (const int takers : {1, 2}) {
+  for (const auto& [claimers, takers] : {std::pair{1, 1}, {1, 2}, {2, 1}, {2, 2}}) {
     for (const std::size_t slots : {2, 7, 64}) {
       for (const std::size_t run : {1, 3, 64}) {
-        check_pass<TestType>({2, takers, slots, 2000, false, false, run});
+        check_pass<TestType>({claimers, takers, slots, 1000, OneToOne::sides, false, run});
       }
     }
   }
 }
 
-TEST_CASE("nothing is allocated once a ring is made") {
-  Ring ring{7};
+namespace {
+
+/// Up to `most` leases, one of which goes back at a time, whichever.
+template <class Lease> class Hands {
+ public:
+  Hands(unsigned seed, std::size_t most) : random_{seed}, most_{most} {}
+  bool full() const { return held_.size() == most_; }
+  bool empty() const { return held_.empty(); }
+  void hold(Lease lease) { held_.push_back(std::move(lease)); }
+  template <class F> void let_go(F f) {
+    std::swap(held_[random_() % held_.size()], held_.back());
+    f(held_.back());
+    held_.pop_back();
+  }
+
+ private:
+  std::minstd_rand random_;
+  std::size_t most_;
+  std::vector<Lease> held_;
+};
+
+} // namespace
+
+TEMPLATE_TEST_CASE("leases may go back in any order while the other side works", "", ps::RingPolicy,
+                   Sleeping, Yielding) {
+  constexpr std::uint64_t tickets = 3000;
+  for (const Sides sides : all_sides) {
+    for (const std::size_t slots : {2, 5, 64}) {
+      CAPTURE(sides.claimers, sides.takers, slots);
+      using R = ps::Ring<Slot, TestType>;
+      R ring{slots, sides.claimers, sides.takers};
+      // Together less than the ring has: both sides could wait for what the other holds.
+      const std::size_t most = slots == 2 ? 1 : slots / 2;
+      std::thread claimer{[&] {
+        Hands<typename R::Claim> hands{1, most};
+        Habits habits{2};
+        for (std::uint64_t t = 0; t < tickets || !hands.empty();) {
+          if (t < tickets && !hands.full()) {
+            // Who holds some must not wait for those who wait for them.
+            if (auto claim = hands.empty() ? ring.claim() : ring.try_claim()) {
+              hands.hold(std::move(claim));
+              ++t;
+              continue;
+            }
+          }
+          habits.dawdle();
+          hands.let_go([](auto& claim) {
+            claim.slot().value = claim.ticket();
+            claim.publish();
+          });
+        }
+        ring.end();
+      }};
+      std::uint64_t wrong = 0;
+      std::uint64_t taken = 0;
+      Hands<typename R::Take> hands{3, most};
+      Habits habits{4};
+      for (;;) {
+        auto take = hands.empty()  ? ring.take()
+                    : hands.full() ? typename R::Take{}
+                                   : ring.try_take();
+        if (take) {
+          wrong += take.ticket() != taken || take.slot().value != taken ? 1 : 0;
+          ++taken;
+          hands.hold(std::move(take));
+        } else if (hands.empty()) {
+          break;
+        } else {
+          habits.dawdle();
+          hands.let_go([](auto& lease) { lease.release(); });
+        }
+      }
+      claimer.join();
+      CHECK(wrong == 0);
+      CHECK(taken == tickets);
+    }
+  }
+}
+
+TEMPLATE_TEST_CASE("who naps is found by what comes long after", "", OneToOne, OneToMany, ManyToOne,
+                   ManyToMany) {
+  using R = ps::Ring<Slot, Sleeping>;
+  R ring{2, TestType::sides.claimers, TestType::sides.takers};
+  std::uint64_t taken = 0;
+  std::thread taker{[&] {
+    while (auto take = ring.take()) {
+      taken += take.slot().value == taken ? 1 : 0;
+      if (taken % 8 == 0) {
+        std::this_thread::sleep_for(moment); // the claimer fills the ring and naps meanwhile
+      }
+    }
+  }};
+  for (std::uint64_t i = 0; i < 32; ++i) {
+    if (i % 8 == 4) {
+      std::this_thread::sleep_for(moment);
+    }
+    put(ring, i);
+  }
+  ring.end();
+  taker.join();
+  CHECK(taken == 32);
+}
+
+TEMPLATE_TEST_CASE("nothing is allocated once a ring is made", "", OneToOne, OneToMany, ManyToOne,
+                   ManyToMany) {
+  Ring ring{7, TestType::sides.claimers, TestType::sides.takers};
   Ring::Bell bell;
   ring.on_publish(&bell);
   std::uint64_t taken = 0;

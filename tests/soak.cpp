@@ -8,7 +8,11 @@
 #include "suite/through.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/device_array.hpp>
 #include <penstock/with_device.hpp>
+#if defined(__CUDACC__)
+#include <penstock/cuda/algorithm.cuh>
+#endif
 
 #include <chrono>
 #include <cstdio>
@@ -28,9 +32,9 @@ struct Pair
 /// One pipeline's shape.
 struct Shape {
   std::size_t record{}, records{}, batch{}, depth{}, held{};
-  unsigned readers{}, decoders{};
+  unsigned readers{}, decoders{}, lanes{};
   std::uint64_t epochs{};
-  bool file{}, staged{}, decoded{}, columns{};
+  bool file{}, staged{}, decoded{}, columns{}, replayed{};
 
   template <class Random> static Shape random(Random& next, std::size_t most_bytes) {
     const auto pick = [&](std::size_t low, std::size_t high) {
@@ -50,6 +54,12 @@ struct Shape {
     s.staged = pick(0, 1) == 1;
     s.decoded = pick(0, 2) == 0;
     s.columns = pick(0, 3) == 0;
+    s.replayed = pick(0, 3) == 0;
+    if (s.replayed) { // that there are groups of each size
+      s.batch = pick(1, std::max<std::size_t>(s.records / pick(1, 1000), 1));
+    }
+    s.lanes = static_cast<unsigned>(std::size_t{1} << pick(0, 6));
+    s.lanes -= static_cast<unsigned>(pick(0, s.lanes - 1)); // few as often as many
     return s;
   }
   std::string text() const {
@@ -58,7 +68,8 @@ struct Shape {
            std::to_string(held) + ", readers " + std::to_string(readers) + ", decoders " +
            std::to_string(decoders) + ", epochs " + std::to_string(epochs) +
            (file ? ", file" : ", memory") + (staged ? ", staged" : "") +
-           (decoded ? ", decoded" : "") + (columns ? ", columns" : "");
+           (decoded ? ", decoded" : "") + (columns ? ", columns" : "") +
+           (replayed ? ", replayed in lanes: " + std::to_string(lanes) : "");
   }
 };
 
@@ -109,6 +120,69 @@ bool walk(P pipeline, Stream& stream, const Shape& shape, F check) {
   return true;
 }
 
+/// Numbers of records, such that their bits differ much.
+constexpr std::uint64_t factor = 0x9E3779B97F4A7C15U;
+std::vector<std::uint64_t> some_numbers(std::size_t n) {
+  std::vector<std::uint64_t> numbers(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    numbers[i] = i * factor;
+  }
+  return numbers;
+}
+
+/// What a record's bytes are told by.
+PENSTOCK_HD std::uint64_t hash(const std::byte* record, std::size_t bytes) {
+  std::uint64_t sum = 1;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    sum = (sum ^ static_cast<std::uint64_t>(record[i])) * 0x100000001B3U;
+  }
+  return sum;
+}
+/// Adds each record's hash to where its number says.
+struct AddHash {
+  ps::Column<const std::byte, ps::dynamic> bytes;
+  const std::uint64_t* number;
+  std::uint64_t* sums;
+  PENSTOCK_HD void operator()(std::size_t i) const {
+    constexpr std::uint64_t inverse = 0xF1DE83E19937733DU;
+    static_assert(inverse * factor == 1);
+    sums[number[i] * inverse] += hash(bytes.data() + i * bytes.elements(), bytes.elements());
+  }
+};
+
+/// Runs a pipeline whose replayed consumer says by itself which records came.
+template <class D, class P>
+bool replay(D& device, const Shape& shape, std::span<const std::byte> bytes, P open) {
+  const ps::DeviceArray<std::uint64_t, D> sums{device, shape.records * shape.lanes};
+  const ps::ReplayOptions lanes{.lanes = shape.lanes};
+  auto pipeline = std::move(open) |
+                  ps::Consumer{ps::replayed(
+                      [&, at = sums.data()](ps::FrozenBatch<const Pair> in, ps::Stream<D> stream) {
+                        ps::for_each(stream, in.size(),
+                                     AddHash{ps::get<"bytes">(in), ps::get<"number">(in).data(),
+                                             at + in.lane() * shape.records});
+                      },
+                      lanes)};
+  for (int run = 0; run < 2; ++run) {
+    const ps::Report& report = pipeline.run();
+    if (report.records != shape.records * shape.epochs || !report.stages.back().note.empty()) {
+      return false;
+    }
+  }
+  auto stream = device.stream();
+  const std::vector<std::uint64_t> got = sums.read(stream);
+  for (std::size_t i = 0; i < shape.records; ++i) {
+    std::uint64_t sum = 0;
+    for (std::size_t lane = 0; lane < shape.lanes; ++lane) {
+      sum += got[lane * shape.records + i];
+    }
+    if (sum != 2 * shape.epochs * hash(bytes.data() + i * shape.record, shape.record)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 template <class D, class Source>
 bool run(D& device, const Shape& shape, std::span<const std::byte> bytes, Source source) {
   auto stream = device.stream();
@@ -121,10 +195,19 @@ bool run(D& device, const Shape& shape, std::span<const std::byte> bytes, Source
                         bytes.subspan(batch.source_index() * shape.record, batch.size_bytes()),
                         stream);
   };
-  if (shape.columns) {
-    std::vector<std::uint64_t> numbers(shape.records);
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      numbers[i] = i * 0x9E3779B97F4A7C15U;
+  if (shape.columns || shape.replayed) {
+    const std::vector<std::uint64_t> numbers = some_numbers(shape.records);
+    const auto source_of_both = ps::zip<Pair>(source, ps::memory(numbers));
+    if (shape.replayed && shape.staged) {
+      return replay(device, shape, bytes,
+                    ps::Reader{source_of_both, reading} |
+                        ps::PinnedStager{{.workers = 2, .depth = shape.depth}} |
+                        ps::AsyncCopier{device, copying});
+    }
+    if (shape.replayed) {
+      return replay(device, shape, bytes,
+                    ps::Reader{source_of_both, ps::to_pinned, reading} |
+                        ps::AsyncCopier{device, copying});
     }
     const auto both = [&](const auto& batch) {
       const std::uint64_t first = batch.source_index();
@@ -134,7 +217,7 @@ bool run(D& device, const Shape& shape, std::span<const std::byte> bytes, Source
              checker.same(reinterpret_cast<const std::byte*>(ps::get<"number">(batch).data()),
                           std::as_bytes(std::span{numbers}.subspan(first, batch.size())), stream);
     };
-    return walk(ps::Reader{ps::zip<Pair>(source, ps::memory(numbers)), reading} |
+    return walk(ps::Reader{source_of_both, reading} |
                     ps::PinnedStager{{.workers = 2, .depth = shape.depth}} |
                     ps::AsyncCopier{device, copying},
                 stream, shape, both);

@@ -8,6 +8,7 @@
 #include <penstock/stage.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 
@@ -42,6 +43,20 @@ template <class Schema, class Where = Device> class FrozenBatch {
   /// Which of ReplayOptions::lanes it is in: batches of one lane are worked on one after the other,
   /// those of two lanes perhaps at once. So what is written to lies in as many parts.
   PENSTOCK_HD unsigned lane() const { return lane_; }
+  /// There are none: see replayed().
+  /// @{
+  template <class Number = std::uint64_t> PENSTOCK_HD Number index() const {
+    constexpr bool known = !sizeof(Number);
+    static_assert(known,
+                  "penstock: a frozen batch has no index() and no source_index(): its work is "
+                  "captured once, for every batch that comes to lie there. Take the number "
+                  "from the records, or a ps::Batch, without ps::replayed.");
+    return {};
+  }
+  template <class Number = std::uint64_t> PENSTOCK_HD Number source_index() const {
+    return index<Number>();
+  }
+  /// @}
 
  private:
   Viewed batch_;
@@ -86,9 +101,10 @@ template <class F> struct Replayed {
 ///
 /// `f` is `void(FrozenBatch<const T, Device>, stream)` and must enqueue the same work each time:
 /// what it does on the host, and the values that it hands to kernels, are those of prepare(). For
-/// an epoch's last batch, if it is short, it is called anew. Where it cannot be captured (it waits
-/// for the device, or the device captures nothing) it is called for each batch, and the Report's
-/// note says why.
+/// an epoch's last batch, if it is short, it is called anew, and so it may be for any other that is
+/// in no captured group. Where it cannot be captured (it waits for the device, or the device
+/// captures nothing) it is called for each batch, and the Report's note says why. If the device is
+/// lost meanwhile prepare() throws DeviceError.
 template <class F, class Takes = detail::parameters_of<F>>
 Replayed<F> replayed(F f, ReplayOptions options = {}) {
   constexpr bool frozen_batch_and_stream =

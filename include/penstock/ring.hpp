@@ -5,8 +5,11 @@
 #include <penstock/atomics.hpp>
 #include <penstock/detail/bell.hpp>
 #include <penstock/detail/config.hpp>
-#include <penstock/detail/ring_cells.hpp>
+#include <penstock/detail/mpmc_ring.hpp>
+#include <penstock/detail/ring_state.hpp>
+#include <penstock/detail/ring_tickets.hpp>
 #include <penstock/detail/ring_word.hpp>
+#include <penstock/detail/spsc_ring.hpp>
 #include <penstock/error.hpp>
 #include <penstock/parking.hpp>
 #include <penstock/ring_lease.hpp>
@@ -27,9 +30,6 @@ struct RingPolicy {
   static constexpr unsigned lap_bits = detail::RingWord<>::most_lap_bits;
 };
 
-/// How many threads a side has; `one` saves an atomic read-modify-write a slot.
-enum class Side : bool { one, many };
-
 /// Whether a taker passes over empty slots, or is given them too, to keep step with another ring.
 enum class Empties : bool { pass_over, give };
 
@@ -39,12 +39,10 @@ enum class Empties : bool { pass_over, give };
 ///
 /// A ring moves places, not bytes: `Slot` is what travels with a place (a count, a fence), written
 /// through a lease. All members but the constructor, on_*() and reset() may be called from any
-/// thread of the side they belong to. A thread that dies holding a claim holds back all later
-/// slots.
+/// thread of the side they belong to; on a side that is one thread, leases are given back by it
+/// too, or by one that it has handed over to. A thread that dies holding a claim holds back all
+/// later slots.
 template <class Slot, class Policy = RingPolicy> class Ring {
-  using Atomics = typename Policy::Atomics;
-  template <class T> using Atomic = typename Atomics::template Atomic<T>;
-
  public:
   using slot_type = Slot;              ///< What travels with a place.
   using Claim = penstock::Claim<Ring>; ///< A slot to fill.
@@ -53,83 +51,55 @@ template <class Slot, class Policy = RingPolicy> class Ring {
 
   /// `slots` >= 2, else OptionError. Nothing is allocated later.
   explicit Ring(std::size_t slots, Side claimers = Side::many, Side takers = Side::many)
-      : cells_{checked(slots)}, claimers_{claimers}, takers_{takers} {}
+      : slots_{checked(slots)}, one_to_one_{claimers == Side::one && takers == Side::one},
+        spsc_{one_to_one_ ? slots : 0}, mpmc_{one_to_one_ ? 0 : slots, claimers, takers} {}
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
   /// The next slot to fill. Blocks until it is free; the claim is empty (false) when the ring has
   /// ended, stopped or failed, which state() tells apart.
   Claim claim() {
-    if (claimers_ == Side::many) {
-      return cells_.halted() ? Claim{} : claimed(tail_.fetch_add(1, Atomics::relaxed));
+    if (const std::uint64_t ticket = spsc_.was_claimed(); spsc_.knows_free(state_, ticket))
+        [[likely]] {
+      return {this, ticket, spsc_.draw_free(ticket)};
     }
-    Claim claim = claimed(tail_.load(Atomics::relaxed));
-    if (claim) {
-      tail_.store(claim.ticket() + 1, Atomics::relaxed);
-    }
-    return claim;
+    return {this, await_claim()};
   }
 
   /// The same, but empty at once where claim() would block. No ticket is lost.
   Claim try_claim() {
-    for (;;) {
-      const std::uint64_t ticket = tail_.load(Atomics::relaxed);
-      if (cells_.over(ticket)) {
-        return {};
-      }
-      if (!cells_.is_free(ticket)) {
-        if (tail_.load(Atomics::relaxed) == ticket) {
-          return {};
-        }
-      } else if (advance(tail_, claimers_, ticket)) {
-        return {this, ticket};
-      }
-    }
+    return {this, one_to_one_ ? spsc_.try_claim(state_) : mpmc_.try_claim(state_)};
   }
 
   /// The slot of a ticket that came from another ring: slot t in, slot t out. Every ticket is
-  /// claimed once. Blocks as claim() does. Not to be mixed with claim().
+  /// claimed once. Blocks as claim() does; where takers are one thread, until those before it are
+  /// free as well. Not to be mixed with claim().
   Claim claim_at(std::uint64_t ticket) {
-    tail_.fetch_add(1, Atomics::relaxed);
-    return claimed(ticket);
+    return {this, one_to_one_ ? spsc_.claim_at(state_, ticket) : mpmc_.claim_at(state_, ticket)};
   }
 
   /// The oldest slot not taken. Blocks until it is published; empty (false) when the ring has ended
   /// and all was taken, or has stopped or failed.
   Take take(Empties empties = Empties::pass_over) {
-    while (!cells_.halted()) {
-      const std::uint64_t ticket = takers_ == Side::many ? head_.fetch_add(1, Atomics::relaxed)
-                                                         : head_.load(Atomics::relaxed);
-      if (cells_.over(ticket) || !cells_.await_filled(ticket)) {
-        break;
+    if (const std::uint64_t ticket = spsc_.was_taken(); spsc_.knows_filled(state_, ticket))
+        [[likely]] {
+      const std::size_t place = spsc_.draw_filled(ticket);
+      if (empties == Empties::give || spsc_.fill(place) != Fill::none) [[likely]] {
+        return {this, ticket, place, 1};
       }
-      if (takers_ == Side::one) {
-        head_.store(ticket + 1, Atomics::relaxed);
-      }
-      if (Take taken{this, ticket, 1}; wanted(taken, empties)) {
-        return taken;
-      }
+      release(ticket, place, 1);
     }
-    return {};
+    return {this, await_take(empties)};
   }
 
   /// Up to `most` adjacent slots, if they are ready now: they follow each other in the ring without
   /// wrapping, each full but the last, which may be partial. Never blocks, never loses a ticket.
   Take try_take(std::size_t most = 1, Empties empties = Empties::pass_over) {
     for (;;) {
-      const std::uint64_t ticket = head_.load(Atomics::relaxed);
-      if (cells_.over(ticket)) {
-        return {};
-      }
-      if (!cells_.is_filled(ticket)) {
-        if (head_.load(Atomics::relaxed) == ticket) {
-          return {};
-        }
-      } else if (advance(head_, takers_, ticket)) {
-        if (Take taken{this, ticket, 1}; wanted(taken, empties)) {
-          taken.extend(most);
-          return taken;
-        }
+      Take taken{this, one_to_one_ ? spsc_.try_take(state_) : mpmc_.try_take(state_)};
+      if (!taken || wanted(taken.place(), empties)) {
+        taken.extend(most);
+        return taken;
       }
     }
   }
@@ -138,8 +108,8 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   /// none. The first end of a run counts, whoever finds it; all tickets before it must be
   /// published.
   void end_at(std::uint64_t ticket) noexcept {
-    if (cells_.end_at(ticket)) {
-      ring_bells();
+    if (state_.set_end(ticket)) {
+      announce(detail::RingWord<Policy::lap_bits>::ended);
     }
   }
   /// Ends at what has been claimed so far: for one claimer, when it is done.
@@ -149,18 +119,20 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   /// The same, as an error. What the error is, the ring does not know.
   void fail() noexcept { halt(Flow::failed); }
 
-  Flow state() const noexcept { return cells_.state(); } ///< Never blocks.
+  Flow state() const noexcept { return state_.state(); } ///< Never blocks.
   /// Whether the ring has ended and all of it was taken.
-  bool exhausted() const noexcept {
-    return state() == Flow::ended && cells_.over(head_.load(Atomics::relaxed));
-  }
+  bool exhausted() const noexcept { return state() == Flow::ended && state_.over(was_taken()); }
   /// The first ticket that will not be published, once state() is `ended`.
-  std::uint64_t end_ticket() const noexcept { return cells_.end_ticket(); }
-  std::size_t slots() const noexcept { return cells_.slots(); } ///< N, as given.
+  std::uint64_t end_ticket() const noexcept { return state_.end_ticket(); }
+  std::size_t slots() const noexcept { return slots_; } ///< N, as given.
   /// Tickets taken on the two sides so far: past tense, since both move while one looks.
   /// @{
-  std::uint64_t was_claimed() const noexcept { return tail_.load(Atomics::relaxed); }
-  std::uint64_t was_taken() const noexcept { return head_.load(Atomics::relaxed); }
+  std::uint64_t was_claimed() const noexcept {
+    return one_to_one_ ? spsc_.was_claimed() : mpmc_.was_claimed();
+  }
+  std::uint64_t was_taken() const noexcept {
+    return one_to_one_ ? spsc_.was_taken() : mpmc_.was_taken();
+  }
   /// @}
   /// Slots claimed and not taken: those being filled and those ready.
   std::size_t was_in_use() const noexcept {
@@ -179,32 +151,66 @@ template <class Slot, class Policy = RingPolicy> class Ring {
 
   /// Back to the first ticket, all slots free. No lease may be out, no other thread inside.
   void reset() noexcept {
-    cells_.reset();
-    tail_.store(0, Atomics::relaxed);
-    head_.store(0, Atomics::relaxed);
+    spsc_.reset();
+    mpmc_.reset();
+    state_.reopen();
   }
 
  private:
+  using Drawn = detail::DrawnTicket;
   friend Claim;
   friend Take;
 
-  // What leases call.
-  std::size_t place(std::uint64_t ticket) const noexcept { return cells_.place(ticket); }
-  Slot& slot(std::uint64_t ticket) const noexcept { return cells_.slot(ticket); }
-  Fill fill(std::uint64_t ticket) const noexcept { return Fill(cells_.look(ticket) & state_mask); }
-  void publish(std::uint64_t ticket, Fill fill) noexcept {
-    cells_.publish(ticket, static_cast<std::uint32_t>(fill), publish_bell_);
+  // What claim() and take() do where nothing is known at a glance. Neither gives a lease, which
+  // would then have to lie in memory.
+  [[gnu::noinline]] Drawn await_claim() noexcept {
+    return one_to_one_ ? spsc_.claim(state_) : mpmc_.claim(state_);
   }
-  void release(std::uint64_t ticket) noexcept { cells_.release(ticket, release_bell_); }
-  bool take_after(std::uint64_t ticket) noexcept {
-    const std::uint64_t next = ticket + 1;
-    return fill(ticket) == Fill::full && cells_.place(next) != 0 && was_taken() == next &&
-           !cells_.over(next) && cells_.is_filled(next) && fill(next) != Fill::none &&
-           advance(head_, takers_, next);
+  [[gnu::noinline]] Drawn await_take(Empties empties) noexcept {
+    for (;;) {
+      const Drawn drawn = one_to_one_ ? spsc_.take(state_) : mpmc_.take(state_);
+      if (!drawn || wanted(drawn.place, empties)) {
+        return drawn;
+      }
+      release(drawn.ticket, drawn.place, 1);
+    }
   }
 
-  Claim claimed(std::uint64_t ticket) {
-    return !cells_.over(ticket) && cells_.await_free(ticket) ? Claim{this, ticket} : Claim{};
+  // What leases call.
+  Slot& slot(std::size_t place) const noexcept {
+    return one_to_one_ ? spsc_.slot(place) : mpmc_.slot(place);
+  }
+  Fill fill(std::size_t place) const noexcept {
+    return one_to_one_ ? spsc_.fill(place) : mpmc_.fill(place);
+  }
+  void publish(std::uint64_t ticket, std::size_t place, Fill fill) noexcept {
+    if (one_to_one_) [[likely]] {
+      spsc_.publish(ticket, place, fill);
+    } else {
+      mpmc_.publish(ticket, place, fill);
+    }
+    ring_bell(publish_bell_);
+  }
+  void release(std::uint64_t ticket, std::size_t place, std::size_t count) noexcept {
+    if (one_to_one_) [[likely]] {
+      spsc_.release(ticket, place, count);
+    } else {
+      mpmc_.release(ticket, place, count);
+    }
+    ring_bell(release_bell_);
+  }
+  bool take_after(std::uint64_t ticket, std::size_t place) noexcept {
+    if (place + 1 == slots_ || fill(place) != Fill::full) {
+      return false;
+    }
+    return one_to_one_ ? spsc_.try_take_at(state_, ticket + 1, place + 1)
+                       : mpmc_.try_take_at(state_, ticket + 1, place + 1);
+  }
+
+  static void ring_bell(Bell* bell) noexcept {
+    if (bell) [[unlikely]] {
+      bell->ring();
+    }
   }
   static std::size_t checked(std::size_t slots) {
     if (slots < 2) {
@@ -213,38 +219,29 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     }
     return slots;
   }
-  static bool wanted(const Take& taken, Empties empties) noexcept {
-    return empties == Empties::give || taken.fill() != Fill::none;
-  }
-  static bool advance(Atomic<std::uint64_t>& tickets, Side side, std::uint64_t ticket) noexcept {
-    if (side == Side::one) {
-      tickets.store(ticket + 1, Atomics::relaxed);
-      return true;
-    }
-    return tickets.compare_exchange_strong(ticket, ticket + 1, Atomics::relaxed, Atomics::relaxed);
+  bool wanted(std::size_t place, Empties empties) const noexcept {
+    return empties == Empties::give || fill(place) != Fill::none;
   }
   void halt(Flow flow) noexcept {
-    if (cells_.halt(flow)) {
-      ring_bells();
+    if (state_.set_halted(flow)) {
+      announce(detail::RingWord<Policy::lap_bits>::halted);
     }
   }
-  void ring_bells() noexcept {
-    for (Bell* bell : {publish_bell_, release_bell_}) {
-      if (bell) {
-        bell->ring();
-      }
-    }
+  void announce(std::uint32_t bit) noexcept {
+    spsc_.announce(bit);
+    mpmc_.announce(bit);
+    ring_bell(publish_bell_);
+    ring_bell(release_bell_);
   }
 
-  static constexpr std::uint32_t state_mask = detail::RingWord<Policy::lap_bits>::state_mask;
-
-  detail::RingCells<Slot, Policy> cells_;
-  const Side claimers_;
-  const Side takers_;
+  // What both sides read and hardly anybody writes.
+  detail::RingState<Policy> state_;
+  const std::size_t slots_;
+  const bool one_to_one_;
   Bell* publish_bell_{};
   Bell* release_bell_{};
-  alignas(detail::cache_line) Atomic<std::uint64_t> tail_{0};
-  alignas(detail::cache_line) Atomic<std::uint64_t> head_{0};
+  detail::SpscRing<Slot, Policy> spsc_;
+  detail::MpmcRing<Slot, Policy> mpmc_;
 };
 
 } // namespace penstock

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/config.hpp>
+#include <penstock/detail/ring_tickets.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -23,12 +24,13 @@ template <class Ring> class Claim {
   Claim() = default;
   /// `other` is then empty.
   Claim(Claim&& other) noexcept
-      : ring_{std::exchange(other.ring_, nullptr)}, ticket_{other.ticket_} {}
+      : ring_{std::exchange(other.ring_, nullptr)}, ticket_{other.ticket_}, place_{other.place_} {}
   /// What this one held is dropped first.
   Claim& operator=(Claim&& other) noexcept {
     Claim old{std::move(*this)};
     ring_ = std::exchange(other.ring_, nullptr);
     ticket_ = other.ticket_;
+    place_ = other.place_;
     return *this;
   }
   ~Claim() { publish(Fill::none); }
@@ -38,23 +40,27 @@ template <class Ring> class Claim {
   /// The slot's number in the order of all, from 0.
   std::uint64_t ticket() const noexcept { return ticket_; }
   /// Which of the ring's slots it is: ticket() modulo their number.
-  std::size_t place() const noexcept { return ring_->place(ticket_); }
+  std::size_t place() const noexcept { return place_; }
   /// What travels with the place, to be written before publish().
-  Slot& slot() const noexcept { return ring_->slot(ticket_); }
+  Slot& slot() const noexcept { return ring_->slot(place_); }
 
   /// Hands the slot to the other side; the claim is then empty. Never blocks.
   void publish(Fill fill = Fill::full) noexcept {
     if (Ring* ring = std::exchange(ring_, nullptr)) {
-      ring->publish(ticket_, fill);
+      ring->publish(ticket_, place_, fill);
     }
   }
 
  private:
   friend Ring;
-  Claim(Ring* ring, std::uint64_t ticket) noexcept : ring_{ring}, ticket_{ticket} {}
+  Claim(Ring* ring, std::uint64_t ticket, std::size_t place) noexcept
+      : ring_{ring}, ticket_{ticket}, place_{place} {}
+  Claim(Ring* ring, detail::DrawnTicket drawn) noexcept
+      : Claim{drawn ? ring : nullptr, drawn.ticket, drawn.place} {}
 
   Ring* ring_{};
   std::uint64_t ticket_{};
+  std::size_t place_{};
 };
 
 /// One filled slot, or a run of adjacent ones. Move-only; empty (false) if there was none to have.
@@ -67,12 +73,14 @@ template <class Ring> class Take {
   Take() = default;
   /// `other` is then empty.
   Take(Take&& other) noexcept
-      : ring_{other.ring_}, ticket_{other.ticket_}, size_{std::exchange(other.size_, 0)} {}
+      : ring_{other.ring_}, ticket_{other.ticket_}, place_{other.place_},
+        size_{std::exchange(other.size_, 0)} {}
   /// What this one held is released first.
   Take& operator=(Take&& other) noexcept {
     Take old{std::move(*this)};
     ring_ = other.ring_;
     ticket_ = other.ticket_;
+    place_ = other.place_;
     size_ = std::exchange(other.size_, 0);
     return *this;
   }
@@ -85,17 +93,18 @@ template <class Ring> class Take {
   /// The first slot's ticket; the others follow it.
   std::uint64_t ticket() const noexcept { return ticket_; }
   /// Which of the ring's slots the first is.
-  std::size_t place() const noexcept { return ring_->place(ticket_); }
+  std::size_t place() const noexcept { return place_; }
   /// What travels with the place of slot number `i` of it.
-  Slot& slot(std::size_t i = 0) const noexcept { return ring_->slot(ticket_ + i); }
+  Slot& slot(std::size_t i = 0) const noexcept { return ring_->slot(place_ + i); }
   /// How that one was filled.
-  Fill fill(std::size_t i = 0) const noexcept { return ring_->fill(ticket_ + i); }
+  Fill fill(std::size_t i = 0) const noexcept { return ring_->fill(place_ + i); }
 
   /// Takes on adjacent slots that are ready now, until it holds `most`; true if any came. Only the
   /// last of a run may be partial. Never blocks.
   bool extend(std::size_t most) noexcept {
     const std::size_t before = size_;
-    while (size_ != 0 && size_ < most && ring_->take_after(ticket_ + size_ - 1)) {
+    while (size_ != 0 && size_ < most &&
+           ring_->take_after(ticket_ + size_ - 1, place_ + size_ - 1)) {
       ++size_;
     }
     return size_ != before;
@@ -103,26 +112,30 @@ template <class Ring> class Take {
 
   /// The first `count` slots (at most size()) as a lease of their own.
   Take split(std::size_t count) noexcept {
-    Take first{ring_, ticket_, count};
+    Take first{ring_, ticket_, place_, count};
     ticket_ += count;
+    place_ += count;
     size_ -= count;
     return first;
   }
 
   /// Gives the slots back to the filling side; the lease is then empty. Never blocks.
   void release() noexcept {
-    for (; size_ != 0; --size_) {
-      ring_->release(ticket_++);
+    if (const std::size_t count = std::exchange(size_, 0)) {
+      ring_->release(ticket_, place_, count);
     }
   }
 
  private:
   friend Ring;
-  Take(Ring* ring, std::uint64_t ticket, std::size_t size) noexcept
-      : ring_{ring}, ticket_{ticket}, size_{size} {}
+  Take(Ring* ring, std::uint64_t ticket, std::size_t place, std::size_t size) noexcept
+      : ring_{ring}, ticket_{ticket}, place_{place}, size_{size} {}
+  Take(Ring* ring, detail::DrawnTicket drawn) noexcept
+      : Take{ring, drawn.ticket, drawn.place, drawn ? 1U : 0U} {}
 
   Ring* ring_{};
   std::uint64_t ticket_{};
+  std::size_t place_{};
   std::size_t size_{};
 };
 

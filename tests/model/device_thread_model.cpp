@@ -101,19 +101,19 @@ template <class S> std::unique_ptr<Scenario> make() {
 
 int main(int count, char** arguments) {
   using namespace penstock::model;
-  const auto two = Search::switches(2), three = Search::switches(3);
+  const auto one = Search::switches(1), three = Search::switches(3);
   const auto random = Search::random(100'000);
   const int failed = run(
       {
-          {"device thread and consumer", 2, make<LastBell<Change::none, Bug::none>>, {two, random}},
+          {"device thread and consumer", 2, make<LastBell<Change::none, Bug::none>>, {one, random}},
           {"device thread, consumer, stop",
            3,
            make<LastBell<Change::stop, Bug::none>>,
-           {two, random}},
+           {one, random}},
           {"device thread, consumer, error",
            3,
            make<LastBell<Change::fail, Bug::none>>,
-           {two, random}},
+           {one, random}},
       },
       count, arguments);
   if (failed != 0 || count > 1) {

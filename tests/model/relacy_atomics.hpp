@@ -53,6 +53,9 @@ template <class T> class RelacyAtomic {
   T fetch_or(T value, Order order, Where where = Where::current()) {
     return value_.fetch_or(value, order, at(where));
   }
+  T fetch_xor(T value, Order order, Where where = Where::current()) {
+    return value_.fetch_xor(value, order, at(where));
+  }
   T fetch_and(T value, Order order, Where where = Where::current()) {
     return value_.fetch_and(value, order, at(where));
   }
@@ -90,9 +93,19 @@ struct RelacyAtomics {
   static constexpr auto release = rl::mo_release;
 };
 
-/// The ring's parking, in the model. Time limits never pass, so that a wake-up that is lost is a
+/// The same with every order seq_cst, so that nobody who looks for sleepers overlooks one.
+struct RelacySequential : RelacyAtomics {
+  static constexpr auto relaxed = rl::mo_seq_cst;
+  static constexpr auto acquire = rl::mo_seq_cst;
+  static constexpr auto release = rl::mo_seq_cst;
+};
+
+/// What becomes of a sleep with a limit: it ends at once, as it may, or never by itself.
+enum class Naps : bool { never_end, end };
+
+/// The ring's parking, in the model. Where time limits never pass, a wake-up that is lost is a
 /// deadlock, which the checker reports.
-template <int Spins> struct RelacyParking {
+template <int Spins, Naps Limited = Naps::never_end> struct RelacyParking {
   using Word = RelacyAtomic<std::uint32_t>;
   static constexpr bool sleeps = true;
   static constexpr int spins = Spins;
@@ -101,8 +114,12 @@ template <int Spins> struct RelacyParking {
     rl::yield(1, at(where));
   }
   static void sleep(Word& word, std::uint32_t seen,
-                    std::chrono::nanoseconds = std::chrono::nanoseconds{-1}) {
-    word.sleep(seen);
+                    std::chrono::nanoseconds limit = std::chrono::nanoseconds{-1}) {
+    if (Limited == Naps::end && limit.count() >= 0) {
+      pause();
+    } else {
+      word.sleep(seen);
+    }
   }
   static void wake(Word& word) { word.wake(); }
 };
@@ -112,9 +129,11 @@ struct RelacySpinning : RelacyParking<0> {
   static constexpr bool sleeps = false;
 };
 
-/// What the rings of the model are made with: laps that wrap after four.
-template <class Waiting = RelacyParking<0>> struct ModelPolicy {
-  using Atomics = RelacyAtomics;
+/// What the rings of the model are made with: laps that wrap after four. A ring that counts leans
+/// on the end of a nap, but for the changes of its state: see WaitWord::rouse().
+template <class Waiting = RelacyParking<0, Naps::end>, class Orders = RelacyAtomics>
+struct ModelPolicy {
+  using Atomics = Orders;
   using Parking = Waiting;
   static constexpr unsigned lap_bits = 2;
 };

@@ -14,9 +14,12 @@ struct Payload {
   rl::var<int> value{0};
 };
 
-template <class Waiting = RelacyParking<0>> using ModelRing = Ring<Payload, ModelPolicy<Waiting>>;
-using Asleep = RelacyParking<0>;
-using SpinOnce = RelacyParking<1>;
+using Asleep = RelacyParking<0>; // and woken by nothing but a wake-up
+using Napping = RelacyParking<0, Naps::end>;
+using NapLater = RelacyParking<1, Naps::end>;
+template <class Waiting = Napping, class Orders = RelacyAtomics>
+using ModelRing = Ring<Payload, ModelPolicy<Waiting, Orders>>;
+using Sequential = RelacySequential;
 
 void write(Payload& slot, int value) {
   slot.value(at()) = value;
@@ -55,15 +58,25 @@ struct Taken {
   }
 };
 
-template <class Waiting, int Items> struct OneToOne : Scenario {
-  ModelRing<Waiting> ring{2, Side::one, Side::one};
+// Where the end is known from the start, nothing wakes a taker after the last slot.
+template <class Waiting, int Items, class Orders = RelacyAtomics, bool Known = false>
+struct OneToOne : Scenario {
+  ModelRing<Waiting, Orders> ring{2, Side::one, Side::one};
+
+  OneToOne() {
+    if (Known) {
+      ring.end_at(Items);
+    }
+  }
 
   void thread(unsigned id) override {
     if (id == 0) {
       for (int i = 0; i < Items; ++i) {
         put(ring, i);
       }
-      ring.end();
+      if (!Known) {
+        ring.end();
+      }
     } else {
       int next = 0;
       while (auto take = ring.take()) {
@@ -75,8 +88,8 @@ template <class Waiting, int Items> struct OneToOne : Scenario {
 };
 
 // The end is known before the first claim.
-template <class Waiting> struct ManyToOne : Scenario {
-  ModelRing<Waiting> ring{2, Side::many, Side::one};
+template <class Waiting, class Orders = RelacyAtomics> struct ManyToOne : Scenario {
+  ModelRing<Waiting, Orders> ring{2, Side::many, Side::one};
 
   ManyToOne() { ring.end_at(3); }
   void thread(unsigned id) override {
@@ -96,8 +109,8 @@ template <class Waiting> struct ManyToOne : Scenario {
 };
 
 // The end is found when there is nothing more, while takers may sleep.
-template <class Waiting> struct OneToMany : Scenario {
-  ModelRing<Waiting> ring{2, Side::one, Side::many};
+template <class Waiting, class Orders = RelacyAtomics> struct OneToMany : Scenario {
+  ModelRing<Waiting, Orders> ring{2, Side::one, Side::many};
   Taken taken;
 
   void thread(unsigned id) override {
@@ -202,9 +215,33 @@ template <Side Takers> struct TryTakes : Scenario {
   void after() override { taken.require_first(3); }
 };
 
+// Three slots are published in one turn, the last first: who sees the first sees all.
+template <Side Takers, class Waiting = Napping, class Orders = RelacyAtomics>
+struct Bunch : Scenario {
+  ModelRing<Waiting, Orders> ring{3, Side::one, Takers};
+  Taken taken;
+
+  Bunch() { ring.end_at(3); } // so that nothing else wakes who sleeps
+  void thread(unsigned id) override {
+    if (id == 0) {
+      auto first = ring.claim();
+      auto second = ring.claim();
+      put_ticket(ring.claim());
+      put_ticket(std::move(second));
+      put_ticket(std::move(first));
+    } else {
+      while (auto take = ring.take()) {
+        RL_ASSERT(Takers == Side::many || take.ticket() != 0 || take.size() == 3 || take.extend(3));
+        taken.note(std::move(take));
+      }
+    }
+  }
+  void after() override { taken.require_first(3); }
+};
+
 // One thread holds two leases: extending the first must not run into the second.
-struct TwoLeases : Scenario {
-  ModelRing<> ring{2, Side::one, Side::one};
+template <Side Claimers> struct TwoLeases : Scenario {
+  ModelRing<> ring{2, Claimers, Side::one};
   Taken taken;
 
   void thread(unsigned id) override {
@@ -225,6 +262,32 @@ struct TwoLeases : Scenario {
   void after() override { taken.require_first(4); }
 };
 
+// Leases go back out of turn in one lap, and otherwise out of turn in the next.
+struct OutOfTurn : Scenario {
+  ModelRing<> ring{3, Side::one, Side::one};
+  Taken taken;
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      for (int i = 0; i < 8; ++i) {
+        put(ring, i);
+      }
+    } else {
+      for (const bool middle_first : {true, false}) {
+        auto first = ring.take();
+        auto second = ring.take();
+        auto third = ring.take();
+        taken.note(std::move(middle_first ? second : third));
+        taken.note(std::move(first));
+        taken.note(std::move(middle_first ? third : second));
+      }
+      taken.note(ring.take());
+      taken.note(ring.take());
+    }
+  }
+  void after() override { taken.require_first(8); }
+};
+
 enum class Change { end, stop, fail };
 
 template <class R> void change_to(R& ring, Change change, std::uint64_t end) {
@@ -243,8 +306,8 @@ template <class R> void require(const R& ring, Change change) {
 }
 
 // Claimers that sleep on a full ring see the change, and can still publish what they hold.
-template <Change How, int Claimers> struct FullRing : Scenario {
-  ModelRing<> ring{2};
+template <Change How, int Claimers, Side Takers = Side::many> struct FullRing : Scenario {
+  ModelRing<Asleep> ring{2, Claimers == 1 ? Side::one : Side::many, Takers};
 
   FullRing() { put_ticket(ring.claim()); }
   void thread(unsigned id) override {
@@ -260,8 +323,8 @@ template <Change How, int Claimers> struct FullRing : Scenario {
 };
 
 // Takers that sleep on an empty ring see the change.
-template <Change How, int Takers> struct EmptyRing : Scenario {
-  ModelRing<> ring{2};
+template <Change How, int Takers, Side Claimers = Side::many> struct EmptyRing : Scenario {
+  ModelRing<Asleep> ring{2, Claimers, Takers == 1 ? Side::one : Side::many};
 
   void thread(unsigned id) override {
     if (id == Takers) {
@@ -297,9 +360,26 @@ template <Change How, class Waiting> struct Halted : Scenario {
   }
 };
 
+// What a side knows to be there is not handed out once the ring is closed.
+struct StopBetween : Scenario {
+  ModelRing<> ring{3, Side::one, Side::one};
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      put(ring, 0);
+      ring.stop();
+      RL_ASSERT(!ring.claim());
+    } else {
+      while (auto take = ring.take()) {
+        RL_ASSERT(read(take.slot()) == 0);
+      }
+    }
+  }
+};
+
 // Two see trouble at the same time, one the end, and one sleeps.
-struct EndAndStop : Scenario {
-  ModelRing<> ring{2};
+template <Side Both> struct EndAndStop : Scenario {
+  ModelRing<Asleep> ring{2, Both, Both};
 
   void thread(unsigned id) override {
     if (id == 0) {
@@ -549,38 +629,67 @@ int main(int count, char** arguments) {
   const auto random = Search::random(30'000);
   return run(
       {
-          {"one to one, asleep at once", 2, make<OneToOne<Asleep, 3>>, {three, random}},
-          {"one to one, one look first", 2, make<OneToOne<SpinOnce, 3>>, {two, random}},
-          {"one to one, spinning", 2, make<OneToOne<RelacySpinning, 3>>, {three, random}},
-          {"one to one, laps wrap", 2, make<OneToOne<Asleep, 10>>, {random}},
-          {"many to one", 3, make<ManyToOne<Asleep>>, {two, random}},
-          {"many to one, spinning", 3, make<ManyToOne<RelacySpinning>>, {two, random}},
-          {"one to many", 3, make<OneToMany<Asleep>>, {one, random}},
+          {"one to one, napping at once", 2, make<OneToOne<Napping, 3>>, {one, random}},
+          {"one to one, one look first", 2, make<OneToOne<NapLater, 3>>, {one, random}},
+          {"one to one, spinning", 2, make<OneToOne<RelacySpinning, 3>>, {two, random}},
+          {"one to one, no nap ends",
+           2,
+           make<OneToOne<Asleep, 3, Sequential, true>>,
+           {two, random}},
+          {"one to one, laps wrap", 2, make<OneToOne<Napping, 10>>, {random}},
+          {"many to one", 3, make<ManyToOne<Napping>>, {one, random}},
+          {"many to one, spinning", 3, make<ManyToOne<RelacySpinning>>, {one, random}},
+          {"many to one, no nap ends", 3, make<ManyToOne<Asleep, Sequential>>, {one, random}},
+          {"one to many", 3, make<OneToMany<Napping>>, {random}},
+          {"one to many, no nap ends", 3, make<OneToMany<Asleep, Sequential>>, {one, random}},
+          {"bunch to one", 2, make<Bunch<Side::one>>, {two, random}},
+          {"bunch to one, no nap ends",
+           2,
+           make<Bunch<Side::one, Asleep, Sequential>>,
+           {two, random}},
+          {"bunch to many", 3, make<Bunch<Side::many>>, {one, random}},
+          {"bunch to many, no nap ends", 3, make<Bunch<Side::many, Asleep, Sequential>>, {random}},
           {"many to many", 4, make<ManyToMany>, {random}},
           {"roles swap", 2, make<RoleSwap>, {three, random}},
           {"claims by trying", 3, make<TryClaims>, {one, random}},
           {"takes by trying", 3, make<TryTakes<Side::many>>, {one, random}},
-          {"runs by one taker", 2, make<TryTakes<Side::one>>, {three, random}},
-          {"two leases", 2, make<TwoLeases>, {three, random}},
+          {"runs by one taker", 2, make<TryTakes<Side::one>>, {two, random}},
+          {"two leases", 2, make<TwoLeases<Side::one>>, {one, random}},
+          {"two leases, many claimers", 2, make<TwoLeases<Side::many>>, {one, random}},
+          {"leases out of turn", 2, make<OutOfTurn>, {random}},
           {"full ring, end", 2, make<FullRing<end, 1>>, {full}},
           {"full ring, stop", 2, make<FullRing<stop, 1>>, {full}},
+          {"full ring, counted, end", 2, make<FullRing<end, 1, Side::one>>, {full}},
+          {"full ring, counted, stop", 2, make<FullRing<stop, 1, Side::one>>, {full}},
+          {"full ring, two claimers, counted, stop",
+           3,
+           make<FullRing<stop, 2, Side::one>>,
+           {two, random}},
           {"full ring, two claimers, stop", 3, make<FullRing<stop, 2>>, {three, random}},
           {"empty ring, end", 2, make<EmptyRing<end, 1>>, {full}},
           {"empty ring, fail", 2, make<EmptyRing<fail, 1>>, {full}},
+          {"empty ring, counted, end", 2, make<EmptyRing<end, 1, Side::one>>, {full}},
+          {"empty ring, counted, fail", 2, make<EmptyRing<fail, 1, Side::one>>, {full}},
+          {"empty ring, two takers, counted, end",
+           3,
+           make<EmptyRing<end, 2, Side::one>>,
+           {two, random}},
           {"empty ring, two takers, end", 3, make<EmptyRing<end, 2>>, {three, random}},
           {"empty ring, two takers, stop", 3, make<EmptyRing<stop, 2>>, {three, random}},
-          {"stop midway", 2, make<Halted<stop, Asleep>>, {four, random}},
-          {"fail midway, spinning", 2, make<Halted<fail, RelacySpinning>>, {four, random}},
-          {"end and stop at once", 3, make<EndAndStop>, {three, random}},
+          {"stop midway", 2, make<Halted<stop, Napping>>, {two, random}},
+          {"stop between claims", 2, make<StopBetween>, {two, random}},
+          {"fail midway, spinning", 2, make<Halted<fail, RelacySpinning>>, {three, random}},
+          {"end and stop at once", 3, make<EndAndStop<Side::many>>, {two, random}},
+          {"end and stop at once, counted", 3, make<EndAndStop<Side::one>>, {two, random}},
           {"two ends", 2, make<TwoEnds>, {full}},
-          {"dropped claims", 3, make<Dropped>, {two, random}},
+          {"dropped claims", 3, make<Dropped>, {one, random}},
           {"two rings", 3, make<Chain<1>>, {random}},
           {"two rings, two workers", 4, make<Chain<2>>, {random}},
           {"bell, two ring", 3, make<BellAlone>, {three, random}},
           {"bell, rung thrice", 2, make<BellTwice>, {four, random}},
-          {"bell, taker, end", 2, make<BellTaker<end>>, {two, random}},
-          {"bell, taker, known end", 2, make<BellTaker<end, true>>, {two, random}},
-          {"bell, taker, stop", 2, make<BellTaker<stop>>, {two, random}},
+          {"bell, taker, end", 2, make<BellTaker<end>>, {one, random}},
+          {"bell, taker, known end", 2, make<BellTaker<end, true>>, {one, random}},
+          {"bell, taker, stop", 2, make<BellTaker<stop>>, {one, random}},
           {"bell between rings", 3, make<BellBetween>, {random}},
       },
       count, arguments);

@@ -101,6 +101,154 @@ TEST_CASE("a replayed consumer sees each record once, in every run") {
   check({100'000, 777}, 64);
 }
 
+TEST_CASE("short batches between epochs are called for, and those around them replayed") {
+  const std::size_t records = 20'050;
+  const std::vector<Number> all = numbers(records);
+  for_each_device([&](D& device) {
+    const ps::DeviceArray<Number, D> seen{device, records};
+    std::size_t calls = 0;
+    // A Decoder that leaves out: every hundredth, and more than a batch at an epoch's end.
+    auto pipeline =
+        ps::Reader{ps::memory(all), {.workers = 2, .epochs = 5, .batch = 128}} |
+        ps::Decoder{[](const Number& in, Number& out) {
+                      if (in % 100 == 99 || in >= 19'800) {
+                        throw std::runtime_error{"left out"};
+                      }
+                      out = in;
+                    },
+                    ps::to_pinned,
+                    {.workers = 2, .on_error = {.skips = 1 << 20}}} |
+        ps::AsyncCopier{device, {.batch = 100}} |
+        ps::Consumer{ps::replayed([&, at = seen.data()](Numbers in, ps::Stream<D> stream) {
+          ++calls;
+          ps::for_each(stream, in.size(), Mark{in.data(), at});
+        })};
+    pipeline.prepare();
+    const std::size_t captured = calls;
+    std::vector<Number> expected(records, 0);
+    for (Number runs = 1; runs <= 2; ++runs) {
+      // 198 times 99 are 196 batches, and 2 records more.
+      CHECK(pipeline.run().records == 5 * 198 * 99);
+      CHECK(calls == captured + runs * 5);
+    }
+    for (std::size_t i = 0; i < 19'800; ++i) {
+      expected[i] = i % 100 == 99 ? 0 : 10;
+    }
+    CHECK(read(seen, device) == expected);
+  });
+}
+
+/// Records of variable length.
+struct Words : ps::Columns<ps::Field<"word", ps::Ragged<Number>>> {};
+/// A number into a word of that number, up to four times.
+struct Spelled {
+  void operator()(ps::Batch<const Number, ps::Pageable> in, ps::Batch<Words, ps::Pinned> out) {
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const std::size_t count = in.data()[i] % 5;
+      std::fill_n(ps::get<"word">(out).put(i, count), count, in.data()[i]);
+    }
+  }
+};
+struct MarkWords {
+  ps::Column<ps::Ragged<const Number>> words;
+  Number* seen;
+  PENSTOCK_HD void operator()(std::size_t i) const {
+    const auto word = words[i];
+    for (std::size_t k = 0; k < word.size(); ++k) {
+      seen[word[k]] += 1;
+    }
+  }
+};
+
+TEST_CASE("a replayed consumer takes records of variable length") {
+  const std::size_t records = 30'010;
+  const std::vector<Number> all = numbers(records);
+  for_each_device([&](D& device) {
+    const ps::DeviceArray<Number, D> seen{device, records};
+    auto pipeline = ps::Reader{ps::memory(all), {.depth = 8, .batch = 100}} |
+                    ps::Decoder{Spelled{}, {.workers = 3, .value_bytes = 4096}} |
+                    ps::AsyncCopier{device, {.depth = 70}} |
+                    ps::Consumer{ps::replayed(
+                        [at = seen.data()](ps::FrozenBatch<const Words> in, ps::Stream<D> stream) {
+                          ps::for_each(stream, in.size(), MarkWords{ps::get<"word">(in), at});
+                        },
+                        {.lanes = 3})};
+    std::vector<Number> expected(records);
+    for (Number runs = 1; runs <= 2; ++runs) {
+      pipeline.run();
+      for (std::size_t i = 0; i < records; ++i) {
+        expected[i] += static_cast<Number>(i % 5);
+      }
+      CHECK(read(seen, device) == expected);
+    }
+  });
+}
+
+/// Looks at the first and the last byte of a record.
+struct Ends {
+  const std::byte* in;
+  std::size_t record_bytes;
+  Number* seen;
+  PENSTOCK_HD void operator()(std::size_t i) const {
+    seen[static_cast<Number>(in[i * record_bytes])] += 1;
+    seen[static_cast<Number>(in[(i + 1) * record_bytes - 1])] += 1;
+  }
+};
+
+TEST_CASE("a replayed consumer takes records that came in pieces, and counts records") {
+  constexpr std::size_t record_bytes = (std::size_t{3} << 20) + 1;
+  constexpr std::size_t records = 9;
+  std::vector<std::byte> all;
+  for (std::size_t i = 0; i < records; ++i) {
+    all.insert(all.end(), record_bytes, static_cast<std::byte>(i));
+  }
+  for_each_device([&](D& device) {
+    const ps::DeviceArray<Number, D> seen{device, records};
+    bool fails = false;
+    auto pipeline =
+        ps::Reader{ps::memory(all, {.record_bytes = record_bytes}), ps::to_pinned} |
+        ps::AsyncCopier{device, {.batch = 2, .depth = 2}} |
+        ps::Consumer{ps::replayed(
+            [&, at = seen.data()](ps::FrozenBatch<const std::byte> in, ps::Stream<D> stream) {
+              if (std::exchange(fails, false)) {
+                throw std::runtime_error{"the short one"};
+              }
+              ps::for_each(stream, in.size(), Ends{in.data(), in.record_bytes(), at});
+            })};
+    const ps::Report& report = pipeline.run();
+    CHECK(report.records == records);
+    CHECK(report.stages.back().records == records);
+    CHECK(report.bytes == records * record_bytes);
+    CHECK(read(seen, device) == std::vector<Number>(records, 2));
+    fails = true;
+    CHECK(tests::caught<ps::StageError>([&] { pipeline.run(); }).record() == 8);
+    CHECK(pipeline.report().records == 8);
+  });
+}
+
+TEST_CASE("of very small batches' places no more graphs are made than pay") {
+  const std::size_t records = 2'000'010;
+  const std::vector<Number> all = numbers(records);
+  for_each_device([&](D& device) {
+    const ps::DeviceArray<Number, D> seen{device, records};
+    std::size_t calls = 0;
+    auto pipeline =
+        replays(device, all, 40,
+                ps::Consumer{ps::replayed([&, at = seen.data()](Numbers in, ps::Stream<D> stream) {
+                  ++calls;
+                  ps::for_each(stream, in.size(), Mark{in.data(), at});
+                })});
+    pipeline.prepare();
+    const std::size_t places = 50'002; // of a whole run
+    CHECK(calls == places / 64 * 64 + places / 16 * 16);
+    const std::size_t captured = calls;
+    CHECK(pipeline.run().records == records);
+    CHECK(read(seen, device) == std::vector<Number>(records, 1));
+    // Those at the end of a copy that are no group.
+    CHECK(calls - captured < 1000);
+  });
+}
+
 TEST_CASE("batches of one lane are replayed one after the other") {
   const std::size_t records = 1'000'000;
   const std::vector<Number> all = numbers(records);

@@ -20,17 +20,25 @@
 namespace penstock::detail {
 
 /// The work of groups of adjacent places of a device ring, captured once: of each aligned group of
-/// 64, 16, 4 and 1 places that the ring has.
+/// 64, 16, 4 and 1 places that the ring has. Of a ring of very many places the small groups are
+/// left out: they pay little there, and a graph takes time to make and memory on the device.
 template <AnyDevice D> class CapturedGroups {
  public:
   static constexpr std::array<std::size_t, 4> sizes{64, 16, 4, 1};
+  static constexpr std::size_t most_graphs = 4096; // of one size
 
   /// `call(place)` enqueues a place's work on its lane. Throws what it throws, and what the device
   /// does; then there are no groups.
   template <class F>
   void capture(D& device, std::span<typename D::stream_type> lanes, std::size_t places, F call) {
+    if (places / sizes.front() > most_graphs) {
+      throw Error{"penstock: the device's ring has " + std::to_string(places) +
+                  " places, one for each batch, and the work of " +
+                  std::to_string(most_graphs * sizes.front()) +
+                  " is the most that is captured: give the AsyncCopier a larger batch."};
+    }
     std::array<std::vector<typename D::graph_type>, sizes.size()> graphs;
-    for (std::size_t size = 0; size < sizes.size(); ++size) {
+    for (std::size_t size = 0; size < sizes.size() && places / sizes[size] <= most_graphs; ++size) {
       for (std::size_t first = 0; first + sizes[size] <= places; first += sizes[size]) {
         graphs[size].push_back(device.capture(lanes, [&] {
           for (std::size_t place = first; place < first + sizes[size]; ++place) {
@@ -69,7 +77,7 @@ struct NoGroups {
 };
 
 /// Calls back in prepare(), to capture, and then replays what was captured in groups; short batches
-/// and those that are in no group are enqueued by the callable. F is a Replayed.
+/// and those in no group that was captured are enqueued by the callable. F is a Replayed.
 template <class F, class T, AnyDevice D> class ReplayedConsumer final : public DeviceEnd<D> {
   using Take = typename PlaceRing<D>::Take;
 
@@ -108,6 +116,11 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
         full.records = link.grain().records;
         call(place, full, lanes_[place % lanes_.size()]);
       });
+    } catch (const DeviceError& e) {
+      if (e.sticky()) {
+        throw; // no run could follow
+      }
+      note_ = std::string{"not replayed, since it cannot be captured: "} + e.what();
     } catch (const std::exception& e) {
       note_ = std::string{"not replayed, since it cannot be captured: "} + e.what();
     } catch (...) {

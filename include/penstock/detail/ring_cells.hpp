@@ -2,165 +2,158 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/bell.hpp>
 #include <penstock/detail/config.hpp>
+#include <penstock/detail/ring_counter.hpp>
+#include <penstock/detail/ring_state.hpp>
+#include <penstock/detail/ring_tickets.hpp>
 #include <penstock/detail/ring_word.hpp>
+#include <penstock/detail/wait_word.hpp>
+#include <penstock/ring_lease.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
-namespace penstock {
+namespace penstock::detail {
 
-/// What a ring's two sides see. `ended`: no more will be published than what there is. `stopped`
-/// and `failed`: nothing more is handed out to either side.
-enum class Flow : std::uint8_t { open, ended, stopped, failed };
-
-namespace detail {
-
-/// A ring's slots, each with the word that says whose it is: how slots change hands and how threads
-/// wait for that, and the ring's state, which all of them see. Who may take which ticket is Ring's.
+/// A ring's slots where a side has many threads, each slot with a word beside it: how they change
+/// hands, and how threads wait for that.
+///
+/// What many threads hand over, each writes in the slot's word. What a side of one thread hands
+/// over, it counts instead; who waits for that sleeps on the slot's word all the same, so that only
+/// he is woken whose slot it is. Nothing is allocated for 0 slots.
 template <class Slot, class Policy> class RingCells {
   using Atomics = typename Policy::Atomics;
-  using Parking = typename Policy::Parking;
-  template <class T> using Atomic = typename Atomics::template Atomic<T>;
-
- public:
   using Words = RingWord<Policy::lap_bits>;
 
-  explicit RingCells(std::size_t slots) : slots_{slots}, cells_{std::make_unique<Cell[]>(slots)} {}
+ public:
+  RingCells(std::size_t slots, Side claimers, Side takers)
+      : slots_{slots}, publish_counted_{claimers == Side::one},
+        release_counted_{takers == Side::one},
+        cells_{slots ? std::make_unique<Cell[]>(slots) : nullptr},
+        published_{publish_counted_ ? slots : 0}, released_{release_counted_ ? slots : 0} {}
 
   std::size_t slots() const noexcept { return slots_; }
-  std::size_t place(std::uint64_t ticket) const noexcept { return ticket % slots_; }
-  Slot& slot(std::uint64_t ticket) const noexcept { return cells_[place(ticket)].slot; }
-  /// Never `open` to a thread that over() told of the end.
-  Flow state() const noexcept {
-    const Flow flow = flow_.load(Atomics::relaxed);
-    return flow == Flow::open && end_.load(Atomics::relaxed) != never ? Flow::ended : flow;
+  Slot& slot(std::size_t place) const noexcept { return cells_[place].slot; }
+  Fill fill(std::size_t place) const noexcept {
+    const Cell& cell = cells_[place];
+    return publish_counted_ ? cell.fill : Fill(cell.word.value() & Words::state_mask);
   }
-  bool halted() const noexcept { return flow_.load(Atomics::relaxed) != Flow::open; }
-  std::uint64_t end_ticket() const noexcept { return end_.load(Atomics::relaxed); }
-  /// Whether this ticket will never be handed out.
-  bool over(std::uint64_t ticket) const noexcept { return halted() || ticket >= end_ticket(); }
-  /// Pairs with hand_over(): who sees the slot in his hands sees what the other side left in it.
-  std::uint32_t look(std::uint64_t ticket) const noexcept {
-    return word(ticket).load(Atomics::acquire);
+
+  /// Whether the slot of this ticket may be filled, and whether it may be taken. Who is told so
+  /// sees what the other side left in it.
+  bool is_free(std::uint64_t ticket, std::size_t place) noexcept {
+    return is_free(cells_[place].word.look(), ticket);
   }
-  bool is_free(std::uint64_t ticket) const noexcept {
-    return Words::is_free(look(ticket), lap(ticket));
-  }
-  bool is_filled(std::uint64_t ticket) const noexcept {
-    return Words::is_filled(look(ticket), lap(ticket));
+  bool is_filled(std::uint64_t ticket, std::size_t place) noexcept {
+    return is_filled(cells_[place].word.look(), ticket);
   }
   /// Block until it is so; false if it will not be.
-  bool await_free(std::uint64_t ticket) noexcept { return await(ticket, Words::is_free); }
-  bool await_filled(std::uint64_t ticket) noexcept { return await(ticket, Words::is_filled); }
-
-  /// To the taking side (`state` of full, partial, none), and back.
-  void publish(std::uint64_t ticket, std::uint32_t state, Bell<Policy>* bell) noexcept {
-    hand_over(ticket, Words::make(lap(ticket), state), bell);
+  bool await_free(const RingState<Policy>& state, std::uint64_t ticket,
+                  std::size_t place) noexcept {
+    return cells_[place].word.await(
+        state, ticket, release_counted_,
+        [this, ticket](std::uint32_t word) { return is_free(word, ticket); });
   }
-  void release(std::uint64_t ticket, Bell<Policy>* bell) noexcept {
-    hand_over(ticket, Words::make(lap(ticket) + 1, Words::free), bell);
+  bool await_filled(const RingState<Policy>& state, std::uint64_t ticket,
+                    std::size_t place) noexcept {
+    return cells_[place].word.await(
+        state, ticket, publish_counted_,
+        [this, ticket](std::uint32_t word) { return is_filled(word, ticket); });
   }
 
-  /// The first end counts. False if there was one before.
-  bool end_at(std::uint64_t ticket) noexcept {
-    std::uint64_t end = never;
-    if (!end_.compare_exchange_strong(end, ticket, Atomics::relaxed, Atomics::relaxed)) {
-      return false;
+  void publish(std::uint64_t ticket, std::size_t place, Fill fill) noexcept {
+    Cell& cell = cells_[place];
+    if (publish_counted_) {
+      cell.fill = fill;
+      give(published_, ticket, place, 1);
+    } else {
+      cell.word.hand_over(Words::make(lap(ticket), static_cast<std::uint32_t>(fill)));
     }
-    announce(Words::ended);
-    return true;
   }
-  /// False if the ring has stopped or failed before.
-  bool halt(Flow flow) noexcept {
-    Flow open = Flow::open;
-    if (!flow_.compare_exchange_strong(open, flow, Atomics::relaxed, Atomics::relaxed)) {
-      return false;
+  void release(std::uint64_t ticket, std::size_t place, std::size_t count) noexcept {
+    if (release_counted_) {
+      give(released_, ticket, place, count);
+      return;
     }
-    announce(Words::halted);
-    return true;
+    for (const std::size_t end = place + count; place != end; ++place) {
+      cells_[place].word.hand_over(Words::make(lap(ticket) + 1, Words::free));
+    }
   }
-
+  /// So that all look at the ring's state.
+  void announce(std::uint32_t bit) noexcept {
+    for (std::size_t i = 0; i < slots_; ++i) {
+      cells_[i].word.announce(bit);
+    }
+  }
   /// All slots free, in lap 0. No other thread inside.
   void reset() noexcept {
     for (std::size_t i = 0; i < slots_; ++i) {
-      cells_[i].word.store(Words::make(0, Words::free), Atomics::relaxed);
+      cells_[i].word.reset();
     }
-    end_.store(never, Atomics::relaxed);
-    flow_.store(Flow::open, Atomics::relaxed);
+    published_.reset();
+    released_.reset();
+    known_published_.reset();
+    known_released_.reset();
   }
 
  private:
-  // A line of its own, since the two sides write it in turn.
-  struct alignas(cache_line) Cell {
-    Atomic<std::uint32_t> word{Words::make(0, Words::free)};
-    Slot slot{};
-  };
-  static constexpr std::uint64_t never = ~std::uint64_t{0};
-
-  std::uint64_t lap(std::uint64_t ticket) const noexcept { return ticket / slots_; }
-  Atomic<std::uint32_t>& word(std::uint64_t ticket) const noexcept {
-    return cells_[place(ticket)].word;
-  }
-
-  bool await(std::uint64_t ticket, bool (*ready)(std::uint32_t, std::uint64_t)) noexcept {
-    for (int looks = 0;;) {
-      std::uint32_t seen = look(ticket);
-      if (ready(seen, lap(ticket))) {
+  /// How far the other side's counter is known to have come, to all threads of a side: a copy on a
+  /// line that is theirs.
+  class Known {
+   public:
+    bool has(std::uint64_t ticket, const RingCounter<Policy>& counter) noexcept {
+      // Pairs with the store below, of a thread that looked at the counter itself.
+      if (ticket < until_.load(Atomics::acquire)) {
         return true;
       }
-      // If announce() comes after this look, the word will not be `seen` any more.
-      if (over(ticket)) {
+      const std::uint64_t given = counter.given();
+      if (ticket >= given) {
         return false;
       }
-      if constexpr (Parking::sleeps) {
-        if (looks == Parking::spins) {
-          if ((seen & Words::sleeper) ||
-              word(ticket).compare_exchange_strong(seen, seen | Words::sleeper, Atomics::relaxed,
-                                                   Atomics::relaxed)) {
-            Parking::sleep(word(ticket), seen | Words::sleeper);
-          }
-          continue;
-        }
-        ++looks;
-      }
-      Parking::pause();
+      // Pairs with the load above. Of two threads that store the older may be last: that is true
+      // too.
+      until_.store(given, Atomics::release);
+      return true;
     }
-  }
+    void reset() noexcept { until_.store(0, Atomics::relaxed); }
 
-  void hand_over(std::uint64_t ticket, std::uint32_t next, Bell<Policy>* bell) noexcept {
-    if constexpr (Parking::sleeps) {
-      // Pairs with look(). An exchange, so that a sleeper's bit is seen, and so that what
-      // announce() released is not cut off from those who read this word later.
-      if (word(ticket).exchange(next, Atomics::release) & Words::sleeper) {
-        Parking::wake(word(ticket));
-      }
-    } else {
-      word(ticket).store(next, Atomics::release); // pairs with look()
-    }
-    if (bell) {
-      bell->ring();
-    }
-  }
+   private:
+    alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> until_{0};
+  };
+  // A line of its own, since the two sides write it in turn.
+  struct alignas(cache_line) Cell {
+    WaitWord<Policy> word;
+    Fill fill{}; // where publishing is counted: else the word says it
+    Slot slot{};
+  };
+  static_assert(Words::make(0, Words::free) == 0, "a word begins, and is reset, as free in lap 0");
 
-  // Makes every word another one and wakes its sleepers, so that all look at the ring's state. Each
-  // bit is set once a run: a word that did not change would let a sleeper oversleep.
-  void announce(std::uint32_t bit) noexcept {
-    for (std::size_t i = 0; i < slots_; ++i) {
-      // Pairs with look(): who sees the bit, or what came after it, sees the state.
-      if (cells_[i].word.fetch_or(bit, Atomics::release) & Words::sleeper) {
-        Parking::wake(cells_[i].word);
-      }
+  std::uint64_t lap(std::uint64_t ticket) const noexcept { return ticket / slots_; }
+  bool is_free(std::uint32_t word, std::uint64_t ticket) noexcept {
+    return release_counted_ ? ticket < slots_ || known_released_.has(ticket - slots_, released_)
+                            : Words::is_free(word, lap(ticket));
+  }
+  bool is_filled(std::uint32_t word, std::uint64_t ticket) noexcept {
+    return publish_counted_ ? known_published_.has(ticket, published_)
+                            : Words::is_filled(word, lap(ticket));
+  }
+  void give(RingCounter<Policy>& counter, std::uint64_t ticket, std::size_t place,
+            std::size_t count) noexcept {
+    for (count = counter.give(ticket, place, count); count != 0; --count) {
+      cells_[place].word.rouse();
+      place = place + 1 == slots_ ? 0 : place + 1;
     }
   }
 
   const std::size_t slots_;
-  std::unique_ptr<Cell[]> cells_;
-  alignas(cache_line) Atomic<std::uint64_t> end_{never};
-  Atomic<Flow> flow_{Flow::open}; // open, stopped or failed: the end is end_'s alone
+  const bool publish_counted_;
+  const bool release_counted_;
+  const std::unique_ptr<Cell[]> cells_;
+  RingCounter<Policy> published_;
+  RingCounter<Policy> released_;
+  Known known_published_;
+  Known known_released_;
 };
 
-} // namespace detail
-} // namespace penstock
+} // namespace penstock::detail

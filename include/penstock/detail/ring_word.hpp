@@ -6,20 +6,21 @@
 
 namespace penstock::detail {
 
-/// What a slot's 32 bits say: | lap | halted | ended | sleeper | state, 2 bits |.
+/// What a slot's 32 bits say: | lap | roused | halted | ended | sleeper | state, 2 bits |.
 ///
 /// Lap and state tell whose slot it is, and every change of hands changes them. `sleeper` says that
 /// someone may sleep on the word. `ended` and `halted` are set when the ring's state changes, only
 /// so that the word is another one and sleepers look again: the next change of hands drops them.
-template <unsigned LapBits = 27> struct RingWord {
-  static constexpr unsigned most_lap_bits = 27;
+/// `roused` is turned over for the same reason, when one is woken for what was counted elsewhere.
+template <unsigned LapBits = 26> struct RingWord {
+  static constexpr unsigned most_lap_bits = 26;
   static_assert(
       LapBits >= 2 && LapBits <= most_lap_bits,
-      "penstock: a lap has 2 to 27 bits: a word must not look like the one two laps ago.");
+      "penstock: a lap has 2 to 26 bits: a word must not look like the one two laps ago.");
 
   enum State : std::uint32_t { free, full, partial, none };
-  static constexpr std::uint32_t state_mask = 3, sleeper = 4, ended = 8, halted = 16;
-  static constexpr unsigned lap_shift = 5;
+  static constexpr std::uint32_t state_mask = 3, sleeper = 4, ended = 8, halted = 16, roused = 32;
+  static constexpr unsigned lap_shift = 6;
   static constexpr std::uint32_t lap_mask = ((1U << LapBits) - 1) << lap_shift;
 
   static constexpr std::uint32_t make(std::uint64_t lap, std::uint32_t state) noexcept {
