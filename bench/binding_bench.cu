@@ -15,7 +15,7 @@
 //   transfer_pipeline    Reader to_pinned | AsyncCopier | Consumer with the light kernel
 //   kernel_alone         a kernel of 1.5 ms a batch over batches that are on the GPU
 //   kernel_pipeline      the pipeline with that kernel
-//   decode_alone_N       some milliseconds of arithmetic a MiB, by N threads over a fourth of the
+//   decode_alone_N       some milliseconds of arithmetic a MiB, by N threads over an eighth of the
 //                        file, mapped into memory, each into 1 MiB of its own
 //   decode_pipeline_N    Reader | Decoder to_pinned with N workers | AsyncCopier | Consumer
 // and with the time of a kernel, and the number of readers, chosen such that reading, copying and
@@ -393,7 +393,7 @@ class Binding {
   FileOptions options_;
   OpenFile file_;
   Expected of_file_;
-  std::uint64_t decoded_bytes_ = options_.bytes / 4 / MiB * MiB;
+  std::uint64_t decoded_bytes_ = options_.bytes / 8 / MiB * MiB;
   Mapped mapped_;
   Expected of_decoded_;
   Expected of_full_;

@@ -4,7 +4,7 @@
 // How fast does a file that is not in the page cache get to the GPU, against what the disk gives?
 //
 // Before each run the file is dropped from the cache (posix_fadvise), and it is seen that it is not
-// there; that is not timed. A run is all of the file, 2.5 GB if nothing else is said, from call to
+// there; that is not timed. A run is all of the file, 1.1 GB if nothing else is said, from call to
 // return. Every contender is checked once (a checksum of all bytes, of two runs), and made and
 // warmed by one run for each repetition; repetitions of all are interleaved:
 //
@@ -211,7 +211,7 @@ void add_cold(const std::string& name, const FileOptions& file,
       ->Unit(benchmark::kMillisecond);
 }
 
-/// A file of its own, a fourth of the others' size: the disk takes seconds for it.
+/// A file of its own, an eighth of the others' size: the disk takes seconds for it.
 FileOptions file_options(int argc, char** argv) {
   FileOptions options{argc, argv};
   const auto said = [&](std::string_view option) {
@@ -223,7 +223,7 @@ FileOptions file_options(int argc, char** argv) {
     options.path = (std::filesystem::temp_directory_path() / "penstock-bench-cold.bin").string();
   }
   if (!said("--bytes=")) {
-    options.bytes = 16 * file_unit;
+    options.bytes = 7 * file_unit;
   }
   return options;
 }

@@ -56,8 +56,8 @@ namespace {
 namespace ps = penstock;
 using penstock_bench::Contender;
 
-constexpr std::uint64_t one_way = 4'000'000;
-constexpr std::uint64_t fan = 1'000'000;
+constexpr std::uint64_t one_way = 2'000'000;
+constexpr std::uint64_t fan = 200'000;
 constexpr std::uint64_t stop = ~std::uint64_t{0};
 
 struct alignas(64) Slot {

@@ -111,11 +111,10 @@ OPTIONS = {
     "on_error": ["OnError"],
     "PinnedStager": ["PinnedStagerOptions"],
     "AsyncCopier": ["CopierOptions"],
-    "Consumer": ["ConsumerOptions"],
-    "Small batches": ["ReplayOptions"],
+    "Consumer": ["ConsumerOptions", "ReplayOptions"],
     "What can a run be told?": ["RunOptions"],
 }
-WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|on_error)\.hpp")
+WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|on_error|replayed)\.hpp")
 # How a page writes a default that C++ writes otherwise.
 WRITTEN = {"{}": ["none", "`{}`"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"]}
 

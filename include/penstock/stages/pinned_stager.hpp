@@ -15,7 +15,7 @@ namespace penstock {
 
 /// What a PinnedStager may be told.
 struct PinnedStagerOptions {
-  /// Threads that copy at once; 0: a quarter of the processors, at most 8.
+  /// Threads that copy at once; 0: three of eight processors, at most 8.
   unsigned workers = 0;
   /// Pinned slots, at least 2; 0: as many as 48 MiB hold.
   std::size_t depth = 0;
@@ -94,7 +94,7 @@ class PinnedStager : public StageBase, public detail::NamesDevice<On> {
   template <class Given, class D> void build(detail::Build<D>& build) const {
     detail::checked_depth("PinnedStager", options_.depth);
     build.template add<detail::StagerNode>(
-        detail::checked_workers("PinnedStager", options_.workers, detail::processors(2, 8)),
+        detail::checked_workers("PinnedStager", options_.workers, detail::processors(3, 8)),
         options_, build);
   }
 

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,7 +21,8 @@ namespace penstock {
 
 /// What a Reader may be told.
 struct ReaderOptions {
-  /// Threads that read at once; 0: five of eight processors, at most 12.
+  /// Threads that read at once; 0: into pinned memory five of eight processors, else half, for
+  /// other stages need some; at most 12.
   unsigned workers = 0;
   /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
   std::size_t depth = 0;
@@ -68,8 +70,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   template <class Given> void plan(detail::Plan& plan) const { plan.gives<T>(0); }
   /// For prepare(): opens the source, makes the ring.
   template <class Given, class D> void build(detail::Build<D>& build) const {
-    const unsigned workers = detail::checked_workers("Reader", options_.workers,
-                                                     std::max(detail::processors(5, 12), 2U));
+    const unsigned workers = detail::checked_workers(
+        "Reader", options_.workers,
+        std::max(detail::processors(std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
     From source = source_;
     detail::open_source(source);
