@@ -249,10 +249,11 @@ def examine(options, mutant):
         shutil.copytree(options.include, include)
         (include / where).write_text(text)
         binary = pathlib.Path(folder) / "ring_model"
-        built = compile_(options, include, HERE / MODEL_OF.get(where, "ring_model.cpp"), options.checker, "-o", binary)
-        if built.returncode != 0:
-            return name, "NOT BUILT", built.stderr[:2000]
+        source = HERE / MODEL_OF.get(where, "ring_model.cpp")
         for model in models:
+            built = compile_(options, include, f'-DPENSTOCK_MODELS="{model}"', source, options.checker, "-o", binary)
+            if built.returncode != 0:
+                return name, "NOT BUILT", built.stderr[:2000]
             try:
                 ran = subprocess.run([binary, model], capture_output=True, text=True,
                                      timeout=LIMIT)

@@ -62,12 +62,12 @@ UNWARNED = ["-Dwarning_level=0", "-Dwerror=false"]
 GXX, CLANG = os.environ.get("CXX", "g++"), "clang++-19"
 # What has no threads, or none of its own; what takes long and fails one thing after the other; what the sanitizer is in
 # the way of.
-PLAIN = ["algorithm", "columns", "device_array", "docs", "faults", "faults_files", "faults_memory", "io_file", "mapping",
-         "odr", "ragged", "schema", "sources", "steady", "version", "wiring", "with_device", "zero_cost", "zip"]
+PLAIN = ["activity_summary", "algorithm", "columns", "device_array", "docs", "faults", "faults_files", "faults_memory", "io_file", "mapping",
+         "odr", "ragged", "schema", "sources", "steady", "version", "windows", "wiring", "with_device", "zero_cost", "zip"]
 # Where threads meet: for a second ThreadSanitizer.
 MEETING = ["control", "faults_stop", "host_device", "parking", "ring", "turns"]
 # Suites that the next build compiles too, for a GPU, and that the sanitizers run.
-SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged"]
+SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
 # What takes long to compile and both of the big sanitizer builds run.
 LONG = ["control", "faults_calls", "observe", "on_error"]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
