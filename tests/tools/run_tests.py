@@ -68,8 +68,8 @@ PLAIN = ["activity_summary", "algorithm", "columns", "device_array", "docs", "fa
 MEETING = ["control", "faults_stop", "host_device", "parking", "ring", "turns"]
 # Suites that the next build compiles too, for a GPU, and that the sanitizers run.
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
-# What takes long to compile and both of the big sanitizer builds run.
-LONG = ["control", "faults_calls", "observe", "on_error"]
+# What takes long to compile or to run, and both of the big sanitizer builds run.
+LONG = ["control", "faults_calls", "faults_stop", "host_device", "io_direct", "observe", "on_error", "ring", "shutdown"]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
 BUILDS = [
     Build("g++", GXX, ["host", "headers", "refused", "tree", "model", "spin"], [*HOST_ONLY, *QUICK, "-Doptimization=0"],
