@@ -22,7 +22,7 @@ namespace memory = tests::memory;
 
 namespace {
 
-constexpr std::size_t total = 9'300'000;
+constexpr std::size_t total = 13'300'000;
 constexpr std::size_t batch = 200'000;
 constexpr std::uint64_t batches = (total + batch - 1) / batch;
 
@@ -243,8 +243,8 @@ TEST_CASE("a batch costs the caller's thread a record and at most a wait, and a 
     CHECK(device.here.copies == 0);
     CHECK(device.here.questions == 0);
     CHECK(device.here.syncs <= 2);       // the end of the run
-    CHECK(device.elsewhere.copies <= 9); // slots
-    CHECK(device.elsewhere.copies >= 1); // at most 12 MiB each
+    CHECK(device.elsewhere.copies <= 13); // slots
+    CHECK(device.elsewhere.copies >= 2);  // at most 12 MiB each
     CHECK(device.elsewhere.records == device.elsewhere.copies);
     CHECK(device.elsewhere.waits <= device.elsewhere.copies);
     CHECK(device.elsewhere.syncs <= 1);
