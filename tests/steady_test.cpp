@@ -242,7 +242,7 @@ TEST_CASE("a batch costs the caller's thread a record and at most a wait, and a 
     CHECK(device.here.waits <= batches);
     CHECK(device.here.copies == 0);
     CHECK(device.here.questions == 0);
-    CHECK(device.here.syncs <= 2);       // the end of the run
+    CHECK(device.here.syncs <= 2);        // the end of the run
     CHECK(device.elsewhere.copies <= 13); // slots
     CHECK(device.elsewhere.copies >= 2);  // at most 12 MiB each
     CHECK(device.elsewhere.records == device.elsewhere.copies);
