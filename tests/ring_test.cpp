@@ -71,7 +71,7 @@ static_assert(noexcept(std::declval<Take&>().extend(2)) &&
 static_assert(noexcept(std::declval<Ring&>().end()) && noexcept(std::declval<Ring&>().end_at(0)));
 static_assert(noexcept(std::declval<Ring&>().stop()) && noexcept(std::declval<Ring&>().fail()));
 static_assert(noexcept(std::declval<Ring&>().reset()) && noexcept(std::declval<Ring&>().state()));
-static_assert(alignof(Ring) == 64, "what the two sides write is kept apart");
+static_assert(alignof(Ring) == 128, "what the two sides write is kept apart");
 
 template <class R> void put(R& ring, std::uint64_t value, Fill fill = Fill::full) {
   auto claim = ring.claim();

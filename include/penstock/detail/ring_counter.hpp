@@ -74,11 +74,11 @@ template <class Policy> class RingCounter {
   }
 
   // The giver's own.
-  alignas(cache_line) std::uint64_t turn_{}; // given_, if nothing waits
-  std::size_t waiting_{};                    // given before their turn
+  alignas(cache_lines) std::uint64_t turn_{}; // given_, if nothing waits
+  std::size_t waiting_{};                     // given before their turn
   const std::size_t slots_;
   const std::unique_ptr<bool[]> early_; // by place
-  alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> given_{0};
+  alignas(cache_lines) typename Atomics::template Atomic<std::uint64_t> given_{0};
 };
 
 } // namespace penstock::detail

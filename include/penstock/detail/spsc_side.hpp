@@ -34,12 +34,16 @@ template <class Policy> class SpscSide {
   }
   /// Whether it is there now.
   bool has(const State& state, const RingCounter<Policy>& other, std::uint64_t ticket) noexcept {
-    return !state.over(ticket) && (ticket < known_ || look(other, ticket));
+    return !state.over(ticket) && (ticket < known_ || look(other, ticket, 1));
   }
   /// Blocks until it is; false if it does not come.
   bool await(const State& state, const RingCounter<Policy>& other, std::uint64_t ticket) noexcept {
-    return !state.over(ticket) &&
-           word_.await(state, ticket, true, [&](std::uint32_t) { return look(other, ticket); });
+    int looks = 0;
+    return !state.over(ticket) && word_.await(state, ticket, true, [&](std::uint32_t) {
+      const bool patient = looks < patient_looks;
+      looks += patient;
+      return look(other, ticket, patient ? slots_ / 4 : 1);
+    });
   }
   /// Draws the next ticket, which is there, and tells its place.
   std::size_t draw(std::uint64_t ticket) noexcept {
@@ -67,11 +71,22 @@ template <class Policy> class SpscSide {
   }
 
  private:
-  // Whether the next ticket is there now, and how many after it: to the lap's end at most, so that
-  // draw() need not look for that.
-  bool look(const RingCounter<Policy>& other, std::uint64_t ticket) noexcept {
+  // Two threads that hand over slot by slot share each cache line all the time. So one that has to
+  // wait anyway waits for many slots during its first looks: less than a microsecond, and never
+  // asleep.
+  static constexpr int patient_looks = [] {
+    if constexpr (Policy::Parking::sleeps) {
+      return std::min(16, Policy::Parking::spins);
+    } else {
+      return 16;
+    }
+  }();
+
+  // Whether the next tickets are there now, at least `many` or one, and how many after them: to the
+  // lap's end at most, so that draw() need not look for that.
+  bool look(const RingCounter<Policy>& other, std::uint64_t ticket, std::size_t many) noexcept {
     const std::uint64_t given = other.given() + ahead_;
-    if (ticket >= given) {
+    if (ticket >= given || given - ticket < many) {
       return false;
     }
     if (ticket - lap_begin_ == slots_) {
@@ -81,12 +96,12 @@ template <class Policy> class SpscSide {
     return true;
   }
 
-  alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> next_{0};
+  alignas(cache_lines) typename Atomics::template Atomic<std::uint64_t> next_{0};
   std::uint64_t known_{};     // tickets before it are there
   std::uint64_t lap_begin_{}; // the ticket at place 0
   const std::size_t slots_;
   const std::size_t ahead_;
-  alignas(cache_line) WaitWord<Policy> word_; // the other side looks at it
+  alignas(cache_lines) WaitWord<Policy> word_; // the other side looks at it
 };
 
 } // namespace penstock::detail
