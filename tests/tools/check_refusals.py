@@ -7,7 +7,8 @@ check_refusals.py COMPILER ROOT --work FOLDER [NAME…]; exits with 77 (skipped)
 Each file there is a small program, wrong if PENSTOCK_REFUSED is defined and right if not. The right one must compile
 without a word. The wrong one must not; its first error must be penstock's own, or that of a deleted function, and match
 the regular expression in the file's line `// refused: …`; and all that the compiler says must be a few lines. g++ and
-clang++ leave the .cu files out where there is no nvcc, whose headers these need.
+clang++ leave the .cu files out where there is no nvcc, whose headers these need. Without PENSTOCK_THOROUGH=1 in the
+environment and without names, each of the three compilers is shown another third of the mistakes.
 """
 import argparse
 import os
@@ -118,12 +119,16 @@ def main() -> int:
              if path.suffix in kinds and (not args.names or path.stem in args.names)]
     if not files:
         sys.exit("there is nothing in tests/compile_fail")
+    refused = files
+    if not args.names and os.environ.get("PENSTOCK_THOROUGH", "") in ("", "0"):
+        third = 2 if compiler.nvcc else 1 if "clang" in args.compiler else 0
+        refused = files[third::3]
     together = args.work / "all_right_ones.cpp"
     together.write_text(all_right_ones(files))
     failed = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         right = pool.submit(compiler.compile, together, *compiler.many_mains)
-        for path, said in zip(files, pool.map(lambda path: compiler.compile(path, "-DPENSTOCK_REFUSED"), files)):
+        for path, said in zip(refused, pool.map(lambda path: compiler.compile(path, "-DPENSTOCK_REFUSED"), refused)):
             wrong = wrong_with(path, said)
             failed += bool(wrong)
             print(f"{path.stem}: {said.lines} lines" + "".join(f"\nFAILED  {path.name}: {what}" for what in wrong))
@@ -133,7 +138,7 @@ def main() -> int:
         if said.code != 0 or said.text:
             failed += 1
             print(f"FAILED  without PENSTOCK_REFUSED these do not all compile quietly:\n{said.quoted()}")
-    print(f"{len(files)} refusals, {failed} failed")
+    print(f"{len(refused)} refusals, {failed} failed")
     return failed != 0
 
 

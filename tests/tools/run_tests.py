@@ -21,6 +21,8 @@ EXPECTED = ROOT / "tests" / "expected.txt"
 IN_CI = os.environ.get("CI", "") not in ("", "0", "false")
 MESON = os.environ.get("MESON", "meson")
 RELACY = Path("/usr/include/relacy/relacy.hpp")
+# Read also by the tests that take minutes: without it they do a part of their work.
+THOROUGH = os.environ.get("PENSTOCK_THOROUGH", "") not in ("", "0")
 BUILD_LIMIT, TEST_LIMIT = 1800, 1800  # seconds, for a whole build; each test has its own limit in tests/meson.build
 
 SUITES = ["host", "headers", "refused", "tree", "example", "model", "spin", "fiu", "install", "cuda", "gpu"]
@@ -65,21 +67,26 @@ GXX, CLANG = os.environ.get("CXX", "g++"), "clang++-19"
 PLAIN = ["activity_summary", "algorithm", "columns", "device_array", "docs", "faults", "faults_files", "faults_memory", "io_file", "mapping",
          "odr", "ragged", "schema", "sources", "steady", "version", "windows", "wiring", "with_device", "zero_cost", "zip"]
 # Where threads meet: for a second ThreadSanitizer.
-MEETING = ["control", "faults_stop", "host_device", "parking", "ring", "turns"]
+MEETING = ["control", "parking", "ring", "turns"]
 # Suites that the next build compiles too, for a GPU, and that the sanitizers run.
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
 # What takes long to compile or to run, and both of the big sanitizer builds run.
 LONG = ["control", "faults_calls", "faults_stop", "host_device", "io_direct", "observe", "on_error", "ring", "shutdown"]
+# What is compiled by nvcc when it is to be run on a GPU, or when everything is asked for: its like is there in other
+# builds, or in other tests of this one.
+SELDOM = [] if THOROUGH else [
+    "04_own_source_and_stage", "06_text", "08_tokens",
+    *("cuda/" + name for name in ["algorithm", "columns", "control", "decoded", "poison", "ragged", "schema", "trap"])]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
 BUILDS = [
     Build("g++", GXX, ["host", "headers", "refused", "tree", "model", "spin"], [*HOST_ONLY, *QUICK, "-Doptimization=0"],
           without=[*SUITES_OF_NVCC, *LONG, "refused/nvcc"]),
     Build("nvcc", GXX, ["refused", "example", "fiu", "install", "cuda", "gpu"],
-          [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY), without=["refused/g++", "refused/clang++"]),
+          [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY), without=["refused/g++", "refused/clang++", *SELDOM]),
     # g++ 12 takes five times as long to compile this one, and clang three times if it is to optimise.
     Build("clang++-address", CLANG, ["host", "example"], [*SANITIZED, "-Doptimization=0", "-Db_sanitize=address,undefined"]),
-    Build("g++-thread", GXX, ["host", "example"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"], without=PLAIN),
-    Build("clang++-thread", CLANG, ["host"], [*SANITIZED, "-Doptimization=1", "-Db_sanitize=thread"], only=MEETING),
+    Build("clang++-thread", CLANG, ["host"], [*SANITIZED, "-Doptimization=1", "-Db_sanitize=thread"], without=PLAIN),
+    Build("g++-thread", GXX, ["host"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"], only=MEETING),
 ]
 ENVIRONMENT = os.environ | {
     "MALLOC_PERTURB_": "85",
