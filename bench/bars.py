@@ -133,14 +133,17 @@ BARS = [
     figure("64KiB replayed: us in CUDA's calls a batch", "submission/replayed/64KiB", "submit_us", 1.5, 0.8, most=True),
     share("setting up pinned memory, 512MiB: of cudaMallocHost", "pool/penstock/512MiB", "pool/cudaMallocHost/512MiB",
           "real_time", 0.6, 0.3),
-    *[ratio(f"ring, {form}, {slots} slots: against {peer}", f"{form}/penstock/{slots}", f"{form}/{peer}/{slots}", *bars,
-            ITEMS)
+    *[ratio(f"ring, {form}, {slots} slots: against {peer}", f"{form}/penstock/{slots}", f"{form}/{peer}/{slots}", *bars)
       for form in ["recycle", "index"] for peer, bars in [("boost", (1.5, 2)), ("moodycamel", (1.2, 1.5))]
       for slots in [64, 1024, 65536]],
-    *[ratio(f"ring, {form}, {workers} workers: against {peer}", f"{form}/penstock/{workers}",
-            f"{form}/{peer}*/{workers}", bar, None, ITEMS)
+    *[ratio(f"ring, {form}, {workers} workers: against {peer}", f"{form}_{workers}/penstock/1024",
+            f"{form}_{workers}/{peer}/1024", bar, None)
       for form in ["many_to_one", "one_to_many"] for workers in [2, 4, 8]
-      for peer, bar in [("moodycamel", 1.2), ("tbb", 3), ("mutex", 3)]],
+      for peer, bar in [("moodycamel", 1.2), ("tbb", 3), ("deque", 3)]],
+    *[ratio(f"the limit, {form}: by hand against moodycamel", f"{form}/by_hand/{slots}", f"{form}/moodycamel/{slots}",
+            None, None)
+      for form, slots in [*((form, slots) for form in ["index", "recycle"] for slots in [64, 1024, 65536]),
+                          *((f"many_to_one_{workers}", 1024) for workers in [2, 4, 8])]],
     *[figure(f"GPU busy with kernels, {size}", f"busy/run/{size}", "busy_kernels", 0.97, 0.99)
       for size in ["37.6MB", "1MiB"]],
     *[share(f"CPU seconds a GB, {size}: of pread alone, paced", f"cpu/run/{size}", f"cpu/pread_paced/{size}",

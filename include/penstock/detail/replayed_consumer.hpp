@@ -15,16 +15,21 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace penstock::detail {
 
-/// The work of groups of adjacent places of a device ring, captured once: of each aligned group of
-/// 64, 16, 4 and 1 places that the ring has. Of a ring of very many places the small groups are
-/// left out: they pay little there, and a graph takes time to make and memory on the device.
+/// How many places are replayed at once.
+inline constexpr std::array<std::size_t, 4> replay_groups{64, 16, 4, 1};
+
+/// The work of groups of adjacent places of a device ring, captured once: of each aligned group
+/// that the ring has. Of a ring of very many places the small groups are left out: they pay little
+/// there, and a graph takes time to make and memory on the device.
 template <AnyDevice D> class CapturedGroups {
  public:
-  static constexpr std::array<std::size_t, 4> sizes{64, 16, 4, 1};
+  static constexpr const auto& sizes = replay_groups;
   static constexpr std::size_t most_graphs = 4096; // of one size
 
   /// `call(place)` enqueues a place's work on its lane. Throws what it throws, and what the device
@@ -86,8 +91,10 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
       : DeviceEnd<D>{"Consumer", build}, replayed_{replayed}, device_{*build.device} {
     const unsigned lanes = replayed.options.lanes;
     if (lanes == 0 || lanes > most_) {
+      const std::string most = std::to_string(most_);
       throw OptionError{"penstock: replayed: lanes is " + std::to_string(lanes) +
-                        "; batches are replayed in groups of up to 64, so give it 1 to 64."};
+                        "; batches are replayed in groups of up to " + most + ", so give it 1 to " +
+                        most + "."};
     }
     for (unsigned lane = 0; lane < lanes; ++lane) {
       lanes_.push_back(device_.stream());
@@ -105,7 +112,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   }
 
  private:
-  static constexpr std::size_t most_ = 64;
+  static constexpr std::size_t most_ = replay_groups.front();
 
   void capture() {
     DeviceLink<D>& link = this->lender().link();
@@ -116,12 +123,11 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
         full.records = link.grain().records;
         call(place, full, lanes_[place % lanes_.size()]);
       });
-    } catch (const DeviceError& e) {
-      if (e.sticky()) {
+    } catch (const std::exception& e) {
+      const auto* of_device = dynamic_cast<const DeviceError*>(&e);
+      if (of_device && of_device->sticky()) {
         throw; // no run could follow
       }
-      note_ = std::string{"not replayed, since it cannot be captured: "} + e.what();
-    } catch (const std::exception& e) {
       note_ = std::string{"not replayed, since it cannot be captured: "} + e.what();
     } catch (...) {
       note_ = "not replayed, since it cannot be captured: it threw";

@@ -43,23 +43,29 @@ template <class Slot, class Policy> class RingCells {
   /// Whether the slot of this ticket may be filled, and whether it may be taken. Who is told so
   /// sees what the other side left in it.
   bool is_free(std::uint64_t ticket, std::size_t place) noexcept {
-    return is_free(cells_[place].word.look(), ticket);
+    return release_counted_ ? is_released(ticket)
+                            : Words::is_free(cells_[place].word.look(), lap(ticket));
   }
   bool is_filled(std::uint64_t ticket, std::size_t place) noexcept {
-    return is_filled(cells_[place].word.look(), ticket);
+    return publish_counted_ ? known_published_.has(ticket, published_)
+                            : Words::is_filled(cells_[place].word.look(), lap(ticket));
   }
   /// Block until it is so; false if it will not be.
   bool await_free(const RingState<Policy>& state, std::uint64_t ticket,
                   std::size_t place) noexcept {
-    return cells_[place].word.await(
-        state, ticket, release_counted_,
-        [this, ticket](std::uint32_t word) { return is_free(word, ticket); });
+    // Without a look at a word that is not asked: its line is the taker's, and would come twice, to
+    // be read and to be written.
+    return (release_counted_ && is_released(ticket)) ||
+           cells_[place].word.await(state, ticket, release_counted_, [&](std::uint32_t word) {
+             return release_counted_ ? is_released(ticket) : Words::is_free(word, lap(ticket));
+           });
   }
   bool await_filled(const RingState<Policy>& state, std::uint64_t ticket,
                     std::size_t place) noexcept {
-    return cells_[place].word.await(
-        state, ticket, publish_counted_,
-        [this, ticket](std::uint32_t word) { return is_filled(word, ticket); });
+    return cells_[place].word.await(state, ticket, publish_counted_, [&](std::uint32_t word) {
+      return publish_counted_ ? known_published_.has(ticket, published_)
+                              : Words::is_filled(word, lap(ticket));
+    });
   }
 
   void publish(std::uint64_t ticket, std::size_t place, Fill fill) noexcept {
@@ -130,13 +136,8 @@ template <class Slot, class Policy> class RingCells {
   static_assert(Words::make(0, Words::free) == 0, "a word begins, and is reset, as free in lap 0");
 
   std::uint64_t lap(std::uint64_t ticket) const noexcept { return ticket / slots_; }
-  bool is_free(std::uint32_t word, std::uint64_t ticket) noexcept {
-    return release_counted_ ? ticket < slots_ || known_released_.has(ticket - slots_, released_)
-                            : Words::is_free(word, lap(ticket));
-  }
-  bool is_filled(std::uint32_t word, std::uint64_t ticket) noexcept {
-    return publish_counted_ ? known_published_.has(ticket, published_)
-                            : Words::is_filled(word, lap(ticket));
+  bool is_released(std::uint64_t ticket) noexcept {
+    return ticket < slots_ || known_released_.has(ticket - slots_, released_);
   }
   void give(RingCounter<Policy>& counter, std::uint64_t ticket, std::size_t place,
             std::size_t count) noexcept {
