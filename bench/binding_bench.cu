@@ -26,18 +26,13 @@
 //   balanced_two_buffers by hand: one batch is read while the one before is copied and worked on
 
 #include "support/crew.hpp"
-#include "support/hand_written.hpp"
-#include "support/pipelines.hpp"
-
-#include <penstock/cuda.hpp>
+#include "support/from_file.hpp"
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <iostream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,8 +45,6 @@ namespace {
 
 namespace ps = penstock;
 using namespace penstock_bench;
-
-constexpr std::size_t MiB = std::size_t{1} << 20;
 
 /// What a decoder does, some milliseconds a MiB: 64 rounds of mixing for each eight bytes.
 void decode(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes) {
@@ -245,18 +238,15 @@ class ByHand : public Contender {
   BatchReader reader_; // its threads rest before the memory goes
 };
 
-double seconds_of(Contender& contender) {
+double best_seconds_of(Contender& contender) {
   double best = 1e9;
   for (int i = 0; i < 3; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    contender.run();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    best = std::min(best, took.count());
+    best = std::min(best, seconds_of_run(contender));
   }
   return best;
 }
 
-class Binding {
+class Binding : FromFile {
   // Two of them fit into the 48 MiB that a pipeline's ring has, as two buffers need.
   static constexpr std::size_t balanced_batch = 16 * MiB;
 
@@ -270,12 +260,12 @@ class Binding {
       FileOptions some = options_;
       some.bytes = std::min<std::uint64_t>(some.bytes, 8 * file_unit);
       Link link{some.bytes, false, balanced_batch};
-      const double copying = seconds_of(link);
+      const double copying = best_seconds_of(link);
       unsigned readers = 2;
       for (; readers < 15; ++readers) {
         ByHand reading{some, balanced_batch, readers, Overlap::only_reads,
                        Work{{.batch_bytes = 16}}};
-        if (seconds_of(reading) <= copying) {
+        if (best_seconds_of(reading) <= copying) {
           break;
         }
       }
@@ -284,50 +274,36 @@ class Binding {
     }
     return *balance_;
   }
-  auto reader(std::size_t record, unsigned workers = 0) const {
-    return ps::Reader{ps::records<std::uint8_t>(options_.path, {.record_bytes = record}),
-                      ps::to_pinned,
-                      {.workers = workers}};
-  }
-  auto copier(std::size_t records) { return ps::AsyncCopier{gpu_, {.batch = records}}; }
 
  public:
   explicit Binding(const FileOptions& options)
-      : options_{options}, file_{options.path, O_RDONLY},
-        of_file_{options.bytes, [this](auto at, auto into) { file_.read(at, into); }},
-        mapped_{options.path, decoded_bytes_},
-        of_decoded_{decoded_bytes_,
-                    [this](auto at, auto into) {
+      : FromFile{options}, mapped_{options.path, decoded_bytes_},
+        of_decoded_{decoded_bytes_, [this](auto at, auto into) {
                       file_.read(at, into);
                       decode(into.data(), into.data(), into.size());
-                    }},
-        of_full_{options.bytes, [](auto at, auto into) { AlwaysFull{}.fill(at, into); }} {}
+                    }} {}
 
   void add_transfer() {
-    add("binding/transfer_alone/256MiB", options_.bytes, of_full_.of(Link::usual_piece),
+    add("binding/transfer_alone/256MiB", options_.bytes, of_memory_.of(Link::usual_piece),
         [this](bool checked) { return std::make_unique<Link>(options_.bytes, checked); });
-    add("binding/transfer_pipeline/37.6MB", options_.bytes, of_file_.of(image_batch_bytes),
+    add("binding/transfer_pipeline/37.6MB", options_.bytes, of_file_.of(images.batch),
         [this](bool checked) {
-          const Work work{{.batch_bytes = image_batch_bytes, .checked = checked}};
-          return by_run(reader(image_bytes) | copier(256) | consumer<std::uint8_t>(work), work);
+          return run_file(images, {.batch_bytes = images.batch, .checked = checked});
         });
   }
   void add_kernel() {
     const auto heavy = [this](bool checked) {
       if (heavy_rounds_ == 0) {
-        heavy_rounds_ = rounds_for(1.5e-3, image_batch_bytes);
+        heavy_rounds_ = rounds_for(1.5e-3, images.batch);
       }
-      return Work{{.batch_bytes = image_batch_bytes, .rounds = heavy_rounds_, .checked = checked}};
+      return WorkOptions{.batch_bytes = images.batch, .rounds = heavy_rounds_, .checked = checked};
     };
-    add("binding/kernel_alone/37.6MB", options_.bytes, of_full_.of(image_batch_bytes),
+    add("binding/kernel_alone/37.6MB", options_.bytes, of_memory_.of(images.batch),
         [=, this](bool checked) {
-          return std::make_unique<KernelAlone>(options_.bytes, image_batch_bytes, heavy(checked));
+          return std::make_unique<KernelAlone>(options_.bytes, images.batch, Work{heavy(checked)});
         });
-    add("binding/kernel_pipeline/37.6MB", options_.bytes, of_file_.of(image_batch_bytes),
-        [=, this](bool checked) {
-          const Work work = heavy(checked);
-          return by_run(reader(image_bytes) | copier(256) | consumer<std::uint8_t>(work), work);
-        });
+    add("binding/kernel_pipeline/37.6MB", options_.bytes, of_file_.of(images.batch),
+        [=, this](bool checked) { return run_file(images, heavy(checked)); });
   }
   void add_decode() {
     for (const unsigned threads : {12U, 14U, 16U}) {
@@ -354,31 +330,29 @@ class Binding {
   void add_balanced() {
     constexpr std::size_t batch = balanced_batch;
     const auto kernel = [this](bool checked) {
-      return Work{{.batch_bytes = batch, .rounds = balance().rounds, .checked = checked}};
+      return WorkOptions{.batch_bytes = batch, .rounds = balance().rounds, .checked = checked};
     };
     const auto by_hand = [=, this](const char* name, Overlap overlap,
                                    std::function<std::uint64_t()> expected) {
       add(std::string{"binding/balanced_"} + name + "/16MiB", options_.bytes, std::move(expected),
           [=, this](bool checked) {
             return std::make_unique<ByHand>(options_, batch, balance().readers, overlap,
-                                            kernel(checked));
+                                            Work{kernel(checked)});
           });
     };
     by_hand("read", Overlap::only_reads, [this] { return last_batch(); });
     by_hand("sequential", Overlap::none, of_file_.of(batch));
     by_hand("two_buffers", Overlap::two_buffers, of_file_.of(batch));
-    add("binding/balanced_copy/16MiB", options_.bytes, of_full_.of(batch),
+    add("binding/balanced_copy/16MiB", options_.bytes, of_memory_.of(batch),
         [=, this](bool checked) { return std::make_unique<Link>(options_.bytes, checked, batch); });
-    add("binding/balanced_kernel/16MiB", options_.bytes, of_full_.of(batch),
+    add("binding/balanced_kernel/16MiB", options_.bytes, of_memory_.of(batch),
         [=, this](bool checked) {
-          return std::make_unique<KernelAlone>(options_.bytes, batch, kernel(checked));
+          return std::make_unique<KernelAlone>(options_.bytes, batch, Work{kernel(checked)});
         });
     add("binding/balanced_pipeline/16MiB", options_.bytes, of_file_.of(batch),
         [=, this](bool checked) {
-          const Work work = kernel(checked);
-          return by_run(reader(sizeof(Block), balance().readers) | copier(batch / sizeof(Block)) |
-                            consumer<std::uint8_t>(work),
-                        work);
+          return run_file({"16MiB", batch, sizeof(Block)}, kernel(checked),
+                          {.workers = balance().readers});
         });
   }
 
@@ -390,31 +364,23 @@ class Binding {
     return checksum_of(last, at, balanced_batch);
   }
 
-  FileOptions options_;
-  OpenFile file_;
-  Expected of_file_;
   std::uint64_t decoded_bytes_ = options_.bytes / 8 / MiB * MiB;
   Mapped mapped_;
   Expected of_decoded_;
-  Expected of_full_;
   int heavy_rounds_{};
   std::optional<Balance> balance_;
-  ps::CudaDevice gpu_;
 };
 
 } // namespace
 
-int main(int argc, char** argv) try {
-  benchmark::Initialize(&argc, argv);
-  const FileOptions options{argc, argv};
-  prepare_file(options);
-  Binding binding{options};
-  binding.add_transfer();
-  binding.add_kernel();
-  binding.add_decode();
-  binding.add_balanced();
-  return run_all();
-} catch (const std::exception& error) {
-  std::cerr << "binding_bench: " << error.what() << '\n';
-  return 1;
+int main(int argc, char** argv) {
+  return program<FileOptions>(argc, argv, [](const FileOptions& options) {
+    prepare_file(options);
+    Binding binding{options};
+    binding.add_transfer();
+    binding.add_kernel();
+    binding.add_decode();
+    binding.add_balanced();
+    return run_all();
+  });
 }

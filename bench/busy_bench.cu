@@ -27,20 +27,12 @@
 //   busy_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //              --benchmark_enable_random_interleaving=true
 
-#include "support/file.hpp"
-#include "support/pipelines.hpp"
+#include "support/from_file.hpp"
 
-#include <penstock/cuda.hpp>
 #include <penstock/cuda/activity.hpp>
-#include <penstock/replayed.hpp>
 
-#include <benchmark/benchmark.h>
-
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -51,16 +43,6 @@ namespace {
 
 namespace ps = penstock;
 using namespace penstock_bench;
-using Clock = std::chrono::steady_clock;
-
-struct Size {
-  const char* name;
-  std::size_t batch;
-  std::size_t record;
-  double kernel_s;
-};
-constexpr Size sizes[] = {{"37.6MB", image_batch_bytes, image_bytes, 1.5e-3},
-                          {"1MiB", std::size_t{1} << 20, std::size_t{16} << 10, 100e-6}};
 
 /// Kernels on one batch that lies on the GPU, as many as a run has batches.
 class KernelsAlone : public Contender {
@@ -88,16 +70,8 @@ class KernelsAlone : public Contender {
   Stream stream_ = make_stream();
 };
 
-double seconds_of_run(Contender& contender) {
-  const auto start = Clock::now();
-  contender.run();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-void busy(benchmark::State& state, Checked& checked, std::uint64_t bytes,
-          std::uint64_t kernels) try {
-  const std::unique_ptr<Contender> made = checked.get();
-  Contender& contender = *made;
+void busy(benchmark::State& state, Contender& contender, std::uint64_t bytes,
+          std::uint64_t kernels) {
   ps::GpuActivitySummary whole;
   ps::GpuActivitySummary steady;
   double unwatched_s = 0;
@@ -114,49 +88,27 @@ void busy(benchmark::State& state, Checked& checked, std::uint64_t bytes,
                              std::to_string(whole.dropped) + " records"};
   }
   state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
-  state.SetLabel(contender.label());
   state.counters["busy_kernels"] = steady.kernel_share();
   state.counters["busy_union"] = steady.busy_share();
   state.counters["overlap"] = steady.overlap_s / steady.seconds;
   state.counters["busy_kernels_whole"] = whole.kernel_share();
   state.counters["kernel_us"] = 1e6 * whole.kernel_s / static_cast<double>(whole.kernels);
   state.counters["unwatched_ms"] = 1e3 * unwatched_s;
-} catch (const std::exception& error) {
-  any_failed() = true;
-  state.SkipWithError(error.what());
 }
 
-/// What the contenders share.
-class Busy {
-  // First, since what they return is deduced.
-  auto reader(const Size& size) const {
-    return ps::Reader{ps::records<std::uint8_t>(options_.path, {.record_bytes = size.record}),
-                      ps::to_pinned};
-  }
-  auto copier(const Size& size) {
-    return ps::AsyncCopier{gpu_, {.batch = size.batch / size.record}};
-  }
-
+class Busy : FromFile {
  public:
-  explicit Busy(const FileOptions& options)
-      : options_{options}, file_{options.path, O_RDONLY},
-        of_file_{options.bytes, [this](auto at, auto into) { file_.read(at, into); }} {}
+  explicit Busy(const FileOptions& options) : FromFile{options} {}
 
-  void add(const Size& size) {
-    const int rounds = rounds_for(size.kernel_s, size.batch);
+  void add(const Size& size, double kernel_s) {
+    const int rounds = rounds_for(kernel_s, size.batch);
     add_one("run", size, of_file_.of(size.batch), [=, this](bool checked) {
-      const Work work{{.batch_bytes = size.batch, .rounds = rounds, .checked = checked}};
-      return by_run(reader(size) | copier(size) | consumer<std::uint8_t>(work), work);
+      return run_file(size, {.batch_bytes = size.batch, .rounds = rounds, .checked = checked});
     });
     add_one("replayed", size, of_file_.of(size.batch), [=, this](bool checked) {
-      const Work work{{.batch_bytes = size.batch, .rounds = rounds, .checked = checked}};
-      return by_run(reader(size) | copier(size) |
-                        ps::Consumer{ps::replayed(
-                            [work](ps::FrozenBatch<const std::uint8_t, ps::Device> batch,
-                                   cudaStream_t stream) {
-                              work(bytes_of(batch), batch.size_bytes(), stream);
-                            })},
-                    work);
+      return replay_from<std::uint8_t>(
+          file_reader(size), size.batch / size.record,
+          {.batch_bytes = size.batch, .rounds = rounds, .checked = checked});
     });
     const std::uint64_t kernels = options_.bytes / size.batch;
     const auto sum_of_first = [=, this] {
@@ -172,35 +124,23 @@ class Busy {
  private:
   void add_one(const std::string& contender, const Size& size,
                std::function<std::uint64_t()> expected, Make make) {
-    auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
+    const auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
     const std::uint64_t bytes = options_.bytes;
     const std::uint64_t kernels = bytes / size.batch;
-    benchmark::RegisterBenchmark(
-        ("busy/" + contender + "/" + size.name).c_str(),
-        [=](benchmark::State& state) { busy(state, *checked, bytes, kernels); })
-        ->Iterations(1)
-        ->UseManualTime()
-        ->Unit(benchmark::kMillisecond);
+    add_contender(
+        "busy/" + contender + "/" + size.name, checked,
+        [=](benchmark::State& state, Contender& one) { busy(state, one, bytes, kernels); });
   }
-
-  FileOptions options_;
-  OpenFile file_;
-  Expected of_file_;
-  ps::CudaDevice gpu_;
 };
 
 } // namespace
 
-int main(int argc, char** argv) try {
-  benchmark::Initialize(&argc, argv);
-  const FileOptions options{argc, argv};
-  prepare_file(options);
-  Busy all{options};
-  for (const Size& size : sizes) {
-    all.add(size);
-  }
-  return run_all();
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "busy_bench: %s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  return program<FileOptions>(argc, argv, [](const FileOptions& options) {
+    prepare_file(options);
+    Busy all{options};
+    all.add(images, 1.5e-3);
+    all.add(mebibytes, 100e-6);
+    return run_all();
+  });
 }

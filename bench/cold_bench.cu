@@ -20,7 +20,9 @@
 //   direct_T       T threads, each of which reads the next piece with O_DIRECT into a pinned pool
 //                  as large as the Reader's, without a GPU; pieces of 1 and of 4 MiB
 
+#include "support/file.hpp"
 #include "support/pipelines.hpp"
+#include "support/threads.hpp"
 
 #include <penstock/cuda.hpp>
 
@@ -31,16 +33,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
-#include <filesystem>
 #include <functional>
-#include <iostream>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -54,8 +51,6 @@ namespace {
 namespace ps = penstock;
 using namespace penstock_bench;
 
-constexpr std::size_t KiB = 1024;
-constexpr std::size_t MiB = 1024 * KiB;
 constexpr std::size_t record = 16 * KiB;
 constexpr std::size_t batch = 4 * MiB;
 constexpr std::size_t pool_bytes = 48 * MiB;
@@ -132,24 +127,7 @@ class DirectLoop : public Contender {
   std::uint64_t run() override {
     std::atomic<std::uint64_t> next{0};
     std::atomic<std::uint64_t> sum{0};
-    std::mutex mutex;
-    std::exception_ptr failure;
-    {
-      std::vector<std::jthread> threads;
-      for (unsigned i = 0; i < threads_; ++i) {
-        threads.emplace_back([&] {
-          try {
-            read_pieces(next, sum);
-          } catch (...) {
-            const std::lock_guard lock{mutex};
-            failure = std::current_exception();
-          }
-        });
-      }
-    }
-    if (failure) {
-      std::rethrow_exception(failure);
-    }
+    on_threads(threads_, [&](std::size_t) { read_pieces(next, sum); });
     return sum;
   }
 
@@ -187,52 +165,22 @@ class DirectLoop : public Contender {
 /// As add() of contender.hpp, but the file is dropped from the cache before each run.
 void add_cold(const std::string& name, const FileOptions& file,
               std::function<std::uint64_t()> expected, Make make) {
-  auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
-  const auto timed = [checked, &file](benchmark::State& state) {
-    try {
-      const std::unique_ptr<Contender> contender = checked->get();
-      for (auto _ : state) {
-        drop(file);
-        const auto start = std::chrono::steady_clock::now();
-        contender->run();
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-        state.SetIterationTime(took.count());
-      }
-      state.SetBytesProcessed(static_cast<std::int64_t>(file.bytes));
-      state.SetLabel(contender->label());
-    } catch (const std::exception& error) {
-      any_failed() = true;
-      state.SkipWithError(error.what());
+  const auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
+  add_contender(name, checked, [&file](benchmark::State& state, Contender& contender) {
+    for (auto _ : state) {
+      drop(file);
+      state.SetIterationTime(seconds_of_run(contender));
     }
-  };
-  benchmark::RegisterBenchmark(name.c_str(), timed)
-      ->Iterations(1)
-      ->UseManualTime()
-      ->Unit(benchmark::kMillisecond);
+    state.SetBytesProcessed(static_cast<std::int64_t>(file.bytes));
+  });
 }
 
 /// A file of its own, an eighth of the others' size: the disk takes seconds for it.
-FileOptions file_options(int argc, char** argv) {
-  FileOptions options{argc, argv};
-  const auto said = [&](std::string_view option) {
-    return std::any_of(argv + 1, argv + argc, [option](const char* argument) {
-      return std::string_view{argument}.starts_with(option);
-    });
-  };
-  if (!said("--file=")) {
-    options.path = (std::filesystem::temp_directory_path() / "penstock-bench-cold.bin").string();
-  }
-  if (!said("--bytes=")) {
-    options.bytes = 7 * file_unit;
-  }
-  return options;
-}
+struct ColdOptions : FileOptions {
+  ColdOptions(int argc, char** argv) : FileOptions{argc, argv, "penstock-bench-cold.bin", 7} {}
+};
 
-} // namespace
-
-int main(int argc, char** argv) try {
-  benchmark::Initialize(&argc, argv);
-  const FileOptions file = file_options(argc, argv);
+int run_cold(const FileOptions& file) {
   prepare_file(file);
   const OpenFile opened{file.path, O_RDONLY};
   Expected of_batches{file.bytes, [&](auto at, auto into) { opened.read(at, into); }};
@@ -268,7 +216,10 @@ int main(int argc, char** argv) try {
     }
   }
   return run_all();
-} catch (const std::exception& error) {
-  std::cerr << "cold_bench: " << error.what() << '\n';
-  return 1;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  return program<ColdOptions>(argc, argv, run_cold);
 }

@@ -28,14 +28,11 @@
 //   cost_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //              --benchmark_enable_random_interleaving=true
 
-#include "support/file.hpp"
-#include "support/pipelines.hpp"
+#include "support/cpu_time.hpp"
+#include "support/from_file.hpp"
+#include "support/threads.hpp"
 
-#include <penstock/cuda.hpp>
 #include <penstock/cuda/cupti.hpp>
-#include <penstock/replayed.hpp>
-
-#include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <array>
@@ -43,20 +40,15 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include <cupti.h>
-#include <sys/resource.h>
 
 namespace {
 
@@ -64,29 +56,11 @@ namespace ps = penstock;
 using namespace penstock_bench;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t KiB = 1024;
-constexpr std::size_t MiB = 1024 * KiB;
-
-struct Size {
-  const char* name;
-  std::size_t batch;
-  std::size_t record;
-};
-constexpr Size sizes[] = {{"1MiB", MiB, 16 * KiB}, {"37.6MB", image_batch_bytes, image_bytes}};
 constexpr Size small{"64KiB", 64 * KiB, 16 * KiB};
 
 /// As many as a Reader takes if it is told nothing.
 unsigned readers() {
   return std::clamp(std::thread::hardware_concurrency() * 5 / 8, 2U, 12U);
-}
-
-double cpu_seconds() {
-  rusage used{};
-  getrusage(RUSAGE_SELF, &used);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
 /// What a run took.
@@ -96,10 +70,8 @@ struct Spent {
 };
 Spent spent_by(Contender& contender) {
   const double before = cpu_seconds();
-  const auto start = Clock::now();
-  contender.run();
-  const std::chrono::duration<double> took = Clock::now() - start;
-  return {took.count(), cpu_seconds() - before};
+  const double seconds = seconds_of_run(contender);
+  return {seconds, cpu_seconds() - before};
 }
 
 /// pread alone, into pinned memory.
@@ -116,35 +88,19 @@ class PreadAlone : public Contender {
     const double seconds = seconds_();
     std::atomic<std::uint64_t> next{0};
     std::atomic<std::uint64_t> total{0};
-    std::mutex mutex;
-    std::exception_ptr failure;
     const auto start = Clock::now();
-    const auto read = [&] {
-      try {
-        for (std::uint64_t at = next.fetch_add(MiB); at < bytes_; at = next.fetch_add(MiB)) {
-          const std::chrono::duration<double> due{seconds * static_cast<double>(at) /
-                                                  static_cast<double>(bytes_)};
-          if (seconds > 0) {
-            std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(due));
-          }
-          const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(MiB, bytes_ - at));
-          file_.read(at, {pool_ + at % pool_bytes, size});
-          total.fetch_add(size);
+    on_threads(readers(), [&](std::size_t) {
+      for (std::uint64_t at = next.fetch_add(MiB); at < bytes_; at = next.fetch_add(MiB)) {
+        const std::chrono::duration<double> due{seconds * static_cast<double>(at) /
+                                                static_cast<double>(bytes_)};
+        if (seconds > 0) {
+          std::this_thread::sleep_until(start + std::chrono::duration_cast<Clock::duration>(due));
         }
-      } catch (...) {
-        const std::lock_guard lock{mutex};
-        failure = std::current_exception();
+        const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(MiB, bytes_ - at));
+        file_.read(at, {pool_ + at % pool_bytes, size});
+        total.fetch_add(size);
       }
-    };
-    {
-      std::vector<std::jthread> threads;
-      for (unsigned i = 0; i < readers(); ++i) {
-        threads.emplace_back(read);
-      }
-    }
-    if (failure) {
-      std::rethrow_exception(failure);
-    }
+    });
     return total;
   }
 
@@ -265,54 +221,15 @@ double bias_ns() {
   return (1e3 * seen.us - alone.count()) / times;
 }
 
-template <class F> void add_benchmark(const std::string& name, F f) {
-  benchmark::RegisterBenchmark(name.c_str(),
-                               [f](benchmark::State& state) {
-                                 try {
-                                   f(state);
-                                 } catch (const std::exception& error) {
-                                   any_failed() = true;
-                                   state.SkipWithError(error.what());
-                                 }
-                               })
-      ->Iterations(1)
-      ->UseManualTime()
-      ->Unit(benchmark::kMillisecond);
-}
-
-/// What the contenders share.
-class Cost {
-  // First, since what they return is deduced.
-  auto reader(const Size& size) const {
-    return ps::Reader{ps::records<std::uint8_t>(options_.path, {.record_bytes = size.record}),
-                      ps::to_pinned,
-                      {.workers = readers()}};
-  }
-  auto full_ring() const {
-    return ps::Reader{ps::generate<Block>(options_.bytes / sizeof(Block), full_), ps::to_pinned};
-  }
-  auto copier(std::size_t records) { return ps::AsyncCopier{gpu_, {.batch = records}}; }
-  static constexpr unsigned lanes = 4;
-  template <class T> static auto replayed_consumer(const Work& work) {
-    return ps::Consumer{ps::replayed(
-        [work](ps::FrozenBatch<const T, ps::Device> batch, cudaStream_t stream) {
-          work(bytes_of(batch), batch.size_bytes(), stream, batch.lane());
-        },
-        {.lanes = lanes})};
-  }
-
+class Cost : FromFile {
  public:
-  explicit Cost(const FileOptions& options)
-      : options_{options}, file_{options.path, O_RDONLY},
-        of_file_{options.bytes, [this](auto at, auto into) { file_.read(at, into); }},
-        of_full_ring_{options.bytes, [this](auto at, auto into) { full_.fill(at, into); }} {}
+  explicit Cost(const FileOptions& options) : FromFile{options} {}
 
   void add_cpu(const Size& size) {
     const auto run = std::make_shared<Checked>(
         [=, this](bool checked) {
-          const Work work{{.batch_bytes = size.batch, .checked = checked}};
-          return by_run(
-              reader(size) | copier(size.batch / size.record) | consumer<std::uint8_t>(work), work);
+          return run_file(size, {.batch_bytes = size.batch, .checked = checked},
+                          {.workers = readers()});
         },
         of_file_.of(size.batch));
     const auto last_run_s = std::make_shared<double>(0);
@@ -327,44 +244,44 @@ class Cost {
     add_cpu_benchmark("pread", size, pread_for([] { return 0.0; }));
     add_cpu_benchmark("pread_paced", size, pread_for([=] {
                         if (*last_run_s == 0) {
-                          *last_run_s = spent_by(*run->get()).seconds;
+                          *last_run_s = seconds_of_run(*run->get());
                         }
                         return *last_run_s;
                       }));
   }
 
   void add_submission() {
-    const std::size_t batch = small.batch;
-    add_submission_benchmark("run", of_file_.of(batch), [=, this](bool checked) {
-      const Work work{{.batch_bytes = batch, .checked = checked}};
-      return by_run(reader(small) | copier(batch / small.record) | consumer<std::uint8_t>(work),
-                    work);
+    constexpr std::size_t batch = small.batch;
+    constexpr std::size_t records = batch / small.record; // of the file or of memory
+    static_assert(small.record == sizeof(Block));
+    const auto file = [this] { return file_reader(small, {.workers = readers()}); };
+    const auto alone = [](bool checked) {
+      return WorkOptions{.batch_bytes = batch, .checked = checked};
+    };
+    const auto in_lanes = [](bool checked) {
+      return WorkOptions{.batch_bytes = batch, .lanes = 4, .checked = checked};
+    };
+    add_submission_benchmark("run", of_file_, [=, this](bool checked) {
+      return run_from<std::uint8_t>(file(), records, alone(checked));
     });
-    add_submission_benchmark("run_memory", of_full_ring_.of(batch), [=, this](bool checked) {
-      const Work work{{.batch_bytes = batch, .checked = checked}};
-      return by_run(full_ring() | copier(batch / sizeof(Block)) | consumer<Block>(work), work);
+    add_submission_benchmark("run_memory", of_memory_, [=, this](bool checked) {
+      return run_from<Block>(memory_reader(), records, alone(checked));
     });
-    add_submission_benchmark("replayed", of_file_.of(batch), [=, this](bool checked) {
-      const Work work{{.batch_bytes = batch, .lanes = lanes, .checked = checked}};
-      return by_run(reader(small) | copier(batch / small.record) |
-                        replayed_consumer<std::uint8_t>(work),
-                    work);
+    add_submission_benchmark("replayed", of_file_, [=, this](bool checked) {
+      return replay_from<std::uint8_t>(file(), records, in_lanes(checked));
     });
-    add_submission_benchmark("replayed_memory", of_full_ring_.of(batch), [=, this](bool checked) {
-      const Work work{{.batch_bytes = batch, .lanes = lanes, .checked = checked}};
-      return by_run(full_ring() | copier(batch / sizeof(Block)) | replayed_consumer<Block>(work),
-                    work);
+    add_submission_benchmark("replayed_memory", of_memory_, [=, this](bool checked) {
+      return replay_from<Block>(memory_reader(), records, in_lanes(checked));
     });
   }
 
  private:
   void add_cpu_benchmark(const std::string& contender, const Size& size,
-                         std::shared_ptr<Checked> checked,
-                         std::shared_ptr<double> last_s = nullptr) {
+                         const std::shared_ptr<Checked>& checked,
+                         const std::shared_ptr<double>& last_s = nullptr) {
     const std::uint64_t bytes = options_.bytes;
-    add_benchmark("cpu/" + contender + "/" + size.name, [=](benchmark::State& state) {
-      const std::unique_ptr<Contender> made = checked->get();
-      Contender& one = *made;
+    const std::string name = "cpu/" + contender + "/" + size.name;
+    add_contender(name, checked, [=](benchmark::State& state, Contender& one) {
       Spent spent;
       for (auto _ : state) {
         spent = spent_by(one);
@@ -376,18 +293,15 @@ class Cost {
       state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
       state.counters["cpu_s_per_GB"] = spent.cpu_s / (static_cast<double>(bytes) / 1e9);
       state.counters["cores"] = spent.cpu_s / spent.seconds;
-      state.SetLabel(one.label());
     });
   }
 
-  void add_submission_benchmark(const std::string& contender,
-                                std::function<std::uint64_t()> expected, Make make) {
-    auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
+  void add_submission_benchmark(const std::string& contender, Expected& expected, Make make) {
+    const auto checked = std::make_shared<Checked>(std::move(make), expected.of(small.batch));
     const std::uint64_t bytes = options_.bytes;
-    add_benchmark("submission/" + contender + "/" + small.name, [=](benchmark::State& state) {
+    const std::string name = "submission/" + contender + "/" + small.name;
+    add_contender(name, checked, [=](benchmark::State& state, Contender& one) {
       static const double bias = bias_ns();
-      const std::unique_ptr<Contender> made = checked->get();
-      Contender& one = *made;
       const auto batches = static_cast<double>(bytes / small.batch);
       CudaCalls::Sum enqueue;
       CudaCalls::Sum launch;
@@ -396,9 +310,9 @@ class Cost {
       CudaCalls::Sum all;
       double alone_s = 0;
       for (auto _ : state) {
-        alone_s = spent_by(one).seconds;
+        alone_s = seconds_of_run(one);
         const CudaCalls calls;
-        state.SetIterationTime(spent_by(one).seconds);
+        state.SetIterationTime(seconds_of_run(one));
         enqueue = calls.of(enqueues);
         launch = calls.of(launches);
         ask = calls.of(asks);
@@ -409,7 +323,6 @@ class Cost {
         throw std::runtime_error{"CUPTI saw no launch"};
       }
       state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
-      state.SetLabel(one.label());
       state.counters["submit_us"] = enqueue.us / batches;
       state.counters["submit_calls"] = static_cast<double>(enqueue.calls) / batches;
       state.counters["launch_us"] = launch.us / batches;
@@ -420,28 +333,17 @@ class Cost {
       state.counters["alone_ms"] = 1e3 * alone_s;
     });
   }
-
-  FileOptions options_;
-  OpenFile file_;
-  AlwaysFull full_;
-  Expected of_file_;
-  Expected of_full_ring_;
-  ps::CudaDevice gpu_;
 };
 
 } // namespace
 
-int main(int argc, char** argv) try {
-  benchmark::Initialize(&argc, argv);
-  const FileOptions options{argc, argv};
-  prepare_file(options);
-  Cost all{options};
-  for (const Size& size : sizes) {
-    all.add_cpu(size);
-  }
-  all.add_submission();
-  return run_all();
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "cost_bench: %s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  return program<FileOptions>(argc, argv, [](const FileOptions& options) {
+    prepare_file(options);
+    Cost all{options};
+    all.add_cpu(mebibytes);
+    all.add_cpu(images);
+    all.add_submission();
+    return run_all();
+  });
 }

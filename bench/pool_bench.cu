@@ -14,22 +14,18 @@
 // page-locked. To be run with --benchmark_repetitions=5
 // --benchmark_enable_random_interleaving=true.
 
-#include "support/machine.hpp"
+#include "support/contender.hpp"
+#include "support/gpu.hpp"
 
 #include <penstock/cuda.hpp>
-
-#include <benchmark/benchmark.h>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
@@ -37,24 +33,19 @@
 namespace {
 
 namespace ps = penstock;
-namespace bench = penstock_bench;
+using namespace penstock_bench;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t bytes = std::size_t{512} << 20;
 constexpr std::size_t page = 4096;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-void check(cudaError_t status, const char* call) {
-  if (status != cudaSuccess) {
-    cudaGetLastError();
-    throw std::runtime_error{std::string{call} + ": " + cudaGetErrorString(status)};
-  }
-}
-
-struct Contender {
+/// One way to set it up.
+struct Pool {
   std::string name;
   std::function<void*()> set_up;
   std::function<void(void*)> give_back;
+  bool tried = false;
 };
 
 /// Huge pages, touched by this thread alone, and page-locked.
@@ -84,13 +75,13 @@ class OneThread {
   void* mapping_ = nullptr;
 };
 
-/// Throws unless the contender gives page-locked memory that goes to the GPU and back.
-void try_out(const Contender& contender) {
-  auto* const at = static_cast<unsigned char*>(contender.set_up());
+/// Throws unless it gives page-locked memory that goes to the GPU and back.
+void try_out(const Pool& pool) {
+  auto* const at = static_cast<unsigned char*>(pool.set_up());
   cudaPointerAttributes about{};
   check(cudaPointerGetAttributes(&about, at), "cudaPointerGetAttributes");
   if (about.type != cudaMemoryTypeHost) {
-    throw std::runtime_error{contender.name + " gave memory that is not page-locked"};
+    throw std::runtime_error{pool.name + " gave memory that is not page-locked"};
   }
   for (std::size_t offset = 0; offset < bytes; offset += page) {
     const std::uint64_t number = offset / page;
@@ -98,16 +89,14 @@ void try_out(const Contender& contender) {
     std::memcpy(at + offset + page - sizeof number, &number, sizeof number);
   }
   const std::vector<unsigned char> expected(at, at + bytes);
-  void* on_gpu = nullptr;
-  check(cudaMalloc(&on_gpu, bytes), "cudaMalloc");
-  check(cudaMemcpy(on_gpu, at, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the device");
+  const DeviceBytes on_gpu = make_on_device(bytes);
+  check(cudaMemcpy(on_gpu.get(), at, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the device");
   std::memset(at, 0xFF, bytes);
-  check(cudaMemcpy(at, on_gpu, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy to the host");
-  check(cudaFree(on_gpu), "cudaFree");
+  check(cudaMemcpy(at, on_gpu.get(), bytes, cudaMemcpyDeviceToHost), "cudaMemcpy to the host");
   const bool same = std::memcmp(at, expected.data(), bytes) == 0;
-  contender.give_back(at);
+  pool.give_back(at);
   if (!same) {
-    throw std::runtime_error{contender.name + ": what came back from the GPU is not what was sent"};
+    throw std::runtime_error{pool.name + ": what came back from the GPU is not what was sent"};
   }
 }
 
@@ -115,54 +104,46 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-void pool(benchmark::State& state, const Contender& contender) try {
-  double freeing = 0;
-  for (auto _ : state) {
-    const auto start = Clock::now();
-    void* const at = contender.set_up();
-    state.SetIterationTime(seconds_since(start));
-    const auto end = Clock::now();
-    contender.give_back(at);
-    freeing = seconds_since(end);
-  }
-  state.counters["free_ms"] = 1e3 * freeing;
-  state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
-} catch (const std::exception& error) {
-  state.SkipWithError(error.what());
+void add(Pool& pool) {
+  add_benchmark("pool/" + pool.name + "/512MiB", [&pool](benchmark::State& state) {
+    if (!pool.tried) {
+      try_out(pool);
+      pool.tried = true;
+    }
+    double freeing = 0;
+    for (auto _ : state) {
+      const auto start = Clock::now();
+      void* const at = pool.set_up();
+      state.SetIterationTime(seconds_since(start));
+      const auto end = Clock::now();
+      pool.give_back(at);
+      freeing = seconds_since(end);
+    }
+    state.counters["free_ms"] = 1e3 * freeing;
+    state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
+  });
 }
 
 } // namespace
 
-int main(int argc, char** argv) try {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
-    return 1;
-  }
-  ps::CudaDevice gpu;
-  OneThread one_thread;
-  const std::vector<Contender> contenders{
-      {"penstock", [&] { return gpu.allocate_pinned(bytes); },
-       [&](void* at) { gpu.deallocate_pinned(at, bytes); }},
-      {"one_thread", [&] { return one_thread.set_up(); },
-       [&](void* at) { one_thread.give_back(at); }},
-      {"cudaMallocHost",
-       [] {
-         void* at = nullptr;
-         check(cudaMallocHost(&at, bytes), "cudaMallocHost");
-         return at;
-       },
-       [](void* at) { check(cudaFreeHost(at), "cudaFreeHost"); }}};
-  for (const Contender& contender : contenders) {
-    try_out(contender);
-    benchmark::RegisterBenchmark(("pool/" + contender.name + "/512MiB").c_str(),
-                                 [&](benchmark::State& state) { pool(state, contender); })
-        ->Iterations(1)
-        ->UseManualTime()
-        ->Unit(benchmark::kMillisecond);
-  }
-  bench::add_context();
-  benchmark::RunSpecifiedBenchmarks();
-} catch (const std::exception& error) {
-  std::fprintf(stderr, "pool_bench: %s\n", error.what());
-  return 1;
+int main(int argc, char** argv) {
+  return program<NoOptions>(argc, argv, [](const NoOptions&) {
+    ps::CudaDevice gpu;
+    OneThread one_thread;
+    std::vector<Pool> pools{{"penstock", [&] { return gpu.allocate_pinned(bytes); },
+                             [&](void* at) { gpu.deallocate_pinned(at, bytes); }},
+                            {"one_thread", [&] { return one_thread.set_up(); },
+                             [&](void* at) { one_thread.give_back(at); }},
+                            {"cudaMallocHost",
+                             [] {
+                               void* at = nullptr;
+                               check(cudaMallocHost(&at, bytes), "cudaMallocHost");
+                               return at;
+                             },
+                             [](void* at) { check(cudaFreeHost(at), "cudaFreeHost"); }}};
+    for (Pool& pool : pools) {
+      add(pool);
+    }
+    return run_all();
+  });
 }

@@ -16,36 +16,30 @@
 //                  whatever order. With queues it takes two; who fills keeps those that came back
 //                  too early.
 //
+// by_hand is the limit: what is left if nobody can sleep, stop or give back late
+// (support/ring_by_hand.hpp). tickets are W threads that draw as many tickets and do nothing else.
+// Each has the room that SLOTS says: moodycamel's queue for one thread and one other, which rounds
+// up, is asked for one less and has one less (at 65536 nine hundred more), and moodycamel_2x, asked
+// for SLOTS, has about twice as much.
+//
 // A run is all slots of `one_way` or `fan`, threads started and joined; bytes_per_second counts 8
-// a slot. Contenders are made, checked and warmed once, and kept. Those that need more threads than
-// there are processors are left out. To be run with --benchmark_repetitions=5
+// a slot. Contenders are checked before they are timed, and made anew and warmed by a run for each
+// repetition. Those that need more threads than there are processors are left out. To be run with
+// --benchmark_repetitions=5
 // --benchmark_enable_random_interleaving=true.
 
 #include "support/contender.hpp"
+#include "support/ring_by_hand.hpp"
+#include "support/ring_queues.hpp"
+#include "support/threads.hpp"
 
 #include <penstock/ring.hpp>
 
-#include <boost/lockfree/spsc_queue.hpp>
-#if __has_include(<readerwriterqueue/readerwriterqueue.h>)
-#include <readerwriterqueue/readerwriterqueue.h>
-#define HAVE_READER_WRITER
-#endif
-#if __has_include(<concurrentqueue/concurrentqueue.h>)
-#include <concurrentqueue/concurrentqueue.h>
-#define HAVE_CONCURRENT
-#endif
-#if defined(HAVE_TBB) // its library too
-#include <tbb/concurrent_queue.h>
-#endif
-
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <iostream>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -54,7 +48,7 @@
 namespace {
 
 namespace ps = penstock;
-using penstock_bench::Contender;
+using namespace penstock_bench;
 
 constexpr std::uint64_t one_way = 2'000'000;
 constexpr std::uint64_t fan = 200'000;
@@ -66,10 +60,6 @@ struct alignas(64) Slot {
 struct Number {
   std::uint64_t number;
 };
-
-void pause() {
-  ps::SpinThenFutex::pause();
-}
 
 template <class Of> class RingChannel {
  public:
@@ -88,34 +78,6 @@ template <class Of> class RingChannel {
   ps::Ring<Of> ring_;
 };
 
-struct Boost {
-  explicit Boost(std::size_t capacity) : queue{capacity} {}
-  bool push(std::uint64_t number) { return queue.push(number); }
-  bool pop(std::uint64_t& number) { return queue.pop(number); }
-  boost::lockfree::spsc_queue<std::uint64_t> queue;
-};
-#if defined(HAVE_READER_WRITER)
-struct ReaderWriter {
-  explicit ReaderWriter(std::size_t capacity) : queue{capacity} {}
-  bool push(std::uint64_t number) { return queue.try_enqueue(number); }
-  bool pop(std::uint64_t& number) { return queue.try_dequeue(number); }
-  moodycamel::ReaderWriterQueue<std::uint64_t> queue;
-};
-#endif
-
-template <class Queue> void push(Queue& queue, std::uint64_t number) {
-  while (!queue.push(number)) {
-    pause();
-  }
-}
-template <class Queue> std::uint64_t pop(Queue& queue) {
-  std::uint64_t number = 0;
-  while (!queue.pop(number)) {
-    pause();
-  }
-  return number;
-}
-
 template <class Queue> class Index {
  public:
   explicit Index(std::size_t slots) : queue_{slots} {}
@@ -127,9 +89,10 @@ template <class Queue> class Index {
 };
 template <class Queue> class Recycle {
  public:
-  explicit Recycle(std::size_t slots) : full_{slots}, free_{slots}, slots_(slots) {
-    for (std::size_t i = 0; i < slots; ++i) {
-      push(free_, i);
+  explicit Recycle(std::size_t slots) : full_{slots}, free_{slots} {
+    // As many as there is room for.
+    while (slots_.size() < slots && free_.push(slots_.size())) {
+      slots_.emplace_back();
     }
   }
   void put(std::uint64_t number) {
@@ -178,91 +141,6 @@ template <class Channel> class OneToOne final : public Contender {
   Channel channel_;
 };
 
-// Queues for many threads; each thread has an End of its own.
-#if defined(HAVE_CONCURRENT)
-class Concurrent {
-  using Queue = moodycamel::ConcurrentQueue<std::uint64_t>;
-
- public:
-  explicit Concurrent(std::size_t capacity) : queue_{capacity * 2} {}
-  class End {
-   public:
-    explicit End(Concurrent& of) : queue_{of.queue_}, producer_{queue_}, consumer_{queue_} {}
-    void push(std::uint64_t number) { queue_.enqueue(producer_, number); }
-    std::uint64_t pop() {
-      std::uint64_t number = 0;
-      while (!queue_.try_dequeue(consumer_, number)) {
-        pause();
-      }
-      return number;
-    }
-
-   private:
-    Queue& queue_;
-    moodycamel::ProducerToken producer_;
-    moodycamel::ConsumerToken consumer_;
-  };
-
- private:
-  Queue queue_;
-};
-#endif
-#if defined(HAVE_TBB)
-class Tbb {
-  using Queue = tbb::concurrent_bounded_queue<std::uint64_t>;
-
- public:
-  explicit Tbb(std::size_t capacity) { queue_.set_capacity(static_cast<std::ptrdiff_t>(capacity)); }
-  class End {
-   public:
-    explicit End(Tbb& of) : queue_{of.queue_} {}
-    void push(std::uint64_t number) { queue_.push(number); }
-    std::uint64_t pop() {
-      std::uint64_t number = 0;
-      queue_.pop(number);
-      return number;
-    }
-
-   private:
-    Queue& queue_;
-  };
-
- private:
-  Queue queue_;
-};
-#endif
-// It holds no more than there are slots, since a slot is at one place at a time.
-class Deque {
- public:
-  explicit Deque(std::size_t /*capacity*/) {}
-  class End {
-   public:
-    explicit End(Deque& of) : of_{of} {}
-    void push(std::uint64_t number) {
-      {
-        const std::lock_guard lock{of_.mutex_};
-        of_.numbers_.push_back(number);
-      }
-      of_.more_.notify_one();
-    }
-    std::uint64_t pop() {
-      std::unique_lock lock{of_.mutex_};
-      of_.more_.wait(lock, [&] { return !of_.numbers_.empty(); });
-      const std::uint64_t number = of_.numbers_.front();
-      of_.numbers_.pop_front();
-      return number;
-    }
-
-   private:
-    Deque& of_;
-  };
-
- private:
-  std::mutex mutex_;
-  std::condition_variable more_;
-  std::deque<std::uint64_t> numbers_;
-};
-
 /// Tickets that come in any order and go in theirs.
 class Reordered {
  public:
@@ -277,13 +155,6 @@ class Reordered {
  private:
   std::vector<char> here_;
 };
-
-template <class Work> void on_threads(std::size_t count, Work work) {
-  std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < count; ++i) {
-    threads.emplace_back(work, i);
-  }
-}
 
 class RingManyToOne final : public Contender {
  public:
@@ -310,7 +181,7 @@ class RingManyToOne final : public Contender {
   }
 
  private:
-  ps::Ring<Slot> ring_;
+  ps::Ring<Number> ring_; // it gives each slot 64 bytes itself
   std::size_t workers_;
 };
 template <class Queue> class ManyToOne final : public Contender {
@@ -338,7 +209,7 @@ template <class Queue> class ManyToOne final : public Contender {
           return;
         }
         while (ticket >= delivered_.load(std::memory_order_acquire) + slots_.size()) {
-          pause();
+          ps::SpinThenFutex::pause();
         }
         slots_[ticket % slots_.size()].number = ticket;
         end.push(ticket);
@@ -355,6 +226,50 @@ template <class Queue> class ManyToOne final : public Contender {
   std::size_t workers_;
   alignas(64) std::atomic<std::uint64_t> tickets_{0};
   alignas(64) std::atomic<std::uint64_t> delivered_{0};
+};
+
+class ByHandManyToOne final : public Contender {
+ public:
+  ByHandManyToOne(std::size_t slots, std::size_t workers) : cells_{slots}, workers_{workers} {}
+  std::uint64_t run() override {
+    cells_.reset();
+    std::uint64_t next = 0;
+    std::thread taker{[&] {
+      for (std::uint64_t i = 0; i < fan; ++i) {
+        next += cells_.take(i) == i ? 1 : 0;
+      }
+    }};
+    on_threads(workers_, [&](std::size_t) { cells_.put_all(fan); });
+    taker.join();
+    require(next == fan);
+    return next;
+  }
+
+ private:
+  ByHandTickets cells_;
+  std::size_t workers_;
+};
+/// What the tickets alone cost: threads that only draw them.
+class Tickets final : public Contender {
+ public:
+  Tickets(std::size_t slots, std::size_t workers) : tickets_{slots}, workers_{workers} {}
+  std::uint64_t run() override {
+    tickets_.reset();
+    std::atomic<std::uint64_t> drawn{0};
+    on_threads(workers_, [&](std::size_t) {
+      std::uint64_t own = 0;
+      while (tickets_.draw() < fan) {
+        ++own;
+      }
+      drawn += own;
+    });
+    require(drawn == fan);
+    return drawn;
+  }
+
+ private:
+  ByHandTickets tickets_;
+  std::size_t workers_;
 };
 
 /// What a worker was given: that it came in order, and how much.
@@ -401,7 +316,7 @@ class RingOneToMany final : public Contender {
   }
 
  private:
-  ps::Ring<Slot> ring_;
+  ps::Ring<Number> ring_; // it gives each slot 64 bytes itself
   std::size_t workers_;
 };
 template <class Queue> class OneToMany final : public Contender {
@@ -462,36 +377,45 @@ template <class Of> void add(const std::string& question, const char* contender,
 } // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  for (const std::size_t slots : {64, 1024, 65536}) {
-    add<RingChannel<Number>>("index/penstock", slots);
-    add<Index<Boost>>("index/boost", slots);
-    add<RingChannel<Slot>>("recycle/penstock", slots);
-    add<Recycle<Boost>>("recycle/boost", slots);
+  return program<NoOptions>(argc, argv, [](const NoOptions&) {
+    for (const std::size_t slots : {64, 1024, 65536}) {
+      add<RingChannel<Number>>("index/penstock", slots);
+      add<ByHand<Number>>("index/by_hand", slots);
+      add<Index<Boost>>("index/boost", slots);
+      add<RingChannel<Slot>>("recycle/penstock", slots);
+      add<ByHand<Slot>>("recycle/by_hand", slots);
+      add<Recycle<Boost>>("recycle/boost", slots);
 #if defined(HAVE_READER_WRITER)
-    add<Index<ReaderWriter>>("index/moodycamel", slots);
-    add<Recycle<ReaderWriter>>("recycle/moodycamel", slots);
+      add<Index<ReaderWriterLess>>("index/moodycamel", slots);
+      add<Recycle<ReaderWriterLess>>("recycle/moodycamel", slots);
+      if (slots <= 1024) {
+        add<Index<ReaderWriter>>("index/moodycamel_2x", slots);
+        add<Recycle<ReaderWriter>>("recycle/moodycamel_2x", slots);
+      }
 #endif
-  }
-  for (const std::size_t workers : {2, 4, 8}) {
-    if (workers + 1 > std::thread::hardware_concurrency()) {
-      std::cerr << "ring_bench: left out what needs " << workers + 1 << " processors\n";
-      continue;
     }
-    for (const std::size_t slots : {64, 1024}) {
-      add<RingManyToOne>("many_to_one", "penstock", workers, slots);
-      add<ManyToOne<Deque>>("many_to_one", "deque", workers, slots);
-      add<RingOneToMany>("one_to_many", "penstock", workers, slots);
-      add<OneToMany<Deque>>("one_to_many", "deque", workers, slots);
+    for (const std::size_t workers : {2, 4, 8}) {
+      if (workers + 1 > std::thread::hardware_concurrency()) {
+        std::cerr << "ring_bench: left out what needs " << workers + 1 << " processors\n";
+        continue;
+      }
+      add<Tickets>("many_to_one", "tickets", workers, 1024);
+      for (const std::size_t slots : {64, 1024}) {
+        add<RingManyToOne>("many_to_one", "penstock", workers, slots);
+        add<ByHandManyToOne>("many_to_one", "by_hand", workers, slots);
+        add<ManyToOne<Deque>>("many_to_one", "deque", workers, slots);
+        add<RingOneToMany>("one_to_many", "penstock", workers, slots);
+        add<OneToMany<Deque>>("one_to_many", "deque", workers, slots);
 #if defined(HAVE_CONCURRENT)
-      add<ManyToOne<Concurrent>>("many_to_one", "moodycamel", workers, slots);
-      add<OneToMany<Concurrent>>("one_to_many", "moodycamel", workers, slots);
+        add<ManyToOne<Concurrent>>("many_to_one", "moodycamel", workers, slots);
+        add<OneToMany<Concurrent>>("one_to_many", "moodycamel", workers, slots);
 #endif
 #if defined(HAVE_TBB)
-      add<ManyToOne<Tbb>>("many_to_one", "tbb", workers, slots);
-      add<OneToMany<Tbb>>("one_to_many", "tbb", workers, slots);
+        add<ManyToOne<Tbb>>("many_to_one", "tbb", workers, slots);
+        add<OneToMany<Tbb>>("one_to_many", "tbb", workers, slots);
 #endif
+      }
     }
-  }
-  return penstock_bench::run_all();
+    return run_all();
+  });
 }

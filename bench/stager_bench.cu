@@ -17,14 +17,10 @@
 //                  memory, copies of up to 8 MiB, two in flight
 //   link           cudaMemcpyAsync of 256 MiB pieces of pinned memory, and nothing else
 
+#include "support/from_file.hpp"
 #include "support/hand_written.hpp"
-#include "support/pipelines.hpp"
-
-#include <penstock/cuda.hpp>
 
 #include <cstdint>
-#include <exception>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,25 +30,15 @@ namespace {
 namespace ps = penstock;
 using namespace penstock_bench;
 
-struct Size {
-  const char* name;
-  std::size_t batch;
-  std::size_t record;
-};
-constexpr Size sizes[] = {{"1MiB", std::size_t{1} << 20, sizeof(Block)},
-                          {"37.6MB", image_batch_bytes, image_bytes}};
 // Of sixteen processors.
 constexpr std::pair<unsigned, unsigned> workers[] = {{6, 4}, {6, 6}, {8, 6}, {8, 8}, {10, 4}};
 
-class Staged {
+class Staged : FromFile {
  public:
-  explicit Staged(const FileOptions& options)
-      : options_{options}, file_{options.path, O_RDONLY},
-        of_file_{options.bytes, [this](auto at, auto into) { file_.read(at, into); }},
-        of_link_{options.bytes, [](auto at, auto into) { AlwaysFull{}.fill(at, into); }} {}
+  explicit Staged(const FileOptions& options) : FromFile{options} {}
 
   void add_link() {
-    add("stager/link/256MiB", options_.bytes, of_link_.of(Link::usual_piece),
+    add("stager/link/256MiB", options_.bytes, of_memory_.of(Link::usual_piece),
         [this](bool checked) { return std::make_unique<Link>(options_.bytes, checked); });
   }
   void add_all(const Size& size) {
@@ -87,27 +73,17 @@ class Staged {
               work);
         });
   }
-
-  FileOptions options_;
-  OpenFile file_;
-  Expected of_file_;
-  Expected of_link_;
-  ps::CudaDevice gpu_;
 };
 
 } // namespace
 
-int main(int argc, char** argv) try {
-  benchmark::Initialize(&argc, argv);
-  const FileOptions options{argc, argv};
-  prepare_file(options);
-  Staged staged{options};
-  staged.add_link();
-  for (const Size& size : sizes) {
-    staged.add_all(size);
-  }
-  return run_all();
-} catch (const std::exception& error) {
-  std::cerr << "stager_bench: " << error.what() << '\n';
-  return 1;
+int main(int argc, char** argv) {
+  return program<FileOptions>(argc, argv, [](const FileOptions& options) {
+    prepare_file(options);
+    Staged staged{options};
+    staged.add_link();
+    staged.add_all(mebibytes);
+    staged.add_all(images);
+    return run_all();
+  });
 }

@@ -85,6 +85,7 @@ def main():
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--out")
     args = parser.parse_args()
+    args.batches = max(args.batches, 1)
     if not torch.cuda.is_available():
         sys.exit("tokens.py: PyTorch sees no GPU")
     if not os.path.exists(args.file) or os.path.getsize(args.file) != 2 * args.tokens:

@@ -25,12 +25,9 @@
 #include <penstock/sources/windows.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -175,7 +172,7 @@ struct Options {
       if (argument.starts_with("--tokens=")) {
         tokens = std::stoull(std::string{argument.substr(9)});
       } else if (argument.starts_with("--batches=")) {
-        batches = std::stoull(std::string{argument.substr(10)});
+        batches = std::max(std::stoull(std::string{argument.substr(10)}), 1ULL);
       } else {
         throw std::runtime_error{"unknown option " + std::string{argument} +
                                  "; there are --tokens=N, --batches=N and Google Benchmark's"};
@@ -196,49 +193,33 @@ std::vector<Token> random_tokens(std::size_t count) {
 
 /// As add() of contender.hpp, whose counter is bytes: here tokens and batches.
 void add_tokens(const std::string& contender, std::uint64_t windows, Make make) {
-  auto checked = std::make_shared<Checked>(std::move(make), [windows] { return windows; });
-  const auto timed = [checked, windows](benchmark::State& state) {
-    try {
-      const std::unique_ptr<Contender> contender = checked->get();
-      for (auto _ : state) {
-        const auto start = std::chrono::steady_clock::now();
-        contender->run();
-        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-        state.SetIterationTime(took.count());
-      }
-      state.SetItemsProcessed(static_cast<std::int64_t>(windows * context));
-      state.counters["us_a_batch"] =
-          benchmark::Counter{static_cast<double>(windows) / batch_windows / 1e6,
-                             benchmark::Counter::kIsRate | benchmark::Counter::kInvert};
-      state.SetLabel(contender->label());
-    } catch (const std::exception& error) {
-      any_failed() = true;
-      state.SkipWithError(error.what());
+  const auto checked = std::make_shared<Checked>(std::move(make), [windows] { return windows; });
+  const auto timed = [windows](benchmark::State& state, Contender& feed) {
+    for (auto _ : state) {
+      state.SetIterationTime(seconds_of_run(feed));
     }
+    state.SetItemsProcessed(static_cast<std::int64_t>(windows * context));
+    state.counters["us_a_batch"] =
+        benchmark::Counter{static_cast<double>(windows) / batch_windows / 1e6,
+                           benchmark::Counter::kIsRate | benchmark::Counter::kInvert};
   };
-  const std::string name = "tokens/" + contender + "/64x1024";
-  benchmark::RegisterBenchmark(name.c_str(), timed)
-      ->Iterations(1)
-      ->UseManualTime()
-      ->Unit(benchmark::kMillisecond);
+  add_contender("tokens/" + contender + "/64x1024", checked, timed);
 }
 
 } // namespace
 
-int main(int argc, char** argv) try {
-  benchmark::Initialize(&argc, argv);
-  const Options options{argc, argv};
-  const std::vector<Token> tokens = random_tokens(options.tokens);
-  const std::uint64_t windows = options.batches * batch_windows;
-  const auto source = ps::windows(tokens, {.length = context + 1, .count = windows, .seed = 1337});
-  ps::CudaDevice gpu;
-  const auto attached = gpu.attach();
-  add_tokens("loop", windows,
-             [&](bool checked) { return std::make_unique<Loop>(gpu, tokens, source, checked); });
-  add_tokens("run", windows,
-             [&](bool checked) { return std::make_unique<Run>(gpu, tokens, source, checked); });
-  return run_all();
-} catch (const std::exception& error) {
-  std::cerr << "tokens_bench: " << error.what() << '\n';
-  return 1;
+int main(int argc, char** argv) {
+  return program<Options>(argc, argv, [](const Options& options) {
+    const std::vector<Token> tokens = random_tokens(options.tokens);
+    const std::uint64_t windows = options.batches * batch_windows;
+    const auto source =
+        ps::windows(tokens, {.length = context + 1, .count = windows, .seed = 1337});
+    ps::CudaDevice gpu;
+    const auto attached = gpu.attach();
+    add_tokens("loop", windows,
+               [&](bool checked) { return std::make_unique<Loop>(gpu, tokens, source, checked); });
+    add_tokens("run", windows,
+               [&](bool checked) { return std::make_unique<Run>(gpu, tokens, source, checked); });
+    return run_all();
+  });
 }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -89,26 +90,14 @@ inline bool& any_failed() {
   return failed;
 }
 
-/// Registers a contender as a benchmark whose every repetition is one run: `name` is
-/// question/contender/size, `bytes` what a run transfers, `expected` the checksum, asked for at the
-/// first run. To be run with --benchmark_repetitions=5
-/// --benchmark_enable_random_interleaving=true.
-inline void add(const std::string& name, std::uint64_t bytes,
-                std::function<std::uint64_t()> expected, Make make) {
-  auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
+/// Registers a benchmark whose every repetition calls `body` once. It sets the iteration's time;
+/// what it throws is the benchmark's error, and makes the program fail. To be run with
+/// --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true.
+inline void add_benchmark(const std::string& name, std::function<void(benchmark::State&)> body) {
   benchmark::RegisterBenchmark(name.c_str(),
-                               [checked, bytes](benchmark::State& state) {
+                               [body = std::move(body)](benchmark::State& state) {
                                  try {
-                                   const std::unique_ptr<Contender> contender = checked->get();
-                                   for (auto _ : state) {
-                                     const auto start = std::chrono::steady_clock::now();
-                                     contender->run();
-                                     const std::chrono::duration<double> took =
-                                         std::chrono::steady_clock::now() - start;
-                                     state.SetIterationTime(took.count());
-                                   }
-                                   state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
-                                   state.SetLabel(contender->label());
+                                   body(state);
                                  } catch (const std::exception& error) {
                                    any_failed() = true;
                                    state.SkipWithError(error.what());
@@ -119,14 +108,64 @@ inline void add(const std::string& name, std::uint64_t bytes,
       ->Unit(benchmark::kMillisecond);
 }
 
-/// Runs what was registered, after Initialize(); gives the program's exit code. All contenders die
-/// before it returns, since what they use does.
+/// The same with a contender: body(state, contender).
+template <class F>
+void add_contender(const std::string& name, const std::shared_ptr<Checked>& checked, F body) {
+  add_benchmark(name, [checked, body](benchmark::State& state) {
+    const std::unique_ptr<Contender> contender = checked->get();
+    body(state, *contender);
+    state.SetLabel(contender->label());
+  });
+}
+
+/// How long a run takes, in seconds.
+inline double seconds_of_run(Contender& contender) {
+  const auto start = std::chrono::steady_clock::now();
+  contender.run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Registers a contender as a benchmark whose every repetition is one run: `name` is
+/// question/contender/size, `bytes` what a run transfers, `expected` the checksum, asked for at the
+/// first run.
+inline void add(const std::string& name, std::uint64_t bytes,
+                std::function<std::uint64_t()> expected, Make make) {
+  const auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
+  add_contender(name, checked, [bytes](benchmark::State& state, Contender& contender) {
+    for (auto _ : state) {
+      state.SetIterationTime(seconds_of_run(contender));
+    }
+    state.SetBytesProcessed(static_cast<std::int64_t>(bytes));
+  });
+}
+
+/// Runs what was registered, and gives the program's exit code. All contenders die before it
+/// returns, since what they use does.
 inline int run_all() {
   add_context();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::ClearRegisteredBenchmarks();
   benchmark::Shutdown();
   return any_failed() ? 1 : 0;
+}
+
+/// What a program was told besides Google Benchmark's options: nothing.
+struct NoOptions {
+  NoOptions(int argc, char** argv) {
+    if (argc > 1) {
+      throw std::runtime_error{std::string{"unknown option "} + argv[1] +
+                               "; there are Google Benchmark's alone"};
+    }
+  }
+};
+
+/// A program's main(): `all(options)` registers its benchmarks and gives what run_all() does.
+template <class Options, class F> int program(int argc, char** argv, F all) try {
+  benchmark::Initialize(&argc, argv);
+  return all(Options{argc, argv});
+} catch (const std::exception& error) {
+  std::cerr << argv[0] << ": " << error.what() << '\n';
+  return 1;
 }
 
 } // namespace penstock_bench

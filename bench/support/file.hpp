@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "support/threads.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <exception>
 #include <filesystem>
-#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -24,6 +24,9 @@
 
 namespace penstock_bench {
 
+inline constexpr std::size_t KiB = 1024;
+inline constexpr std::size_t MiB = 1024 * KiB;
+
 /// A record of 224 x 224 x 3 bytes, as of an image, and the largest of the usual batches, which has
 /// 256 of them.
 inline constexpr std::size_t image_bytes = std::size_t{224} * 224 * 3;
@@ -34,11 +37,15 @@ inline constexpr std::uint64_t file_unit = 4 * image_batch_bytes;
 /// What a program was told besides Google Benchmark's options, which must be gone from argv.
 struct FileOptions {
   /// --file=PATH: made if it is not there, or of another size.
-  std::string path = (std::filesystem::temp_directory_path() / "penstock-bench.bin").string();
-  /// --bytes=N: what a run transfers, cut to a multiple of file_unit. 8.6 GB if nothing is said.
-  std::uint64_t bytes = 56 * file_unit;
+  std::string path;
+  /// --bytes=N: what a run transfers, cut to a multiple of file_unit, of which there is at least
+  /// one.
+  std::uint64_t bytes;
 
-  FileOptions(int argc, char** argv) {
+  /// If nothing is said, a temporary file of that name, of so many file_units: 8.6 GB.
+  FileOptions(int argc, char** argv, const char* name = "penstock-bench.bin",
+              std::uint64_t units = 56)
+      : path{(std::filesystem::temp_directory_path() / name).string()}, bytes{units * file_unit} {
     for (const std::string_view argument :
          std::span{argv, static_cast<std::size_t>(argc)}.subspan(1)) {
       if (argument.starts_with("--file=")) {
@@ -106,31 +113,14 @@ class OpenFile {
 
 /// Calls f(at, buffer) for all of `bytes` bytes, 1 MiB at a time, from all processors. f may throw.
 template <class F> void in_chunks(std::uint64_t bytes, F f) {
-  constexpr std::size_t chunk = std::size_t{1} << 20;
   std::atomic<std::uint64_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    try {
-      std::vector<std::uint8_t> buffer(chunk);
-      for (std::uint64_t at = next.fetch_add(chunk); at < bytes; at = next.fetch_add(chunk)) {
-        const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(chunk, bytes - at));
-        f(at, std::span{buffer}.first(size));
-      }
-    } catch (...) {
-      const std::lock_guard lock{mutex};
-      failure = std::current_exception();
+  on_threads(std::max(std::thread::hardware_concurrency(), 1U), [&](std::size_t) {
+    std::vector<std::uint8_t> buffer(MiB);
+    for (std::uint64_t at = next.fetch_add(MiB); at < bytes; at = next.fetch_add(MiB)) {
+      const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(MiB, bytes - at));
+      f(at, std::span{buffer}.first(size));
     }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (unsigned i = 0; i < std::max(std::thread::hardware_concurrency(), 1U); ++i) {
-      threads.emplace_back(work);
-    }
-  }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
+  });
 }
 
 /// The file that `options` ask for, of random bytes: made unless it is there with that size, and

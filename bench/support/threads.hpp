@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace penstock_bench {
+
+/// Calls work(i), for i below `count`, each on a thread of its own. Blocks until all are done, and
+/// throws what one of them threw.
+template <class F> void on_threads(std::size_t count, F work) {
+  std::mutex mutex;
+  std::exception_ptr failure;
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < count; ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          work(i);
+        } catch (...) {
+          const std::lock_guard lock{mutex};
+          failure = std::current_exception();
+        }
+      });
+    }
+  }
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+}
+
+} // namespace penstock_bench
