@@ -17,6 +17,7 @@
 //   kernel_pipeline      the pipeline with that kernel
 //   decode_alone_N       some milliseconds of arithmetic a MiB, by N threads over an eighth of the
 //                        file, mapped into memory, each into 1 MiB of its own
+//   decode_by_hand_N     the same by N threads into pinned memory, from which a loop by hand copies
 //   decode_pipeline_N    Reader | Decoder to_pinned with N workers | AsyncCopier | Consumer
 // and with the time of a kernel, and the number of readers, chosen such that reading, copying and
 // the kernel take about as long (see the label):
@@ -27,6 +28,7 @@
 
 #include "support/crew.hpp"
 #include "support/from_file.hpp"
+#include "support/hand_written.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -105,6 +107,43 @@ class DecodeAlone : public Contender {
   bool checked_;
   const Mapped& file_;
   Crew crew_;
+};
+
+/// Threads that decode to where copies are made from, and a loop that copies and works, by hand.
+class DecodeByHand : public Contender {
+ public:
+  /// Of the options: bytes, batch_bytes, read_bytes and readers, which decode.
+  DecodeByHand(const Mapped& file, const LoopOptions& options, const Work& work)
+      : file_{file}, options_{options}, work_{work}, gpu_{options, work_} {}
+
+  std::uint64_t run() override {
+    places_.reset();
+    const auto count = static_cast<std::int64_t>(options_.bytes / options_.read_bytes);
+    std::atomic<std::int64_t> next{0};
+    std::vector<std::jthread> decoders;
+    for (unsigned i = 0; i < options_.readers; ++i) {
+      decoders.emplace_back([&](std::stop_token given_up) {
+        for (std::int64_t n = next++; n < count; n = next++) {
+          if (!spin_until(given_up, [&] { return places_.is_empty(n); })) {
+            return;
+          }
+          decode(file_.data() + static_cast<std::size_t>(n) * options_.read_bytes, places_.at(n),
+                 options_.read_bytes);
+          places_.fill(n);
+        }
+      });
+    }
+    gpu_.run(places_);
+    return work_.checksum();
+  }
+
+ private:
+  const Mapped& file_;
+  LoopOptions options_;
+  Work work_;
+  PinnedBytes pinned_ = make_pinned(options_.pinned_bytes);
+  Places places_{pinned_.get(), options_.pinned_bytes, options_.read_bytes};
+  CopyAndWork gpu_;
 };
 
 /// The kernel over batches that are on the GPU.
@@ -306,25 +345,34 @@ class Binding : FromFile {
         [=, this](bool checked) { return run_file(images, heavy(checked)); });
   }
   void add_decode() {
-    for (const unsigned threads : {12U, 14U, 16U}) {
-      add("binding/decode_alone_" + std::to_string(threads) + "/1MiB", decoded_bytes_,
-          of_decoded_.of(MiB), [=, this](bool checked) {
-            return std::make_unique<DecodeAlone>(mapped_, decoded_bytes_, threads, checked);
-          });
-      add("binding/decode_pipeline_" + std::to_string(threads) + "/1MiB", decoded_bytes_,
-          of_decoded_.of(MiB), [=, this](bool checked) {
-            const Work work{{.batch_bytes = MiB, .checked = checked}};
-            const std::span blocks{reinterpret_cast<const Block*>(mapped_.data()),
-                                   decoded_bytes_ / sizeof(Block)};
-            return by_run(ps::Reader{ps::memory(blocks)} |
-                              ps::Decoder{[](const Block& in, Block& out) {
-                                            decode(in.bytes, out.bytes, sizeof(Block));
-                                          },
-                                          ps::to_pinned,
-                                          {.workers = threads}} |
-                              copier(MiB / sizeof(Block)) | consumer<Block>(work),
-                          work);
-          });
+    for (const unsigned threads : {14U, 16U}) {
+      const std::string size = std::to_string(threads) + "/1MiB";
+      const auto add_decoding = [&](const std::string& name, const Make& make) {
+        add("binding/decode_" + name + size, decoded_bytes_, of_decoded_.of(MiB), make);
+      };
+      add_decoding("alone_", [=, this](bool checked) {
+        return std::make_unique<DecodeAlone>(mapped_, decoded_bytes_, threads, checked);
+      });
+      add_decoding("by_hand_", [=, this](bool checked) {
+        return std::make_unique<DecodeByHand>(
+            mapped_, LoopOptions{.bytes = decoded_bytes_, .batch_bytes = MiB, .readers = threads},
+            Work{{.batch_bytes = MiB, .checked = checked}});
+      });
+      for (const unsigned readers : {0U, 2U}) { // 0: as many as are the default
+        add_decoding(readers == 0 ? "pipeline_" : "pipeline_2_", [=, this](bool checked) {
+          const Work work{{.batch_bytes = MiB, .checked = checked}};
+          const std::span blocks{reinterpret_cast<const Block*>(mapped_.data()),
+                                 decoded_bytes_ / sizeof(Block)};
+          return by_run(ps::Reader{ps::memory(blocks), {.workers = readers}} |
+                            ps::Decoder{[](const Block& in, Block& out) {
+                                          decode(in.bytes, out.bytes, sizeof(Block));
+                                        },
+                                        ps::to_pinned,
+                                        {.workers = threads}} |
+                            copier(MiB / sizeof(Block)) | consumer<Block>(work),
+                        work);
+        });
+      }
     }
   }
   void add_balanced() {

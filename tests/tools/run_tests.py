@@ -68,25 +68,30 @@ PLAIN = ["activity_summary", "algorithm", "columns", "device_array", "docs", "fa
          "odr", "ragged", "schema", "sources", "steady", "version", "windows", "wiring", "with_device", "zero_cost", "zip"]
 # Where threads meet: for a second ThreadSanitizer.
 MEETING = ["control", "parking", "ring", "turns"]
-# Suites that the next build compiles too, for a GPU, and that the sanitizers run.
+# Suites that are there for a GPU too, and that the sanitizers run.
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
 # What takes long to compile or to run, and both of the big sanitizer builds run.
 LONG = ["control", "faults_calls", "faults_stop", "host_device", "io_direct", "observe", "on_error", "ring", "shutdown"]
-# What is compiled by nvcc when it is to be run on a GPU, or when everything is asked for: its like is there in other
-# builds, or in other tests of this one.
-SELDOM = [] if THOROUGH else [
-    "04_own_source_and_stage", "06_text", "08_tokens",
-    *("cuda/" + name for name in ["algorithm", "columns", "control", "decoded", "poison", "ragged", "schema", "trap"])]
+# What else is left to other builds unless everything is asked for: to AddressSanitizer's alone; to nvcc's or
+# AddressSanitizer's; and to machines with a GPU, what tests there that the suites also test on the host.
+ADDRESS_ONLY = [] if THOROUGH else ["decoded", "faults", "faults_files", "poison", "sources", "trace", "windows", "zip"]
+BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram", "03_train_loop", "05_columns", "09_small_batches"]
+BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "06_text", "08_tokens"]
+ON_GPU = [] if THOROUGH else ["cuda/" + name for name in [
+    "algorithm", "columns", "control", "decoded", "loop", "poison", "ragged", "replayed", "schema", "trap"]]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
 BUILDS = [
     Build("g++", GXX, ["host", "headers", "refused", "tree", "model", "spin"], [*HOST_ONLY, *QUICK, "-Doptimization=0"],
-          without=[*SUITES_OF_NVCC, *LONG, "refused/nvcc"]),
+          without=[*SUITES_OF_NVCC, *LONG, *ADDRESS_ONLY, "refused/nvcc"]),
     Build("nvcc", GXX, ["refused", "example", "fiu", "install", "cuda", "gpu"],
-          [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY), without=["refused/g++", "refused/clang++", *SELDOM]),
+          [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY), without=["refused/g++", "refused/clang++", *BY_CLANG, *ON_GPU]),
     # g++ 12 takes five times as long to compile this one, and clang three times if it is to optimise.
-    Build("clang++-address", CLANG, ["host", "example"], [*SANITIZED, "-Doptimization=0", "-Db_sanitize=address,undefined"]),
-    Build("clang++-thread", CLANG, ["host"], [*SANITIZED, "-Doptimization=1", "-Db_sanitize=thread"], without=PLAIN),
-    Build("g++-thread", GXX, ["host"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"], only=MEETING),
+    Build("clang++-address", CLANG, ["host", "example"], [*SANITIZED, "-Doptimization=0", "-Db_sanitize=address,undefined"],
+          without=BY_NVCC),
+    Build("clang++-thread", CLANG, ["host"], [*SANITIZED, "-Doptimization=1", "-Db_sanitize=thread"],
+          without=[*PLAIN, *ADDRESS_ONLY]),
+    *([Build("g++-thread", GXX, ["host"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"], only=MEETING)]
+      if THOROUGH else []),
 ]
 ENVIRONMENT = os.environ | {
     "MALLOC_PERTURB_": "85",

@@ -60,12 +60,13 @@ template <class Policy> class WaitWord {
   }
 
   /// Blocks until `ready(word)`; false if it will not be. `counted`: what it waits for is stored
-  /// elsewhere, and the word only tells who sleeps.
+  /// elsewhere, and the word only tells who sleeps. `rest`: the most pauses between two looks.
   template <class Ready>
   [[gnu::noinline]] bool await(const RingState<Policy>& state, std::uint64_t ticket, bool counted,
-                               Ready ready) noexcept {
+                               Ready ready, int rest = 1) noexcept {
     std::chrono::nanoseconds nap = counted ? first_nap : for_ever;
-    for (int looks = 0;;) {
+    int pauses = 1;
+    for (int spins = 0;;) {
       std::uint32_t seen = look();
       if (ready(seen)) {
         return true;
@@ -75,7 +76,7 @@ template <class Policy> class WaitWord {
         return false;
       }
       if constexpr (Parking::sleeps) {
-        if (looks == Parking::spins) {
+        if (spins >= Parking::spins) {
           if ((seen & Words::sleeper) ||
               word_.compare_exchange_strong(seen, seen | Words::sleeper, Atomics::relaxed,
                                             Atomics::relaxed)) {
@@ -88,9 +89,12 @@ template <class Policy> class WaitWord {
           }
           continue;
         }
-        ++looks;
+        spins += pauses;
       }
-      Parking::pause();
+      for (int i = 0; i < pauses; ++i) {
+        Parking::pause();
+      }
+      pauses = std::min(2 * pauses, rest);
     }
   }
 
