@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/counted_new.hpp"
 #include "support/faulty_io.hpp"
+#include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
 
 #include <penstock/io/direct.hpp>
@@ -203,7 +204,8 @@ TEST_CASE("reads that do not fit where they are wanted take one allocation a thr
     later = ps::tests::memory::allocations - between;
   }}.join();
   REQUIRE(right);
-  REQUIRE(first == 1);
+  REQUIRE(first >= 1);
+  REQUIRE(first <= (ps::tests::under_tsan ? 2 : 1)); // clang's notes the buffer's destructor
   REQUIRE(later == 0);
 }
 

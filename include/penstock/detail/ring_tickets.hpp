@@ -73,10 +73,11 @@ template <class Policy> class RingTickets {
   }
 
  private:
-  alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> next_{0};
-  std::size_t place_{}; // of the next, where one thread draws: it need not divide
   const std::size_t slots_;
   const Side side_;
+  // Apart from what is only read: each look at that would fetch the line from who drew last.
+  alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> next_{0};
+  std::size_t place_{}; // of the next, where one thread draws: it need not divide
 };
 
 } // namespace detail
