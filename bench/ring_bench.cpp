@@ -22,9 +22,11 @@
 // up, is asked for one less and has one less (at 65536 nine hundred more), and moodycamel_2x, asked
 // for SLOTS, has about twice as much.
 //
-// A run is all slots of `one_way` or `fan`, threads started and joined; bytes_per_second counts 8
-// a slot. Contenders are checked before they are timed, and made anew and warmed by a run for each
-// repetition. Those that need more threads than there are processors are left out. To be run with
+// What a thread counts for each slot is its own until the end, and not in a cache line with what
+// others read. A run is all slots of `one_way` or `fan`, threads started and joined;
+// bytes_per_second counts 8 a slot. Contenders are checked before they are timed, and made anew and
+// warmed by a run for each repetition. Those that need more threads than there are processors are
+// left out. To be run with
 // --benchmark_repetitions=5
 // --benchmark_enable_random_interleaving=true.
 
@@ -125,9 +127,11 @@ template <class Channel> class OneToOne final : public Contender {
   std::uint64_t run() override {
     std::uint64_t right = 0;
     std::thread taker{[&] {
+      std::uint64_t own = 0;
       for (std::uint64_t i = 0; i < one_way; ++i) {
-        right += channel_.take() == i ? 1 : 0;
+        own += channel_.take() == i ? 1 : 0;
       }
+      right = own;
     }};
     for (std::uint64_t i = 0; i < one_way; ++i) {
       channel_.put(i);
@@ -165,9 +169,11 @@ class RingManyToOne final : public Contender {
     ring_.end_at(fan);
     std::uint64_t next = 0;
     std::thread taker{[&] {
+      std::uint64_t own = 0;
       while (const auto taken = ring_.take()) {
-        next += taken.slot().number == next ? 1 : 0;
+        own += taken.slot().number == own ? 1 : 0;
       }
+      next = own;
     }};
     on_threads(workers_, [&](std::size_t) {
       while (auto claim = ring_.claim()) {
@@ -195,11 +201,13 @@ template <class Queue> class ManyToOne final : public Contender {
     std::thread taker{[&] {
       typename Queue::End end{queue_};
       Reordered order{slots_.size()};
+      std::uint64_t own = 0;
       for (std::uint64_t i = 0; i < fan; ++i) {
         order.await(i, end);
-        next += slots_[i % slots_.size()].number == i ? 1 : 0;
+        own += slots_[i % slots_.size()].number == i ? 1 : 0;
         delivered_.store(i + 1, std::memory_order_release);
       }
+      next = own;
     }};
     on_threads(workers_, [&](std::size_t) {
       typename Queue::End end{queue_};
@@ -235,9 +243,11 @@ class ByHandManyToOne final : public Contender {
     cells_.reset();
     std::uint64_t next = 0;
     std::thread taker{[&] {
+      std::uint64_t own = 0;
       for (std::uint64_t i = 0; i < fan; ++i) {
-        next += cells_.take(i) == i ? 1 : 0;
+        own += cells_.take(i) == i ? 1 : 0;
       }
+      next = own;
     }};
     on_threads(workers_, [&](std::size_t) { cells_.put_all(fan); });
     taker.join();

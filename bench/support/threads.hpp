@@ -10,7 +10,8 @@
 
 namespace penstock_bench {
 
-/// Calls work(i), for i below `count`, each on a thread of its own. Blocks until all are done, and
+/// Calls work(i), for i below `count`, each on a thread of its own and of a copy of its own: what
+/// the callable holds lies apart from what other threads write. Blocks until all are done, and
 /// throws what one of them threw.
 template <class F> void on_threads(std::size_t count, F work) {
   std::mutex mutex;
@@ -18,7 +19,7 @@ template <class F> void on_threads(std::size_t count, F work) {
   {
     std::vector<std::jthread> threads;
     for (std::size_t i = 0; i < count; ++i) {
-      threads.emplace_back([&, i] {
+      threads.emplace_back([&mutex, &failure, work, i] {
         try {
           work(i);
         } catch (...) {

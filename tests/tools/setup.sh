@@ -33,6 +33,7 @@ have_package() { # PACKAGE: whether what we want from it is there, however it ca
     catch2) pkg-config --exists catch2 2>/dev/null ;;
     relacy-dev) [ -f /usr/include/relacy/relacy.hpp ] ;;
     libclang-rt-19-dev) compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.tsan*.a' >/dev/null ;;
+    libbenchmark-dev) [ -f /usr/include/benchmark/benchmark.h ] ;;
     clang-19) has clang++-19 ;;
     fiu-utils) has fiu-run ;;
     *) has "$1" ;;

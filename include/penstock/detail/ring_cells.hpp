@@ -56,22 +56,16 @@ template <class Slot, class Policy> class RingCells {
     // Without a look at a word that is not asked: its line is the taker's, and would come twice, to
     // be read and to be written.
     return (release_counted_ && is_released(ticket)) ||
-           cells_[place].word.await(
-               state, ticket, release_counted_,
-               [&](std::uint32_t word) {
-                 return release_counted_ ? is_released(ticket) : Words::is_free(word, lap(ticket));
-               },
-               rest(release_counted_));
+           cells_[place].word.await(state, ticket, release_counted_, [&](std::uint32_t word) {
+             return release_counted_ ? is_released(ticket) : Words::is_free(word, lap(ticket));
+           });
   }
   bool await_filled(const RingState<Policy>& state, std::uint64_t ticket,
                     std::size_t place) noexcept {
-    return cells_[place].word.await(
-        state, ticket, publish_counted_,
-        [&](std::uint32_t word) {
-          return publish_counted_ ? known_published_.has(ticket, published_)
-                                  : Words::is_filled(word, lap(ticket));
-        },
-        rest(publish_counted_));
+    return cells_[place].word.await(state, ticket, publish_counted_, [&](std::uint32_t word) {
+      return publish_counted_ ? known_published_.has(ticket, published_)
+                              : Words::is_filled(word, lap(ticket));
+    });
   }
 
   void publish(std::uint64_t ticket, std::size_t place, Fill fill) noexcept {
@@ -142,8 +136,6 @@ template <class Slot, class Policy> class RingCells {
   static_assert(Words::make(0, Words::free) == 0, "a word begins, and is reset, as free in lap 0");
 
   std::uint64_t lap(std::uint64_t ticket) const noexcept { return ticket / slots_; }
-  // Many threads that look at one counter all the time slow down who stores it.
-  static constexpr int rest(bool counted) noexcept { return counted ? 16 : 1; }
   bool is_released(std::uint64_t ticket) noexcept {
     return ticket < slots_ || known_released_.has(ticket - slots_, released_);
   }

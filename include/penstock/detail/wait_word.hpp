@@ -60,13 +60,12 @@ template <class Policy> class WaitWord {
   }
 
   /// Blocks until `ready(word)`; false if it will not be. `counted`: what it waits for is stored
-  /// elsewhere, and the word only tells who sleeps. `rest`: the most pauses between two looks.
+  /// elsewhere, and the word only tells who sleeps.
   template <class Ready>
   [[gnu::noinline]] bool await(const RingState<Policy>& state, std::uint64_t ticket, bool counted,
-                               Ready ready, int rest = 1) noexcept {
+                               Ready ready) noexcept {
     std::chrono::nanoseconds nap = counted ? first_nap : for_ever;
-    int pauses = 1;
-    for (int spins = 0;;) {
+    for (int looks = 0;;) {
       std::uint32_t seen = look();
       if (ready(seen)) {
         return true;
@@ -76,7 +75,7 @@ template <class Policy> class WaitWord {
         return false;
       }
       if constexpr (Parking::sleeps) {
-        if (spins >= Parking::spins) {
+        if (looks == Parking::spins) {
           if ((seen & Words::sleeper) ||
               word_.compare_exchange_strong(seen, seen | Words::sleeper, Atomics::relaxed,
                                             Atomics::relaxed)) {
@@ -89,12 +88,9 @@ template <class Policy> class WaitWord {
           }
           continue;
         }
-        spins += pauses;
+        ++looks;
       }
-      for (int i = 0; i < pauses; ++i) {
-        Parking::pause();
-      }
-      pauses = std::min(2 * pauses, rest);
+      Parking::pause();
     }
   }
 
