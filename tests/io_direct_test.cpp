@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 #include "support/counted_new.hpp"
 #include "support/faulty_io.hpp"
 #include "support/sanitizer.hpp"
@@ -46,13 +47,8 @@ std::vector<std::byte> some_bytes(std::size_t size) {
   return bytes;
 }
 
-template <class Call> std::optional<ps::SourceError> error_of(Call call) {
-  try {
-    call();
-  } catch (const ps::SourceError& e) {
-    return e;
-  }
-  return std::nullopt;
+template <class Call> auto error_of(Call call) {
+  return ps::tests::thrown_by<ps::SourceError>(call);
 }
 
 bool says(const ps::SourceError& e, const std::string& text) {

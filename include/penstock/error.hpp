@@ -47,6 +47,22 @@ class SourceError : public Error {
   std::uint64_t record_;
 };
 
+/// What a pipeline gives could not be written.
+class SinkError : public Error {
+ public:
+  /// `offset` is in bytes from the file's start.
+  SinkError(const std::string& what, std::string file, std::uint64_t offset)
+      : Error{what}, file_{std::move(file)}, offset_{offset} {}
+  /// The file's path.
+  const std::string& file() const noexcept { return file_; }
+  /// Bytes from the file's start.
+  std::uint64_t offset() const noexcept { return offset_; }
+
+ private:
+  std::string file_;
+  std::uint64_t offset_;
+};
+
 /// A call to a device failed.
 class DeviceError : public Error {
  public:
@@ -84,7 +100,7 @@ class StageError : public Error, public std::nested_exception {
   /// After a sticky error of a device, which any later call may bring to light: the stage whose
   /// work was still queued, which the text tells with its records. Else empty.
   const std::string& enqueued_by() const noexcept { return enqueued_by_; }
-  /// The file being read, or empty.
+  /// The file being read or written, or empty.
   const std::string& file() const noexcept { return file_; }
   /// Bytes from the start of file().
   std::uint64_t offset() const noexcept { return offset_; }

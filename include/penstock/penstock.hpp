@@ -43,6 +43,7 @@
 #include <penstock/stages/decoder.hpp>
 #include <penstock/stages/pinned_stager.hpp>
 #include <penstock/stages/reader.hpp>
+#include <penstock/stages/writer.hpp>
 #include <penstock/version.hpp>
 #include <penstock/workspace.hpp>
 // IWYU pragma: end_exports

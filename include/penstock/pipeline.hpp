@@ -192,6 +192,7 @@ operator|(Left left, Next next) {
   constexpr bool copied = Judged != Verdict::pinned_to_device;
   constexpr bool pageable = Judged != Verdict::pinned_to_pageable;
   constexpr bool on_the_host = Judged != Verdict::device_to_host;
+  constexpr bool one_array = Judged != Verdict::columns_in_a_row;
   constexpr bool same_records = Judged != Verdict::other_records;
   constexpr bool same_device = Judged != Verdict::two_devices;
   constexpr bool same_stream = Judged != Verdict::other_stream;
@@ -219,6 +220,10 @@ operator|(Left left, Next next) {
       on_the_host,
       "penstock: Last gives device memory and Next takes host memory: put Next before the "
       "AsyncCopier, or let a Consumer take ps::Device and a stream.");
+  static_assert(one_array,
+                "penstock: Last gives columns, which lie in arrays of their own, and Next "
+                "writes records one after the other: let a Decoder make a struct of "
+                "them, or a Consumer write each column.");
   static_assert(same_records,
                 "penstock: Last gives records of one type and Next takes another, see "
                 "Gives and Takes: change one of them.");

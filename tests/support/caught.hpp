@@ -7,6 +7,7 @@
 #include <penstock/host_device.hpp>
 
 #include <exception>
+#include <optional>
 #include <string>
 
 namespace penstock::tests {
@@ -20,6 +21,16 @@ template <class E, class F> E caught(F f) {
   }
   FAIL("nothing was thrown");
   throw 0;
+}
+
+/// The E that f throws, if it throws one.
+template <class E, class F> std::optional<E> thrown_by(F f) {
+  try {
+    f();
+  } catch (const E& e) {
+    return e;
+  }
+  return std::nullopt;
 }
 
 /// Whether a text of penstock's holds `part`.

@@ -23,9 +23,10 @@ struct IoCall {
   /// 1 for the first, counted over all kinds of calls and all threads.
   long number;
   /// "open", "open_direct", "close", "status", "direct_alignment", "cached", "read",
-  /// "read_direct", "open_folder", "next_name" or "close_folder".
+  /// "read_direct", "open_folder", "next_name", "close_folder", "create", "write", "sync",
+  /// "sync_folder", "rename" or "unlink".
   std::string_view name;
-  /// "" where the call has a descriptor.
+  /// "" where the call has a descriptor; of a rename what it renames to.
   std::string_view path;
 };
 
@@ -33,7 +34,7 @@ struct IoCall {
 struct IoFaults {
   /// The errno that this call fails with, 0 for none. Called from many threads.
   std::function<int(const IoCall&)> error = [](const IoCall&) { return 0; };
-  /// A read gives no more than this.
+  /// A read gives no more than this, and a write takes no more.
   std::size_t most_bytes = std::numeric_limits<std::size_t>::max();
   /// Reads end here, whatever size the file is said to have.
   std::uint64_t ends_at = std::numeric_limits<std::uint64_t>::max();
@@ -163,6 +164,30 @@ template <class Inner = PosixIo> class FaultyIo {
     const int result = inner_.close_folder(folder);
     return fails("close_folder") ? -1 : result;
   }
+  int create(const char* path) const {
+    if (fails("create", path)) {
+      return -1;
+    }
+    const int fd = inner_.create(path);
+    if (fd >= 0) {
+      opened();
+    }
+    return fd;
+  }
+  std::int64_t write(int fd, const std::byte* from, std::size_t bytes, std::uint64_t offset) const {
+    if (fails("write")) {
+      return -1;
+    }
+    return inner_.write(fd, from, std::min(bytes, shared_->faults.most_bytes), offset);
+  }
+  int sync(int fd) const { return fails("sync") ? -1 : inner_.sync(fd); }
+  int sync_folder(const char* path) const {
+    return fails("sync_folder", path) ? -1 : inner_.sync_folder(path);
+  }
+  int rename(const char* from, const char* to) const {
+    return fails("rename", to) ? -1 : inner_.rename(from, to);
+  }
+  int unlink(const char* path) const { return fails("unlink", path) ? -1 : inner_.unlink(path); }
   /// Counted, and over at once.
   void pause() const { ++shared_->pauses; }
 

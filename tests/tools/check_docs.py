@@ -112,6 +112,7 @@ OPTIONS = {
     "PinnedStager": ["PinnedStagerOptions"],
     "AsyncCopier": ["CopierOptions"],
     "Consumer": ["ConsumerOptions", "ReplayOptions"],
+    "Writer": ["WriterOptions"],
     "What can a run be told?": ["RunOptions"],
 }
 WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|on_error|replayed)\.hpp")

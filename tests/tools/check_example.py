@@ -7,6 +7,7 @@ check_example.py 01_hello_pipeline|02_histogram|… PROGRAM
 import json
 import math
 import random
+import struct
 import subprocess
 import sys
 import tempfile
@@ -202,10 +203,27 @@ def small_batches(program: str, folder: Path):
         assert line.startswith(f"4000 batches {how}: ") and line.endswith(" ms"), line
 
 
+def file_to_file(program: str, folder: Path):
+    samples, floats = folder / "samples", folder / "floats"
+    for count in 1_500_001, 1, 0:
+        numbers = [(i * 40503 + 7) % 65536 - 32768 for i in range(count)]
+        samples.write_bytes(struct.pack(f"<{count}h", *numbers))
+        report = run(program, samples, floats)
+        assert struct.unpack(f"<{count}f", floats.read_bytes()) == tuple(n / 32768 for n in numbers), count
+        assert report.startswith(f"{count} records") and "Writer" in report, report
+    before = floats.read_bytes()
+    with samples.open("ab") as file:
+        file.write(b"x")
+    failed = subprocess.run([program, samples, floats], capture_output=True, text=True, timeout=LIMIT)
+    assert failed.returncode == 1 and not failed.stdout and str(samples) in failed.stderr, failed
+    assert floats.read_bytes() == before and sorted(folder.iterdir()) == [floats, samples], list(folder.iterdir())
+    assert run(program).startswith("1000000 records"), "it makes its own files"
+
+
 EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_train_loop": train_loop,
             "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
-            "09_small_batches": small_batches}
+            "09_small_batches": small_batches, "10_file_to_file": file_to_file}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](sys.argv[2], Path(folder))

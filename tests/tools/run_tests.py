@@ -77,7 +77,7 @@ LONG = ["control", "faults_calls", "faults_stop", "host_device", "io_direct", "o
 # AddressSanitizer's; and to machines with a GPU, what tests there that the suites also test on the host.
 ADDRESS_ONLY = [] if THOROUGH else ["decoded", "faults", "faults_files", "poison", "sources", "trace", "windows", "zip"]
 BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram", "03_train_loop", "05_columns", "09_small_batches"]
-BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "06_text", "08_tokens"]
+BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "06_text", "08_tokens", "10_file_to_file"]
 ON_GPU = [] if THOROUGH else ["cuda/" + name for name in [
     "algorithm", "columns", "control", "decoded", "loop", "poison", "ragged", "replayed", "schema", "trap"]]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.

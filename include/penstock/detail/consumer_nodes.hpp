@@ -17,14 +17,14 @@
 namespace penstock::detail {
 
 /// Calls back with batches in host memory, from its workers.
-template <class F, class T, class Where> class HostConsumer final : public Node {
+template <class F, class T, class Where> class HostConsumer : public Node {
  public:
   template <AnyDevice D>
-  HostConsumer(const F& f, unsigned workers, Build<D>& build)
-      : Node{"Consumer", workers, build.control}, calls_(workers, f), in_{build.host},
+  HostConsumer(std::string name, const F& f, unsigned workers, Build<D>& build)
+      : Node{std::move(name), workers, build.control}, calls_(workers, f), in_{build.host},
         counts_{build.skips} {}
 
- private:
+ protected:
   void reset() override { turns_.reset(); }
   void work(unsigned worker, Meter& meter) override {
     while (const HostRing::Take taken = next(meter)) {
@@ -48,6 +48,10 @@ template <class F, class T, class Where> class HostConsumer final : public Node 
       meter.did(slot.records, slot.bytes);
     }
   }
+  /// Whether all that the run delivers has been taken.
+  bool exhausted() const noexcept { return in_->ring.exhausted(); }
+
+ private:
   HostRing::Take next(Meter& meter) {
     HostRing::Take taken = in_->ring.take(counts_ ? Empties::give : Empties::pass_over);
     meter.spent(Spent::starved, Spent::busy);

@@ -178,6 +178,8 @@ class Control {
       throw;
     } catch (const SourceError& e) {
       return error(where, stage, e.record(), e.what(), e.file(), e.offset());
+    } catch (const SinkError& e) {
+      return error(where, stage, record, e.what(), e.file(), e.offset());
     } catch (const DeviceError& e) {
       const OpenWork open = e.sticky() && ask_ ? ask_() : OpenWork{};
       std::string what = e.what();

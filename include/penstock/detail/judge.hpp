@@ -109,6 +109,11 @@ template <class S>
   requires requires { S::refused; }
 inline constexpr bool refused_stage<S> = S::refused;
 
+template <class S> inline constexpr bool one_array_alone = false;
+template <class S>
+  requires requires { S::one_array_alone; }
+inline constexpr bool one_array_alone<S> = S::one_array_alone;
+
 enum class Verdict {
   fits,
   silent,
@@ -121,6 +126,7 @@ enum class Verdict {
   pinned_to_device,
   pinned_to_pageable,
   device_to_host,
+  columns_in_a_row,
   other_records,
   other_stream,
   two_devices
@@ -170,6 +176,8 @@ template <class Left, class Next, class Gives, class Takes, class On> consteval 
     return Verdict::silent;
   } else if constexpr (!std::is_same_v<typename G::space, typename T::space>) {
     return judge_spaces<G, T>();
+  } else if constexpr (one_array_alone<Next> && schema_traits<typename G::schema>::named) {
+    return Verdict::columns_in_a_row;
   } else if constexpr (!std::is_same_v<typename G::schema, typename T::schema>) {
     return Verdict::other_records;
   } else if constexpr (!device_fits<Next, On>()) {

@@ -31,9 +31,10 @@ struct FileStatus {
   std::uint64_t size{}; ///< In bytes.
 };
 
-/// The system calls that files are read with. A policy: in its place may stand anything cheap to
-/// copy with the same members, such as a test's that fails on demand. Each returns -1 and sets
-/// errno if it fails; any thread may call.
+/// The system calls that files are read and written with. A policy: in its place may stand anything
+/// cheap to copy with the same members, such as a test's that fails on demand; what only reads does
+/// without those of NewFile, from create() on. Each returns -1 and sets errno if it fails; any
+/// thread may call.
 class PosixIo {
  public:
   using Folder = DIR*; ///< An open directory.
@@ -129,6 +130,33 @@ class PosixIo {
     return entry || errno == 0 ? 0 : -1;
   }
   int close_folder(Folder folder) const noexcept { return ::closedir(folder); } ///< Ends it.
+  /// A new file, for writing. If there is anything of that name it fails, with EEXIST.
+  int create(const char* path) const noexcept {
+    return ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  }
+  /// How many bytes were written: perhaps fewer than asked. Blocks.
+  std::int64_t write(int fd, const std::byte* from, std::size_t bytes,
+                     std::uint64_t offset) const noexcept {
+    return ::pwrite(fd, from, bytes, static_cast<off_t>(offset));
+  }
+  /// Returns when all that was written to a file is on its disk. Blocks.
+  int sync(int fd) const noexcept { return ::fsync(fd); }
+  /// Returns when the names in a folder are on its disk. Some file systems cannot, and say EINVAL.
+  int sync_folder(const char* path) const noexcept {
+    const int fd = ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+      return -1;
+    }
+    const int result = ::fsync(fd);
+    const int error = errno;
+    ::close(fd);
+    errno = error;
+    return result;
+  }
+  /// Gives what is called `from` the name `to`, at once: `to` is the old file or the new one at any
+  /// time. A link `to` is replaced itself.
+  int rename(const char* from, const char* to) const noexcept { return ::rename(from, to); }
+  int unlink(const char* path) const noexcept { return ::unlink(path); } ///< Removes a name.
   /// Before a call that said "try again later" is made again.
   void pause() const { std::this_thread::sleep_for(std::chrono::milliseconds{1}); }
 

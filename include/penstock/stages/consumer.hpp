@@ -106,7 +106,7 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
       }
     } else {
       using Where = typename detail::batch_of<In>::space;
-      build.template add<detail::HostConsumer<F, T, Where>>(f_, workers, build);
+      build.template add<detail::HostConsumer<F, T, Where>>("Consumer", f_, workers, build);
     }
   }
 

@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/error.hpp>
+#include <penstock/io/file.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <unistd.h>
+
+namespace penstock {
+
+namespace detail {
+
+inline const char* cure_of_writing(int error) {
+  switch (error) {
+  case ENOSPC:
+    return "Free some space, or write to another disk.";
+  case EDQUOT:
+    return "Free some of this user's space, or have the quota raised.";
+  case EIO:
+    return "The disk or the network below it has failed: see the system's log.";
+  case EACCES:
+  case EPERM:
+    return "Give this user the right to make files in its folder.";
+  case EROFS:
+    return "Its file system can only be read: write to another.";
+  case EFBIG:
+    return "Its file system, or the limit on files' sizes (ulimit -f), allows no larger one: write "
+           "several files.";
+  case ENOENT:
+  case ENOTDIR:
+    return "Check the path, and make its folder first.";
+  case ENAMETOOLONG:
+    return "Take a shorter name: until commit() the file's is up to 14 bytes longer.";
+  case EEXIST:
+    return "Remove the hidden files with this name in their own that killed processes have left.";
+  case EISDIR:
+    return "Name a file in it.";
+  case EMFILE:
+  case ENFILE:
+    return "Raise the limit on open files (ulimit -n).";
+  case EBADF:
+    return "A file takes no more once commit() was called.";
+  default:
+    return "Check the file system that it is to lie on.";
+  }
+}
+
+[[noreturn]] inline void throw_sink_error(const std::string& doing, const std::string& path,
+                                          int error, std::uint64_t offset = 0) {
+  throw SinkError{"penstock: cannot " + doing + " " + path + ": " +
+                      std::generic_category().message(error) + ". " + cure_of_writing(error),
+                  path, offset};
+}
+
+/// What comes before the name in a path: empty, or all up to the last slash.
+inline std::string folder_of(const std::string& path) {
+  return path.substr(0, path.rfind('/') + 1); // npos + 1 is 0
+}
+
+} // namespace detail
+
+/// A file that is written in parts and appears whole or not at all: until commit() it has a hidden
+/// name of its own in the folder of `path`, and what lies at `path` stays as it is. It is a new
+/// file with the rights of one, whatever it replaces; a link at `path` is replaced itself, not what
+/// it leads to. A process that is killed leaves the hidden file behind. Movable: what it was moved
+/// from can only be destroyed.
+template <class Io = PosixIo> class NewFile {
+ public:
+  /// Makes the file. Throws SinkError if that cannot be, or if something lies at `path` that is no
+  /// regular file. Blocks.
+  NewFile(const Io& io, std::string path) : io_{io}, path_{std::move(path)} {
+    check_path();
+    const std::string folder = detail::folder_of(path_);
+    const std::string stem = folder + '.' + path_.substr(folder.size()) + '.' +
+                             std::to_string(::getpid()) + '.'; // others may have it too
+    for (unsigned tries = 0; fd_ < 0; ++tries) {
+      temporary_ = stem + std::to_string(tries);
+      fd_ = detail::persist(io_, [&] { return io_.create(temporary_.c_str()); });
+      if (fd_ < 0 && (errno != EEXIST || tries == detail::most_tries)) {
+        detail::throw_sink_error("create", path_, errno);
+      }
+    }
+  }
+  NewFile(NewFile&& other) noexcept
+      : io_{other.io_}, path_{std::move(other.path_)},
+        temporary_{std::exchange(other.temporary_, {})}, fd_{std::exchange(other.fd_, -1)} {}
+  NewFile& operator=(NewFile&&) = delete;
+  /// Removes what was not committed.
+  ~NewFile() { discard(); }
+
+  /// Where it will lie, as it was given.
+  const std::string& path() const noexcept { return path_; }
+
+  /// Writes all of `from` from byte `offset` on. Goes on after short writes and interruptions. What
+  /// no write touches, below the last byte, is 0. Blocks. Any thread, by any number at once, before
+  /// commit(). Throws SinkError with the place where it failed; it may be tried again.
+  void write(std::uint64_t offset, std::span<const std::byte> from) const {
+    while (!from.empty()) {
+      const std::size_t wanted = std::min(from.size(), detail::most_bytes_a_read);
+      const std::int64_t got = detail::persist(io_, [&]() -> std::int64_t {
+        const std::int64_t result = io_.write(fd_, from.data(), wanted, offset);
+        if (result != 0) {
+          return result;
+        }
+        errno = EAGAIN; // nothing written, and no reason told
+        return -1;
+      });
+      if (got < 0) {
+        const int error = errno;
+        detail::throw_sink_error("write byte " + std::to_string(offset) + " of", path_, error,
+                                 offset);
+      }
+      from = from.subspan(static_cast<std::size_t>(got));
+      offset += static_cast<std::uint64_t>(got);
+    }
+  }
+
+  /// Gives the file its name, in place of what had it; once, after all writes have returned. If
+  /// `durable` it is on the disk before that, and its name after, so that a power failure takes
+  /// neither, as far as the file system can keep that. Blocks. Throws SinkError: then the file is
+  /// removed and what lay at `path` is as it was, unless the text says that the file has its name.
+  void commit(bool durable) {
+    if (fd_ < 0) {
+      fail("write", EBADF);
+    }
+    if (durable && !done([&] { return io_.sync(fd_); })) {
+      fail("write", errno);
+    }
+    // Some file systems tell no sooner that a write has failed. It is closed even so.
+    if (io_.close(std::exchange(fd_, -1)) < 0) {
+      fail("write", errno);
+    }
+    if (!done([&] { return io_.rename(temporary_.c_str(), path_.c_str()); })) {
+      fail("give its name to", errno);
+    }
+    temporary_.clear();
+    const std::string folder = detail::folder_of(path_) + '.';
+    if (durable && !done([&] { return io_.sync_folder(folder.c_str()); }) && errno != EINVAL) {
+      fail("be sure that a power failure leaves its name to what now lies at", errno);
+    }
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& text) const {
+    throw SinkError{"penstock: " + text, path_, 0};
+  }
+
+  void check_path() const {
+    const std::string shown{path_.c_str()};
+    if (path_.empty()) {
+      refuse("the path of the file to write is empty: name a file.");
+    }
+    if (shown.size() != path_.size()) {
+      refuse("the path \"" + shown + "\" goes on after a zero byte: check how it was made.");
+    }
+    FileStatus status{FileKind::regular, 0};
+    if (!done([&] { return io_.status(shown.c_str(), status); }) && errno != ENOENT) {
+      detail::throw_sink_error("create", path_, errno);
+    }
+    if (status.kind == FileKind::directory) {
+      detail::throw_sink_error("create", path_, EISDIR);
+    }
+    if (status.kind == FileKind::other) {
+      refuse(path_ + " is not a regular file, so it cannot be replaced as a whole: name another, "
+                     "and copy it there.");
+    }
+  }
+
+  template <class Call> bool done(Call call) const { return detail::persist(io_, call) >= 0; }
+
+  [[noreturn]] void fail(const char* doing, int error) {
+    discard();
+    detail::throw_sink_error(doing, path_, error);
+  }
+
+  // That it fails is no error: what could be done has been.
+  void discard() noexcept {
+    if (fd_ >= 0) {
+      io_.close(std::exchange(fd_, -1));
+    }
+    if (!temporary_.empty()) {
+      done([&] { return io_.unlink(temporary_.c_str()); });
+      temporary_.clear();
+    }
+  }
+
+  Io io_;
+  std::string path_;
+  std::string temporary_; // empty: there is none
+  int fd_ = -1;
+};
+
+} // namespace penstock

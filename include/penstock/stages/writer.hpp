@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/detail/build.hpp>
+#include <penstock/detail/sizes.hpp>
+#include <penstock/detail/writer_node.hpp>
+#include <penstock/error.hpp>
+#include <penstock/io/posix.hpp>
+#include <penstock/stage.hpp>
+
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+/// What a Writer may be told.
+struct WriterOptions {
+  /// Threads that write at once; 0: a quarter of the processors, at most 4.
+  unsigned workers = 0;
+  /// Whether a run ends only when the file, and its name, are on the disk and not in memory alone:
+  /// what a crash of the whole system then cannot take back.
+  bool durable = false;
+};
+
+namespace detail {
+
+template <class Given> struct written {
+  using type = Anything;
+};
+// What lies on a device is refused by `|`.
+template <class S, class Where> struct written<Batch<S, Where>> {
+  using type = Batch<S, std::conditional_t<std::is_same_v<Where, Device>, Pinned, Where>>;
+};
+
+} // namespace detail
+
+/// Writes all records, in order and one after the other, into one new file. The last stage of a
+/// pipeline.
+///
+/// The file appears whole or not at all: it is created beside `path` under another name when a run
+/// begins, and takes the name, and the place of what had it, when the run has ended by itself. A
+/// run that fails or is stopped leaves what was there before. Each run writes the file anew, with
+/// several epochs one after the other. The folder must exist. What fails is a StageError with
+/// file() and offset() and a SinkError within. Io makes the system calls.
+template <class Io = PosixIo> class Writer : public StageBase {
+ public:
+  /// Whether columns are refused.
+  static constexpr bool one_array_alone = true;
+  /// The batch it takes: Given's, in host memory of either kind.
+  template <class Given> using takes = typename detail::written<Given>::type;
+  /// Nothing: it is the last.
+  template <class> using gives = void;
+
+  /// Nothing is created before a run.
+  explicit Writer(std::string path, WriterOptions options = {}, Io io = {})
+      : path_{std::move(path)}, options_{options}, io_{std::move(io)} {}
+
+  /// For prepare().
+  template <class Given> void plan(detail::Plan& plan) const { plan.whole = true; }
+  /// For prepare().
+  template <class Given, class D> void build(detail::Build<D>& build) const {
+    using In = detail::batch_of<Given>;
+    build.template add<detail::WriterNode<typename In::schema, typename In::space, Io>>(
+        io_, path_, options_.durable,
+        detail::checked_workers("Writer", options_.workers, detail::processors(2, 4)), build);
+  }
+
+ private:
+  std::string path_;
+  WriterOptions options_;
+  Io io_;
+};
+
+} // namespace penstock

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Writers: what stands in the file, when it appears, and what is left if it does not.
+
+#include "support/catch.hpp"
+#include "support/caught.hpp"
+#include "support/faulty_io.hpp"
+#include "support/temp_dir.hpp"
+
+#include <penstock/penstock.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace ps = penstock;
+using ps::tests::caught;
+using ps::tests::FaultyIo;
+using ps::tests::has;
+using ps::tests::IoCall;
+using ps::tests::IoFaults;
+using ps::tests::TempDir;
+
+namespace {
+
+using Number = std::uint32_t;
+
+constexpr std::size_t slot = 1000;
+constexpr std::size_t total = 20'300; // the last slot is short
+
+std::vector<Number> numbers(std::size_t count = total) {
+  std::vector<Number> made(count);
+  std::iota(made.begin(), made.end(), Number{7});
+  return made;
+}
+std::string bytes_of(const std::vector<Number>& numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
+}
+std::string content(const std::string& path) {
+  std::ifstream file{path, std::ios::binary};
+  return {std::istreambuf_iterator<char>{file}, {}};
+}
+// So that a comparison that fails does not print them.
+bool holds(const std::string& path, const std::string& bytes) {
+  return content(path) == bytes;
+}
+std::size_t files_in(const TempDir& dir) {
+  const std::filesystem::directory_iterator files{dir.path()};
+  return static_cast<std::size_t>(std::distance(begin(files), end(files)));
+}
+ps::ReaderOptions reading(std::uint64_t epochs = 1) {
+  return {.workers = 2, .depth = 4, .epochs = epochs, .batch = slot};
+}
+
+// Every third slot takes longer, so that workers overtake each other.
+struct Uneven {
+  void operator()(ps::Batch<const Number, ps::Pageable> in,
+                  ps::Batch<Number, ps::Pageable> out) const {
+    if (in.index() / slot % 3 == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      out.data()[i] = in.data()[i] + 1;
+    }
+  }
+};
+struct Tripled {
+  Number values[3];
+};
+
+} // namespace
+
+TEST_CASE("what a Writer writes is all records in order, however many workers there are") {
+  const TempDir dir;
+  const std::vector<Number> given = numbers();
+  std::vector<Number> expected = given;
+  for (Number& number : expected) {
+    ++number;
+  }
+  for (const unsigned workers : {0U, 1U, 4U}) {
+    auto pipeline = ps::Reader{ps::memory(given), reading()} |
+                    ps::Decoder{Uneven{}, {.workers = 3}} |
+                    ps::Writer{dir / "out", {.workers = workers, .durable = workers == 1}};
+    for (int run = 0; run < 2; ++run) {
+      const ps::Report& report = pipeline.run();
+      CHECK(holds(dir / "out", bytes_of(expected)));
+      CHECK(files_in(dir) == 1);
+      CHECK(report.stages.back().name == "Writer");
+      CHECK(report.stages.back().records == total);
+      CHECK(report.stages.back().bytes == total * sizeof(Number));
+    }
+  }
+}
+
+TEST_CASE("a Writer takes pinned memory, records of any type, and none at all") {
+  const TempDir dir;
+  std::vector<Tripled> given(total);
+  for (std::size_t i = 0; i < total; ++i) {
+    given[i] = {{Number(i), Number(2 * i), Number(3 * i)}};
+  }
+  ps::HostDevice device;
+  auto pinned =
+      ps::Reader{ps::memory(given), reading()} | ps::PinnedStager{device} | ps::Writer{dir / "out"};
+  pinned.run();
+  CHECK(holds(dir / "out",
+              std::string(reinterpret_cast<const char*>(given.data()), total * sizeof(Tripled))));
+
+  const std::string in = dir.write("in", std::string(10'007, 'x') + "y");
+  auto bytes = ps::Reader{ps::records<char>(in, {.record_bytes = 4})} | ps::Writer{dir / "out"};
+  bytes.run();
+  CHECK(holds(dir / "out", content(in)));
+
+  auto none = ps::Reader{ps::memory(std::span<const Number>{})} | ps::Writer{dir / "none"};
+  none.run();
+  CHECK(std::filesystem::file_size(dir / "none") == 0);
+}
+
+TEST_CASE("a Writer's records lie back to back over epochs and over those that were left out") {
+  const TempDir dir;
+  const std::vector<Number> given = numbers();
+  auto twice = ps::Reader{ps::memory(given), reading(2)} | ps::Writer{dir / "out", {.workers = 3}};
+  twice.run();
+  CHECK(holds(dir / "out", bytes_of(given) + bytes_of(given)));
+
+  auto some = ps::Reader{ps::memory(given), reading()} |
+              ps::Decoder{[](const Number& in, Number& out) {
+                            if (in % 100 == 0) {
+                              throw std::runtime_error{"bad"};
+                            }
+                            out = in;
+                          },
+                          {.workers = 3, .on_error = {.skips = total}}} |
+              ps::Writer{dir / "out", {.workers = 3}};
+  const ps::Report& report = some.run();
+  std::vector<Number> kept;
+  for (const Number number : given) {
+    if (number % 100 != 0) {
+      kept.push_back(number);
+    }
+  }
+  CHECK(report.skipped == total - kept.size());
+  CHECK(holds(dir / "out", bytes_of(kept)));
+}
+
+TEST_CASE("a Writer's file appears when the run has ended, and takes the place of the one before") {
+  const TempDir dir;
+  const std::string out = dir.write("out", std::string{"before"});
+  const std::vector<Number> given = numbers();
+  std::atomic<std::size_t> looked{0};
+  std::atomic<bool> as_before{true};
+  auto pipeline = ps::Reader{ps::memory(given), reading()} |
+                  ps::Decoder{[&](ps::Batch<const Number, ps::Pageable> in,
+                                  ps::Batch<Number, ps::Pageable> made) {
+                    std::copy_n(in.data(), in.size(), made.data());
+                    as_before = as_before && holds(out, "before");
+                    ++looked;
+                  }} |
+                  ps::Writer{out};
+  pipeline.prepare();
+  CHECK(files_in(dir) == 1);
+  pipeline.run();
+  CHECK(as_before);
+  CHECK(looked == (total + slot - 1) / slot);
+  CHECK(holds(out, bytes_of(given)));
+}
+
+TEST_CASE("a run that fails or is stopped leaves the file that was there, and nothing else") {
+  const TempDir dir;
+  const std::string out = dir.write("out", std::string{"before"});
+  const std::vector<Number> given = numbers();
+  std::atomic<bool> fails{true};
+  auto pipeline = ps::Reader{ps::memory(given), reading()} |
+                  ps::Decoder{[&](const Number& in, Number& made) {
+                    if (fails && in == 15'007) {
+                      throw std::runtime_error{"no more"};
+                    }
+                    made = in;
+                  }} |
+                  ps::Writer{out, {.workers = 2}};
+  const auto error = caught<ps::StageError>([&] { pipeline.run(); });
+  CHECK(error.stage() == "Decoder");
+  CHECK(holds(out, "before"));
+  CHECK(files_in(dir) == 1);
+
+  std::stop_source stop;
+  auto stopped =
+      ps::Reader{ps::generate<Number>(total,
+                                      [&](std::span<Number> numbers, std::uint64_t first) {
+                                        std::fill(numbers.begin(), numbers.end(), Number{1});
+                                        if (first >= total / 2) {
+                                          stop.request_stop();
+                                        }
+                                      }),
+                 reading()} |
+      ps::Writer{out};
+  CHECK(stopped.run(stop.get_token()).stopped);
+  CHECK(holds(out, "before"));
+  CHECK(files_in(dir) == 1);
+
+  fails = false;
+  pipeline.run();
+  CHECK(holds(out, bytes_of(given)));
+  CHECK(files_in(dir) == 1);
+}
+
+TEST_CASE("what goes wrong with a Writer's file is one error, which names the file and the place") {
+  const TempDir dir;
+  const std::vector<Number> given = numbers();
+  const auto failing = [&](const char* call) {
+    return FaultyIo<>{IoFaults::fail([=, calls = 0](const IoCall& made) mutable {
+      return made.name == call && ++calls == (std::string{call} == "write" ? 3 : 1) ? ENOSPC : 0;
+    })};
+  };
+  for (const char* call : {"create", "write", "rename"}) {
+    const std::string out = dir.write("out", std::string{"before"});
+    auto pipeline =
+        ps::Reader{ps::memory(given), reading()} | ps::Writer{out, {.workers = 1}, failing(call)};
+    const auto error = caught<ps::StageError>([&] { pipeline.run(); });
+    CHECK(error.stage() == "Writer");
+    CHECK(error.file() == out);
+    CHECK(has(error, "No space left on device"));
+    if (std::string{call} == "write") {
+      CHECK(error.offset() == 2 * slot * sizeof(Number));
+      CHECK(error.record() == 2 * slot);
+    }
+    CHECK_THROWS_AS(std::rethrow_if_nested(error), ps::SinkError);
+    CHECK(holds(out, "before"));
+    CHECK(files_in(dir) == 1);
+  }
+
+  auto nowhere = ps::Reader{ps::memory(given), reading()} | ps::Writer{dir / "no/out"};
+  const auto error = caught<ps::StageError>([&] { nowhere.run(); });
+  CHECK(error.stage() == "Writer");
+  CHECK(error.file() == dir / "no/out");
+  CHECK_THROWS_AS(
+      (ps::Reader{ps::memory(given)} | ps::Writer{dir / "x", {.workers = 2000}}).prepare(),
+      ps::OptionError);
+}
