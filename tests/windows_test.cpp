@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 
 #include <penstock/penstock.hpp>
 #include <penstock/sources/windows.hpp>
@@ -27,15 +28,6 @@ std::vector<Token> some_tokens(std::size_t count) {
   std::vector<Token> tokens(count);
   std::iota(tokens.begin(), tokens.end(), Token{1000});
   return tokens;
-}
-
-template <class E, class Call> std::optional<E> error_of(Call call) {
-  try {
-    call();
-  } catch (const E& e) {
-    return e;
-  }
-  return std::nullopt;
 }
 
 bool says(const std::exception& e, const std::string& text) {
@@ -139,29 +131,29 @@ TEST_CASE("without a count there are as many windows as lie back to back") {
 TEST_CASE("windows refuse what cannot be, with the numbers") {
   const auto tokens = some_tokens(10);
   const auto none = ps::windows(tokens, {.count = 5});
-  auto option = error_of<ps::OptionError>([&] { none.open(); });
+  auto option = ps::tests::thrown_by<ps::OptionError>([&] { none.open(); });
   REQUIRE(option);
   REQUIRE(says(*option, "penstock: windows: length is 0 and count 5"));
   REQUIRE(ps::windows(tokens, {}).size() == 0);
   const auto endless = ps::windows(tokens, {.length = 1, .count = ps::unknown_size});
-  option = error_of<ps::OptionError>([&] { endless.open(); });
+  option = ps::tests::thrown_by<ps::OptionError>([&] { endless.open(); });
   REQUIRE(option);
   REQUIRE(says(*option, "windows are counted in 64 bits"));
 
   ps::windows(tokens, {.length = 10}).open();
   for (const std::size_t length : {std::size_t{11}, ~std::size_t{0}}) {
-    const auto source =
-        error_of<ps::SourceError>([&] { ps::windows(tokens, {.length = length}).open(); });
+    const auto source = ps::tests::thrown_by<ps::SourceError>(
+        [&] { ps::windows(tokens, {.length = length}).open(); });
     REQUIRE(source);
     REQUIRE(says(*source, "the sequence has 10 tokens, fewer than the " + std::to_string(length)));
   }
   const auto two = ps::windows(tokens, {.length = 5});
   two.open();
-  auto e = error_of<ps::SourceError>([&] { read(two, 1, 2, 5); });
+  auto e = ps::tests::thrown_by<ps::SourceError>([&] { read(two, 1, 2, 5); });
   REQUIRE(e);
   REQUIRE(e->record() == 1);
   REQUIRE(says(*e, "windows: asked for 2 records from record 1 on, but the source has 2"));
-  e = error_of<ps::SourceError>([&] { read(two, 0, 1, 4); });
+  e = ps::tests::thrown_by<ps::SourceError>([&] { read(two, 0, 1, 4); });
   REQUIRE(e);
   REQUIRE(says(*e, "asked for records of 8 bytes, but they have 10"));
 }

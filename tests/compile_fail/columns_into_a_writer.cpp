@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// refused: Last gives columns, which lie in arrays of their own, and Next writes records one after the other
+// refused: Last gives columns, which lie in arrays of their own, and Next writes records one after
+// the other
 #include <penstock/penstock.hpp>
 
 #include <cstddef>
