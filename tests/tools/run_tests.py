@@ -74,12 +74,13 @@ SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"
 # What takes long to compile or to run, and both of the big sanitizer builds run.
 LONG = ["control", "faults_calls", "faults_stop", "host_device", "io_direct", "observe", "on_error", "ring", "shutdown"]
 # What else is left to other builds unless everything is asked for: to AddressSanitizer's alone; to nvcc's or
-# AddressSanitizer's; and to machines with a GPU, what tests there that the suites also test on the host.
+# AddressSanitizer's; to g++'s plain one, what is about types; and to machines with a GPU, what is tested on the host too.
 ADDRESS_ONLY = [] if THOROUGH else ["decoded", "faults", "faults_files", "poison", "sources", "trace", "windows", "zip"]
-BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram", "03_train_loop", "05_columns", "09_small_batches"]
-BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "06_text", "08_tokens", "10_file_to_file"]
+BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram", "03_train_loop", "09_small_batches"]
+BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "05_columns", "06_text", "08_tokens", "10_file_to_file"]
+BY_GXX = [] if THOROUGH else ["docs", "odr", "schema", "version", "wiring", "with_device"]
 ON_GPU = [] if THOROUGH else ["cuda/" + name for name in [
-    "algorithm", "columns", "control", "decoded", "loop", "poison", "ragged", "replayed", "schema", "trap"]]
+    "algorithm", "columns", "control", "decoded", "docs", "loop", "poison", "ragged", "replayed", "schema", "trap"]]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
 BUILDS = [
     Build("g++", GXX, ["host", "headers", "refused", "tree", "model", "spin", "bench"], [*HOST_ONLY, *QUICK, "-Doptimization=0"],
@@ -88,9 +89,9 @@ BUILDS = [
           [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY), without=["refused/g++", "refused/clang++", *BY_CLANG, *ON_GPU]),
     # g++ 12 takes five times as long to compile this one, and clang three times if it is to optimise.
     Build("clang++-address", CLANG, ["host", "example"], [*SANITIZED, "-Doptimization=0", "-Db_sanitize=address,undefined"],
-          without=BY_NVCC),
+          without=[*BY_NVCC, *BY_GXX]),
     Build("clang++-thread", CLANG, ["host"], [*SANITIZED, "-Doptimization=1", "-Db_sanitize=thread"],
-          without=[*PLAIN, *ADDRESS_ONLY]),
+          without=[*PLAIN, *ADDRESS_ONLY, *BY_GXX]),
     *([Build("g++-thread", GXX, ["host"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"], only=MEETING)]
       if THOROUGH else []),
 ]

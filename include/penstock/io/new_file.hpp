@@ -91,6 +91,7 @@ template <class Io = PosixIo> class NewFile {
       }
     }
   }
+  /// `other` holds nothing then.
   NewFile(NewFile&& other) noexcept
       : io_{other.io_}, path_{std::move(other.path_)},
         temporary_{std::exchange(other.temporary_, {})}, fd_{std::exchange(other.fd_, -1)} {}
