@@ -43,11 +43,10 @@ class Build:
     compiler: str
     suites: list[str]
     options: list[str] = field(default_factory=list)
-    only: list[str] = field(default_factory=list)  # of the suites' tests, where not all
     without: list[str] = field(default_factory=list)
 
     def has(self, suite: str, test: str) -> bool:
-        return suite in self.suites and (not self.only or test in self.only) and test not in self.without
+        return suite in self.suites and test not in self.without
 
     @property
     def folder(self) -> Path:
@@ -67,8 +66,6 @@ GXX, CLANG = os.environ.get("CXX", "g++"), "clang++-19"
 # the way of.
 PLAIN = ["activity_summary", "algorithm", "columns", "device_array", "docs", "faults", "faults_files", "faults_memory", "io_file", "mapping",
          "odr", "ragged", "schema", "sources", "steady", "version", "windows", "wiring", "with_device", "zero_cost", "zip"]
-# Where threads meet: for a second ThreadSanitizer.
-MEETING = ["control", "parking", "ring", "turns"]
 # Suites that are there for a GPU too, and that the sanitizers run.
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
 # What takes long to compile or to run, and both of the big sanitizer builds run.
@@ -94,8 +91,8 @@ BUILDS = [
           without=[*BY_NVCC, *BY_GXX]),
     Build("clang++-thread", CLANG, ["host"], [*SANITIZED, "-Doptimization=1", "-Db_sanitize=thread"],
           without=[*PLAIN, *ADDRESS_ONLY, *BY_GXX]),
-    *([Build("g++-thread", GXX, ["host"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"], only=MEETING)]
-      if THOROUGH else []),
+    *([Build("g++-thread", GXX, ["host", "example"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"],
+             without=PLAIN)] if THOROUGH else []),
 ]
 ENVIRONMENT = os.environ | {
     "MALLOC_PERTURB_": "85",
