@@ -385,10 +385,10 @@ TEST_CASE("a copier that was broken off starts again from nothing") {
   b.copier.step();
   b.in.ring.fail();
   b.out.ring.fail();
-  const std::uint64_t last = b.out.copies.was_recorded();
+  const std::uint64_t last = b.copier.line().was_recorded();
   REQUIRE(last != 0);
   b.copier.abandon();
-  CHECK(b.out.copies.reached(last)); // nothing touches the slots any more
+  CHECK(b.copier.line().reached(last)); // nothing touches the slots any more
   b.in.ring.reset();
   b.out.ring.reset();
   b.published = 0;

@@ -112,6 +112,8 @@ template <AnyDevice D> struct Fence {
   Timeline<D>* line{};    ///< Whose point it is; null for nothing to wait for.
   std::uint64_t serial{}; ///< Which point, as Timeline::record() said.
 
+  /// Whether it is the same point.
+  bool operator==(const Fence&) const = default;
   /// Whether the work before it is done. Never blocks.
   bool reached() const { return !line || line->reached(serial); }
   /// Lets later work on `stream` wait for it. Never blocks.

@@ -66,7 +66,9 @@ template <class... Stages> struct Assembly {
                     std::index_sequence<At...>) {
     auto build = engine.build(device);
     (build.plan.template ask<StageAt<At>, GivenTo<At>>(std::get<At>(stages)), ...);
-    build.plan.whole = build.plan.whole || End::host;
+    if constexpr (End::host) {
+      build.plan.sees_records();
+    }
     (std::get<At>(stages).template build<GivenTo<At>>(build), ...);
     if constexpr (End::host) {
       build.template add<HostLoop<typename End::schema, typename End::space>>(build);

@@ -59,10 +59,10 @@ template <AnyDevice D> class BatchFiller {
     }
     return std::min(room, units);
   }
-  /// Books `units` of `bytes` that the copy `serial` brings, and hands the full places on;
+  /// Books `units` of `bytes` that are there at `ready`, and hands the full places on;
   /// `source_of` tells the i-th one's number in the source.
   template <class F>
-  void book(std::size_t units, std::size_t bytes, std::uint64_t serial, F source_of) {
+  void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, F source_of) {
     std::size_t opened = 0;
     for (std::size_t done = 0; done != units;) {
       const std::size_t part = std::min(units - done, out_.grain().records - filled_);
@@ -75,7 +75,7 @@ template <AnyDevice D> class BatchFiller {
       filled_ += part;
       place.records = filled_;
       place.bytes += bytes / units * part + (part == units ? bytes % units : 0);
-      place.ready = {&out_.copies, serial};
+      place.ready = ready;
       done += part;
       booked_ += part;
       if (filled_ == out_.grain().records) {
@@ -122,7 +122,7 @@ template <AnyDevice D> class BatchFiller {
 
  private:
   void count_out() {
-    out_.ready_serial(handed_on_++) = place_.slot().ready.serial;
+    out_.ready(handed_on_++) = place_.slot().ready;
     filled_ = 0;
   }
 

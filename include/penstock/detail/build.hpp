@@ -30,11 +30,20 @@ struct Plan {
       stage.template plan<Given>(*this);
     }
   }
+  /// What follows a device has slots of its own.
+  /// @{
+  void sees_records() { whole = whole || !to_device; }
   template <class Schema> void gives(std::size_t record_bytes) {
+    if (to_device) {
+      return;
+    }
     largest = std::max(largest, record_bytes);
     ragged = ragged || schema_traits<Schema>::ragged;
   }
+  /// @}
 };
+
+template <AnyDevice D> class DeviceThread;
 
 /// What prepare() hands from stage to stage: each adds its node, and the link that it fills becomes
 /// the one that the next takes from.
@@ -51,6 +60,7 @@ template <AnyDevice D> struct Build {
   bool skips{};
   std::shared_ptr<HostLink> host{};
   std::shared_ptr<DeviceLink<D>> places{};
+  DeviceThread<D>* device_thread{};
   std::size_t depth{}; // batches that may be on the device at once
 
   /// How the next stage is called in the Report and in errors: a second Decoder "Decoder 2".

@@ -104,7 +104,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
     }
     DeviceLink<D>& link = lender_->link();
     link.drained.store(true, StdAtomics::release); // pairs with DeviceThread::over()
-    link.bell.ring();
+    link.bell->ring();
   }
 
  private:
@@ -155,7 +155,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
       }
       const std::uint64_t ticket = lender.ticket();
       const auto batch =
-          lender.link().template batch<T>(ticket % lender.link().ring.slots(), *place);
+          lender.link().template batch<const T>(ticket % lender.link().ring.slots(), *place);
       if (!this->attempt(batch.index(), [&] {
             const TraceRange range = this->trace(batch.index());
             std::invoke(call_, batch, stream_);

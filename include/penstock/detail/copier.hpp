@@ -6,6 +6,7 @@
 #include <penstock/detail/links.hpp>
 #include <penstock/detail/meter.hpp>
 #include <penstock/detail/trace.hpp>
+#include <penstock/fence.hpp>
 
 #include <algorithm>
 #include <array>
@@ -41,8 +42,7 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 template <AnyDevice D> class Copier {
  public:
   Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes)
-      : device_{device}, in_{in}, out_{out}, filler_{out}, stream_{device.stream()},
-        ragged_{in.grain().ragged()},
+      : device_{device}, in_{in}, filler_{out}, stream_{device.stream()}, line_{device, 4}, ragged_{in.grain().ragged()},
         most_records_{std::max<std::size_t>(
             copy_bytes / std::max<std::size_t>(in.grain().record_bytes(), 1), 1)},
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.grain().records, 1)} {
@@ -76,6 +76,7 @@ template <AnyDevice D> class Copier {
     return run_ ? Spent::blocked : Spent::starved;
   }
   bool in_flight() const noexcept { return in_flight_ != 0; }
+  Timeline<D>& line() noexcept { return line_; }
   std::uint64_t copies() const noexcept { return copies_; }
   std::uint64_t records() const noexcept { return in_.grain().whole_records(0, filler_.booked()); }
   std::uint64_t bytes() const noexcept { return bytes_; }
@@ -107,7 +108,7 @@ template <AnyDevice D> class Copier {
 
   bool give_back() {
     bool any = false;
-    while (in_flight_ != 0 && out_.copies.reached(flights_[oldest_].serial)) {
+    while (in_flight_ != 0 && line_.reached(flights_[oldest_].serial)) {
       poison(flights_[oldest_].slots);
       flights_[oldest_].slots.release();
       oldest_ = (oldest_ + 1) % flights_.size();
@@ -134,12 +135,12 @@ template <AnyDevice D> class Copier {
       flight.also_after.wait(stream_);
     }
     const std::size_t bytes = copy(records);
-    flight.serial = out_.copies.record(stream_);
+    flight.serial = line_.record(stream_);
     ++in_flight_;
     ++copies_;
     bytes_ += bytes;
 
-    filler_.book(records, bytes, flight.serial, [this](std::size_t i) {
+    filler_.book(records, bytes, {&line_, flight.serial}, [this](std::size_t i) {
       const std::size_t at = begun_ + i;
       return run_.slot(at / in_.grain().records).source_of(at % in_.grain().records);
     });
@@ -205,9 +206,10 @@ template <AnyDevice D> class Copier {
 
   D& device_;
   HostLink& in_;
-  DeviceLink<D>& out_;
   BatchFiller<D> filler_;
   typename D::stream_type stream_;
+  // Four events for at most two copies in flight: a user that is late asks about an older one.
+  Timeline<D> line_;
   const bool ragged_;
   const std::size_t most_records_;
   const std::size_t most_slots_;

@@ -3,120 +3,119 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/build.hpp>
-#include <penstock/detail/copier.hpp>
-#include <penstock/detail/sizes.hpp>
+#include <penstock/detail/device_step.hpp>
+#include <penstock/detail/links.hpp>
+#include <penstock/parking.hpp>
 
+#include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <sys/prctl.h>
 
 namespace penstock::detail {
 
-/// The one thread of a pipeline that enqueues copies and asks fences. It looks at everything in
-/// turn and waits for nothing but its bell, which every ring that it touches rings; while a fence
-/// is open it looks again after a short while by itself.
-template <AnyDevice D> class DeviceThread final : public Node {
+/// What the one thread does that enqueues a pipeline's copies and kernels and asks fences. It looks
+/// at everything in turn and waits for nothing but its bell, which every ring that it touches
+/// rings; while a fence is open it looks again after a short while by itself.
+template <AnyDevice D> class DeviceThread {
  public:
-  DeviceThread(const Grain& batch, std::size_t places, Build<D>& build)
-      : Node{"AsyncCopier", 1, build.control}, device_{*build.device}, in_{build.host},
-        link_{std::make_shared<DeviceLink<D>>(device_, places, batch)}, out_{*link_},
-        copier_{device_, *in_, out_, copy_bytes} {
-    in_->ring.on_publish(&out_.bell);
-    build.control.watch(out_.ring);
-    build.places = link_;
+  using Bell = typename DeviceLink<D>::Bell;
+
+  const std::shared_ptr<Bell>& bell() const noexcept { return bell_; }
+  /// Before the first run: the stage that takes from the one added last. `gives`: the ring that it
+  /// fills, if that is on the device.
+  void add(DeviceStep& step, std::shared_ptr<DeviceLink<D>> gives = {}) {
+    steps_.push_back(&step);
+    end_ = std::move(gives);
   }
 
-  void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    stage.depth = out_.ring.slots();
+  /// Before a run, with all at rest.
+  void reset() noexcept {
+    if (end_) {
+      end_->drained.store(false, StdAtomics::relaxed);
+      end_->consuming.clear();
+    }
+    consuming_ = Spent::starved;
+  }
+
+  /// A run.
+  void serve() {
+    // The kernel rounds short sleeps up by 50 us unless told that it matters.
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    for (DeviceStep* step : steps_) {
+      step->begin();
+    }
+    if (end_) {
+      end_->consuming.start();
+    }
+    look_on();
+    if (end_) {
+      end_->consuming.spent(consuming_, Spent::resting);
+    }
+  }
+  /// After it, unless the device was lost, which answers no more. Blocks until nothing that was
+  /// enqueued touches memory.
+  void abandon() noexcept {
+    // Each may hold places of the one before it.
+    std::for_each(steps_.rbegin(), steps_.rend(), [](DeviceStep* step) { step->rest(); });
   }
 
  private:
   using Clock = Meter::Clock;
 
-  void reset() override {
-    // Again: at the end of the last run it may have failed.
-    copier_.abandon();
-    out_.ring.reset();
-    out_.drained.store(false, StdAtomics::relaxed);
-    out_.consuming.clear();
-    copying_ = consuming_ = Spent::starved;
-  }
-
-  void work(unsigned /*worker*/, Meter& meter) override {
-    const auto attached = device_.attach();
-    // The kernel rounds short sleeps up by 50 us unless told that it matters.
-    prctl(PR_SET_TIMERSLACK, 1UL);
-    out_.consuming.start();
-    attempt(0, [&] { serve(meter); });
-    // A device that was lost answers no more, and a copy may still be at work.
-    if (!control().device_lost()) {
-      attempt(0, [&] { copier_.abandon(); });
-    }
-  }
-
-  void serve(Meter& meter) {
+  void look_on() {
     Clock::time_point moved = Clock::now();
     for (;;) {
       // Before anything is looked at: what changes after it was looked at rings once more.
-      const std::uint32_t count = out_.bell.count();
+      const std::uint32_t count = bell_->count();
       if (over()) {
-        break;
+        return;
       }
-      // What was seen last is what was going on since.
-      meter.spent(copying_, copying_);
-      out_.consuming.spent(consuming_, consuming_);
-      const std::uint64_t records = copier_.records();
-      const std::uint64_t bytes = copier_.bytes();
-      const bool any = copier_.step();
-      if (const std::uint64_t more = copier_.bytes() - bytes) {
-        meter.did(copier_.records() - records, more);
-        meter.found_in_use(out_.ring.was_in_use());
+      bool any = false;
+      bool open = false;
+      for (DeviceStep* step : steps_) {
+        any = step->take_turn() || any;
+        open = step->open() || open;
       }
-      copying_ = copier_.doing();
-      const bool consumer_open = watch_consumer();
-      meter.begins(copying_);
-      out_.consuming.begins(consuming_);
-      const bool open = consumer_open || copier_.in_flight();
+      open = (end_ && watch_consumer()) || open;
       if (any) {
         moved = Clock::now();
       } else if (Clock::now() - moved < look_again) {
         SpinThenFutex::pause();
       } else {
-        out_.bell.wait(count, open ? look_again : std::chrono::nanoseconds{-1});
+        bell_->wait(count, open ? look_again : std::chrono::nanoseconds{-1});
       }
     }
-    meter.spent(copying_, Spent::resting);
-    out_.consuming.spent(consuming_, Spent::resting);
   }
 
   bool over() const noexcept {
-    return out_.ring.state() > Flow::ended ||
-           (copier_.done() && out_.drained.load(StdAtomics::acquire)); // pairs with the consumer's
+    const auto done = [](const DeviceStep* step) { return step->done(); };
+    return steps_.front()->flow() > Flow::ended ||
+           (std::all_of(steps_.begin(), steps_.end(), done) &&
+            (!end_ || end_->drained.load(StdAtomics::acquire))); // pairs with the consumer's
   }
 
   // Looks at what the consumer does; true while it does anything.
   bool watch_consumer() {
-    const std::uint64_t oldest = out_.uses.oldest_open();
-    const bool calling = out_.calling.load(StdAtomics::relaxed);
+    end_->consuming.spent(consuming_, consuming_);
+    const std::uint64_t oldest = end_->uses.oldest_open();
+    const bool calling = end_->calling.load(StdAtomics::relaxed);
     const bool works =
         oldest != 0 &&
-        out_.copies.reached(out_.ready_serial(out_.used_ticket(oldest).load(StdAtomics::relaxed)));
+        end_->ready(end_->used_ticket(oldest).load(StdAtomics::relaxed)).reached();
     consuming_ = works || calling ? Spent::busy : Spent::starved;
+    end_->consuming.begins(consuming_);
     return oldest != 0 || calling;
   }
 
   static constexpr std::chrono::microseconds look_again{20};
 
-  D& device_;
-  const std::shared_ptr<HostLink> in_;
-  const std::shared_ptr<DeviceLink<D>> link_;
-  DeviceLink<D>& out_;
-  Copier<D> copier_;
-  Spent copying_{};
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  std::vector<DeviceStep*> steps_;
+  std::shared_ptr<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
   Spent consuming_{};
 };
 

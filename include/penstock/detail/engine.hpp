@@ -46,7 +46,7 @@ class Engine {
   void man() {
     for (const auto& node : nodes_) {
       Node& n = *node;
-      for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < n.workers(); ++worker) {
+      for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < n.threads(); ++worker) {
         try {
           crew_.add(n, worker);
         } catch (const std::system_error& e) {
@@ -98,7 +98,9 @@ class Engine {
     for (std::size_t i = 1; i < report_.stages.size(); ++i) {
       left_out += report_.stages[i].skipped;
     }
-    report_.dropped = report_.stages.front().records - report_.records - left_out;
+    const auto recounts = [](const auto& node) { return node->recounts(); };
+    const auto counted = std::find_if(nodes_.begin(), nodes_.end() - 1, recounts);
+    report_.dropped = report_.stages.front().records - (*counted)->records() - left_out;
   }
   /// Blocks for one run; its error is thrown when every worker has come to rest.
   const Report& run(const RunOptions& options) {

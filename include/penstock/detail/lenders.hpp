@@ -107,13 +107,13 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// Before a run on `stream`, which goes on where an earlier one left off.
   void begin(Stream<D> stream) {
     stream_ = StreamHandle::of(stream);
-    waited_for_ = 0;
+    waited_for_ = {};
     failed_ = nullptr;
     link_->calling.store(false, StdAtomics::relaxed);
     link_->uses.wait(stream, link_->uses.was_recorded());
   }
 
-  /// Blocks for the next batch, and lets the stream wait for its copy; null if there are no more.
+  /// Blocks for the next batch, and lets the stream wait for what fills it; null if there are no more.
   /// Throws what went wrong as one was given back.
   Place<D>* next() {
     if (failed_) {
@@ -125,9 +125,10 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       return nullptr;
     }
     ticket_ = taken.ticket();
-    Place<D>& place = out_.keep(std::move(taken)).slot();
+    const auto& held = out_.keep(std::move(taken));
+    Place<D>& place = held.slot();
     try {
-      enter(place, place);
+      enter(held, 1);
     } catch (...) {
       out_.withhold();
       throw;
@@ -136,16 +137,22 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
   std::uint64_t ticket() const noexcept { return ticket_; }
 
-  /// Before work that uses the places from `first` to `last` is enqueued: lets the stream wait for
-  /// their copy. May throw.
-  void enter(const Place<D>& first, const Place<D>& last) {
+  /// Before work that uses the first `count` of `places` is enqueued: lets the stream wait for what
+  /// fills them. May throw.
+  void enter(const typename PlaceRing<D>::Take& places, std::size_t count) {
     uses_memory_ = true;
-    link_->used_index(link_->uses.was_recorded() + 1).store(record_of(first), StdAtomics::relaxed);
+    link_->used_index(link_->uses.was_recorded() + 1)
+        .store(record_of(places.slot()), StdAtomics::relaxed);
     link_->calling.store(true, StdAtomics::relaxed);
     try {
-      if (last.ready.serial != waited_for_) {
-        last.ready.wait(stream());
-        waited_for_ = last.ready.serial;
+      for (std::size_t i = 0; i < count; ++i) {
+        const Fence<D>& ready = places.slot(i).ready;
+        // The last one's of a stream covers those before it.
+        const bool covered = i + 1 < count && places.slot(i + 1).ready.line == ready.line;
+        if (!covered && ready != waited_for_) {
+          ready.wait(stream());
+          waited_for_ = ready;
+        }
       }
     } catch (...) {
       link_->calling.store(false, StdAtomics::relaxed);
@@ -243,7 +250,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   std::vector<StreamHandle> lost_;   // those whose use could not be recorded
   StreamHandle stream_;
   std::uint64_t ticket_{};
-  std::uint64_t waited_for_{};
+  Fence<D> waited_for_;
   std::exception_ptr failed_;
   bool uses_memory_{}; // as far as nobody has waited for the stream
 };

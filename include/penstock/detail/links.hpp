@@ -14,6 +14,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -121,6 +123,7 @@ struct HostLink {
 
   HostRing ring;
   Places places;
+  std::shared_ptr<HostRing::Bell> bell; // that the ring rings, where a device thread fills it
 };
 
 /// What a worker does that turns slots of one ring into slots of the next: slot t into slot t,
@@ -170,16 +173,27 @@ template <AnyDevice D> struct Place {
 };
 template <AnyDevice D> using PlaceRing = Ring<Place<D>>;
 
-/// The join between the copier and who uses its batches, in device memory: a whole number of
+/// The join between who fills batches in device memory and who uses them: a whole number of
 /// batches. Leases keep it alive past its pipeline.
 template <AnyDevice D> struct DeviceLink {
-  // Four events for at most two copies in flight: a consumer that is late asks about an older one.
-  DeviceLink(D& device, std::size_t places, Grain grain)
-      : device{device}, ring{places, Side::one, Side::one},
-        places{Places::in<Device>(&device, places, std::move(grain), "AsyncCopier")},
-        copies{device, 4}, uses{device, places + 1}, other_uses{device, places + 1},
-        ready_serials(2 * places), used_tickets(places + 1), used_indices(places + 1) {
-    ring.on_release(&bell);
+  using Bell = typename PlaceRing<D>::Bell;
+
+  /// Of memory of its own. `bell` is the one of the thread that fills it and watches fences.
+  DeviceLink(D& device, std::size_t places, Grain grain,
+             std::shared_ptr<Bell> bell = std::make_shared<Bell>(),
+             const char* stage = "AsyncCopier")
+      : DeviceLink{device, places,
+                   std::make_shared<const Places>(
+                       Places::in<Device>(&device, places, std::move(grain), stage)),
+                   std::move(bell)} {}
+  /// Of the same memory as another, whose batches are changed in place.
+  DeviceLink(D& device, std::size_t places, std::shared_ptr<const Places> memory,
+             std::shared_ptr<Bell> bell)
+      : device{device}, bell{std::move(bell)}, ring{places, Side::one, Side::one},
+        memory{std::move(memory)}, places{*this->memory}, uses{device, places + 1},
+        other_uses{device, places + 1}, ready_fences(2 * places), used_tickets(places + 1),
+        used_indices(places + 1) {
+    ring.on_release(this->bell.get());
   }
   DeviceLink(const DeviceLink&) = delete;
   DeviceLink& operator=(const DeviceLink&) = delete;
@@ -194,11 +208,9 @@ template <AnyDevice D> struct DeviceLink {
 
   const Grain& grain() const noexcept { return places.grain(); }
 
-  /// The copy that completes a batch. Kept for two laps: a place may be filled again, in stream
-  /// order, while its last use is still open.
-  std::uint64_t& ready_serial(std::uint64_t ticket) {
-    return ready_serials[ticket % ready_serials.size()];
-  }
+  /// What completes a batch. Kept for two laps: a place may be filled again, in stream order, while
+  /// its last use is still open. Of the thread that fills.
+  Fence<D>& ready(std::uint64_t ticket) { return ready_fences[ticket % ready_fences.size()]; }
   /// The batch whose use a serial of `uses` ends: batches may be given back in any order.
   StdAtomics::Atomic<std::uint64_t>& used_ticket(std::uint64_t serial) {
     return used_tickets[serial % used_tickets.size()];
@@ -209,19 +221,20 @@ template <AnyDevice D> struct DeviceLink {
     return used_indices[serial % used_indices.size()];
   }
 
-  template <class T> Batch<const T, Device> batch(std::size_t at, const Place<D>& place) const {
-    return Batch<const T, Device>{
-        places.template view<T>(at, place.records, place.index, place.source)};
+  /// The batch in a place; T is const to read it.
+  template <class T> Batch<T, Device> batch(std::size_t at, const Place<D>& place) const {
+    return Batch<T, Device>{places.template view<std::remove_const_t<T>>(at, place.records,
+                                                                         place.index, place.source)};
   }
 
   D& device;
-  PlaceRing<D>::Bell bell; // of the thread that copies and watches fences
+  const std::shared_ptr<Bell> bell;
   PlaceRing<D> ring;
-  Places places;
-  Timeline<D> copies;
+  const std::shared_ptr<const Places> memory;
+  const Places& places;
   Timeline<D> uses;
   Timeline<D> other_uses;
-  std::vector<std::uint64_t> ready_serials;
+  std::vector<Fence<D>> ready_fences;
   std::vector<StdAtomics::Atomic<std::uint64_t>> used_tickets;
   std::vector<StdAtomics::Atomic<std::uint64_t>> used_indices;
 

@@ -49,7 +49,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
       return {};
     }
     const std::size_t at = lender.ticket() % lender.link().ring.slots();
-    const B batch = lender.link().template batch<T>(at, *place);
+    const B batch = lender.link().template batch<const T>(at, *place);
     next_ = batch.index() + batch.size();
     this->meter(0).did(batch.size(), place->bytes);
     return {batch, this->shared_lender(), lender.ticket()};
@@ -65,8 +65,6 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     explicit Attached(D& device) : guard{device.attach()} {}
     decltype(std::declval<D&>().attach()) guard;
   };
-
-  void work(unsigned, Meter&) override {}
 
   D& device_;
   std::optional<Attached> attached_;
@@ -113,8 +111,6 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     lender_->out().reset();
     delivered_ = 0;
   }
-  void work(unsigned, Meter&) override {}
-
   const std::shared_ptr<HostLender> lender_;
   std::uint64_t delivered_{};
 };

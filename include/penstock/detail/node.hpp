@@ -17,7 +17,8 @@
 namespace penstock::detail {
 
 /// A stage at work: what prepare() makes of a stage's description. Each of its workers runs work()
-/// once a run, in a thread of its own; a last stage's worker 0 is the thread that called run().
+/// once a run, in a thread of its own; a last stage's worker 0 is the thread that called run(). A
+/// stage without threads is driven by another's.
 class Node {
  public:
   Node(std::string name, unsigned workers, Control& control)
@@ -28,6 +29,9 @@ class Node {
 
   const std::string& name() const noexcept { return name_; }
   unsigned workers() const noexcept { return static_cast<unsigned>(meters_.size()); }
+  virtual unsigned threads() const noexcept { return workers(); }
+  /// Whether it gives another number of records than it takes, so that records() are what it took.
+  virtual bool recounts() const noexcept { return false; }
 
   /// Before a run, by the thread that runs it, while no worker works; the stages after it come
   /// first. False if it failed: then there is to be no run.
@@ -64,7 +68,7 @@ class Node {
   /// Forgets the last run, whatever became of it: gives back what it still holds of the ring before
   /// it, and opens the ring after it.
   virtual void reset() = 0;
-  virtual void work(unsigned worker, Meter& meter) = 0;
+  virtual void work(unsigned /*worker*/, Meter& /*meter*/) {}
 
   /// Calls f; if it throws, ends the run with that as its error and returns false. Leases must
   /// outlive the call: rings are to be closed before a slot goes on unfilled.

@@ -137,7 +137,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     const auto lane = static_cast<unsigned>(at % lanes_.size());
     std::invoke(
         replayed_.call,
-        FrozenBatch<const T, Device>{this->lender().link().template batch<T>(at, place), lane},
+        FrozenBatch<const T, Device>{this->lender().link().template batch<const T>(at, place), lane},
         stream);
   }
 
@@ -181,7 +181,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     const bool short_last = held_.fill(held_.size() - 1) != Fill::full;
     const std::size_t group = groups_.largest(first, held_.size() - (short_last ? 1 : 0));
     const std::size_t count = std::max<std::size_t>(group, 1);
-    lender.enter(held_.slot(), held_.slot(count - 1));
+    lender.enter(held_, count);
     if constexpr (Captures<D>) {
       if (group != 0) {
         groups_.launch(first, group, lanes_[0]);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/build.hpp>
-#include <penstock/detail/device_thread.hpp>
+#include <penstock/detail/copier_node.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/error.hpp>
 #include <penstock/stage.hpp>
@@ -61,7 +61,7 @@ template <class D> class AsyncCopier : public StageBase {
     detail::checked_depth("AsyncCopier", options_.depth);
     const detail::Grain batch = this->batch(build.host->grain());
     build.depth = options_.depth;
-    build.template add<detail::DeviceThread<On>>(
+    build.template add<detail::CopierNode<On>>(
         batch, detail::device_places(options_.depth, batch, build.units, build.epochs), build);
   }
 

@@ -88,7 +88,9 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
 
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {
-    plan.whole = plan.whole || detail::batch_of<In>::host;
+    if constexpr (detail::batch_of<In>::host) {
+      plan.sees_records();
+    }
   }
   /// For prepare().
   template <class Given, class D> void build(detail::Build<D>& build) const {

@@ -180,7 +180,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
           "penstock: Decoder: extents are given, but what it gives has none: they are "
           "for columns with ps::dynamic, and one, not 0, for records of bytes."};
     }
-    plan.whole = true;
+    plan.sees_records();
     plan.gives<To>(detail::fixed_bytes<To>(options_.extents, "Decoder"));
   }
   /// For prepare().

@@ -59,7 +59,7 @@ template <class Io = PosixIo> class Writer : public StageBase {
       : path_{std::move(path)}, options_{options}, io_{std::move(io)} {}
 
   /// For prepare().
-  template <class Given> void plan(detail::Plan& plan) const { plan.whole = true; }
+  template <class Given> void plan(detail::Plan& plan) const { plan.sees_records(); }
   /// For prepare().
   template <class Given, class D> void build(detail::Build<D>& build) const {
     using In = detail::batch_of<Given>;
