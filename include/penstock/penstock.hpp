@@ -41,6 +41,7 @@
 #include <penstock/stages/async_copier.hpp>
 #include <penstock/stages/consumer.hpp>
 #include <penstock/stages/decoder.hpp>
+#include <penstock/stages/kernel.hpp>
 #include <penstock/stages/pinned_stager.hpp>
 #include <penstock/stages/reader.hpp>
 #include <penstock/stages/writer.hpp>

@@ -6,6 +6,7 @@
 #include <penstock/report.hpp>
 #include <penstock/ring.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -35,8 +36,9 @@ class Control {
                       }});
   }
 
-  /// Before the run: whom to ask what work was queued on the device when that was lost.
-  void on_lost(std::function<OpenWork()> ask) { ask_ = std::move(ask); }
+  /// Before the run: whom to ask what work was queued on the device when that was lost, in the
+  /// order of the stages.
+  void on_lost(std::function<OpenWork()> ask) { asks_.push_back(std::move(ask)); }
 
   /// When all rings are reset: from now on stop() stops.
   void begin() noexcept {
@@ -181,13 +183,16 @@ class Control {
     } catch (const SinkError& e) {
       return error(where, stage, record, e.what(), e.file(), e.offset());
     } catch (const DeviceError& e) {
-      const OpenWork open = e.sticky() && ask_ ? ask_() : OpenWork{};
       std::string what = e.what();
-      if (!open.stage.empty()) {
-        what += " Still queued was what " + open.stage + " enqueued from record " +
-                std::to_string(open.record) + " on.";
+      std::string enqueued_by;
+      for (std::size_t i = 0; e.sticky() && i < asks_.size(); ++i) {
+        if (const OpenWork open = asks_[i](); !open.stage.empty()) {
+          what += (enqueued_by.empty() ? " Still queued was what " : " And what ") + open.stage +
+                  " enqueued from record " + std::to_string(open.record) + " on.";
+          enqueued_by = enqueued_by.empty() ? open.stage : enqueued_by;
+        }
       }
-      return error(where, stage, record, what, {}, 0, open.stage);
+      return error(where, stage, record, what, {}, 0, enqueued_by);
     } catch (const std::exception& e) {
       return error(where, stage, record, e.what());
     } catch (...) {
@@ -215,7 +220,7 @@ class Control {
   }
 
   std::vector<Watched> rings_;
-  std::function<OpenWork()> ask_;
+  std::vector<std::function<OpenWork()>> asks_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::exception_ptr lost_;

@@ -42,7 +42,8 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 template <AnyDevice D> class Copier {
  public:
   Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes)
-      : device_{device}, in_{in}, filler_{out}, stream_{device.stream()}, line_{device, 4}, ragged_{in.grain().ragged()},
+      : device_{device}, in_{in}, filler_{out}, stream_{device.stream()}, line_{device, 4},
+        ragged_{in.grain().ragged()},
         most_records_{std::max<std::size_t>(
             copy_bytes / std::max<std::size_t>(in.grain().record_bytes(), 1), 1)},
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.grain().records, 1)} {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/detail/node.hpp>
-#include <penstock/device.hpp>
 #include <penstock/detail/ring_state.hpp>
+#include <penstock/device.hpp>
 
 namespace penstock::detail {
 

@@ -104,8 +104,7 @@ template <AnyDevice D> class DeviceThread {
     const std::uint64_t oldest = end_->uses.oldest_open();
     const bool calling = end_->calling.load(StdAtomics::relaxed);
     const bool works =
-        oldest != 0 &&
-        end_->ready(end_->used_ticket(oldest).load(StdAtomics::relaxed)).reached();
+        oldest != 0 && end_->ready(end_->used_ticket(oldest).load(StdAtomics::relaxed)).reached();
     consuming_ = works || calling ? Spent::busy : Spent::starved;
     end_->consuming.begins(consuming_);
     return oldest != 0 || calling;

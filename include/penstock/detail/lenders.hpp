@@ -113,8 +113,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     link_->uses.wait(stream, link_->uses.was_recorded());
   }
 
-  /// Blocks for the next batch, and lets the stream wait for what fills it; null if there are no more.
-  /// Throws what went wrong as one was given back.
+  /// Blocks for the next batch, and lets the stream wait for what fills it; null if there are no
+  /// more. Throws what went wrong as one was given back.
   Place<D>* next() {
     if (failed_) {
       std::rethrow_exception(std::exchange(failed_, nullptr));

@@ -223,8 +223,8 @@ template <AnyDevice D> struct DeviceLink {
 
   /// The batch in a place; T is const to read it.
   template <class T> Batch<T, Device> batch(std::size_t at, const Place<D>& place) const {
-    return Batch<T, Device>{places.template view<std::remove_const_t<T>>(at, place.records,
-                                                                         place.index, place.source)};
+    return Batch<T, Device>{
+        places.template view<std::remove_const_t<T>>(at, place.records, place.index, place.source)};
   }
 
   D& device;

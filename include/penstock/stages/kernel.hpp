@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/detail/build.hpp>
+#include <penstock/detail/kernel_node.hpp>
+#include <penstock/detail/sizes.hpp>
+#include <penstock/error.hpp>
+#include <penstock/schema.hpp>
+#include <penstock/stage.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+/// What a Kernel may be told.
+struct KernelOptions {
+  /// Streams that batches go to in turn, at most 64: work of two may run side by side. What a
+  /// callable keeps between batches must then be kept for each.
+  unsigned streams = 1;
+  /// Batches that the stage after it may hold at once, at least 2; 0: as many as of the stage
+  /// before. There may be more. In place it has no meaning.
+  std::size_t depth = 0;
+  /// How many records a batch gives: `gives` for each `per` of its records, a begun group counted.
+  /// With `per = 0` for the whole batch, however short.
+  std::size_t gives = 1;
+  /// See gives.
+  std::size_t per = 1;
+  /// For each extent of what it gives that is ps::dynamic, in order; for records of bytes how many.
+  std::vector<std::size_t> extents{};
+};
+
+namespace detail {
+
+enum class KernelForm {
+  two_batches,
+  in_place,
+  not_written_out,
+  other_parameters,
+  writes_input,
+  reads_output,
+  not_bytes,
+  ragged,
+  silent
+};
+
+template <class P> consteval KernelForm kernel_form() {
+  using First = batch_of<batch_parameter<0, P>>;
+  using Second = batch_of<batch_parameter<1, P>>;
+  if (std::is_same_v<P, RefusedBefore>) {
+    return KernelForm::silent;
+  }
+  if (std::is_same_v<P, NotWrittenOut>) {
+    return KernelForm::not_written_out;
+  }
+  if (First::device && P::count == 2 && !Second::device && !Second::host) {
+    return First::read_only ? KernelForm::reads_output : KernelForm::in_place;
+  }
+  if (!First::device || !Second::device || P::count != 3) {
+    return KernelForm::other_parameters;
+  }
+  if (!First::read_only) {
+    return KernelForm::writes_input;
+  }
+  if (Second::read_only) {
+    return KernelForm::reads_output;
+  }
+  if constexpr (Second::device) {
+    if (!copies_as_bytes<typename Second::schema>) {
+      return KernelForm::not_bytes;
+    }
+    if (schema_traits<typename Second::schema>::ragged) {
+      return KernelForm::ragged;
+    }
+  }
+  return KernelForm::two_batches;
+}
+
+template <class P> struct LastParameter {};
+template <class A, class B> struct LastParameter<Parameters<A, B>> {
+  using stream_parameter = B;
+};
+template <class A, class B, class C> struct LastParameter<Parameters<A, B, C>> {
+  using stream_parameter = C;
+};
+
+} // namespace detail
+
+/// Turns device batches into others, by work that its callable enqueues on a stream. Any number may
+/// follow each other between an AsyncCopier{device} and the end.
+///
+/// The callable is `void(Batch<const In, Device> in, Batch<Out, Device> out, stream)`, to fill
+/// `out`, or `void(Batch<T, Device> batch, stream)`, to change a batch in place. It is called on
+/// the thread that enqueues all the pipeline's copies, so it must enqueue only, and wait for
+/// nothing; the memory of `in` is used again when its work is done. `out` has as many records as
+/// `in`, or as the options say; its index() counts what the stage gives. Records keep their order,
+/// whatever the streams. What the callable throws ends the run.
+template <class F>
+class Kernel : public StageBase, public detail::LastParameter<detail::parameters_of<F>> {
+  using P = detail::parameters_of<F>;
+  static constexpr detail::KernelForm form = detail::kernel_form<P>();
+  static constexpr bool in_place = form == detail::KernelForm::in_place;
+  using In = detail::batch_of<detail::batch_parameter<0, P>>;
+  using Out = detail::batch_of<detail::batch_parameter<in_place ? 0 : 1, P>>;
+
+ public:
+  /// Whether the callable was refused, so that `|` says no more of it.
+  static constexpr bool refused = form != detail::KernelForm::two_batches && !in_place;
+  /// The batch that the callable takes.
+  template <class> using takes = Batch<const typename In::schema, Device>;
+  /// The batch that it gives.
+  template <class> using gives = Batch<typename Out::schema, Device>;
+
+  /// `f` is copied. Its parameters, written out, are the stage's types.
+  template <class Takes = detail::parameters_of<F>,
+            detail::KernelForm Verdict = detail::kernel_form<Takes>()>
+  explicit Kernel(F f, KernelOptions options = {})
+      : f_{std::move(f)}, options_{std::move(options)} {
+    using detail::KernelForm;
+    constexpr bool written_out = Verdict != KernelForm::not_written_out;
+    constexpr bool batches_and_stream = Verdict != KernelForm::other_parameters;
+    constexpr bool reads_first = Verdict != KernelForm::writes_input;
+    constexpr bool fills_last = Verdict != KernelForm::reads_output;
+    constexpr bool fills_bytes = Verdict != KernelForm::not_bytes;
+    constexpr bool fixed_length = Verdict != KernelForm::ragged;
+    static_assert(written_out,
+                  "penstock: a Kernel learns its types from its callable's parameters, so write "
+                  "them out (no auto, no overloads): [](ps::Batch<const In, ps::Device> in, "
+                  "ps::Batch<Out, ps::Device> out, cudaStream_t stream) {...}.");
+    static_assert(
+        batches_and_stream,
+        "penstock: a Kernel's callable takes a device batch to read, one to fill, and the stream: "
+        "[](ps::Batch<const In, ps::Device> in, ps::Batch<Out, ps::Device> out, cudaStream_t "
+        "stream) {...}; in place one batch: [](ps::Batch<T, ps::Device> batch, cudaStream_t "
+        "stream) {...}.");
+    static_assert(reads_first, "penstock: a Kernel only reads the first of two batches: make it "
+                               "ps::Batch<const In, ps::Device>.");
+    static_assert(fills_last, "penstock: a Kernel writes its last batch: make it "
+                              "ps::Batch<Out, ps::Device>, without const; to read only, be a "
+                              "Consumer.");
+    static_assert(fills_bytes, "penstock: records are copied byte by byte, so what a Kernel fills "
+                               "must be trivially copyable.");
+    static_assert(fixed_length, "penstock: only a GPU would know how long the records of a Ragged "
+                                "column are: let a Kernel fill columns of fixed extents.");
+  }
+
+  /// For prepare().
+  template <class Given, class D> void build(detail::Build<D>& build) const {
+    const detail::Recount recount{options_.gives, options_.per};
+    check(recount);
+    build.template add<
+        detail::KernelNode<F, typename In::schema, typename Out::schema, in_place, D>>(
+        f_, options_.streams, recount, link(recount, build), build);
+  }
+
+ private:
+  void check(const detail::Recount& recount) const {
+    detail::checked_depth("Kernel", options_.depth);
+    if (options_.streams == 0 || options_.streams > 64) {
+      throw OptionError{"penstock: Kernel: streams is " + std::to_string(options_.streams) +
+                        ": give it 1 to 64."};
+    }
+    if (options_.gives == 0 || (in_place && !recount.same())) {
+      throw OptionError{"penstock: Kernel: gives is " + std::to_string(options_.gives) +
+                        (in_place ? ", but a batch that is changed in place keeps its records: "
+                                    "leave out gives and per."
+                                  : ": a batch gives at least one record.")};
+    }
+  }
+  // The ring it fills: with room for as much as the one before it has, but for three copies back.
+  template <class D>
+  std::shared_ptr<detail::DeviceLink<D>> link(const detail::Recount& recount,
+                                              detail::Build<D>& build) const {
+    using Link = detail::DeviceLink<D>;
+    const Link& in = *build.places;
+    const auto& bell = build.device_thread->bell();
+    if constexpr (in_place) {
+      return std::make_shared<Link>(*build.device, in.ring.slots(), in.memory, bell);
+    } else {
+      const std::size_t batch = in.grain().records / in.grain().units;
+      const detail::Grain grain =
+          detail::grain_of<typename Out::schema>(recount.of(batch), options_.extents, 0, "Kernel");
+      build.units = recount.of_run(build.units == unknown_size ? unknown_size
+                                                               : build.units / in.grain().units,
+                                   build.epochs, batch);
+      build.depth = options_.depth != 0 ? options_.depth : build.depth;
+      const std::size_t copies =
+          3 * detail::copy_bytes / std::max<std::size_t>(grain.bytes(), 1) + 1;
+      return std::make_shared<Link>(*build.device,
+                                    std::max(build.depth, std::min(copies, in.ring.slots())), grain,
+                                    bell, "Kernel");
+    }
+  }
+
+  F f_;
+  KernelOptions options_;
+};
+
+} // namespace penstock
