@@ -193,6 +193,7 @@ operator|(Left left, Next next) {
   constexpr bool pageable = Judged != Verdict::pinned_to_pageable;
   constexpr bool on_the_host = Judged != Verdict::device_to_host;
   constexpr bool one_array = Judged != Verdict::columns_in_a_row;
+  constexpr bool fixed_length = Judged != Verdict::ragged_to_host;
   constexpr bool same_records = Judged != Verdict::other_records;
   constexpr bool same_device = Judged != Verdict::two_devices;
   constexpr bool same_stream = Judged != Verdict::other_stream;
@@ -218,12 +219,16 @@ operator|(Left left, Next next) {
                           "Next take ps::Pinned, or leave out what pins.");
   static_assert(
       on_the_host,
-      "penstock: Last gives device memory and Next takes host memory: put Next before the "
-      "AsyncCopier, or let a Consumer take ps::Device and a stream.");
+      "penstock: Last gives device memory and Next takes host memory: put an "
+      "AsyncCopier{ps::to_host} between them, or let a Consumer take ps::Device and a stream.");
   static_assert(one_array,
                 "penstock: Last gives columns, which lie in arrays of their own, and Next "
                 "writes records one after the other: let a Decoder make a struct of "
                 "them, or a Consumer write each column.");
+  static_assert(fixed_length,
+                "penstock: Last gives columns of ps::Ragged, and Next copies to the host, which "
+                "does not know how long they have become: let a Kernel fill columns of fixed "
+                "extents.");
   static_assert(same_records,
                 "penstock: Last gives records of one type and Next takes another, see "
                 "Gives and Takes: change one of them.");

@@ -30,6 +30,14 @@ struct to_pinned_t {
 /// The tag itself: see to_pinned_t.
 inline constexpr to_pinned_t to_pinned{0};
 
+/// Asks for the way back: `AsyncCopier{to_host}`.
+struct to_host_t {
+  /// Not by {}, which would be taken for options.
+  explicit constexpr to_host_t(int) {}
+};
+/// The tag itself: see to_host_t.
+inline constexpr to_host_t to_host{0};
+
 namespace detail {
 
 /// A callable's parameters, read from its one call operator: they are its stage's types.

@@ -114,6 +114,11 @@ template <class S>
   requires requires { S::one_array_alone; }
 inline constexpr bool one_array_alone<S> = S::one_array_alone;
 
+template <class S> inline constexpr bool fixed_length_alone = false;
+template <class S>
+  requires requires { S::fixed_length_alone; }
+inline constexpr bool fixed_length_alone<S> = S::fixed_length_alone;
+
 enum class Verdict {
   fits,
   silent,
@@ -127,6 +132,7 @@ enum class Verdict {
   pinned_to_pageable,
   device_to_host,
   columns_in_a_row,
+  ragged_to_host,
   other_records,
   other_stream,
   two_devices
@@ -178,6 +184,8 @@ template <class Left, class Next, class Gives, class Takes, class On> consteval 
     return judge_spaces<G, T>();
   } else if constexpr (one_array_alone<Next> && schema_traits<typename G::schema>::named) {
     return Verdict::columns_in_a_row;
+  } else if constexpr (fixed_length_alone<Next> && schema_traits<typename G::schema>::ragged) {
+    return Verdict::ragged_to_host;
   } else if constexpr (!std::is_same_v<typename G::schema, typename T::schema>) {
     return Verdict::other_records;
   } else if constexpr (!device_fits<Next, On>()) {

@@ -135,10 +135,10 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   }
   void call(std::size_t at, const Place<D>& place, Stream<D> stream) {
     const auto lane = static_cast<unsigned>(at % lanes_.size());
-    std::invoke(
-        replayed_.call,
-        FrozenBatch<const T, Device>{this->lender().link().template batch<const T>(at, place), lane},
-        stream);
+    std::invoke(replayed_.call,
+                FrozenBatch<const T, Device>{
+                    this->lender().link().template batch<const T>(at, place), lane},
+                stream);
   }
 
   // The last run may have ended before all was given back.

@@ -97,6 +97,13 @@ inline std::size_t host_slots(const char* stage, std::size_t asked, const Grain&
       std::clamp<std::uint64_t>(places_of_a_run(units, grain.records, epochs), 2, fit));
 }
 
+/// The same where copies from the device land. Of tiny slots no more than a few thousand copies
+/// could fill: each has a head too.
+inline std::size_t landing_slots(const Grain& grain, std::uint64_t units, std::uint64_t epochs) {
+  constexpr std::size_t most = 1024;
+  return std::min(host_slots("AsyncCopier", 0, grain, units, epochs), most);
+}
+
 /// Batches of a device ring: at least `depth`, and room for three full copies, but for that no more
 /// than a run could fill.
 inline std::size_t device_places(std::size_t depth, const Grain& batch, std::uint64_t units,

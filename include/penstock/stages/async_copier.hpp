@@ -4,6 +4,7 @@
 
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/copier_node.hpp>
+#include <penstock/detail/fetcher_node.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/error.hpp>
 #include <penstock/stage.hpp>
@@ -16,11 +17,12 @@ namespace penstock {
 
 /// What an AsyncCopier may be told.
 struct CopierOptions {
-  /// Records a batch, for the stages after the copy; 0: about 4 MiB of them. With a Ragged column a
-  /// batch is a slot, and 0 the Reader's.
+  /// Records a batch, for the stages after the copy; 0: about 4 MiB of them, and to the host about
+  /// 1 MiB, but no more than the device's. With a Ragged column a batch is a slot, and 0 the
+  /// Reader's.
   std::size_t batch = 0;
-  /// Batches that may be on the device at once, at least 2. There may be more: three full copies
-  /// always have room.
+  /// Batches that may be where it copies to at once, at least 2. There may be more: on the device
+  /// three full copies always have room, and in host memory 48 MiB are used.
   std::size_t depth = 3;
 };
 
@@ -83,6 +85,46 @@ template <class D> class AsyncCopier : public StageBase {
   }
 
   D* device_;
+  CopierOptions options_;
+};
+
+/// `AsyncCopier{ps::to_host}`: copies device batches back into pinned memory, on a stream of its
+/// own, beside the copies that go the other way, and makes host batches of them for Consumers,
+/// Decoders and a Writer. Small batches ride together in one copy.
+template <> class AsyncCopier<const to_host_t> : public StageBase {
+ public:
+  /// Whether columns of variable length are refused.
+  static constexpr bool fixed_length_alone = true;
+  /// The batch it takes: Given's records, on the device.
+  template <class Given> using takes = detail::moved_t<Given, Device>;
+  /// The batch it gives: the same records, in pinned memory.
+  template <class Given> using gives = detail::moved_t<Given, Pinned>;
+
+  /// `to_host` is the tag.
+  explicit AsyncCopier(const to_host_t&, CopierOptions options = {}) : options_{options} {}
+
+  /// For prepare().
+  template <class Given, class On> void build(detail::Build<On>& build) const {
+    const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
+    const detail::Grain slot = this->slot(build.places->grain());
+    build.units =
+        build.units == unknown_size ? unknown_size : build.units / build.places->grain().units;
+    build.template add<detail::FetcherNode<On>>(
+        std::max(depth, detail::landing_slots(slot, build.units, build.epochs)), slot, build);
+  }
+
+ private:
+  detail::Grain slot(const detail::Grain& batch) const {
+    const std::size_t bytes = batch.record_bytes() * batch.units;
+    const std::size_t usual = std::min(batch.records / batch.units, detail::slot_records(bytes));
+    const std::size_t records = options_.batch != 0 ? options_.batch : usual;
+    if (batch.units == 1) {
+      return batch.of(records);
+    }
+    detail::checked_bytes(records, bytes, "AsyncCopier: a batch");
+    return {records, bytes};
+  }
+
   CopierOptions options_;
 };
 
