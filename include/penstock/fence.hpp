@@ -80,13 +80,15 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
     }
   }
 
-  /// Blocks the calling thread until all that was recorded is done.
-  void sync() {
-    if (const std::uint64_t newest = was_recorded(); !seen(newest)) {
-      device_->sync(event(newest));
-      see(newest);
+  /// Blocks the calling thread until the fence, which was recorded, is reached.
+  void sync(std::uint64_t serial) {
+    if (!seen(serial)) {
+      device_->sync(event(serial));
+      see(serial);
     }
   }
+  /// The same for all that was recorded.
+  void sync() { sync(was_recorded()); }
 
   /// Serial of the newest fence. It may be a newer one by the time the caller looks at it.
   std::uint64_t was_recorded() const noexcept {

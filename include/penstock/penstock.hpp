@@ -18,6 +18,7 @@
 #include <penstock/algorithm.hpp>
 #include <penstock/any_batches.hpp>
 #include <penstock/batches.hpp>
+#include <penstock/deferred.hpp>
 #include <penstock/device.hpp>
 #include <penstock/device_array.hpp>
 #include <penstock/error.hpp>

@@ -141,6 +141,13 @@ template <class... Stages> class Pipeline {
     return {};
   }
 
+  /// How many batches a run gives at most, or unknown_size: for a Deferred that is to hold a value
+  /// of each. Prepares, as prepare() does.
+  std::uint64_t batches_a_run() {
+    prepare();
+    return engine_.get()->batches();
+  }
+
   /// Ends the current run early, as a stop token does. Any thread; never blocks. Nothing happens if
   /// nothing runs.
   void stop() noexcept {

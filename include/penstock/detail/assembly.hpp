@@ -75,7 +75,7 @@ template <class... Stages> struct Assembly {
     } else if constexpr (End::device) {
       build.template add<DeviceLoop<typename End::schema, Backend>>(build);
     }
-    engine.expect(build.records);
+    engine.expect(build.records, build.batches());
   }
 };
 

@@ -5,6 +5,7 @@
 #include <penstock/detail/links.hpp>
 #include <penstock/detail/node.hpp>
 #include <penstock/device.hpp>
+#include <penstock/sources/source.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -69,6 +70,13 @@ template <AnyDevice D> struct Build {
       return node->name() == kind || node->name().starts_with(kind + ' ');
     });
     return same == 0 ? kind : kind + ' ' + std::to_string(same + 1);
+  }
+
+  /// Batches that the last ring is given in a run, at most, or unknown_size.
+  std::uint64_t batches() const {
+    const std::uint64_t batch = places ? places->grain().records : host->grain().records;
+    const std::uint64_t epoch = units / epochs;
+    return units == unknown_size ? units : epochs * (epoch / batch + (epoch % batch != 0 ? 1 : 0));
   }
 
   template <class N, class... Args> N& add(Args&&... args) {

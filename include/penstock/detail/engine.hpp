@@ -39,8 +39,12 @@ class Engine {
   }
 
   template <AnyDevice D> Build<D> build(D* device) { return {device, control_, nodes_}; }
-  /// What a whole run has to read.
-  void expect(std::uint64_t records) noexcept { report_.records_in_all = records; }
+  /// What a whole run has to read, and how many batches it gives at most.
+  void expect(std::uint64_t records, std::uint64_t batches) noexcept {
+    report_.records_in_all = records;
+    batches_ = batches;
+  }
+  std::uint64_t batches() const noexcept { return batches_; }
 
   /// After the last node was added: starts the threads. Throws Error if there are not so many.
   void man() {
@@ -200,6 +204,7 @@ class Engine {
   mutable std::mutex reporting_;
   bool running_{}; // between start and finish
   Report report_;
+  std::uint64_t batches_{};
 };
 
 /// Owns an engine that one thread makes while others may ask for it. Moves while nobody asks.

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/area.hpp>
+#include <penstock/device.hpp>
+#include <penstock/error.hpp>
+#include <penstock/fence.hpp>
+#include <penstock/lease.hpp>
+#include <penstock/memory.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+namespace penstock {
+
+/// What a Deferred may be told.
+struct DeferredOptions {
+  /// How many values it keeps: of a pipeline that gives one a batch, its batches_a_run().
+  std::size_t results = 1024;
+};
+
+template <class T, AnyDevice D> class Deferred;
+
+/// A value that is on its way: what Deferred::put() gives. A view of the Deferred, which must
+/// outlive it; good until that is cleared. Trivially copyable. Any thread.
+template <class T, AnyDevice D> class Result {
+ public:
+  /// One that was never put.
+  Result() = default;
+  /// For Deferred.
+  Result(Deferred<T, D>& owner, std::size_t at) : owner_{&owner}, at_{at} {}
+
+  /// Whether get() would not block. Asks the device, but never waits for it.
+  bool ready() const { return owner_->ready(at_); }
+  /// Blocks until the value is there. Throws Error if there was no room for it, DeviceError if the
+  /// device was lost.
+  T get() const { return owner_->get(at_); }
+
+ private:
+  Deferred<T, D>* owner_{};
+  std::size_t at_{};
+};
+
+/// Values that a device computes, a loss or a count for each batch, read by the host when they are
+/// there and not one by one when they are computed: put() enqueues, and waits for nothing. They lie
+/// in one array of pinned memory, in the order in which they were put.
+///
+/// One thread at a time may put and clear; any may read what was put before. It must not outlive
+/// the device. Memory and events are made once.
+template <class T, AnyDevice D> class Deferred {
+  static_assert(std::is_trivially_copyable_v<T>,
+                "penstock: a deferred value is copied byte by byte, so it must be trivially "
+                "copyable.");
+
+ public:
+  /// Pins the memory, which blocks. Throws DeviceError with the byte count.
+  explicit Deferred(D& device, DeferredOptions options = {})
+      : device_{device}, most_{checked(options.results)},
+        area_{
+            detail::Area::in<Pinned>(&device, detail::checked_bytes(most_, sizeof(T), "Deferred"))},
+        line_{device, events} {}
+  Deferred(const Deferred&) = delete;
+  Deferred& operator=(const Deferred&) = delete;
+  /// Waits for what is on its way.
+  ~Deferred() {
+    try {
+      line_.sync();
+    } catch (...) {
+    }
+  }
+
+  /// Enqueues a copy of `*value`, in device memory, as it will be when `stream` comes to it: two
+  /// device calls, a copy and a record. Where there is no room nothing is enqueued and it counts as
+  /// dropped(); so a run goes on. Throws DeviceError.
+  Result<T, D> put(const T* value, Stream<D> stream) {
+    const std::size_t at = size_.load(StdAtomics::relaxed);
+    const std::size_t lost = dropped_.load(StdAtomics::relaxed);
+    if (at == most_) {
+      dropped_.store(lost + 1, StdAtomics::relaxed);
+      return {*this, most_ + lost};
+    }
+    // Events of several streams in one order: each stream first waits for the one before.
+    if (const auto handle = detail::StreamHandle::of(stream); handle.stream != last_.stream) {
+      line_.wait(stream, line_.was_recorded());
+      last_ = handle;
+    }
+    device_.copy_to_host(data() + at, value, sizeof(T), stream);
+    line_.record(stream);
+    size_.store(at + 1, StdAtomics::release); // pairs with size()
+    return {*this, at};
+  }
+
+  /// How many were put and had room, since the last clear().
+  std::size_t size() const noexcept { return size_.load(StdAtomics::acquire); } // pairs with put()
+  /// How many had none.
+  std::size_t dropped() const noexcept { return dropped_.load(StdAtomics::relaxed); }
+  /// Value number `i`, less than size().
+  Result<T, D> operator[](std::size_t i) { return {*this, i}; }
+  /// Forgets all, so that there is room again. Blocks until nothing is on its way.
+  void clear() {
+    line_.sync();
+    before_ = line_.was_recorded();
+    size_.store(0, StdAtomics::relaxed);
+    dropped_.store(0, StdAtomics::relaxed);
+  }
+
+ private:
+  friend Result<T, D>;
+  // Of an older one is asked by a newer one's.
+  static constexpr std::size_t events = 64;
+
+  static std::size_t checked(std::size_t results) {
+    if (results == 0) {
+      throw OptionError{"penstock: Deferred: results is 0: give it as many as a run has batches."};
+    }
+    return results;
+  }
+  T* data() const noexcept { return reinterpret_cast<T*>(area_.data()); }
+  bool ready(std::size_t at) {
+    check(at);
+    return line_.reached(before_ + at + 1);
+  }
+  T get(std::size_t at) {
+    check(at);
+    line_.sync(before_ + at + 1);
+    return data()[at];
+  }
+  void check(std::size_t at) const {
+    if (at >= size()) {
+      throw Error{"penstock: of " + std::to_string(size() + dropped()) + " deferred values " +
+                  std::to_string(most_) + " have room, and number " + std::to_string(at) +
+                  " is asked for: make it with deferred<T>(device, {.results = n}), or clear() it "
+                  "between runs."};
+    }
+  }
+
+  D& device_;
+  const std::size_t most_;
+  detail::Area area_;
+  Timeline<D> line_;
+  detail::StreamHandle last_;
+  std::uint64_t before_{}; // serials of values that are forgotten
+  StdAtomics::Atomic<std::size_t> size_{0};
+  StdAtomics::Atomic<std::size_t> dropped_{0};
+};
+
+/// `Deferred<T>` of a device whose type is deduced: `auto losses = ps::deferred<float>(gpu)`.
+template <class T, AnyDevice D> Deferred<T, D> deferred(D& device, DeferredOptions options = {}) {
+  return Deferred<T, D>{device, options};
+}
+
+} // namespace penstock
