@@ -84,31 +84,34 @@ template <class T> struct frozen_of {
 };
 template <class S, class W> struct frozen_of<FrozenBatch<S, W>> {
   using batch = Batch<S, W>;
-  static constexpr bool good = std::is_same_v<W, Device> && std::is_const_v<S>;
+  static constexpr bool good = std::is_same_v<W, Device>;
 };
 
 } // namespace detail
 
-/// A Consumer's callable whose work is replayed: see replayed().
+/// A Consumer's or Kernel's callable whose work is replayed: see replayed().
 template <class F> struct Replayed {
   F call;                ///< What is captured.
   ReplayOptions options; ///< As given.
 };
 
-/// Makes small batches cheap to enqueue: `Consumer{replayed(f)}` calls `f` in prepare(), for every
-/// place of the device's ring, and captures what it enqueues; a run then launches whole groups of
-/// batches, up to 64, by one call each.
+/// Makes small batches cheap to enqueue: `Consumer{replayed(f)}` or `Kernel{replayed(f)}` calls `f`
+/// in prepare(), for every place of the device's ring, and captures what it enqueues; a run then
+/// launches whole groups of batches, up to 64, by one call each.
 ///
-/// `f` is `void(FrozenBatch<const T, Device>, stream)` and must enqueue the same work each time:
-/// what it does on the host, and the values that it hands to kernels, are those of prepare(). For
-/// an epoch's last batch, if it is short, it is called anew, and so it may be for any other that is
-/// in no captured group. Where it cannot be captured (it waits for the device, or the device
-/// captures nothing) it is called for each batch, and the Report's note says why. If the device is
-/// lost meanwhile prepare() throws DeviceError.
+/// `f` is `void(FrozenBatch<const T, Device>, stream)`, for a Kernel also `void(FrozenBatch<const
+/// In>, FrozenBatch<Out>, stream)` or in place `void(FrozenBatch<T>, stream)`, and must enqueue the
+/// same work each time: what it does on the host, and the values that it hands to kernels, are
+/// those of prepare(). For an epoch's last batch, if it is short, it is called anew, and so it may
+/// be for any other that is in no captured group. Where it cannot be captured (it waits for the
+/// device, or the device captures nothing) it is called for each batch, and the Report's note says
+/// why. If the device is lost meanwhile prepare() throws DeviceError.
 template <class F, class Takes = detail::parameters_of<F>>
 Replayed<F> replayed(F f, ReplayOptions options = {}) {
   constexpr bool frozen_batch_and_stream =
-      Takes::count == 2 && detail::frozen_of<detail::batch_parameter<0, Takes>>::good;
+      (Takes::count == 2 ||
+       (Takes::count == 3 && detail::frozen_of<detail::batch_parameter<1, Takes>>::good)) &&
+      detail::frozen_of<detail::batch_parameter<0, Takes>>::good;
   static_assert(frozen_batch_and_stream,
                 "penstock: a replayed callable takes a frozen device batch, which has no index(), "
                 "and the stream: [](ps::FrozenBatch<const In> in, cudaStream_t stream) {...}.");
@@ -124,6 +127,12 @@ template <class B, class S>
   requires(frozen_of<std::remove_cvref_t<B>>::good)
 struct thawed<Parameters<B, S>> {
   using type = Parameters<typename frozen_of<std::remove_cvref_t<B>>::batch, S>;
+};
+template <class A, class B, class S>
+  requires(frozen_of<std::remove_cvref_t<A>>::good && frozen_of<std::remove_cvref_t<B>>::good)
+struct thawed<Parameters<A, B, S>> {
+  using type = Parameters<typename frozen_of<std::remove_cvref_t<A>>::batch,
+                          typename frozen_of<std::remove_cvref_t<B>>::batch, S>;
 };
 /// To the stages before it a replayed callable takes what the callable would.
 template <class F> struct call_signature<Replayed<F>> : thawed<parameters_of<F>> {};

@@ -6,6 +6,7 @@
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/device_step.hpp>
 #include <penstock/detail/device_thread.hpp>
+#include <penstock/detail/kernel_call.hpp>
 #include <penstock/detail/kernel_lane.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/detail/trace.hpp>
@@ -14,14 +15,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace penstock::detail {
 
-/// Enqueues a callable for each batch of a device ring, on its streams in turn. Batch t in is batch
+/// Enqueues a callable for each batch of a device ring, on its streams in turn, or replays what was
+/// captured of it. Batch t in is batch
 /// t out: of a ring of its own, or, where it changes batches in place, of one with the same memory.
 ///
 /// In place it claims every place of its ring as soon as that is free, and only then gives back the
@@ -30,16 +32,18 @@ template <class F, class From, class To, bool InPlace, AnyDevice D>
 class KernelNode final : public DeviceStep {
   using Claim = typename PlaceRing<D>::Claim;
   using Take = typename PlaceRing<D>::Take;
+  using Call = KernelCall<F, From, To, InPlace, D>;
 
  public:
   KernelNode(const F& f, unsigned streams, Recount recount, std::shared_ptr<DeviceLink<D>> out,
              Build<D>& build)
-      : DeviceStep{build.name("Kernel"), 1, build.control}, call_{f}, recount_{recount},
-        device_{*build.device}, in_{build.places}, out_{std::move(out)},
+      : DeviceStep{build.name("Kernel"), 1, build.control}, recount_{recount},
+        device_{*build.device}, in_{build.places}, out_{std::move(out)}, call_{f, *in_, *out_},
         claims_(out_->ring.slots()), held_(InPlace ? out_->ring.slots() : 0) {
     for (unsigned lane = 0; lane < streams; ++lane) {
       lanes_.emplace_back(device_, std::max<std::size_t>(most_open / streams, 2));
     }
+    note_ = call_.capture(device_, recount_.of(in_->grain().records / in_->grain().units));
     build.control.watch(out_->ring);
     build.control.on_lost([this] { return open_work(); });
     build.places = out_;
@@ -55,6 +59,7 @@ class KernelNode final : public DeviceStep {
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();
+    stage.note = note_;
   }
 
  private:
@@ -73,7 +78,6 @@ class KernelNode final : public DeviceStep {
     return any;
   }
 
-  // Of all that is free in place, else of the next.
   bool claim_ahead() {
     bool any = false;
     if constexpr (InPlace) {
@@ -89,74 +93,106 @@ class KernelNode final : public DeviceStep {
     }
     return any;
   }
-  Claim& claim_for(std::uint64_t ticket) {
-    Claim& claim = claims_[ticket % claims_.size()];
-    if constexpr (!InPlace) {
+  Claim& claim_of(std::size_t i) noexcept { return claims_[(take_.ticket() + i) % claims_.size()]; }
+  // How many of the batches at hand have a place to go to.
+  std::size_t with_claims() {
+    std::size_t count = 0;
+    for (; count < take_.size(); ++count) {
+      Claim& claim = claim_of(count);
+      if constexpr (!InPlace) {
+        if (!claim) {
+          claim = out_->ring.try_claim();
+        }
+      }
       if (!claim) {
-        claim = out_->ring.try_claim();
+        break;
       }
     }
-    return claim;
+    return count;
   }
 
   bool enqueue() {
     if (!take_ && !(take_ = in_->ring.try_take())) {
       return false;
     }
-    Claim& claim = claim_for(take_.ticket());
+    if constexpr (Call::replays) {
+      take_.extend(replay_groups.front() - take_.place() % replay_groups.front());
+    }
     KernelLane<D>& lane = lanes_[take_.ticket() % lanes_.size()];
-    if (!claim || !lane.room()) {
+    const std::size_t possible = with_claims();
+    if (possible == 0 || !lane.room()) {
       return false;
     }
-    Place<D>& from = take_.slot();
-    Place<D>& to = claim.slot();
-    const std::uint64_t record = from.index / in_->grain().units;
+    const bool short_last = take_.fill(possible - 1) != Fill::full;
+    const std::size_t group = call_.largest(take_.place(), possible - (short_last ? 1 : 0));
+    const std::size_t count = std::max<std::size_t>(group, 1);
+    const std::uint64_t record = take_.slot().index / in_->grain().units;
     if (!attempt(record, [&] {
           const TraceRange range = trace(record);
-          call(from, to, lane.stream());
-          hand_on(from, to, lane.record(from.ready, record));
+          touches_memory_ = true;
+          make_ready(count, lane.stream());
+          if (group != 0) {
+            call_.replay(take_.place(), group, lane.stream());
+          } else {
+            call_(take_.place(), take_.slot(), claim_of(0).place(), claim_of(0).slot(),
+                  lane.stream());
+          }
+          use_up(count, lane.record(take_.slot(count - 1).ready, record));
         })) {
       return false;
     }
-    const Fill fill = take_.fill();
-    if constexpr (InPlace) {
-      held_[take_.place()] = std::move(take_);
-    } else {
-      take_.release();
-    }
-    claim.publish(fill);
+    hand_on(count);
     return true;
   }
-  void call(Place<D>& from, Place<D>& to, Stream<D> stream) {
-    touches_memory_ = true;
-    from.ready.wait(stream);
-    const std::size_t at = take_.place();
-    if constexpr (InPlace) {
-      to.index = from.index;
-      to.source = from.source;
-      to.records = from.records;
-      to.bytes = from.bytes;
-      std::invoke(call_, out_->template batch<To>(at, to), stream);
-    } else {
-      to.free.wait(stream);
-      to.also_free.wait(stream);
-      to.index = given_;
-      to.source = from.source / in_->grain().units;
-      to.records = recount_.of(from.records / in_->grain().units);
-      to.bytes = to.records * out_->grain().record_bytes();
-      const std::size_t there = handed_on_ % claims_.size();
-      std::invoke(call_, in_->template batch<const From>(at, from),
-                  out_->template batch<To>(there, to), stream);
+  // What the stream must wait for, and what is known of the batches before they are there.
+  void make_ready(std::size_t count, Stream<D> stream) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const Place<D>& from = take_.slot(i);
+      Place<D>& to = claim_of(i).slot();
+      // The last one's of a stream covers those before it.
+      if (i + 1 == count || take_.slot(i + 1).ready.line != from.ready.line) {
+        from.ready.wait(stream);
+      }
+      if constexpr (InPlace) {
+        to.index = from.index;
+        to.source = from.source;
+        to.records = from.records;
+        to.bytes = from.bytes;
+      } else {
+        to.free.wait(stream);
+        to.also_free.wait(stream);
+        to.index = given_;
+        to.source = from.source / in_->grain().units;
+        to.records = recount_.of(from.records / in_->grain().units);
+        to.bytes = to.records * out_->grain().record_bytes();
+      }
+      given_ += to.records;
     }
   }
-  void hand_on(Place<D>& from, Place<D>& to, const Fence<D>& fence) {
-    meter(0).did(from.records / in_->grain().units, to.bytes);
-    meter(0).found_in_use(handed_on_ + 1 - out_->ring.was_taken());
-    to.ready = fence;
-    out_->ready(handed_on_++) = fence;
-    given_ += to.records;
-    from.free = fence;
-    from.also_free = {};
+  void use_up(std::size_t count, const Fence<D>& fence) {
+    for (std::size_t i = 0; i < count; ++i) {
+      Place<D>& from = take_.slot(i);
+      Place<D>& to = claim_of(i).slot();
+      meter(0).did(from.records / in_->grain().units, to.bytes);
+      meter(0).found_in_use(handed_on_ + 1 - out_->ring.was_taken());
+      to.ready = fence;
+      out_->ready(handed_on_++) = fence;
+      from.free = fence;
+      from.also_free = {};
+    }
+  }
+  void hand_on(std::size_t count) {
+    // The last first: who takes them, takes them in order, so all at once and not as they trickle.
+    for (std::size_t i = count; i-- != 0;) {
+      claim_of(i).publish(take_.fill(i));
+    }
+    for (std::size_t i = 0; i < (InPlace ? count : 0); ++i) {
+      Take one = take_.split(1);
+      held_[one.place()] = std::move(one);
+    }
+    if constexpr (!InPlace) {
+      take_.split(count).release();
+    }
   }
 
   Spent doing() override {
@@ -202,11 +238,12 @@ class KernelNode final : public DeviceStep {
     return oldest != unknown_size ? OpenWork{name(), oldest} : OpenWork{};
   }
 
-  F call_;
   const Recount recount_;
   D& device_;
   const std::shared_ptr<DeviceLink<D>> in_;
   const std::shared_ptr<DeviceLink<D>> out_;
+  Call call_;
+  std::string note_; // why nothing is replayed
   std::vector<KernelLane<D>> lanes_;
   Take take_;                 // the next batch
   std::vector<Claim> claims_; // by place: those to fill

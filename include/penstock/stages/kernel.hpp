@@ -7,6 +7,7 @@
 #include <penstock/detail/kernel_node.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/error.hpp>
+#include <penstock/replayed.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/stage.hpp>
 
@@ -167,6 +168,11 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
       throw OptionError{"penstock: Kernel: streams is " + std::to_string(options_.streams) +
                         ": give it 1 to 64."};
     }
+    if (detail::is_replayed<F> && options_.streams != 1) {
+      throw OptionError{
+          "penstock: Kernel: what is replayed goes to one stream: give replayed() lanes, and leave "
+          "out streams."};
+    }
     if (options_.gives == 0 || (in_place && !recount.same())) {
       throw OptionError{"penstock: Kernel: gives is " + std::to_string(options_.gives) +
                         (in_place ? ", but a batch that is changed in place keeps its records: "
@@ -191,6 +197,9 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
                                                                : build.units / in.grain().units,
                                    build.epochs, batch);
       build.depth = options_.depth != 0 ? options_.depth : build.depth;
+      if constexpr (detail::is_replayed<F>) {
+        return std::make_shared<Link>(*build.device, in.ring.slots(), grain, bell, "Kernel");
+      }
       const std::size_t copies =
           3 * detail::copy_bytes / std::max<std::size_t>(grain.bytes(), 1) + 1;
       return std::make_shared<Link>(*build.device,

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/detail/captured_groups.hpp>
+#include <penstock/detail/links.hpp>
+#include <penstock/replayed.hpp>
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// A Kernel's callable, with the batches in two rings of device memory, or in place in one. What is
+/// replayed is captured once for each place, which is then the same in both.
+template <class F, class From, class To, bool InPlace, AnyDevice D> class KernelCall {
+ public:
+  static constexpr bool replays = is_replayed<F>;
+
+  KernelCall(const F& f, const DeviceLink<D>& in, const DeviceLink<D>& out)
+      : f_{f}, in_{in}, out_{out} {}
+
+  /// Captures; `batch` records give `given`. Gives why nothing was captured, or nothing.
+  std::string capture(D& device, std::size_t given) {
+    if constexpr (replays) {
+      for (unsigned lane = checked_lanes(f_.options.lanes); lane != 0; --lane) {
+        lanes_.push_back(device.stream());
+      }
+      Place<D> from;
+      from.records = in_.grain().records;
+      Place<D> to;
+      to.records = given;
+      return groups_.try_capture(device, lanes_, in_.ring.slots(), [&](std::size_t place) {
+        (*this)(place, from, place, to, lanes_[place % lanes_.size()]);
+      });
+    } else {
+      return {};
+    }
+  }
+
+  /// How many of `count` places from `first` on are replayed together, or 0.
+  std::size_t largest(std::size_t first, std::size_t count) const noexcept {
+    return groups_.largest(first, count);
+  }
+  void replay(std::size_t first, std::size_t count, Stream<D> stream) const {
+    groups_.launch(first, count, stream);
+  }
+  /// Enqueues the work on one batch.
+  void operator()(std::size_t at, const Place<D>& from, std::size_t there, const Place<D>& to,
+                  Stream<D> stream) {
+    const Batch<To, Device> out = out_.template batch<To>(there, to);
+    if constexpr (InPlace) {
+      std::invoke(callable(), given(out, at), stream);
+    } else {
+      std::invoke(callable(), given(in_.template batch<const From>(at, from), at), given(out, at),
+                  stream);
+    }
+  }
+
+ private:
+  auto& callable() noexcept {
+    if constexpr (replays) {
+      return f_.call;
+    } else {
+      return f_;
+    }
+  }
+  template <class S> auto given(const Batch<S, Device>& batch, std::size_t place) const {
+    if constexpr (replays) {
+      return FrozenBatch<S, Device>{batch, static_cast<unsigned>(place % lanes_.size())};
+    } else {
+      return batch;
+    }
+  }
+
+  F f_;
+  const DeviceLink<D>& in_;
+  const DeviceLink<D>& out_;
+  std::vector<typename D::stream_type> lanes_;
+  std::conditional_t<replays, Groups<D>, NoGroups> groups_;
+};
+
+} // namespace penstock::detail
