@@ -59,10 +59,11 @@ template <AnyDevice D> class BatchFiller {
     }
     return std::min(room, units);
   }
-  /// Books `units` of `bytes` that are there at `ready`, and hands the full places on;
-  /// `source_of` tells the i-th one's number in the source.
+  /// Books `units` of `bytes` that are there at `ready`, the last an epoch's last or not, and hands
+  /// the full places on; `source_of` tells the i-th one's number in the source.
   template <class F>
-  void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, F source_of) {
+  void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, bool ends_epoch,
+            F source_of) {
     std::size_t opened = 0;
     for (std::size_t done = 0; done != units;) {
       const std::size_t part = std::min(units - done, out_.grain().records - filled_);
@@ -87,8 +88,8 @@ template <AnyDevice D> class BatchFiller {
       }
     }
     // The last first: who takes them, takes them in order, so all at once and not as they trickle.
-    while (!full_.empty()) {
-      full_.back().publish(Fill::full);
+    for (bool last = ends_epoch && filled_ == 0; !full_.empty(); last = false) {
+      full_.back().publish(last ? Fill::partial : Fill::full);
       full_.pop_back();
     }
     next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(opened));

@@ -141,11 +141,12 @@ template <AnyDevice D> class Copier {
     ++copies_;
     bytes_ += bytes;
 
-    filler_.book(records, bytes, {&line_, flight.serial}, [this](std::size_t i) {
+    const bool ends_epoch = records == ready && run_.slot(run_.size() - 1).ends_epoch;
+    filler_.book(records, bytes, {&line_, flight.serial}, ends_epoch, [this](std::size_t i) {
       const std::size_t at = begun_ + i;
       return run_.slot(at / in_.grain().records).source_of(at % in_.grain().records);
     });
-    if (ragged_ || (records == ready && run_.slot(run_.size() - 1).ends_epoch)) {
+    if (ragged_ || ends_epoch) {
       filler_.close();
     }
     begun_ += records;

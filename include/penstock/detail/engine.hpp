@@ -98,13 +98,13 @@ class Engine {
     const std::scoped_lock lock{reporting_};
     running_ = false;
     sum_up(report_, seconds());
+    // What a stage that counts anew took is known, not what became of it.
+    std::size_t counted = 0;
     std::uint64_t left_out = 0;
-    for (std::size_t i = 1; i < report_.stages.size(); ++i) {
-      left_out += report_.stages[i].skipped;
-    }
-    const auto recounts = [](const auto& node) { return node->recounts(); };
-    const auto counted = std::find_if(nodes_.begin(), nodes_.end() - 1, recounts);
-    report_.dropped = report_.stages.front().records - (*counted)->records() - left_out;
+    do {
+      left_out += report_.stages[++counted].skipped;
+    } while (counted + 1 < nodes_.size() && !nodes_[counted]->recounts());
+    report_.dropped = report_.stages.front().records - report_.stages[counted].records - left_out;
   }
   /// Blocks for one run; its error is thrown when every worker has come to rest.
   const Report& run(const RunOptions& options) {

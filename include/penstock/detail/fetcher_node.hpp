@@ -104,7 +104,10 @@ template <AnyDevice D> class FetcherNode final : public DeviceStep {
     }
     const std::uint64_t serial = line_.record(stream_);
     begins_[serial % begins_.size()] = ready;
-    filler_.book(copied, run_.slot().source / units_ + begun_, serial);
+    filler_.book(copied, serial, [this](std::size_t i) {
+      const std::size_t at = begun_ + i;
+      return run_.slot(at / batch_).source / units_ + at % batch_;
+    });
     if (copied == records && run_.fill(there_ - 1) == Fill::partial) {
       filler_.close();
     }

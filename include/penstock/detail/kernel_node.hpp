@@ -227,6 +227,11 @@ class KernelNode final : public DeviceStep {
   void reset() override {
     // Again: at the end of the last run it may have failed.
     abandon();
+    if constexpr (InPlace) {
+      // Of leases given back after the last run the ring before knows nothing.
+      out_->uses.sync();
+      out_->other_uses.sync();
+    }
     out_->ring.reset();
   }
 

@@ -39,23 +39,23 @@ class SlotFiller {
     }
     return std::min(room, records);
   }
-  /// Books `records` that the copy `serial` brings, the first of them `source` in the source.
-  void book(std::size_t records, std::uint64_t source, std::uint64_t serial) {
-    while (records != 0) {
-      const std::size_t part = std::min(records, out_.grain().records - filled_);
+  /// Books `records` that the copy `serial` brings; `source_of` tells the i-th one's number in the
+  /// source.
+  template <class F> void book(std::size_t records, std::uint64_t serial, F source_of) {
+    for (std::size_t done = 0; done != records;) {
+      const std::size_t part = std::min(records - done, out_.grain().records - filled_);
       HostSlot& slot = open_slot();
       if (filled_ == 0) {
         slot.index = delivered_;
-        slot.source = source;
+        slot.source = source_of(done);
         slot.ends_epoch = false;
       }
       filled_ += part;
       slot.records = filled_;
       slot.bytes = filled_ * out_.grain().record_bytes();
       serials_[filling_ % serials_.size()] = serial;
-      source += part;
       delivered_ += part;
-      records -= part;
+      done += part;
       if (filled_ == out_.grain().records) {
         ++filling_;
         filled_ = 0;
@@ -96,10 +96,12 @@ class SlotFiller {
  private:
   HostSlot& open_slot() const noexcept { return claims_[filling_ % claims_.size()].slot(); }
   bool claim() {
-    HostRing::Claim& next = claims_[claimed_ % claims_.size()];
-    next = out_.ring.try_claim();
-    claimed_ += next ? 1 : 0;
-    return static_cast<bool>(next);
+    HostRing::Claim next = out_.ring.try_claim();
+    if (!next) {
+      return false; // and what lies there may be still to be handed on
+    }
+    claims_[claimed_++ % claims_.size()] = std::move(next);
+    return true;
   }
 
   HostLink& out_;
