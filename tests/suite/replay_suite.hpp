@@ -360,4 +360,104 @@ TEST_CASE("lanes must be as many as a group has batches, or fewer") {
   });
 }
 
+/// In a Kernel: each number, thrice, plus one.
+struct Thrice {
+  const Number* in;
+  Number* out;
+  PENSTOCK_HD void operator()(std::size_t i) const { out[i] = 3 * in[i]; }
+};
+struct PlusOne {
+  Number* at;
+  PENSTOCK_HD void operator()(std::size_t i) const { at[i] += 1; }
+};
+struct CountFrom1 {
+  const Number* in;
+  Number* seen;
+  PENSTOCK_HD void operator()(std::size_t i) const { seen[in[i] - 1] += 1; }
+};
+struct MarkThird {
+  const Number* in;
+  Number* seen;
+  PENSTOCK_HD void operator()(std::size_t i) const { seen[(in[i] - 1) / 3] += in[i] % 3; }
+};
+
+TEST_CASE("replayed kernels, out of place and in place, give each record once, in every run") {
+  const auto check = [](std::size_t records, std::size_t batch, unsigned lanes) {
+    CAPTURE(records, batch, lanes);
+    const std::vector<Number> all = numbers(records);
+    for_each_device([&](D& device) {
+      const ps::DeviceArray<Number, D> seen{device, records};
+      std::size_t calls = 0;
+      auto pipeline =
+          ps::Reader{ps::memory(all), ps::to_pinned} | ps::AsyncCopier{device, {.batch = batch}} |
+          ps::Kernel{ps::replayed(
+              [&](Numbers in, ps::FrozenBatch<Number> out, ps::Stream<D> stream) {
+                ++calls;
+                ps::for_each(stream, in.size(), Thrice{in.data(), out.data()});
+              },
+              {.lanes = lanes})} |
+          ps::Kernel{ps::replayed([&](ps::FrozenBatch<Number> both, ps::Stream<D> stream) {
+            ps::for_each(stream, both.size(), PlusOne{both.data()});
+          })} |
+          ps::Consumer{
+              [at = seen.data()](ps::Batch<const Number, ps::Device> in, ps::Stream<D> stream) {
+                ps::for_each(stream, in.size(), MarkThird{in.data(), at});
+              }};
+      pipeline.prepare();
+      const std::size_t captured = calls;
+      CHECK(captured >= 2);
+      for (Number runs = 1; runs <= 3; ++runs) {
+        CHECK(pipeline.run().records == records);
+        CHECK(read(seen, device) == std::vector<Number>(records, runs));
+        CHECK(calls == captured + runs * (records % batch != 0 ? 1 : 0));
+      }
+      CHECK(pipeline.report().stages[2].note.empty());
+    });
+  };
+  check(1 << 18, 1 << 12, 3);
+  check(100'000, 777, 1);
+  check(300, 100, 2);
+}
+
+TEST_CASE("a kernel that cannot be captured runs loose, and the report says so once") {
+  const std::vector<Number> all = numbers(1000);
+  for_each_device([&](D& device) {
+    const ps::DeviceArray<Number, D> seen{device, all.size()};
+    bool waits = true;
+    auto pipeline =
+        ps::Reader{ps::memory(all), ps::to_pinned} | ps::AsyncCopier{device, {.batch = 100}} |
+        ps::Kernel{ps::replayed([&](ps::FrozenBatch<Number> both, ps::Stream<D> stream) {
+          if (std::exchange(waits, false)) {
+            throw std::runtime_error{"not while it is captured"};
+          }
+          ps::for_each(stream, both.size(), PlusOne{both.data()});
+        })} |
+        ps::Consumer{
+            [at = seen.data()](ps::Batch<const Number, ps::Device> in, ps::Stream<D> stream) {
+              ps::for_each(stream, in.size(), CountFrom1{in.data(), at});
+            }};
+    CHECK(pipeline.run().records == 1000);
+    CHECK(read(seen, device) == std::vector<Number>(1000, 1));
+    const std::string& note = pipeline.report().stages[2].note;
+    CHECK(note.find("not while it is captured") != std::string::npos);
+    CHECK(pipeline.report().stages[3].note.empty());
+  });
+}
+
+TEST_CASE("a replayed kernel on several streams is refused, and so are no lanes") {
+  const std::vector<Number> all = numbers(1000);
+  D device;
+  const auto prepares = [&](ps::KernelOptions options, unsigned lanes) {
+    auto pipeline =
+        ps::Reader{ps::memory(all), ps::to_pinned} | ps::AsyncCopier{device, {.batch = 100}} |
+        ps::Kernel{ps::replayed([](ps::FrozenBatch<Number>, ps::Stream<D>) {}, {.lanes = lanes}),
+                   options};
+    pipeline.prepare();
+  };
+  CHECK_THROWS_AS(prepares({.streams = 2}, 1), ps::OptionError);
+  CHECK_THROWS_AS(prepares({}, 0), ps::OptionError);
+  CHECK_THROWS_AS(prepares({}, 65), ps::OptionError);
+  prepares({}, 64);
+}
+
 } // namespace suite

@@ -123,7 +123,7 @@ class KernelNode final : public DeviceStep {
     if (possible == 0 || !lane.room()) {
       return false;
     }
-    const bool short_last = take_.fill(possible - 1) != Fill::full;
+    const bool short_last = take_.slot(possible - 1).records != in_->grain().records;
     const std::size_t group = call_.largest(take_.place(), possible - (short_last ? 1 : 0));
     const std::size_t count = std::max<std::size_t>(group, 1);
     const std::uint64_t record = take_.slot().index / in_->grain().units;

@@ -89,7 +89,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   void use(Meter& meter) {
     DeviceLender<D>& lender = this->lender();
     const std::size_t first = held_.place();
-    const bool short_last = held_.fill(held_.size() - 1) != Fill::full;
+    const bool short_last = held_.slot(held_.size() - 1).records != lender.link().grain().records;
     const std::size_t group = groups_.largest(first, held_.size() - (short_last ? 1 : 0));
     const std::size_t count = std::max<std::size_t>(group, 1);
     lender.enter(held_, count);
