@@ -33,6 +33,7 @@
 #include <penstock/ring.hpp>
 #include <penstock/run_options.hpp>
 #include <penstock/schema.hpp>
+#include <penstock/scratch.hpp>
 #include <penstock/sources/generate.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/records.hpp>

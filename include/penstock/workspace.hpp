@@ -19,26 +19,35 @@ namespace penstock {
 /// that work; calls on the same stream take their turns. It moves, and must not outlive the device.
 template <AnyDevice D> class Workspace {
  public:
+  /// What it has if nothing is said.
+  static constexpr std::size_t usual_bytes = std::size_t{1} << 20;
+
   /// May block, as the device's allocate() may. Throws DeviceError with the byte count.
-  explicit Workspace(D& device, std::size_t bytes = std::size_t{1} << 20)
-      : area_{detail::Area::in<Device>(&device, bytes)} {}
+  explicit Workspace(D& device, std::size_t bytes = usual_bytes)
+      : area_{detail::Area::in<Device>(&device, bytes)}, data_{area_.data()}, size_{bytes} {}
+  /// Device memory that is someone else's, aligned to 256 bytes, and is not given back: what a
+  /// Scratch's frame lends.
+  Workspace(void* data, std::size_t bytes) noexcept : data_{data}, size_{bytes} {}
 
   /// Device memory, aligned to 256 bytes.
-  void* data() const noexcept { return area_.data(); }
+  void* data() const noexcept { return data_; }
   /// In bytes.
-  std::size_t size() const noexcept { return area_.bytes(); }
+  std::size_t size() const noexcept { return size_; }
 
   /// Throws Error, with both sizes, if `bytes` are more than there are; `what` is who needs them.
   void require(std::size_t bytes, const char* what) const {
     if (bytes > size()) {
       throw Error{std::string{"penstock: "} + what + " needs a workspace of " +
                   std::to_string(bytes) + " bytes and was given " + std::to_string(size()) +
-                  ": make it with Workspace{device, " + std::to_string(bytes) + "}."};
+                  ": make it with Workspace{device, " + std::to_string(bytes) +
+                  "}, or by workspace(" + std::to_string(bytes) + ") of a Scratch's frame."};
     }
   }
 
  private:
-  detail::Area area_;
+  detail::Area area_; // none, if the memory is someone else's
+  void* data_;
+  std::size_t size_;
 };
 
 } // namespace penstock

@@ -47,13 +47,14 @@ template <Change How, Bug Planted> struct LastBell : Scenario {
   void serve() {
     for (;;) {
       std::uint32_t count = bell.count();
+      const bool any = step();
       if (over()) {
         break;
       }
       if (Planted == Bug::bell_read_late) {
         count = bell.count();
       }
-      if (!step()) {
+      if (!any) {
         bell.wait(count, std::chrono::nanoseconds{-1});
       }
     }

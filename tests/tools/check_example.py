@@ -220,10 +220,30 @@ def file_to_file(program: str, folder: Path):
     assert run(program).startswith("1000000 records"), "it makes its own files"
 
 
+def transform_file(program: str, folder: Path):
+    before, after, again = folder / "before", folder / "after", folder / "again"
+    rng = random.Random(5)
+    for count in 3_000_001, 1, 0:
+        data = rng.randbytes(count)
+        mask = b"".join(mixed(i * 0x9E3779B97F4A7C15 % 2**64).to_bytes(8, "little") for i in range(1, count // 8 + 2))
+        before.write_bytes(data)
+        *report, said = run(program, "--device", "host", before, after).splitlines()
+        assert after.read_bytes() == bytes(a ^ b for a, b in zip(data, mask)), count
+        assert said == f"{count} bytes, each as the CPU makes it", said
+        assert report[0].startswith(f"{count} records") and any("Kernel" in line for line in report), report
+        run(program, "--device", "host", after, again)
+        assert again.read_bytes() == data, count
+    for wrong in (folder / "missing", after), (before, before):
+        failed = subprocess.run([program, *wrong], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and not failed.stdout and str(wrong[0]) in failed.stderr, failed
+    assert sorted(folder.iterdir()) == [after, again, before], list(folder.iterdir())
+    assert run(program).splitlines()[-1].startswith("8000003 bytes"), "it makes its own file"
+
+
 EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_train_loop": train_loop,
             "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
-            "09_small_batches": small_batches, "10_file_to_file": file_to_file}
+            "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](sys.argv[2], Path(folder))

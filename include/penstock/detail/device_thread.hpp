@@ -71,16 +71,18 @@ template <AnyDevice D> class DeviceThread {
     for (;;) {
       // Before anything is looked at: what changes after it was looked at rings once more.
       const std::uint32_t count = bell_->count();
+      bool any = false;
+      for (DeviceStep* step : steps_) {
+        any = step->take_turn() || any;
+      }
+      bool open = end_ && watch_consumer();
+      for (const DeviceStep* step : steps_) {
+        open = step->open() || open;
+      }
+      // After all turns, since in one of them another's fence may have been found reached.
       if (over()) {
         return;
       }
-      bool any = false;
-      bool open = false;
-      for (DeviceStep* step : steps_) {
-        any = step->take_turn() || any;
-        open = step->open() || open;
-      }
-      open = (end_ && watch_consumer()) || open;
       if (any) {
         moved = Clock::now();
       } else if (Clock::now() - moved < look_again) {

@@ -53,7 +53,7 @@ template <AnyDevice D> class FetcherNode final : public DeviceStep {
  private:
   static constexpr std::uint64_t flights = 2;
 
-  std::uint64_t in_flight() const noexcept { return line_.was_recorded() - line_.was_reached(); }
+  std::uint64_t in_flight() const noexcept { return line_.was_recorded() - landed_; }
 
   bool step() override {
     bool any = land();
@@ -70,7 +70,8 @@ template <AnyDevice D> class FetcherNode final : public DeviceStep {
   }
   bool land() {
     bool any = false;
-    while (in_flight() != 0 && line_.reached(line_.was_reached() + 1)) {
+    while (in_flight() != 0 && line_.reached(landed_ + 1)) {
+      ++landed_;
       any = true;
     }
     if (any) {
@@ -79,7 +80,7 @@ template <AnyDevice D> class FetcherNode final : public DeviceStep {
     return any;
   }
   void hand_on() {
-    filler_.hand_on(line_.was_reached(), [this](const HostSlot& slot) {
+    filler_.hand_on(landed_, [this](const HostSlot& slot) {
       meter(0).did(slot.records, slot.bytes);
       meter(0).found_in_use(out_->ring.was_in_use());
     });
@@ -137,7 +138,7 @@ template <AnyDevice D> class FetcherNode final : public DeviceStep {
 
   Spent doing() override {
     if (in_flight() != 0) {
-      const std::uint64_t oldest = line_.was_reached() + 1;
+      const std::uint64_t oldest = landed_ + 1;
       return begins_[oldest % begins_.size()].reached() ? Spent::busy : Spent::starved;
     }
     return run_ ? Spent::blocked : Spent::starved;
@@ -151,6 +152,7 @@ template <AnyDevice D> class FetcherNode final : public DeviceStep {
     }
     run_ = {};
     filler_.reset();
+    landed_ = line_.was_recorded();
     begun_ = 0;
     ended_ = false;
   }
@@ -166,6 +168,7 @@ template <AnyDevice D> class FetcherNode final : public DeviceStep {
   SlotFiller filler_;
   typename D::stream_type stream_;
   Timeline<D> line_;
+  std::uint64_t landed_{}; // serial of the newest copy that is; others ask about its fence too
   std::array<Fence<D>, flights + 1> begins_; // by serial: what a copy waits for
   const std::size_t units_;                  // in a record of the device's
   const std::size_t batch_;                  // records

@@ -9,10 +9,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -25,18 +25,24 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
   KernelCall(const F& f, const DeviceLink<D>& in, const DeviceLink<D>& out)
       : f_{f}, in_{in}, out_{out} {}
 
-  /// Captures; `batch` records give `given`. Gives why nothing was captured, or nothing.
-  std::string capture(D& device, std::size_t given) {
+  /// How many streams it is to have, of `asked` that batches go to in turn.
+  unsigned streams(unsigned asked) const {
     if constexpr (replays) {
-      for (unsigned lane = checked_lanes(f_.options.lanes); lane != 0; --lane) {
-        lanes_.push_back(device.stream());
-      }
+      return checked_lanes(f_.options.lanes);
+    } else {
+      return asked;
+    }
+  }
+  /// Captures, on `lanes`; a batch gives `given` records. Gives why nothing was captured, or
+  /// nothing.
+  std::string capture(D& device, std::span<typename D::stream_type> lanes, std::size_t given) {
+    if constexpr (replays) {
       Place<D> from;
       from.records = in_.grain().records;
       Place<D> to;
       to.records = given;
-      return groups_.try_capture(device, lanes_, in_.ring.slots(), [&](std::size_t place) {
-        (*this)(place, from, place, to, lanes_[place % lanes_.size()]);
+      return groups_.try_capture(device, lanes, in_.ring.slots(), [&](std::size_t place) {
+        (*this)(place, from, place, to, lanes[place % lanes.size()]);
       });
     } else {
       return {};
@@ -72,7 +78,7 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
   }
   template <class S> auto given(const Batch<S, Device>& batch, std::size_t place) const {
     if constexpr (replays) {
-      return FrozenBatch<S, Device>{batch, static_cast<unsigned>(place % lanes_.size())};
+      return FrozenBatch<S, Device>{batch, static_cast<unsigned>(place % f_.options.lanes)};
     } else {
       return batch;
     }
@@ -81,7 +87,6 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
   F f_;
   const DeviceLink<D>& in_;
   const DeviceLink<D>& out_;
-  std::vector<typename D::stream_type> lanes_;
   std::conditional_t<replays, Groups<D>, NoGroups> groups_;
 };
 

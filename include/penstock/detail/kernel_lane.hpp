@@ -15,15 +15,13 @@
 
 namespace penstock::detail {
 
-/// A stream of a Kernel's, with the fences of what was enqueued on it. The device thread's, but for
+/// The fences of what a Kernel enqueued on one of its streams. The device thread's, but for
 /// open_index().
 template <AnyDevice D> class KernelLane {
  public:
   KernelLane(D& device, std::size_t most)
-      : stream_{device.stream()}, line_{std::make_unique<Timeline<D>>(device, most + 1)},
-        begins_(most + 1), indices_(most + 1) {}
-
-  typename D::stream_type& stream() noexcept { return stream_; }
+      : line_{std::make_unique<Timeline<D>>(device, most + 1)}, begins_(most + 1),
+        indices_(most + 1) {}
 
   /// Whether one more may be enqueued: a full queue would block the call.
   bool room() {
@@ -31,11 +29,11 @@ template <AnyDevice D> class KernelLane {
     return next < begins_.size() || line_->reached(next + 1 - begins_.size());
   }
   /// The fence of what was just enqueued, whose input is there at `begins`.
-  Fence<D> record(const Fence<D>& begins, std::uint64_t index) {
+  Fence<D> record(Stream<D> stream, const Fence<D>& begins, std::uint64_t index) {
     const std::uint64_t serial = line_->was_recorded() + 1;
     begins_[serial % begins_.size()] = begins;
     indices_[serial % indices_.size()].store(index, StdAtomics::relaxed);
-    return {line_.get(), line_->record(stream_)};
+    return {line_.get(), line_->record(stream)};
   }
   /// Whether the GPU is at work on what was enqueued, waits for its input, or has nothing to do.
   Spent doing() {
@@ -56,7 +54,6 @@ template <AnyDevice D> class KernelLane {
   }
 
  private:
-  typename D::stream_type stream_;
   std::unique_ptr<Timeline<D>> line_;
   std::vector<Fence<D>> begins_; // by serial: what each waits for
   std::vector<StdAtomics::Atomic<std::uint64_t>> indices_;

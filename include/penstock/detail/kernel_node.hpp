@@ -40,10 +40,14 @@ class KernelNode final : public DeviceStep {
       : DeviceStep{build.name("Kernel"), 1, build.control}, recount_{recount},
         device_{*build.device}, in_{build.places}, out_{std::move(out)}, call_{f, *in_, *out_},
         claims_(out_->ring.slots()), held_(InPlace ? out_->ring.slots() : 0) {
+    for (unsigned i = call_.streams(streams); i != 0; --i) {
+      streams_.push_back(device_.stream());
+    }
     for (unsigned lane = 0; lane < streams; ++lane) {
       lanes_.emplace_back(device_, std::max<std::size_t>(most_open / streams, 2));
     }
-    note_ = call_.capture(device_, recount_.of(in_->grain().records / in_->grain().units));
+    note_ =
+        call_.capture(device_, streams_, recount_.of(in_->grain().records / in_->grain().units));
     build.control.watch(out_->ring);
     build.control.on_lost([this] { return open_work(); });
     build.places = out_;
@@ -118,7 +122,9 @@ class KernelNode final : public DeviceStep {
     if constexpr (Call::replays) {
       take_.extend(replay_groups.front() - take_.place() % replay_groups.front());
     }
-    KernelLane<D>& lane = lanes_[take_.ticket() % lanes_.size()];
+    const std::size_t at = take_.ticket() % lanes_.size();
+    KernelLane<D>& lane = lanes_[at];
+    Stream<D> stream = streams_[at];
     const std::size_t possible = with_claims();
     if (possible == 0 || !lane.room()) {
       return false;
@@ -130,14 +136,13 @@ class KernelNode final : public DeviceStep {
     if (!attempt(record, [&] {
           const TraceRange range = trace(record);
           touches_memory_ = true;
-          make_ready(count, lane.stream());
+          make_ready(count, stream);
           if (group != 0) {
-            call_.replay(take_.place(), group, lane.stream());
+            call_.replay(take_.place(), group, stream);
           } else {
-            call_(take_.place(), take_.slot(), claim_of(0).place(), claim_of(0).slot(),
-                  lane.stream());
+            call_(take_.place(), take_.slot(), claim_of(0).place(), claim_of(0).slot(), stream);
           }
-          use_up(count, lane.record(take_.slot(count - 1).ready, record));
+          use_up(count, lane.record(stream, take_.slot(count - 1).ready, record));
         })) {
       return false;
     }
@@ -186,11 +191,12 @@ class KernelNode final : public DeviceStep {
     for (std::size_t i = count; i-- != 0;) {
       claim_of(i).publish(take_.fill(i));
     }
-    for (std::size_t i = 0; i < (InPlace ? count : 0); ++i) {
-      Take one = take_.split(1);
-      held_[one.place()] = std::move(one);
-    }
-    if constexpr (!InPlace) {
+    if constexpr (InPlace) {
+      for (std::size_t i = 0; i < count; ++i) {
+        Take one = take_.split(1);
+        held_[one.place()] = std::move(one);
+      }
+    } else {
       take_.split(count).release();
     }
   }
@@ -208,8 +214,10 @@ class KernelNode final : public DeviceStep {
 
   void abandon() override {
     if (touches_memory_) {
+      for (typename D::stream_type& stream : streams_) {
+        device_.sync(stream);
+      }
       for (KernelLane<D>& lane : lanes_) {
-        device_.sync(lane.stream());
         lane.settle();
       }
       touches_memory_ = false;
@@ -248,7 +256,8 @@ class KernelNode final : public DeviceStep {
   const std::shared_ptr<DeviceLink<D>> in_;
   const std::shared_ptr<DeviceLink<D>> out_;
   Call call_;
-  std::string note_; // why nothing is replayed
+  std::string note_;                             // why nothing is replayed
+  std::vector<typename D::stream_type> streams_; // what is replayed goes to the first
   std::vector<KernelLane<D>> lanes_;
   Take take_;                 // the next batch
   std::vector<Claim> claims_; // by place: those to fill
