@@ -13,11 +13,12 @@
 //   12_streams [--small] [--items N] [--size N]
 //
 // Unless told the size (of the matrices' sides, a multiple of 64) it takes the one at which a
-// product takes as long as a copy, which is where overlap is worth most. It prints a row for each
-// way: the median time of five runs; for how long of it the GPU multiplied, by events; memory that
-// the way takes on the GPU and on the host, and how much is page-locked, the items' own included;
-// and how many times as fast as "pinned" it is. Set-up is not in the times. Then the pipeline's
-// Report, and what page-locking 512 MiB takes of host memory, in place and in a copy.
+// product takes as long as a copy, which is where overlap is worth most. First it prints what
+// page-locking 512 MiB takes of host memory, in place and in a copy. Then a row for each way: the
+// median time of five runs, set-up not counted; for how long of it the GPU multiplied, by events;
+// the memory that the way takes on the GPU and on the host, the items' own not counted, and how
+// much is page-locked, the items' own counted; how many times as fast as "pinned" it is. At last
+// the pipeline's Report.
 //
 // Every product of every way is compared, bit by bit: the numbers are small integers, so that sums
 // are exact in whatever order cuBLAS adds. One column of each item is compared with the CPU's.
@@ -200,8 +201,8 @@ int main(int argc, char** argv) try {
     const char* const end = value.data() + value.size();
     if (arg == "--small") {
       size = 256;
-    } else if (!number || std::from_chars(value.data(), end, *number).ptr != end || *number == 0 ||
-               size % 64 != 0) {
+    } else if (value.empty() || std::from_chars(value.data(), end, *number).ptr != end ||
+               *number == 0 || size % 64 != 0) {
       throw std::invalid_argument{"what is \"" + arg + ' ' + value +
                                   "\"? Usage: 12_streams [--small] [--items N] [--size N], where "
                                   "a size is a multiple of 64"};

@@ -34,6 +34,17 @@ struct OnOther {
 template <class Where> struct OnHost {
   void operator()(ps::Batch<const std::byte, Where>) const {}
 };
+template <class In, class OutStream = ps::HostStream> struct Turn {
+  void operator()(ps::Batch<const In, ps::Device>, ps::Batch<float, ps::Device>, OutStream&) const {
+  }
+};
+struct Change {
+  void operator()(ps::Batch<std::byte, ps::Device>, ps::HostStream&) const {}
+};
+struct Text : ps::Columns<ps::Field<"text", ps::Ragged<char>>> {};
+struct Spell {
+  void operator()(ps::Batch<const std::byte, ps::Pinned>, ps::Batch<Text, ps::Pinned>) const {}
+};
 
 using Bytes = ps::Memory<std::byte>;
 using Pageable = ps::Reader<Bytes>;
@@ -43,6 +54,11 @@ using Copier = ps::AsyncCopier<ps::HostDevice>;
 using Use = ps::Consumer<OnDevice<std::byte>>;
 using Copied = ps::Pipeline<Pinned, Copier>;
 using Closed = ps::Pipeline<Pinned, Copier, Use>;
+using Make = ps::Kernel<Turn<std::byte>>;
+using InPlace = ps::Kernel<Change>;
+using Home = ps::AsyncCopier<const ps::to_host_t>;
+using Made = ps::Pipeline<Pinned, Copier, Make>;
+using Back = ps::Pipeline<Pinned, Copier, InPlace, Home>;
 
 static_assert(verdict<Pageable, Stager> == Verdict::fits);
 static_assert(verdict<ps::Pipeline<Pageable, Stager>, Copier> == Verdict::fits);
@@ -51,11 +67,40 @@ static_assert(verdict<Copied, Use> == Verdict::fits);
 static_assert(verdict<Pageable, ps::Consumer<OnHost<ps::Pageable>>> == Verdict::fits);
 static_assert(verdict<Pinned, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::fits);
 
+static_assert(verdict<Copied, Make> == Verdict::fits);
+static_assert(verdict<Copied, InPlace> == Verdict::fits);
+static_assert(verdict<Made, ps::Kernel<Turn<float>>> == Verdict::fits);
+static_assert(verdict<Made, ps::Consumer<OnDevice<float>>> == Verdict::fits);
+static_assert(verdict<Made, Home> == Verdict::fits);
+static_assert(verdict<Copied, Home> == Verdict::fits);
+static_assert(verdict<Back, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::fits);
+static_assert(verdict<Back, ps::Writer<>> == Verdict::fits);
+static_assert(verdict<Back, Copier> == Verdict::fits);
+
 static_assert(verdict<Pageable, Copier> == Verdict::pageable_to_pinned);
 static_assert(verdict<Pageable, Use> == Verdict::pageable_to_device);
 static_assert(verdict<Pinned, Use> == Verdict::pinned_to_device);
 static_assert(verdict<Pinned, Stager> == Verdict::pinned_to_pageable);
 static_assert(verdict<Copied, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::device_to_host);
+static_assert(verdict<Copied, ps::Writer<>> == Verdict::device_to_host);
+static_assert(verdict<Made, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::device_to_host);
+static_assert(verdict<Pageable, Make> == Verdict::pageable_to_device);
+static_assert(verdict<Pinned, InPlace> == Verdict::pinned_to_device);
+static_assert(verdict<Pageable, Home> == Verdict::pageable_to_device);
+static_assert(verdict<Pinned, Home> == Verdict::pinned_to_device);
+static_assert(verdict<Back, Home> == Verdict::pinned_to_device);
+static_assert(verdict<Back, InPlace> == Verdict::pinned_to_device);
+static_assert(verdict<Back, Stager> == Verdict::pinned_to_pageable);
+static_assert(verdict<Back, ps::Consumer<OnHost<ps::Pageable>>> == Verdict::pinned_to_pageable);
+static_assert(verdict<ps::Pipeline<Pinned, ps::Decoder<Spell>, Copier>, Home> ==
+              Verdict::ragged_to_host);
+static_assert(verdict<Made, Make> == Verdict::other_records);
+static_assert(verdict<Made, InPlace> == Verdict::other_records);
+static_assert(verdict<Copied, ps::Kernel<Turn<std::byte, OtherStream>>> == Verdict::other_stream);
+static_assert(verdict<Closed, InPlace> == Verdict::after_the_last);
+static_assert(verdict<Closed, Home> == Verdict::after_the_last);
+static_assert(verdict<Make, Home> == Verdict::no_reader_first);
+static_assert(verdict<Copied, Change> == Verdict::not_a_stage);
 static_assert(verdict<Copied, ps::Consumer<OnDevice<float>>> == Verdict::other_records);
 static_assert(verdict<Copied, ps::Consumer<OnOther>> == Verdict::other_stream);
 static_assert(verdict<ps::Pipeline<Pageable, ps::PinnedStager<OtherDevice>>, Copier> ==

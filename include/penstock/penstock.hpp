@@ -14,6 +14,7 @@
 // refusals are to be short.
 #include <penstock/batch.hpp>
 #include <penstock/column.hpp>
+#include <penstock/counted.hpp>
 
 #include <penstock/algorithm.hpp>
 #include <penstock/any_batches.hpp>

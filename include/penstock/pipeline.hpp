@@ -201,6 +201,7 @@ operator|(Left left, Next next) {
   constexpr bool on_the_host = Judged != Verdict::device_to_host;
   constexpr bool one_array = Judged != Verdict::columns_in_a_row;
   constexpr bool fixed_length = Judged != Verdict::ragged_to_host;
+  constexpr bool plain = Judged != Verdict::counted_to_plain;
   constexpr bool same_records = Judged != Verdict::other_records;
   constexpr bool same_device = Judged != Verdict::two_devices;
   constexpr bool same_stream = Judged != Verdict::other_stream;
@@ -236,6 +237,10 @@ operator|(Left left, Next next) {
                 "penstock: Last gives columns of ps::Ragged, and Next copies to the host, which "
                 "does not know how long they have become: let a Kernel fill columns of fixed "
                 "extents.");
+  static_assert(plain, "penstock: of what Last gives only the device knows how many records there "
+                       "are, and Next takes a plain batch: let it take ps::Batch<const "
+                       "ps::Counted<T>, ps::Device>, or put an AsyncCopier{ps::to_host} between "
+                       "them.");
   static_assert(same_records,
                 "penstock: Last gives records of one type and Next takes another, see "
                 "Gives and Takes: change one of them.");

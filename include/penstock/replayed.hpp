@@ -31,10 +31,12 @@ template <class Schema, class Where = Device> class FrozenBatch {
   PENSTOCK_HD explicit FrozenBatch(const Viewed& batch, unsigned lane = 0)
       : batch_{batch}, lane_{lane} {}
 
-  /// As a Batch's.
+  /// As a Batch's; capacity() and count() are of Counted ones.
   /// @{
   PENSTOCK_HD std::size_t size() const { return batch_.size(); }
   PENSTOCK_HD auto data() const { return batch_.data(); }
+  PENSTOCK_HD std::size_t capacity() const { return batch_.capacity(); }
+  PENSTOCK_HD auto count() const { return batch_.count(); }
   PENSTOCK_HD std::size_t record_bytes() const { return batch_.record_bytes(); }
   PENSTOCK_HD std::size_t size_bytes() const { return batch_.size_bytes(); }
   PENSTOCK_HD std::size_t alignment() const { return batch_.alignment(); }

@@ -85,7 +85,7 @@ inline float rounded_bfloat16(float value) {
 
 // What `R` makes of these, sent through the device.
 template <class R, class T>
-std::vector<R> converted(const std::vector<T>& in, float scale = 1.0F, float bias = 0.0F) {
+std::vector<R> converted(const std::vector<T>& in, float scale = 1.0F, float bias = -0.0F) {
   D device;
   auto stream = device.stream();
   const auto in_there = in_memory_of(device, in);

@@ -156,14 +156,15 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
       const std::uint64_t ticket = lender.ticket();
       const auto batch =
           lender.link().template batch<const T>(ticket % lender.link().ring.slots(), *place);
-      if (!this->attempt(batch.index(), [&] {
-            const TraceRange range = this->trace(batch.index());
+      const std::uint64_t record = place->index / lender.link().grain().units;
+      if (!this->attempt(record, [&] {
+            const TraceRange range = this->trace(record);
             std::invoke(call_, batch, stream_);
           })) {
         lender.drop(ticket);
         return;
       }
-      meter.did(batch.size(), place->bytes);
+      meter.did(place->records / lender.link().grain().units, place->bytes);
       lender.give_back(ticket);
     }
   }

@@ -20,9 +20,9 @@
 namespace penstock::detail {
 
 /// One array of a schema: a plain schema's records, a column, a Ragged column's offsets, its
-/// values.
+/// values; the number of a Counted batch's records.
 struct Array {
-  enum Kind : std::uint8_t { records, offsets, values };
+  enum Kind : std::uint8_t { records, offsets, values, count };
   std::size_t each{};  // bytes of a record, an offset, a value
   std::size_t place{}; // bytes in a place, and from one to the next
   Kind kind{};
@@ -59,7 +59,7 @@ struct Grain {
   std::size_t alignment() const noexcept {
     std::size_t common = 256;
     for (const Array& part : parts) {
-      common = std::gcd(common, part.place);
+      common = part.kind == Array::count ? common : std::gcd(common, part.place);
     }
     return common;
   }
@@ -69,6 +69,20 @@ struct Grain {
     grain.records = other;
     for (Array& part : grain.parts) {
       part.place = checked_bytes(other, part.each, "a batch");
+    }
+    return grain;
+  }
+  /// The same with a number for each place.
+  Grain counted() const {
+    Grain grain = *this;
+    grain.parts.push_back({sizeof(std::uint64_t), sizeof(std::uint64_t), Array::count});
+    return grain;
+  }
+  /// The same without.
+  Grain uncounted() const {
+    Grain grain = *this;
+    if (grain.parts.back().kind == Array::count) {
+      grain.parts.pop_back();
     }
     return grain;
   }

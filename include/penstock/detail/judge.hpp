@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/counted.hpp>
 #include <penstock/device.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/report.hpp>
@@ -133,6 +134,7 @@ enum class Verdict {
   device_to_host,
   columns_in_a_row,
   ragged_to_host,
+  counted_to_plain,
   other_records,
   other_stream,
   two_devices
@@ -186,6 +188,8 @@ template <class Left, class Next, class Gives, class Takes, class On> consteval 
     return Verdict::columns_in_a_row;
   } else if constexpr (fixed_length_alone<Next> && schema_traits<typename G::schema>::ragged) {
     return Verdict::ragged_to_host;
+  } else if constexpr (is_counted<typename G::schema> && !is_counted<typename T::schema>) {
+    return Verdict::counted_to_plain;
   } else if constexpr (!std::is_same_v<typename G::schema, typename T::schema>) {
     return Verdict::other_records;
   } else if constexpr (!device_fits<Next, On>()) {

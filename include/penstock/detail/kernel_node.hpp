@@ -59,7 +59,7 @@ class KernelNode final : public DeviceStep {
   }
   bool done() const noexcept override { return ended_ && !open(); }
   Flow flow() const noexcept override { return out_->ring.state(); }
-  bool recounts() const noexcept override { return !recount_.same(); }
+  bool recounts() const noexcept override { return is_counted<To> || !recount_.same(); }
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();

@@ -50,8 +50,9 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     }
     const std::size_t at = lender.ticket() % lender.link().ring.slots();
     const B batch = lender.link().template batch<const T>(at, *place);
-    next_ = batch.index() + batch.size();
-    this->meter(0).did(batch.size(), place->bytes);
+    const std::size_t units = lender.link().grain().units;
+    next_ = (place->index + place->records) / units;
+    this->meter(0).did(place->records / units, place->bytes);
     return {batch, this->shared_lender(), lender.ticket()};
   }
   void leave() noexcept override {

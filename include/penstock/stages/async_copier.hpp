@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/counted.hpp>
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/copier_node.hpp>
+#include <penstock/detail/counted_fetcher_node.hpp>
 #include <penstock/detail/fetcher_node.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/error.hpp>
@@ -12,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <type_traits>
 
 namespace penstock {
 
@@ -90,7 +93,8 @@ template <class D> class AsyncCopier : public StageBase {
 
 /// `AsyncCopier{ps::to_host}`: copies device batches back into pinned memory, on a stream of its
 /// own, beside the copies that go the other way, and makes host batches of them for Consumers,
-/// Decoders and a Writer. Small batches ride together in one copy.
+/// Decoders and a Writer. Small batches ride together in one copy. Of Counted batches the counts
+/// come first, and then the records that there are.
 template <> class AsyncCopier<const to_host_t> : public StageBase {
  public:
   /// Whether columns of variable length are refused.
@@ -98,7 +102,8 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   /// The batch it takes: Given's records, on the device.
   template <class Given> using takes = detail::moved_t<Given, Device>;
   /// The batch it gives: the same records, in pinned memory.
-  template <class Given> using gives = detail::moved_t<Given, Pinned>;
+  template <class Given>
+  using gives = Batch<detail::uncounted_t<typename detail::batch_of<Given>::schema>, Pinned>;
 
   /// `to_host` is the tag.
   explicit AsyncCopier(const to_host_t&, CopierOptions options = {}) : options_{options} {}
@@ -106,10 +111,13 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   /// For prepare().
   template <class Given, class On> void build(detail::Build<On>& build) const {
     const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
-    const detail::Grain slot = this->slot(build.places->grain());
+    const detail::Grain slot = this->slot(build.places->grain().uncounted());
     build.units =
         build.units == unknown_size ? unknown_size : build.units / build.places->grain().units;
-    build.template add<detail::FetcherNode<On>>(
+    constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
+    using Node =
+        std::conditional_t<counted, detail::CountedFetcherNode<On>, detail::FetcherNode<On>>;
+    build.template add<Node>(
         std::max(depth, detail::landing_slots(slot, build.units, build.epochs)), slot, build);
   }
 

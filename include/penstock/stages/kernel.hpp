@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/counted.hpp>
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/kernel_node.hpp>
 #include <penstock/detail/sizes.hpp>
@@ -102,7 +103,8 @@ template <class A, class B, class C> struct LastParameter<Parameters<A, B, C>> {
 /// the thread that enqueues all the pipeline's copies, so it must enqueue only, and wait for
 /// nothing; the memory of `in` is used again when its work is done. `out` has as many records as
 /// `in`, or as the options say; its index() counts what the stage gives. Records keep their order,
-/// whatever the streams. What the callable throws ends the run.
+/// whatever the streams. `Batch<Counted<Out>, Device>` is for a number of records that only the
+/// device comes to know, at most as many. What the callable throws ends the run.
 template <class F>
 class Kernel : public StageBase, public detail::LastParameter<detail::parameters_of<F>> {
   using P = detail::parameters_of<F>;
@@ -191,8 +193,10 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
       return std::make_shared<Link>(*build.device, in.ring.slots(), in.memory, bell);
     } else {
       const std::size_t batch = in.grain().records / in.grain().units;
-      const detail::Grain grain =
-          detail::grain_of<typename Out::schema>(recount.of(batch), options_.extents, 0, "Kernel");
+      using To = typename Out::schema;
+      const detail::Grain plain = detail::grain_of<detail::uncounted_t<To>>(
+          recount.of(batch), options_.extents, 0, "Kernel");
+      const detail::Grain grain = detail::is_counted<To> ? plain.counted() : plain;
       build.units = recount.of_run(build.units == unknown_size ? unknown_size
                                                                : build.units / in.grain().units,
                                    build.epochs, batch);

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// refused: a Kernel learns its types .* so write them out \(no auto, no overloads\):
+// \[\]\(ps::Batch<const In, ps::Device> in,
+#include <penstock/penstock.hpp>
+
+namespace ps = penstock;
+
+int main() {
+  ps::HostDevice device;
+  auto pipeline = ps::Reader{ps::records<int>("numbers"), ps::to_pinned} | ps::AsyncCopier{device} |
+                  ps::Kernel{
+#ifdef PENSTOCK_REFUSED
+                      [](auto in, auto out, ps::HostStream&) { return in.size() == out.size(); }
+#else
+                      [](ps::Batch<const int, ps::Device>, ps::Batch<long, ps::Device>,
+                         ps::HostStream&) {}
+#endif
+                  } |
+                  ps::AsyncCopier{ps::to_host} | ps::Writer{"squares"};
+  pipeline.run();
+}
