@@ -140,19 +140,21 @@ std::vector<Found> nearest_of(std::vector<Found> all) {
 /// Measures a query's candidates again. Throws if what was dropped might be nearer.
 std::vector<Found> certain(const ps::Records<Vector>& file, const Vector& query,
                            std::span<const Candidate> candidates) {
+  const double squared = squared_length(query); // which the GPU's distances are without
   std::vector<Found> measured;
   for (const Candidate candidate : candidates) {
     if (candidate != nobody) {
       const std::uint32_t index = index_of(candidate);
       measured.emplace_back(squared_distance(query, read(file, index)), index);
+      if (measured.back().first - squared < least_of(candidate)) {
+        throw std::runtime_error{"a distance is less than it may be: the bound is wrong"};
+      }
     }
   }
   std::vector<Found> found = nearest_of(std::move(measured));
-  // What the GPU has of a distance is without the square of the query's length.
-  if (candidates.back() != nobody &&
-      !(found.back().first - squared_length(query) < least_of(candidates.back()))) {
+  if (candidates.back() != nobody && found.back().first - squared >= least_of(candidates.back())) {
     throw std::runtime_error{
-        "TF32 cannot tell which vectors are the nearest: keep more candidates"};
+        "rounding may hide which vectors are the nearest: keep more candidates"};
   }
   return found;
 }

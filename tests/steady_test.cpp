@@ -10,6 +10,7 @@
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,10 @@ struct Counting : ps::HostDevice {
   void copy_to_device(void* to, const void* from, std::size_t bytes, ps::HostStream& stream) {
     ++calls().copies;
     HostDevice::copy_to_device(to, from, bytes, stream);
+  }
+  void copy_to_host(void* to, const void* from, std::size_t bytes, ps::HostStream& stream) {
+    ++calls().copies;
+    HostDevice::copy_to_host(to, from, bytes, stream);
   }
   void record(ps::HostEvent& event, ps::HostStream& stream) {
     ++calls().records;
@@ -253,5 +258,49 @@ TEST_CASE("a batch costs the caller's thread a record and at most a wait, and a 
       return c.copies + c.records + c.waits + c.questions + c.syncs;
     };
     CHECK(device.counts().calls - calls == sum(device.here) + sum(device.elsewhere));
+  }
+}
+
+TEST_CASE("no run both ways allocates, makes streams or events, or waits for the device") {
+  const auto bytes = some_bytes(total);
+  Counting device;
+  std::atomic<std::uint64_t> sum{0};
+  std::uint64_t came = 0;
+  constexpr std::size_t gives = 8;
+  auto pipeline =
+      ps::Reader{ps::memory(std::span{bytes}), ps::to_pinned, {.workers = 2}} |
+      ps::AsyncCopier{device, {.batch = batch}} |
+      ps::Kernel{[](Bytes in, ps::Batch<std::byte, ps::Device> out, ps::HostStream& stream) {
+                   stream.enqueue([in, out] { std::copy_n(in.data(), out.size(), out.data()); });
+                 },
+                 {.streams = 2, .gives = gives, .per = 0, .extents = {1}}} |
+      ps::Kernel{[&sum](ps::Batch<std::byte, ps::Device> both, ps::HostStream& stream) {
+        stream.enqueue([&sum, both] { sum += static_cast<std::uint64_t>(both.data()[0]); });
+      }} |
+      ps::AsyncCopier{ps::to_host} |
+      ps::Consumer{[&came](ps::Batch<const std::byte, ps::Pinned> some) { came += some.size(); },
+                   {.workers = 1}};
+  pipeline.prepare();
+  const std::uint64_t made = device.made;
+  for (int run = 0; run < 3; ++run) {
+    CAPTURE(run);
+    came = 0;
+    device.here.clear();
+    device.elsewhere.clear();
+    const std::uint64_t calls = device.counts().calls;
+    CHECK(allocations_of_a_run(pipeline) == 0);
+    CHECK(device.made == made);
+    CHECK(came == batches * gives);
+    // A batch costs a record in each kernel, and each copy one.
+    CHECK(device.elsewhere.records == device.elsewhere.copies + 2 * batches);
+    CHECK(device.elsewhere.copies <= 13 + batches);
+    // The first kernel waits for the copy and for the place, the second for the first.
+    CHECK(device.elsewhere.waits <= 2 * device.elsewhere.copies + 3 * batches);
+    CHECK(device.elsewhere.syncs <= 10); // the end of the run: streams, and what was recorded there
+    const auto all = [](const Counting::Calls& c) {
+      return c.copies + c.records + c.waits + c.questions + c.syncs;
+    };
+    CHECK(all(device.here) == 0);
+    CHECK(device.counts().calls - calls == all(device.elsewhere));
   }
 }

@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs an example on files of its own making and checks what it prints.
 
-check_example.py 01_hello_pipeline|02_histogram|… PROGRAM
+check_example.py 01_hello_pipeline|02_histogram|… PROGRAM; exits with 77 (skipped) for an example that needs a GPU where
+there is none, and where it could not be built: PROGRAM is then empty.
 """
 import json
 import math
 import random
+import re
 import struct
 import subprocess
 import sys
@@ -240,10 +242,59 @@ def transform_file(program: str, folder: Path):
     assert run(program).splitlines()[-1].startswith("8000003 bytes"), "it makes its own file"
 
 
+def run_on_gpu(program: str, *args) -> str:
+    done = subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=LIMIT) if program else None
+    if not done or (done.returncode == 1 and "this process has no GPU" in done.stderr):
+        print(done.stderr if done else "there is no cuBLAS")
+        sys.exit(77)
+    assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+def streams(program: str, folder: Path):
+    pinning, items, head, *rows, last = run_on_gpu(program, "--small").splitlines()
+    found = [float(word) for word in pinning.replace(",", "").split() if re.fullmatch(r"\d+\.\d+", word)]
+    assert len(found) == 2 and abs(found[0] - 1) < 0.2 and abs(found[1] - 2) < 0.2, pinning
+    assert items.startswith("64 items of 0.25 MiB on cuda:"), items
+    for row, name in zip(rows, ("pinned", "pageable", "pinned, streams", "pipeline")):
+        assert row.startswith(name + " ") and len(row.removeprefix(name).split()) == 6, row
+        ms, products, gpu, _, locked, faster = map(float, row.removeprefix(name).split())
+        assert 0 < products <= ms and gpu > 0 and faster > 0 and (locked > 0) == (name != "pageable"), row
+    assert rows[4].startswith("64 records") and any("Kernel" in row for row in rows[5:]), rows
+    assert last == "all products are the same, bit by bit", last
+    for wrong in ("--size", "100"), ("--items",), ("--items", "0"), ("what",):
+        failed = subprocess.run([program, *wrong], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and not failed.stdout and "Usage" in failed.stderr, failed
+
+
+def knn(program: str, folder: Path):
+    *report, took, said, first = run_on_gpu(program, "--small").splitlines()
+    assert report[0].startswith("262144 records"), report
+    assert 0 < float(took.split()[0]) < 128, f"{took}: as much as the file"
+    assert said.startswith("the 10 nearest of 262144 vectors, certain for all 256 queries"), said
+    assert first.startswith("of vector 0: 0 (0) ") and len(first.split()) == 3 + 20, first
+    rng = random.Random(6)
+    file = folder / "vectors"
+    vectors = [[float(rng.randrange(16)) for _ in range(128)] for _ in range(300)]  # some are at one distance
+    file.write_bytes(b"".join(struct.pack("<128f", *vector) for vector in vectors))
+    squared = [sum((a - b) ** 2 for a, b in zip(vectors[0], vector)) for vector in vectors]
+    *_, first = run_on_gpu(program, file).splitlines()
+    found = [(int(i), float(d.strip("()"))) for i, d in zip(first.split()[3::2], first.split()[4::2])]
+    wanted = sorted(range(300), key=lambda i: (squared[i], i))[:10]
+    assert [i for i, _ in found] == wanted, (found, wanted)
+    assert all(abs(d - math.sqrt(squared[i])) < 1e-3 for i, d in found), found
+    same = b"".join(struct.pack("<128f", *vectors[0]) for _ in range(300))
+    for contents, why in (same, "keep more candidates"), (same[:512 * 9], "9 vectors"), (same[:1000], "left over"):
+        file.write_bytes(contents)
+        failed = subprocess.run([program, file], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and why in failed.stderr, failed
+
+
 EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_train_loop": train_loop,
             "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
-            "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file}
+            "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file,
+            "12_streams": streams, "13_knn": knn}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](sys.argv[2], Path(folder))

@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Kernels and the way back on a host device whose k-th call fails, for every k, or whose work
+// breaks down: one error comes out, nothing hangs or leaks, and the pipeline runs again.
+
+#include "suite/through.hpp"
+#include "support/catch.hpp"
+#include "support/caught.hpp"
+#include "support/failing_device.hpp"
+#include "support/outcome.hpp"
+#include "support/sanitizer.hpp"
+#include "support/watchdog.hpp"
+
+#include <penstock/algorithm.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace suite;
+using tests::Calls;
+using tests::Came;
+using tests::FailingDevice;
+using tests::Outcome;
+using tests::outcome_of;
+
+namespace {
+
+using Number = std::uint64_t;
+using In = ps::Batch<const Number, ps::Device>;
+using Out = ps::Batch<Number, ps::Device>;
+
+constexpr std::size_t batch = 100;
+constexpr std::size_t batches = 7;
+constexpr std::size_t records = batch * batches - 30;
+
+struct Twice {
+  const Number* in;
+  Number* out;
+  void operator()(std::size_t i) const { out[i] = 2 * in[i]; }
+};
+struct PlusOne {
+  Number* at;
+  void operator()(std::size_t i) const { ++at[i]; }
+};
+
+// What a run delivered. No run's numbers are another's.
+struct Seen {
+  Number run{};
+  std::vector<Number> numbers = std::vector<Number>(records); // as delivered
+  std::size_t given{};
+  std::uint64_t trap = ~std::uint64_t{0}; // the batch whose work throws
+  int trapped_by = 0;                     // in which kernel
+
+  void next_run() {
+    ++run;
+    given = 0;
+    std::fill(numbers.begin(), numbers.end(), 0);
+  }
+  void set_trap(int kernel, std::uint64_t index, ps::HostStream& stream) const {
+    if (kernel == trapped_by && index == trap) {
+      stream.enqueue([] { throw std::runtime_error{"a trap"}; });
+    }
+  }
+  bool right() const {
+    for (std::size_t i = 0; i < records; ++i) {
+      if (numbers[i] != 2 * (i + (run << 20)) + 1) {
+        return false;
+      }
+    }
+    return given == records;
+  }
+};
+
+template <class D> auto through_kernels(D& device, Seen& seen) {
+  return ps::Reader{ps::generate<Number>(records,
+                                         [&seen](std::span<Number> out, std::uint64_t first) {
+                                           for (Number& number : out) {
+                                             number = first++ + (seen.run << 20);
+                                           }
+                                         }),
+                    ps::to_pinned,
+                    {.workers = 2, .depth = 2, .batch = batch}} |
+         ps::AsyncCopier{device, {.batch = batch, .depth = 2}} |
+         ps::Kernel{[&seen](In in, Out out, ps::HostStream& stream) {
+                      seen.set_trap(0, in.index(), stream);
+                      ps::for_each(stream, in.size(), Twice{in.data(), out.data()});
+                    },
+                    {.streams = 2, .depth = 2}} |
+         ps::Kernel{[&seen](Out both, ps::HostStream& stream) {
+           seen.set_trap(1, both.index(), stream);
+           ps::for_each(stream, both.size(), PlusOne{both.data()});
+         }};
+}
+template <class D> auto home(D& device, Seen& seen) {
+  return through_kernels(device, seen) | ps::AsyncCopier{ps::to_host, {.batch = batch}} |
+         ps::Consumer{[&seen](ps::Batch<const Number, ps::Pinned> numbers) {
+                        std::copy_n(numbers.data(), numbers.size(),
+                                    seen.numbers.begin() +
+                                        static_cast<std::ptrdiff_t>(numbers.index()));
+                        seen.given += numbers.size();
+                      },
+                      {.workers = 1}};
+}
+
+constexpr int fault_code = 77;
+
+bool one_of(const std::string& stage, const char* last) {
+  return stage == "AsyncCopier" || stage == "Kernel" || stage == "Kernel 2" || stage == last;
+}
+
+// Makes the k-th device call of a pipeline fail; false if it made fewer. `run` runs it, and
+// `Make(device, seen)` makes it.
+template <class Make, class Run>
+bool fail_call(Make make, Run run, const char* last, Calls calls, std::uint64_t k,
+               const ps::HostFault& fault, int& in_run) {
+  FailingDevice device{{.late_seed = k % 8 == 0 ? k : 0}};
+  Seen seen;
+  bool fired = false;
+  {
+    ps::HostStream stream = device.stream();
+    auto pipeline = make(device, seen);
+    device.fail(calls, k, fault);
+    Outcome out = outcome_of([&] { pipeline.prepare(); });
+    fired = device.fired();
+    CHECK((out.came == Came::device_error) == fired);
+    if (fired) {
+      const ps::HostCounts now = device.counts();
+      CHECK(now.live_allocations + now.live_pinned + now.live_events == 0);
+      CHECK(now.live_streams == 1);
+    } else {
+      out = outcome_of([&] { run(pipeline, seen, stream); });
+      CAPTURE(out);
+      fired = device.fired();
+      in_run += fired ? 1 : 0;
+      if (fired && out.came == Came::device_error) {
+        // What the body of a loop throws is the application's own.
+        CHECK((fault.sticky || fault.persistent));
+        CHECK(last == std::string{"loop"});
+      } else if (fired) {
+        CHECK(out.came == Came::stage_error);
+        CHECK(out.cause == Came::device_error);
+        CHECK(one_of(out.stage, last));
+        CHECK(out.record <= records);
+      }
+      if (fired) {
+        CHECK(out.code == fault.code);
+        CHECK(out.sticky == fault.sticky);
+      } else {
+        CHECK(out.came == Came::nothing);
+        CHECK(seen.right());
+      }
+    }
+    if (fired) {
+      device.mend();
+      seen.next_run();
+      out = outcome_of([&] { run(pipeline, seen, stream); });
+      CAPTURE(out);
+      if (fault.sticky) {
+        CHECK(out.sticky);
+        CHECK(seen.given == 0);
+      } else {
+        CHECK(out.came == Came::nothing);
+        CHECK(seen.right());
+        CHECK(device.last_error() == 0);
+      }
+    }
+  }
+  ps::tests::check_nothing_lives(device);
+  return fired;
+}
+
+template <class Make, class Run> void fail_each_call(const char* last, Make make, Run run) {
+  tests::Watchdog watchdog{last};
+  for (const ps::HostFault& fault :
+       {ps::HostFault{.code = fault_code}, ps::HostFault{.persistent = true, .code = fault_code},
+        ps::HostFault{.sticky = true, .code = fault_code}}) {
+    CAPTURE(fault.persistent, fault.sticky);
+    int others = 0;
+    for (std::uint64_t k = 1, missed = 0; missed < 3; ++k) {
+      CAPTURE(k);
+      watchdog.progress(k);
+      missed = fail_call(make, run, last, Calls::others, k, fault, others) ? 0 : missed + 1;
+    }
+    // The first ones each; how many there are depends on how long the fences take.
+    int questions = 0;
+    constexpr std::uint64_t each = tests::under_tsan ? 4 : 12;
+    for (std::uint64_t k = 1, missed = 0; missed < 2; k += k < each ? 1 : k / 2) {
+      CAPTURE(k);
+      watchdog.progress(k);
+      missed = fail_call(make, run, last, Calls::questions, k, fault, questions) ? 0 : missed + 1;
+    }
+    std::printf("to the %s: %d calls and %d questions failed in run()\n", last, others, questions);
+    CHECK(others >= 30); // copies both ways, waits, records, of each batch
+    CHECK(questions >= 3);
+  }
+}
+
+} // namespace
+
+TEST_CASE("whichever device call fails, a pipeline both ways ends with it") {
+  fail_each_call(
+      "AsyncCopier 2", [](FailingDevice& device, Seen& seen) { return home(device, seen); },
+      [](auto& pipeline, Seen&, ps::HostStream&) { pipeline.run(); });
+}
+
+TEST_CASE("whichever device call fails, a loop behind kernels ends with it") {
+  fail_each_call(
+      "loop", [](FailingDevice& device, Seen& seen) { return through_kernels(device, seen); },
+      [](auto& pipeline, Seen& seen, ps::HostStream& stream) {
+        for (auto numbers : pipeline.on(stream)) {
+          stream.enqueue([&seen, view = In{numbers}] {
+            std::copy_n(view.data(), view.size(),
+                        seen.numbers.begin() + static_cast<std::ptrdiff_t>(view.index()));
+          });
+          seen.given += numbers.size();
+        }
+      });
+}
+
+TEST_CASE("work of a kernel that throws on the device ends the run, and is laid to that kernel") {
+  tests::Watchdog watchdog{"a trap in a kernel"};
+  for (int kernel = 0; kernel < 2; ++kernel) {
+    for (std::uint64_t bad = 0; bad < batches; ++bad) {
+      for (const std::uint64_t seed : {0, 1, 2}) {
+        CAPTURE(kernel, bad, seed);
+        watchdog.progress(bad);
+        ps::HostDevice device{{.late_seed = seed}};
+        Seen seen;
+        seen.trap = bad * batch;
+        seen.trapped_by = kernel;
+        {
+          auto pipeline = home(device, seen);
+          const Outcome out = outcome_of([&] { pipeline.run(); });
+          CAPTURE(out);
+          CHECK(out.came == Came::stage_error);
+          CHECK(out.cause == Came::device_error);
+          CHECK(out.sticky);
+          CHECK(out.says("a trap"));
+          CHECK(seen.given <= bad * batch);
+          // Whoever sees it, it is said whose work it was, or whose before it was not known to be
+          // done.
+          const auto named = [&](const char* stage) {
+            return out.stage == stage || out.enqueued_by == stage;
+          };
+          CHECK((named("Kernel") || (kernel == 1 && named("Kernel 2"))));
+          const std::size_t given = seen.given;
+          const Outcome again = outcome_of([&] { pipeline.run(); });
+          CHECK(again.text == out.text);
+          CHECK(seen.given == given);
+        }
+        ps::tests::check_nothing_lives(device);
+      }
+    }
+  }
+}
