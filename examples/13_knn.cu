@@ -8,7 +8,7 @@
 //   13_knn [--small | FILE]
 //
 // FILE has vectors of 128 floats, back to back, and nothing else; without one it makes 1 GiB of
-// them (--small: 128 MiB). The queries are vectors of the file, evenly spread. It prints the
+// them (--small: 256 MiB). The queries are vectors of the file, evenly spread. It prints the
 // Report, what it took of the GPU's memory, and what is known of the result.
 //
 // The result is exact, although TF32 keeps 11 of a float's 24 bits. With the norm of each vector
@@ -185,7 +185,7 @@ int main(int argc, char** argv) try {
   const auto attached = gpu.attach();
   std::optional<TemporaryFile> made;
   if (small || arg.empty()) {
-    const std::uint64_t bytes = std::uint64_t{small ? 128U : 1024U} << 20;
+    const std::uint64_t bytes = std::uint64_t{small ? 256U : 1024U} << 20;
     auto maker = ps::Reader{ps::generate<Vector>(bytes / sizeof(Vector), &make_vectors)} |
                  ps::Writer{made.emplace("").path()};
     maker.run();

@@ -107,6 +107,27 @@ auto to_host(ps::HostDevice&, Behaviour& b) {
                                   {.workers = 2}};
 }
 
+auto both_ways(ps::HostDevice& device, Behaviour& b) {
+  return reader(b) | ps::PinnedStager{{.workers = 2, .depth = 3}} |
+         ps::AsyncCopier{device, {.batch = 1}} |
+         ps::Kernel{[](OnDevice in, ps::Batch<Large, ps::Device> out, ps::HostStream& stream) {
+                      stream.enqueue([in, out] { out.data()[0] = in.data()[0]; });
+                    },
+                    {.streams = 2}} |
+         ps::Kernel{[&b](ps::Batch<Large, ps::Device> batch, ps::HostStream& stream) {
+           stream.enqueue([&b, batch] {
+             b.right =
+                 b.right && batch.data()[0].bytes[7] == static_cast<std::byte>(batch.index() % 251);
+           });
+         }} |
+         ps::AsyncCopier{ps::to_host} |
+         ps::Consumer{[&b](ps::Batch<const Large, ps::Pinned> batch) {
+                        b.before_use();
+                        b.use(batch.data()[0], batch.index());
+                      },
+                      {.workers = 2}};
+}
+
 bool nothing_lives(const ps::HostDevice& device) {
   const ps::HostCounts now = device.counts();
   return now.live_allocations == 0 && now.live_pinned == 0 && now.live_streams == 0 &&
@@ -281,6 +302,7 @@ TEST_CASE("a stop ends a run to the host in every state, in bounded time") {
 TEST_CASE("stops at random times leave pipelines that run again") {
   stop_at_random_times("to the device", [](auto&... args) { return to_device(args...); });
   stop_at_random_times("to the host", [](auto&... args) { return to_host(args...); });
+  stop_at_random_times("both ways", [](auto&... args) { return both_ways(args...); });
 }
 
 TEST_CASE("a pipeline that does not run is not stopped") {

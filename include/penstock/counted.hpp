@@ -111,7 +111,8 @@ class Batch<Schema, Where> {
 };
 
 /// The column of a name, as of a Batch, for capacity() records.
-template <Name Wanted, class Schema, class Where>
+template <Name Wanted, class Schema, class Where,
+          class Spelled = typename detail::spelled<Wanted>::type>
   requires(detail::is_counted<Schema>)
 PENSTOCK_HD auto get(const Batch<Schema, Where>& batch) {
   return batch.template get<Wanted>();

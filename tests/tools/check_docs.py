@@ -6,7 +6,7 @@ check_docs.py ROOT
 
 Each block of C++ or of a build file stands in a file that is compiled or built, up to blanks and line breaks, where `…`
 stands for whatever is there. Links lead somewhere; files and members that are named exist; docs/stages.md has every
-option of stages, sources and runs with its default.
+option of stages, sources, runs and what callables use, with its default.
 """
 import re
 import sys
@@ -111,11 +111,15 @@ OPTIONS = {
     "on_error": ["OnError"],
     "PinnedStager": ["PinnedStagerOptions"],
     "AsyncCopier": ["CopierOptions"],
+    "Kernel": ["KernelOptions"],
+    "The way back": ["CopierOptions"],
     "Consumer": ["ConsumerOptions", "ReplayOptions"],
     "Writer": ["WriterOptions"],
+    "Scratch memory for callables": ["ScratchOptions"],
+    "Deferred results": ["DeferredOptions"],
     "What can a run be told?": ["RunOptions"],
 }
-WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|on_error|replayed)\.hpp")
+WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|on_error|replayed|scratch|deferred)\.hpp")
 # How a page writes a default that C++ writes otherwise.
 WRITTEN = {"{}": ["none", "`{}`"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"]}
 

@@ -1,0 +1,16 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The suite on a GPU.
+
+#include <penstock/cuda.hpp>
+#include <penstock/cuda/algorithm.cuh>
+
+using TestDevice = penstock::CudaDevice;
+
+template <class D = TestDevice, class F> void for_each_device(F f) {
+  D device;
+  f(device);
+}
+
+#include "suite/counted_suite.hpp"
