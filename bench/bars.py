@@ -129,6 +129,12 @@ BARS = [
     ratio("balanced: against one after the other", "binding/balanced_pipeline/*", "binding/balanced_sequential/*", 2.2,
           2.6),
     ratio("balanced: against two buffers", "binding/balanced_pipeline/*", "binding/balanced_two_buffers/*", 1.1, 1.3),
+    *[ratio(f"there and back, {size}, {form}: of both ways at once", f"both_ways/{form}/{size}",
+            "both_ways/duplex/256MiB", 0.85, None)
+      for size in ["1MiB", "37.6MB"] for form in ["run", "in_place", "kernel"]],
+    *[ratio(f"there, back and into a file, {size}: of the writes alone", f"both_ways/written/{size}", "both_ways/writes_*",
+            0.9, None) for size in ["1MiB", "37.6MB"]],
+    ratio("3000 values deferred: against one by one", "deferred/deferred/*", "deferred/item/*", None, None, ITEMS),
     ratio("token windows: against nanoGPT's get_batch", "tokens/[lr]*", "tokens/get_batch/*", 50, 200, ITEMS),
     ratio("token windows: against the best of PyTorch's", "tokens/[lr]*", "tokens/get_batch*", None, None, ITEMS),
     figure("64KiB replayed: us in CUDA's calls a batch", "submission/replayed/64KiB", "submit_us", 1.5, 0.8, most=True),

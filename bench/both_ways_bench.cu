@@ -4,8 +4,9 @@
 // How fast does a file in the page cache get to the GPU and back into host memory, and into a file?
 //
 // A run is all of the file, from call to return: threads start, fill and drain included. Bytes
-// count once each way. Every contender is checked once (the sum of all words that came back, of two
-// runs), and made and warmed by one run for each repetition; repetitions of all are interleaved:
+// count once each way, and once on the way into a file. Every contender is checked once (the sum of
+// all words that came back, of two runs), and made and warmed by one run for each repetition;
+// repetitions of all are interleaved:
 //
 //   both_ways_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //                   --benchmark_enable_random_interleaving=true
@@ -17,7 +18,7 @@
 //   in_place  the same with a Kernel between that changes each byte in place
 //   kernel    the same with a Kernel that fills another batch
 //   written   Reader to_pinned | AsyncCopier | Kernel in place | AsyncCopier to_host | Writer, into
-//             a new file in memory (/dev/shm)
+//             a new file in memory (/dev/shm); written_W with so many workers
 // and without penstock:
 //   duplex    cudaMemcpyAsync of 256 MiB pieces of pinned memory both ways at once, on two streams
 //   back      the same to the host alone
@@ -250,13 +251,16 @@ class BothWays : FromFile {
                         },
                         {.extents = {size.record}}};
     });
-    add("both_ways/written/" + std::string{size.name}, 2 * options_.bytes, sum(true),
-        [=, this](bool checked) -> std::unique_ptr<Contender> {
-          auto pipeline = file_reader(size) | to_device(size) | in_place() |
-                          ps::AsyncCopier{ps::to_host} | ps::Writer{out_};
-          return std::make_unique<WrittenPipeline<decltype(pipeline)>>(std::move(pipeline), out_,
-                                                                       options_.bytes, checked);
-        });
+    for (const unsigned workers : {0U, 1U, 2U, 4U}) {
+      add("both_ways/written" + (workers != 0 ? "_" + std::to_string(workers) : "") + "/" +
+              size.name,
+          options_.bytes, sum(true), [=, this](bool checked) -> std::unique_ptr<Contender> {
+            auto pipeline = file_reader(size) | to_device(size) | in_place() |
+                            ps::AsyncCopier{ps::to_host} | ps::Writer{out_, {.workers = workers}};
+            return std::make_unique<WrittenPipeline<decltype(pipeline)>>(std::move(pipeline), out_,
+                                                                         options_.bytes, checked);
+          });
+    }
   }
 
  private:

@@ -5,6 +5,7 @@
 // is in cuda/docs_test.cu; tools/check_docs.py compares both with the pages.
 
 #include <penstock/penstock.hpp>
+#include <penstock/select.hpp>
 
 #include "support/catch.hpp"
 
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <numeric>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -22,6 +24,7 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace ps = penstock;
 
@@ -66,6 +69,25 @@ auto slow_pipeline() {
          ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {
            std::this_thread::sleep_for(std::chrono::milliseconds{50});
          }};
+}
+
+struct IsOdd {
+  PENSTOCK_HD bool operator()(int number) const { return number % 2 != 0; }
+};
+
+int total(ps::Batch<const int, ps::Pinned> numbers) {
+  return std::accumulate(numbers.data(), numbers.data() + numbers.size(), 0);
+}
+
+void add_up(ps::Batch<const int, ps::Device> numbers, int* sum, ps::HostStream& stream) {
+  stream.enqueue(
+      [=] { *sum = std::accumulate(numbers.data(), numbers.data() + numbers.size(), 0); });
+}
+
+std::vector<int> one_to(int last) {
+  std::vector<int> numbers(static_cast<std::size_t>(last));
+  std::iota(numbers.begin(), numbers.end(), 1);
+  return numbers;
 }
 
 } // namespace
@@ -125,6 +147,45 @@ TEST_CASE("stages: a run shows its progress, and would stop if nothing moved") {
   CHECK(said.text().find("held back by: Consumer") != std::string::npos);
   CHECK(pipeline.report().records == 16);
   CHECK(!pipeline.report().stopped);
+}
+
+TEST_CASE("stages: what a Kernel selects in scratch memory comes home, as much as there is") {
+  ps::HostDevice device;
+  const auto numbers = one_to(1000);
+  int sum = 0;
+  ps::Scratch scratch{device, 1 << 20};
+  auto pipeline =
+      ps::Reader{ps::memory(numbers), ps::to_pinned} | ps::AsyncCopier{device} |
+      ps::Kernel{[&](ps::Batch<const int, ps::Device> in,
+                     ps::Batch<ps::Counted<int>, ps::Device> out,
+                     ps::Stream<ps::HostDevice> stream) {
+        auto frame = scratch.on(stream);
+        auto workspace = frame.workspace();
+        ps::select(stream, in.data(), in.size(), IsOdd{}, out.data(), out.count(), workspace);
+      }} |
+      ps::AsyncCopier{ps::to_host} |
+      ps::Consumer{[&](ps::Batch<const int, ps::Pinned> odd) { sum += total(odd); }};
+  CHECK(pipeline.run().records == 500);
+  CHECK(sum == 500 * 500);
+}
+
+TEST_CASE("stages: a loop's results are read when it is over") {
+  ps::HostDevice device;
+  auto stream = device.stream();
+  const auto sum = ps::device_array<int>(device, 1);
+  const auto numbers = one_to(9);
+  const Captured said{std::cout};
+  auto data =
+      ps::Reader{ps::memory(numbers), ps::to_pinned} | ps::AsyncCopier{device, {.batch = 4}};
+  auto sums = ps::deferred<int>(device, {.results = data.batches_a_run()});
+  for (auto batch : data.on(stream)) {
+    add_up(batch, sum.data(), stream); // leaves its result in device memory
+    sums.put(sum.data(), stream);      // and would wait here, if it were read here
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    std::cout << sums[i].get() << '\n';
+  }
+  CHECK(said.text() == "10\n26\n9\n");
 }
 
 TEST_CASE("stages: what Feeds says of a Reader and an AsyncCopier, with and without a stager") {

@@ -258,3 +258,69 @@ TEST_CASE("work of a kernel that throws on the device ends the run, and is laid 
     }
   }
 }
+
+TEST_CASE("records left out before the device keep their numbers in the source on the way back") {
+  // Of each the value is its number.
+  const auto numbers = ps::generate<Number>(3000, [](std::span<Number> out, std::uint64_t first) {
+    for (Number& number : out) {
+      number = first++;
+    }
+  });
+  const auto drop = [](Number every) {
+    return [every](const Number& in, Number& out) {
+      if (in % every == every - 1) {
+        throw std::runtime_error{"bad"};
+      }
+      out = in;
+    };
+  };
+  for (const std::uint64_t seed : {0, 1}) {
+    CAPTURE(seed);
+    ps::HostDevice device{{.late_seed = seed}};
+    std::uint64_t came = 0;
+    std::size_t wrong = 0;
+    auto pipeline = ps::Reader{numbers, {.workers = 2, .epochs = 2, .batch = 50}} |
+                    ps::Decoder{drop(7), {.workers = 2, .on_error = {.skips = 1000}}} |
+                    ps::PinnedStager{{.workers = 2}} | ps::AsyncCopier{device, {.batch = 30}} |
+                    ps::Kernel{[](Out, ps::HostStream&) {}} |
+                    ps::AsyncCopier{ps::to_host, {.batch = 30}} |
+                    ps::Consumer{[&](ps::Batch<const Number, ps::Pinned> batch) {
+                                   wrong += batch.index() == came ? 0 : 1;
+                                   wrong += batch.data()[0] == batch.source_index() ? 0 : 1;
+                                   came += batch.size();
+                                 },
+                                 {.workers = 1}};
+    for (int run = 0; run < 2; ++run) {
+      came = 0;
+      const ps::Report& report = pipeline.run();
+      CHECK(wrong == 0);
+      CHECK(came == 2 * (3000 - 428));
+      CHECK(report.records == came);
+      CHECK(report.skipped == 2 * 428);
+      CHECK(report.dropped == 0);
+    }
+
+    // Those left out behind a kernel that gives another number of them are none that it took.
+    auto recounted = ps::Reader{numbers, {.workers = 2, .batch = 50}} |
+                     ps::Decoder{drop(7), {.workers = 2, .on_error = {.skips = 1000}}} |
+                     ps::PinnedStager{{.workers = 2}} | ps::AsyncCopier{device, {.batch = 30}} |
+                     ps::Kernel{[](In in, Out out, ps::HostStream& stream) {
+                                  stream.enqueue([in, out] {
+                                    for (std::size_t i = 0; i < out.size(); ++i) {
+                                      out.data()[i] = out.index() + i;
+                                    }
+                                  });
+                                },
+                                {.gives = 3, .per = 2}} |
+                     ps::AsyncCopier{ps::to_host, {.batch = 45}} |
+                     ps::Decoder{drop(11), {.workers = 2, .on_error = {.skips = 1000}}} |
+                     ps::Consumer{[](ps::Batch<const Number, ps::Pageable>) {}, {.workers = 1}};
+    const ps::Report& report = recounted.run();
+    const std::uint64_t given = (3000 - 428) / 2 * 3;
+    CHECK(report.stages[6].name == "Decoder 2");
+    CHECK(report.stages[6].skipped == given / 11);
+    CHECK(report.skipped == 428 + given / 11);
+    CHECK(report.records == given - given / 11);
+    CHECK(report.dropped == 0);
+  }
+}

@@ -15,9 +15,11 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 namespace ps = penstock;
 
@@ -50,6 +52,12 @@ __global__ void classify(const Image* images, std::size_t count) {
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < count) {
     atomicAdd(&total, static_cast<unsigned long long>(2 * images[i].value));
+  }
+}
+__global__ void decode(const Frame* frames, Image* images, std::size_t count) {
+  const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) {
+    images[i].value = frames[i].value / 2.0F;
   }
 }
 unsigned blocks(const ps::Batch<const Image, ps::Device>& images) {
@@ -124,6 +132,32 @@ TEST_CASE("overview: files to kernels, decoded and staged") {
 
   CHECK(total_so_far() == 3 * frames.size());
   CHECK(said.text.str().rfind("5000000 records", 0) == 0);
+}
+
+TEST_CASE("README: from disk to disk, by a kernel") {
+  const std::string frames(5'000'000, '\3');
+  const ps::tests::TempDir folder;
+  folder.write("frames.bin", frames);
+  const Inside inside{folder.path()};
+
+  ps::CudaDevice gpu;
+  auto pipeline = ps::Reader{ps::records<Frame>("frames.bin"), ps::to_pinned} // disk -> pinned
+                  | ps::AsyncCopier{gpu}                                      // pinned -> device
+                  | ps::Kernel{[](ps::Batch<const Frame, ps::Device> in,
+                                  ps::Batch<Image, ps::Device> out, cudaStream_t stream) {
+                      decode<<<blocks(out), 256, 0, stream>>>(in.data(), out.data(), out.size());
+                    }} // on the device
+                  | ps::AsyncCopier{ps::to_host} // device -> pinned
+                  | ps::Writer{"images.bin"};    // pinned -> disk
+  pipeline.run();
+
+  std::ifstream file{"images.bin", std::ios::binary};
+  std::vector<Image> images(frames.size() + 1);
+  const auto most = static_cast<std::streamsize>(images.size() * sizeof(Image));
+  file.read(reinterpret_cast<char*>(images.data()), most);
+  CHECK(file.gcount() == static_cast<std::streamsize>(frames.size() * sizeof(Image)));
+  images.pop_back();
+  CHECK(std::ranges::all_of(images, [](const Image& image) { return image.value == 1.5F; }));
 }
 
 TEST_CASE("README: a loop of one's own, two epochs, columns by name") {

@@ -34,12 +34,12 @@ using tests::Came;
 using tests::Outcome;
 using tests::outcome_of;
 
-/// A device whose copies to the host may come late, and whose streams may forget to wait.
+/// A device whose next copy to the host may come late, and whose streams may forget to wait.
 struct Device : TestDevice {
   using TestDevice::TestDevice;
   void copy_to_host(void* to, const void* from, std::size_t bytes, ps::Stream<TestDevice> stream) {
     if (late.count() != 0) {
-      delay(stream, late);
+      delay(stream, std::exchange(late, 0us));
     }
     TestDevice::copy_to_host(to, from, bytes, stream);
   }
@@ -279,7 +279,7 @@ enum class Slow { nobody, kernel, consumer, second_stream };
 inline Make slow_add(Slow slow, unsigned add) {
   return [=](In in, Out made, Stream stream) {
     if (slow == Slow::kernel && in.index() == 0) {
-      delay(stream, 30ms);
+      delay(stream, 100ms);
     }
     add_to(in.data(), made, add, stream);
   };
@@ -479,7 +479,7 @@ template <class P> bool loop_sees_right(P& pipeline, Device& device, Slow slow,
   for (auto batch : pipeline.on(stream)) {
     if (slow != Slow::second_stream) {
       if (slow == Slow::consumer && batch.index() == 0) {
-        delay(stream, 30ms);
+        delay(stream, 100ms);
       }
       got(batch, stream);
       continue;
@@ -487,7 +487,7 @@ template <class P> bool loop_sees_right(P& pipeline, Device& device, Slow slow,
     device.record(ready, stream);
     device.TestDevice::wait(other, ready); // the application's own wait is never forgotten
     if (batch.index() == 0) {
-      delay(other, 30ms);
+      delay(other, 100ms);
     }
     got(batch, other);
     batch.used_on(other);
@@ -515,10 +515,10 @@ TEST_CASE("places that come round wait for whoever is slow") {
 TEST_CASE("places that come round wait for copies home that are slow") {
   const auto expected = added(more_than_fits(), 3);
   Device device;
-  device.late = 5ms;
   Arrived got;
   got.bytes.reserve(expected.size());
   const auto check = [&](auto pipeline, const std::vector<std::byte>& all) {
+    device.late = 100ms;
     got.slots.clear();
     got.bytes.clear();
     pipeline.run();

@@ -94,7 +94,7 @@ def train_loop(program: str, folder: Path):
         assert len(said) == 2 and all(abs(a - b) < 2e-4 for a, b in zip(said, [losses[0], losses[-1]])), (loss, losses)
         said = [float(word) for word in learned.split()[1::2]]
         assert len(said) == 5 and all(abs(a - b) < 2e-4 for a, b in zip(said, weights)), (learned, weights)
-        assert report and report[0].startswith("524288 records"), report
+        assert report and report[0].startswith("262144 records"), report
 
 
 def own_source_and_stage(program: str, folder: Path):
