@@ -18,12 +18,13 @@
 //   in_place  the same with a Kernel between that changes each byte in place
 //   kernel    the same with a Kernel that fills another batch
 //   written   Reader to_pinned | AsyncCopier | Kernel in place | AsyncCopier to_host | Writer, into
-//             a new file in memory (/dev/shm); written_W with so many workers
+//             a new file in memory (/dev/shm); written_W with so many workers, and
+//             disk_written_W into one beside the file
 // and without penstock:
 //   duplex    cudaMemcpyAsync of 256 MiB pieces of pinned memory both ways at once, on two streams
 //   back      the same to the host alone
 //   read_R    R threads that read the file into memory, 1 MiB each
-//   writes_W  W threads that write pinned memory into such a file, 1 MiB each
+//   writes_W  W threads that write pinned memory into such a file, 1 MiB each, and disk_writes_W
 
 #include "support/from_file.hpp"
 #include "support/threads.hpp"
@@ -142,12 +143,13 @@ class Duplex : public Contender {
   Stream streams_[2] = {make_stream(), make_stream()};
 };
 
-/// Threads that read, or write, 1 MiB after another.
+/// Threads that read, or write, 1 MiB after another, from memory as large as the ring of a
+/// pipeline.
 class Threads : public Contender {
  public:
   Threads(const std::string& path, std::uint64_t bytes, unsigned threads, bool write)
       : path_{path}, bytes_{bytes}, threads_{threads}, write_{write},
-        memory_{make_pinned(threads * MiB)} {}
+        memory_{make_pinned(threads_ * pieces() * MiB)} {}
   std::uint64_t run() override {
     if (write_) {
       std::filesystem::remove(path_);
@@ -155,16 +157,20 @@ class Threads : public Contender {
     const OpenFile file{path_, write_ ? O_RDWR | O_CREAT | O_TRUNC : O_RDONLY};
     std::atomic<std::uint64_t> next{0};
     on_threads(threads_, [&](std::size_t thread) {
-      auto* const mine = static_cast<std::uint8_t*>(memory_.get()) + thread * MiB;
+      std::uint8_t* const mine = memory_.get() + thread * pieces() * MiB;
+      std::size_t turn = 0;
       for (std::uint64_t at = next.fetch_add(MiB); at < bytes_; at = next.fetch_add(MiB)) {
         const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(MiB, bytes_ - at));
-        write_ ? file.write(at, {mine, size}) : file.read(at, {mine, size});
+        std::uint8_t* const piece = mine + turn++ % pieces() * MiB;
+        write_ ? file.write(at, {piece, size}) : file.read(at, {piece, size});
       }
     });
     return 0;
   }
 
  private:
+  std::size_t pieces() const noexcept { return std::max(48U / threads_, 1U); }
+
   std::string path_;
   std::uint64_t bytes_;
   unsigned threads_;
@@ -231,11 +237,13 @@ class BothWays : FromFile {
             return std::make_unique<Threads>(options_.path, options_.bytes, threads, false);
           });
     }
-    for (const unsigned threads : {1U, 2U, 4U, 8U}) {
-      add("both_ways/writes_" + std::to_string(threads) + "/1MiB", options_.bytes, none,
-          [=, this](bool) {
-            return std::make_unique<Threads>(out_, options_.bytes, threads, true);
-          });
+    for (const unsigned threads : {1U, 2U, 4U}) {
+      for (const Place& place : places_) {
+        add(place.name + ("writes_" + std::to_string(threads)) + "/1MiB", options_.bytes, none,
+            [=, this](bool) {
+              return std::make_unique<Threads>(place.path, options_.bytes, threads, true);
+            });
+      }
     }
   }
 
@@ -252,14 +260,17 @@ class BothWays : FromFile {
                         {.extents = {size.record}}};
     });
     for (const unsigned workers : {0U, 1U, 2U, 4U}) {
-      add("both_ways/written" + (workers != 0 ? "_" + std::to_string(workers) : "") + "/" +
-              size.name,
-          options_.bytes, sum(true), [=, this](bool checked) -> std::unique_ptr<Contender> {
-            auto pipeline = file_reader(size) | to_device(size) | in_place() |
-                            ps::AsyncCopier{ps::to_host} | ps::Writer{out_, {.workers = workers}};
-            return std::make_unique<WrittenPipeline<decltype(pipeline)>>(std::move(pipeline), out_,
-                                                                         options_.bytes, checked);
-          });
+      for (const Place& place : places_) {
+        const std::string suffix = workers != 0 ? "_" + std::to_string(workers) : "";
+        add(place.name + ("written" + suffix) + "/" + size.name, options_.bytes, sum(true),
+            [=, this](bool checked) -> std::unique_ptr<Contender> {
+              auto pipeline = file_reader(size) | to_device(size) | in_place() |
+                              ps::AsyncCopier{ps::to_host} |
+                              ps::Writer{place.path, {.workers = workers}};
+              return std::make_unique<WrittenPipeline<decltype(pipeline)>>(
+                  std::move(pipeline), place.path, options_.bytes, checked);
+            });
+      }
     }
   }
 
@@ -291,7 +302,14 @@ class BothWays : FromFile {
     };
   }
 
-  const std::string out_ = "/dev/shm/penstock-bench-written.bin";
+  struct Place {
+    std::string name;
+    std::string path;
+  };
+  const std::vector<Place> places_{
+      {"both_ways/", "/dev/shm/penstock-bench-written.bin"},
+      {"both_ways/disk_", options_.path + ".written"},
+  };
   std::atomic<std::uint64_t> sum_{0};
   bool summed_{};
 };

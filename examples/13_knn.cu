@@ -125,8 +125,9 @@ std::vector<Candidate> candidates_of(ps::CudaDevice& gpu, const std::string& pat
                      static_cast<std::uint32_t>(batch.index()), best.data(), on);
       }};
   pipeline.prepare();
-  std::cout << pipeline.run() << before - free_on_gpu_mib()
-            << " MiB of the GPU's memory were taken\n";
+  std::cout << pipeline.run();
+  const double took = before - free_on_gpu_mib();
+  std::cout << took << " MiB of the GPU's memory were taken\n";
   return best.read(stream);
 }
 

@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <new>
-#include <stdexcept>
 #include <string>
 
 #include <sys/mman.h>
@@ -68,7 +68,8 @@ class Pinned {
   float* data_;
 };
 
-/// What Linux says of this process's memory, in MiB: RssAnon, VmHWM and so on.
+/// What Linux says of this process's memory, in MiB: RssAnon, VmHWM and so on. Not a number where
+/// it is not said.
 inline double process_mib(const std::string& name) {
   std::ifstream status{"/proc/self/status"};
   for (std::string word; status >> word;) {
@@ -76,7 +77,7 @@ inline double process_mib(const std::string& name) {
       return kib / 1024;
     }
   }
-  throw std::runtime_error{"/proc/self/status has no " + name};
+  return std::numeric_limits<double>::quiet_NaN();
 }
 /// What is free on the current GPU, in MiB.
 inline double free_on_gpu_mib() {

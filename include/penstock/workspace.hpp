@@ -12,8 +12,8 @@
 
 namespace penstock {
 
-/// Scratch memory on a device for reduce() and histogram(), made once so that they allocate
-/// nothing.
+/// Scratch memory on a device for algorithms such as reduce() and sort(), made once so that they
+/// allocate nothing. A Scratch's frame lends one too.
 ///
 /// Work on a stream uses it when it runs. So one stream at a time may use it, and it must outlive
 /// that work; calls on the same stream take their turns. It moves, and must not outlive the device.

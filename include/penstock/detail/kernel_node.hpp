@@ -98,21 +98,11 @@ class KernelNode final : public DeviceStep {
     return any;
   }
   Claim& claim_of(std::size_t i) noexcept { return claims_[(take_.ticket() + i) % claims_.size()]; }
-  // How many of the batches at hand have a place to go to.
-  std::size_t with_claims() {
-    std::size_t count = 0;
-    for (; count < take_.size(); ++count) {
-      Claim& claim = claim_of(count);
-      if constexpr (!InPlace) {
-        if (!claim) {
-          claim = out_->ring.try_claim();
-        }
-      }
-      if (!claim) {
-        break;
-      }
+  bool claimed(Claim& claim) noexcept {
+    if (!InPlace && !claim) {
+      claim = out_->ring.try_claim();
     }
-    return count;
+    return static_cast<bool>(claim);
   }
 
   bool enqueue() {
@@ -125,7 +115,10 @@ class KernelNode final : public DeviceStep {
     const std::size_t at = take_.ticket() % lanes_.size();
     KernelLane<D>& lane = lanes_[at];
     Stream<D> stream = streams_[at];
-    const std::size_t possible = with_claims();
+    std::size_t possible = 0; // batches at hand that have a place to go to
+    while (possible < take_.size() && claimed(claim_of(possible))) {
+      ++possible;
+    }
     if (possible == 0 || !lane.room()) {
       return false;
     }
@@ -202,14 +195,12 @@ class KernelNode final : public DeviceStep {
   }
 
   Spent doing() override {
-    bool waits = false;
-    bool works = false;
+    Spent most = take_ ? Spent::blocked : Spent::starved;
     for (KernelLane<D>& lane : lanes_) {
       const Spent on = lane.doing();
-      works = works || on == Spent::busy;
-      waits = waits || on == Spent::starved;
+      most = on == Spent::resting || most == Spent::busy ? most : on;
     }
-    return works ? Spent::busy : waits || !take_ ? Spent::starved : Spent::blocked;
+    return most;
   }
 
   void abandon() override {
