@@ -23,11 +23,9 @@
 namespace penstock::detail {
 
 /// Enqueues a callable for each batch of a device ring, on its streams in turn, or replays what was
-/// captured of it. Batch t in is batch
-/// t out: of a ring of its own, or, where it changes batches in place, of one with the same memory.
-///
-/// In place it claims every place of its ring as soon as that is free, and only then gives back the
-/// same place of the ring before.
+/// captured of it. Batch t in is batch t out: of a ring of its own, or, where it changes batches in
+/// place, of one with the same memory. There it claims every place of its ring as soon as that is
+/// free, and only then gives back the same place of the ring before.
 template <class F, class From, class To, bool InPlace, AnyDevice D>
 class KernelNode final : public DeviceStep {
   using Claim = typename PlaceRing<D>::Claim;
