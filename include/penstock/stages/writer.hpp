@@ -18,8 +18,9 @@ namespace penstock {
 
 /// What a Writer may be told.
 struct WriterOptions {
-  /// Threads that write at once; 0: a quarter of the processors, at most 4.
-  unsigned workers = 0;
+  /// Threads that write at once, each where its records belong. Through the system's cache a file
+  /// takes from one what it takes from several.
+  unsigned workers = 1;
   /// Whether a run ends only when the file, and its name, are on the disk and not in memory alone:
   /// what a crash of the whole system then cannot take back.
   bool durable = false;
@@ -64,8 +65,8 @@ template <class Io = PosixIo> class Writer : public StageBase {
   template <class Given, class D> void build(detail::Build<D>& build) const {
     using In = detail::batch_of<Given>;
     build.template add<detail::WriterNode<typename In::schema, typename In::space, Io>>(
-        io_, path_, options_.durable,
-        detail::checked_workers("Writer", options_.workers, detail::processors(2, 4)), build);
+        io_, path_, options_.durable, detail::checked_workers("Writer", options_.workers, 1),
+        build);
   }
 
  private:
