@@ -26,8 +26,8 @@ namespace penstock {
 
 /// What a Scratch may be told.
 struct ScratchOptions {
-  /// How many streams use it; each gets an equal part of its memory. A Consumer has one, or its
-  /// ReplayOptions::lanes; a Kernel its KernelOptions::streams, or its lanes and one more.
+  /// How many streams use it; each gets an equal part of its memory. A Consumer has one, a Kernel
+  /// its KernelOptions::streams, and what is replayed its ReplayOptions::lanes.
   unsigned streams = 1;
 };
 

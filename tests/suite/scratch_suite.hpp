@@ -444,7 +444,7 @@ TEST_CASE("kernels on several streams and the consumer after them share scratch 
   for (Number& each : expected) {
     each = 3 * each + 1;
   }
-  // On 3 streams; replayed in 2 lanes, and called for the short batch on a stream of its own.
+  // On 3 streams and the Consumer's; replayed in 2 lanes, the first of which has the short batch.
   const auto check = [&](D& device, auto kernel) {
     const ps::DeviceArray<Number, D> out{device, records};
     ps::Scratch scratch{device, 4 * 4096, {.streams = 4}};

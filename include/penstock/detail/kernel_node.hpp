@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/atomics.hpp>
+#include <penstock/counted.hpp>
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/device_step.hpp>
 #include <penstock/detail/device_thread.hpp>
