@@ -279,6 +279,12 @@ TEST_CASE("transpose makes arrays of records, and records of arrays") {
     check_transpose<Three>(32, columns);
     check_transpose<std::uint8_t>(1, columns);
   }
+  // The colours of an image, of a multiple of 16 pixels.
+  for (const std::size_t columns : {2, 3, 4}) {
+    check_transpose<std::uint8_t>(100'016, columns);
+    check_transpose<std::uint16_t>(16, columns);
+    check_transpose<float>(100'016, columns);
+  }
 }
 
 TEST_CASE("nothing is touched where there is nothing to convert") {
