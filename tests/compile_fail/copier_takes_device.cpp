@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// refused: Last gives device memory and Next takes host memory: put an AsyncCopier\{ps::to_host\} between
+// refused: Last gives device memory and Next takes host memory: put an AsyncCopier\{ps::to_host
 #include <penstock/penstock.hpp>
 
 namespace ps = penstock;

@@ -70,13 +70,13 @@ PLAIN = ["activity_summary", "algorithm", "columns", "convert", "device_array", 
 # Suites that are there for a GPU too, and that the sanitizers run.
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
 # What takes long to compile or to run, and both of the big sanitizer builds run.
-LONG = ["both_ways", "control", "faults_calls", "faults_stop", "host_device", "io_direct", "observe", "on_error", "ring",
-        "shutdown"]
+LONG = ["both_ways", "control", "copier", "faults_calls", "faults_stop", "host_device", "io_direct", "io_new_file", "observe",
+        "observer", "on_error", "ring", "shutdown", "writer"]
 # What else is left to other builds unless everything is asked for: to AddressSanitizer's alone; to nvcc's or
 # AddressSanitizer's; to g++'s plain one, what is about types; and to machines with a GPU, what is tested on the host too.
 ADDRESS_ONLY = [] if THOROUGH else [
-    "convert", "counted", "decoded", "deferred", "faults", "faults_both_ways", "faults_calls", "faults_files", "fetcher", "on_error",
-    "poison", "scratch", "select", "sort", "sources", "trace", "windows", "zip"]
+    "convert", "counted", "decoded", "deferred", "faults", "faults_both_ways", "faults_calls", "faults_files", "faults_memory",
+    "fetcher", "io_file", "on_error", "poison", "scratch", "select", "sort", "sources", "trace", "windows", "zip"]
 BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram", "03_train_loop"]
 BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "05_columns", "06_text", "08_tokens", "09_small_batches",
                                 "10_file_to_file", "11_transform_file"]
