@@ -438,7 +438,7 @@ TEST_CASE("a kernel that cannot be captured runs loose, and the report says so o
             }};
     CHECK(pipeline.run().records == 1000);
     CHECK(read(seen, device) == std::vector<Number>(1000, 1));
-    const std::string& note = pipeline.report().stages[2].note;
+    const std::string note = pipeline.report().stages[2].note;
     CHECK(note.find("not while it is captured") != std::string::npos);
     CHECK(pipeline.report().stages[3].note.empty());
   });
