@@ -72,27 +72,32 @@ SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"
 # What takes long to compile or to run, and both of the big sanitizer builds run.
 LONG = ["both_ways", "control", "copier", "faults_calls", "faults_stop", "host_device", "io_direct", "io_new_file", "observe",
         "observer", "on_error", "ring", "shutdown", "writer"]
-# What else is left to other builds unless everything is asked for: to AddressSanitizer's alone; to nvcc's or
-# AddressSanitizer's; to g++'s plain one, what is about types; and to machines with a GPU, what is tested on the host too.
+# What else is left to other builds unless everything is asked for: to AddressSanitizer's alone; to ThreadSanitizer's; to
+# g++'s plain one, what is about types, counts what is called, or has plain loops only; and to machines with a GPU, what is
+# tested on the host too. Each example is compiled by one.
 ADDRESS_ONLY = [] if THOROUGH else [
-    "convert", "counted", "decoded", "deferred", "faults", "faults_both_ways", "faults_calls", "faults_files", "faults_memory",
-    "fetcher", "io_file", "on_error", "poison", "scratch", "select", "sort", "sources", "trace", "windows", "zip"]
-BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram", "03_train_loop"]
-BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "05_columns", "06_text", "08_tokens", "09_small_batches",
-                                "10_file_to_file", "11_transform_file"]
-BY_GXX = [] if THOROUGH else ["docs", "odr", "schema", "version", "wiring", "with_device"]
+    "counted", "decoded", "deferred", "faults", "faults_both_ways", "faults_calls", "faults_files", "faults_memory", "fetcher",
+    "io_direct", "io_file", "on_error", "poison", "scratch", "sources", "trace", "windows", "zip"]
+THREAD_ONLY = [] if THOROUGH else ["control", "observe", "observer", "shutdown"]
+BY_GXX = [] if THOROUGH else [
+    "convert", "docs", "odr", "schema", "select", "sort", "steady", "version", "wiring", "with_device", "zero_cost", "03_train_loop",
+    "05_columns", "06_text", "07_ring", "08_tokens", "09_small_batches", "10_file_to_file"]
+BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram"]
+BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "11_transform_file"]
 ON_GPU = [] if THOROUGH else ["cuda/" + name for name in [
     "algorithm", "both_ways", "columns", "control", "convert", "counted", "decoded", "deferred", "docs", "loop", "poison",
     "ragged", "replayed", "schema", "scratch", "select", "sort", "trap"]] + ["example/12_streams", "example/13_knn"]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
 BUILDS = [
-    Build("g++", GXX, ["host", "headers", "refused", "tree", "model", "spin", "bench"], [*HOST_ONLY, *QUICK, "-Doptimization=0"],
-          without=[*SUITES_OF_NVCC, *LONG, *ADDRESS_ONLY, "refused/nvcc"]),
+    Build("g++", GXX, ["host", "headers", "refused", "tree", "example", "model", "spin", "bench"],
+          [*HOST_ONLY, *QUICK, "-Doptimization=0"],
+          without=[*SUITES_OF_NVCC, *LONG, *ADDRESS_ONLY, *BY_NVCC, *BY_CLANG, "refused/nvcc"]),
     Build("nvcc", GXX, ["refused", "example", "fiu", "install", "cuda", "gpu"],
-          [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY), without=["refused/g++", "refused/clang++", *BY_CLANG, *ON_GPU]),
+          [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY),
+          without=["refused/g++", "refused/clang++", *BY_GXX, *BY_CLANG, *ON_GPU]),
     # g++ 12 takes five times as long to compile this one, and clang three times if it is to optimise.
     Build("clang++-address", CLANG, ["host", "example"], [*SANITIZED, "-Doptimization=0", "-Db_sanitize=address,undefined"],
-          without=[*BY_NVCC, *BY_GXX]),
+          without=[*THREAD_ONLY, *BY_NVCC, *BY_GXX]),
     Build("clang++-thread", CLANG, ["host"], [*SANITIZED, "-Doptimization=1", "-Db_sanitize=thread"],
           without=[*PLAIN, *ADDRESS_ONLY, *BY_GXX]),
     *([Build("g++-thread", GXX, ["host", "example"], [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"],
