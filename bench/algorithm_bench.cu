@@ -11,6 +11,7 @@
 //                          convert()
 //   square, square_thrust  transform(), and thrust::transform with par_nosync, of floats
 //   planes_u8, planes_f32  transpose() of records of 3 bytes, and of 16 floats
+//   odd_planes_u8          the same of a number of records that is no multiple of 16
 //   pixels_u8              transpose() of 3 arrays of bytes into records
 //   sums, sums_cub         exclusive_sum() of 32-bit numbers into 64-bit ones, and CUB's
 //   select, select_cub     select() that keeps every third 32-bit number, and CUB's
@@ -162,6 +163,8 @@ void add_maps(Memory& m) {
   constexpr std::size_t pixels = in_bytes / 48 * 16;
   add_call(m, "planes_u8/256MiB", 6 * pixels,
            [&m, u8] { ps::transpose(m.stream, u8, pixels, 3, m.out_as<std::uint8_t>()); });
+  add_call(m, "odd_planes_u8/256MiB", 6 * (pixels - 1),
+           [&m, u8] { ps::transpose(m.stream, u8, pixels - 1, 3, m.out_as<std::uint8_t>()); });
   add_call(m, "pixels_u8/256MiB", 6 * pixels,
            [&m, u8] { ps::transpose(m.stream, u8, 3, pixels, m.out_as<std::uint8_t>()); });
   add_call(m, "planes_f32/256MiB", 2 * in_bytes,

@@ -4,6 +4,7 @@
 #include "suite/deferred_suite.hpp"
 #include "support/caught.hpp"
 
+#include <array>
 #include <atomic>
 #include <optional>
 #include <thread>
@@ -102,6 +103,20 @@ TEST_CASE("a call that fails as a value is put leaves room for the next") {
   }
   stream.enqueue([at = value.data()] { *at = 3; });
   CHECK(deferred.put(value.data(), stream).get() == 3);
+}
+
+TEST_CASE("nothing is on its way to a value whose put failed") {
+  ps::HostDevice device{{.copy_ns_per_kib = 50'000'000}}; // 50 ms for the copy
+  auto stream = device.stream();
+  const auto values = ps::device_array<std::array<int, 256>>(device, 1);
+  {
+    auto deferred = ps::deferred<std::array<int, 256>>(device, {.results = 1});
+    device.fail_call(2); // the record
+    CHECK_THROWS_AS(deferred.put(values.data(), stream), ps::DeviceError);
+    auto event = device.event();
+    device.record(event, stream);
+    CHECK(device.is_done(event));
+  }
 }
 
 TEST_CASE("a Deferred without room for any value is refused") {

@@ -89,7 +89,12 @@ template <class T, AnyDevice D> class Deferred {
       last_ = handle;
     }
     device_.copy_to_host(data() + at, value, sizeof(T), stream);
-    line_.record(stream);
+    try {
+      line_.record(stream);
+    } catch (...) {
+      settle(stream); // nobody would know when the copy is over
+      throw;
+    }
     size_.store(at + 1, StdAtomics::release); // pairs with size()
     return {*this, at};
   }
@@ -118,6 +123,12 @@ template <class T, AnyDevice D> class Deferred {
       throw OptionError{"penstock: Deferred: results is 0: give it as many as a run has batches."};
     }
     return results;
+  }
+  void settle(Stream<D> stream) noexcept {
+    try {
+      device_.sync(stream);
+    } catch (...) {
+    }
   }
   T* data() const noexcept { return reinterpret_cast<T*>(area_.data()); }
   bool ready(std::size_t at) {

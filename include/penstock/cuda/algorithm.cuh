@@ -6,6 +6,7 @@
 #include <penstock/cuda/device.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/detail/config.hpp>
+#include <penstock/detail/launch.cuh>
 #include <penstock/workspace.hpp>
 
 #include <algorithm>
@@ -28,10 +29,6 @@ namespace penstock {
 
 namespace detail {
 
-inline constexpr unsigned block_threads = 256;
-/// More blocks than any GPU holds at once; beyond, each thread takes several.
-inline constexpr std::size_t most_blocks = std::size_t{1} << 16;
-
 template <class F> __global__ void __launch_bounds__(block_threads)
     for_each_kernel(std::size_t n, F f) {
   const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
@@ -51,14 +48,7 @@ template <class F> void for_each(cudaStream_t stream, std::size_t n, F f) {
   if (n == 0) {
     return;
   }
-  const std::size_t blocks = (n - 1) / detail::block_threads + 1;
-  cudaLaunchConfig_t launch{};
-  launch.gridDim = dim3{static_cast<unsigned>(std::min(blocks, detail::most_blocks))};
-  launch.blockDim = dim3{detail::block_threads};
-  launch.stream = stream;
-  // Unlike <<<>>>, it says whether this launch failed, and not any call before it.
-  detail::cuda_check(cudaLaunchKernelEx(&launch, detail::for_each_kernel<F>, n, f),
-                     "cudaLaunchKernelEx");
+  detail::launch(stream, n, detail::block_threads, detail::for_each_kernel<F>, n, f);
 }
 
 namespace detail {

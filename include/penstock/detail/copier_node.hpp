@@ -47,6 +47,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
   void work(unsigned /*worker*/, Meter& /*meter*/) override {
     const auto attached = device_.attach();
     attempt(0, [&] { thread_.serve(); });
+    thread_.rest();
     if (!control().device_lost()) {
       thread_.abandon();
     }

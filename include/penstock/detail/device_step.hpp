@@ -16,8 +16,8 @@ class DeviceStep : public Node {
 
   unsigned threads() const noexcept override { return 0; }
 
-  /// By the device thread: before the first turn, each turn, and after the last. A turn is true if
-  /// there was anything to do.
+  /// By the device thread: before the first turn, each turn, after the last, and when no copy and
+  /// no kernel is to touch memory any more. A turn is true if there was anything to do.
   /// @{
   void begin() noexcept {
     doing_ = Spent::starved;
@@ -34,8 +34,8 @@ class DeviceStep : public Node {
     meter(0).begins(doing_);
     return any;
   }
-  void rest() noexcept {
-    meter(0).spent(doing_, Spent::resting);
+  void rest() noexcept { meter(0).spent(doing_, Spent::resting); }
+  void give_up() noexcept {
     attempt(0, [&] { abandon(); });
   }
   /// @}

@@ -52,15 +52,21 @@ template <AnyDevice D> class DeviceThread {
       end_->consuming.start();
     }
     look_on();
+  }
+  /// After it, however it ended.
+  void rest() noexcept {
+    for (DeviceStep* step : steps_) {
+      step->rest();
+    }
     if (end_) {
       end_->consuming.spent(consuming_, Spent::resting);
     }
   }
-  /// After it, unless the device was lost, which answers no more. Blocks until nothing that was
+  /// And then, unless the device was lost, which answers no more. Blocks until nothing that was
   /// enqueued touches memory.
   void abandon() noexcept {
     // Each may hold places of the one before it.
-    std::for_each(steps_.rbegin(), steps_.rend(), [](DeviceStep* step) { step->rest(); });
+    std::for_each(steps_.rbegin(), steps_.rend(), [](DeviceStep* step) { step->give_up(); });
   }
 
  private:

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/cuda/algorithm.cuh>
 #include <penstock/cuda/error.hpp>
 
 #include <algorithm>
@@ -11,6 +10,10 @@
 #include <cuda_runtime.h>
 
 namespace penstock::detail {
+
+inline constexpr unsigned block_threads = 256;
+/// More blocks than any GPU holds at once; beyond, each thread takes several.
+inline constexpr std::size_t most_blocks = std::size_t{1} << 16;
 
 /// Enqueues `kernel(args...)` with blocks of `block_threads` threads: one for each `block_work` of
 /// `work` pieces, at least 1 and at most `most_blocks`, which must take what is beyond by turns.
