@@ -431,7 +431,7 @@ TEST_CASE("what is broken off waits for its copies, and starts again from nothin
   w.in->ring.fail();
   w.out->ring.fail();
   std::thread opens{[&] { w.gate = true; }};
-  w.fetcher->rest();
+  w.fetcher->give_up();
   opens.join();
   CHECK_FALSE(w.fetcher->open());
   CHECK(w.line.reached(2)); // so nothing reads the places any more
