@@ -1,0 +1,176 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// What the programs of this folder share. Each does the same work in several ways, the first of
+// which is what blocks the GPU, as one writes it in a hurry.
+//
+//   PROGRAM [--device=cuda|host] [--small] [--watch] --benchmark_repetitions=5
+//           --benchmark_enable_random_interleaving=true
+//
+// Every way is checked, in two runs, before anything of it is timed. `--watch` records with CUPTI
+// what the GPU does in a run instead of timing it; that is a run of its own, since recording slows
+// calls down. `--device=host` stands for whoever has no GPU: what it measures counts for nothing.
+
+#include "support/contender.hpp"
+#include "support/cuda_calls.hpp"
+
+#include <penstock/cuda.hpp>
+#include <penstock/cuda/activity.hpp>
+#include <penstock/cuda/algorithm.cuh>
+#include <penstock/with_device.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+namespace penstock_bench {
+
+/// What an H200 does at most, for ceilings on a napkin. Measured: docs/benchmarks.md.
+namespace napkin {
+inline constexpr double link = 55.35e9;   ///< Bytes a second from pinned memory to the GPU.
+inline constexpr double memory = 4.18e12; ///< Bytes a second, read and written, in a copy there.
+} // namespace napkin
+
+struct EventOptions {
+  EventOptions(int argc, char** argv) {
+    for (int i = 1; i < argc; ++i) {
+      const std::string_view arg = argv[i];
+      if (arg == "--small") {
+        small = true;
+      } else if (arg == "--watch") {
+        watch = true;
+      } else if (arg == "--device=cuda" || arg == "--device=host") {
+        device = arg.substr(arg.find('=') + 1);
+      } else {
+        throw std::runtime_error{
+            "unknown option " + std::string{arg} +
+            "; there are --device=cuda|host, --small, --watch and Google Benchmark's"};
+      }
+    }
+    if (watch && device == "host") {
+      throw std::runtime_error{"--watch: CUPTI records a GPU's activity, and the host is none"};
+    }
+  }
+  /// One of two sizes of the work.
+  template <class T> T pick(T usual, T for_tests) const { return small ? for_tests : usual; }
+
+  std::string device = "cuda";
+  bool small = false;
+  bool watch = false;
+};
+
+/// One way to do an event's work.
+class Way : public Contender {
+ public:
+  /// What it has to say besides its time.
+  virtual void count(benchmark::UserCounters&) const {}
+};
+
+/// What a run does at least.
+struct Amount {
+  std::uint64_t items{}; ///< Of what rates count.
+  double ceiling_s{};    ///< The least seconds, on the napkin.
+};
+
+/// An event: registers its ways as events/NAME/WAY, or as watched/NAME/WAY.
+class Event {
+ public:
+  /// `expected` gives what each run of each way has to give.
+  Event(std::string name, const EventOptions& options, Amount amount,
+        std::function<std::uint64_t()> expected)
+      : name_{std::move(name)}, options_{options}, amount_{amount}, expected_{std::move(expected)} {
+  }
+
+  /// `make()` gives a std::unique_ptr of a Way; called for each repetition.
+  template <class Make> void add(const std::string& way, Make make) const {
+    const auto checked =
+        std::make_shared<Checked>([make = std::move(make)](bool) { return make(); }, expected_);
+    add_contender(
+        (options_.watch ? "watched/" : "events/") + name_ + '/' + way, checked,
+        [watch = options_.watch, amount = amount_](benchmark::State& state, Contender& contender) {
+          auto& made = static_cast<Way&>(contender);
+          watch ? watched(state, made) : timed(state, made, amount);
+        });
+  }
+
+ private:
+  static void timed(benchmark::State& state, Way& way, const Amount& amount) {
+    for (auto _ : state) {
+      state.SetIterationTime(seconds_of_run(way));
+    }
+    state.SetItemsProcessed(static_cast<std::int64_t>(amount.items));
+    state.counters["ceiling_ms"] = amount.ceiling_s * 1e3;
+    way.count(state.counters);
+  }
+
+  static void watched(benchmark::State& state, Way& way) {
+    double seconds = 0;
+    CallCounts calls;
+    penstock::GpuActivitySummary whole;
+    penstock::GpuActivitySummary steady;
+    for (auto _ : state) {
+      penstock::GpuActivity activity;
+      CudaCalls counter;
+      seconds = seconds_of_run(way);
+      calls = counter.stop();
+      whole = activity.stop();
+      steady = activity.between(0.05, 0.95);
+      state.SetIterationTime(seconds);
+    }
+    if (whole.dropped != 0) {
+      throw std::runtime_error{"CUPTI lost " + std::to_string(whole.dropped) + " records"};
+    }
+    const auto set = [&](const char* name, auto value) {
+      state.counters[name] = static_cast<double>(value);
+    };
+    set("idle", 1 - whole.busy_s / seconds);
+    set("kernels_busy", whole.kernel_s / seconds);
+    set("idle_steady", steady.idle_share());
+    set("kernels_busy_steady", steady.kernel_share());
+    set("syncs", calls.syncs);
+    set("allocations", calls.allocations);
+    set("launches", calls.launches);
+    set("kernels", whole.kernels);
+    set("copies", whole.copies_to_device + whole.copies_to_host + whole.other_copies);
+    set("bytes_to_device", whole.bytes_to_device);
+    set("bytes_to_host", whole.bytes_to_host);
+  }
+
+  std::string name_;
+  EventOptions options_;
+  Amount amount_;
+  std::function<std::uint64_t()> expected_;
+};
+
+/// The main() of an event that has a meaning on both devices: all(device, options) registers its
+/// ways, and gives what run_all() does.
+template <class F> int event_on_any_device(int argc, char** argv, F all) {
+  return program<EventOptions>(argc, argv, [&](const EventOptions& options) {
+    return penstock::with_device(options.device, [&](auto& device) {
+      const auto here = device.attach();
+      return all(device, options);
+    });
+  });
+}
+
+/// The main() of an event that is about CUDA's own functions: all(gpu, options), with nothing done
+/// on a host.
+template <class F> int event_on_gpu(int argc, char** argv, F all) {
+  return program<EventOptions>(argc, argv, [&](const EventOptions& options) {
+    if (options.device == "host") {
+      throw std::runtime_error{"--device=host: this event is about CUDA's own functions"};
+    }
+    penstock::CudaDevice gpu;
+    const auto here = gpu.attach();
+    return all(gpu, options);
+  });
+}
+
+} // namespace penstock_bench
