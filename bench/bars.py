@@ -77,15 +77,23 @@ def ratio(name: str, ours: str, others: str, at_least: float | None, stretch: fl
     return Bar(name, at_least, stretch, lambda results: results.ratio(ours, others, metric))
 
 
-def share(name: str, ours: str, others: str, metric: str, at_most: float, stretch: float) -> Bar:
+def share(name: str, ours: str, others: str, metric: str, at_most: float, stretch: float | None) -> Bar:
     def value(results: Results) -> float | None:
         a, b = results.median(ours, metric), results.median(others, metric)
         return a / b if a and b else None
     return Bar(name, at_most, stretch, value, most=True)
 
 
-def figure(name: str, benchmark: str, metric: str, bar: float, stretch: float, most: bool = False) -> Bar:
+def figure(name: str, benchmark: str, metric: str, bar: float, stretch: float | None, most: bool = False) -> Bar:
     return Bar(name, bar, stretch, lambda results: results.best(benchmark, metric, most), most)
+
+
+def off(name: str, benchmark: str, metric: str, wanted: float, at_most: float) -> Bar:
+    """How far a figure is from what it should be, as a share of that."""
+    def value(results: Results) -> float | None:
+        known = results.median(benchmark, metric)
+        return abs(known / wanted - 1) if known is not None else None
+    return Bar(name, at_most, None, value, most=True)
 
 
 LINK = "feed/link/256MiB"
@@ -157,6 +165,19 @@ BARS = [
             "cpu_s_per_GB", 1.3, 1.1) for size in ["37.6MB", "1MiB"]],
     *[figure(f"CPU us a slot and hop, {hops}", f"hop/{hops}_hops/1024", "cpu_us", 1, 0.3, most=True)
       for hops in [1, 2, 3]],
+    ratio("event 3: workers, against one thread", "events/03_*/workers_*", "events/03_*/one_thread", 4, None, ITEMS),
+    figure("event 3: GPU busy with kernels", "watched/03_*/workers_*", "kernels_busy_steady", 0.95, None),
+    ratio("event 4: tiny kernels, against loose launches", "events/04_*/*", "events/04_*/loose", 5, None, ITEMS),
+    share("event 5: half the bytes, of the time", "events/05_memory_layout/coalesced_bf16",
+          "events/05_memory_layout/coalesced_float", "real_time", 0.55, None),
+    figure("event 10: waits for 3000 items", "watched/10_*/*", "syncs", 1, None, most=True),
+    ratio("event 10: against item by item", "events/10_*/*", "events/10_*/item", None, None, ITEMS),
+    ratio("event 11: pipeline, against pinned memory on one stream", "events/11_*/pipeline", "events/11_*/pinned", 2.2, None,
+          ITEMS),
+    off("event 12: host memory for a pinned copy, off 2.0", "events/12_pinning_a_copy/pin_a_copy", "peak", 2, 0.05),
+    off("event 12: pinned from the start, off 1.0", "events/12_pinning_a_copy/pinned_from_the_start", "peak", 1, 0.05),
+    ratio("event 13: pipeline, against in turn", "events/13_*/pipeline", "events/13_*/in_turn", 4, None, ITEMS),
+    figure("event 13: GPU idle", "watched/13_*/pipeline", "idle", 0.05, None, most=True),
 ]
 
 

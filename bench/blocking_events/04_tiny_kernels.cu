@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -60,108 +61,107 @@ float factor_of(std::size_t tensor) {
   return static_cast<float>(1 + tensor % 5);
 }
 
-/// The tensors, and how their step is done.
-template <class D> class Tensors : public Way {
+template <class D> using Streams = std::span<typename D::stream_type>;
+
+/// In turn on so many streams.
+template <class D> void launch_each(std::span<const Tensor> tensors, Streams<D> streams) {
+  // page: before
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    ps::for_each(streams[i % streams.size()], tensor_floats, Scale{tensors[i]});
+  }
+  // page: end
+}
+
+template <class D> class Loose {
  public:
-  Tensors(D& device, std::size_t tensors, std::size_t steps)
-      : device_{device}, steps_{steps}, in_{device, tensors * tensor_floats},
-        out_{device, tensors * tensor_floats}, sum_{device, 1}, workspace_{device} {
-    for (std::size_t i = 0; i < tensors; ++i) {
+  Loose(D&, std::span<const Tensor> tensors, Streams<D> streams)
+      : tensors_{tensors}, streams_{streams} {}
+  void step() { launch_each<D>(tensors_, streams_); }
+
+ private:
+  std::span<const Tensor> tensors_;
+  Streams<D> streams_;
+};
+
+template <class D> class Graph {
+ public:
+  Graph(D& device, std::span<const Tensor> tensors, Streams<D> streams)
+      : stream_{streams.front()},
+        // page: graph
+        graph_{device.capture(streams, [&] { launch_each<D>(tensors, streams); })} {} // once
+
+  void step() { graph_.launch(stream_); }
+  // page: end
+
+ private:
+  typename D::stream_type& stream_;
+  typename D::graph_type graph_;
+};
+
+template <class D> class Fused {
+ public:
+  Fused(D& device, std::span<const Tensor> tensors, Streams<D> streams)
+      : stream_{streams.front()}, table_{device, tensors.size()} {
+    device.copy_to_device(table_.data(), tensors.data(), tensors.size_bytes(), stream_);
+    device.sync(stream_);
+  }
+  void step() {
+    // page: fused
+    ps::for_each(stream_, table_.size() * tensor_floats, ScaleAll{table_.data()});
+    // page: end
+  }
+
+ private:
+  typename D::stream_type& stream_;
+  ps::DeviceArray<Tensor, D> table_;
+};
+
+struct Size {
+  std::size_t tensors;
+  std::size_t steps;
+};
+
+/// The tensors, and a run over them.
+template <class D, template <class> class Step> class Steps : public Way {
+ public:
+  Steps(D& device, Size size, std::size_t streams)
+      : device_{device}, steps_{size.steps}, in_{device, size.tensors * tensor_floats},
+        out_{device, in_.size()}, sum_{device, 1}, workspace_{device} {
+    for (std::size_t i = 0; i < size.tensors; ++i) {
       const std::size_t first = i * tensor_floats;
       tensors_.push_back({in_.data() + first, out_.data() + first, factor_of(i)});
     }
-    for (std::size_t i = 0; i < 8; ++i) {
+    for (std::size_t i = 0; i < streams; ++i) {
       streams_.push_back(device.stream());
     }
-    ps::for_each(stream(), in_.size(), Fill{in_.data()});
-    device.sync(stream());
+    ps::for_each(streams_[0], in_.size(), Fill{in_.data()});
+    device.sync(streams_[0]);
+    step_.emplace(device, tensors_, streams_);
   }
 
   std::uint64_t run() override {
     for (std::size_t i = 0; i < steps_; ++i) {
-      step();
+      step_->step();
     }
-    for (std::size_t i = 1; i < streams_.size(); ++i) {
-      device_.record(done_, streams_[i]);
-      device_.wait(stream(), done_);
+    for (auto& stream : std::span{streams_}.subspan(1)) {
+      device_.record(done_, stream);
+      device_.wait(streams_[0], done_);
     }
-    ps::reduce(stream(), out_.data(), out_.size(), sum_.data(), std::uint64_t{0}, Add{},
+    ps::reduce(streams_[0], out_.data(), out_.size(), sum_.data(), std::uint64_t{0}, Add{},
                workspace_);
-    return sum_.read(stream())[0];
+    return sum_.read(streams_[0])[0];
   }
 
- protected:
-  virtual void step() = 0;
-
-  typename D::stream_type& stream() { return streams_.front(); }
-
+ private:
   D& device_;
   std::size_t steps_;
-  std::vector<Tensor> tensors_;
-  std::vector<typename D::stream_type> streams_;
-
- private:
   ps::DeviceArray<float, D> in_, out_;
   ps::DeviceArray<std::uint64_t, D> sum_;
   ps::Workspace<D> workspace_;
+  std::vector<Tensor> tensors_;
+  std::vector<typename D::stream_type> streams_;
   typename D::event_type done_ = device_.event();
-};
-
-template <class D> class Loose : public Tensors<D> {
- public:
-  Loose(D& device, std::size_t tensors, std::size_t steps, std::size_t streams)
-      : Tensors<D>{device, tensors, steps}, count_{streams} {}
-
- protected:
-  void step() override {
-    // page: before
-    for (std::size_t i = 0; i < this->tensors_.size(); ++i) {
-      ps::for_each(this->streams_[i % count_], tensor_floats, Scale{this->tensors_[i]});
-    }
-    // page: end
-  }
-
- private:
-  std::size_t count_;
-};
-
-template <class D> class Graph : public Tensors<D> {
- public:
-  Graph(D& device, std::size_t tensors, std::size_t steps, std::size_t lanes)
-      : Tensors<D>{device, tensors, steps},
-        // page: graph
-        graph_{device.capture(std::span{this->streams_}.first(lanes), [&] {
-          for (std::size_t i = 0; i < this->tensors_.size(); ++i) {
-            ps::for_each(this->streams_[i % lanes], tensor_floats, Scale{this->tensors_[i]});
-          }
-        })} {}
-  // page: end
-
- protected:
-  void step() override { graph_.launch(this->stream()); }
-
- private:
-  typename D::graph_type graph_;
-};
-
-template <class D> class Fused : public Tensors<D> {
- public:
-  Fused(D& device, std::size_t tensors, std::size_t steps)
-      : Tensors<D>{device, tensors, steps}, table_{device, tensors} {
-    const auto bytes = tensors * sizeof(Tensor);
-    device.copy_to_device(table_.data(), this->tensors_.data(), bytes, this->stream());
-    device.sync(this->stream());
-  }
-
- protected:
-  void step() override {
-    // page: fused
-    ps::for_each(this->stream(), this->tensors_.size() * tensor_floats, ScaleAll{table_.data()});
-    // page: end
-  }
-
- private:
-  ps::DeviceArray<Tensor, D> table_;
+  std::optional<Step<D>> step_;
 };
 
 std::uint64_t sum_of(std::size_t tensors) {
@@ -176,24 +176,21 @@ std::uint64_t sum_of(std::size_t tensors) {
 
 int main(int argc, char** argv) {
   return event_on_any_device(argc, argv, []<class D>(D& device, const EventOptions& options) {
-    const std::size_t tensors = options.pick(1000, 50);
-    const std::size_t steps = options.pick(20, 2);
-    const std::uint64_t launches = tensors * steps;
-    const double bytes = 8.0 * tensor_floats * static_cast<double>(launches);
+    const Size size = options.pick(Size{1000, 20}, Size{50, 2});
+    const std::uint64_t launches = size.tensors * size.steps;
+    const double bytes = 2 * sizeof(float) * tensor_floats * static_cast<double>(launches);
     const Event event{"04_tiny_kernels", options, {launches, bytes / napkin::memory}, [=] {
-                        return sum_of(tensors);
+                        return sum_of(size.tensors);
                       }};
-    const auto loose = [&](std::size_t streams) {
-      return [=, &device] { return std::make_unique<Loose<D>>(device, tensors, steps, streams); };
+    const auto add = [&]<template <class> class Step>(const char* way, std::size_t streams) {
+      event.add(way,
+                [=, &device] { return std::make_unique<Steps<D, Step>>(device, size, streams); });
     };
-    const auto graph = [&](std::size_t lanes) {
-      return [=, &device] { return std::make_unique<Graph<D>>(device, tensors, steps, lanes); };
-    };
-    event.add("loose", loose(1));
-    event.add("streams", loose(4));
-    event.add("graph", graph(1));
-    event.add("graph_lanes", graph(8));
-    event.add("fused", [=, &device] { return std::make_unique<Fused<D>>(device, tensors, steps); });
+    add.template operator()<Loose>("loose", 1);
+    add.template operator()<Loose>("streams", 4);
+    add.template operator()<Graph>("graph", 1);
+    add.template operator()<Graph>("graph_lanes", 8);
+    add.template operator()<Fused>("fused", 1);
     return run_all();
   });
 }

@@ -31,7 +31,7 @@ counts = dict.fromkeys(["blocks", "links", "files", "members", "options"], 0)
 # show that.
 COMPILED = {
     "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/cuda/activity_test.cu",
-            "tests/compile_fail/*.cpp"],
+            "bench/blocking_events/*.cu", "tests/compile_fail/*.cpp"],
     "meson": ["tests/*/meson.build"],
     "cmake": ["tests/*/CMakeLists.txt"],
 }
@@ -75,7 +75,8 @@ def check_link(page: str, target: str):
 
 
 # Files and members, in `code`.
-FOLDERS = ["", "include/penstock/", "include/", "tests/", "tests/suite/", "tests/model/", "examples/"]
+FOLDERS = ["", "include/penstock/", "include/", "tests/", "tests/suite/", "tests/model/", "examples/",
+           "bench/", "bench/blocking_events/"]
 FILE = re.compile(r"(?<![\w./<*-])[\w./*-]+\.(?:hpp|cuh|cpp|cu|py)\b")
 MEMBER = re.compile(r"(?<![\w:])([A-Z]\w*|detail)::(\w+)")
 

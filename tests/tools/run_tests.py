@@ -25,14 +25,14 @@ RELACY = Path("/usr/include/relacy/relacy.hpp")
 THOROUGH = os.environ.get("PENSTOCK_THOROUGH", "") not in ("", "0")
 BUILD_LIMIT, TEST_LIMIT = 1800, 1800  # seconds, for a whole build; each test has its own limit in tests/meson.build
 
-SUITES = ["host", "headers", "refused", "tree", "example", "model", "spin", "fiu", "install", "bench", "cuda", "gpu"]
+SUITES = ["host", "headers", "refused", "tree", "example", "model", "spin", "fiu", "install", "bench", "event", "cuda", "gpu"]
 # What a whole suite waits for, where it is not there; a test of it that is missing though its tool is there has failed.
-NEEDS = {"model": "relacy", "spin": "spin", "fiu": "fiu-run", "bench": "Google Benchmark", "cuda": "nvcc", "gpu": "nvcc"}
+NEEDS = {"model": "relacy", "spin": "spin", "fiu": "fiu-run", "bench": "Google Benchmark", "event": "CUPTI or Google Benchmark", "cuda": "nvcc", "gpu": "nvcc"}
 HEAD = """\
 # Every test, as `suite test: test case`: ./tests/run fails if one of them does not run, or if one runs that is not
 # here. `./tests/run --update` writes this file. A gpu test may be skipped where there is no GPU. With CI=true nothing
 # else may; else tests are skipped too for want of a tool: nvcc (cuda, gpu), relacy (model), spin (spin),
-# fiu-run (fiu), Google Benchmark (bench), clang++-19 or nvcc (refused), clang++-19, cmake or nvcc (install),
+# fiu-run (fiu), Google Benchmark (bench, event), CUPTI (event), clang++-19 or nvcc (refused), clang++-19, cmake or nvcc (install),
 # clang-format-19, doxygen (tree).
 """
 
@@ -92,7 +92,7 @@ BUILDS = [
     Build("g++", GXX, ["host", "headers", "refused", "tree", "example", "model", "spin", "bench"],
           [*HOST_ONLY, *QUICK, "-Doptimization=0"],
           without=[*SUITES_OF_NVCC, *LONG, *ADDRESS_ONLY, *BY_NVCC, *BY_CLANG, "refused/nvcc"]),
-    Build("nvcc", GXX, ["refused", "example", "fiu", "install", "cuda", "gpu"],
+    Build("nvcc", GXX, ["refused", "example", "fiu", "install", "event", "cuda", "gpu"],
           [*QUICK, "-Doptimization=0"] + ([] if NVCC_RUNS else HOST_ONLY),
           without=["refused/g++", "refused/clang++", *BY_GXX, *BY_CLANG, *ON_GPU]),
     # g++ 12 takes five times as long to compile this one, and clang three times if it is to optimise.
