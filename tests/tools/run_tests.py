@@ -65,8 +65,8 @@ GXX, CLANG = os.environ.get("CXX", "g++"), "clang++-19"
 # What has no threads, or none of its own; what takes long and fails one thing after the other; what the sanitizer is in
 # the way of.
 PLAIN = ["activity_summary", "algorithm", "columns", "convert", "device_array", "docs", "faults", "faults_files", "faults_memory",
-         "fetcher", "io_file", "mapping", "odr", "ragged", "schema", "select", "sort", "sources", "steady", "version", "windows",
-         "wiring", "with_device", "zero_cost", "zip"]
+         "fetcher", "io_file", "mapping", "odr", "ragged", "schema", "select", "sort", "sources", "steady", "transformer", "version",
+         "windows", "wiring", "with_device", "zero_cost", "zip"]
 # Suites that are there for a GPU too, and that the sanitizers run.
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
 # What takes long to compile or to run, and both of the big sanitizer builds run.
@@ -80,8 +80,8 @@ ADDRESS_ONLY = [] if THOROUGH else [
     "io_direct", "io_file", "on_error", "poison", "scratch", "sources", "trace", "windows", "zip"]
 THREAD_ONLY = [] if THOROUGH else ["control", "observe", "observer", "shutdown"]
 BY_GXX = [] if THOROUGH else [
-    "convert", "docs", "odr", "schema", "select", "sort", "steady", "version", "wiring", "with_device", "zero_cost", "03_train_loop",
-    "05_columns", "06_text", "07_ring", "08_tokens", "09_small_batches", "10_file_to_file"]
+    "convert", "docs", "odr", "schema", "select", "sort", "steady", "transformer", "version", "wiring", "with_device", "zero_cost",
+    "03_train_loop", "05_columns", "06_text", "07_ring", "08_tokens", "09_small_batches", "10_file_to_file"]
 BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram"]
 BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "11_transform_file"]
 ON_GPU = [] if THOROUGH else ["cuda/" + name for name in [

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "shape.hpp"
+
+#include <cstddef>
+#include <type_traits>
+
+namespace transformer {
+
+// What the operations of a block are told: HostOps and GpuOps have the same ones. Values are Ts,
+// float or BFloat16, in device memory, rows one after the other; gradients of parameters are
+// floats, and what backward finds is added to them.
+
+/// out = (in - mean) / deviation * weight + bias, row by row.
+template <class T> struct Norm {
+  const T* in;
+  const T* weight;
+  const T* bias;
+  T* out;
+  float* mean;    ///< Of each row, kept for backward.
+  float* inverse; ///< 1 / deviation of each row, kept for backward.
+};
+/// Adds to d_in.
+template <class T> struct NormBackward {
+  const T* d_out;
+  const T* in;
+  const T* weight;
+  const float* mean;
+  const float* inverse;
+  T* d_in;
+  float* d_weight;
+  float* d_bias;
+};
+
+/// A matrix product and what goes with it: out = gelu(in * weight^T + bias) or, without `gelu`, in
+/// * weight^T + bias + residual.
+template <class T> struct Linear {
+  const T* in;     ///< rows x in_width
+  const T* weight; ///< out_width x in_width
+  const T* bias;
+  T* out; ///< rows x out_width
+  std::size_t in_width;
+  std::size_t out_width;
+  const T* residual = nullptr; ///< Of the size of `out`, which it may be; or none.
+  T* gelu = nullptr;           ///< Or: where what goes into GELU is kept for backward.
+};
+/// d_in = d_out * weight, times GELU's slope at `gelu` if `in` came out of one.
+template <class T> struct LinearBackward {
+  const T* d_out;
+  const T* in;
+  const T* weight;
+  T* d_in;
+  float* d_weight;
+  float* d_bias;
+  std::size_t in_width;
+  std::size_t out_width;
+  const T* gelu = nullptr;
+};
+
+/// Causal attention of all heads. A row of `qkv` has a token's queries, keys and values, head by
+/// head each.
+template <class T> struct Attention {
+  const T* qkv; ///< rows x 3 width
+  T* out;       ///< rows x width
+  void* kept;   ///< What backward needs: attention_kept() bytes.
+};
+template <class T> struct AttentionBackward {
+  const T* d_out;
+  const T* qkv;
+  const T* out;
+  const void* kept;
+  T* d_qkv;
+};
+
+} // namespace transformer
