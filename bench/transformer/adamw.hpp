@@ -4,13 +4,17 @@
 
 #include "shape.hpp"
 
-#include <penstock/algorithm.hpp>
 #include <penstock/detail/config.hpp>
 #include <penstock/device_array.hpp>
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#if defined(__CUDACC__)
+#include <penstock/cuda/algorithm.cuh>
+#else
+#include <penstock/algorithm.hpp>
+#endif
 
 namespace transformer {
 
@@ -54,6 +58,13 @@ template <class T> struct Promote {
   const T* parameter;
   float* master;
   PENSTOCK_HD void operator()(std::size_t i) const { master[i] = static_cast<float>(parameter[i]); }
+};
+
+/// Sets all to one value.
+struct Fill {
+  float* at;
+  float value;
+  PENSTOCK_HD void operator()(std::size_t i) const { at[i] = value; }
 };
 
 /// AdamW over the parameters of all blocks, which lie one after the other as Layout says. What it
@@ -116,11 +127,6 @@ template <class T, class D> class AdamW {
   const float* master() const noexcept { return master_.data(); }
 
  private:
-  struct Fill {
-    float* at;
-    float value;
-    PENSTOCK_HD void operator()(std::size_t i) const { at[i] = value; }
-  };
   static std::size_t grains(std::size_t values) {
     return (values + Layout::grain - 1) / Layout::grain;
   }

@@ -4,22 +4,21 @@
 
 #include "ops.hpp"
 
-#include <penstock/algorithm.hpp>
 #include <penstock/device_array.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>
 #include <string>
 #include <vector>
+#if defined(__CUDACC__)
+#include <penstock/cuda/algorithm.cuh>
+#else
+#include <penstock/algorithm.hpp>
+#endif
 
 namespace transformer {
 
-/// to[i] = from[i], or what the gradients begin with.
-template <class T> struct Copy {
-  const T* from;
-  T* to;
-  PENSTOCK_HD void operator()(std::size_t i) const { to[i] = from[i]; }
-};
+/// What gradients begin with.
 struct Clear {
   float* at;
   PENSTOCK_HD void operator()(std::size_t i) const { at[i] = 0; }

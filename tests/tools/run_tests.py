@@ -86,7 +86,7 @@ BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram"]
 BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "11_transform_file"]
 ON_GPU = [] if THOROUGH else ["cuda/" + name for name in [
     "algorithm", "both_ways", "columns", "control", "convert", "counted", "decoded", "deferred", "docs", "loop", "poison",
-    "ragged", "replayed", "schema", "scratch", "select", "sort", "trap"]] + ["example/12_streams", "example/13_knn"]
+    "ragged", "replayed", "schema", "scratch", "select", "sort", "transformer", "trap"]] + ["example/12_streams", "example/13_knn"]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
 BUILDS = [
     Build("g++", GXX, ["host", "headers", "refused", "tree", "example", "model", "spin", "bench"],

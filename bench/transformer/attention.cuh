@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Causal attention as its formula has it: all scores of a head are written to memory, made
+// probabilities there, and read again. Its memory and its traffic grow with the square of the
+// tokens.
+
+#include "launch.cuh"
+#include "ops.hpp"
+#include "products.hpp"
+
+#include <penstock/cuda.hpp>
+#include <penstock/device_array.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+namespace transformer {
+
+/// Sequences, heads and tokens as the products see them.
+struct HeadView {
+  std::int64_t width, head, tokens;
+  int heads;
+
+  /// Of queries, keys or values of one sequence: a column for each token.
+  template <class T> Product::Matrix in_qkv(bool transposed = false) const {
+    return {data_type<T>, 3 * width, head, transposed};
+  }
+  template <class T> Product::Matrix in_out(bool transposed = false) const {
+    return {data_type<T>, width, head, transposed};
+  }
+  /// Of scores: a column for each query.
+  template <class T> Product::Matrix in_scores(bool transposed = false) const {
+    return {data_type<T>, tokens, tokens * tokens, transposed};
+  }
+};
+
+/// Scores of keys up to the query's own become probabilities, and those behind it 0.
+template <class T> __global__ void softmax_kernel(T* scores, std::size_t queries, unsigned tokens) {
+  const std::size_t query = row_of_warp();
+  if (query >= queries) {
+    return;
+  }
+  T* const row = scores + query * tokens;
+  const unsigned keys = static_cast<unsigned>(query % tokens) + 1;
+  float most = -INFINITY;
+  for (unsigned key = lane(); key < keys; key += warp) {
+    most = fmaxf(most, static_cast<float>(row[key]));
+  }
+  most = warp_max(most);
+  float sum = 0;
+  for (unsigned key = lane(); key < keys; key += warp) {
+    sum += __expf(static_cast<float>(row[key]) - most);
+  }
+  const float inverse = 1 / warp_sum(sum);
+  for (unsigned key = lane(); key < tokens; key += warp) {
+    row[key] =
+        static_cast<T>(key < keys ? __expf(static_cast<float>(row[key]) - most) * inverse : 0.0F);
+  }
+}
+
+/// Gradients of probabilities become those of scores, which were scaled.
+template <class T>
+__global__ void softmax_backward_kernel(const T* probabilities, T* d, std::size_t queries,
+                                        unsigned tokens, float scale) {
+  const std::size_t query = row_of_warp();
+  if (query >= queries) {
+    return;
+  }
+  const T* const p = probabilities + query * tokens;
+  T* const row = d + query * tokens;
+  float along = 0;
+  for (unsigned key = lane(); key < tokens; key += warp) {
+    along += static_cast<float>(p[key]) * static_cast<float>(row[key]);
+  }
+  along = warp_sum(along);
+  for (unsigned key = lane(); key < tokens; key += warp) {
+    row[key] =
+        static_cast<T>(static_cast<float>(p[key]) * (static_cast<float>(row[key]) - along) * scale);
+  }
+}
+
+/// Attention by products and kernels of their own.
+template <class T> class UnfusedAttention {
+ public:
+  UnfusedAttention(penstock::CudaDevice& gpu, const Shape& shape, Products& products)
+      : shape_{shape}, products_{products},
+        view_{static_cast<std::int64_t>(shape.width), static_cast<std::int64_t>(shape.head()),
+              static_cast<std::int64_t>(shape.tokens), static_cast<int>(shape.heads)},
+        d_scores_{gpu, sequence_scores()} {}
+
+  /// The probabilities.
+  std::size_t kept() const noexcept { return shape_.batch * sequence_scores() * sizeof(T); }
+
+  void forward(const Attention<T>& x, cudaStream_t stream) {
+    const auto n = view_.tokens;
+    const float scale = 1 / std::sqrt(static_cast<float>(view_.head));
+    for (std::size_t sequence = 0; sequence < shape_.batch; ++sequence) {
+      const T* const qkv = x.qkv + sequence * shape_.tokens * 3 * shape_.width;
+      T* const scores = static_cast<T*>(x.kept) + sequence * sequence_scores();
+      products_({n, n, view_.head, view_.in_qkv<T>(true), view_.in_qkv<T>(), view_.in_scores<T>(),
+                 view_.heads},
+                {.a = keys(qkv), .b = qkv, .c = scores, .alpha = scale}, stream);
+      launch_rows(stream, queries(), softmax_kernel<T>, scores, queries(),
+                  static_cast<unsigned>(n));
+      products_(
+          {view_.head, n, n, view_.in_qkv<T>(), view_.in_scores<T>(), view_.in_out<T>(),
+           view_.heads},
+          {.a = values(qkv), .b = scores, .c = x.out + sequence * shape_.tokens * shape_.width},
+          stream);
+    }
+  }
+
+  void backward(const AttentionBackward<T>& x, cudaStream_t stream) {
+    const auto n = view_.tokens;
+    const float scale = 1 / std::sqrt(static_cast<float>(view_.head));
+    T* const d_scores = d_scores_.data();
+    for (std::size_t sequence = 0; sequence < shape_.batch; ++sequence) {
+      const T* const qkv = x.qkv + sequence * shape_.tokens * 3 * shape_.width;
+      T* const d_qkv = x.d_qkv + sequence * shape_.tokens * 3 * shape_.width;
+      const T* const d_out = x.d_out + sequence * shape_.tokens * shape_.width;
+      const T* const kept = static_cast<const T*>(x.kept) + sequence * sequence_scores();
+      // Of the probabilities, and of the values.
+      products_({n, n, view_.head, view_.in_qkv<T>(true), view_.in_out<T>(), view_.in_scores<T>(),
+                 view_.heads},
+                {.a = values(qkv), .b = d_out, .c = d_scores}, stream);
+      products_({view_.head, n, n, view_.in_out<T>(), view_.in_scores<T>(true), view_.in_qkv<T>(),
+                 view_.heads},
+                {.a = d_out, .b = kept, .c = values(d_qkv)}, stream);
+      launch_rows(stream, queries(), softmax_backward_kernel<T>, kept, d_scores, queries(),
+                  static_cast<unsigned>(n), scale);
+      // Of the queries, and of the keys.
+      products_({view_.head, n, n, view_.in_qkv<T>(), view_.in_scores<T>(), view_.in_qkv<T>(),
+                 view_.heads},
+                {.a = keys(qkv), .b = d_scores, .c = d_qkv}, stream);
+      products_({view_.head, n, n, view_.in_qkv<T>(), view_.in_scores<T>(true), view_.in_qkv<T>(),
+                 view_.heads},
+                {.a = qkv, .b = d_scores, .c = keys(d_qkv)}, stream);
+    }
+  }
+
+ private:
+  std::size_t sequence_scores() const noexcept {
+    return shape_.heads * shape_.tokens * shape_.tokens;
+  }
+  std::size_t queries() const noexcept { return shape_.heads * shape_.tokens; }
+  template <class U> U* keys(U* qkv) const noexcept { return qkv + shape_.width; }
+  template <class U> U* values(U* qkv) const noexcept { return qkv + 2 * shape_.width; }
+
+  Shape shape_;
+  Products& products_;
+  HeadView view_;
+  penstock::DeviceArray<T, penstock::CudaDevice> d_scores_; // of one sequence
+};
+
+} // namespace transformer

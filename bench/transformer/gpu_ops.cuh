@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "attention.cuh"
+#include "flash.cuh"
+#include "norm.cuh"
+#include "ops.hpp"
+#include "products.hpp"
+
+#include <penstock/cuda.hpp>
+#include <penstock/cuda/algorithm.cuh>
+#include <penstock/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+namespace transformer {
+
+/// What the operations on a GPU may be told.
+struct GpuOptions {
+  Precision precision = Precision::exact; ///< Of products of floats.
+  bool fused = true;                      ///< Attention in one kernel, which is for bf16.
+};
+
+/// HostOps's operations on a GPU: products by cuBLASLt, with bias, GELU and residual where they
+/// come out, and the rest by kernels of their own.
+template <class T> class GpuOps {
+ public:
+  using value_type = T;
+  using device_type = penstock::CudaDevice;
+
+  /// `width` must be a multiple of 8.
+  GpuOps(penstock::CudaDevice& gpu, const Shape& shape, GpuOptions options = {})
+      : shape_{checked(shape)}, stream_{gpu.stream()}, products_{gpu, options.precision} {
+    if (std::is_same_v<T, float> || !options.fused) {
+      unfused_.emplace(gpu, shape, products_);
+    } else {
+      flash_.emplace(gpu, shape);
+    }
+  }
+
+  penstock::CudaStream& stream() noexcept { return stream_; }
+  const Shape& shape() const noexcept { return shape_; }
+
+  void norm(const Norm<T>& x) {
+    launch_rows(stream_, shape_.rows(), norm_kernel<T>, x, shape_.rows(), shape_.width,
+                norm_epsilon);
+  }
+  void norm_backward(const NormBackward<T>& x) {
+    launch_rows(stream_, shape_.rows(), norm_backward_kernel<T>, x, shape_.rows(), shape_.width);
+    column_sums<2>(stream_, shape_.rows(), shape_.width, NormSums<T>{x, shape_.width});
+  }
+
+  void linear(const Linear<T>& x) {
+    const auto in = size(x.in_width);
+    const auto out = size(x.out_width);
+    // In columns, a row of values is a column.
+    products_(
+        {.m = out,
+         .n = size(shape_.rows()),
+         .k = in,
+         .a = {data_type<T>, in, 0, true},
+         .b = {data_type<T>, in},
+         .c = {data_type<T>, out},
+         .epilogue = x.gelu != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS,
+         .adds = x.residual != nullptr},
+        {.a = x.weight, .b = x.in, .c = x.out, .d = x.residual, .bias = x.bias, .aux = x.gelu},
+        stream_);
+  }
+  void linear_backward(const LinearBackward<T>& x) {
+    const auto in = size(x.in_width);
+    const auto out = size(x.out_width);
+    const auto rows = size(shape_.rows());
+    products_({.m = in,
+               .n = rows,
+               .k = out,
+               .a = {data_type<T>, in},
+               .b = {data_type<T>, out},
+               .c = {data_type<T>, in},
+               .epilogue = x.gelu != nullptr ? CUBLASLT_EPILOGUE_DGELU : CUBLASLT_EPILOGUE_DEFAULT},
+              {.a = x.weight, .b = x.d_out, .c = x.d_in, .aux = const_cast<T*>(x.gelu)}, stream_);
+    products_({.m = in,
+               .n = out,
+               .k = rows,
+               .a = {data_type<T>, in},
+               .b = {data_type<T>, out, 0, true},
+               .c = {CUDA_R_32F, in},
+               .adds = true},
+              {.a = x.in, .b = x.d_out, .c = x.d_weight}, stream_);
+    column_sums<1>(stream_, shape_.rows(), x.out_width,
+                   BiasSums<T>{x.d_out, x.d_bias, x.out_width});
+  }
+
+  std::size_t attention_kept() const noexcept { return flash_ ? flash_->kept() : unfused_->kept(); }
+  void attention(const Attention<T>& x) {
+    if constexpr (!std::is_same_v<T, float>) {
+      if (flash_) {
+        return flash_->forward(x, stream_);
+      }
+    }
+    unfused_->forward(x, stream_);
+  }
+  void attention_backward(const AttentionBackward<T>& x) {
+    if constexpr (!std::is_same_v<T, float>) {
+      if (flash_) {
+        return flash_->backward(x, stream_);
+      }
+    }
+    unfused_->backward(x, stream_);
+  }
+
+  static constexpr float norm_epsilon = 1e-5F;
+
+ private:
+  static const Shape& checked(const Shape& shape) {
+    if (shape.width % 8 != 0 || shape.width % shape.heads != 0) {
+      throw penstock::OptionError{"a width of " + std::to_string(shape.width) +
+                                  " is no multiple of 8 and of its " + std::to_string(shape.heads) +
+                                  " heads"};
+    }
+    return shape;
+  }
+  static std::int64_t size(std::size_t values) { return static_cast<std::int64_t>(values); }
+
+  Shape shape_;
+  penstock::CudaStream stream_;
+  Products products_;
+  std::optional<UnfusedAttention<T>> unfused_;
+  std::optional<FlashAttention> flash_;
+};
+
+} // namespace transformer

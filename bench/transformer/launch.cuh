@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include <cuda_runtime.h>
+
+namespace transformer {
+
+inline constexpr unsigned warp = 32;
+
+/// Throws if a call has failed; `what` is its name.
+inline void check(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) {
+    throw std::runtime_error{std::string{what} + ": " + cudaGetErrorString(status)};
+  }
+}
+
+/// Enqueues `kernel(arguments...)` with a warp for each row; the last block may have some too many.
+template <class... Parameters>
+void launch_rows(cudaStream_t stream, std::size_t rows, void (*kernel)(Parameters...),
+                 std::type_identity_t<Parameters>... arguments) {
+  constexpr unsigned threads = 256;
+  const auto blocks = static_cast<unsigned>((rows * warp + threads - 1) / threads);
+  kernel<<<blocks, threads, 0, stream>>>(arguments...);
+  check(cudaGetLastError(), "a kernel with a warp for each row");
+}
+
+/// The row that this thread's warp takes.
+__device__ inline std::size_t row_of_warp() {
+  return (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) / warp;
+}
+__device__ inline unsigned lane() {
+  return threadIdx.x % warp;
+}
+
+/// Of all lanes, to all lanes.
+/// @{
+__device__ inline float warp_sum(float value) {
+  for (int lanes = warp / 2; lanes != 0; lanes /= 2) {
+    value += __shfl_xor_sync(0xffffffffU, value, lanes);
+  }
+  return value;
+}
+__device__ inline float warp_max(float value) {
+  for (int lanes = warp / 2; lanes != 0; lanes /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, lanes));
+  }
+  return value;
+}
+/// @}
+
+} // namespace transformer

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Layer norm, forward and backward, and sums over columns. A warp takes a row; a lane takes 16
+// bytes of it at a time.
+
+#include "launch.cuh"
+#include "ops.hpp"
+
+#include <penstock/float16.hpp>
+
+#include <cstddef>
+
+#include <cuda_runtime.h>
+
+namespace transformer {
+
+/// What a lane loads and stores at once: `width` must be a multiple of its size.
+template <class T> struct alignas(16) Pack {
+  static constexpr std::size_t size = 16 / sizeof(T);
+  T at[size];
+};
+
+/// Calls f(first, pack) for each pack of a row that is this lane's, of which the first value has
+/// number `first`.
+template <class T, class F> __device__ void each_pack(const T* row, std::size_t width, F f) {
+  constexpr std::size_t size = Pack<T>::size;
+  for (std::size_t first = lane() * size; first < width; first += warp * size) {
+    f(first, *reinterpret_cast<const Pack<T>*>(row + first));
+  }
+}
+
+template <class T>
+__global__ void norm_kernel(Norm<T> x, std::size_t rows, std::size_t width, float epsilon) {
+  const std::size_t row = row_of_warp();
+  if (row >= rows) {
+    return;
+  }
+  const T* const in = x.in + row * width;
+  float sum = 0;
+  each_pack(in, width, [&](std::size_t, const Pack<T>& pack) {
+    for (const T& value : pack.at) {
+      sum += static_cast<float>(value);
+    }
+  });
+  const float mean = warp_sum(sum) / static_cast<float>(width);
+  float squares = 0;
+  each_pack(in, width, [&](std::size_t, const Pack<T>& pack) { // from the cache, as below
+    for (const T& value : pack.at) {
+      const float off = static_cast<float>(value) - mean;
+      squares += off * off;
+    }
+  });
+  const float inverse = rsqrtf(warp_sum(squares) / static_cast<float>(width) + epsilon);
+  each_pack(in, width, [&](std::size_t first, const Pack<T>& pack) {
+    const auto& weight = *reinterpret_cast<const Pack<T>*>(x.weight + first);
+    const auto& bias = *reinterpret_cast<const Pack<T>*>(x.bias + first);
+    Pack<T> out;
+    for (std::size_t i = 0; i < Pack<T>::size; ++i) {
+      const float scaled = (static_cast<float>(pack.at[i]) - mean) * inverse;
+      out.at[i] = static_cast<T>(scaled * static_cast<float>(weight.at[i]) +
+                                 static_cast<float>(bias.at[i]));
+    }
+    *reinterpret_cast<Pack<T>*>(x.out + row * width + first) = out;
+  });
+  if (lane() == 0) {
+    x.mean[row] = mean;
+    x.inverse[row] = inverse;
+  }
+}
+
+/// d_in alone.
+template <class T>
+__global__ void norm_backward_kernel(NormBackward<T> x, std::size_t rows, std::size_t width) {
+  const std::size_t row = row_of_warp();
+  if (row >= rows) {
+    return;
+  }
+  const float mean = x.mean[row];
+  const float inverse = x.inverse[row];
+  const T* const d_out = x.d_out + row * width;
+  // f(first, i, gradient of what is scaled, what is scaled) for each value.
+  const auto each = [&](auto f) {
+    each_pack(x.in + row * width, width, [&](std::size_t first, const Pack<T>& in) {
+      const auto& d = *reinterpret_cast<const Pack<T>*>(d_out + first);
+      const auto& weight = *reinterpret_cast<const Pack<T>*>(x.weight + first);
+      for (std::size_t i = 0; i < Pack<T>::size; ++i) {
+        f(first + i, static_cast<float>(d.at[i]) * static_cast<float>(weight.at[i]),
+          (static_cast<float>(in.at[i]) - mean) * inverse);
+      }
+    });
+  };
+  float sum = 0;
+  float sum_scaled = 0;
+  each([&](std::size_t, float d, float scaled) {
+    sum += d;
+    sum_scaled += d * scaled;
+  });
+  sum = warp_sum(sum) / static_cast<float>(width);
+  sum_scaled = warp_sum(sum_scaled) / static_cast<float>(width);
+  T* const d_in = x.d_in + row * width;
+  each([&](std::size_t at, float d, float scaled) {
+    d_in[at] =
+        static_cast<T>(static_cast<float>(d_in[at]) + (d - sum - scaled * sum_scaled) * inverse);
+  });
+}
+
+inline constexpr unsigned columns_a_block = 32;
+inline constexpr unsigned rows_at_once = 8;
+inline constexpr unsigned rows_a_block = 256;
+
+/// Adds to sums[column] f(row, column) over all rows: a block takes some columns, and some rows.
+template <int Sums, class F>
+__global__ void column_sums_kernel(std::size_t rows, std::size_t columns, F f) {
+  __shared__ float shared[Sums][rows_at_once][columns_a_block];
+  const std::size_t column = std::size_t{blockIdx.x} * columns_a_block + threadIdx.x;
+  const std::size_t begin = std::size_t{blockIdx.y} * rows_a_block;
+  const std::size_t end = min(begin + rows_a_block, rows);
+  float sums[Sums] = {};
+  if (column < columns) {
+    for (std::size_t row = begin + threadIdx.y; row < end; row += rows_at_once) {
+      f.add(sums, row, column);
+    }
+  }
+  for (int k = 0; k < Sums; ++k) {
+    shared[k][threadIdx.y][threadIdx.x] = sums[k];
+  }
+  __syncthreads();
+  if (threadIdx.y == 0 && column < columns) {
+    for (int k = 0; k < Sums; ++k) {
+      float sum = 0;
+      for (const auto& row : shared[k]) {
+        sum += row[threadIdx.x];
+      }
+      atomicAdd(f.to(k) + column, sum);
+    }
+  }
+}
+template <int Sums, class F>
+void column_sums(cudaStream_t stream, std::size_t rows, std::size_t columns, F f) {
+  const dim3 blocks{static_cast<unsigned>((columns + columns_a_block - 1) / columns_a_block),
+                    static_cast<unsigned>((rows + rows_a_block - 1) / rows_a_block)};
+  column_sums_kernel<Sums>
+      <<<blocks, dim3{columns_a_block, rows_at_once}, 0, stream>>>(rows, columns, f);
+  check(cudaGetLastError(), "column_sums_kernel");
+}
+
+/// The gradients of layer norm's weights and biases.
+template <class T> struct NormSums {
+  NormBackward<T> x;
+  std::size_t width;
+  __device__ void add(float (&sums)[2], std::size_t row, std::size_t column) const {
+    const auto d = static_cast<float>(x.d_out[row * width + column]);
+    const auto in = static_cast<float>(x.in[row * width + column]);
+    sums[0] += d * (in - x.mean[row]) * x.inverse[row];
+    sums[1] += d;
+  }
+  __device__ float* to(int sum) const { return sum == 0 ? x.d_weight : x.d_bias; }
+};
+/// The gradient of a bias.
+template <class T> struct BiasSums {
+  const T* d_out;
+  float* d_bias;
+  std::size_t width;
+  __device__ void add(float (&sums)[1], std::size_t row, std::size_t column) const {
+    sums[0] += static_cast<float>(d_out[row * width + column]);
+  }
+  __device__ float* to(int) const { return d_bias; }
+};
+
+} // namespace transformer

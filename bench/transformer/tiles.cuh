@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Tiles of bf16 in shared memory, and products of 16 x 8 out of 16 by a warp on the tensor cores.
+// Which lane has what is in the PTX manual, "Matrix fragments for mma.m16n8k16": of a result, lane
+// i has columns 2 (i % 4) and the next of row i / 4, and of the row 8 below.
+
+#include "launch.cuh"
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#error "The tiles are for Hopper and later: compile with -arch=sm_90."
+#endif
+
+namespace transformer {
+
+using Bf16 = __nv_bfloat16;
+
+/// `Rows` rows of `Columns` values: 64 or 128. Pieces of 16 bytes are swapped within a row so that
+/// eight rows' pieces of one column lie in different banks.
+template <int Rows, int Columns> struct Tile {
+  static constexpr int pieces = Columns / 8; // of a row
+  static constexpr std::size_t bytes = std::size_t{Rows} * Columns * sizeof(Bf16);
+
+  std::uint32_t begin; // in shared memory
+
+  __device__ std::uint32_t piece(int row, int column_piece) const {
+    return begin + static_cast<std::uint32_t>(row * pieces + (column_piece ^ (row & 7))) * 16;
+  }
+  /// Begins to copy rows that lie `stride` values apart, by all of the block's threads.
+  __device__ void load(const Bf16* from, std::size_t stride) const {
+    for (int i = static_cast<int>(threadIdx.x); i < Rows * pieces;
+         i += static_cast<int>(blockDim.x)) {
+      const int row = i / pieces;
+      const int column_piece = i % pieces;
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(piece(row, column_piece)),
+                   "l"(from + static_cast<std::size_t>(row) * stride + column_piece * 8)
+                   : "memory");
+    }
+  }
+};
+
+/// Ends a group of copies; and waits until all but the newest `Groups` are there, for this thread's
+/// part.
+/// @{
+__device__ inline void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int Groups> __device__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+}
+/// @}
+
+/// Four matrices of 8 x 8, each lane giving a row's address: lanes 0 to 7 of the first, and so on.
+/// @{
+struct Fragment {
+  std::uint32_t at[4];
+};
+__device__ inline Fragment load_matrices(std::uint32_t row) {
+  Fragment f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3])
+               : "r"(row)
+               : "memory");
+  return f;
+}
+__device__ inline Fragment load_transposed(std::uint32_t row) {
+  Fragment f;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(f.at[0]), "=r"(f.at[1]), "=r"(f.at[2]), "=r"(f.at[3])
+               : "r"(row)
+               : "memory");
+  return f;
+}
+/// @}
+
+/// What the products take, for this lane. Rows and columns are counted in tiles of 16.
+/// @{
+/// Left factor: 16 rows of the tile by 16 columns.
+template <int R, int C> __device__ Fragment left(const Tile<R, C>& tile, int row, int column) {
+  const int l = static_cast<int>(lane());
+  return load_matrices(tile.piece(16 * row + l % 16, 2 * column + l / 16));
+}
+/// Left factor: the transpose of 16 rows by 16 columns, so that the tile's columns are its rows.
+template <int R, int C>
+__device__ Fragment left_transposed(const Tile<R, C>& tile, int row, int column) {
+  const int l = static_cast<int>(lane());
+  return load_transposed(tile.piece(16 * row + l % 8 + l / 16 * 8, 2 * column + l / 8 % 2));
+}
+/// Two right factors, side by side: the transpose of 16 rows by 16 columns, so that what comes out
+/// has a column for each of the tile's rows.
+template <int R, int C>
+__device__ Fragment right_transposed(const Tile<R, C>& tile, int row, int column) {
+  const int l = static_cast<int>(lane());
+  return load_matrices(tile.piece(16 * row + l % 8 + l / 16 * 8, 2 * column + l / 8 % 2));
+}
+/// Two right factors, side by side: 16 rows by 16 columns as they are.
+template <int R, int C> __device__ Fragment right(const Tile<R, C>& tile, int row, int column) {
+  const int l = static_cast<int>(lane());
+  return load_transposed(tile.piece(16 * row + l % 16, 2 * column + l / 16));
+}
+/// @}
+
+/// 16 rows by `Columns`, in floats, of which this lane has two columns of two rows in each eight
+/// columns.
+template <int Columns> struct Sums {
+  static constexpr int eights = Columns / 8;
+  float at[eights][4];
+
+  __device__ void clear() {
+    for (auto& eight : at) {
+      for (float& value : eight) {
+        value = 0;
+      }
+    }
+  }
+  /// Calls f(value, row, column) for each that is this lane's: rows of 0 to 15.
+  template <class F> __device__ void each(F f) {
+    const int l = static_cast<int>(lane());
+    for (int eight = 0; eight < eights; ++eight) {
+      for (int i = 0; i < 4; ++i) {
+        f(at[eight][i], l / 4 + i / 2 * 8, 8 * eight + 2 * (l % 4) + i % 2);
+      }
+    }
+  }
+  /// Adds left * right, for columns 16 `sixteen` to 16 `sixteen` + 15.
+  __device__ void add(int sixteen, const Fragment& a, const Fragment& b) {
+    multiply(at[2 * sixteen], a, b.at[0], b.at[1]);
+    multiply(at[2 * sixteen + 1], a, b.at[2], b.at[3]);
+  }
+  /// As a left factor, in bf16: columns 16 `sixteen` to 16 `sixteen` + 15.
+  __device__ Fragment as_left(int sixteen) const {
+    const float(&low)[4] = at[2 * sixteen];
+    const float(&high)[4] = at[2 * sixteen + 1];
+    return {{pair(low[0], low[1]), pair(low[2], low[3]), pair(high[0], high[1]),
+             pair(high[2], high[3])}};
+  }
+
+  __device__ static std::uint32_t pair(float first, float second) {
+    const __nv_bfloat162 both = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const std::uint32_t*>(&both);
+  }
+
+ private:
+  __device__ static void multiply(float (&c)[4], const Fragment& a, std::uint32_t b0,
+                                  std::uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
+  }
+};
+
+} // namespace transformer
