@@ -14,6 +14,7 @@
 
 #include "event.hpp"
 
+#include <penstock/deferred.hpp>
 #include <penstock/device_array.hpp>
 
 #include <cstddef>
@@ -126,7 +127,8 @@ template <class D, template <class> class Step> class Steps : public Way {
  public:
   Steps(D& device, Size size, std::size_t streams)
       : device_{device}, steps_{size.steps}, in_{device, size.tensors * tensor_floats},
-        out_{device, in_.size()}, sum_{device, 1}, workspace_{device} {
+        out_{device, in_.size()}, sum_{device, 1}, workspace_{device},
+        read_{device, {.results = 1}} {
     for (std::size_t i = 0; i < size.tensors; ++i) {
       const std::size_t first = i * tensor_floats;
       tensors_.push_back({in_.data() + first, out_.data() + first, factor_of(i)});
@@ -149,7 +151,8 @@ template <class D, template <class> class Step> class Steps : public Way {
     }
     ps::reduce(streams_[0], out_.data(), out_.size(), sum_.data(), std::uint64_t{0}, Add{},
                workspace_);
-    return sum_.read(streams_[0])[0];
+    read_.clear();
+    return read_.put(sum_.data(), streams_[0]).get();
   }
 
  private:
@@ -158,6 +161,7 @@ template <class D, template <class> class Step> class Steps : public Way {
   ps::DeviceArray<float, D> in_, out_;
   ps::DeviceArray<std::uint64_t, D> sum_;
   ps::Workspace<D> workspace_;
+  ps::Deferred<std::uint64_t, D> read_;
   std::vector<Tensor> tensors_;
   std::vector<typename D::stream_type> streams_;
   typename D::event_type done_ = device_.event();
