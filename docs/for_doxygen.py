@@ -19,13 +19,18 @@ def headings(text: str) -> list[str]:
     return re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
 
 
+def label(page: Path) -> str:
+    """What Doxygen knows a page by: a letter comes first."""
+    return f"page_{page.stem}" if page.stem[0].isdigit() else page.stem
+
+
 def with_references(page: Path) -> str:
     def reference(link: re.Match) -> str:
         text, target = link.groups()
         if "://" in target:
             return link[0]
         path, _, section = target.partition("#")
-        name = Path(path).stem if path else page.stem
+        name = label(Path(path)) if path else label(page)
         if path and not path.endswith(".md"):
             return text  # a file that is no page
         return f"[{text}](@ref {name}{'-' + section if section else ''})"
@@ -33,9 +38,9 @@ def with_references(page: Path) -> str:
     parts = re.split(r"(^```.*?^```$)", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for i in range(0, len(parts), 2):
         parts[i] = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", reference, parts[i])
-        parts[i] = re.sub(r"^(##+ )(.+)$", lambda m: f"{m[0]} {{#{page.stem}-{anchor(m[2])}}}", parts[i], flags=re.MULTILINE)
+        parts[i] = re.sub(r"^(##+ )(.+)$", lambda m: f"{m[0]} {{#{label(page)}-{anchor(m[2])}}}", parts[i], flags=re.MULTILINE)
         if i == 0 and page.stem != "README":
-            parts[i] = re.sub(r"\A(# .+)$", rf"\1 {{#{page.stem}}}", parts[i], flags=re.MULTILINE)
+            parts[i] = re.sub(r"\A(# .+)$", rf"\1 {{#{label(page)}}}", parts[i], flags=re.MULTILINE)
     return "".join(parts)
 
 
