@@ -17,7 +17,6 @@
 
 #include "event.hpp"
 
-#include <penstock/cuda/convert.cuh>
 #include <penstock/deferred.hpp>
 #include <penstock/device_array.hpp>
 #include <penstock/float16.hpp>
@@ -26,8 +25,13 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#if defined(__CUDACC__)
+#include <penstock/cuda/convert.cuh>
 
 #include <vector_types.h>
+#else
+#include <penstock/convert.hpp>
+#endif
 
 namespace {
 
@@ -35,6 +39,12 @@ namespace ps = penstock;
 using namespace penstock_bench;
 
 constexpr std::size_t row_values = 64;
+
+#if !defined(__CUDACC__)
+struct alignas(16) uint4 {
+  std::uint32_t x, y, z, w;
+};
+#endif
 
 /// Of an event.
 struct Sizes {

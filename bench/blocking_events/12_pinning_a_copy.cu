@@ -87,21 +87,6 @@ class PeakMemory {
   double before_{};
 };
 
-/// Page-locks memory where it lies, for as long as this lives.
-class PinnedInPlace {
- public:
-  explicit PinnedInPlace(std::span<std::uint64_t> words) : at_{words.data()} {
-    ps::detail::cuda_check(cudaHostRegister(at_, words.size_bytes(), cudaHostRegisterDefault),
-                           "cudaHostRegister");
-  }
-  PinnedInPlace(const PinnedInPlace&) = delete;
-  PinnedInPlace& operator=(const PinnedInPlace&) = delete;
-  ~PinnedInPlace() { ps::detail::cuda_ignore(cudaHostUnregister(at_)); }
-
- private:
-  void* at_;
-};
-
 struct Add {
   PENSTOCK_HD std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
 };
@@ -150,6 +135,22 @@ template <class D> std::uint64_t pin_a_copy(Target<D>& target) {
   // page: end
 }
 
+#if defined(__CUDACC__)
+/// Page-locks memory where it lies, for as long as this lives.
+class PinnedInPlace {
+ public:
+  explicit PinnedInPlace(std::span<std::uint64_t> words) : at_{words.data()} {
+    ps::detail::cuda_check(cudaHostRegister(at_, words.size_bytes(), cudaHostRegisterDefault),
+                           "cudaHostRegister");
+  }
+  PinnedInPlace(const PinnedInPlace&) = delete;
+  PinnedInPlace& operator=(const PinnedInPlace&) = delete;
+  ~PinnedInPlace() { ps::detail::cuda_ignore(cudaHostUnregister(at_)); }
+
+ private:
+  void* at_;
+};
+
 std::uint64_t pinned_in_place(Target<ps::CudaDevice>& target) {
   // page: in_place
   std::vector<std::uint64_t> words(target.words);
@@ -158,6 +159,7 @@ std::uint64_t pinned_in_place(Target<ps::CudaDevice>& target) {
   return target.send(words);
   // page: end
 }
+#endif
 
 template <class D> std::uint64_t pinned_from_the_start(Target<D>& target) {
   // page: from_the_start
@@ -216,9 +218,11 @@ int main(int argc, char** argv) {
       return [=, &device] { return std::make_unique<Making<D>>(device, words, how); };
     };
     event.add("pin_a_copy", way(pin_a_copy<D>));
+#if defined(__CUDACC__)
     if constexpr (std::is_same_v<D, ps::CudaDevice>) {
       event.add("pinned_in_place", way(pinned_in_place));
     }
+#endif
     event.add("pinned_from_the_start", way(pinned_from_the_start<D>));
     event.add("pipeline", way(in_the_ring<D>));
     return run_all();

@@ -11,13 +11,11 @@
 // Every way is checked, in two runs, before anything of it is timed. `--watch` records with CUPTI
 // what the GPU does in a run instead of timing it; that is a run of its own, since recording slows
 // calls down. `--device=host` stands for whoever has no GPU: what it measures counts for nothing.
+// What has a meaning there is compiled without nvcc too, and then there is no other device.
 
 #include "support/contender.hpp"
-#include "support/cuda_calls.hpp"
 
-#include <penstock/cuda.hpp>
-#include <penstock/cuda/activity.hpp>
-#include <penstock/cuda/algorithm.cuh>
+#include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
 
 #include <cstdint>
@@ -29,6 +27,15 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#if defined(__CUDACC__)
+#include "support/cuda_calls.hpp"
+
+#include <penstock/cuda.hpp>
+#include <penstock/cuda/activity.hpp>
+#include <penstock/cuda/algorithm.cuh>
+#else
+#include <penstock/algorithm.hpp>
+#endif
 
 namespace penstock_bench {
 
@@ -110,6 +117,7 @@ class Event {
     way.count(state.counters);
   }
 
+#if defined(__CUDACC__)
   static void watched(benchmark::State& state, Way& way) {
     double seconds = 0;
     CallCounts calls;
@@ -142,6 +150,11 @@ class Event {
     set("bytes_to_device", whole.bytes_to_device);
     set("bytes_to_host", whole.bytes_to_host);
   }
+#else
+  static void watched(benchmark::State&, Way&) {
+    throw std::runtime_error{"--watch: this program was compiled without nvcc"};
+  }
+#endif
 
   std::string name_;
   EventOptions options_;
@@ -160,6 +173,7 @@ template <class F> int event_on_any_device(int argc, char** argv, F all) {
   });
 }
 
+#if defined(__CUDACC__)
 /// The main() of an event that is about CUDA's own functions: all(gpu, options). Where there is no
 /// GPU it does nothing, and gives 77, as a test that is skipped does.
 template <class F> int event_on_gpu(int argc, char** argv, F all) {
@@ -176,5 +190,6 @@ template <class F> int event_on_gpu(int argc, char** argv, F all) {
     return all(gpu, options);
   });
 }
+#endif
 
 } // namespace penstock_bench

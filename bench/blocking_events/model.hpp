@@ -4,9 +4,9 @@
 
 // What stands for a model in the programs of this folder, on either device.
 
-#include <penstock/cuda/algorithm.cuh>
 #include <penstock/device.hpp>
 #include <penstock/device_array.hpp>
+#include <penstock/host_device.hpp>
 #include <penstock/workspace.hpp>
 
 #include <algorithm>
@@ -14,6 +14,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#if defined(__CUDACC__)
+#include <penstock/cuda/algorithm.cuh>
+#else
+#include <penstock/algorithm.hpp>
+#endif
 
 namespace penstock_bench {
 
@@ -83,7 +88,7 @@ int rounds_for(D& device, double seconds, std::size_t values) {
     return best;
   };
   // Long enough to be bound by arithmetic, where time is a straight line; a host takes longer.
-  constexpr bool on_host = !std::is_convertible_v<ps::Stream<D>, cudaStream_t>;
+  constexpr bool on_host = std::is_same_v<D, ps::HostDevice>;
   constexpr int few = on_host ? 1 : 512;
   constexpr int many = 4 * few;
   const double at_few = measured(few);

@@ -4,11 +4,15 @@
 
 // Records of numbers, and the kernel that sums each up, on either device.
 
-#include <penstock/cuda/algorithm.cuh>
 #include <penstock/host_device.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#if defined(__CUDACC__)
+#include <penstock/cuda/algorithm.cuh>
+#else
+#include <penstock/algorithm.hpp>
+#endif
 
 namespace penstock_bench {
 
@@ -27,6 +31,7 @@ template <class R> std::uint64_t sum_of(const R& record) {
   return sum;
 }
 
+#if defined(__CUDACC__)
 /// A block of threads for each record, 16 bytes a thread at a time.
 template <class R, class Put> __global__ void __launch_bounds__(penstock::detail::block_threads)
     sum_kernel(const R* records, std::size_t count, Put put) {
@@ -55,6 +60,9 @@ template <class R, class Put>
 void sum_records(cudaStream_t stream, const R* records, std::size_t count, Put put) {
   penstock::detail::launch(stream, count, 1, sum_kernel<R, Put>, records, count, put);
 }
+#endif
+
+/// The same on the host.
 template <class R, class Put>
 void sum_records(penstock::HostStream& stream, const R* records, std::size_t count, Put put) {
   stream.enqueue([records, count, put] {
