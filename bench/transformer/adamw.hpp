@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #if defined(__CUDACC__)
-#include <penstock/cuda/algorithm.cuh>
+#include <penstock/cuda/for_each.cuh>
 #else
 #include <penstock/algorithm.hpp>
 #endif

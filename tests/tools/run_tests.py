@@ -79,7 +79,7 @@ LONG = ["both_ways", "control", "copier", "faults_calls", "faults_stop", "host_d
 # tested on the host too. Each example is compiled by one.
 ADDRESS_ONLY = [] if THOROUGH else [
     "counted", "decoded", "deferred", "faults", "faults_both_ways", "faults_calls", "faults_files", "faults_memory", "fetcher",
-    "io_direct", "io_file", "on_error", "poison", "scratch", "sources", "trace", "windows", "zip"]
+    "io_direct", "io_file", "io_new_file", "on_error", "poison", "replayed", "scratch", "sources", "trace", "windows", "zip"]
 THREAD_ONLY = [] if THOROUGH else ["control", "observe", "observer", "shutdown"]
 BY_GXX = [] if THOROUGH else [
     "convert", "docs", "odr", "schema", "select", "sort", "steady", "transformer", "version", "wiring", "with_device", "zero_cost",
@@ -87,8 +87,9 @@ BY_GXX = [] if THOROUGH else [
 BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram"]
 BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "11_transform_file"]
 ON_GPU = [] if THOROUGH else ["cuda/" + name for name in [
-    "algorithm", "both_ways", "columns", "control", "convert", "counted", "decoded", "deferred", "docs", "loop", "poison",
-    "ragged", "replayed", "schema", "scratch", "select", "sort", "transformer", "trap"]] + ["example/12_streams", "example/13_knn"]
+    "activity", "algorithm", "both_ways", "columns", "control", "convert", "counted", "decoded", "deferred", "docs", "loop",
+    "pipeline", "poison", "ragged", "replayed", "schema", "scratch", "select", "sort", "transformer", "trap", "zero_cost"]] + [
+    "example/12_streams", "example/13_knn"]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.
 BUILDS = [
     Build("g++", GXX, ["host", "headers", "refused", "tree", "example", "model", "spin", "bench", "event"],

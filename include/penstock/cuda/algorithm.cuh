@@ -5,6 +5,7 @@
 #include <penstock/algorithm.hpp>
 #include <penstock/cuda/device.hpp>
 #include <penstock/cuda/error.hpp>
+#include <penstock/cuda/for_each.cuh>
 #include <penstock/detail/config.hpp>
 #include <penstock/detail/launch.cuh>
 #include <penstock/workspace.hpp>
@@ -26,30 +27,6 @@
 // a pipeline find it so. All return at once and run in the stream's order. Functors must be
 // callable on the GPU: named ones, with PENSTOCK_HD. All throw CudaError if CUDA refuses the work.
 namespace penstock {
-
-namespace detail {
-
-template <class F> __global__ void __launch_bounds__(block_threads)
-    for_each_kernel(std::size_t n, F f) {
-  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
-    f(i);
-  }
-}
-
-} // namespace detail
-
-/// Calls f(i) for each i of 0 to n - 1, in no order to rely on. `f` is copied to the GPU, and what
-/// it points to must be there.
-template <class F> void for_each(cudaStream_t stream, std::size_t n, F f) {
-  static_assert(std::is_trivially_copyable_v<F>,
-                "penstock: a functor is copied to the GPU byte by byte, so it must be trivially "
-                "copyable: let it hold pointers and numbers only.");
-  if (n == 0) {
-    return;
-  }
-  detail::launch(stream, n, detail::block_threads, detail::for_each_kernel<F>, n, f);
-}
 
 namespace detail {
 

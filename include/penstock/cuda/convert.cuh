@@ -3,7 +3,6 @@
 #pragma once
 
 #include <penstock/convert.hpp>
-#include <penstock/cuda/algorithm.cuh>
 #include <penstock/cuda/transpose.cuh>
 #include <penstock/detail/launch.cuh>
 #include <penstock/detail/pack.cuh>

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/cuda/algorithm.cuh>
 #include <penstock/detail/launch.cuh>
 #include <penstock/detail/pack.cuh>
 
