@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/algorithm.hpp>
 #include <penstock/detail/config.hpp>
 #include <penstock/detail/launch.cuh>
 
