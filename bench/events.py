@@ -81,7 +81,7 @@ def per_cent(value: float) -> str:
 
 
 def megabytes(value: float) -> str:
-    return figure(value / 1e6)
+    return figure(value / 1e6) if value >= 1e4 or value == 0 else "< 0.01"
 
 
 COLUMNS: list[tuple[str, str, Callable[[float], str]]] = [
