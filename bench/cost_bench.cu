@@ -29,10 +29,9 @@
 //              --benchmark_enable_random_interleaving=true
 
 #include "support/cpu_time.hpp"
+#include "support/cuda_calls.hpp"
 #include "support/from_file.hpp"
 #include "support/threads.hpp"
-
-#include <penstock/cuda/cupti.hpp>
 
 #include <algorithm>
 #include <array>
@@ -47,8 +46,6 @@
 #include <string_view>
 #include <thread>
 #include <utility>
-
-#include <cupti.h>
 
 namespace {
 
@@ -112,68 +109,6 @@ class PreadAlone : public Contender {
   std::uint64_t bytes_;
   std::function<double()> seconds_;
   std::uint8_t* pool_ = static_cast<std::uint8_t*>(gpu_.allocate_pinned(pool_bytes));
-};
-
-/// What the process spends in CUDA's runtime calls while this lives: one at a time.
-class CudaCalls {
- public:
-  struct Sum {
-    std::uint64_t calls{};
-    double us{};
-  };
-
-  CudaCalls() {
-    ps::detail::cupti_check(cuptiSubscribe(&subscriber_, on_call, this), "cuptiSubscribe");
-    const CUptiResult enabled = cuptiEnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API);
-    if (enabled != CUPTI_SUCCESS) {
-      cuptiUnsubscribe(subscriber_);
-      ps::detail::cupti_check(enabled, "cuptiEnableDomain");
-    }
-  }
-  CudaCalls(const CudaCalls&) = delete;
-  CudaCalls& operator=(const CudaCalls&) = delete;
-  ~CudaCalls() { cuptiUnsubscribe(subscriber_); }
-
-  /// The sum of the calls whose name, such as cudaEventQuery_v3020, fits.
-  template <class Fits> Sum of(Fits fits) const {
-    Sum sum;
-    for (std::uint32_t id = 0; id < calls_.size(); ++id) {
-      const char* name = nullptr;
-      if (calls_[id].count != 0 &&
-          cuptiGetCallbackName(CUPTI_CB_DOMAIN_RUNTIME_API, id, &name) == CUPTI_SUCCESS &&
-          fits(std::string_view{name})) {
-        sum.calls += calls_[id].count;
-        sum.us += static_cast<double>(calls_[id].ns) / 1e3;
-      }
-    }
-    return sum;
-  }
-
- private:
-  struct Call {
-    std::atomic<std::uint64_t> count{0};
-    std::atomic<std::uint64_t> ns{0};
-  };
-
-  static std::uint64_t now() {
-    return static_cast<std::uint64_t>(Clock::now().time_since_epoch() /
-                                      std::chrono::nanoseconds{1});
-  }
-  static void CUPTIAPI on_call(void* self, CUpti_CallbackDomain, CUpti_CallbackId id,
-                               const void* data) {
-    const std::uint64_t at = now();
-    const auto* const call = static_cast<const CUpti_CallbackData*>(data);
-    auto& calls = static_cast<CudaCalls*>(self)->calls_;
-    if (call->callbackSite == CUPTI_API_EXIT && id < calls.size()) {
-      calls[id].count.fetch_add(1, std::memory_order_relaxed);
-      calls[id].ns.fetch_add(at - *call->correlationData, std::memory_order_relaxed);
-    } else {
-      *call->correlationData = now(); // without what this took
-    }
-  }
-
-  CUpti_SubscriberHandle subscriber_{};
-  std::array<Call, 1024> calls_; // by the callback's number
 };
 
 bool has(std::string_view name, std::string_view part) {

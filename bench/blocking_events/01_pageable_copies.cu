@@ -40,10 +40,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t pieces = 16;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 /// What the CPU has to do besides: arithmetic on 32 KiB, `rounds` times over with each piece.
 class OwnWork {
  public:
@@ -122,10 +118,6 @@ std::uint64_t expected_of(const Task& task) {
   }
   return checksum_of(sums) + work.result();
 }
-
-struct Add {
-  PENSTOCK_HD std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
-};
 
 /// The GPU's sums of the pieces.
 class Sums {

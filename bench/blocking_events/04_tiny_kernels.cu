@@ -54,10 +54,6 @@ struct ScaleAll {
     tensor.out[at] = tensor.factor * tensor.in[at];
   }
 };
-struct Add {
-  PENSTOCK_HD std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
-};
-
 float factor_of(std::size_t tensor) {
   return static_cast<float>(1 + tensor % 5);
 }

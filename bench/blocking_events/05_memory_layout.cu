@@ -165,10 +165,6 @@ template <class T> struct SumStrand {
     sums[strand] = sum;
   }
 };
-struct Add {
-  PENSTOCK_HD std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
-};
-
 /// Passes that write Ts; how is up to each way.
 template <ps::AnyDevice D, class T> class Lookups : public Way {
  public:

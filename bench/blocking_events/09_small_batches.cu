@@ -76,10 +76,6 @@ struct Weigh {
     sums[place] = 0; // for the next run
   }
 };
-struct Add {
-  PENSTOCK_HD std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
-};
-
 /// Where all sums come together.
 template <ps::AnyDevice D> class Sums {
  public:

@@ -87,10 +87,6 @@ class PeakMemory {
   double before_{};
 };
 
-struct Add {
-  PENSTOCK_HD std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
-};
-
 /// The device's side: takes words and sums them.
 template <class D> class Target {
  public:

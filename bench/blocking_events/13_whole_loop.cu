@@ -33,6 +33,7 @@
 #include <numeric>
 #include <string>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -78,12 +79,13 @@ class Images {
   LossSum losses_;
 };
 
-template <class D> class InTurn : public Way {
+/// What is copied are Ts: floats, made by the CPU, or the bytes as they are.
+template <class D, class T> class InTurn : public Way {
  public:
   InTurn(D& device, const Images& images, const Job& job)
       : device_{device}, file_{images.path(), O_RDONLY}, job_{job}, bytes_(job.values),
-        floats_(job.values), batch_{device, job.values}, model_{device, job.values, job.rounds},
-        stream_{device.stream()} {}
+        floats_(std::is_same_v<T, float> ? job.values : 0), batch_{device, job.values},
+        model_{device, job.values, job.rounds}, stream_{device.stream()} {}
 
   std::uint64_t run() override {
     LossSum sum;
@@ -91,9 +93,8 @@ template <class D> class InTurn : public Way {
     // page: in_turn
     for (std::size_t i = 0; i < job_.steps; ++i) {
       file_.read(i * bytes_.size(), bytes_);
-      std::copy(bytes_.begin(), bytes_.end(), floats_.begin()); // one by one, as floats
-      device_.copy_to_device(batch_.data(), floats_.data(), floats_.size() * sizeof(float),
-                             stream_);
+      const T* const values = as_values(); // bytes to floats, one by one, if T is float
+      device_.copy_to_device(batch_.data(), values, batch_.size() * sizeof(T), stream_);
       model_.step(batch_.data(), batch_.size(), stream_);
       device_.copy_to_host(&loss, model_.loss(), sizeof loss, stream_);
       device_.sync(stream_);
@@ -104,43 +105,21 @@ template <class D> class InTurn : public Way {
   }
 
  private:
+  const T* as_values() {
+    if constexpr (std::is_same_v<T, float>) {
+      std::copy(bytes_.begin(), bytes_.end(), floats_.begin());
+      return floats_.data();
+    } else {
+      return bytes_.data();
+    }
+  }
+
   D& device_;
   OpenFile file_;
   Job job_;
   std::vector<std::uint8_t> bytes_;
   std::vector<float> floats_;
-  ps::DeviceArray<float, D> batch_;
-  Model<D> model_;
-  typename D::stream_type stream_;
-};
-
-template <class D> class InTurnBytes : public Way {
- public:
-  InTurnBytes(D& device, const Images& images, const Job& job)
-      : device_{device}, file_{images.path(), O_RDONLY}, job_{job}, bytes_(job.values),
-        batch_{device, job.values}, model_{device, job.values, job.rounds},
-        stream_{device.stream()} {}
-
-  std::uint64_t run() override {
-    LossSum sum;
-    std::uint64_t loss = 0;
-    for (std::size_t i = 0; i < job_.steps; ++i) {
-      file_.read(i * bytes_.size(), bytes_);
-      device_.copy_to_device(batch_.data(), bytes_.data(), bytes_.size(), stream_);
-      model_.step(batch_.data(), batch_.size(), stream_);
-      device_.copy_to_host(&loss, model_.loss(), sizeof loss, stream_);
-      device_.sync(stream_);
-      sum.add(loss);
-    }
-    return sum.get();
-  }
-
- private:
-  D& device_;
-  OpenFile file_;
-  Job job_;
-  std::vector<std::uint8_t> bytes_;
-  ps::DeviceArray<std::uint8_t, D> batch_;
+  ps::DeviceArray<T, D> batch_;
   Model<D> model_;
   typename D::stream_type stream_;
 };
@@ -202,9 +181,9 @@ int main(int argc, char** argv) {
     const Event event{"13_whole_loop", options, {job.steps * records, job.kernels_s()}, [&] {
                         return images.checksum();
                       }};
-    event.add("in_turn", [&] { return std::make_unique<InTurn<D>>(device, images, job); });
+    event.add("in_turn", [&] { return std::make_unique<InTurn<D, float>>(device, images, job); });
     event.add("in_turn_bytes",
-              [&] { return std::make_unique<InTurnBytes<D>>(device, images, job); });
+              [&] { return std::make_unique<InTurn<D, std::uint8_t>>(device, images, job); });
     event.add("pipeline", [&] {
       return pipelined(device, job, [&](Training<D>& training) {
         return from_file(device, images.path(), records, training);

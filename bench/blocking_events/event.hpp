@@ -18,8 +18,11 @@
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <iostream>
 #include <memory>
 #include <stdexcept>
@@ -44,6 +47,16 @@ namespace napkin {
 inline constexpr double link = 55.35e9;   ///< Bytes a second from pinned memory to the GPU.
 inline constexpr double memory = 4.18e12; ///< Bytes a second, read and written, in a copy there.
 } // namespace napkin
+
+/// Seconds since `start`.
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// For ps::reduce().
+struct Add {
+  PENSTOCK_HD std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
+};
 
 struct EventOptions {
   EventOptions(int argc, char** argv) {
@@ -118,16 +131,40 @@ class Event {
   }
 
 #if defined(__CUDACC__)
+  static bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+    return std::ranges::find(names, name.substr(0, name.find('_'))) != names.end(); // a version
+  }
+  /// Calls that wait for the GPU: those named so, and cudaMemcpy.
+  static bool waits(std::string_view name) {
+    return is_one_of(name, {"cudaDeviceSynchronize", "cudaStreamSynchronize",
+                            "cudaEventSynchronize", "cudaMemcpy"});
+  }
+  /// Of device memory or of page-locked memory, or page-locking.
+  static bool allocates(std::string_view name) {
+    return is_one_of(name, {"cudaMalloc", "cudaMallocAsync", "cudaMallocManaged", "cudaMallocHost",
+                            "cudaHostAlloc", "cudaHostRegister"});
+  }
+  /// Of kernels and of graphs, one each.
+  static bool launches_work(std::string_view name) {
+    return is_one_of(name, {"cudaLaunchKernel", "cudaLaunchKernelExC", "cudaGraphLaunch"});
+  }
+
   static void watched(benchmark::State& state, Way& way) {
     double seconds = 0;
-    CallCounts calls;
+    std::uint64_t syncs = 0;
+    std::uint64_t allocations = 0;
+    std::uint64_t launches = 0;
     penstock::GpuActivitySummary whole;
     penstock::GpuActivitySummary steady;
     for (auto _ : state) {
       penstock::GpuActivity activity;
-      CudaCalls counter;
-      seconds = seconds_of_run(way);
-      calls = counter.stop();
+      {
+        const CudaCalls calls;
+        seconds = seconds_of_run(way);
+        syncs = calls.of(waits).calls;
+        allocations = calls.of(allocates).calls;
+        launches = calls.of(launches_work).calls;
+      }
       whole = activity.stop();
       steady = activity.between(0.05, 0.95);
       state.SetIterationTime(seconds);
@@ -142,9 +179,9 @@ class Event {
     set("kernels_busy", whole.kernel_s / seconds);
     set("idle_steady", steady.idle_share());
     set("kernels_busy_steady", steady.kernel_share());
-    set("syncs", calls.syncs);
-    set("allocations", calls.allocations);
-    set("launches", calls.launches);
+    set("syncs", syncs);
+    set("allocations", allocations);
+    set("launches", launches);
     set("kernels", whole.kernels);
     set("copies", whole.copies_to_device + whole.copies_to_host + whole.other_copies);
     set("bytes_to_device", whole.bytes_to_device);

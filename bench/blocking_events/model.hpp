@@ -4,6 +4,8 @@
 
 // What stands for a model in the programs of this folder, on either device.
 
+#include "event.hpp"
+
 #include <penstock/device.hpp>
 #include <penstock/device_array.hpp>
 #include <penstock/host_device.hpp>
@@ -14,11 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#if defined(__CUDACC__)
-#include <penstock/cuda/algorithm.cuh>
-#else
-#include <penstock/algorithm.hpp>
-#endif
 
 namespace penstock_bench {
 
@@ -40,9 +37,6 @@ template <class T> struct Layers {
     out[i] = value;
   }
 };
-struct Sum {
-  PENSTOCK_HD std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
-};
 
 /// A step over a batch, whose loss is the sum of its values: exact if they are whole numbers.
 template <ps::AnyDevice D> class Model {
@@ -54,7 +48,7 @@ template <ps::AnyDevice D> class Model {
   /// Enqueues the step; one stream at a time.
   template <class T> void step(const T* batch, std::size_t values, ps::Stream<D> stream) {
     ps::for_each(stream, values, Layers<T>{batch, out_.data(), rounds_, 1, 0});
-    ps::reduce(stream, out_.data(), values, loss_.data(), std::uint64_t{0}, Sum{}, workspace_);
+    ps::reduce(stream, out_.data(), values, loss_.data(), std::uint64_t{0}, Add{}, workspace_);
   }
   /// In device memory: the last step's, once that is done.
   const std::uint64_t* loss() const noexcept { return loss_.data(); }

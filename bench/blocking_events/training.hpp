@@ -23,11 +23,6 @@
 
 namespace penstock_bench {
 
-/// Seconds since `start`.
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 /// A run of training.
 struct Job {
   std::size_t values;  ///< Of a batch.

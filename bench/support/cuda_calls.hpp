@@ -5,7 +5,9 @@
 #include <penstock/atomics.hpp>
 #include <penstock/cuda/cupti.hpp>
 
-#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -13,67 +15,70 @@
 
 namespace penstock_bench {
 
-/// How often a program has called the CUDA runtime.
-struct CallCounts {
-  std::uint64_t syncs{};       ///< Calls that wait for the GPU: those named so, and cudaMemcpy.
-  std::uint64_t allocations{}; ///< Of device memory or of page-locked memory, or page-locking.
-  std::uint64_t launches{};    ///< Of kernels and of graphs, one each.
-};
-
-/// Counts calls of all threads from its making until stop(), by CUPTI's callbacks, which make calls
-/// slower. One at a time.
+/// How often CUDA's runtime is called by all threads of the process while this lives, and how long
+/// that takes; by CUPTI's callbacks, which make calls slower. One at a time.
 class CudaCalls {
  public:
+  /// Of some calls.
+  struct Sum {
+    std::uint64_t calls{};
+    double us{};
+  };
+
   CudaCalls() {
-    using penstock::detail::cupti_check;
-    cupti_check(cuptiSubscribe(&subscriber_, &called, this), "cuptiSubscribe");
-    cupti_check(cuptiEnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API),
-                "cuptiEnableDomain");
+    penstock::detail::cupti_check(cuptiSubscribe(&subscriber_, on_call, this), "cuptiSubscribe");
+    const CUptiResult enabled = cuptiEnableDomain(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API);
+    if (enabled != CUPTI_SUCCESS) {
+      cuptiUnsubscribe(subscriber_);
+      penstock::detail::cupti_check(enabled, "cuptiEnableDomain");
+    }
   }
   CudaCalls(const CudaCalls&) = delete;
   CudaCalls& operator=(const CudaCalls&) = delete;
-  ~CudaCalls() { end(); }
+  ~CudaCalls() { cuptiUnsubscribe(subscriber_); }
 
-  CallCounts stop() {
-    end();
-    return {syncs_.load(Atomics::relaxed), allocations_.load(Atomics::relaxed),
-            launches_.load(Atomics::relaxed)};
+  /// The sum of the calls whose name, such as cudaEventQuery_v3020, fits.
+  template <class Fits> Sum of(Fits fits) const {
+    Sum sum;
+    for (std::uint32_t id = 0; id < calls_.size(); ++id) {
+      const char* name = nullptr;
+      if (calls_[id].count.load(Atomics::relaxed) != 0 &&
+          cuptiGetCallbackName(CUPTI_CB_DOMAIN_RUNTIME_API, id, &name) == CUPTI_SUCCESS &&
+          fits(std::string_view{name})) {
+        sum.calls += calls_[id].count.load(Atomics::relaxed);
+        sum.us += static_cast<double>(calls_[id].ns.load(Atomics::relaxed)) / 1e3;
+      }
+    }
+    return sum;
   }
 
  private:
   using Atomics = penstock::StdAtomics;
 
-  void end() {
-    if (subscriber_ != nullptr) {
-      cuptiUnsubscribe(subscriber_);
-      subscriber_ = nullptr;
-    }
+  struct Call {
+    Atomics::Atomic<std::uint64_t> count{0};
+    Atomics::Atomic<std::uint64_t> ns{0};
+  };
+
+  static std::uint64_t now() {
+    return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                      std::chrono::nanoseconds{1});
   }
-  static void CUPTIAPI called(void* counter, CUpti_CallbackDomain, CUpti_CallbackId,
-                              const void* data) {
-    const auto& call = *static_cast<const CUpti_CallbackData*>(data);
-    if (call.callbackSite == CUPTI_API_ENTER) {
-      static_cast<CudaCalls*>(counter)->count(call.functionName);
-    }
-  }
-  void count(std::string_view name) {
-    name = name.substr(0, name.find('_')); // behind it stands a version
-    const auto is_one_of = [name](auto... names) { return ((name == names) || ...); };
-    if (is_one_of("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize",
-                  "cudaMemcpy")) {
-      syncs_.fetch_add(1, Atomics::relaxed);
-    } else if (is_one_of("cudaMalloc", "cudaMallocAsync", "cudaMallocManaged", "cudaMallocHost",
-                         "cudaHostAlloc", "cudaHostRegister")) {
-      allocations_.fetch_add(1, Atomics::relaxed);
-    } else if (is_one_of("cudaLaunchKernel", "cudaLaunchKernelExC", "cudaGraphLaunch")) {
-      launches_.fetch_add(1, Atomics::relaxed);
+  static void CUPTIAPI on_call(void* self, CUpti_CallbackDomain, CUpti_CallbackId id,
+                               const void* data) {
+    const std::uint64_t at = now();
+    const auto* const call = static_cast<const CUpti_CallbackData*>(data);
+    auto& calls = static_cast<CudaCalls*>(self)->calls_;
+    if (call->callbackSite == CUPTI_API_EXIT && id < calls.size()) {
+      calls[id].count.fetch_add(1, Atomics::relaxed);
+      calls[id].ns.fetch_add(at - *call->correlationData, Atomics::relaxed);
+    } else {
+      *call->correlationData = now(); // without what this took
     }
   }
 
   CUpti_SubscriberHandle subscriber_{};
-  Atomics::Atomic<std::uint64_t> syncs_{0};
-  Atomics::Atomic<std::uint64_t> allocations_{0};
-  Atomics::Atomic<std::uint64_t> launches_{0};
+  std::array<Call, 1024> calls_; // by the callback's number
 };
 
 } // namespace penstock_bench

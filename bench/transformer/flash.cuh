@@ -54,9 +54,12 @@ inline constexpr int warps = threads / warp;
 inline constexpr int rows = 16 * warps; ///< Queries of a block forward, keys of one backward.
 inline constexpr int step = 64;         ///< Keys that are worked on at once, or queries.
 
-__device__ inline std::uint32_t shared_begin() {
+__device__ inline unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char memory[];
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(memory));
+  return memory;
+}
+__device__ inline std::uint32_t shared_begin() {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_memory()));
 }
 /// Of the four lanes that share a row.
 /// @{
@@ -216,9 +219,8 @@ __global__ void __launch_bounds__(threads)
   const auto d_outs = [&](int turn) {
     return Queries{queries(turn).begin + std::uint32_t{Queries::bytes}};
   };
-  extern __shared__ __align__(128) unsigned char memory[];
-  float* const of_queries =
-      reinterpret_cast<float*>(memory + (2 * rows + 4 * step) * Head * 2 + rows * step * 2);
+  float* const of_queries = reinterpret_cast<float*>(
+      shared_memory() + (2 * rows + 4 * step) * Head * 2 + rows * step * 2);
   const auto log_sums = [&](int turn) { return of_queries + turn % 2 * 2 * step; };
 
   const int first = static_cast<int>(blockIdx.x) * rows;

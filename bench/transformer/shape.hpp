@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 
 namespace transformer {
 
@@ -61,10 +60,6 @@ class Layout {
   }
   /// Of a block, what lies between tensors included.
   std::size_t block() const noexcept { return begins_[tensors]; }
-  /// Parameters of a block.
-  std::size_t parameters() const noexcept {
-    return std::accumulate(sizes_.begin(), sizes_.end(), std::size_t{0});
-  }
   /// Whether a tensor's weights decay: matrices do, what scales and shifts does not.
   static constexpr bool decays(std::size_t tensor) noexcept {
     constexpr std::array matrices{Tensor::qkv_weight, Tensor::project_weight, Tensor::up_weight,
