@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What result files say of the events in blocking_events/: a row for each way, the first of which blocks the GPU.
 
+A program's event has the program's name, or it has several, named PROGRAM-PART, which stand in one table.
+
 bench/events.py [FOLDER]
 """
 import json
@@ -62,6 +64,11 @@ class Events:
                     {counter: values for run in ("watched", "events") if way.name in runs.get(run, {})
                      for counter, values in runs[run][way.name].values.items()}) for way in ways]
 
+    def of(self, program: str) -> list[str]:
+        """The program's events, in its order."""
+        found = [event for event in self.found if event.split("-")[0] == program]
+        return sorted(found, key=lambda event: [way.order for way in self.ways(event)])
+
     def factors(self, event: str) -> dict[str, float]:
         """How many times as fast each way is as the first."""
         rates = {way.name: way.median("items_per_second") for way in self.ways(event)}
@@ -84,6 +91,8 @@ def megabytes(value: float) -> str:
     return figure(value / 1e6) if value >= 1e4 or value == 0 else "< 0.01"
 
 
+TENSOR_PEAK = 989.5e12  # of an H200 with bf16, as in blocking_events/numbers.cuh
+
 COLUMNS: list[tuple[str, str, Callable[[float], str]]] = [
     ("ms", "real_time", figure),
     ("times as fast", "factor", figure),
@@ -96,35 +105,52 @@ COLUMNS: list[tuple[str, str, Callable[[float], str]]] = [
     ("MB to the GPU", "bytes_to_device", megabytes),
     ("MB back", "bytes_to_host", megabytes),
     # Of some events alone.
+    ("kernels", "kernels", figure),
     ("in copy calls", "in_calls", per_cent),
     ("peak of host memory, times the data", "peak", figure),
+    ("memory, TB/s", "memory_bytes_per_second", lambda value: figure(value / 1e12)),
+    ("TFLOP/s", "flops", lambda value: figure(value / 1e12)),
+    ("of the tensor cores' peak", "flops", lambda value: per_cent(value / TENSOR_PEAK)),
+    ("MB of activations", "activation_bytes", megabytes),
+    ("MB of the GPU", "gpu_bytes", megabytes),
+    ("at least, ms", "part_ceiling_ms", figure),
 ]
 
 
-def table(events: Events, event: str) -> list[list[str]]:
+def table(events: Events, program: str) -> list[list[str]]:
     """A head, and a row for each way; nothing if there are no results."""
-    ways, factors = events.ways(event), events.factors(event)
-    for way in ways:
-        if way.name in factors:
-            way.values["factor"] = [factors[way.name]]
-    columns = [(head, counter, show) for head, counter, show in COLUMNS if any(counter in way.values for way in ways)]
     rows = []
-    for way in ways:
-        shown = [(way.median(counter), show) for _, counter, show in columns]
-        rows.append([way.name, *("" if value is None else show(value) for value, show in shown)])
-    return [["", *(head for head, _, _ in columns)], *rows] if rows else []
+    for event in events.of(program):
+        factors = events.factors(event)
+        part = event.removeprefix(program).removeprefix("-")
+        for way in events.ways(event):
+            if way.name in factors:
+                way.values["factor"] = [factors[way.name]]
+            if part:
+                way.name = f"{part} {way.name}"
+                way.values["part_ceiling_ms"] = way.values.get("ceiling_ms", [])
+            rows.append(way)
+    # Where each launch is of one kernel they are as many.
+    if all(way.median("kernels") == way.median("launches") for way in rows):
+        for way in rows:
+            way.values.pop("kernels", None)
+    columns = [(head, counter, show) for head, counter, show in COLUMNS if any(counter in way.values for way in rows)]
+    shown = [[way.name, *("" if way.median(counter) is None else show(way.median(counter)) for _, counter, show in columns)]
+             for way in rows]
+    return [["", *(head for head, _, _ in columns)], *shown] if shown else []
 
 
-def ceiling_ms(events: Events, event: str) -> float | None:
-    known = [way.median("ceiling_ms") for way in events.ways(event)]
+def ceiling_ms(events: Events, program: str) -> float | None:
+    """Of a program with one event."""
+    known = [way.median("ceiling_ms") for way in events.ways(program)]
     return known[0] if known else None
 
 
 def print_events(events: Events, out=sys.stdout):
-    for event in sorted(events.found):
-        ceiling = ceiling_ms(events, event)
-        print(f"\n{event}" + (f", at least {figure(ceiling)} ms on the napkin" if ceiling else ""), file=out)
-        rows = table(events, event)
+    for program in sorted({event.split("-")[0] for event in events.found}):
+        ceiling = ceiling_ms(events, program)
+        print(f"\n{program}" + (f", at least {figure(ceiling)} ms on the napkin" if ceiling else ""), file=out)
+        rows = table(events, program)
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
         for row in rows:
             print("  " + "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)

@@ -8,7 +8,7 @@ docs/draw_pages.py [--check]
 What lies between such a line and the next `<!-- end -->` is drawn:
 
 <!-- code: EVENT LABEL -->   what stands between `// page: LABEL` and `// page: end` in bench/blocking_events/EVENT.cu
-<!-- measured: EVENT -->     the newest results of bench/results/h200/ that have the event
+<!-- measured: EVENT -->     the newest results of bench/results/h200/ that have the program's events
 <!-- symptoms -->            a row for each page: what one sees, and how much it was
 
 With --check nothing is written; the exit code says whether the pages are as they would be drawn.
@@ -44,16 +44,16 @@ class Drawing:
             return []
         return ["```cpp", textwrap.dedent(found[0]).rstrip(), "```"]
 
-    def measured(self, event: str) -> list[str]:
-        rows = table(self.events, event)
+    def measured(self, program: str) -> list[str]:
+        rows = table(self.events, program)
         if not rows:
             return ["Not measured on an H200 yet: `bench/run events` does."]
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         lines.insert(1, "| --- |" + " ---: |" * (len(rows[0]) - 1))
-        sources = [file for name, file in sorted(self.files.items()) if name in (event, event + "-watched")]
+        sources = [file for name, file in sorted(self.files.items()) if name in (program, program + "-watched")]
         links = ", ".join(f"[{'what the GPU did' if file.stem.endswith('-watched') else 'times'}](../../bench/results/h200/{file.name})"
                           for file in sources)
-        ceiling = ceiling_ms(self.events, event)
+        ceiling = ceiling_ms(self.events, program)
         return [*lines, "", f"NVIDIA H200, {sources[0].name[:10]}: {links}."
                 + (f" On the napkin: {figure(ceiling)} ms." if ceiling else "")]
 
@@ -65,8 +65,8 @@ class Drawing:
             if not title or not symptom:
                 self.problems.append(f"{page.relative_to(ROOT)} has no title, or no line in bold that says what one sees")
                 continue
-            factors = self.events.factors(page.stem)
-            best = f"{figure(max(factors.values()))} times" if factors else "not measured yet"
+            factors = [factor for event in self.events.of(page.stem) for factor in self.events.factors(event).values()]
+            best = f"{figure(max(factors))} times" if factors else "not measured yet"
             seen = " ".join(symptom[1].split()).rstrip(".")
             lines.append(f"| {seen} | [{title[1]}]({page.name}) | {best} |")
         return lines

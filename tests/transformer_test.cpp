@@ -295,6 +295,28 @@ TEST_CASE("AdamW does what its formula says, tensor by tensor, block by block an
   CHECK(found[0] == found[2]);
 }
 
+TEST_CASE("AdamW that is reset does the same steps again") {
+  Trial<float> trial;
+  trial.gradients();
+  AdamW<float, ps::HostDevice> optimiser{trial.device, tiny, trial.stack.parameters(),
+                                         trial.stack.gradients(), trial.ops.stream()};
+  const std::size_t count = optimiser.size();
+  const std::vector<float> start{trial.stack.parameters(), trial.stack.parameters() + count};
+  std::vector<std::vector<float>> found;
+  for (int run = 0; run < 2; ++run) {
+    std::copy(start.begin(), start.end(), trial.stack.parameters());
+    optimiser.reset(trial.ops.stream());
+    for (int step = 0; step < 3; ++step) {
+      optimiser.begin_step();
+      optimiser.all(trial.ops.stream());
+    }
+    trial.device.sync(trial.ops.stream());
+    found.emplace_back(optimiser.master(), optimiser.master() + count);
+  }
+  CHECK(found[0] != start);
+  CHECK(found[0] == found[1]);
+}
+
 TEST_CASE("a block's step may run while the gradients of those before it are on their way") {
   std::vector<std::vector<float>> found;
   for (const bool overlapped : {false, true}) {

@@ -53,11 +53,17 @@ template <class T> struct AdamWStep {
   }
 };
 
-/// Copies parameters to their masters.
-template <class T> struct Promote {
+/// Copies parameters to their masters, whose means begin at 0.
+template <class T> struct BeginMasters {
   const T* parameter;
   float* master;
-  PENSTOCK_HD void operator()(std::size_t i) const { master[i] = static_cast<float>(parameter[i]); }
+  float* mean;
+  float* square;
+  PENSTOCK_HD void operator()(std::size_t i) const {
+    master[i] = static_cast<float>(parameter[i]);
+    mean[i] = 0;
+    square[i] = 0;
+  }
 };
 
 /// Sets all to one value.
@@ -90,7 +96,7 @@ template <class T, class D> class AdamW {
               0,
               1,
               decays_.data()} {
-    penstock::for_each(stream, size(), Promote<T>{parameters, master_.data()});
+    reset(stream);
     for (std::size_t block = 0; block < layers_; ++block) {
       for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
         const std::size_t first = block * layout_.block() + layout_.begin(tensor);
@@ -99,6 +105,14 @@ template <class T, class D> class AdamW {
                                 Layout::decays(tensor) ? options.decay : 0.0F});
       }
     }
+  }
+
+  /// Forgets all steps: what the parameters are on `stream` are the masters' first values again.
+  void reset(penstock::Stream<D> stream) {
+    steps_ = 0;
+    penstock::for_each(
+        stream, size(),
+        BeginMasters<T>{step_.parameter, master_.data(), mean_.data(), square_.data()});
   }
 
   /// Before the parts of a step: the gradients are sums over so many micro-batches.

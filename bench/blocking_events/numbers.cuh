@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Numbers to train with, and how far results are from what they should be.
+
+#include <penstock/cuda.hpp>
+#include <penstock/cuda/algorithm.cuh>
+#include <penstock/deferred.hpp>
+#include <penstock/device_array.hpp>
+#include <penstock/float16.hpp>
+#include <penstock/host_device.hpp>
+#include <penstock/workspace.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock_bench {
+
+namespace ps = penstock;
+
+/// Multiplications and additions a second that the tensor cores of an H200 reach with bf16, on the
+/// data sheet: https://www.nvidia.com/en-us/data-center/h200/
+inline constexpr double tensor_peak = 989.5e12;
+
+/// From -1 to 1, and one that bf16 has: the i-th of an array.
+PENSTOCK_HD inline float number(std::size_t i, std::uint64_t array) {
+  std::uint64_t mixed = (i + 1) * 0x9e3779b97f4a7c15 + array * 0xd1342543de82ef95;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  return static_cast<float>(static_cast<std::int64_t>(mixed) >> 56) / 128;
+}
+
+/// For ps::for_each: shift + scale * number(i, array).
+template <class T> struct FillNumbers {
+  T* at;
+  std::uint64_t array;
+  float scale = 1;
+  float shift = 0;
+  PENSTOCK_HD void operator()(std::size_t i) const {
+    at[i] = static_cast<T>(shift + scale * number(i, array));
+  }
+};
+
+/// What Distance adds up.
+struct Squares {
+  double off, wanted;
+};
+struct AddSquares {
+  PENSTOCK_HD Squares operator()(const Squares& a, const Squares& b) const {
+    return {a.off + b.off, a.wanted + b.wanted};
+  }
+};
+/// For ps::for_each: every `strands`-th, from the strand's number on.
+template <class T> struct SumStrand {
+  static constexpr std::size_t strands = std::size_t{1} << 18;
+  const T* found;
+  const T* wanted;
+  std::size_t count;
+  Squares* squares;
+  PENSTOCK_HD void operator()(std::size_t strand) const {
+    Squares sum{};
+    for (std::size_t i = strand; i < count; i += strands) {
+      const auto is = static_cast<double>(static_cast<float>(wanted[i]));
+      const double off = static_cast<double>(static_cast<float>(found[i])) - is;
+      sum.off += off * off;
+      sum.wanted += is * is;
+    }
+    squares[strand] = sum;
+  }
+};
+
+/// How far two arrays in device memory are from each other. One comparison at a time.
+class Distance {
+ public:
+  explicit Distance(ps::CudaDevice& gpu)
+      : strands_{gpu, SumStrand<float>::strands}, all_{gpu, 1}, workspace_{gpu},
+        read_{gpu, {.results = 1}} {}
+
+  /// The length of `found` - `wanted`, as a share of that of `wanted`. Blocks until the stream's
+  /// work so far is done.
+  template <class T>
+  double operator()(const T* found, const T* wanted, std::size_t count, cudaStream_t stream) {
+    ps::for_each(stream, strands_.size(), SumStrand<T>{found, wanted, count, strands_.data()});
+    ps::reduce(stream, strands_.data(), strands_.size(), all_.data(), Squares{}, AddSquares{},
+               workspace_);
+    read_.clear();
+    const Squares squares = read_.put(all_.data(), stream).get();
+    return std::sqrt(squares.off / squares.wanted);
+  }
+
+ private:
+  ps::DeviceArray<Squares, ps::CudaDevice> strands_, all_;
+  ps::Workspace<ps::CudaDevice> workspace_;
+  ps::Deferred<Squares, ps::CudaDevice> read_;
+};
+
+} // namespace penstock_bench
