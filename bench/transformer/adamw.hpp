@@ -26,30 +26,43 @@ struct AdamWOptions {
   float decay = 0.1F;
 };
 
-/// One parameter's step. Ts are float or BFloat16; what is trained is the master, in floats, of
-/// which a T is rounded.
+/// Four values side by side, which one instruction loads or stores.
+template <class T> struct alignas(4 * sizeof(T)) Four {
+  T at[4];
+};
+
+/// The step of four parameters. Ts are float or BFloat16; what is trained is the master, in floats,
+/// of which a T is rounded.
 template <class T> struct AdamWStep {
-  T* parameter;
-  float* master;
-  float* mean;
-  float* square;
-  const float* gradient;
-  float rate, beta1, beta2, epsilon;
-  float correct1,
-      correct2;        ///< What the first steps' means are multiplied by, since they begin at 0.
-  float scale;         ///< Of the gradient: 1 / the number of micro-batches.
+  Four<T>* parameter;
+  Four<float>* master;
+  Four<float>* mean;
+  Four<float>* square;
+  const Four<float>* gradient;
   const float* decays; ///< One for each Layout::grain values.
+  AdamWOptions options;
+  float correct1, correct2; ///< What the first steps' means are multiplied by: they begin at 0.
+  float scale;              ///< Of the gradient: 1 / the number of micro-batches.
 
   PENSTOCK_HD void operator()(std::size_t i) const {
-    const float g = gradient[i] * scale;
-    const float m = beta1 * mean[i] + (1 - beta1) * g;
-    const float v = beta2 * square[i] + (1 - beta2) * g * g;
+    const Four<float> g = gradient[i];
+    Four<float> m = mean[i];
+    Four<float> v = square[i];
+    Four<float> p = master[i];
+    Four<T> rounded;
+    const float decay = decays[i * 4 / Layout::grain];
+    for (int k = 0; k < 4; ++k) {
+      const float one = g.at[k] * scale;
+      m.at[k] = options.beta1 * m.at[k] + (1 - options.beta1) * one;
+      v.at[k] = options.beta2 * v.at[k] + (1 - options.beta2) * one * one;
+      const float change = m.at[k] * correct1 / (sqrtf(v.at[k] * correct2) + options.epsilon);
+      p.at[k] -= options.rate * (change + decay * p.at[k]);
+      rounded.at[k] = static_cast<T>(p.at[k]);
+    }
     mean[i] = m;
     square[i] = v;
-    float p = master[i];
-    p -= rate * (m * correct1 / (sqrtf(v * correct2) + epsilon) + decays[i / Layout::grain] * p);
     master[i] = p;
-    parameter[i] = static_cast<T>(p);
+    parameter[i] = rounded;
   }
 };
 
@@ -81,21 +94,9 @@ template <class T, class D> class AdamW {
   /// first values, on `stream`.
   AdamW(D& device, const Shape& shape, T* parameters, const float* gradients,
         penstock::Stream<D> stream, AdamWOptions options = {})
-      : layout_{shape}, layers_{shape.layers}, options_{options}, master_{device, size()},
-        mean_{device, size()}, square_{device, size()}, decays_{device, size() / Layout::grain},
-        step_{parameters,
-              master_.data(),
-              mean_.data(),
-              square_.data(),
-              gradients,
-              options.rate,
-              options.beta1,
-              options.beta2,
-              options.epsilon,
-              0,
-              0,
-              1,
-              decays_.data()} {
+      : layout_{shape}, layers_{shape.layers}, options_{options}, parameters_{parameters},
+        gradients_{gradients}, master_{device, size()}, mean_{device, size()},
+        square_{device, size()}, decays_{device, size() / Layout::grain} {
     reset(stream);
     for (std::size_t block = 0; block < layers_; ++block) {
       for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
@@ -110,17 +111,14 @@ template <class T, class D> class AdamW {
   /// Forgets all steps: what the parameters are on `stream` are the masters' first values again.
   void reset(penstock::Stream<D> stream) {
     steps_ = 0;
-    penstock::for_each(
-        stream, size(),
-        BeginMasters<T>{step_.parameter, master_.data(), mean_.data(), square_.data()});
+    penstock::for_each(stream, size(),
+                       BeginMasters<T>{parameters_, master_.data(), mean_.data(), square_.data()});
   }
 
   /// Before the parts of a step: the gradients are sums over so many micro-batches.
   void begin_step(std::size_t micro_batches = 1) {
     ++steps_;
-    step_.scale = 1 / static_cast<float>(micro_batches);
-    step_.correct1 = 1 / (1 - std::pow(options_.beta1, static_cast<float>(steps_)));
-    step_.correct2 = 1 / (1 - std::pow(options_.beta2, static_cast<float>(steps_)));
+    scale_ = 1 / static_cast<float>(micro_batches);
   }
   /// The same step in three ways: a kernel for each tensor, one for a block, one for all.
   /// @{
@@ -144,23 +142,31 @@ template <class T, class D> class AdamW {
   static std::size_t grains(std::size_t values) {
     return (values + Layout::grain - 1) / Layout::grain;
   }
-  // `first` is a multiple of the grain.
+  template <class V> static Four<V>* fours(V* at) { return reinterpret_cast<Four<V>*>(at); }
+  // `first` is a multiple of the grain. What is too much of the last four lies between tensors.
   void range(std::size_t first, std::size_t count, penstock::Stream<D> stream) {
-    AdamWStep<T> part = step_;
-    part.parameter += first;
-    part.master += first;
-    part.mean += first;
-    part.square += first;
-    part.gradient += first;
-    part.decays += first / Layout::grain;
-    penstock::for_each(stream, count, part);
+    const auto steps = static_cast<float>(steps_);
+    penstock::for_each(
+        stream, (count + 3) / 4,
+        AdamWStep<T>{.parameter = fours(parameters_ + first),
+                     .master = fours(master_.data() + first),
+                     .mean = fours(mean_.data() + first),
+                     .square = fours(square_.data() + first),
+                     .gradient = reinterpret_cast<const Four<float>*>(gradients_ + first),
+                     .decays = decays_.data() + first / Layout::grain,
+                     .options = options_,
+                     .correct1 = 1 / (1 - std::pow(options_.beta1, steps)),
+                     .correct2 = 1 / (1 - std::pow(options_.beta2, steps)),
+                     .scale = scale_});
   }
 
   Layout layout_;
   std::size_t layers_;
   AdamWOptions options_;
+  T* parameters_;
+  const float* gradients_;
   penstock::DeviceArray<float, D> master_, mean_, square_, decays_;
-  AdamWStep<T> step_;
+  float scale_ = 1;
   std::size_t steps_{};
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 // Causal attention in one kernel, bf16 on tensor cores: scores never reach memory. Forward keeps,
-// for each query, the logarithm of its sum of exponentials, from which backward computes its
+// for each query, the binary logarithm of its sum of exponentials, from which backward computes its
 // probabilities again. The method is that of FlashAttention-2 (Dao, arXiv:2307.08691).
 
 #include "launch.cuh"
@@ -49,10 +49,13 @@ struct FlashShape {
 
 namespace flash {
 
-inline constexpr unsigned threads = 256;
+inline constexpr unsigned threads = 256; ///< Of a block backward.
 inline constexpr int warps = threads / warp;
 inline constexpr int rows = 16 * warps; ///< Queries of a block forward, keys of one backward.
 inline constexpr int step = 64;         ///< Keys that are worked on at once, or queries.
+/// Sixteens of queries that a warp has forward: what it reads of keys and values serves them all.
+inline constexpr int sixteens = 2;
+inline constexpr unsigned forward_threads = threads / sixteens;
 
 __device__ inline unsigned char* shared_memory() {
   extern __shared__ __align__(128) unsigned char memory[];
@@ -72,12 +75,48 @@ __device__ inline float row_sum(float value) {
   return value + __shfl_xor_sync(0xffffffffU, value, 2);
 }
 /// @}
+/// 2^x, to two units in the last place, and 0 for what would be denormal.
+__device__ inline float power_of_2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
 
 template <int Head> inline constexpr std::size_t forward_bytes = (rows + 4 * step) * Head * 2;
 
-/// Each block takes 128 queries of a head, each warp 16 of them.
+/// What a warp has of 16 queries.
+template <int Head> struct Attending {
+  Sums<Head> sums;                        // of values, each times its probability times `total`
+  float most[2] = {-INFINITY, -INFINITY}; // of the scores so far, of this lane's two rows
+  float total[2] = {};                    // this lane's part
+
+  /// Takes scores of further keys, and makes them exponentials. `scale` is that of scores.
+  __device__ void meet(Sums<step>& scores, float scale) {
+    float newest[2] = {most[0], most[1]};
+    scores.each(
+        [&](float& score, int row, int) { newest[row / 8] = fmaxf(newest[row / 8], score); });
+    float offset[2];
+    for (int half = 0; half < 2; ++half) {
+      newest[half] = row_max(newest[half]);
+      const float shrink = power_of_2((most[half] - newest[half]) * scale);
+      total[half] *= shrink;
+      for (auto& eight : sums.at) {
+        eight[2 * half] *= shrink;
+        eight[2 * half + 1] *= shrink;
+      }
+      most[half] = newest[half];
+      offset[half] = newest[half] * scale;
+    }
+    scores.each([&](float& score, int row, int) {
+      score = power_of_2(score * scale - offset[row / 8]);
+      total[row / 8] += score;
+    });
+  }
+};
+
+/// Each block takes 128 queries of a head, each warp 32 of them.
 template <int Head>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(forward_threads, 2)
     forward(const Bf16* qkv, Bf16* out, float* kept, FlashShape shape) {
   using Keys = Tile<step, Head>;
   const Tile<rows, Head> queries{shared_begin()};
@@ -95,88 +134,84 @@ __global__ void __launch_bounds__(threads)
     const std::size_t at = static_cast<std::size_t>(turn) * step * stride;
     keys(turn).load(qkv + shape.in_qkv(1) + at, stride);
     values(turn).load(qkv + shape.in_qkv(2) + at, stride);
-    commit_copies();
   };
   queries.load(qkv + shape.in_qkv(0) + static_cast<std::size_t>(first) * stride, stride);
   load(0);
 
-  const int own = static_cast<int>(threadIdx.x / warp); // the 16 queries that are this warp's
+  const int own = sixteens * static_cast<int>(threadIdx.x / warp); // this warp's first 16 queries
   const float scale = shape.scale * FlashShape::log2_e;
-  Fragment query[Head / 16];
-  Sums<Head> sums;
-  sums.clear();
-  float most[2] = {-INFINITY, -INFINITY};
-  float total[2] = {}; // this lane's part
+  Attending<Head> attending[sixteens];
+  for (auto& one : attending) {
+    one.sums.clear();
+  }
   for (int turn = 0; turn < turns; ++turn) {
+    wait_for_copies();
+    __syncthreads(); // all have read what the next load fills
     if (turn + 1 < turns) {
       load(turn + 1);
-      wait_for_copies<1>();
-    } else {
-      wait_for_copies<0>();
     }
-    __syncthreads();
-    if (turn == 0) {
-      for (int k = 0; k < Head / 16; ++k) {
-        query[k] = left(queries, own, k);
+    // Of the warp's first query, counted from the first key.
+    const int behind_keys = first + 16 * own - turn * step;
+    if (behind_keys > -16 * sixteens) { // or none of its queries sees these keys
+      Sums<step> scores[sixteens];
+      for (auto& one : scores) {
+        one.clear();
       }
-    }
-    Sums<step> scores;
-    scores.clear();
-    for (int k = 0; k < Head / 16; ++k) {
+      for (int k = 0; k < Head / 16; ++k) {
+        Fragment query[sixteens];
+        for (int i = 0; i < sixteens; ++i) {
+          query[i] = left(queries, own + i, k);
+        }
+        for (int key = 0; key < step / 16; ++key) {
+          const Fragment both = right_transposed(keys(turn), key, k);
+          for (int i = 0; i < sixteens; ++i) {
+            scores[i].add(key, query[i], both);
+          }
+        }
+      }
+      if (behind_keys < step) {
+        for (int i = 0; i < sixteens; ++i) {
+          scores[i].each([&](float& score, int row, int column) {
+            score = column > behind_keys + 16 * i + row ? -INFINITY : score;
+          });
+        }
+      }
+      for (int i = 0; i < sixteens; ++i) {
+        attending[i].meet(scores[i], scale);
+      }
+#pragma unroll
       for (int key = 0; key < step / 16; ++key) {
-        scores.add(key, query[k], right_transposed(keys(turn), key, k));
+        Fragment probability[sixteens];
+        for (int i = 0; i < sixteens; ++i) {
+          probability[i] = scores[i].as_left(key);
+        }
+#pragma unroll
+        for (int k = 0; k < Head / 16; ++k) {
+          const Fragment both = right(values(turn), key, k);
+          for (int i = 0; i < sixteens; ++i) {
+            attending[i].sums.add(k, probability[i], both);
+          }
+        }
       }
     }
-    const int behind_keys =
-        first + 16 * own - turn * step; // of the first query, counted from the first key
-    if (behind_keys < step) {
-      scores.each([&](float& score, int row, int column) {
-        score = column > behind_keys + row ? -INFINITY : score;
-      });
-    }
-    float newest[2] = {most[0], most[1]};
-    scores.each(
-        [&](float& score, int row, int) { newest[row / 8] = fmaxf(newest[row / 8], score); });
+  }
+#pragma unroll
+  for (int i = 0; i < sixteens; ++i) {
+    const Attending<Head>& one = attending[i];
+#pragma unroll
     for (int half = 0; half < 2; ++half) {
-      newest[half] = row_max(newest[half]);
-      const float shrink = exp2f((most[half] - newest[half]) * scale);
-      total[half] *= shrink;
-      for (auto& eight : sums.at) {
-        eight[2 * half] *= shrink;
-        eight[2 * half + 1] *= shrink;
+      const float total = row_sum(one.total[half]);
+      const std::size_t query = first + 16 * (own + i) + lane() / 4 + 8 * half;
+      if (lane() % 4 == 0) {
+        kept[shape.in_queries() + query] = one.most[half] * scale + log2f(total);
       }
-      most[half] = newest[half];
-    }
-    scores.each([&](float& score, int row, int) {
-      score = exp2f((score - most[row / 8]) * scale);
-      total[row / 8] += score;
-    });
-    for (int key = 0; key < step / 16; ++key) {
-      const Fragment probability = scores.as_left(key);
-      for (int k = 0; k < Head / 16; ++k) {
-        sums.add(k, probability, right(values(turn), key, k));
+#pragma unroll
+      for (int eight = 0; eight < Head / 8; ++eight) {
+        const float* const two = &one.sums.at[eight][2 * half];
+        const std::size_t at = shape.in_out() + query * shape.width + 8 * eight + 2 * (lane() % 4);
+        *reinterpret_cast<std::uint32_t*>(out + at) =
+            Sums<Head>::pair(two[0] / total, two[1] / total);
       }
-    }
-    __syncthreads(); // the next turn's load fills what this one has read
-  }
-  for (float& sum : total) {
-    sum = row_sum(sum);
-  }
-  const int query_row = first + 16 * own + static_cast<int>(lane()) / 4;
-  if (lane() % 4 == 0) {
-    for (int half = 0; half < 2; ++half) {
-      kept[shape.in_queries() + query_row + 8 * half] =
-          most[half] * shape.scale + logf(total[half]);
-    }
-  }
-  for (int eight = 0; eight < Head / 8; ++eight) {
-    for (int half = 0; half < 2; ++half) {
-      const float* const two = &sums.at[eight][2 * half];
-      const std::size_t at = shape.in_out() +
-                             static_cast<std::size_t>(query_row + 8 * half) * shape.width +
-                             8 * eight + 2 * (lane() % 4);
-      *reinterpret_cast<std::uint32_t*>(out + at) =
-          Sums<Head>::pair(two[0] / total[half], two[1] / total[half]);
     }
   }
 }
@@ -219,9 +254,10 @@ __global__ void __launch_bounds__(threads)
   const auto d_outs = [&](int turn) {
     return Queries{queries(turn).begin + std::uint32_t{Queries::bytes}};
   };
-  float* const of_queries = reinterpret_cast<float*>(
-      shared_memory() + (2 * rows + 4 * step) * Head * 2 + rows * step * 2);
-  const auto log_sums = [&](int turn) { return of_queries + turn % 2 * 2 * step; };
+  constexpr std::size_t behind_tiles = (2 * rows + 4 * step) * Head * 2 + rows * step * 2;
+  const auto log_sums = [&](int turn) { // and what goes along with d_out
+    return reinterpret_cast<float*>(shared_memory() + behind_tiles) + turn % 2 * 2 * step;
+  };
 
   const int first = static_cast<int>(blockIdx.x) * rows;
   const int begin = first / step; // queries before it see none of the keys
@@ -231,11 +267,11 @@ __global__ void __launch_bounds__(threads)
     const std::size_t query = static_cast<std::size_t>(turn) * step;
     queries(turn).load(qkv + shape.in_qkv(0) + query * stride, stride);
     d_outs(turn).load(d_out + shape.in_out() + query * shape.width, shape.width);
-    commit_copies();
     const unsigned i = threadIdx.x;
     if (i < 2 * step) {
       const std::size_t at = shape.in_queries() + query + i % step;
-      log_sums(turn)[i] = i < step ? kept[at] * FlashShape::log2_e : along[at];
+      begin_copy(static_cast<std::uint32_t>(__cvta_generic_to_shared(log_sums(turn) + i)),
+                 i < step ? kept + at : along + at);
     }
   };
   keys.load(qkv + shape.in_qkv(1) + static_cast<std::size_t>(first) * stride, stride);
@@ -249,13 +285,11 @@ __global__ void __launch_bounds__(threads)
   d_keys.clear();
   d_values.clear();
   for (int turn = begin; turn < end; ++turn) {
+    wait_for_copies();
+    __syncthreads(); // all have read what the next load fills
     if (turn + 1 < end) {
       load(turn + 1);
-      wait_for_copies<1>();
-    } else {
-      wait_for_copies<0>();
     }
-    __syncthreads();
     // A row for each of the warp's keys, a column for each query.
     Sums<step> scores;
     Sums<step> d;
@@ -273,7 +307,7 @@ __global__ void __launch_bounds__(threads)
         first + 16 * own - turn * step; // of the first key, counted from the first query
     const float* const log_sum = log_sums(turn);
     scores.each([&](float& score, int row, int column) {
-      score = behind_queries + row > column ? 0 : exp2f(score * scale - log_sum[column]);
+      score = behind_queries + row > column ? 0 : power_of_2(score * scale - log_sum[column]);
     });
     for (int query = 0; query < step / 16; ++query) {
       const Fragment probability = scores.as_left(query);
@@ -322,7 +356,6 @@ __global__ void __launch_bounds__(threads)
                   make_float2(two[0], two[1]));
       }
     }
-    __syncthreads(); // the next turn fills what this one has read
   }
   for (int eight = 0; eight < Head / 8; ++eight) {
     for (int half = 0; half < 2; ++half) {
@@ -408,7 +441,7 @@ class FlashAttention {
   template <int Head>
   void forward(const Attention<penstock::BFloat16>& x, cudaStream_t stream) {
     flash::forward<Head>
-        <<<blocks(flash::rows), flash::threads, flash::forward_bytes<Head>, stream>>>(
+        <<<blocks(flash::rows), flash::forward_threads, flash::forward_bytes<Head>, stream>>>(
             bits(x.qkv), bits(x.out), static_cast<float*>(x.kept), of_heads());
     check(cudaGetLastError(), "flash::forward");
   }

@@ -46,16 +46,14 @@ template <int Rows, int Columns> struct Tile {
   }
 };
 
-/// Ends a group of copies; and waits until all but the newest `Groups` are there, for this thread's
-/// part.
-/// @{
-__device__ inline void commit_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
+/// Begins to copy a float to shared memory.
+__device__ inline void begin_copy(std::uint32_t to, const float* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
 }
-template <int Groups> __device__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Groups) : "memory");
+/// Waits until the copies that this thread has begun are done.
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
 }
-/// @}
 
 /// Four matrices of 8 x 8, each lane giving a row's address: lanes 0 to 7 of the first, and so on.
 /// @{
@@ -150,10 +148,10 @@ template <int Columns> struct Sums {
  private:
   __device__ static void multiply(float (&c)[4], const Fragment& a, std::uint32_t b0,
                                   std::uint32_t b1) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b0), "r"(b1));
   }
 };
 
