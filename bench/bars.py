@@ -183,7 +183,7 @@ BARS = [
           None),
     *[ratio(f"event 8: one kernel for all tensors, {parameters} parameters", f"events/08_optimizer-step_{parameters}/all",
             f"events/08_optimizer-step_{parameters}/each_tensor", bar, None, ITEMS)
-      for parameters, bar in [("10M", 2), ("29M", None), ("124M", None)]],
+      for parameters, bar in [("10M", 2), ("29M", 2), ("124M", None)]],
     figure("event 10: waits for 3000 items", "watched/10_*/*", "syncs", 1, None, most=True),
     ratio("event 10: against item by item", "events/10_*/*", "events/10_*/item", None, None, ITEMS),
     ratio("event 11: pipeline, against pinned memory on one stream", "events/11_*/pipeline", "events/11_*/pinned", 2.2, None,
