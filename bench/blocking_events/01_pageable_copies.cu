@@ -16,6 +16,7 @@
 // The counter `in_calls` of the ways by hand is the share of a run that the CPU spends in the calls
 // that copy. It needs a GPU.
 
+#include "add.hpp"
 #include "event.hpp"
 #include "pinned_array.hpp"
 

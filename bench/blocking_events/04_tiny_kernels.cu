@@ -12,6 +12,7 @@
 //   graph_lanes    captured on eight streams
 //   fused          one launch for all, which finds its tensors in a table
 
+#include "add.hpp"
 #include "event.hpp"
 
 #include <penstock/deferred.hpp>

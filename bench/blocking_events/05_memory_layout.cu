@@ -15,6 +15,7 @@
 //
 // The counter `memory_bytes_per_second` is of what a way has to read and write.
 
+#include "add.hpp"
 #include "event.hpp"
 
 #include <penstock/deferred.hpp>

@@ -18,6 +18,7 @@
 // writes into a slot only what differs from the records that lay there before, their numbers: so it
 // is launches and copies that are compared, not how fast memory is filled.
 
+#include "add.hpp"
 #include "event.hpp"
 #include "pinned_array.hpp"
 #include "records.cuh"

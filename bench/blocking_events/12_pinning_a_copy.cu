@@ -16,6 +16,7 @@
 // times the data. With --device=host what stands for the device's memory counts too: nothing for
 // the ways by hand, which have it before, and some 40 MiB for the pipeline.
 
+#include "add.hpp"
 #include "event.hpp"
 #include "pinned_array.hpp"
 

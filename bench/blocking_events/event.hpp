@@ -35,9 +35,6 @@
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/activity.hpp>
-#include <penstock/cuda/algorithm.cuh>
-#else
-#include <penstock/algorithm.hpp>
 #endif
 
 namespace penstock_bench {
@@ -52,11 +49,6 @@ inline constexpr double memory = 4.18e12; ///< Bytes a second, read and written,
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-
-/// For ps::reduce().
-struct Add {
-  PENSTOCK_HD std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
-};
 
 struct EventOptions {
   EventOptions(int argc, char** argv) {

@@ -4,6 +4,7 @@
 
 // What stands for a model in the programs of this folder, on either device.
 
+#include "add.hpp"
 #include "event.hpp"
 
 #include <penstock/device.hpp>

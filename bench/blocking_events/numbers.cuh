@@ -5,12 +5,11 @@
 // Numbers to train with, and how far results are from what they should be.
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/algorithm.cuh>
+#include <penstock/cuda/for_each.cuh>
 #include <penstock/deferred.hpp>
 #include <penstock/device_array.hpp>
 #include <penstock/float16.hpp>
 #include <penstock/host_device.hpp>
-#include <penstock/workspace.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -46,18 +45,14 @@ template <class T> struct FillNumbers {
 struct Squares {
   double off, wanted;
 };
-struct AddSquares {
-  PENSTOCK_HD Squares operator()(const Squares& a, const Squares& b) const {
-    return {a.off + b.off, a.wanted + b.wanted};
-  }
-};
 /// For ps::for_each: every `strands`-th, from the strand's number on.
-template <class T> struct SumStrand {
-  static constexpr std::size_t strands = std::size_t{1} << 18;
+/// @{
+template <class T> struct SumValues {
   const T* found;
   const T* wanted;
   std::size_t count;
   Squares* squares;
+  std::size_t strands;
   PENSTOCK_HD void operator()(std::size_t strand) const {
     Squares sum{};
     for (std::size_t i = strand; i < count; i += strands) {
@@ -69,29 +64,50 @@ template <class T> struct SumStrand {
     squares[strand] = sum;
   }
 };
+struct SumSquares {
+  const Squares* parts;
+  std::size_t count;
+  Squares* squares;
+  std::size_t strands;
+  PENSTOCK_HD void operator()(std::size_t strand) const {
+    Squares sum{};
+    for (std::size_t i = strand; i < count; i += strands) {
+      sum.off += parts[i].off;
+      sum.wanted += parts[i].wanted;
+    }
+    squares[strand] = sum;
+  }
+};
+/// @}
 
 /// How far two arrays in device memory are from each other. One comparison at a time.
 class Distance {
  public:
   explicit Distance(ps::CudaDevice& gpu)
-      : strands_{gpu, SumStrand<float>::strands}, all_{gpu, 1}, workspace_{gpu},
+      : many_{gpu, std::size_t{1} << 18}, few_{gpu, std::size_t{1} << 9}, all_{gpu, 1},
         read_{gpu, {.results = 1}} {}
 
   /// The length of `found` - `wanted`, as a share of that of `wanted`. Blocks until the stream's
   /// work so far is done.
   template <class T>
   double operator()(const T* found, const T* wanted, std::size_t count, cudaStream_t stream) {
-    ps::for_each(stream, strands_.size(), SumStrand<T>{found, wanted, count, strands_.data()});
-    ps::reduce(stream, strands_.data(), strands_.size(), all_.data(), Squares{}, AddSquares{},
-               workspace_);
+    ps::for_each(stream, many_.size(),
+                 SumValues<T>{found, wanted, count, many_.data(), many_.size()});
+    add_up(many_, few_, stream);
+    add_up(few_, all_, stream);
     read_.clear();
     const Squares squares = read_.put(all_.data(), stream).get();
     return std::sqrt(squares.off / squares.wanted);
   }
 
  private:
-  ps::DeviceArray<Squares, ps::CudaDevice> strands_, all_;
-  ps::Workspace<ps::CudaDevice> workspace_;
+  using Sums = ps::DeviceArray<Squares, ps::CudaDevice>;
+
+  static void add_up(const Sums& from, const Sums& to, cudaStream_t stream) {
+    ps::for_each(stream, to.size(), SumSquares{from.data(), from.size(), to.data(), to.size()});
+  }
+
+  Sums many_, few_, all_;
   ps::Deferred<Squares, ps::CudaDevice> read_;
 };
 

@@ -9,7 +9,6 @@
 #include "products.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/algorithm.cuh>
 #include <penstock/error.hpp>
 
 #include <cstddef>
