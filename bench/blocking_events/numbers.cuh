@@ -45,40 +45,35 @@ template <class T> struct FillNumbers {
 struct Squares {
   double off, wanted;
 };
-/// For ps::for_each: every `strands`-th, from the strand's number on.
-/// @{
-template <class T> struct SumValues {
+template <class T> struct SquaresOf {
   const T* found;
   const T* wanted;
-  std::size_t count;
-  Squares* squares;
-  std::size_t strands;
-  PENSTOCK_HD void operator()(std::size_t strand) const {
-    Squares sum{};
-    for (std::size_t i = strand; i < count; i += strands) {
-      const auto is = static_cast<double>(static_cast<float>(wanted[i]));
-      const double off = static_cast<double>(static_cast<float>(found[i])) - is;
-      sum.off += off * off;
-      sum.wanted += is * is;
-    }
-    squares[strand] = sum;
+  PENSTOCK_HD Squares operator()(std::size_t i) const {
+    const auto is = static_cast<double>(static_cast<float>(wanted[i]));
+    const double off = static_cast<double>(static_cast<float>(found[i])) - is;
+    return {off * off, is * is};
   }
 };
-struct SumSquares {
+struct SquaresAt {
   const Squares* parts;
+  PENSTOCK_HD Squares operator()(std::size_t i) const { return parts[i]; }
+};
+/// For ps::for_each: adds up every `strands`-th, from the strand's number on.
+template <class Get> struct SumStrand {
+  Get get;
   std::size_t count;
-  Squares* squares;
+  Squares* sums;
   std::size_t strands;
   PENSTOCK_HD void operator()(std::size_t strand) const {
     Squares sum{};
     for (std::size_t i = strand; i < count; i += strands) {
-      sum.off += parts[i].off;
-      sum.wanted += parts[i].wanted;
+      const Squares one = get(i);
+      sum.off += one.off;
+      sum.wanted += one.wanted;
     }
-    squares[strand] = sum;
+    sums[strand] = sum;
   }
 };
-/// @}
 
 /// How far two arrays in device memory are from each other. One comparison at a time.
 class Distance {
@@ -91,10 +86,9 @@ class Distance {
   /// work so far is done.
   template <class T>
   double operator()(const T* found, const T* wanted, std::size_t count, cudaStream_t stream) {
-    ps::for_each(stream, many_.size(),
-                 SumValues<T>{found, wanted, count, many_.data(), many_.size()});
-    add_up(many_, few_, stream);
-    add_up(few_, all_, stream);
+    add_up(SquaresOf<T>{found, wanted}, count, many_, stream);
+    add_up(SquaresAt{many_.data()}, many_.size(), few_, stream);
+    add_up(SquaresAt{few_.data()}, few_.size(), all_, stream);
     read_.clear();
     const Squares squares = read_.put(all_.data(), stream).get();
     return std::sqrt(squares.off / squares.wanted);
@@ -103,8 +97,9 @@ class Distance {
  private:
   using Sums = ps::DeviceArray<Squares, ps::CudaDevice>;
 
-  static void add_up(const Sums& from, const Sums& to, cudaStream_t stream) {
-    ps::for_each(stream, to.size(), SumSquares{from.data(), from.size(), to.data(), to.size()});
+  template <class Get>
+  static void add_up(Get get, std::size_t count, const Sums& to, cudaStream_t stream) {
+    ps::for_each(stream, to.size(), SumStrand<Get>{get, count, to.data(), to.size()});
   }
 
   Sums many_, few_, all_;
