@@ -26,7 +26,7 @@ using namespace transformer;
 
 namespace {
 
-constexpr Shape tiny{.layers = 4, .width = 12, .heads = 3, .tokens = 5, .batch = 2};
+constexpr Shape tiny{.layers = 4, .width = 9, .heads = 3, .tokens = 5, .batch = 2};
 
 /// Numbers from -1 to 1, the same for each seed.
 class Numbers {
