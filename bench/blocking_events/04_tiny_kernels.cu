@@ -55,6 +55,7 @@ struct ScaleAll {
     tensor.out[at] = tensor.factor * tensor.in[at];
   }
 };
+
 float factor_of(std::size_t tensor) {
   return static_cast<float>(1 + tensor % 5);
 }

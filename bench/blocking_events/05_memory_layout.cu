@@ -166,6 +166,7 @@ template <class T> struct SumStrand {
     sums[strand] = sum;
   }
 };
+
 /// Passes that write Ts; how is up to each way.
 template <ps::AnyDevice D, class T> class Lookups : public Way {
  public:

@@ -77,6 +77,7 @@ struct Weigh {
     sums[place] = 0; // for the next run
   }
 };
+
 /// Where all sums come together.
 template <ps::AnyDevice D> class Sums {
  public:

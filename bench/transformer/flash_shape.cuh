@@ -63,7 +63,7 @@ __device__ inline float row_sum(float value) {
   return value + __shfl_xor_sync(0xffffffffU, value, 2);
 }
 /// @}
-/// 2^x, to two units in the last place, and 0 for what would be denormal.
+/// 2^x by one instruction, the PTX manual's ex2.approx.ftz: 0 for what would be denormal.
 __device__ inline float power_of_2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
