@@ -627,6 +627,36 @@ TEST_CASE("the k-th call fails, once or from then on") {
   }
 }
 
+TEST_CASE("a fault set while another thread calls comes, once") {
+  ps::HostDevice device;
+  {
+    ps::HostEvent event = device.event();
+    std::atomic<std::uint64_t> calls{0}, failed{0};
+    std::atomic<bool> over{false};
+    std::thread asking{[&] {
+      while (!over) {
+        failed += error_of([&] { (void)event.is_done(); }) ? 1 : 0;
+        ++calls;
+      }
+    }};
+    for (std::uint64_t round = 1; round <= 500; ++round) {
+      device.fail_call(1 + round % 2);
+      // In calls of the other thread, which may see late what this one has set.
+      for (const std::uint64_t until = calls + 10'000; failed != round && calls < until;) {
+        std::this_thread::yield();
+      }
+      CHECK(device.fault_fired());
+      for (const std::uint64_t until = calls + 10; calls < until;) {
+        std::this_thread::yield();
+      }
+      CHECK(failed == round);
+    }
+    over = true;
+    asking.join();
+  }
+  ps::tests::check_nothing_lives(device);
+}
+
 TEST_CASE("after a sticky fault every later call throws the same") {
   ps::HostDevice device;
   {

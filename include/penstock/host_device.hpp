@@ -178,7 +178,7 @@ class HostDevice {
   /// Makes the `k`-th counted call from now fail: 1 is the next; 0 takes the fault away. Counted
   /// are stream, event, allocate, allocate_pinned, copy_to_device, copy_to_host, record, wait,
   /// is_done, sync, capture and a graph's launch, by whichever way they are called. One thread at a
-  /// time.
+  /// time; others may make calls meanwhile: then it can be a later one that fails, but one does.
   void fail_call(std::uint64_t k, HostFault fault = {}) noexcept {
     context_.door.arm(k, fault.persistent, fault.sticky, fault.code);
   }

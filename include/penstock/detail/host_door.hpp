@@ -106,9 +106,12 @@ class HostDoor {
  private:
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 
-  bool is_due(std::uint64_t number) const noexcept {
-    const std::uint64_t at = fail_at_.load(StdAtomics::acquire); // pairs with arm()
-    return number == at || (number > at && persistent_.load(StdAtomics::relaxed));
+  // Calls of other threads may pass the number while arm() sets it: the next one fails then, and
+  // takes the fault away unless it is to stay.
+  bool is_due(std::uint64_t number) noexcept {
+    std::uint64_t at = fail_at_.load(StdAtomics::acquire); // pairs with arm()
+    return number >= at && (persistent_.load(StdAtomics::relaxed) ||
+                            fail_at_.compare_exchange_strong(at, never, StdAtomics::relaxed));
   }
 
   StdAtomics::Atomic<std::uint64_t> calls_{0};
