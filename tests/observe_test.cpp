@@ -30,18 +30,24 @@ using OnHost = ps::Batch<const std::byte, ps::Pageable>;
 constexpr std::size_t slot = 10'000;
 constexpr std::uint64_t slots = 300;
 
-// Slots that take their time: some tens of milliseconds in all.
-auto slow_source(std::uint64_t count = slots) {
-  return ps::generate<std::byte>(count * slot, [](std::span<std::byte> out, std::uint64_t first) {
-    std::this_thread::sleep_for(100us);
-    std::memset(out.data(), static_cast<int>(first / slot), out.size());
-  });
+const std::atomic<unsigned> nobody_looks{1};
+
+// Slots that take their time, some tens of milliseconds in all; the last one waits until `looks`
+// is not 0, so that a run is looked at in its middle however busy the machine is.
+auto slow_source(std::uint64_t count, const std::atomic<unsigned>& looks = nobody_looks) {
+  return ps::generate<std::byte>(
+      count * slot, [count, &looks](std::span<std::byte> out, std::uint64_t first) {
+        do {
+          std::this_thread::sleep_for(100us);
+        } while (first == (count - 1) * slot && looks == 0);
+        std::memset(out.data(), static_cast<int>(first / slot), out.size());
+      });
 }
 ps::ReaderOptions reading(std::uint64_t epochs = 1) {
   return {.workers = 2, .depth = 4, .epochs = epochs, .batch = slot};
 }
-auto to_device(ps::HostDevice& device) {
-  return ps::Reader{slow_source(), reading()} | ps::PinnedStager{{.depth = 4}} |
+auto to_device(ps::HostDevice& device, const std::atomic<unsigned>& looks = nobody_looks) {
+  return ps::Reader{slow_source(slots, looks), reading()} | ps::PinnedStager{{.depth = 4}} |
          ps::AsyncCopier{device, {.batch = slot}} |
          ps::Consumer{[](OnDevice, ps::HostStream& stream) { stream.enqueue([] {}); }};
 }
@@ -102,12 +108,13 @@ TEST_CASE(
 TEST_CASE("report() from other threads grows as the run does, and ends as what run() returns") {
   const tests::Watchdog watchdog{"reports while it runs"};
   ps::HostDevice device{{.late_seed = 1}};
-  auto pipeline = to_device(device);
+  std::atomic<unsigned> amid{0}; // reports from the middle of the run
+  auto pipeline = to_device(device, amid);
   for (int run = 0; run < 2; ++run) {
     CAPTURE(run);
     std::atomic<bool> over{false};
     std::atomic<unsigned> wrong{0};
-    std::atomic<unsigned> amid{0}; // reports from the middle of the run
+    amid = 0;
     const auto look = [&] {
       ps::Report last;
       while (!over) {
@@ -139,15 +146,16 @@ TEST_CASE("report() from other threads grows as the run does, and ends as what r
 TEST_CASE("progress is called as the run goes on, one call at a time, and not after it") {
   const tests::Watchdog watchdog{"progress"};
   ps::HostDevice device;
-  auto closed = to_device(device);
-  auto open = ps::Reader{slow_source(), ps::to_pinned, reading()} |
+  std::atomic<unsigned> calls{0};
+  auto closed = to_device(device, calls);
+  auto open = ps::Reader{slow_source(slots, calls), ps::to_pinned, reading()} |
               ps::AsyncCopier{device, {.batch = slot}};
-  auto on_host = ps::Pipeline{std::tuple{ps::Reader{slow_source(), reading()}}};
+  auto on_host = ps::Pipeline{std::tuple{ps::Reader{slow_source(slots, calls), reading()}}};
   auto stream = device.stream();
   const auto check = [&](auto& pipeline, auto run) {
     std::atomic<bool> over{false};
     std::atomic<int> inside{0};
-    unsigned calls = 0;
+    calls = 0;
     unsigned wrong = 0;
     ps::Report last;
     const auto caller = std::this_thread::get_id();
