@@ -69,12 +69,13 @@ class FlashAttention {
   static Bf16* bits(void* at) { return static_cast<Bf16*>(at); }
 
   FlashShape of_heads() const {
-    return {shape_.tokens, shape_.heads, shape_.width,
-            1 / std::sqrt(static_cast<float>(shape_.head()))};
+    return {shape_.tokens, static_cast<unsigned>(shape_.heads),
+            static_cast<unsigned>(shape_.head()), 1 / std::sqrt(static_cast<float>(shape_.head()))};
   }
+  /// Of `rows` tokens of a head each.
   dim3 blocks(std::size_t rows) const {
-    return {static_cast<unsigned>(shape_.tokens / rows),
-            static_cast<unsigned>(shape_.batch * shape_.heads)};
+    return {static_cast<unsigned>(shape_.batch * shape_.heads),
+            static_cast<unsigned>(shape_.tokens / rows)};
   }
 
   template <int Head>
@@ -86,9 +87,9 @@ class FlashAttention {
   }
   template <int Head>
   void backward(const AttentionBackward<penstock::BFloat16>& x, cudaStream_t stream) {
-    const dim3 warp_each = blocks(flash::warps);
-    flash::along_kernel<<<warp_each, flash::threads, 0, stream>>>(bits(x.d_out), bits(x.out),
-                                                                  along_.data(), of_heads());
+    const dim3 queries = blocks(flash::block_queries<Head>);
+    flash::along_kernel<Head><<<queries, flash::threads, 0, stream>>>(bits(x.d_out), bits(x.out),
+                                                                      along_.data(), of_heads());
     check(cudaGetLastError(), "flash::along_kernel");
     check(cudaMemsetAsync(d_queries_.data(), 0, d_queries_.size() * sizeof(float), stream),
           "cudaMemsetAsync");
@@ -97,8 +98,8 @@ class FlashAttention {
             bits(x.qkv), bits(x.d_out), static_cast<const float*>(x.kept), along_.data(),
             d_queries_.data(), bits(x.d_qkv), of_heads());
     check(cudaGetLastError(), "flash::backward");
-    flash::queries_kernel<<<warp_each, flash::threads, 0, stream>>>(d_queries_.data(),
-                                                                    bits(x.d_qkv), of_heads());
+    flash::queries_kernel<Head>
+        <<<queries, flash::threads, 0, stream>>>(d_queries_.data(), bits(x.d_qkv), of_heads());
     check(cudaGetLastError(), "flash::queries_kernel");
   }
 

@@ -15,57 +15,65 @@
 
 namespace transformer::flash {
 
-/// For each query the sum of d_out * out; a warp for each, and blockIdx.y for each head.
+/// Lanes that share a query where each takes 16 bytes of it, and queries of a block then.
+/// @{
+template <int Head> inline constexpr unsigned query_lanes = Head / Pack<Bf16>::size;
+template <int Head> inline constexpr unsigned block_queries = threads / query_lanes<Head>;
+/// @}
+
+/// For each query the sum of d_out * out.
+template <int Head>
 __global__ void along_kernel(const Bf16* d_out, const Bf16* out, float* along, FlashShape shape) {
-  const std::size_t query = row_of_warp();
-  if (query >= shape.tokens) {
-    return;
-  }
-  const std::size_t at = shape.in_out() + query * shape.width;
+  const std::size_t query = blockIdx.y * block_queries<Head> + threadIdx.x / query_lanes<Head>;
+  const unsigned part = threadIdx.x % query_lanes<Head>;
+  const std::size_t at = shape.in_out() + query * shape.width() + part * Pack<Bf16>::size;
+  const auto d = *reinterpret_cast<const Pack<Bf16>*>(d_out + at);
+  const auto values = *reinterpret_cast<const Pack<Bf16>*>(out + at);
   float sum = 0;
-  for (std::size_t i = lane(); i < shape.width / shape.heads; i += warp) {
-    sum += static_cast<float>(d_out[at + i]) * static_cast<float>(out[at + i]);
+  for (std::size_t i = 0; i < Pack<Bf16>::size; ++i) {
+    sum += static_cast<float>(d.at[i]) * static_cast<float>(values.at[i]);
   }
-  sum = warp_sum(sum);
-  if (lane() == 0) {
+  sum = warp_sum<query_lanes<Head>>(sum);
+  if (part == 0) {
     along[shape.in_queries() + query] = sum;
   }
 }
 
 template <int Head>
-inline constexpr std::size_t backward_bytes =
-    (2 * rows + 4 * step) * Head * 2 + rows * step * 2 + 4 * step * sizeof(float);
+inline constexpr std::size_t backward_tiles =
+    ((2 * rows + 4 * step) * Head + 2 * rows * step) * sizeof(Bf16);
+template <int Head>
+inline constexpr std::size_t backward_bytes = backward_tiles<Head> + 4 * step * sizeof(float);
 
-/// Each block takes 128 keys of a head, each warp 16 of them, and goes through the queries that see
-/// them. Gradients of queries, to which all blocks add, are summed up in floats.
+/// Each block takes 128 keys of a head and goes through the queries that see them. Two warps share
+/// 32 keys: of probabilities each has those of half of the queries, and of gradients half of the
+/// head's values. Gradients of queries, to which all blocks add, are summed up in floats.
 template <int Head>
 __global__ void __launch_bounds__(threads)
     backward(const Bf16* qkv, const Bf16* d_out, const float* kept, const float* along,
              float* d_queries, Bf16* d_qkv, FlashShape shape) {
   using Queries = Tile<step, Head>;
+  using Scores = Tile<rows, step>;
   const Tile<rows, Head> keys{shared_begin()};
-  const Tile<rows, Head> values{keys.begin + static_cast<std::uint32_t>(keys.bytes)};
-  const Tile<rows, step> d_scores{values.begin + static_cast<std::uint32_t>(values.bytes)};
-  const std::uint32_t behind = d_scores.begin + static_cast<std::uint32_t>(d_scores.bytes);
-  const auto queries = [&](int turn) {
-    return Queries{behind + turn % 2 * std::uint32_t{2 * Queries::bytes}};
-  };
-  const auto d_outs = [&](int turn) {
-    return Queries{queries(turn).begin + std::uint32_t{Queries::bytes}};
-  };
-  constexpr std::size_t behind_tiles = (2 * rows + 4 * step) * Head * 2 + rows * step * 2;
+  const Tile<rows, Head> values{keys.begin + keys.bytes};
+  const Scores probabilities{values.begin + values.bytes};
+  const Scores d_scores{probabilities.begin + Scores::bytes};
+  const std::uint32_t behind = d_scores.begin + Scores::bytes;
+  const auto queries = [&](int turn) { return Queries{behind + turn % 2 * 2 * Queries::bytes}; };
+  const auto d_outs = [&](int turn) { return Queries{queries(turn).begin + Queries::bytes}; };
   const auto log_sums = [&](int turn) { // and what goes along with d_out
-    return reinterpret_cast<float*>(shared_memory() + behind_tiles) + turn % 2 * 2 * step;
+    return reinterpret_cast<float*>(shared_memory() + backward_tiles<Head>) + turn % 2 * 2 * step;
   };
 
-  const int first = static_cast<int>(blockIdx.x) * rows;
+  const int first = static_cast<int>(blockIdx.y) * rows;
   const int begin = first / step; // queries before it see none of the keys
   const int end = static_cast<int>(shape.tokens) / step;
-  const std::size_t stride = 3 * shape.width;
+  const std::size_t stride = 3 * shape.width();
   const auto load = [&](int turn) {
     const std::size_t query = static_cast<std::size_t>(turn) * step;
-    queries(turn).load(qkv + shape.in_qkv(0) + query * stride, stride);
-    d_outs(turn).load(d_out + shape.in_out() + query * shape.width, shape.width);
+    begin_copy<threads>(queries(turn), qkv + shape.in_qkv(0) + query * stride, stride);
+    begin_copy<threads>(d_outs(turn), d_out + shape.in_out() + query * shape.width(),
+                        shape.width());
     const unsigned i = threadIdx.x;
     if (i < 2 * step) {
       const std::size_t at = shape.in_queries() + query + i % step;
@@ -73,115 +81,138 @@ __global__ void __launch_bounds__(threads)
                  i < step ? kept + at : along + at);
     }
   };
-  keys.load(qkv + shape.in_qkv(1) + static_cast<std::size_t>(first) * stride, stride);
-  values.load(qkv + shape.in_qkv(2) + static_cast<std::size_t>(first) * stride, stride);
+  begin_copy<threads>(keys, qkv + shape.in_qkv(1) + static_cast<std::size_t>(first) * stride,
+                      stride);
+  begin_copy<threads>(values, qkv + shape.in_qkv(2) + static_cast<std::size_t>(first) * stride,
+                      stride);
   load(begin);
 
-  const int own = static_cast<int>(threadIdx.x / warp);
+  const int number = static_cast<int>(threadIdx.x / warp);
+  const int own = sixteens * (number / 2); // this warp's first 16 keys
+  const int side = number % 2;
+  const int own_query = side * (step / 2); // the first of the warp's half
   const float scale = shape.scale * FlashShape::log2_e;
-  Sums<Head> d_keys;
-  Sums<Head> d_values;
-  d_keys.clear();
-  d_values.clear();
+  const auto own_keys = keys.part(16 * own, 0);
+  const auto own_values = values.part(16 * own, 0);
+  Sums<Head / 2> d_keys[sixteens];
+  Sums<Head / 2> d_values[sixteens];
+  clear(d_keys);
+  clear(d_values);
   for (int turn = begin; turn < end; ++turn) {
     wait_for_copies();
     __syncthreads(); // all have read what the next load fills
     if (turn + 1 < end) {
       load(turn + 1);
     }
-    // A row for each of the warp's keys, a column for each query.
-    Sums<step> scores;
-    Sums<step> d;
-    scores.clear();
-    d.clear();
+    // A row for each of the warp's keys, a column for each of its queries.
+    const auto own_queries = queries(turn).part(own_query, 0);
+    const auto own_d_outs = d_outs(turn).part(own_query, 0);
+    Sums<step / 2> scores[sixteens];
+    Sums<step / 2> d[sixteens];
+    clear(scores);
+    clear(d);
+#pragma unroll
     for (int k = 0; k < Head / 16; ++k) {
-      const Fragment key = left(keys, own, k);
-      const Fragment value = left(values, own, k);
-      for (int query = 0; query < step / 16; ++query) {
-        scores.add(query, key, right_transposed(queries(turn), query, k));
-        d.add(query, value, right_transposed(d_outs(turn), query, k));
+      const Lefts key = lefts(own_keys, k);
+      const Lefts value = lefts(own_values, k);
+      for (int query = 0; query < step / 32; ++query) {
+        add(scores, query, key, right_transposed(own_queries, query, k));
+        add(d, query, value, right_transposed(own_d_outs, query, k));
       }
     }
-    const int behind_queries =
-        first + 16 * own - turn * step; // of the first key, counted from the first query
-    const float* const log_sum = log_sums(turn);
-    scores.each([&](float& score, int row, int column) {
-      score = behind_queries + row > column ? 0 : power_of_2(score * scale - log_sum[column]);
-    });
-    for (int query = 0; query < step / 16; ++query) {
-      const Fragment probability = scores.as_left(query);
-      for (int k = 0; k < Head / 16; ++k) {
-        d_values.add(k, probability, right(d_outs(turn), query, k));
-      }
+    float2 log_sum[step / 16]; // of this lane's columns
+    float2 along_d[step / 16];
+    for (int eight = 0; eight < step / 16; ++eight) {
+      const float* const two = log_sums(turn) + own_query + 8 * eight + 2 * (lane() % 4);
+      log_sum[eight] = *reinterpret_cast<const float2*>(two);
+      along_d[eight] = *reinterpret_cast<const float2*>(two + step);
     }
-    for (int eight = 0; eight < step / 8; ++eight) {
-      for (int i = 0; i < 4; ++i) {
-        const unsigned column = 8 * eight + 2 * (lane() % 4) + i % 2;
-        float& value = d.at[eight][i];
-        value = scores.at[eight][i] * (value - log_sum[step + column]);
-      }
-      for (int half = 0; half < 2; ++half) {
-        const int row = 16 * own + static_cast<int>(lane()) / 4 + 8 * half;
-        asm volatile("st.shared.b32 [%0], %1;" ::"r"(d_scores.piece(row, eight) + lane() % 4 * 4),
-                     "r"(Sums<step>::pair(d.at[eight][2 * half], d.at[eight][2 * half + 1]))
-                     : "memory");
-      }
-    }
-    for (int query = 0; query < step / 16; ++query) {
-      const Fragment d_score = d.as_left(query);
-      for (int k = 0; k < Head / 16; ++k) {
-        d_keys.add(k, d_score, right(queries(turn), query, k));
-      }
+#pragma unroll
+    for (int i = 0; i < sixteens; ++i) {
+      // Of the first key, counted from the first query.
+      const int behind_queries = first + 16 * (own + i) - turn * step - own_query;
+      scores[i].each([&](float& score, int row, int column) {
+        const float2 two = log_sum[column / 8];
+        score = behind_queries + row > column
+                    ? 0
+                    : power_of_2(score * scale - (column % 2 == 0 ? two.x : two.y));
+      });
+      d[i].each([&](float& value, int, int column) {
+        const float2 two = along_d[column / 8];
+        value -= column % 2 == 0 ? two.x : two.y;
+      });
+      d[i].multiply(scores[i]);
+      scores[i].store(probabilities.part(16 * own, own_query / 8), i);
+      d[i].store(d_scores.part(16 * own, own_query / 8), i);
     }
     __syncthreads();
-    // Of 16 queries and half of the head's values, over all keys.
-    Sums<Head / 2> d_query;
-    d_query.clear();
-    const int sixteen = own % (step / 16);
-    const int half_head = own / (step / 16) * (Head / 32);
-    for (int key = 0; key < rows / 16; ++key) {
-      const Fragment d_score = left_transposed(d_scores, key, sixteen);
+    // Over all of the queries, the warp's half of the head's values.
+    const auto queries_side = queries(turn).part(0, side * (Head / 16));
+    const auto d_outs_side = d_outs(turn).part(0, side * (Head / 16));
+    const auto own_probabilities = probabilities.part(16 * own, 0);
+    const auto own_d_scores = d_scores.part(16 * own, 0);
+#pragma unroll
+    for (int query = 0; query < step / 16; ++query) {
+      const Lefts probability = lefts(own_probabilities, query);
+      const Lefts d_score = lefts(own_d_scores, query);
       for (int k = 0; k < Head / 32; ++k) {
-        d_query.add(k, d_score, right(keys, key, half_head + k));
+        add(d_values, k, probability, right(d_outs_side, query, k));
+        add(d_keys, k, d_score, right(queries_side, query, k));
       }
     }
-    float* const to =
-        d_queries + (shape.in_queries() + turn * step + 16 * sixteen) * Head + 16 * half_head;
-    for (int eight = 0; eight < Head / 16; ++eight) {
-      for (int half = 0; half < 2; ++half) {
-        const float* const two = &d_query.at[eight][2 * half];
-        atomicAdd(reinterpret_cast<float2*>(to + (lane() / 4 + 8 * half) * Head + 8 * eight +
-                                            2 * (lane() % 4)),
-                  make_float2(two[0], two[1]));
+    // Over all keys, the warp's queries, and a quarter of the head's values.
+    Sums<Head / 4> d_query[sixteens];
+    clear(d_query);
+    const int quarter = number / 2 * (Head / 4);
+    const auto query_d_scores = d_scores.part(0, own_query / 8);
+    const auto keys_quarter = keys.part(0, quarter / 8);
+#pragma unroll
+    for (int key = 0; key < rows / 16; ++key) {
+      const Lefts d_score = lefts_transposed(query_d_scores, key);
+      for (int k = 0; k < Head / 64; ++k) {
+        add(d_query, k, d_score, right(keys_quarter, key, k));
+      }
+    }
+    float* const to = d_queries + (shape.in_queries() + turn * step + own_query) * Head + quarter;
+    for (int i = 0; i < sixteens; ++i) {
+      for (int eight = 0; eight < Head / 32; ++eight) {
+        for (int half = 0; half < 2; ++half) {
+          const float* const two = &d_query[i].at[eight][2 * half];
+          atomicAdd(reinterpret_cast<float2*>(to + (16 * i + lane() / 4 + 8 * half) * Head +
+                                              8 * eight + 2 * (lane() % 4)),
+                    make_float2(two[0], two[1]));
+        }
       }
     }
   }
-  for (int eight = 0; eight < Head / 8; ++eight) {
-    for (int half = 0; half < 2; ++half) {
-      const std::size_t row = first + 16 * own + lane() / 4 + 8 * half;
-      const std::size_t at = row * stride + 8 * eight + 2 * (lane() % 4);
-      const float* const key = &d_keys.at[eight][2 * half];
-      const float* const value = &d_values.at[eight][2 * half];
-      *reinterpret_cast<std::uint32_t*>(d_qkv + shape.in_qkv(1) + at) =
-          Sums<Head>::pair(key[0] * shape.scale, key[1] * shape.scale);
-      *reinterpret_cast<std::uint32_t*>(d_qkv + shape.in_qkv(2) + at) =
-          Sums<Head>::pair(value[0], value[1]);
+  for (int i = 0; i < sixteens; ++i) {
+    for (int eight = 0; eight < Head / 16; ++eight) {
+      for (int half = 0; half < 2; ++half) {
+        const std::size_t row = first + 16 * (own + i) + lane() / 4 + 8 * half;
+        const std::size_t at = row * stride + side * (Head / 2) + 8 * eight + 2 * (lane() % 4);
+        const float* const key = &d_keys[i].at[eight][2 * half];
+        const float* const value = &d_values[i].at[eight][2 * half];
+        store_two(d_qkv + shape.in_qkv(1) + at, key[0] * shape.scale, key[1] * shape.scale);
+        store_two(d_qkv + shape.in_qkv(2) + at, value[0], value[1]);
+      }
     }
   }
 }
 
-/// Gradients of queries from floats to where they belong; a warp for each query, and blockIdx.y for
-/// each head.
+/// Gradients of queries from floats to where they belong.
+template <int Head>
 __global__ void queries_kernel(const float* d_queries, Bf16* d_qkv, FlashShape shape) {
-  const std::size_t query = row_of_warp();
-  if (query >= shape.tokens) {
-    return;
+  const std::size_t query = blockIdx.y * block_queries<Head> + threadIdx.x / query_lanes<Head>;
+  const std::size_t part = threadIdx.x % query_lanes<Head> * Pack<Bf16>::size;
+  const float* const from = d_queries + (shape.in_queries() + query) * Head + part;
+  Pack<Bf16> to;
+  for (std::size_t i = 0; i < Pack<Bf16>::size; i += Pack<float>::size) {
+    const auto four = *reinterpret_cast<const Pack<float>*>(from + i);
+    for (std::size_t k = 0; k < Pack<float>::size; ++k) {
+      to.at[i + k] = __float2bfloat16(four.at[k] * shape.scale);
+    }
   }
-  const std::size_t head = shape.width / shape.heads;
-  for (std::size_t i = lane(); i < head; i += warp) {
-    d_qkv[shape.in_qkv(0) + query * 3 * shape.width + i] =
-        __float2bfloat16(d_queries[(shape.in_queries() + query) * head + i] * shape.scale);
-  }
+  *reinterpret_cast<Pack<Bf16>*>(d_qkv + shape.in_qkv(0) + query * 3 * shape.width() + part) = to;
 }
 
 } // namespace transformer::flash

@@ -5,6 +5,7 @@
 // What the kernels of fused attention share.
 
 #include "launch.cuh"
+#include "tiles.cuh"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,25 +14,27 @@
 
 namespace transformer {
 
-/// What lies where, for a head of a sequence.
+/// What lies where, for a head of a sequence: blockIdx.x counts them. Neighbours in a grid are so
+/// of different heads, and the blocks that have most to do can all come first.
 struct FlashShape {
   std::size_t tokens;
-  std::size_t heads;
-  std::size_t width;
+  unsigned heads;
+  unsigned head; // values
   float scale;
 
   static constexpr float log2_e = 1.4426950409F;
 
-  /// Of blockIdx.y, which counts heads of sequences: where its queries, keys or values begin, its
-  /// part of what comes out, and its part of what there is one of for each query.
+  __device__ std::size_t width() const { return std::size_t{heads} * head; }
+  /// Where its queries, keys or values begin, its part of what comes out, and its part of what
+  /// there is one of for each query.
   /// @{
   __device__ std::size_t in_qkv(int part) const {
-    return (blockIdx.y / heads * tokens * 3 + part) * width + blockIdx.y % heads * (width / heads);
+    return (blockIdx.x / heads * tokens * 3 + part) * width() + blockIdx.x % heads * head;
   }
   __device__ std::size_t in_out() const {
-    return blockIdx.y / heads * tokens * width + blockIdx.y % heads * (width / heads);
+    return blockIdx.x / heads * tokens * width() + blockIdx.x % heads * head;
   }
-  __device__ std::size_t in_queries() const { return blockIdx.y * tokens; }
+  __device__ std::size_t in_queries() const { return blockIdx.x * tokens; }
   /// @}
 };
 
@@ -40,27 +43,49 @@ namespace flash {
 inline constexpr unsigned threads = 256; ///< Of a block backward.
 inline constexpr int warps = threads / warp;
 inline constexpr int rows = 16 * warps; ///< Queries of a block forward, keys of one backward.
-inline constexpr int step = 64;         ///< Keys that are worked on at once, or queries.
-/// Sixteens of queries that a warp has forward: what it reads of keys and values serves them all.
+inline constexpr int step = 64;         ///< Keys that are worked on at once forward, or queries.
+/// Sixteens of rows that a warp has at once: what it reads to multiply them by serves them all.
 inline constexpr int sixteens = 2;
+inline constexpr unsigned row_lanes = 4; ///< Those that share a row of sums.
 inline constexpr unsigned forward_threads = threads / sixteens;
 
 __device__ inline unsigned char* shared_memory() {
-  extern __shared__ __align__(128) unsigned char memory[];
+  extern __shared__ __align__(256) unsigned char memory[];
   return memory;
 }
 __device__ inline std::uint32_t shared_begin() {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_memory()));
 }
-/// Of the four lanes that share a row.
+/// Of all sixteens of a warp's rows: what the products take, and what comes out.
 /// @{
-__device__ inline float row_max(float value) {
-  value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 1));
-  return fmaxf(value, __shfl_xor_sync(0xffffffffU, value, 2));
+struct Lefts {
+  Fragment at[sixteens];
+};
+template <int R, int C> __device__ Lefts lefts(const Tile<R, C>& tile, int column) {
+  Lefts all;
+  for (int i = 0; i < sixteens; ++i) {
+    all.at[i] = left(tile, i, column);
+  }
+  return all;
 }
-__device__ inline float row_sum(float value) {
-  value += __shfl_xor_sync(0xffffffffU, value, 1);
-  return value + __shfl_xor_sync(0xffffffffU, value, 2);
+/// As left_transposed(): of columns from 16 on after each other.
+template <int R, int C> __device__ Lefts lefts_transposed(const Tile<R, C>& tile, int row) {
+  Lefts all;
+  for (int i = 0; i < sixteens; ++i) {
+    all.at[i] = left_transposed(tile, row, i);
+  }
+  return all;
+}
+template <int C> __device__ void clear(Sums<C> (&sums)[sixteens]) {
+  for (auto& one : sums) {
+    one.clear();
+  }
+}
+template <int C>
+__device__ void add(Sums<C> (&to)[sixteens], int sixteen, const Lefts& a, const Fragment& b) {
+  for (int i = 0; i < sixteens; ++i) {
+    to[i].add(sixteen, a.at[i], b);
+  }
 }
 /// @}
 /// 2^x by one instruction, the PTX manual's ex2.approx.ftz: 0 for what would be denormal.

@@ -38,16 +38,22 @@ __device__ inline unsigned lane() {
   return threadIdx.x % warp;
 }
 
-/// Of all lanes, to all lanes.
+/// What a lane loads and stores at once; widths must be multiples of its size.
+template <class T> struct alignas(16) Pack {
+  static constexpr std::size_t size = 16 / sizeof(T);
+  T at[size];
+};
+
+/// Of as many neighbouring lanes, a power of 2, to each of them.
 /// @{
-__device__ inline float warp_sum(float value) {
-  for (int lanes = warp / 2; lanes != 0; lanes /= 2) {
+template <unsigned Lanes = warp> __device__ float warp_sum(float value) {
+  for (unsigned lanes = Lanes / 2; lanes != 0; lanes /= 2) {
     value += __shfl_xor_sync(0xffffffffU, value, lanes);
   }
   return value;
 }
-__device__ inline float warp_max(float value) {
-  for (int lanes = warp / 2; lanes != 0; lanes /= 2) {
+template <unsigned Lanes = warp> __device__ float warp_max(float value) {
+  for (unsigned lanes = Lanes / 2; lanes != 0; lanes /= 2) {
     value = fmaxf(value, __shfl_xor_sync(0xffffffffU, value, lanes));
   }
   return value;

@@ -16,12 +16,6 @@
 
 namespace transformer {
 
-/// What a lane loads and stores at once: `width` must be a multiple of its size.
-template <class T> struct alignas(16) Pack {
-  static constexpr std::size_t size = 16 / sizeof(T);
-  T at[size];
-};
-
 /// Calls f(first, pack) for each pack of a row that is this lane's, of which the first value has
 /// number `first`.
 template <class T, class F> __device__ void each_pack(const T* row, std::size_t width, F f) {
