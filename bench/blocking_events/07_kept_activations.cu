@@ -6,7 +6,8 @@
 //
 // 12 transformer blocks of width 768 (85 M parameters) in bf16, forward and backward over 8
 // sequences of 1024 tokens, four times a run. The gradients of a run are compared with those of the
-// way that keeps all: they may be off by a thousandth of their length.
+// way that keeps all: they may be off by a hundredth of their length, since fused attention adds up
+// in any order, and bf16 makes more of that from block to block.
 //
 //   kept           the activations of all blocks
 //   recomputed_4   the input of every 4th block, and the activations of four at a time
@@ -35,6 +36,7 @@ using namespace penstock_bench;
 using transformer::Shape;
 
 constexpr std::size_t passes = 4;
+constexpr double most_off = 1e-2;
 
 std::size_t free_bytes() {
   std::size_t free = 0;
@@ -57,7 +59,7 @@ class Recomputed : public Way {
     }
     const double off = off_(blocks_.stack().gradients(), wanted_, blocks_.parameters(),
                             blocks_.ops().stream().get());
-    if (!(off < 1e-3)) {
+    if (!(off < most_off)) {
       throw std::runtime_error{"the gradients are off by " + std::to_string(off)};
     }
     return passes;
