@@ -56,7 +56,7 @@ __device__ inline unsigned char* shared_memory() {
 __device__ inline std::uint32_t shared_begin() {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_memory()));
 }
-/// Of all sixteens of a warp's rows: what the products take, and what comes out.
+/// What a warp multiplies and adds up at once, `sixteens` times 16 rows: left factors, and sums.
 /// @{
 struct Lefts {
   Fragment at[sixteens];
@@ -68,7 +68,7 @@ template <int R, int C> __device__ Lefts lefts(const Tile<R, C>& tile, int colum
   }
   return all;
 }
-/// As left_transposed(): of columns from 16 on after each other.
+/// Left factors out of `sixteens` times 16 columns.
 template <int R, int C> __device__ Lefts lefts_transposed(const Tile<R, C>& tile, int row) {
   Lefts all;
   for (int i = 0; i < sixteens; ++i) {
@@ -88,6 +88,7 @@ __device__ void add(Sums<C> (&to)[sixteens], int sixteen, const Lefts& a, const 
   }
 }
 /// @}
+
 /// 2^x by one instruction, the PTX manual's ex2.approx.ftz: 0 for what would be denormal.
 __device__ inline float power_of_2(float x) {
   float power;

@@ -44,7 +44,7 @@ template <class T> struct alignas(16) Pack {
   T at[size];
 };
 
-/// Of as many neighbouring lanes, a power of 2, to each of them.
+/// Of `Lanes` neighbouring lanes, a power of 2, to each of them.
 /// @{
 template <unsigned Lanes = warp> __device__ float warp_sum(float value) {
   for (unsigned lanes = Lanes / 2; lanes != 0; lanes /= 2) {
