@@ -67,15 +67,12 @@ template <class T, AnyDevice D> class Deferred {
   Deferred& operator=(const Deferred&) = delete;
   /// Waits for what is on its way.
   ~Deferred() {
-    try {
-      line_.sync();
-    } catch (...) {
-    }
+    detail::wait_at_last([this] { line_.sync(); });
   }
 
   /// Enqueues a copy of `*value`, in device memory, as it will be when `stream` comes to it: two
   /// device calls, a copy and a record. Where there is no room nothing is enqueued and it counts as
-  /// dropped(); so a run goes on. Throws DeviceError.
+  /// dropped(); so a run goes on. Throws DeviceError, also for a stream that captures a graph.
   Result<T, D> put(const T* value, Stream<D> stream) {
     const std::size_t at = size_.load(StdAtomics::relaxed);
     const std::size_t lost = dropped_.load(StdAtomics::relaxed);
@@ -83,8 +80,9 @@ template <class T, AnyDevice D> class Deferred {
       dropped_.store(lost + 1, StdAtomics::relaxed);
       return {*this, most_ + lost};
     }
+    detail::check_not_capturing(device_, stream);
     // Events of several streams in one order: each stream first waits for the one before.
-    if (const auto handle = detail::StreamHandle::of(stream); handle.stream != last_.stream) {
+    if (const auto handle = detail::StreamHandle::of(stream); handle != last_) {
       line_.wait(stream, line_.was_recorded());
       last_ = handle;
     }

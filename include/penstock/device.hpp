@@ -38,7 +38,13 @@ struct CopyPiece {
 /// - it may have `graph_type` and `capture(lanes, f)`: what `f()` enqueues on the streams of a
 /// std::span as a movable
 ///   owner with `launch(stream)`; work of one stream in order, that of two perhaps side by side.
-/// - `attach()`: makes this the calling thread's device until what it returns dies.
+/// - `attach()`: makes this the calling thread's device until what it returns dies. It may have
+/// `attach_own_thread()`, the
+///   same for threads that penstock has started.
+/// - it may have `check_not_capturing(stream)`, which throws where an event recorded on the stream
+/// would not mark what has run;
+///   and `launch_check_type`, by whose begin(), check() and forget() calls of a callable are found
+///   that failed unseen.
 template <class D>
 concept AnyDevice =
     requires(D& d, typename D::event_type& e, typename D::stream_type& owned,
@@ -62,6 +68,20 @@ concept AnyDevice =
     };
 
 namespace detail {
+/// Throws if an event recorded on `stream` now would not mark work that runs.
+template <AnyDevice D> void check_not_capturing(D& device, typename D::stream_argument stream) {
+  if constexpr (requires { device.check_not_capturing(stream); }) {
+    device.check_not_capturing(stream);
+  }
+}
+/// For a thread that penstock has started.
+template <AnyDevice D> auto attach_own_thread(D& device) {
+  if constexpr (requires { device.attach_own_thread(); }) {
+    return device.attach_own_thread();
+  } else {
+    return device.attach();
+  }
+}
 /// Whether work can be captured on a device's streams, to be launched at once.
 template <class D>
 concept Captures = requires(const typename D::graph_type& graph, typename D::stream_argument s) {

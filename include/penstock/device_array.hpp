@@ -44,11 +44,13 @@ template <class T, AnyDevice D> class DeviceArray {
   std::size_t size() const noexcept { return size_; }
 
   /// The elements as they are when all work queued on `stream` so far is done; blocks until then.
-  /// It allocates and makes a stream of its own: not for the middle of a run.
+  /// It allocates and makes a stream of its own: not for the middle of a run. Throws DeviceError,
+  /// also for a stream that captures a graph.
   std::vector<T> read(Stream<D> stream) const {
     std::vector<T> elements(size_);
     Transfer transfer{*device_, area_.bytes()};
     auto queued = device_->event();
+    detail::check_not_capturing(*device_, stream);
     device_->record(queued, stream);
     device_->wait(transfer.stream, queued);
     auto* to = reinterpret_cast<std::byte*>(elements.data());
@@ -61,14 +63,20 @@ template <class T, AnyDevice D> class DeviceArray {
   }
 
  private:
-  // Goes through page-locked memory of bounded size. The stream dies first, and so does what still
-  // runs on it if a call fails.
+  // Goes through page-locked memory of bounded size, which outlives what still runs if a call
+  // fails.
   struct Transfer {
     static constexpr std::size_t most_bytes = std::size_t{4} << 20;
 
-    Transfer(D& device, std::size_t bytes)
-        : host{detail::Area::in<Pinned>(&device, std::clamp(bytes, detail::page, most_bytes))},
-          stream{device.stream()} {}
+    Transfer(D& on, std::size_t bytes)
+        : device{on},
+          host{detail::Area::in<Pinned>(&on, std::clamp(bytes, detail::page, most_bytes))},
+          stream{on.stream()} {}
+    Transfer(const Transfer&) = delete;
+    Transfer& operator=(const Transfer&) = delete;
+    ~Transfer() {
+      detail::wait_at_last([this] { device.sync(stream); });
+    }
 
     template <class F> void pieces(std::size_t bytes, F f) {
       for (std::size_t offset = 0; offset < bytes; offset += host.bytes()) {
@@ -76,6 +84,7 @@ template <class T, AnyDevice D> class DeviceArray {
       }
     }
 
+    D& device;
     detail::Area host;
     typename D::stream_type stream;
   };

@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/error.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -16,10 +17,14 @@ namespace detail {
 
 template <class S> inline constexpr char stream_kind{};
 
-/// A stream of whichever device, without its type.
+/// A stream of whichever device, without its type; of no kind: none. Null is a stream, CUDA's
+/// default one.
 struct StreamHandle {
   const void* stream{};
   const void* kind{};
+
+  bool operator==(const StreamHandle&) const = default;
+  explicit operator bool() const noexcept { return kind != nullptr; }
 
   template <class S> static StreamHandle of(S& stream) noexcept {
     if constexpr (std::is_pointer_v<std::remove_cv_t<S>>) {
@@ -31,9 +36,10 @@ struct StreamHandle {
       return {&stream, &stream_kind<std::remove_cv_t<S>>};
     }
   }
-  /// Whether it is one that a device takes as S.
+  /// Whether it is one that a device takes as S; a null that is written out is any pointer's.
   template <class S> bool is() const noexcept {
-    return kind == &stream_kind<std::remove_cv_t<std::remove_reference_t<S>>>;
+    return kind == &stream_kind<std::remove_cv_t<std::remove_reference_t<S>>> ||
+           (std::is_pointer_v<S> && kind == &stream_kind<std::nullptr_t>);
   }
   /// As that.
   template <class S> S as() const noexcept {
@@ -95,19 +101,28 @@ template <class B> class Lease : public B {
   /// Says that work on `stream`, one besides the loop's, uses the batch too: the place is free when
   /// what is enqueued there until the lease is released is done. The work itself must wait for the
   /// loop's stream, or for an event on it, to see the batch. Throws OptionError for a stream of
-  /// another device's kind, for a third stream, and after the release.
-  template <class S> void used_on(S&& stream) {
-    if (!lender_) {
-      throw OptionError{"penstock: used_on() was called on a lease that has been released."};
-    }
-    lender_->used_on(ticket_, detail::StreamHandle::of(stream));
+  /// another device's kind, for a third stream, and after the release; DeviceError for one that
+  /// captures a graph.
+  template <class S>
+    requires(!std::is_integral_v<std::remove_cvref_t<S>>)
+  void used_on(S&& stream) {
+    use(detail::StreamHandle::of(stream));
   }
+  /// The same for CUDA's default stream, written 0 or nullptr.
+  void used_on(std::nullptr_t) { use({nullptr, &detail::stream_kind<std::nullptr_t>}); }
 
   /// For the loop.
   Lease(const B& batch, std::shared_ptr<detail::Lender> lender, std::uint64_t ticket) noexcept
       : B{batch}, lender_{std::move(lender)}, ticket_{ticket} {}
 
  private:
+  void use(detail::StreamHandle stream) {
+    if (!lender_) {
+      throw OptionError{"penstock: used_on() was called on a lease that has been released."};
+    }
+    lender_->used_on(ticket_, stream);
+  }
+
   std::shared_ptr<detail::Lender> lender_;
   std::uint64_t ticket_{};
 };

@@ -86,6 +86,9 @@ struct Report {
   std::string device;
   /// Whether a stop ended the run early.
   bool stopped{};
+  /// The text of the StageError that the run threw; or that the next run throws, where the error
+  /// was found after the loop was left. Else empty.
+  std::string error;
 };
 
 namespace detail {
@@ -128,6 +131,9 @@ inline std::ostream& operator<<(std::ostream& os, const Report& report) {
     os << '\n';
   }
   os << "  held back by: " << report.limiting_stage << '\n';
+  if (!report.error.empty()) {
+    os << "  error: " << report.error << '\n';
+  }
   for (std::size_t i = 0; i < report.skips.size() && i < detail::most_skips_printed; ++i) {
     const SkippedItem& skip = report.skips[i];
     os << "  skipped by " << skip.stage << ": record " << skip.record;

@@ -156,6 +156,7 @@ TEST_CASE("a copy while a kernel runs is an overlap, and the union counts it onc
   ground.gpu.copy_to_device(ground.device, ground.host(), 16 * mib, ground.b);
   ground.gpu.sync(ground.b);
   flags[1] = 1;
+  ground.gpu.sync(ground.a);
   const GpuActivitySummary sum = activity.stop();
   CAPTURE(sum);
   CHECK(sum.dropped == 0);
@@ -177,6 +178,7 @@ TEST_CASE("copies have their direction and bytes, and a memset is a kernel") {
   ground.gpu.copy_to_host(static_cast<std::byte*>(ground.pinned) + mib, ground.device, 2 * mib,
                           ground.a);
   check(cudaMemsetAsync(ground.device, 1, mib, ground.a));
+  ground.gpu.sync(ground.a);
   const GpuActivitySummary sum = activity.stop();
   CAPTURE(sum);
   CHECK(sum.dropped == 0);
@@ -208,10 +210,12 @@ TEST_CASE("so are those of a graph that was made and launched before the recordi
   Ground ground;
   const Graph graph{ground};
   check(cudaGraphLaunch(graph.exec, ground.a));
+  ground.gpu.sync(ground.a);
   GpuActivity activity;
   for (int k = 0; k < 10; ++k) {
     check(cudaGraphLaunch(graph.exec, ground.a));
   }
+  ground.gpu.sync(ground.a);
   check_graph_launches(activity.stop(), 10);
 }
 
@@ -222,6 +226,7 @@ TEST_CASE("more records than a buffer holds all come") {
   for (std::uint64_t k = 0; k < kernels; ++k) {
     launch_spin(1, ground.a);
   }
+  ground.gpu.sync(ground.a);
   const GpuActivitySummary sum = activity.stop();
   CHECK(sum.dropped == 0);
   CHECK(sum.kernels == kernels);
@@ -231,10 +236,12 @@ TEST_CASE("what ran before and after is not in a recording, and one follows anot
   Ground ground;
   launch_spin(20 * ms, ground.a);
   for (std::uint64_t k = 1; k <= 3; ++k) {
+    ground.gpu.sync(ground.a);
     GpuActivity activity;
     for (std::uint64_t i = 0; i < k; ++i) {
       launch_spin(ms, ground.a);
     }
+    ground.gpu.sync(ground.a);
     const GpuActivitySummary sum = activity.stop();
     launch_spin(ms, ground.a);
     CHECK(sum.kernels == k);
@@ -249,6 +256,7 @@ TEST_CASE("a window of a recording leaves out its ends") {
   ground.gpu.sync(ground.a);
   std::this_thread::sleep_for(std::chrono::milliseconds{30});
   launch_spin(30 * ms, ground.a);
+  ground.gpu.sync(ground.a);
   const GpuActivitySummary whole = activity.stop();
   const GpuActivitySummary end = activity.between(0.9, 1);
   CHECK(whole.kernels == 2);
@@ -269,6 +277,7 @@ TEST_CASE("what GpuActivity cannot do is refused, and it goes on") {
   const auto early = caught<ps::Error>([&] { activity.between(0, 1); });
   CHECK(has(early, "stop() it first"));
   launch_spin(ms, ground.a);
+  ground.gpu.sync(ground.a);
   CHECK(activity.stop().kernels == 2);
   for (const auto& [first, last] :
        std::vector<std::pair<double, double>>{{0.5, 0.5}, {0.6, 0.5}, {-0.1, 0.5}, {0.5, 1.1}}) {
@@ -285,6 +294,7 @@ TEST_CASE("what GpuActivity cannot do is refused, and it goes on") {
   }
   GpuActivity next;
   launch_spin(ms, ground.a);
+  ground.gpu.sync(ground.a);
   CHECK(next.stop().kernels == 1);
 }
 
@@ -305,6 +315,7 @@ TEST_CASE("activity: a program of one's own, the whole and the steady state") {
     for (int k = 0; k < 20; ++k) {
       launch_spin(ms, ground.a);
     }
+    ground.gpu.sync(ground.a);
   };
   const shown::Captured said;
 

@@ -273,3 +273,27 @@ TEST_CASE("for_each is not blamed for an earlier error") {
   cudaGetLastError();
   CHECK(array.read(stream)[9] == 10);
 }
+
+TEST_CASE("what CUB would take for its own error is refused, told, and left to whom it belongs") {
+  CudaDevice device;
+  CudaStream stream = device.stream();
+  const auto bytes = device_array<std::uint8_t>(device, 100);
+  auto counts = device_array<std::uint64_t>(device, 256);
+  Workspace<CudaDevice> workspace{device};
+  const auto all = [&](auto call) {
+    call([&] { histogram(stream, bytes.data(), bytes.size(), counts.data(), workspace); });
+    call([&] {
+      reduce(stream, counts.data(), 256, counts.data(), std::uint64_t{0}, Plus{}, workspace);
+    });
+  };
+  REQUIRE(cudaSetDevice(9999) == cudaErrorInvalidDevice);
+  all([](auto call) {
+    const CudaError e = penstock::tests::caught<CudaError>(call);
+    CHECK(penstock::tests::has(e, "an error of an earlier CUDA call was pending"));
+    CHECK(e.status() == cudaErrorInvalidDevice);
+    CHECK(cudaPeekAtLastError() == cudaErrorInvalidDevice);
+  });
+  cudaGetLastError();
+  all([](auto call) { CHECK_NOTHROW(call()); });
+  CHECK(counts.read(stream)[0] == 100);
+}

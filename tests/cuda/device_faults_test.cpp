@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <set>
@@ -31,9 +32,12 @@ struct Runtime {
   bool broken = false; // all calls fail
   bool fired = false;
   std::uintptr_t made = 0;
-  int unknown = 0;        // given back, and not there or not any more
-  std::set<void*> live;   // streams, events and device memory
-  std::set<void*> locked; // page-locked memory
+  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::vector<cudaStreamCaptureMode> modes; // the thread's at each call
+  int unknown = 0;                          // given back, and not there or not any more
+  std::set<void*> live;                     // streams, events and device memory
+  std::set<void*> locked;                   // page-locked memory
   void* last_locked = nullptr;
   std::vector<std::string> calls;
   std::vector<int> devices; // the current device of each call
@@ -41,9 +45,10 @@ struct Runtime {
   cudaError_t pass(const char* call) {
     calls.emplace_back(call);
     devices.push_back(current);
+    modes.push_back(mode);
     if (broken || fail == call || (fail_at > 0 && --fail_at == 0)) {
       fired = true;
-      latched = error;
+      latched = error == cudaErrorNotReady ? latched : error; // an answer
       return error;
     }
     return cudaSuccess;
@@ -196,8 +201,17 @@ cudaError_t cudaHostUnregister(void* at) {
   cuda.locked.erase(at);
   return cuda.pass("cudaHostUnregister");
 }
-cudaError_t cudaDeviceSynchronize() {
-  return cuda.pass("cudaDeviceSynchronize");
+cudaError_t cudaPeekAtLastError() {
+  return cuda.latched;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = cuda.capturing;
+  return cuda.pass("cudaStreamIsCapturing");
+}
+// Not counted: it fails only where all does, and nobody is told.
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, cuda.mode);
+  return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void*, const void*, std::size_t, cudaMemcpyKind, cudaStream_t) {
   return cuda.pass("cudaMemcpyAsync");
@@ -226,7 +240,7 @@ TEST_CASE("whichever CUDA call fails, what was made is given back and nothing st
     const std::string& call = cuda.calls[static_cast<std::size_t>(k - 1)];
     CAPTURE(call);
     const std::set<std::string> of_destructors{"cudaFree", "cudaStreamDestroy", "cudaEventDestroy",
-                                               "cudaHostUnregister", "cudaDeviceSynchronize"};
+                                               "cudaHostUnregister"};
     if (of_destructors.count(call) != 0) {
       CHECK_FALSE(thrown);
     }
@@ -294,9 +308,8 @@ TEST_CASE("the things of GPU 1 are made there, and GPU 0 is current again") {
     }
     CHECK(cuda.current == 0);
   }
-  for (const char* call :
-       {"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaMalloc", "cudaHostRegister",
-        "cudaFree", "cudaHostUnregister", "cudaDeviceSynchronize"}) {
+  for (const char* call : {"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaMalloc",
+                           "cudaHostRegister", "cudaFree", "cudaHostUnregister"}) {
     CAPTURE(call);
     CHECK(cuda.has_called(call, 1));
     CHECK_FALSE(cuda.has_called(call, 0));
@@ -310,7 +323,7 @@ TEST_CASE("the device that is current already is not set again") {
   CHECK_FALSE(cuda.has_called("cudaSetDevice", 0));
 }
 
-TEST_CASE("pinned memory is given back after the GPU's work, and its pages last") {
+TEST_CASE("pinned memory is unlocked, and then its pages go") {
   cuda = Runtime{};
   CudaDevice device{0};
   void* const pinned = device.allocate_pinned(4096);
@@ -318,8 +331,7 @@ TEST_CASE("pinned memory is given back after the GPU's work, and its pages last"
   CHECK(device.pinned_bytes() == 4096);
   cuda.calls.clear();
   device.deallocate_pinned(pinned, 4096);
-  CHECK(cuda.calls ==
-        std::vector<std::string>{"cudaGetDevice", "cudaDeviceSynchronize", "cudaHostUnregister"});
+  CHECK(cuda.calls == std::vector<std::string>{"cudaGetDevice", "cudaHostUnregister"});
   CHECK_FALSE(is_mapped(pinned));
 }
 
@@ -347,8 +359,9 @@ TEST_CASE("the count is 0 where CUDA does not tell it, and that stays unlatched"
   CHECK(cuda.latched == cudaSuccess);
 }
 
-TEST_CASE("not ready is false and stays unlatched") {
+TEST_CASE("not ready is false, and what was latched before stays so") {
   cuda = Runtime{};
+  cuda.latched = cudaErrorInvalidValue;
   CudaDevice device{0};
   CudaStream stream = device.stream();
   CudaEvent event = device.event();
@@ -357,10 +370,54 @@ TEST_CASE("not ready is false and stays unlatched") {
   cuda.error = cudaErrorNotReady;
   cuda.broken = true;
   CHECK_FALSE(event.is_done());
-  CHECK(cuda.latched == cudaSuccess);
+  CHECK(cuda.latched == cudaErrorInvalidValue);
   CHECK_FALSE(stream.is_done());
-  CHECK(cuda.latched == cudaSuccess);
+  CHECK(cuda.latched == cudaErrorInvalidValue);
   cuda.broken = false;
+}
+
+TEST_CASE(
+    "what others' captures would refuse is called in relaxed mode, and what makes work is not") {
+  cuda = Runtime{};
+  use_all(0);
+  const std::set<std::string> relaxed{"cudaMalloc",       "cudaFree",
+                                      "cudaHostRegister", "cudaHostUnregister",
+                                      "cudaEventQuery",   "cudaEventSynchronize",
+                                      "cudaStreamQuery",  "cudaStreamSynchronize"};
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < cuda.calls.size(); ++i) {
+    CAPTURE(cuda.calls[i]);
+    const bool expected = relaxed.count(cuda.calls[i]) != 0;
+    CHECK((cuda.modes[i] == cudaStreamCaptureModeRelaxed) == expected);
+    seen.insert(cuda.calls[i]);
+  }
+  CHECK(std::includes(seen.begin(), seen.end(), relaxed.begin(), relaxed.end()));
+  CHECK(cuda.mode == cudaStreamCaptureModeGlobal);
+  {
+    CudaDevice device{0};
+    const auto thread = device.attach_own_thread();
+    CHECK(cuda.mode == cudaStreamCaptureModeRelaxed);
+  }
+  CHECK(cuda.mode == cudaStreamCaptureModeGlobal);
+}
+
+TEST_CASE("a stream that captures is refused with the cure, and so is one that cannot be asked") {
+  cuda = Runtime{};
+  CudaDevice device{0};
+  CudaStream stream = device.stream();
+  CHECK_NOTHROW(device.check_not_capturing(stream));
+  for (const auto status : {cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated}) {
+    cuda.capturing = status;
+    const CudaError e = error_of([&] { device.check_not_capturing(stream); });
+    CHECK(has(e, "this stream captures a graph"));
+    CHECK(has(e, "end the capture"));
+    CHECK(e.status() == cudaErrorStreamCaptureUnsupported);
+    CHECK_FALSE(e.sticky());
+  }
+  cuda.fail = "cudaStreamIsCapturing";
+  const CudaError e = error_of([&] { device.check_not_capturing(nullptr); });
+  CHECK(has(e, "cudaStreamNonBlocking"));
+  CHECK(cuda.latched == cudaSuccess);
 }
 
 TEST_CASE("an owner that is assigned to destroys what it had, and nothing is destroyed twice") {

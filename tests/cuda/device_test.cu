@@ -70,12 +70,8 @@ TEST_CASE("a GPU that is not there is refused with how many there are") {
   }
 }
 
-TEST_CASE("the door clears the last error, and so do answers, destructors and the count") {
+TEST_CASE("the door clears what it throws and ignores, and nothing that succeeds clears anything") {
   CHECK(error_of([] { detail::cuda_check(latch_an_error(), "cudaSetDevice"); }).code() == 101);
-  CHECK(cudaPeekAtLastError() == cudaSuccess);
-
-  latch_an_error();
-  CHECK_FALSE(detail::cuda_is_done(cudaErrorNotReady, "cudaEventQuery"));
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 
   detail::cuda_ignore(latch_an_error());
@@ -83,6 +79,33 @@ TEST_CASE("the door clears the last error, and so do answers, destructors and th
 
   CHECK(CudaDevice::count() > 0);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
+
+  latch_an_error();
+  CHECK(CudaDevice::count() > 0);
+  CHECK(error_of([] { CudaDevice device{1 << 20}; }).status() == cudaErrorInvalidDevice);
+  CHECK(cudaPeekAtLastError() == cudaErrorInvalidDevice);
+  cudaGetLastError();
+}
+
+TEST_CASE("CUDA does not latch that something is not ready, so nothing needs to be cleared") {
+  CudaDevice device;
+  CudaStream stream = device.stream();
+  CudaEvent event = device.event();
+  for (const bool pending : {false, true}) {
+    const cudaError_t before = pending ? latch_an_error() : cudaSuccess;
+    tests::Gate gate{device};
+    gate.shut(stream);
+    event.record(stream);
+    CHECK_FALSE(event.is_done());
+    CHECK(cudaPeekAtLastError() == before);
+    CHECK_FALSE(stream.is_done());
+    CHECK(cudaPeekAtLastError() == before);
+    gate.let_go();
+    stream.sync();
+    CHECK(event.is_done());
+    CHECK(cudaPeekAtLastError() == before);
+  }
+  cudaGetLastError();
 }
 
 TEST_CASE("every device makes its own things and leaves the current device alone") {

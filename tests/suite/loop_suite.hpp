@@ -361,7 +361,7 @@ TEST_CASE("used_on refuses a third stream, another device's, and batches in host
     std::uint64_t records = 0;
     for (auto batch : pipeline.on(stream)) {
       records += batch.size();
-      int no_stream = 0;
+      double no_stream = 0;
       CHECK_THROWS_AS(batch.used_on(no_stream), ps::OptionError);
       CHECK_THROWS_AS(batch.used_on(&no_stream), ps::OptionError);
       batch.used_on(second);

@@ -87,7 +87,7 @@ BY_GXX = [] if THOROUGH else [
 BY_NVCC = [] if THOROUGH else ["01_hello_pipeline", "02_histogram"]
 BY_CLANG = [] if THOROUGH else ["04_own_source_and_stage", "11_transform_file"]
 ON_GPU = [] if THOROUGH else ["cuda/" + name for name in [
-    "activity", "algorithm", "both_ways", "columns", "control", "convert", "counted", "decoded", "deferred", "docs", "loop",
+    "activity", "algorithm", "both_ways", "columns", "control", "convert", "counted", "decoded", "deferred", "docs", "guest_gpu", "loop",
     "pipeline", "poison", "ragged", "replayed", "schema", "scratch", "select", "sort", "transformer", "trap", "zero_cost"]] + [
     "example/12_streams", "example/13_knn"]
 # Without an nvcc the examples are built by g++ instead, and the rest is skipped.

@@ -26,10 +26,10 @@ namespace penstock {
 /// CuptiError or Error. Not for several threads at once.
 class GpuActivity {
  public:
-  /// Records what GPU `device`, as CUDA counts them, is given from now on; blocks until it has done
-  /// what it was given before.
-  explicit GpuActivity(int device = 0) : device_{device} {
-    check(wait());
+  /// Records what GPU `device`, as CUDA counts them, begins from now on. Waits for nothing: what
+  /// was given to it before is to be done, or is in it.
+  explicit GpuActivity(int device = 0) {
+    const detail::AttachedDevice here{device}; // if there is one of that number
     detail::ActivityLog::only().start(device);
   }
   GpuActivity(const GpuActivity&) = delete;
@@ -42,15 +42,14 @@ class GpuActivity {
     }
   }
 
-  /// Ends the recording and sums up all of it; called again it gives the same. Blocks until the GPU
-  /// has done what it was given.
+  /// Ends the recording and sums up all of it; called again it gives the same. Waits for no work of
+  /// the GPU, since somebody may capture a graph meanwhile: wait for your streams first, as run()
+  /// does for its own. What is not done counts as dropped, or is missing.
   GpuActivitySummary stop() {
     if (recording_) {
       recording_ = false;
-      const cudaError_t waited = wait();
       CUptiResult flushed = CUPTI_SUCCESS;
       records_ = detail::ActivityLog::only().stop(flushed);
-      check(waited);
       detail::cupti_check(flushed, "cuptiActivityFlushAll");
     }
     return between(0, 1);
@@ -74,17 +73,6 @@ class GpuActivity {
   }
 
  private:
-  cudaError_t wait() const noexcept {
-    const detail::CurrentDevice here{device_};
-    return here.status() != cudaSuccess ? here.status() : cudaDeviceSynchronize();
-  }
-  void check(cudaError_t waited) const {
-    if (waited != cudaSuccess) {
-      detail::cuda_fail(waited, "cudaDeviceSynchronize", " on cuda:" + std::to_string(device_));
-    }
-  }
-
-  int device_;
   bool recording_{true};
   detail::ActivityLog::Records records_;
 };

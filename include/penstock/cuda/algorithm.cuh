@@ -36,10 +36,22 @@ template <class R> struct ConvertTo {
   }
 };
 
+/// Before a call of CUB, which takes an error that was pending for its own, and clears it. Throws
+/// CudaError, which says that; the error stays pending.
+inline void check_nothing_pending(const char* call_name) {
+  if (const cudaError_t pending = cudaPeekAtLastError(); pending != cudaSuccess) {
+    throw CudaError{"penstock: " + std::string{call_name} + " was called while an error of an " +
+                        "earlier CUDA call was pending in this thread: " + cuda_text(pending) +
+                        ". See to that call, and take the error by cudaGetLastError() first.",
+                    call_name, pending};
+  }
+}
+
 /// Runs `call(scratch, bytes)`, a function of CUB, with what the workspace has from byte `from` on.
 template <class Call>
 void with_scratch(const char* call_name, Workspace<CudaDevice>& workspace, std::size_t from,
                   Call call) {
+  check_nothing_pending(call_name);
   // CUB asks the driver for occupancies in order to tell what it needs, so it is asked only if what
   // there is will not do: that is cudaErrorInvalidValue. Null and 0 bytes would be the question.
   cudaError_t status = cudaErrorInvalidValue;

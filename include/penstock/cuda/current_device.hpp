@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/cuda/capture_mode.hpp>
 #include <penstock/cuda/error.hpp>
 
 #include <cuda_runtime_api.h>
@@ -39,6 +40,12 @@ struct AttachedDevice : CurrentDevice {
   explicit AttachedDevice(int number) : CurrentDevice{number} {
     cuda_check(status(), "cudaSetDevice");
   }
+};
+
+/// The same for a thread of penstock's own, which need not mind who captures either.
+struct OwnThread : AttachedDevice {
+  using AttachedDevice::AttachedDevice;
+  RelaxedCapture relaxed{};
 };
 
 } // namespace penstock::detail

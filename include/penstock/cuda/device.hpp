@@ -3,10 +3,12 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/cuda/capture_mode.hpp>
 #include <penstock/cuda/current_device.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/graph.hpp>
+#include <penstock/cuda/launch_check.hpp>
 #include <penstock/cuda/stream.hpp>
 #include <penstock/detail/mapping.hpp>
 #include <penstock/device.hpp>
@@ -25,25 +27,26 @@ namespace penstock {
 
 /// A GPU. Thin: what it makes are CUDA's own streams, events and memory.
 ///
-/// It must outlive its memory. Any thread may call, whichever device is current there; one thread a
-/// stream at a time. Calls throw CudaError.
+/// It must outlive its memory. Any thread may call, whichever device is current there, and whatever
+/// others capture; one thread a stream at a time. Calls throw CudaError. A call that succeeds
+/// leaves the calling thread's last error as it is.
 class CudaDevice {
  public:
-  using stream_type = CudaStream;       ///< What stream() makes.
-  using event_type = CudaEvent;         ///< What event() makes.
-  using graph_type = CudaGraph;         ///< What capture() makes.
-  using stream_argument = cudaStream_t; ///< How calls and callables take a stream.
+  using stream_type = CudaStream;                    ///< What stream() makes.
+  using event_type = CudaEvent;                      ///< What event() makes.
+  using graph_type = CudaGraph;                      ///< What capture() makes.
+  using stream_argument = cudaStream_t;              ///< How calls and callables take a stream.
+  using launch_check_type = detail::CudaLaunchCheck; ///< What finds launches that failed unseen.
 
   /// GPU `number`, as CUDA counts them. Sets it up, which blocks for some tenths of a second the
   /// first time in a process. Throws if there is no such GPU, or no driver.
   explicit CudaDevice(int number = 0) : number_{number} {
     int devices = 0;
-    cudaError_t status = cudaGetDeviceCount(&devices);
-    if (status == cudaSuccess && devices == 0) {
-      status = cudaErrorNoDevice;
-    }
-    if (status != cudaSuccess) {
-      refuse(status, "cudaGetDeviceCount", "this process has no GPU");
+    const cudaError_t status = cudaGetDeviceCount(&devices);
+    detail::cuda_ignore(status);
+    if (status != cudaSuccess || devices == 0) {
+      refuse(status != cudaSuccess ? status : cudaErrorNoDevice, "cudaGetDeviceCount",
+             "this process has no GPU");
     }
     if (number < 0 || number >= devices) {
       refuse(cudaErrorInvalidDevice, "CudaDevice",
@@ -73,6 +76,8 @@ class CudaDevice {
   /// cuda/algorithm.cuh need it to be, until what it returns dies. With another GPU than 0, call
   /// cudaSetDevice() first on each of your own threads: CUDA takes memory on GPU 0 otherwise.
   [[nodiscard]] detail::AttachedDevice attach() { return detail::AttachedDevice{number_}; }
+  /// The same for a thread of penstock's own, where callables also need not mind who captures.
+  [[nodiscard]] detail::OwnThread attach_own_thread() { return detail::OwnThread{number_}; }
 
   /// A stream of this GPU.
   CudaStream stream() {
@@ -92,6 +97,7 @@ class CudaDevice {
       return at;
     }
     const detail::AttachedDevice here{number_};
+    const detail::RelaxedCapture relaxed;
     const cudaError_t status = cudaMalloc(&at, bytes);
     if (status != cudaSuccess) {
       std::size_t free = 0;
@@ -109,12 +115,14 @@ class CudaDevice {
   void deallocate(void* at, std::size_t) noexcept {
     if (at != nullptr) {
       const detail::CurrentDevice here{number_};
+      const detail::RelaxedCapture relaxed;
       detail::cuda_ignore(cudaFree(at));
     }
   }
   /// `bytes` of zeroed host memory, a multiple of 4096, page-locked; blocks until it is all there.
   void* allocate_pinned(std::size_t bytes) {
     const detail::AttachedDevice here{number_};
+    const detail::RelaxedCapture relaxed;
     void* const at = map(bytes);
     const cudaError_t status = cudaHostRegister(at, bytes, cudaHostRegisterDefault);
     if (status != cudaSuccess) {
@@ -126,13 +134,12 @@ class CudaDevice {
     pinned_bytes_.fetch_add(bytes, StdAtomics::relaxed);
     return at;
   }
-  /// Blocks until the GPU has done all queued work. Null is nothing.
+  /// All queued work that uses it must be done: a copy still on its way would go to pages that are
+  /// someone else's by then. Null is nothing.
   void deallocate_pinned(void* at, std::size_t bytes) noexcept {
     if (at != nullptr) {
       const detail::CurrentDevice here{number_};
-      // A copy still on its way would go to pages that are someone else's by then. cudaFree waits
-      // by itself; of cudaHostUnregister that is not said.
-      detail::cuda_ignore(cudaDeviceSynchronize());
+      const detail::RelaxedCapture relaxed;
       detail::cuda_ignore(cudaHostUnregister(at));
       detail::unmap_pages(at, bytes);
     }
@@ -192,9 +199,28 @@ class CudaDevice {
   bool is_done(const CudaEvent& event) { return event.is_done(); }
   void sync(const CudaEvent& event) { event.sync(); }
   void sync(cudaStream_t stream) {
+    const detail::RelaxedCapture relaxed;
     detail::cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   }
   /// @}
+
+  /// Throws if `stream` captures a graph: nothing there could tell when a batch was used. Does no
+  /// harm to the capture. Costs some 60 ns.
+  void check_not_capturing(cudaStream_t stream) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    const cudaError_t asked = cudaStreamIsCapturing(stream, &status);
+    if (asked != cudaSuccess) {
+      detail::cuda_fail(asked, "cudaStreamIsCapturing", {},
+                        "A stream that waits for the default stream is captured meanwhile: use a "
+                        "stream made with cudaStreamNonBlocking.");
+    }
+    if (status != cudaStreamCaptureStatusNone) {
+      throw CudaError{
+          "penstock: this stream captures a graph, so nothing on it could tell when a batch or a "
+          "value was used: end the capture in the loop's body, or the callable, that began it.",
+          "cudaStreamIsCapturing", cudaErrorStreamCaptureUnsupported};
+    }
+  }
 
  private:
   std::string place() const { return "cuda:" + std::to_string(number_); }
@@ -202,7 +228,6 @@ class CudaDevice {
     return " of " + std::to_string(bytes) + " bytes on " + place();
   }
   [[noreturn]] void refuse(cudaError_t status, const char* call, const std::string& why) const {
-    cudaGetLastError();
     throw CudaError{"penstock: CudaDevice{" + std::to_string(number_) + "}: " + why + ": " +
                         detail::cuda_text(status) +
                         ". CUDA_VISIBLE_DEVICES may hide GPUs; a HostDevice needs none.",

@@ -92,11 +92,9 @@ inline void cuda_check(cudaError_t status, const char* call, std::size_t bytes, 
   }
 }
 
-/// The door of questions: "not ready" is the answer false. CUDA latches even that as the thread's
-/// last error, so it is cleared.
+/// The door of questions: "not ready" is the answer false. CUDA does not latch that one.
 inline bool cuda_is_done(cudaError_t status, const char* call) {
   if (status == cudaErrorNotReady) {
-    cudaGetLastError();
     return false;
   }
   cuda_check(status, call);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/cuda/capture_mode.hpp>
 #include <penstock/cuda/error.hpp>
 
 #include <cstddef>
@@ -53,9 +54,15 @@ class CudaEvent {
     detail::cuda_check(cudaEventRecord(event_, stream), "cudaEventRecord");
   }
   /// Whether the latest point recorded was reached; true if there is none. Never blocks.
-  bool is_done() const { return detail::cuda_is_done(cudaEventQuery(event_), "cudaEventQuery"); }
+  bool is_done() const {
+    const detail::RelaxedCapture relaxed;
+    return detail::cuda_is_done(cudaEventQuery(event_), "cudaEventQuery");
+  }
   /// Blocks until the latest point recorded at the call is reached.
-  void sync() const { detail::cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
+  void sync() const {
+    const detail::RelaxedCapture relaxed;
+    detail::cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize");
+  }
 
   /// CUDA's handle; this stays its owner.
   cudaEvent_t get() const noexcept { return event_; }

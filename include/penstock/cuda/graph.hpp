@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/cuda/capture_mode.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/stream.hpp>
@@ -67,6 +68,7 @@ class CudaGraph {
       throw;
     }
     cudaGraphExec_t graph = nullptr;
+    const detail::RelaxedCapture relaxed;
     const cudaError_t made = cudaGraphInstantiate(&graph, captured, 0);
     destroy(captured);
     detail::cuda_check(made, "cudaGraphInstantiate");

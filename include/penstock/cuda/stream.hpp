@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/cuda/capture_mode.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 
@@ -55,9 +56,15 @@ class CudaStream {
     detail::cuda_check(cudaStreamWaitEvent(stream_, event.get(), 0), "cudaStreamWaitEvent");
   }
   /// Blocks until all that was enqueued before is done.
-  void sync() const { detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+  void sync() const {
+    const detail::RelaxedCapture relaxed;
+    detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
   /// Whether all that was enqueued before is done. Never blocks.
-  bool is_done() const { return detail::cuda_is_done(cudaStreamQuery(stream_), "cudaStreamQuery"); }
+  bool is_done() const {
+    const detail::RelaxedCapture relaxed;
+    return detail::cuda_is_done(cudaStreamQuery(stream_), "cudaStreamQuery");
+  }
 
   /// CUDA's handle; this stays its owner.
   cudaStream_t get() const noexcept { return stream_; }

@@ -75,6 +75,18 @@ class Area {
   void (*free_)(void*, void*, std::size_t) noexcept {};
 };
 
+/// Waits by f() for work that touches memory which is about to go; nobody else waits for it. The
+/// first time may bring an error of work enqueued before, and so not have waited.
+template <class F> void wait_at_last(F f) noexcept {
+  for (int tries = 0; tries < 2; ++tries) {
+    try {
+      f();
+      return;
+    } catch (...) {
+    }
+  }
+}
+
 /// Bytes of `count` pieces of `each`, or an error that names both: sizes come from options and
 /// files.
 inline std::size_t checked_bytes(std::size_t count, std::size_t each, const char* what) {

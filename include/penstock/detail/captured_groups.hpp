@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/config.hpp>
+#include <penstock/detail/launch_check.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 
@@ -77,12 +78,14 @@ template <AnyDevice D> class CapturedGroups {
                   std::to_string(most_graphs * sizes.front()) +
                   " is the most that is captured: give the AsyncCopier a larger batch."};
     }
+    LaunchCheck<D> launches;
+    launches.begin();
     std::array<std::vector<typename D::graph_type>, sizes.size()> graphs;
     for (std::size_t size = 0; size < sizes.size() && places / sizes[size] <= most_graphs; ++size) {
       for (std::size_t first = 0; first + sizes[size] <= places; first += sizes[size]) {
         graphs[size].push_back(device.capture(lanes, [&] {
           for (std::size_t place = first; place < first + sizes[size]; ++place) {
-            call(place);
+            call_checked(launches, [&] { call(place); });
           }
         }));
       }

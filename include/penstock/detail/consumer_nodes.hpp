@@ -4,6 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/build.hpp>
+#include <penstock/detail/launch_check.hpp>
 #include <penstock/detail/lenders.hpp>
 #include <penstock/detail/turns.hpp>
 
@@ -90,6 +91,17 @@ template <AnyDevice D> class DeviceEnd : public Node {
 
  protected:
   DeviceLender<D>& lender() noexcept { return *lender_; }
+  /// Whether all that was given back could be; if not, the run has failed.
+  bool check_given_back() noexcept {
+    return attempt(lender_->failed_record(), [&] { lender_->check_given_back(); });
+  }
+  /// The next batch; null if there is none, or the run has failed, which it is to be told with
+  /// `record`.
+  Place<D>* next(std::uint64_t record) noexcept {
+    Place<D>* place = nullptr;
+    return check_given_back() && attempt(record, [&] { place = lender_->next(); }) ? place
+                                                                                   : nullptr;
+  }
   std::shared_ptr<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
 
   // The last run's end may have failed to wait for the device.
@@ -145,12 +157,13 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
 
   void consume(Meter& meter) {
     DeviceLender<D>& lender = this->lender();
+    launches_.begin();
     if (!this->attempt(0, [&] { lender.begin(stream_); })) {
       return;
     }
     for (;;) {
-      Place<D>* place = nullptr;
-      if (!this->attempt(0, [&] { place = lender.next(); }) || !place) {
+      Place<D>* const place = this->next(0);
+      if (!place) {
         return;
       }
       const std::uint64_t ticket = lender.ticket();
@@ -159,7 +172,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
       const std::uint64_t record = place->index / lender.link().grain().units;
       if (!this->attempt(record, [&] {
             const TraceRange range = this->trace(record);
-            std::invoke(call_, batch, stream_);
+            call_checked(launches_, [&] { std::invoke(call_, batch, stream_); });
           })) {
         lender.drop(ticket);
         return;
@@ -172,6 +185,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
   F call_;
   D& device_;
   typename D::stream_type stream_;
+  LaunchCheck<D> launches_;
 };
 
 } // namespace penstock::detail

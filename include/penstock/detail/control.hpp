@@ -118,6 +118,25 @@ class Control {
     }
   }
 
+  /// Nobody can be thrown the run's error any more: the next run throws it, instead of running.
+  void owe() noexcept {
+    const std::scoped_lock lock{mutex_};
+    owed_ = error_;
+  }
+  /// Its text, or nothing; or if there is no memory for it as much.
+  void copy_error(std::string& to) const noexcept {
+    to.clear();
+    try {
+      rethrow();
+    } catch (const std::exception& e) {
+      try {
+        to = e.what();
+      } catch (...) {
+      }
+    } catch (...) {
+    }
+  }
+
   /// Whether an error has left the device unusable: it is not to be waited for.
   bool device_lost() const noexcept {
     const std::scoped_lock lock{mutex_};
@@ -130,12 +149,14 @@ class Control {
       std::rethrow_exception(error_);
     }
   }
-  /// Before a run. Throws what the device was lost by: it cannot run any more.
+  /// Before a run. Throws what the device was lost by: it cannot run any more; or, once, what the
+  /// last run still owes.
   void reset() {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
     failed_ = false;
-    error_ = lost_;
+    const std::exception_ptr owed = std::exchange(owed_, nullptr);
+    error_ = lost_ ? lost_ : owed;
     if (error_) {
       std::rethrow_exception(error_);
     }
@@ -224,6 +245,7 @@ class Control {
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::exception_ptr lost_;
+  std::exception_ptr owed_;
   std::vector<SkippedItem> skips_;
   bool failed_{};
   bool running_{};

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/area.hpp>
 #include <penstock/detail/batch_filler.hpp>
 #include <penstock/detail/links.hpp>
 #include <penstock/detail/meter.hpp>
@@ -49,6 +50,11 @@ template <AnyDevice D> class Copier {
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.grain().records, 1)} {
     pieces_.reserve(in.grain().parts.size());
   }
+  Copier(const Copier&) = delete;
+  Copier& operator=(const Copier&) = delete;
+  ~Copier() {
+    wait_at_last([this] { settle(); });
+  }
 
   /// Gives back what was copied and enqueues what can be; true if there was anything to do.
   bool step() {
@@ -85,10 +91,7 @@ template <AnyDevice D> class Copier {
   /// Forgets a run, also one that was broken off, and gives back what it held. Blocks until no copy
   /// touches memory any more. If it throws, nothing was given back, and it is to be called again.
   void abandon() {
-    if (touches_memory_) {
-      device_.sync(stream_);
-      touches_memory_ = false;
-    }
+    settle();
     for (Flight& flight : flights_) {
       flight.slots = {};
     }
@@ -106,6 +109,13 @@ template <AnyDevice D> class Copier {
     Fence<D> after;         // what the stream waits for before it
     Fence<D> also_after;
   };
+
+  void settle() {
+    if (touches_memory_) {
+      device_.sync(stream_);
+      touches_memory_ = false;
+    }
+  }
 
   bool give_back() {
     bool any = false;

@@ -45,7 +45,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
     thread_.reset();
   }
   void work(unsigned /*worker*/, Meter& /*meter*/) override {
-    const auto attached = device_.attach();
+    const auto attached = attach_own_thread(device_);
     attempt(0, [&] { thread_.serve(); });
     thread_.rest();
     if (!control().device_lost()) {

@@ -27,6 +27,9 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
         counts_{Area::in<Pinned>(&this->device_, this->in_->ring.slots() * sizeof(std::uint64_t))},
         count_stream_{this->device_.stream()}, count_line_{this->device_, most_counts + 1},
         asked_up_to_(most_counts + 1), held_(this->in_->ring.slots()) {}
+  ~CountedFetcherNode() override {
+    wait_at_last([this] { settle_counts(); });
+  }
 
   bool open() const noexcept override {
     return FetchStep<D>::open() || count_line_.was_recorded() != counts_landed_;
@@ -136,12 +139,15 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
     return static_cast<std::size_t>(counts()[batch.place()]);
   }
 
-  void drop() override {
+  void settle_counts() {
     if (counts_touched_) {
       this->device_.sync(count_stream_);
       count_line_.sync();
       counts_touched_ = false;
     }
+  }
+  void drop() override {
+    settle_counts();
     for (Take& held : held_) {
       held.release();
     }

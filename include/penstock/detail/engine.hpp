@@ -180,6 +180,7 @@ class Engine {
   void sum_up(Report& report, double seconds) const {
     report.seconds = seconds;
     report.stopped = control_.stopped();
+    control_.copy_error(report.error);
     report.stages.resize(nodes_.size());
     report.skipped = 0;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {

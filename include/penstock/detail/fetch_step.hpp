@@ -33,6 +33,10 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     build.skips = false; // what comes here is numbered as it is delivered
   }
 
+  ~FetchStep() override {
+    wait_at_last([this] { settle(); });
+  }
+
   bool open() const noexcept override { return in_flight() != 0; }
   bool done() const noexcept override { return ended_; }
   Flow flow() const noexcept override { return out_->ring.state(); }
@@ -73,11 +77,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     return waits() ? Spent::blocked : Spent::starved;
   }
   void abandon() override {
-    if (touches_memory_) {
-      device_.sync(stream_);
-      line_.sync();
-      touches_memory_ = false;
-    }
+    settle();
     drop();
     filler_.reset();
     landed_ = line_.was_recorded();
@@ -115,6 +115,13 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   typename D::stream_type stream_;
 
  private:
+  void settle() {
+    if (touches_memory_) {
+      device_.sync(stream_);
+      line_.sync();
+      touches_memory_ = false;
+    }
+  }
   bool land() {
     bool any = false;
     while (in_flight() != 0 && line_.reached(landed_ + 1)) {

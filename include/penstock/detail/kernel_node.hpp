@@ -8,6 +8,7 @@
 #include <penstock/detail/device_thread.hpp>
 #include <penstock/detail/kernel_call.hpp>
 #include <penstock/detail/kernel_lane.hpp>
+#include <penstock/detail/launch_check.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/detail/trace.hpp>
 #include <penstock/fence.hpp>
@@ -131,7 +132,9 @@ class KernelNode final : public DeviceStep {
           if (group != 0) {
             call_.replay(take_.place(), group, stream);
           } else {
-            call_(take_.place(), take_.slot(), claim_of(0).place(), claim_of(0).slot(), stream);
+            call_checked(launches_, [&] {
+              call_(take_.place(), take_.slot(), claim_of(0).place(), claim_of(0).slot(), stream);
+            });
           }
           use_up(count, lane.record(stream, take_.slot(count - 1).ready, record));
         })) {
@@ -249,6 +252,7 @@ class KernelNode final : public DeviceStep {
   std::vector<typename D::stream_type> streams_; // what is replayed goes to the first
   std::vector<KernelLane<D>> lanes_;
   Take take_;                 // the next batch
+  LaunchCheck<D> launches_;   // of a thread with nothing latched when it started
   std::vector<Claim> claims_; // by place: those to fill
   std::vector<Take> held_;    // by place, in place: those whose batch is out
   std::uint64_t handed_on_{};

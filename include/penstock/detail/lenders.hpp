@@ -113,12 +113,16 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     link_->uses.wait(stream, link_->uses.was_recorded());
   }
 
-  /// Blocks for the next batch, and lets the stream wait for what fills it; null if there are no
-  /// more. Throws what went wrong as one was given back.
-  Place<D>* next() {
+  /// Throws what went wrong as a batch was given back; failed_record() says which.
+  void check_given_back() {
     if (failed_) {
       std::rethrow_exception(std::exchange(failed_, nullptr));
     }
+  }
+  std::uint64_t failed_record() const noexcept { return failed_record_; }
+  /// Blocks for the next batch, and lets the stream wait for what fills it; null if there are no
+  /// more.
+  Place<D>* next() {
     out_.check_next();
     typename PlaceRing<D>::Take taken = link_->ring.take();
     if (!taken) {
@@ -182,7 +186,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     Place<D>& place = out_.at(ticket).slot();
     StreamHandle& other = others_[ticket % others_.size()];
     try {
-      place.also_free = other.stream ? record_other(other.as<Stream<D>>()) : Fence<D>{};
+      place.also_free = other ? record_other(other.as<Stream<D>>()) : Fence<D>{};
       other = {};
       place.free = leave(place, ticket);
       out_.release(ticket);
@@ -192,6 +196,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       // Nobody will know when its use is over, so it stays open. The next step ends the run, or the
       // next run waits.
       failed_ = std::current_exception();
+      failed_record_ = record_of(place);
       uses_memory_ = true;
       lost_[ticket % lost_.size()] = std::exchange(other, {});
       out_.withhold();
@@ -203,10 +208,11 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       throw OptionError{"penstock: used_on() was given a stream of another device's kind."};
     }
     StreamHandle& other = others_[ticket % others_.size()];
-    if (other.stream && other.stream != stream.stream) {
+    if (other && other.stream != stream.stream) {
       throw OptionError{"penstock: used_on() was given a third stream: let one of them wait for an "
                         "event of the other."};
     }
+    check_not_capturing(link_->device, stream.as<Stream<D>>());
     other = stream;
   }
 
@@ -219,12 +225,12 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// Blocks until nothing that was handed out and given back is in use.
   void settle() {
     if (uses_memory_) {
-      link_->device.sync(stream());
+      wait_for(stream());
       link_->uses.sync();
       link_->other_uses.sync();
       for (StreamHandle& other : lost_) {
-        if (other.stream) {
-          link_->device.sync(other.as<Stream<D>>());
+        if (other) {
+          wait_for(other.as<Stream<D>>());
           other = {};
         }
       }
@@ -234,6 +240,11 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
  private:
   Stream<D> stream() const noexcept { return stream_.as<Stream<D>>(); }
+  // To wait for a stream that captures would break the capture off.
+  void wait_for(Stream<D> stream) {
+    check_not_capturing(link_->device, stream);
+    link_->device.sync(stream);
+  }
   std::uint64_t record_of(const Place<D>& place) const noexcept {
     return place.index / link_->grain().units;
   }
@@ -252,6 +263,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   std::uint64_t ticket_{};
   Fence<D> waited_for_;
   std::exception_ptr failed_;
+  std::uint64_t failed_record_{};
   bool uses_memory_{}; // as far as nobody has waited for the stream
 };
 

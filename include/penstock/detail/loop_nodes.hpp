@@ -4,6 +4,7 @@
 
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/consumer_nodes.hpp>
+#include <penstock/detail/launch_check.hpp>
 #include <penstock/detail/lenders.hpp>
 #include <penstock/lease.hpp>
 
@@ -35,8 +36,9 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   explicit DeviceLoop(Build<D>& build) : DeviceEnd<D>{"loop", build}, device_{*build.device} {}
 
   void enter(StreamHandle stream) noexcept override {
-    next_ = 0;
+    next_ = body_ = 0;
     this->meter(0).start();
+    launches_.begin();
     this->attempt(0, [&] {
       attached_.emplace(device_);
       this->lender().begin(stream.as<Stream<D>>());
@@ -44,18 +46,23 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   }
   Lease<B> next() noexcept override {
     DeviceLender<D>& lender = this->lender();
-    Place<D>* place = nullptr;
-    if (!this->attempt(next_, [&] { place = lender.next(); }) || !place) {
+    Place<D>* const place = check_body() ? DeviceEnd<D>::next(next_) : nullptr;
+    if (!place) {
       return {};
     }
     const std::size_t at = lender.ticket() % lender.link().ring.slots();
     const B batch = lender.link().template batch<const T>(at, *place);
     const std::size_t units = lender.link().grain().units;
+    body_ = place->index / units;
     next_ = (place->index + place->records) / units;
     this->meter(0).did(place->records / units, place->bytes);
     return {batch, this->shared_lender(), lender.ticket()};
   }
   void leave() noexcept override {
+    // Where the loop was left early nobody can be thrown what its last body did.
+    if (!check_body() || !this->check_given_back()) {
+      this->control().owe();
+    }
     DeviceEnd<D>::leave();
     this->meter(0).stop();
     attached_.reset();
@@ -67,8 +74,14 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     decltype(std::declval<D&>().attach()) guard;
   };
 
+  bool check_body() noexcept {
+    return this->attempt(body_, [&] { launches_.check("the loop's body"); });
+  }
+
   D& device_;
   std::optional<Attached> attached_;
+  LaunchCheck<D> launches_;
+  std::uint64_t body_{}; // the first record of the batch that the body has
   std::uint64_t next_{};
 };
 

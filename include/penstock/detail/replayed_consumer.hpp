@@ -4,6 +4,7 @@
 
 #include <penstock/detail/captured_groups.hpp>
 #include <penstock/detail/consumer_nodes.hpp>
+#include <penstock/detail/launch_check.hpp>
 #include <penstock/device.hpp>
 #include <penstock/replayed.hpp>
 
@@ -66,6 +67,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
 
   void consume(Meter& meter) {
     DeviceLink<D>& link = this->lender().link();
+    launches_.begin();
     if (!this->attempt(0, [&] { this->lender().begin(lanes_[0]); })) {
       return;
     }
@@ -96,7 +98,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     if (group != 0) {
       groups_.launch(first, group, lanes_[0]);
     } else {
-      call(first, held_.slot(), lanes_[0]);
+      call_checked(launches_, [&] { call(first, held_.slot(), lanes_[0]); });
     }
     const Fence<D> free = lender.leave(held_.slot(), held_.ticket() + count - 1);
     for (std::size_t i = 0; i < count; ++i) {
@@ -110,6 +112,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   std::vector<typename D::stream_type> lanes_; // the first is the pipeline's
   Groups<D> groups_;
   std::string note_;
+  LaunchCheck<D> launches_;
   Take held_;
 };
 
