@@ -5,6 +5,7 @@
 
 #include "gate.hpp"
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -93,7 +93,7 @@ TEST_CASE("CUDA does not latch that something is not ready, so nothing needs to 
   CudaEvent event = device.event();
   for (const bool pending : {false, true}) {
     const cudaError_t before = pending ? latch_an_error() : cudaSuccess;
-    tests::Gate gate{device};
+    Gate gate{device};
     gate.shut(stream);
     event.record(stream);
     CHECK_FALSE(event.is_done());

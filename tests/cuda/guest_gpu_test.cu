@@ -27,6 +27,7 @@ inline void count_all(cudaStream_t stream, std::uint64_t* count, std::size_t n) 
   set_kernel<<<1, 1, 0, stream>>>(count, n);
 }
 // No block has so many threads.
+inline constexpr cudaError_t refused_launch_code = cudaErrorInvalidValue;
 inline void refused_launch(cudaStream_t stream) {
   set_kernel<<<1, 4096, 0, stream>>>(nullptr, 0);
 }

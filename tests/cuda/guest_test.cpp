@@ -19,6 +19,7 @@ inline void plus_one(cudaStream_t stream, const std::uint32_t* in, std::uint32_t
 inline void count_all(cudaStream_t stream, std::uint64_t* count, std::size_t n) {
   fake_cuda::enqueue(stream, [=] { *count = n; });
 }
+inline constexpr cudaError_t refused_launch_code = cudaErrorInvalidConfiguration;
 inline void refused_launch(cudaStream_t stream) {
   fake_cuda::refused_launch(stream);
 }

@@ -5,7 +5,8 @@
 // A pipeline on a GPU as a guest: launches that fail in callables, errors that the program around
 // has pending, streams that are null, and graphs that others capture. The including file defines
 // the kernels: plus_one(stream, in, out, n), which makes each number one larger, and
-// refused_launch(stream), which CUDA refuses.
+// refused_launch(stream), which CUDA refuses with refused_launch_code; count_all(stream, count, n),
+// which sets a count; and captures_beside(), how many graphs others are to capture.
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"
@@ -88,7 +89,7 @@ inline void is_a_refused_launch(const Outcome& out, const char* stage, std::uint
   CHECK(out.cause == Came::device_error);
   CHECK(out.stage == stage);
   CHECK(out.record == batch * batch_size);
-  CHECK(out.code == cudaErrorInvalidConfiguration);
+  CHECK(out.code == refused_launch_code);
   CHECK(out.says("a launch"));
   CHECK_FALSE(out.sticky);
   CHECK(cudaPeekAtLastError() == cudaSuccess);

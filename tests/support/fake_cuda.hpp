@@ -8,7 +8,7 @@
 //
 // - what may not be called beside a capture in global mode, unless the thread's mode is relaxed:
 //   cudaMalloc, cudaFree, page-locking, questions and waits, cudaGraphInstantiate. It fails with
-//   900, and the capture is broken off;
+//   900, and the capture is broken off; cudaGraphExecDestroy breaks it off without a word;
 // - cudaDeviceSynchronize beside any capture, in any mode: the same;
 // - an event recorded in a capture must not be asked (907), and a stream that captures cannot wait
 //   for another (905), nor be waited for (900): each breaks the capture off;
@@ -329,6 +329,9 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   return drop_work(graph);
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  const cudaError_t before = fake_cuda::latched;
+  fake_cuda::unsafe();
+  fake_cuda::latched = before; // it says nothing
   return drop_work(exec);
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {

@@ -32,6 +32,8 @@ class CudaGraph {
   /// Never blocks; what was launched is still done.
   ~CudaGraph() {
     if (graph_ != nullptr) {
+      // Driver 580 breaks off others' captures here without a word, or crashes.
+      const detail::RelaxedCapture relaxed;
       detail::cuda_ignore(cudaGraphExecDestroy(graph_));
     }
   }
