@@ -56,7 +56,12 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
   void replay(std::size_t first, std::size_t count, Stream<D> stream) const {
     groups_.launch(first, count, stream);
   }
-  /// Enqueues the work on one batch.
+  /// Enqueues the work on one batch, from the first of what was taken to what was claimed.
+  void operator()(const typename PlaceRing<D>::Take& from, const typename PlaceRing<D>::Claim& to,
+                  Stream<D> stream) {
+    (*this)(from.place(), from.slot(), to.place(), to.slot(), stream);
+  }
+  /// The same from a place to a place.
   void operator()(std::size_t at, const Place<D>& from, std::size_t there, const Place<D>& to,
                   Stream<D> stream) {
     const Batch<To, Device> out = out_.template batch<To>(there, to);

@@ -53,9 +53,7 @@ class KernelNode final : public DeviceStep {
     build.device_thread->add(*this, out_);
   }
 
-  bool open() const noexcept override {
-    return std::any_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane.open(); });
-  }
+  bool open() const noexcept override { return std::ranges::any_of(lanes_, &KernelLane<D>::open); }
   bool done() const noexcept override { return ended_ && !open(); }
   Flow flow() const noexcept override { return out_->ring.state(); }
   bool recounts() const noexcept override { return is_counted<To> || !recount_.same(); }
@@ -75,8 +73,7 @@ class KernelNode final : public DeviceStep {
     }
     if (!ended_ && !take_ && in_->ring.exhausted()) {
       out_->ring.end_at(handed_on_);
-      ended_ = true;
-      any = true;
+      ended_ = any = true;
     }
     return any;
   }
@@ -132,9 +129,7 @@ class KernelNode final : public DeviceStep {
           if (group != 0) {
             call_.replay(take_.place(), group, stream);
           } else {
-            call_checked(launches_, [&] {
-              call_(take_.place(), take_.slot(), claim_of(0).place(), claim_of(0).slot(), stream);
-            });
+            call_checked(launches_, [&] { call_(take_, claim_of(0), stream); });
           }
           use_up(count, lane.record(stream, take_.slot(count - 1).ready, record));
         })) {

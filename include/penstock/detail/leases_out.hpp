@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// The leases that are out of one ring, each in the place that it has. One thread at a time.
+template <class R> class LeasesOut {
+ public:
+  using Take = typename R::Take;
+
+  LeasesOut(R& ring, std::size_t most) : ring_{ring}, most_{most}, out_(ring.slots()) {}
+
+  std::size_t count() const noexcept { return count_; }
+  Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
+
+  /// Before a run, when nothing is in use. Throws if any is still out.
+  void reset() {
+    if (count_ != 0) {
+      throw Error{"penstock: " + std::to_string(count_) +
+                  " batches of an earlier loop are still held: release their leases before the "
+                  "pipeline runs again."};
+    }
+    for (Take& withheld : out_) {
+      withheld.release();
+    }
+  }
+  /// Before the next is asked for: throws where that could never come.
+  void check_next() const {
+    if (count_ >= most_) {
+      throw Error{"penstock: " + std::to_string(count_) +
+                  " batches are held, as many as may be at once: release one before asking for the "
+                  "next, or give the stage before the loop more depth."};
+    }
+    const Take& place = out_[ring_.was_taken() % out_.size()];
+    if (place) {
+      throw Error{"penstock: batch number " + std::to_string(place.ticket()) +
+                  " of this run is still held, and its place is the next to be filled: release it, "
+                  "or give the stage before the loop more depth."};
+    }
+  }
+  Take& keep(Take taken) noexcept {
+    ++count_;
+    Take& place = at(taken.ticket());
+    place = std::move(taken);
+    return place;
+  }
+  void release(std::uint64_t ticket) noexcept {
+    at(ticket).release();
+    --count_;
+  }
+  /// The lease is gone, but its place is not to be used before the next run.
+  void withhold() noexcept { --count_; }
+
+ private:
+  R& ring_;
+  const std::size_t most_;
+  std::vector<Take> out_;
+  std::size_t count_{};
+};
+
+} // namespace penstock::detail
