@@ -535,6 +535,28 @@ TEST_CASE("a path may be relative, with a folder or without") {
   REQUIRE(names_in(dir) == Names{"a", "folder"});
 }
 
+TEST_CASE("a file gets its name where it was begun, whatever the current folder is then") {
+  const TempDir dir;
+  const TempDir other;
+  other.write("a", "another");
+  const fs::path before = fs::current_path();
+  fs::current_path(dir.path());
+  std::string path;
+  const auto e = error_of([&] {
+    ps::NewFile file{ps::PosixIo{}, "a"};
+    path = file.path();
+    file.write(0, part("abc", 0, 3));
+    fs::current_path(other.path());
+    file.commit(true);
+  });
+  fs::current_path(before);
+  REQUIRE(!e);
+  REQUIRE(path == "a");
+  REQUIRE(names_in(dir) == Names{"a"});
+  REQUIRE(text_of(dir / "a") == "abc");
+  REQUIRE(text_of(other / "a") == "another");
+}
+
 TEST_CASE("whichever call fails, there is the old file or the whole new one, and nothing else") {
   const std::string text = some_text(40);
   int fired = 0;

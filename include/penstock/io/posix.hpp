@@ -25,10 +25,14 @@ namespace penstock {
 /// What a path names.
 enum class FileKind { regular, directory, other };
 
-/// What a file system says of a file.
+/// What a file system says of a file. Two are equal if it is the same file and was not written to.
 struct FileStatus {
-  FileKind kind{};      ///< What it is.
-  std::uint64_t size{}; ///< In bytes.
+  FileKind kind{};          ///< What it is.
+  std::uint64_t size{};     ///< In bytes.
+  std::uint64_t device{};   ///< The file system that it lies on,
+  std::uint64_t inode{};    ///< and its number there.
+  std::uint64_t modified{}; ///< When it was written to: nanoseconds since 1970, modulo 2^64.
+  bool operator==(const FileStatus&) const = default; ///< All of it.
 };
 
 /// The system calls that files are read and written with. A policy: in its place may stand anything
@@ -167,6 +171,10 @@ class PosixIo {
                 : S_ISDIR(from.st_mode) ? FileKind::directory
                                         : FileKind::other;
       to.size = static_cast<std::uint64_t>(from.st_size);
+      to.device = from.st_dev;
+      to.inode = from.st_ino;
+      to.modified = static_cast<std::uint64_t>(from.st_mtim.tv_sec) * 1'000'000'000 +
+                    static_cast<std::uint64_t>(from.st_mtim.tv_nsec);
     }
     return result;
   }
