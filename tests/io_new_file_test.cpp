@@ -385,6 +385,40 @@ TEST_CASE("a durable file is on the disk before it has its name, and the name af
   }
 }
 
+TEST_CASE("whether a file is still wanted is asked once, directly before it gets its name") {
+  const TempDir dir;
+  for (const bool durable : {false, true}) {
+    for (const bool wanted : {false, true}) {
+      CAPTURE(durable, wanted);
+      dir.write("a", "old");
+      Names names;
+      const FaultyIo<> io{IoFaults::fail([&](const IoCall& c) {
+        names.emplace_back(c.name);
+        return 0;
+      })};
+      ps::NewFile file{io, dir / "a"};
+      file.write(0, part("new", 0, 3));
+      file.commit(durable, [&] {
+        names.emplace_back("wanted");
+        return wanted;
+      });
+      Names expected{"status", "create", "write", "sync", "close", "wanted"};
+      if (!durable) {
+        std::erase(expected, "sync");
+      }
+      expected.emplace_back(wanted ? "rename" : "unlink");
+      if (durable && wanted) {
+        expected.emplace_back("sync_folder");
+      }
+      REQUIRE(names == expected);
+      REQUIRE(text_of(dir / "a") == (wanted ? "new" : "old"));
+      REQUIRE(names_in(dir) == Names{"a"});
+      REQUIRE(io.open_now() == 0);
+      REQUIRE(error_of([&] { file.commit(durable); })); // not a second time
+    }
+  }
+}
+
 TEST_CASE("a folder's name that could not be made durable is an error, but not where none can be") {
   const TempDir dir;
   const auto commit_with = [&](int error) {

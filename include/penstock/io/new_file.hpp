@@ -134,6 +134,12 @@ template <class Io = PosixIo> class NewFile {
   /// neither, as far as the file system can keep that. Blocks. Throws SinkError: then the file is
   /// removed and what lay at `path` is as it was, unless the text says that the file has its name.
   void commit(bool durable) {
+    commit(durable, [] { return true; });
+  }
+  /// The same, unless `still_wanted()` says false: then the file is removed, and what lay at `path`
+  /// is as it was. It is asked once, when all but the name is done, which may take seconds: what
+  /// follows, the rename, is the point of no return.
+  template <class StillWanted> void commit(bool durable, StillWanted still_wanted) {
     if (fd_ < 0) {
       fail("write", EBADF);
     }
@@ -143,6 +149,10 @@ template <class Io = PosixIo> class NewFile {
     // Some file systems tell no sooner that a write has failed. It is closed even so.
     if (io_.close(std::exchange(fd_, -1)) < 0) {
       fail("write", errno);
+    }
+    if (!still_wanted()) {
+      discard();
+      return;
     }
     if (!done([&] { return io_.rename(temporary_.c_str(), path_.absolute().c_str()); })) {
       fail("give its name to", errno);
