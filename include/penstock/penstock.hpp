@@ -48,6 +48,7 @@
 #include <penstock/stages/pinned_stager.hpp>
 #include <penstock/stages/reader.hpp>
 #include <penstock/stages/writer.hpp>
+#include <penstock/usable.hpp>
 #include <penstock/version.hpp>
 #include <penstock/workspace.hpp>
 // IWYU pragma: end_exports

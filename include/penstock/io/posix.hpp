@@ -3,15 +3,13 @@
 #pragma once
 
 #include <penstock/detail/config.hpp>
+#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <thread>
 
 #include <dirent.h>
@@ -104,18 +102,7 @@ class PosixIo {
     return result;
   }
   /// Bytes of memory that are free, or that the page cache would give up; 0 if nobody says.
-  std::uint64_t available_memory() const noexcept {
-    std::uint64_t kib = 0;
-    if (std::FILE* const file = std::fopen("/proc/meminfo", "re")) {
-      char line[128];
-      while (kib == 0 && std::fgets(line, sizeof line, file)) {
-        kib = std::strncmp(line, "MemAvailable:", 13) == 0 ? std::strtoull(line + 13, nullptr, 10)
-                                                           : 0;
-      }
-      std::fclose(file);
-    }
-    return kib * 1024;
-  }
+  std::uint64_t available_memory() const { return usable_memory(); }
   /// How many bytes were read: perhaps fewer than asked, 0 at the file's end. Blocks.
   std::int64_t read(int fd, std::byte* into, std::size_t bytes,
                     std::uint64_t offset) const noexcept {
