@@ -29,6 +29,7 @@
 #include <penstock/memory.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/pipeline.hpp>
+#include <penstock/prepare_options.hpp>
 #include <penstock/replayed.hpp>
 #include <penstock/report.hpp>
 #include <penstock/ring.hpp>
