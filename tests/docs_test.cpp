@@ -8,6 +8,7 @@
 #include <penstock/select.hpp>
 
 #include "support/catch.hpp"
+#include "support/temp_dir.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -147,6 +148,29 @@ TEST_CASE("stages: a run shows its progress, and would stop if nothing moved") {
   CHECK(said.text().find("held back by: Consumer") != std::string::npos);
   CHECK(pipeline.report().records == 16);
   CHECK(!pipeline.report().stopped);
+}
+
+TEST_CASE("stages: prepare tells how many files it has opened") {
+  const ps::tests::TempDir dir;
+  dir.write("a", "abc");
+  dir.write("b", "def");
+  const Captured said{std::cerr};
+  auto pipeline = ps::Reader{ps::records<char>(dir.path())} |
+                  ps::Consumer{[](ps::Batch<const char, ps::Pageable>) {}};
+  pipeline.prepare({.progress = [](const ps::Preparation& so_far) {
+    std::cerr << so_far.files << " of " << so_far.files_in_all << " files\r";
+  }});
+  CHECK(said.text().ends_with("2 of 2 files\r"));
+  CHECK(pipeline.run().records == 6);
+}
+
+TEST_CASE("stages: options may follow from what of the machine may be used") {
+  const std::uint64_t data_bytes = 1'000'000;
+  const unsigned decoders = std::max(ps::usable_processors() / 4, 1U);
+  const bool fits = data_bytes <= ps::usable_memory() / 2;
+  CHECK(decoders >= 1);
+  CHECK(decoders <= std::max(std::thread::hardware_concurrency(), 4U) / 4);
+  CHECK(fits);
 }
 
 TEST_CASE("stages: what a Kernel selects in scratch memory comes home, as much as there is") {

@@ -455,6 +455,39 @@ TEST_CASE("whichever thread cannot be started, prepare throws, leaks nothing, an
   each(std::type_identity<OnLoop>{}, "files to a loop, decoded", 7);
 }
 
+TEST_CASE("many files are opened by as many threads as there are, and whatever memory is refused") {
+  const tests::TempDir dir;
+  std::vector<std::string> paths;
+  for (int i = 0; i < 100; ++i) {
+    paths.push_back(dir.write("a file with a long name " + std::to_string(100 + i), "abc"));
+  }
+  for (int threads = 0; threads < 12; ++threads) {
+    auto source = ps::records<char>(paths);
+    threads_until_failure = threads;
+    source.open();
+    CHECK((threads_until_failure < 0) == (threads < 10)); // five look at them, five open them
+    threads_until_failure = -1;
+    CHECK(source.size() == 300);
+  }
+  std::uint64_t points = 0;
+  bool fired = true;
+  for (std::uint64_t k = 1; fired; k += 7) {
+    CAPTURE(k);
+    auto source = ps::records<char>(paths);
+    const Outcome out = outcome_of([&] {
+      const Refuse refuse{k, false};
+      source.open();
+    });
+    fired = memory::has_refused();
+    CHECK((out.came == Came::nothing) == !fired);
+    points += fired ? 1 : 0;
+    source.open();
+    CHECK(source.size() == 300);
+  }
+  std::printf("%d allocations refused in opening files\n", static_cast<int>(points));
+  CHECK(points >= (memory::can_refuse ? 20U : 0U));
+}
+
 TEST_CASE(
     "the thread of progress cannot be started: the run does not begin, and the next one is whole") {
   const File file;

@@ -426,6 +426,47 @@ TEST_CASE("direct files are closed, and read when closed") {
   REQUIRE(io.open_now() == 0);
 }
 
+TEST_CASE("what is opened again for direct reads is what was opened first") {
+  const TempDir dir;
+  const auto bytes = some_bytes(mib + 9);
+  const std::string path = dir.write("a", bytes);
+  const auto replaced = [&](const auto& e) {
+    REQUIRE(e);
+    REQUIRE(e->file() == path);
+    REQUIRE(says(*e, path + " changed while it was read: another file has its name now"));
+  };
+  SECTION("the second time, when it is opened") {
+    for (const DirectReads reads : {DirectReads::always, DirectReads::automatic}) {
+      dir.write("b", some_bytes(mib + 9));
+      IoFaults faults = IoFaults::fail([&](const IoCall& c) {
+        if (c.name == "open_direct") {
+          std::filesystem::rename(dir / "b", path);
+        }
+        return 0;
+      });
+      faults.direct_alignment = 4096;
+      faults.cached = 0;
+      const FaultyIo<> io{faults};
+      replaced(error_of([&] { ps::DirectFile{io, path, reads}; }));
+      REQUIRE(io.open_now() == 0);
+    }
+  }
+  SECTION("later, when it is read") {
+    const FaultyIo<> io{aligned_to(4096)};
+    ps::DirectFile file{io, path, DirectReads::always};
+    file.close();
+    Room room{bytes.size()};
+    REQUIRE(reads_right(file, bytes, room, 4096, 8192, 0));
+    dir.write("b", some_bytes(mib + 9));
+    std::filesystem::rename(dir / "b", path);
+    const long reads = io.reads();
+    replaced(error_of([&] { ps::read_full(file, 4096, room.at(0, 8192)); }));
+    replaced(error_of([&] { ps::read_full(file, mib + 1, room.at(0, 5)); })); // by the cache
+    REQUIRE(io.reads() == reads);
+    REQUIRE(io.open_now() == 0);
+  }
+}
+
 TEST_CASE("records are read directly, from many files and by many threads") {
   const TempDir dir;
   constexpr std::size_t record = 700;

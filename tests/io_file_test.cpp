@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -70,6 +71,13 @@ std::vector<std::byte> read_all(const ps::File<Io>& file, std::uint64_t offset, 
 
 template <class Io = ps::PosixIo> auto open_error(const std::string& path, Io io = Io{}) {
   return error_of([&] { ps::File{io, path}; });
+}
+
+// It was last written to so many nanoseconds after a time in the past.
+void set_time(const std::string& path, long nanoseconds) {
+  const timespec time{1'600'000'000, 123'456'000 + nanoseconds};
+  const timespec times[2] = {time, time};
+  REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
 }
 
 // Reads as if from an endless file, touching no memory.
@@ -194,13 +202,6 @@ TEST_CASE("a file that shrinks while it is read is refused with its size and whe
     faults.ends_at = 60;
     faults.most_bytes = 7;
     const ps::File file{FaultyIo<>{faults}, path};
-    check(error_of([&] { read_all(file, 0, 100); }));
-  }
-  SECTION("while it is closed") {
-    ps::File file{ps::PosixIo{}, path};
-    file.close();
-    REQUIRE(::truncate(path.c_str(), 60) == 0);
-    REQUIRE(file.size() == 100);
     check(error_of([&] { read_all(file, 0, 100); }));
   }
 }
@@ -337,6 +338,91 @@ TEST_CASE("a file is closed once, in the end or before") {
     REQUIRE(io.open_now() == 1);
   }
   REQUIRE(io.open_now() == 0);
+}
+
+TEST_CASE("what is opened again is what was opened first, or the error says what has changed") {
+  const TempDir dir;
+  const auto bytes = some_bytes(100);
+  const std::string path = dir.write("a", bytes);
+  set_time(path, 0);
+  ps::File file{ps::PosixIo{}, path};
+  file.close();
+  REQUIRE(read_all(file, 0, 100) == bytes);
+  const auto refused = [&](const std::string& why) {
+    const auto e = error_of([&] { read_all(file, 10, 20); });
+    REQUIRE(e);
+    REQUIRE(e->file() == path);
+    REQUIRE(says(*e, "penstock: " + path + " changed while it was read: " + why + ". Leave a"));
+  };
+  SECTION("another file took its name, of the same size and time") {
+    set_time(dir.write("b", some_bytes(100)), 0);
+    std::filesystem::rename(dir / "b", path);
+    refused("another file has its name now");
+  }
+  SECTION("it has grown") {
+    std::filesystem::resize_file(path, 101);
+    refused("it had 100 bytes and now has 101");
+  }
+  SECTION("it has shrunk, though not to where it is read") {
+    std::filesystem::resize_file(path, 99);
+    refused("it had 100 bytes and now has 99");
+  }
+  SECTION("it was written to, a nanosecond later") {
+    dir.write("a", some_bytes(100));
+    set_time(path, 1);
+    refused("it was written to, or its time was set");
+  }
+  SECTION("a folder took its name") {
+    std::filesystem::remove(path);
+    std::filesystem::create_directory(path);
+    const auto e = error_of([&] { read_all(file, 10, 20); });
+    REQUIRE(e);
+    REQUIRE(says(*e, path + " is not a regular file"));
+  }
+}
+
+TEST_CASE("a file that keeps its descriptor is read on, whatever takes its name") {
+  const TempDir dir;
+  const std::string path = dir.write("a", some_bytes(100));
+  const ps::File file{ps::PosixIo{}, path};
+  std::filesystem::rename(dir.write("b", "another"), path);
+  REQUIRE(read_all(file, 0, 100) == some_bytes(100));
+}
+
+TEST_CASE("to open a file again and to read nothing of it takes no call beside those") {
+  const TempDir dir;
+  const FaultyIo<> io;
+  ps::File file{io, dir.write("a", some_bytes(100))};
+  file.close();
+  const long before = io.calls();
+  REQUIRE(read_all(file, 7, 13).size() == 13);
+  REQUIRE(io.calls() == before + 4); // opened, looked at, read, closed
+  REQUIRE(read_all(file, 7, 0).empty());
+  REQUIRE(io.calls() == before + 4);
+}
+
+TEST_CASE("a relative path leads to where it led when the file was opened") {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "other");
+  dir.write("other/a", "another");
+  const auto bytes = some_bytes(100);
+  dir.write("a", bytes);
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  ps::File file{ps::PosixIo{}, "a"};
+  file.close();
+  std::filesystem::current_path(dir / "other");
+  std::vector<std::byte> got;
+  auto e = error_of([&] { got = read_all(file, 0, 100); });
+  std::filesystem::current_path(before);
+  REQUIRE(!e);
+  REQUIRE(got == bytes);
+  REQUIRE(file.path() == "a");
+  std::filesystem::remove(dir / "a");
+  e = error_of([&] { read_all(file, 0, 100); });
+  REQUIRE(e);
+  REQUIRE(e->file() == "a");
+  REQUIRE(says(*e, "penstock: cannot open a: No such file"));
 }
 
 TEST_CASE("a directory stands for its files in the order of their bytes") {

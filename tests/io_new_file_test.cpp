@@ -385,6 +385,40 @@ TEST_CASE("a durable file is on the disk before it has its name, and the name af
   }
 }
 
+TEST_CASE("whether a file is still wanted is asked once, directly before it gets its name") {
+  const TempDir dir;
+  for (const bool durable : {false, true}) {
+    for (const bool wanted : {false, true}) {
+      CAPTURE(durable, wanted);
+      dir.write("a", "old");
+      Names names;
+      const FaultyIo<> io{IoFaults::fail([&](const IoCall& c) {
+        names.emplace_back(c.name);
+        return 0;
+      })};
+      ps::NewFile file{io, dir / "a"};
+      file.write(0, part("new", 0, 3));
+      file.commit(durable, [&] {
+        names.emplace_back("wanted");
+        return wanted;
+      });
+      Names expected{"status", "create", "write", "sync", "close", "wanted"};
+      if (!durable) {
+        std::erase(expected, "sync");
+      }
+      expected.emplace_back(wanted ? "rename" : "unlink");
+      if (durable && wanted) {
+        expected.emplace_back("sync_folder");
+      }
+      REQUIRE(names == expected);
+      REQUIRE(text_of(dir / "a") == (wanted ? "new" : "old"));
+      REQUIRE(names_in(dir) == Names{"a"});
+      REQUIRE(io.open_now() == 0);
+      REQUIRE(error_of([&] { file.commit(durable); })); // not a second time
+    }
+  }
+}
+
 TEST_CASE("a folder's name that could not be made durable is an error, but not where none can be") {
   const TempDir dir;
   const auto commit_with = [&](int error) {
@@ -533,6 +567,28 @@ TEST_CASE("a path may be relative, with a folder or without") {
   REQUIRE(text_of(dir / "a") == "abc");
   REQUIRE(text_of(dir / "folder/b") == "def");
   REQUIRE(names_in(dir) == Names{"a", "folder"});
+}
+
+TEST_CASE("a file gets its name where it was begun, whatever the current folder is then") {
+  const TempDir dir;
+  const TempDir other;
+  other.write("a", "another");
+  const fs::path before = fs::current_path();
+  fs::current_path(dir.path());
+  std::string path;
+  const auto e = error_of([&] {
+    ps::NewFile file{ps::PosixIo{}, "a"};
+    path = file.path();
+    file.write(0, part("abc", 0, 3));
+    fs::current_path(other.path());
+    file.commit(true);
+  });
+  fs::current_path(before);
+  REQUIRE(!e);
+  REQUIRE(path == "a");
+  REQUIRE(names_in(dir) == Names{"a"});
+  REQUIRE(text_of(dir / "a") == "abc");
+  REQUIRE(text_of(other / "a") == "another");
 }
 
 TEST_CASE("whichever call fails, there is the old file or the whole new one, and nothing else") {

@@ -346,26 +346,75 @@ TEST_CASE("a read beyond the end, or of records of another size, writes nothing"
 
 TEST_CASE("a file that shrinks is refused with file, offset and the record that is not whole") {
   const TempDir dir;
-  const std::string first = dir.write("a", some_bytes(100));
-  const std::string path = dir.write("b", some_bytes(20 + 100));
-  for (const bool open : {true, false}) {
-    CAPTURE(open);
-    std::vector<std::string> paths(open ? 1 : 300, first);
-    paths.push_back(path);
-    std::filesystem::resize_file(path, 100);
-    auto source = ps::records<Record<10>>(paths);
-    source.open();
-    REQUIRE(::truncate(path.c_str(), 35) == 0);
-    const std::uint64_t before = 10 * (paths.size() - 1);
-    const auto e = error_of([&] { read(source, before - 2, 8); });
-    REQUIRE(e);
-    REQUIRE(e->file() == path);
-    REQUIRE(e->offset() == 35);
-    REQUIRE(e->record() == before + 3);
-    REQUIRE(says(*e, path + " shrank while it was read: it had 100 bytes"));
-    REQUIRE(says(*e, "This was record " + std::to_string(before + 3) + "."));
-    REQUIRE(read(source, before - 2, 5).size() == 50); // what is left of it
+  const std::string path = dir.write("b", some_bytes(100));
+  auto source = ps::records<Record<10>>({dir.write("a", some_bytes(100)), path});
+  source.open();
+  REQUIRE(::truncate(path.c_str(), 35) == 0);
+  const auto e = error_of([&] { read(source, 8, 8); });
+  REQUIRE(e);
+  REQUIRE(e->file() == path);
+  REQUIRE(e->offset() == 35);
+  REQUIRE(e->record() == 13);
+  REQUIRE(says(*e, path + " shrank while it was read: it had 100 bytes"));
+  REQUIRE(says(*e, "This was record 13."));
+  REQUIRE(read(source, 8, 5).size() == 50); // what is left of it
+}
+
+TEST_CASE("of more files than stay open one that is replaced half-way is an error that names it") {
+  const TempDir dir;
+  constexpr std::size_t files = 300;
+  const auto bytes = some_bytes(30);
+  for (std::size_t i = 0; i < files; ++i) {
+    dir.write(std::to_string(1000 + i), bytes);
   }
+  auto source = ps::records<Record<10>>(dir.path());
+  source.open();
+  REQUIRE(read(source, 0, 3 * files).size() == 30 * files);
+  for (std::size_t i = 0; i < files; ++i) {
+    std::filesystem::rename(dir.write("new", some_bytes(30)), dir / std::to_string(1000 + i));
+  }
+  std::size_t refused = 0;
+  for (std::size_t i = 0; i < files; ++i) {
+    const std::string path = dir / std::to_string(1000 + i);
+    std::vector<std::byte> got;
+    if (const auto e = error_of([&] { got = read(source, 3 * i + 1, 1); })) {
+      ++refused;
+      REQUIRE(e->file() == path);
+      REQUIRE(e->offset() == 10);
+      REQUIRE(e->record() == 3 * i + 1);
+      REQUIRE(says(*e, path + " changed while it was read: another file has its name now"));
+      REQUIRE(says(*e, "This was record " + std::to_string(3 * i + 1) + "."));
+    } else {
+      REQUIRE(got == std::vector(bytes.begin() + 10, bytes.begin() + 20));
+    }
+  }
+  REQUIRE(refused == files - 256);
+}
+
+TEST_CASE("files stay where they were when they were opened, whatever the current folder is") {
+  const TempDir dir;
+  const auto bytes = some_bytes(30);
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; i < 300; ++i) {
+    paths.push_back(std::to_string(i));
+    dir.write(paths.back(), bytes);
+  }
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  auto listed = ps::records<Record<10>>(paths);
+  auto found = ps::records<Record<10>>(".");
+  auto e = error_of([&] {
+    listed.open();
+    found.open();
+  });
+  std::filesystem::current_path(before);
+  REQUIRE(!e);
+  REQUIRE(read(listed, 0, 900) == read(found, 0, 900));
+  REQUIRE(read(listed, 0, 900).size() == 9000);
+  std::filesystem::remove(dir / "299");
+  e = error_of([&] { read(listed, 899, 1); });
+  REQUIRE(e);
+  REQUIRE(e->file() == "299");
 }
 
 TEST_CASE("a file that vanishes before its read is named, with the record that was wanted") {
@@ -435,7 +484,7 @@ TEST_CASE("of very many files only some stay open, and reading them allocates no
   REQUIRE(io.open_now() == 256);
   REQUIRE(read_backwards(counted, 50) == expected);
   REQUIRE(io.open_now() == 256);
-  REQUIRE(io.open_most() == 257);
+  REQUIRE(io.open_most() <= 256 + static_cast<long>(ps::detail::opening_threads(700)));
   const long opens = io.opens();
   REQUIRE(read(counted, 3 * 400, 3) == bodies[400]);
   REQUIRE(io.opens() == opens + 1); // not the one that ends before it
@@ -535,7 +584,7 @@ TEST_CASE("whichever call fails, records come out right or the error names the f
     }
   };
   check(few, 0, 0);
-  REQUIRE(fired == 4 * 13); // two files looked at, opened, looked at, read (3 and 1), closed
+  REQUIRE(fired == 4 * 12); // two files looked at, opened, looked at, read (3 and 1), closed
   check(many, 7, 1000);
   std::cout << "Records: " << fired << " failing calls tried.\n";
 }

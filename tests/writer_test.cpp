@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <stdexcept>
@@ -212,6 +213,79 @@ TEST_CASE("a run that fails or is stopped leaves the file that was there, and no
   pipeline.run();
   CHECK(holds(out, bytes_of(given)));
   CHECK(files_in(dir) == 1);
+}
+
+TEST_CASE("a stop counts until a Writer's file gets its name, and comes too late then") {
+  const TempDir dir;
+  const std::vector<Number> given = numbers();
+  for (const bool durable : {false, true}) {
+    for (const char* at : {"write", "sync", "close", "rename", "sync_folder"}) {
+      if (!durable && std::string{at}.starts_with("sync")) {
+        continue;
+      }
+      CAPTURE(durable, at);
+      const std::string out = dir.write("out", std::string{"before"});
+      std::function<void()> stop;
+      std::atomic<int> stops{0};
+      const FaultyIo<> io{IoFaults::fail([&](const IoCall& call) {
+        if (call.name == at) {
+          ++stops;
+          stop();
+        }
+        return 0;
+      })};
+      auto pipeline = ps::Reader{ps::memory(given), reading()} |
+                      ps::Writer{out, {.workers = 2, .durable = durable}, io};
+      stop = [&] { pipeline.stop(); };
+      const bool too_late = std::string{at} == "rename" || std::string{at} == "sync_folder";
+      const ps::Report& report = pipeline.run();
+      CHECK(stops > 0);
+      CHECK(report.stopped == !too_late);
+      CHECK(holds(out, too_late ? bytes_of(given) : "before"));
+      CHECK(files_in(dir) == 1);
+      stop = [] {};
+      CHECK(!pipeline.run().stopped);
+      CHECK(holds(out, bytes_of(given)));
+    }
+  }
+}
+
+TEST_CASE("an error counts until a Writer's file gets its name, and is told even then") {
+  const TempDir dir;
+  const std::vector<Number> given = numbers();
+  for (const char* at : {"sync", "close", "rename"}) {
+    CAPTURE(at);
+    const std::string out = dir.write("out", std::string{"before"});
+    std::atomic<bool> there{false};
+    std::atomic<int> looked{0};
+    const FaultyIo<> io{IoFaults::fail([&](const IoCall& call) {
+      if (call.name == at) {
+        there = true;
+        // Who looks for the second time has reported what he threw the first time.
+        const auto late = std::chrono::steady_clock::now() + std::chrono::seconds{20};
+        while (looked < 2 && std::chrono::steady_clock::now() < late) {
+          std::this_thread::yield();
+        }
+      }
+      return 0;
+    })};
+    auto pipeline =
+        ps::Reader{ps::memory(given), reading()} | ps::Writer{out, {.durable = true}, io};
+    const auto error = caught<ps::StageError>([&] {
+      pipeline.run({.progress =
+                        [&](const ps::Report&) {
+                          if (there && ++looked == 1) {
+                            throw std::runtime_error{"no more"};
+                          }
+                        },
+                    .every = std::chrono::milliseconds{1}});
+    });
+    CHECK(looked >= 2);
+    CHECK(error.stage() == "progress");
+    CHECK(has(error, "no more"));
+    CHECK(holds(out, std::string{at} == "rename" ? bytes_of(given) : "before"));
+    CHECK(files_in(dir) == 1);
+  }
 }
 
 TEST_CASE("what goes wrong with a Writer's file is one error, which names the file and the place") {

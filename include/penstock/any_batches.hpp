@@ -5,6 +5,7 @@
 #include <penstock/batches.hpp>
 #include <penstock/detail/assembly.hpp>
 #include <penstock/detail/judge.hpp>
+#include <penstock/prepare_options.hpp>
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>
 
@@ -22,13 +23,13 @@ template <class B> class AnyBatches {
   struct Held {
     virtual ~Held() = default;
     virtual Batches<B> batches(RunOptions options) = 0;
-    virtual void prepare() = 0;
+    virtual void prepare(const PrepareOptions& options) = 0;
     virtual void stop() noexcept = 0;
     virtual Report report() const = 0;
   };
   template <class P> struct Model : Held {
     explicit Model(P p) : pipeline{std::move(p)} {}
-    void prepare() override { pipeline.prepare(); }
+    void prepare(const PrepareOptions& options) override { pipeline.prepare(options); }
     void stop() noexcept override { pipeline.stop(); }
     Report report() const override { return pipeline.report(); }
     P pipeline;
@@ -89,7 +90,7 @@ template <class B> class AnyBatches {
   /// As of the pipeline.
   Batches<B> batches(RunOptions options = {}) { return held_->batches(std::move(options)); }
   /// As of the pipeline: opens the source, makes memory and threads. Blocks, and throws as it does.
-  void prepare() { held_->prepare(); }
+  void prepare(const PrepareOptions& options = {}) { held_->prepare(options); }
   /// Ends the loop's run early. Any thread; never blocks.
   void stop() noexcept { held_->stop(); }
   /// What the run has done so far, or the last one. Any thread.

@@ -29,6 +29,7 @@
 #include <penstock/memory.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/pipeline.hpp>
+#include <penstock/prepare_options.hpp>
 #include <penstock/replayed.hpp>
 #include <penstock/report.hpp>
 #include <penstock/ring.hpp>
@@ -48,6 +49,7 @@
 #include <penstock/stages/pinned_stager.hpp>
 #include <penstock/stages/reader.hpp>
 #include <penstock/stages/writer.hpp>
+#include <penstock/usable.hpp>
 #include <penstock/version.hpp>
 #include <penstock/workspace.hpp>
 // IWYU pragma: end_exports

@@ -7,13 +7,13 @@
 #include <penstock/detail/engine.hpp>
 #include <penstock/detail/judge.hpp>
 #include <penstock/detail/loop_nodes.hpp>
+#include <penstock/prepare_options.hpp>
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <stop_token>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -34,9 +34,9 @@ template <class... Stages> class Pipeline {
   explicit Pipeline(std::tuple<Stages...> stages) : stages_{std::move(stages)} {}
 
   /// Opens the source, allocates all memory and starts all threads; the first run() does it if it
-  /// was not done. Blocks. Throws OptionError, SourceError, DeviceError or Error, and is then as if
-  /// it had not been called.
-  template <class Named = On> void prepare() {
+  /// was not done. Blocks. Throws OptionError, SourceError, DeviceError, Error or what progress
+  /// throws, and is then as if it had not been called.
+  template <class Named = On> void prepare(const PrepareOptions& options = {}) {
     constexpr bool pinned_by_a_device = !Assembly::pins() || AnyDevice<Named>;
     static_assert(
         pinned_by_a_device,
@@ -44,7 +44,7 @@ template <class... Stages> class Pipeline {
         "it, PinnedStager{device}, add an AsyncCopier{device}, or leave out what pins.");
     if constexpr (pinned_by_a_device) {
       if (!engine_.get()) {
-        engine_.set(Assembly::make(stages_));
+        engine_.set(Assembly::make(stages_, options));
       }
     }
   }

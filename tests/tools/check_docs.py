@@ -119,10 +119,11 @@ OPTIONS = {
     "Scratch memory for callables": ["ScratchOptions"],
     "Deferred results": ["DeferredOptions"],
     "What can a run be told?": ["RunOptions"],
+    "What can prepare() be told?": ["PrepareOptions"],
 }
-WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|on_error|replayed|scratch|deferred)\.hpp")
+WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|prepare_options|on_error|replayed|scratch|deferred)\.hpp")
 # How a page writes a default that C++ writes otherwise.
-WRITTEN = {"{}": ["none", "`{}`"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"]}
+WRITTEN = {"{}": ["none", "`{}`"], "100": ["100 ms"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"]}
 
 
 def options_in_headers() -> dict[str, dict[str, str]]:

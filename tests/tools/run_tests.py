@@ -67,8 +67,8 @@ GXX, CLANG = os.environ.get("CXX", "g++"), "clang++-19"
 # What has no threads, or none of its own; what takes long and fails one thing after the other; what the sanitizer is in
 # the way of.
 PLAIN = ["activity_summary", "algorithm", "columns", "convert", "device_array", "docs", "faults", "faults_files", "faults_memory",
-         "fetcher", "io_file", "mapping", "odr", "ragged", "schema", "select", "sort", "sources", "steady", "transformer", "version",
-         "windows", "wiring", "with_device", "zero_cost", "zip"]
+         "fetcher", "io_file", "mapping", "odr", "ragged", "schema", "select", "sort", "sources", "steady", "transformer", "usable",
+         "version", "windows", "wiring", "with_device", "zero_cost", "zip"]
 # Suites that are there for a GPU too, and that the sanitizers run.
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
 # What takes long to compile or to run, and both of the big sanitizer builds run.

@@ -7,6 +7,7 @@
 #include <penstock/detail/loop_nodes.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host_device.hpp>
+#include <penstock/prepare_options.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -35,10 +36,11 @@ template <class... Stages> struct Assembly {
   }
 
   /// Opens the source, allocates everything, starts the threads.
-  static std::unique_ptr<Engine> make(const std::tuple<Stages...>& stages) {
+  static std::unique_ptr<Engine> make(const std::tuple<Stages...>& stages,
+                                      const PrepareOptions& preparing) {
     Backend* device = find_device(stages);
     auto engine = std::make_unique<Engine>(device ? device->name() : "none");
-    build(stages, *engine, device, All{});
+    build(stages, *engine, device, preparing, All{});
     engine->man();
     return engine;
   }
@@ -63,8 +65,9 @@ template <class... Stages> struct Assembly {
 
   template <std::size_t... At>
   static void build(const std::tuple<Stages...>& stages, Engine& engine, Backend* device,
-                    std::index_sequence<At...>) {
+                    const PrepareOptions& preparing, std::index_sequence<At...>) {
     auto build = engine.build(device);
+    build.preparing = preparing;
     (build.plan.template ask<StageAt<At>, GivenTo<At>>(std::get<At>(stages)), ...);
     if constexpr (End::host) {
       build.plan.sees_records();

@@ -5,6 +5,7 @@
 #include <penstock/detail/links.hpp>
 #include <penstock/detail/node.hpp>
 #include <penstock/device.hpp>
+#include <penstock/prepare_options.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
@@ -63,6 +64,7 @@ template <AnyDevice D> struct Build {
   std::shared_ptr<DeviceLink<D>> places{};
   DeviceThread<D>* device_thread{};
   std::size_t depth{}; // batches that may be on the device at once
+  PrepareOptions preparing{};
 
   /// How the next stage is called in the Report and in errors: a second Decoder "Decoder 2".
   std::string name(const std::string& kind) const {

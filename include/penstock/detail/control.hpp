@@ -60,6 +60,14 @@ class Control {
       close(Flow::stopped);
     }
   }
+  /// Before what cannot be taken back: whether the run has neither failed nor been stopped. If so,
+  /// a stop() comes too late from now on, and nothing happens.
+  bool pass_point_of_no_return() noexcept {
+    const std::scoped_lock lock{mutex_};
+    const bool goes_on = !failed_ && !stopped_;
+    running_ = running_ && !goes_on;
+    return goes_on;
+  }
   bool stopped() const noexcept {
     const std::scoped_lock lock{mutex_};
     return stopped_;

@@ -5,6 +5,7 @@
 #include <penstock/counted.hpp>
 #include <penstock/device.hpp>
 #include <penstock/memory.hpp>
+#include <penstock/prepare_options.hpp>
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>
 #include <penstock/stage.hpp>
@@ -27,7 +28,7 @@ struct Refused : StageBase {
   };
   template <class> using takes = detail::Anything;
   template <class> using gives = detail::Anything;
-  void prepare();
+  void prepare(const PrepareOptions& = {});
   const Report& run(const RunOptions& = {});
   const Report& run(std::stop_token);
   template <class S> Range on(S&&, RunOptions = {});

@@ -5,6 +5,7 @@
 #include <penstock/detail/config.hpp>
 #include <penstock/detail/job.hpp>
 #include <penstock/error.hpp>
+#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <array>
@@ -23,12 +24,12 @@ namespace penstock::detail {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 inline constexpr std::size_t most_touch_workers = 8;
+/// What each thread that touches gets at least, since its start costs some 20 us.
+inline constexpr std::size_t least_touch_bytes = std::size_t{16} << 20;
 
-/// How many threads first touch a mapping, this one included. A start costs some 20 us, so each
-/// gets 16 MiB at least.
+/// How many threads first touch a mapping, this one included.
 inline std::size_t touch_workers(std::size_t bytes, std::size_t cores) noexcept {
-  constexpr std::size_t least_bytes = std::size_t{16} << 20;
-  return std::clamp<std::size_t>(std::min(cores, bytes / least_bytes), 1, most_touch_workers);
+  return std::clamp<std::size_t>(std::min(cores, bytes / least_touch_bytes), 1, most_touch_workers);
 }
 
 /// Writes to each page of [at, at + bytes), which makes the kernel give it memory now and not in
@@ -103,7 +104,9 @@ inline void* map_pages(std::size_t bytes) {
     // Only advice: without huge pages all works, slower.
     ::madvise(at, bytes, MADV_HUGEPAGE);
   }
-  touch_pages(at, bytes, touch_workers(bytes, std::thread::hardware_concurrency()));
+  // To ask for the processors takes longer than to touch a few pages.
+  const std::size_t cores = bytes < 2 * least_touch_bytes ? 1 : usable_processors();
+  touch_pages(at, bytes, touch_workers(bytes, cores));
   return at;
 }
 

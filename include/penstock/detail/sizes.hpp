@@ -7,6 +7,7 @@
 #include <penstock/detail/config.hpp>
 #include <penstock/detail/links.hpp>
 #include <penstock/error.hpp>
+#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +16,6 @@
 #include <limits>
 #include <numeric>
 #include <string>
-#include <thread>
 
 namespace penstock::detail {
 
@@ -63,9 +63,9 @@ inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usua
   }
   return asked != 0 ? asked : usual;
 }
-/// A share of the machine's processors, at least one.
+/// A share of the processors that may be used, at least one.
 inline unsigned processors(unsigned of_eight, unsigned most) {
-  return std::clamp(std::thread::hardware_concurrency() * of_eight / 8, 1U, most);
+  return std::clamp(usable_processors() * of_eight / 8, 1U, most);
 }
 
 inline std::size_t checked_depth(const char* stage, std::size_t asked) {

@@ -31,8 +31,8 @@ template <class T, class Where, class Io> struct WriteBatch {
 };
 
 /// Writes batches in host memory into a file, from its workers. The first to come creates it, and
-/// the last to go gives it its name if the run has delivered all it was to deliver; else nothing is
-/// left of it.
+/// the last to go gives it its name if the run has delivered all it was to deliver and has neither
+/// failed nor been stopped by then; else nothing is left of it.
 template <class T, class Where, class Io>
 class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where> {
   using Base = HostConsumer<WriteBatch<T, Where, Io>, T, Where>;
@@ -68,7 +68,7 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
     if (++gone_ == this->workers()) {
       this->attempt(0, [&] {
         if (output_ && this->exhausted()) {
-          output_->commit(durable_);
+          output_->commit(durable_, [&] { return this->control().pass_point_of_no_return(); });
         }
       });
       output_.reset();

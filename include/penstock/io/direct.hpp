@@ -57,8 +57,9 @@ inline std::span<std::byte> bounce_buffer() {
 /// called from any thread, by any number at once.
 template <class Io = PosixIo> class DirectFile {
  public:
-  /// Opens it and decides; a direct one has two descriptors. Throws what File throws, and
-  /// SourceError if reads are `always` to be direct and cannot. Blocks.
+  /// Opens it and decides; a direct one has two descriptors, of the same file. Throws what File
+  /// throws, and SourceError if reads are `always` to be direct and cannot, or if another file took
+  /// its name meanwhile. Blocks.
   DirectFile(const Io& io, std::string path, DirectReads reads) : file_{io, std::move(path)} {
     if (!is_wanted(reads)) {
       return;
@@ -108,8 +109,10 @@ template <class Io = PosixIo> class DirectFile {
 
   // Returns an errno. Reads a block, since some file systems refuse no sooner than that.
   int open_direct() {
-    direct_.emplace(file_.descriptor().io(), path(), detail::direct_t{});
-    const std::int64_t alignment = direct_->is_open() ? direct_->direct_alignment() : -1;
+    if (const int error = file_.open_direct(direct_); error != 0) {
+      return error;
+    }
+    const std::int64_t alignment = direct_->direct_alignment();
     if (alignment < 0) {
       return errno;
     }
@@ -187,12 +190,11 @@ void read_full(const DirectFile<Io>& file, std::uint64_t offset, std::span<std::
   } else if (file.direct_) {
     file.read(*file.direct_, offset, into);
   } else if (!into.empty()) {
-    const detail::Descriptor<Io> direct{file.file_.descriptor().io(), file.path(),
-                                        detail::direct_t{}};
-    if (!direct.is_open()) {
-      detail::throw_io_error("open", file.path(), errno, offset);
+    std::optional<detail::Descriptor<Io>> direct;
+    if (const int error = file.file_.open_direct(direct); error != 0) {
+      detail::throw_io_error("open", file.path(), error, offset);
     }
-    file.read(direct, offset, into);
+    file.read(*direct, offset, into);
   }
 }
 

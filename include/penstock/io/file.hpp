@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/fixed_path.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/posix.hpp>
 
@@ -9,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <system_error>
@@ -75,28 +77,42 @@ template <class Io, class Call> auto persist(const Io& io, Call call) {
                     path, 0};
 }
 
+/// To be asked of what was opened again: `now` is what it is, `first` what was opened first.
+inline void check_same(const std::string& path, const FileStatus& first, const FileStatus& now) {
+  if (now != first) {
+    const std::string how =
+        now.device != first.device || now.inode != first.inode ? "another file has its name now"
+        : now.size != first.size ? "it had " + std::to_string(first.size) + " bytes and now has " +
+                                       std::to_string(now.size)
+                                 : "it was written to, or its time was set";
+    throw SourceError{"penstock: " + path + " changed while it was read: " + how +
+                          ". Leave a file alone as long as it is read.",
+                      path, 0};
+  }
+}
+
 struct direct_t {};
 
 /// An open regular file's number. Closes it in the end.
 template <class Io> class Descriptor {
  public:
-  Descriptor(const Io& io, const std::string& path, FileStatus& status) : io_{io} {
-    fd_ = persist(io, [&] { return io.open(path.c_str()); });
+  Descriptor(const Io& io, const FixedPath& path, FileStatus& status) : io_{io} {
+    fd_ = persist(io, [&] { return io.open(path.absolute().c_str()); });
     if (fd_ < 0) {
-      throw_io_error("open", path, errno);
+      throw_io_error("open", path.given(), errno);
     }
     // Asked again: another file may have taken the name since.
-    const int result = persist(io, [&] { return io.status(fd_, status); });
+    const int result = this->status(status);
     if (result < 0 || status.kind != FileKind::regular) {
       const int error = errno;
       close();
-      result < 0 ? throw_io_error("examine", path, error) : throw_not_a_file(path);
+      result < 0 ? throw_io_error("examine", path.given(), error) : throw_not_a_file(path.given());
     }
   }
   /// Past the page cache, of a file that was opened before. If that fails it is not open, and errno
   /// says why.
-  Descriptor(const Io& io, const std::string& path, direct_t)
-      : io_{io}, fd_{persist(io, [&] { return io.open_direct(path.c_str()); })} {}
+  Descriptor(const Io& io, const FixedPath& path, direct_t)
+      : io_{io}, fd_{persist(io, [&] { return io.open_direct(path.absolute().c_str()); })} {}
   Descriptor(Descriptor&& other) noexcept : io_{other.io_}, fd_{std::exchange(other.fd_, -1)} {}
   Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor() { close(); }
@@ -107,6 +123,9 @@ template <class Io> class Descriptor {
     if (is_open()) {
       io_.close(std::exchange(fd_, -1)); // only read from, so a failure has lost nothing
     }
+  }
+  int status(FileStatus& status) const {
+    return persist(io_, [&] { return io_.status(fd_, status); });
   }
   std::int64_t read(std::span<std::byte> into, std::uint64_t offset) const {
     return persist(io_, [&] { return io_.read(fd_, into.data(), into.size(), offset); });
@@ -133,18 +152,18 @@ template <class Io = PosixIo> class File {
     std::byte any;
     const std::int64_t got = size() == 0 ? descriptor_.read({&any, 1}, 0) : 0;
     if (got < 0) {
-      detail::throw_io_error("read", path_, errno);
+      detail::throw_io_error("read", this->path(), errno);
     }
     if (got > 0) {
-      throw SourceError{"penstock: " + path_ +
+      throw SourceError{"penstock: " + this->path() +
                             " says that it has 0 bytes, but something is in it, made as it is "
                             "read: copy it into another file.",
-                        path_, 0};
+                        this->path(), 0};
     }
   }
 
-  /// As it was given.
-  const std::string& path() const noexcept { return path_; }
+  /// As it was given. A relative one leads to where it led when the file was opened.
+  const std::string& path() const noexcept { return path_.given(); }
   /// In bytes, when it was opened.
   std::uint64_t size() const noexcept { return status_.size; }
   /// Gives the descriptor back: from now on each read_full() opens the file for itself.
@@ -153,17 +172,36 @@ template <class Io = PosixIo> class File {
   bool is_open() const noexcept { return descriptor_.is_open(); }
 
   /// For what reads it in another way.
+  /// @{
   const detail::Descriptor<Io>& descriptor() const noexcept { return descriptor_; }
+  detail::Descriptor<Io> opened_again() const {
+    FileStatus now;
+    detail::Descriptor<Io> again{descriptor_.io(), path_, now};
+    detail::check_same(path(), status_, now);
+    return again;
+  }
+  /// Past the page cache. Returns an errno.
+  int open_direct(std::optional<detail::Descriptor<Io>>& direct) const {
+    FileStatus now;
+    direct.emplace(descriptor_.io(), path_, detail::direct_t{});
+    if (!direct->is_open() || direct->status(now) < 0) {
+      return errno;
+    }
+    detail::check_same(path(), status_, now);
+    return 0;
+  }
+  /// @}
 
  private:
-  std::string path_;
+  detail::FixedPath path_;
   FileStatus status_;
   detail::Descriptor<Io> descriptor_;
 };
 
 /// Fills `into` from byte `offset` on, all of which lies in the file as it was when opened. Goes on
 /// after short reads and interruptions. Blocks; any thread. Throws SourceError with the place where
-/// it failed, also if the file has become shorter.
+/// it failed, also if the file has become shorter, and where it has to be opened anew if it is
+/// another or was written to.
 template <class Io>
 void read_full(const File<Io>& file, std::uint64_t offset, std::span<std::byte> into) {
   const auto fill = [&](const detail::Descriptor<Io>& from) {
@@ -187,9 +225,8 @@ void read_full(const File<Io>& file, std::uint64_t offset, std::span<std::byte> 
   };
   if (file.is_open()) {
     fill(file.descriptor());
-  } else {
-    FileStatus now;
-    fill(detail::Descriptor<Io>{file.descriptor().io(), file.path(), now});
+  } else if (!into.empty()) {
+    fill(file.opened_again());
   }
 }
 

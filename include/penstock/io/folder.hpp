@@ -2,12 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/opening.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
+#include <penstock/prepare_options.hpp>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -39,7 +44,7 @@ template <class Io> std::vector<std::string> names_in(const Io& io, const std::s
   }
 }
 
-template <class Io> FileKind kind_of(const Io& io, const std::string& path) {
+template <class Io> FileStatus status_of(const Io& io, const std::string& path) {
   if (path.find('\0') != std::string::npos) {
     throw SourceError{"penstock: the path \"" + std::string{path.c_str()} +
                           "\" goes on after a zero byte, which the system would not see: check how "
@@ -50,38 +55,91 @@ template <class Io> FileKind kind_of(const Io& io, const std::string& path) {
   if (persist(io, [&] { return io.status(path.c_str(), status); }) < 0) {
     throw_io_error("find", path, errno);
   }
-  return status.kind;
+  return status;
+}
+
+/// What lies at each of `paths`, by several threads.
+template <class Io>
+FirstFailure look_at(const Io& io, const std::vector<std::string>& paths,
+                     std::vector<FileStatus>& seen, OpeningProgress& progress) {
+  seen.resize(paths.size());
+  const auto look = [&](std::size_t i) {
+    seen[i] = status_of(io, paths[i]);
+    if (seen[i].kind == FileKind::regular) {
+      progress.found();
+    }
+  };
+  return for_all(paths.size(), look, [&] { progress.look(); });
+}
+
+/// A regular file, and its size when it was looked at.
+struct FoundFile {
+  std::string path;
+  std::uint64_t size;
+};
+
+template <class Io>
+void find_in_folder(const Io& io, const std::string& path, OpeningProgress& progress,
+                    std::vector<FoundFile>& files) {
+  std::vector<std::string> names = names_in(io, path);
+  for (std::string& name : names) {
+    name.insert(0, path.back() == '/' ? path : path + '/');
+  }
+  std::sort(names.begin(), names.end());
+  std::vector<FileStatus> seen;
+  const FirstFailure failure = look_at(io, names, seen, progress);
+  failure.rethrow_at(failure.at);
+  const std::size_t before = files.size();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (seen[i].kind == FileKind::regular) {
+      files.push_back({std::move(names[i]), seen[i].size});
+    }
+  }
+  if (files.size() == before) {
+    throw SourceError{"penstock: there is no file to read in the directory " + path +
+                          "; hidden files and those in folders below do not count. Check the path.",
+                      path, 0};
+  }
+}
+
+/// The regular files that `paths` name: see files_at(). Of what cannot be found the first in order
+/// is thrown.
+template <class Io>
+std::vector<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
+                                  OpeningProgress& progress) {
+  std::vector<FileStatus> seen;
+  const FirstFailure failure = look_at(io, paths, seen, progress);
+  std::vector<FoundFile> files;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    failure.rethrow_at(i);
+    if (seen[i].kind == FileKind::other) {
+      throw_not_a_file(paths[i]);
+    }
+    if (seen[i].kind == FileKind::regular) {
+      files.push_back({paths[i], seen[i].size});
+    } else {
+      find_in_folder(io, paths[i], progress, files);
+    }
+  }
+  return files;
 }
 
 } // namespace detail
 
 /// The regular files that `path` names: itself, or if it is a directory those in it, in the order
 /// of their names' bytes. Links count as what they lead to; hidden files and folders within are
-/// passed over. Opens no file. Blocks; any thread. Throws SourceError for what is neither, for a
-/// directory without files, and for a link that leads nowhere.
+/// passed over. Opens no file. Of many files it asks by several threads. Blocks; any thread. Throws
+/// SourceError for what is neither, for a directory without files, and for a link that leads
+/// nowhere.
 template <class Io = PosixIo>
 std::vector<std::string> files_at(const Io& io, const std::string& path) {
-  const FileKind kind = detail::kind_of(io, path);
-  if (kind == FileKind::other) {
-    detail::throw_not_a_file(path);
+  const PrepareOptions quietly;
+  detail::OpeningProgress progress{quietly};
+  std::vector<std::string> paths;
+  for (detail::FoundFile& file : detail::find_files(io, {path}, progress)) {
+    paths.push_back(std::move(file.path));
   }
-  if (kind == FileKind::regular) {
-    return {path};
-  }
-  std::vector<std::string> files = detail::names_in(io, path);
-  for (std::string& file : files) {
-    file.insert(0, path.back() == '/' ? path : path + '/');
-  }
-  std::erase_if(files, [&](const std::string& file) {
-    return detail::kind_of(io, file) != FileKind::regular;
-  });
-  if (files.empty()) {
-    throw SourceError{"penstock: there is no file to read in the directory " + path +
-                          "; hidden files and those in folders below do not count. Check the path.",
-                      path, 0};
-  }
-  std::sort(files.begin(), files.end());
-  return files;
+  return paths;
 }
 
 } // namespace penstock

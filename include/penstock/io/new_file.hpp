@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/fixed_path.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
 
@@ -80,14 +81,15 @@ template <class Io = PosixIo> class NewFile {
   /// regular file. Blocks.
   NewFile(const Io& io, std::string path) : io_{io}, path_{std::move(path)} {
     check_path();
-    const std::string folder = detail::folder_of(path_);
-    const std::string stem = folder + '.' + path_.substr(folder.size()) + '.' +
+    const std::string& to = path_.absolute();
+    const std::string folder = detail::folder_of(to);
+    const std::string stem = folder + '.' + to.substr(folder.size()) + '.' +
                              std::to_string(::getpid()) + '.'; // others may have it too
     for (unsigned tries = 0; fd_ < 0; ++tries) {
       temporary_ = stem + std::to_string(tries);
       fd_ = detail::persist(io_, [&] { return io_.create(temporary_.c_str()); });
       if (fd_ < 0 && (errno != EEXIST || tries == detail::most_tries)) {
-        detail::throw_sink_error("create", path_, errno);
+        detail::throw_sink_error("create", this->path(), errno);
       }
     }
   }
@@ -99,8 +101,9 @@ template <class Io = PosixIo> class NewFile {
   /// Removes what was not committed.
   ~NewFile() { discard(); }
 
-  /// Where it will lie, as it was given.
-  const std::string& path() const noexcept { return path_; }
+  /// Where it will lie, as it was given. A relative one leads to where it led when the file was
+  /// made.
+  const std::string& path() const noexcept { return path_.given(); }
 
   /// Writes all of `from` from byte `offset` on. Goes on after short writes and interruptions. What
   /// no write touches, below the last byte, is 0. Blocks. Any thread, by any number at once, before
@@ -118,7 +121,7 @@ template <class Io = PosixIo> class NewFile {
       });
       if (got < 0) {
         const int error = errno;
-        detail::throw_sink_error("write byte " + std::to_string(offset) + " of", path_, error,
+        detail::throw_sink_error("write byte " + std::to_string(offset) + " of", path(), error,
                                  offset);
       }
       from = from.subspan(static_cast<std::size_t>(got));
@@ -131,6 +134,12 @@ template <class Io = PosixIo> class NewFile {
   /// neither, as far as the file system can keep that. Blocks. Throws SinkError: then the file is
   /// removed and what lay at `path` is as it was, unless the text says that the file has its name.
   void commit(bool durable) {
+    commit(durable, [] { return true; });
+  }
+  /// The same, unless `still_wanted()` says false: then the file is removed, and what lay at `path`
+  /// is as it was. It is asked once, when all but the name is done, which may take seconds: what
+  /// follows, the rename, is the point of no return.
+  template <class StillWanted> void commit(bool durable, StillWanted still_wanted) {
     if (fd_ < 0) {
       fail("write", EBADF);
     }
@@ -141,11 +150,15 @@ template <class Io = PosixIo> class NewFile {
     if (io_.close(std::exchange(fd_, -1)) < 0) {
       fail("write", errno);
     }
-    if (!done([&] { return io_.rename(temporary_.c_str(), path_.c_str()); })) {
+    if (!still_wanted()) {
+      discard();
+      return;
+    }
+    if (!done([&] { return io_.rename(temporary_.c_str(), path_.absolute().c_str()); })) {
       fail("give its name to", errno);
     }
     temporary_.clear();
-    const std::string folder = detail::folder_of(path_) + '.';
+    const std::string folder = detail::folder_of(path_.absolute()) + '.';
     if (durable && !done([&] { return io_.sync_folder(folder.c_str()); }) && errno != EINVAL) {
       fail("be sure that a power failure leaves its name to what now lies at", errno);
     }
@@ -153,27 +166,27 @@ template <class Io = PosixIo> class NewFile {
 
  private:
   [[noreturn]] void refuse(const std::string& text) const {
-    throw SinkError{"penstock: " + text, path_, 0};
+    throw SinkError{"penstock: " + text, path(), 0};
   }
 
   void check_path() const {
-    const std::string shown{path_.c_str()};
-    if (path_.empty()) {
+    const std::string shown{path().c_str()};
+    if (path().empty()) {
       refuse("the path of the file to write is empty: name a file.");
     }
-    if (shown.size() != path_.size()) {
+    if (shown.size() != path().size()) {
       refuse("the path \"" + shown + "\" goes on after a zero byte: check how it was made.");
     }
-    FileStatus status{FileKind::regular, 0};
-    if (!done([&] { return io_.status(shown.c_str(), status); }) && errno != ENOENT) {
-      detail::throw_sink_error("create", path_, errno);
+    FileStatus status{.kind = FileKind::regular};
+    if (!done([&] { return io_.status(path_.absolute().c_str(), status); }) && errno != ENOENT) {
+      detail::throw_sink_error("create", path(), errno);
     }
     if (status.kind == FileKind::directory) {
-      detail::throw_sink_error("create", path_, EISDIR);
+      detail::throw_sink_error("create", path(), EISDIR);
     }
     if (status.kind == FileKind::other) {
-      refuse(path_ + " is not a regular file, so it cannot be replaced as a whole: name another, "
-                     "and copy it there.");
+      refuse(path() + " is not a regular file, so it cannot be replaced as a whole: name another, "
+                      "and copy it there.");
     }
   }
 
@@ -181,7 +194,7 @@ template <class Io = PosixIo> class NewFile {
 
   [[noreturn]] void fail(const char* doing, int error) {
     discard();
-    detail::throw_sink_error(doing, path_, error);
+    detail::throw_sink_error(doing, path(), error);
   }
 
   // That it fails is no error: what could be done has been.
@@ -196,7 +209,7 @@ template <class Io = PosixIo> class NewFile {
   }
 
   Io io_;
-  std::string path_;
+  detail::FixedPath path_;
   std::string temporary_; // empty: there is none
   int fd_ = -1;
 };

@@ -3,15 +3,13 @@
 #pragma once
 
 #include <penstock/detail/config.hpp>
+#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <thread>
 
 #include <dirent.h>
@@ -25,10 +23,14 @@ namespace penstock {
 /// What a path names.
 enum class FileKind { regular, directory, other };
 
-/// What a file system says of a file.
+/// What a file system says of a file. Two are equal if it is the same file and was not written to.
 struct FileStatus {
-  FileKind kind{};      ///< What it is.
-  std::uint64_t size{}; ///< In bytes.
+  FileKind kind{};          ///< What it is.
+  std::uint64_t size{};     ///< In bytes.
+  std::uint64_t device{};   ///< The file system that it lies on,
+  std::uint64_t inode{};    ///< and its number there.
+  std::uint64_t modified{}; ///< When it was written to: nanoseconds since 1970, modulo 2^64.
+  bool operator==(const FileStatus&) const = default; ///< All of it.
 };
 
 /// The system calls that files are read and written with. A policy: in its place may stand anything
@@ -100,18 +102,7 @@ class PosixIo {
     return result;
   }
   /// Bytes of memory that are free, or that the page cache would give up; 0 if nobody says.
-  std::uint64_t available_memory() const noexcept {
-    std::uint64_t kib = 0;
-    if (std::FILE* const file = std::fopen("/proc/meminfo", "re")) {
-      char line[128];
-      while (kib == 0 && std::fgets(line, sizeof line, file)) {
-        kib = std::strncmp(line, "MemAvailable:", 13) == 0 ? std::strtoull(line + 13, nullptr, 10)
-                                                           : 0;
-      }
-      std::fclose(file);
-    }
-    return kib * 1024;
-  }
+  std::uint64_t available_memory() const { return usable_memory(); }
   /// How many bytes were read: perhaps fewer than asked, 0 at the file's end. Blocks.
   std::int64_t read(int fd, std::byte* into, std::size_t bytes,
                     std::uint64_t offset) const noexcept {
@@ -167,6 +158,10 @@ class PosixIo {
                 : S_ISDIR(from.st_mode) ? FileKind::directory
                                         : FileKind::other;
       to.size = static_cast<std::uint64_t>(from.st_size);
+      to.device = from.st_dev;
+      to.inode = from.st_ino;
+      to.modified = static_cast<std::uint64_t>(from.st_mtim.tv_sec) * 1'000'000'000 +
+                    static_cast<std::uint64_t>(from.st_mtim.tv_nsec);
     }
     return result;
   }

@@ -2,16 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/opening.hpp>
+#include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>
+#include <penstock/prepare_options.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -48,27 +51,40 @@ template <class T, class Io = PosixIo> class Records {
   explicit Records(std::vector<std::string> paths, RecordsOptions options = {}, Io io = {})
       : paths_{std::move(paths)}, options_{options}, io_{std::move(io)} {}
 
-  /// Opens the files, and refuses with the file's name what cannot be read in whole records: what
-  /// is missing or no regular file, a directory without files, a file that ends in the middle of a
-  /// record or before the offset. A file that ends at the offset has no records. Blocks. Throws
-  /// SourceError; OptionError for record_bytes. Does nothing the second time.
-  void open() {
+  /// Opens the files, many by several threads at once, and refuses with the file's name what cannot
+  /// be read in whole records: what is missing or no regular file, a directory without files, a
+  /// file that ends in the middle of a record or before the offset. Of several the first in order
+  /// is named. A file that ends at the offset has no records. Blocks. Throws SourceError;
+  /// OptionError for record_bytes; what progress throws. Does nothing the second time.
+  void open(const PrepareOptions& preparing = {}) {
     if (parts_) {
       return;
     }
-    const std::size_t bytes = detail::checked_record_bytes<T>("records", options_.record_bytes);
+    detail::checked_record_bytes<T>("records", options_.record_bytes);
     if (paths_.empty()) {
       throw SourceError{"penstock: records: the list of files is empty: name at least one.", {}, 0};
     }
-    std::vector<std::string> files;
-    for (const std::string& path : paths_) {
-      std::ranges::move(files_at(io_, path), std::back_inserter(files));
-    }
-    const DirectReads direct = fit_into_memory(files) ? DirectReads::never : options_.direct;
+    detail::OpeningProgress progress{preparing};
+    std::vector<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
+    const DirectReads direct = fit_into_memory(found) ? DirectReads::never : options_.direct;
+    std::vector<std::optional<DirectFile<Io>>> files(found.size());
+    const std::size_t stay = behind_first(most_open, found);
+    const std::size_t stay_direct = behind_first(most_open / 2, found);
+    const auto open_one = [&](std::size_t i) {
+      DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
+      if (i >= (file.is_direct() ? stay_direct : stay) || whole_records(file.size()) == 0) {
+        file.close();
+      }
+      progress.opened();
+    };
+    const detail::FirstFailure failure =
+        detail::for_all(files.size(), open_one, [&] { progress.look(); });
     auto parts = std::make_shared<Parts>();
-    for (std::string& file : files) {
-      add(*parts, DirectFile<Io>{io_, std::move(file), direct}, bytes);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      failure.rethrow_at(i);
+      add(*parts, std::move(*files[i]));
     }
+    progress.tell();
     parts_ = std::move(parts);
   }
 
@@ -132,34 +148,45 @@ template <class T, class Io = PosixIo> class Records {
   }
 
   // The first to read such files reads them once from the disk, and everybody from memory then.
-  bool fit_into_memory(const std::vector<std::string>& files) const {
+  bool fit_into_memory(const std::vector<detail::FoundFile>& files) const {
     if (options_.direct != DirectReads::automatic) {
       return false;
     }
     const std::uint64_t room = io_.available_memory() / 2;
     std::uint64_t sum = 0;
     for (auto file = files.begin(); file != files.end() && sum <= room; ++file) {
-      FileStatus status;
-      sum += io_.status(file->c_str(), status) == 0 ? std::min(status.size, room + 1) : 0;
+      sum += std::min(file->size, room + 1);
     }
     return sum <= room;
   }
 
+  std::uint64_t whole_records(std::uint64_t size) const {
+    return size < options_.offset ? 0 : (size - options_.offset) / record_bytes();
+  }
+  // The number of the first file that has `most` before it that have records.
+  std::size_t behind_first(std::size_t most, const std::vector<detail::FoundFile>& files) const {
+    std::size_t i = 0;
+    for (; i < files.size() && most != 0; ++i) {
+      most -= whole_records(files[i].size) != 0 ? 1 : 0;
+    }
+    return i;
+  }
   // Whole records only, and none of what would not fit the numbers.
-  void add(Parts& parts, DirectFile<Io> file, std::size_t bytes) const {
+  void add(Parts& parts, DirectFile<Io> file) const {
     const std::uint64_t before = parts.empty() ? 0 : parts.back().end;
-    const std::string has =
-        "penstock: " + file.path() + " has " + std::to_string(file.size()) + " bytes, ";
+    const std::size_t bytes = record_bytes();
+    const auto has = [&file] {
+      return "penstock: " + file.path() + " has " + std::to_string(file.size()) + " bytes, ";
+    };
     if (file.size() < options_.offset) {
-      throw SourceError{has + "fewer than the offset of " + std::to_string(options_.offset) +
+      throw SourceError{has() + "fewer than the offset of " + std::to_string(options_.offset) +
                             " that is passed over in each file: check the offset and the file.",
                         file.path(), file.size(), before};
     }
-    const std::uint64_t body = file.size() - options_.offset;
-    const std::uint64_t records = body / bytes;
-    const std::uint64_t rest = body % bytes;
+    const std::uint64_t records = whole_records(file.size());
+    const std::uint64_t rest = file.size() - options_.offset - records * bytes;
     if (rest != 0 && !options_.drop_partial) {
-      throw SourceError{has + "and after the offset of " + std::to_string(options_.offset) +
+      throw SourceError{has() + "and after the offset of " + std::to_string(options_.offset) +
                             " these are no whole number of records of " + std::to_string(bytes) +
                             " bytes: " + std::to_string(rest) +
                             " are left over. If the file is whole, the record's type, " +
@@ -168,17 +195,13 @@ template <class T, class Io = PosixIo> class Records {
                         file.path(), file.size() - rest, before + records};
     }
     if (records >= unknown_size - before) {
-      throw SourceError{has + "and with the files before it these are more records than 64 bits "
-                              "can count: read fewer files at once.",
+      throw SourceError{has() + "and with the files before it these are more records than 64 bits "
+                                "can count: read fewer files at once.",
                         file.path(), 0, before};
     }
-    if (records == 0) {
-      return;
+    if (records != 0) {
+      parts.push_back({std::move(file), before, before + records});
     }
-    if (parts.size() >= (file.is_direct() ? most_open / 2 : most_open)) {
-      file.close();
-    }
-    parts.push_back({std::move(file), before, before + records});
   }
 
   void read_part(const Part& part, std::uint64_t at, std::span<std::byte> into) const {

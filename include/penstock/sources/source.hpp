@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>
+#include <penstock/prepare_options.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -31,7 +32,9 @@ inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 ///   once, each for a range of its own, in any order. Throws, best a SourceError.
 ///
 /// It may have
-/// - `open()`: called once by prepare(), before anything else, on one thread: opens and checks;
+/// - `open()`: called once by prepare(), before anything else, on one thread: opens and checks. As
+///   `open(const PrepareOptions&)` it is handed what prepare() was told: it may call `progress`, on
+///   that thread, if there is one;
 /// - `record_bytes() const`: for a plain schema, bytes from one record to the next, after open();
 ///   sizeof(schema) if it is not there;
 /// - `extents() const`: for a schema of Columns, the extents that are `dynamic`, in order, after
@@ -74,8 +77,10 @@ struct schema_of<S> {
   using type = typename S::schema;
 };
 
-template <Source S> void open_source(S& source) {
-  if constexpr (requires { source.open(); }) {
+template <Source S> void open_source(S& source, const PrepareOptions& preparing = {}) {
+  if constexpr (requires { source.open(preparing); }) {
+    source.open(preparing);
+  } else if constexpr (requires { source.open(); }) {
     source.open();
   }
 }

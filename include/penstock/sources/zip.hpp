@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/prepare_options.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -51,10 +52,24 @@ template <class Schema, class... From> class Zip {
   /// One source for each column, in the schema's order.
   explicit Zip(From... sources) : sources_{std::move(sources)...} {}
 
-  /// Opens all of them. Throws what they throw, and SourceError if they differ in how many records
-  /// they have or if a record is not one of its column.
-  void open() {
-    std::apply([](auto&... source) { (detail::open_source(source), ...); }, sources_);
+  /// Opens all of them, one after the other; files are counted over all. Throws what they throw,
+  /// and SourceError if they differ in how many records they have or if a record is not one of its
+  /// column.
+  void open(const PrepareOptions& preparing = {}) {
+    Preparation before; // of the sources that are open
+    Preparation so_far;
+    PrepareOptions each_is_told{.every = preparing.every};
+    if (preparing.progress) {
+      each_is_told.progress = [&](const Preparation& now) {
+        so_far = {before.files + now.files, before.files_in_all + now.files_in_all};
+        preparing.progress(so_far);
+      };
+    }
+    const auto open_next = [&](auto& source) {
+      detail::open_source(source, each_is_told);
+      before = so_far;
+    };
+    std::apply([&](auto&... source) { (open_next(source), ...); }, sources_);
     each([this](std::size_t column, const auto& source) { this->check(column, source); });
     extents_.clear();
     for (std::size_t column = 0; column < expected_.size(); ++column) {

@@ -75,7 +75,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         std::max(detail::processors(std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
     From source = source_;
-    detail::open_source(source);
+    detail::open_source(source, build.preparing);
     build.records = checked_records(source.size());
     build.epochs = options_.epochs;
     build.skips = options_.on_error.skips != 0;

@@ -42,10 +42,14 @@ template <class S, class Where> struct written<Batch<S, Where>> {
 /// pipeline.
 ///
 /// The file appears whole or not at all: it is created beside `path` under another name when a run
-/// begins, and takes the name, and the place of what had it, when the run has ended by itself. A
-/// run that fails or is stopped leaves what was there before. Each run writes the file anew, with
-/// several epochs one after the other. The folder must exist. What fails is a StageError with
-/// file() and offset() and a SinkError within. Io makes the system calls.
+/// begins, and takes the name, and the place of what had it, when the run has ended by itself. That
+/// rename is the point of no return. A run that fails or is stopped before it leaves what was there
+/// before. A stop that comes later does nothing: the Report's `stopped` is false and the file is
+/// the new one. An error that comes later, such as what `progress` throws, is thrown even so.
+///
+/// Each run writes the file anew, with several epochs one after the other. The folder must exist.
+/// What fails is a StageError with file() and offset() and a SinkError within. Io makes the system
+/// calls.
 template <class Io = PosixIo> class Writer : public StageBase {
  public:
   /// Whether columns are refused.
