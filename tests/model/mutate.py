@@ -216,12 +216,12 @@ PLANTED = [
     ("a place stays as it was", TURNS,
      "places_[at].place.store(Place::empty, Atomics::relaxed);\n      f(at);", "f(at);", ["laps"]),
     ("what was seen is forgotten", FENCE,
-     "while (known < serial && !reached_.compare_exchange_strong(known, serial, Atomics::release,\n"
-     "                                                               Atomics::relaxed)) {\n    }",
+     "while (known < serial &&\n"
+     "           !reached_.compare_exchange_strong(known, serial, Atomics::release, Atomics::relaxed)) {\n    }",
      "(void)known;\n    reached_.store(serial, Atomics::release);", ["goes back"]),
     ("what was seen is looked at, and then stored", FENCE,
-     "while (known < serial && !reached_.compare_exchange_strong(known, serial, Atomics::release,\n"
-     "                                                               Atomics::relaxed)) {\n    }",
+     "while (known < serial &&\n"
+     "           !reached_.compare_exchange_strong(known, serial, Atomics::release, Atomics::relaxed)) {\n    }",
      "if (known < serial) {\n      reached_.store(serial, Atomics::release);\n    }", ["goes back"]),
     ("a fence is reached before it is recorded", FENCE,
      "if (serial > was_recorded() || !device_->is_done(event(serial))) {",
@@ -234,9 +234,10 @@ def order_mutants(include):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1
-            name = f"{where}:{line}: {match[1]} becomes relaxed"
-            mutant = text[:match.start()] + "Atomics::relaxed" + text[match.end():]
-            yield name, where, mutant, [*SEES.get(where, []), ""]
+            for weaker in ["acquire", "release"] if match[1] == "acq_rel" else ["relaxed"]:
+                name = f"{where}:{line}: {match[1]} becomes {weaker}"
+                mutant = text[:match.start()] + f"Atomics::{weaker}" + text[match.end():]
+                yield name, where, mutant, [*SEES.get(where, []), ""]
 
 
 def planted_mutants(include):
