@@ -67,8 +67,8 @@ class Control {
   }
 
   /// To be called inside a catch block: the exception in flight is the cause. Later ones are
-  /// dropped. When it returns, every ring is closed, whoever began to close them.
-  /// `reads`: a SourceError is the run's source's, and the record that it names is the run's.
+  /// dropped. `reads`: a SourceError is one of the run's source, and the record that it names is
+  /// the run's. When it returns, every ring is closed, whoever began to close them.
   void fail(const std::string& stage, std::uint64_t record, bool reads = false) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
@@ -98,7 +98,7 @@ class Control {
   /// To be called inside a catch block: notes the exception in flight as the reason why `records`
   /// records were left out. If there is no memory for that they are left out all the same.
   void note_skip(const std::string& stage, std::uint64_t record, std::uint64_t records) noexcept {
-    // What is not kept is not described either, which takes longer than to throw it did.
+    // What is not kept is not described either: that takes longer than all the rest.
     if (noted_.load(StdAtomics::relaxed) == most_skips) {
       return;
     }

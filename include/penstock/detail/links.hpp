@@ -136,7 +136,9 @@ struct HostLink {
     }
     Counted& counted = *counted_;
     const std::uint64_t ticket = claim.ticket();
-    counted.held[claim.place()] = {std::move(claim), fill};
+    Counted::Held& mine = counted.held[claim.place()];
+    mine.claim = std::move(claim);
+    mine.fill = fill;
     counted.turns.bring(ticket, [&counted](std::size_t place) {
       Counted::Held& held = counted.held[place];
       HostSlot& slot = held.claim.slot();
