@@ -165,6 +165,10 @@ BARS = [
             "cpu_s_per_GB", 1.3, 1.1) for size in ["37.6MB", "1MiB"]],
     *[figure(f"CPU us a slot and hop, {hops}", f"hop/{hops}_hops/1024", "cpu_us", 1, 0.3, most=True)
       for hops in [1, 2, 3]],
+    *[figure(f"one bad record in ten of {size} bytes: the rate, of a loop that throws and catches",
+             f"skips/left_out/{size}", "rate_ratio", 1 / 3, None) for size in [8, 1]],
+    *[figure(f"skips allowed, {workers} workers: CPU time, of that without", f"skips/allowed/{workers}", "cpu_ratio", 1.5,
+             None, most=True) for workers in [8, 16, 64]],
     ratio("event 3: workers, against one thread", "events/03_*/workers_*", "events/03_*/one_thread", 4, None, ITEMS),
     figure("event 3: GPU busy with kernels", "watched/03_*/workers_*", "kernels_busy", 0.95, None),
     ratio("event 4: tiny kernels, against loose launches", "events/04_*/*", "events/04_*/loose", 5, None, ITEMS),

@@ -3,6 +3,7 @@
 
 // The suite of endings and reports on the host device.
 
+#include "support/caught.hpp"
 #include "support/sanitizer.hpp"
 #include "support/test_devices.hpp"
 
@@ -11,8 +12,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 using TestDevice = penstock::HostDevice;
 
@@ -86,4 +90,61 @@ TEST_CASE("who fails second finds every ring closed, though the first is still a
   } catch (const penstock::StageError& e) {
     CHECK(e.record() == 2);
   }
+}
+
+namespace {
+
+// Fails from record 500 on, and names what it is told to.
+struct Failing {
+  using schema = std::uint64_t;
+  std::optional<std::uint64_t> named;
+  std::uint64_t size() const { return 1000; }
+  template <class Where> std::size_t read(penstock::Batch<std::uint64_t, Where> into) const {
+    if (into.index() >= 500) {
+      throw penstock::SourceError{"penstock: the store said 503.", "s3://x/y", 4000, named};
+    }
+    return into.size();
+  }
+};
+
+} // namespace
+
+TEST_CASE("a SourceError tells the record where it names one and is the source's") {
+  namespace ps = penstock;
+  using In = ps::Batch<const std::uint64_t, ps::Pageable>;
+  using Out = ps::Batch<std::uint64_t, ps::Pageable>;
+  const ps::ReaderOptions options{.workers = 1, .batch = 100};
+  const auto record_of = [](auto pipeline, const std::string& stage) {
+    const auto error = ps::tests::caught<ps::StageError>([&] { pipeline.run(); });
+    CHECK(error.stage() == stage);
+    CHECK(error.file() == "s3://x/y");
+    CHECK(error.offset() == 4000);
+    CHECK(std::string{error.what()}.find("at record " + std::to_string(error.record()) + ":") !=
+          std::string::npos);
+    return error.record();
+  };
+  const auto run = [&](std::optional<std::uint64_t> named) {
+    return record_of(ps::Reader{Failing{named}, options} | ps::Consumer{[](In) {}}, "Reader");
+  };
+  CHECK(run({}) == 500);
+  CHECK(run(523) == 523);
+  CHECK(run(0) == 0);
+
+  // Of another source, which a callable reads.
+  const std::vector<std::uint64_t> data(1000);
+  const auto reads_on = [](const In& in) {
+    if (in.index() == 700) {
+      throw ps::SourceError{"penstock: no such label.", "s3://x/y", 4000, 7};
+    }
+  };
+  CHECK(record_of(ps::Reader{ps::memory(data), options} |
+                      ps::Consumer{[&](In in) { reads_on(in); }, {.workers = 1}},
+                  "Consumer") == 700);
+  CHECK(record_of(ps::Reader{ps::memory(data), options} |
+                      ps::Decoder{[&](In in, Out) { reads_on(in); }, {.workers = 1}} |
+                      ps::Consumer{[](In) {}},
+                  "Decoder") == 700);
+
+  const ps::SourceError silent{"penstock: no.", {}, 0};
+  CHECK_FALSE(silent.record());
 }

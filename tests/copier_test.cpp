@@ -49,7 +49,12 @@ struct Bench {
       const std::uint64_t index = published + i;
       std::memcpy(in.places.data(claim.place()) + i * record, &index, sizeof index);
     }
-    claim.slot() = {published, published, records, records * record, ends_epoch};
+    ps::detail::HostSlot& slot = claim.slot();
+    slot.index = published;
+    slot.source.start(published);
+    slot.records = records;
+    slot.bytes = records * record;
+    slot.ends_epoch = ends_epoch;
     published += records;
     claim.publish(records == in.grain().records && !ends_epoch ? ps::Fill::full
                                                                : ps::Fill::partial);

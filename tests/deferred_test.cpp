@@ -49,6 +49,62 @@ TEST_CASE("a value put is ready when its stream has come to it, and not before")
   CHECK(device.counts().syncs == syncs + 1); // the first was there before the second
 }
 
+namespace {
+
+// A thread of its own may be held up between the device's answer and what it makes of that.
+struct HeldUp : ps::HostDevice {
+  bool is_done(const ps::HostEvent& event) {
+    const bool done = ps::HostDevice::is_done(event);
+    if (held_up == std::this_thread::get_id()) {
+      answered = true;
+      while (!let_go) {
+        std::this_thread::yield();
+      }
+    }
+    return done;
+  }
+  std::thread::id held_up;
+  std::atomic<bool> answered{false}, let_go{false};
+};
+
+} // namespace
+
+TEST_CASE("a value that was ready stays so, whatever another thread saw before") {
+  HeldUp device;
+  auto stream = device.stream();
+  const auto values = ps::device_array<int>(device, 1);
+  auto deferred = ps::deferred<int>(device, {.results = 1000});
+  for (int i = 0; i < 200; ++i) {
+    deferred.put(values.data(), stream);
+  }
+  stream.sync();
+  std::atomic<bool> begin{false};
+  std::thread late{[&] {
+    while (!begin) {
+      std::this_thread::yield();
+    }
+    deferred[5].ready();
+  }};
+  device.held_up = late.get_id();
+  begin = true;
+  while (!device.answered) {
+    std::this_thread::yield();
+  }
+  CHECK(deferred[190].ready());
+  CHECK(deferred[150].ready());
+  Gate gate;
+  gate.hold(stream);
+  for (int i = 0; i < 80; ++i) { // uses the event of value 150 again
+    deferred.put(values.data(), stream);
+  }
+  CHECK(deferred[150].ready());
+  device.let_go = true;
+  late.join();
+  CHECK(deferred[150].ready());
+  gate.open = true;
+  stream.sync();
+}
+
 TEST_CASE("values from several streams keep the order in which they were put") {
   ps::HostDevice device;
   auto one = device.stream();
@@ -133,6 +189,29 @@ TEST_CASE("values without room are counted, and the run goes on") {
   ps::HostDevice device;
   values_without_room(device);
 }
+TEST_CASE("more batches than can be counted are an unknown number") {
+  ps::HostDevice device;
+  for (const int bits : {40, 62}) {
+    CAPTURE(bits);
+    const auto zeros = ps::generate<std::uint8_t>(std::uint64_t{1} << bits,
+                                                  [](std::span<std::uint8_t>, std::uint64_t) {});
+    auto pipeline = ps::Reader{zeros, ps::to_pinned} | ps::AsyncCopier{device, {.batch = 1 << 20}} |
+                    ps::Kernel{[](ps::Batch<const std::uint8_t, ps::Device>,
+                                  ps::Batch<std::uint8_t, ps::Device>, ps::HostStream&) {},
+                               {.gives = 4}} |
+                    ps::AsyncCopier{ps::to_host, {.batch = 1 << 20}};
+    CHECK(pipeline.batches_a_run() == (bits == 40 ? std::uint64_t{4} << 20 : ps::unknown_size));
+    int batches = 0;
+    for (auto batch : pipeline.batches()) {
+      if (batch.size() != 1 << 20 || ++batches == 10) {
+        break;
+      }
+    }
+    CHECK(batches == 10);
+    CHECK(pipeline.report().stages[3].depth == 48); // not as for a run of nothing
+  }
+}
+
 TEST_CASE("a pipeline knows how many batches a run gives") {
   ps::HostDevice device;
   batches_a_run(device);

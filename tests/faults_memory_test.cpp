@@ -20,9 +20,11 @@
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -379,6 +381,70 @@ TEST_CASE("whichever allocation of an error is refused, an error comes out and t
     }
   });
   CHECK(points >= (memory::can_refuse ? 12 : 0));
+}
+
+TEST_CASE("whichever allocation of a skip is refused, what the consumer is given has no gap") {
+  struct Bad {};
+  constexpr std::uint64_t slot = 64;
+  constexpr std::uint64_t bad = 5 * slot + 3;
+  std::vector<std::uint64_t> data(16 * slot);
+  std::iota(data.begin(), data.end(), 0);
+  tests::Watchdog watchdog{"a skip without memory"};
+  int points = 0;
+  int errors = 0;
+  for (const bool persistent : {false, true}) {
+    bool fired = true;
+    for (std::uint64_t k = 1; fired; ++k) {
+      for (int round = 0; round < 20; ++round) {
+        CAPTURE(k, persistent, round);
+        watchdog.progress(k);
+        std::atomic<int> later{0};
+        std::atomic<bool> refused{false};
+        // The slot behind is decoded when the record is left out, so it could be handed on.
+        const auto decode = [&](const std::uint64_t& in, std::uint64_t& out) {
+          out = in;
+          later += in / slot == 6 ? 1 : 0;
+          if (in == bad) {
+            while (later != slot) {
+              std::this_thread::yield();
+            }
+            memory::refuse_allocation(k, persistent);
+            refused = true;
+            throw Bad{};
+          }
+        };
+        std::uint64_t next = 0;
+        bool gap = false;
+        const auto consume = [&](ps::Batch<const std::uint64_t, ps::Pageable> batch) {
+          for (std::size_t i = 0; i < batch.size(); ++i) {
+            next += next == bad ? 1 : 0;
+            gap = gap || batch.data()[i] != next++;
+          }
+          while (batch.data()[0] == 4 * slot && !refused) {
+            std::this_thread::yield();
+          }
+        };
+        auto pipeline = ps::Reader{ps::memory(data), {.workers = 1, .batch = slot}} |
+                        ps::Decoder{decode, {.workers = 2, .on_error = {.skips = 10}}} |
+                        ps::Consumer{consume, {.workers = 1}};
+        pipeline.prepare();
+        const Outcome out = outcome_of([&] {
+          const Refuse none_yet{0, false}; // and none any more in the end
+          pipeline.run();
+        });
+        fired = memory::has_refused();
+        CAPTURE(out);
+        CHECK_FALSE(gap);
+        CHECK((next == data.size() || out.came != Came::nothing));
+        points += fired ? 1 : 0;
+        errors += out.came != Came::nothing ? 1 : 0;
+      }
+    }
+  }
+  std::printf("%d allocations of skips refused, %d errors\n", points, errors);
+  // What cannot be described is left out all the same; what cannot be numbered is an error.
+  CHECK(points >= (memory::can_refuse ? 60 : 0));
+  CHECK(errors >= (memory::can_refuse ? 20 : 0));
 }
 
 TEST_CASE("an error that there is no memory to describe comes out as it is") {

@@ -27,6 +27,7 @@ using ps::detail::HostLink;
 using ps::detail::HostSlot;
 using ps::detail::Places;
 using ps::detail::SlotFiller;
+using ps::detail::SourceNumbers;
 using DeviceLink = ps::detail::DeviceLink<ps::HostDevice>;
 using Fetcher = ps::detail::FetcherNode<ps::HostDevice>;
 
@@ -62,7 +63,10 @@ struct Bench {
       return 0;
     }
     const std::size_t fits = filler.make_room(records);
-    filler.book(fits, ++serial, [this](std::size_t i) { return source + i; });
+    filler.book(fits, ++serial,
+                [this](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t) {
+                  numbers.go_on(at, source + i);
+                });
     source += fits;
     return fits;
   }
@@ -73,7 +77,7 @@ struct Bench {
   }
   Got take() {
     const auto taken = out.ring.try_take();
-    return taken ? Got{taken.slot().index, taken.slot().source, taken.slot().records,
+    return taken ? Got{taken.slot().index, taken.slot().source[0], taken.slot().records,
                        taken.slot().ends_epoch, taken.fill()}
                  : Got{};
   }
@@ -190,7 +194,12 @@ TEST_CASE("a slot's number in the source is its first record's") {
   REQUIRE(b.filler.open());
   REQUIRE(b.filler.make_room(25) == 25);
   // Batches of 5, each ten further in the source.
-  b.filler.book(25, 1, [](std::size_t i) { return i / 5 * 10 + i % 5; });
+  b.filler.book(25, 1,
+                [](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t count) {
+                  for (std::size_t end = i + count; i != end; ++i) {
+                    numbers.go_on(at++, i / 5 * 10 + i % 5);
+                  }
+                });
   b.filler.close();
   CHECK(b.hand_on(1) == 3);
   CHECK(b.take() == Got{0, 0, 10, false, Fill::full});

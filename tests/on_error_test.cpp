@@ -356,6 +356,149 @@ TEST_CASE("Decoders of records leave out single ones, and each keeps its number"
   }
 }
 
+TEST_CASE("what comes back from a device has its numbers in the source, whatever was left out") {
+  const auto copy = [](ps::Batch<const Number, ps::Device> in, ps::Batch<Number, ps::Device> out,
+                       ps::HostStream& stream) {
+    stream.enqueue([in, out] { std::copy_n(in.data(), in.size(), out.data()); });
+  };
+  const auto in_place = [](ps::Batch<Number, ps::Device>, ps::HostStream&) {};
+  const auto leaves_out = [](std::set<Number> every) {
+    return [every = std::move(every)](const Number& in, Number& out) {
+      out = in;
+      if (std::any_of(every.begin(), every.end(), [&](Number n) { return in % n == n - 1; })) {
+        throw std::runtime_error{"bad"};
+      }
+    };
+  };
+  const ps::DecoderOptions options{.workers = 2, .on_error = {.skips = 1'000'000}};
+  const auto bad = [](Number i) {
+    return i % 10 == 9 || i % 16 == 15 || i % 7 == 6 || i / slot == 4 || i / slot == 9;
+  };
+  for (const std::size_t batch : {7, 64, 5000}) {
+    for (const std::size_t home : {1, 10, 33, 100}) {
+      for (const unsigned workers : {1U, 3U}) {
+        CAPTURE(batch, home, workers);
+        ps::HostDevice device{{.late_seed = 1}};
+        const auto there_and_back = [&](auto before) {
+          return std::move(before) | ps::AsyncCopier{device, {.batch = batch}} | ps::Kernel{copy} |
+                 ps::Kernel{in_place} | ps::AsyncCopier{ps::to_host, {.batch = home}};
+        };
+        std::mutex mutex;
+        std::map<std::uint64_t, Numbers> got;
+        std::uint64_t wrong = 0;
+        auto pipeline =
+            there_and_back(
+                there_and_back(ps::Reader{source_with({400, 900}), reading({.skips = 6}, 3)} |
+                               ps::Decoder{leaves_out({10, 16}), ps::to_pinned, options}) |
+                ps::Decoder{leaves_out({7}), options} | ps::PinnedStager{{.workers = 2}}) |
+            ps::Consumer{[&](ps::Batch<const Number, ps::Pinned> some) {
+                           const std::scoped_lock lock{mutex};
+                           wrong += some.source_index() != some.data()[0];
+                           got[some.index()] = {some.data(), some.data() + some.size()};
+                         },
+                         {.workers = workers}};
+        for (int run = 0; run < 2; ++run) {
+          CAPTURE(run);
+          got.clear();
+          const ps::Report& report = pipeline.run();
+          CHECK(wrong == 0);
+          Numbers all;
+          for (const auto& [index, numbers] : got) {
+            CHECK(index == all.size());
+            all.insert(all.end(), numbers.begin(), numbers.end());
+          }
+          CHECK(all == without(bad, 3));
+          for (const ps::SkippedItem& skip : report.skips) {
+            CHECK(bad(skip.record));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("an error behind what was left out has the record's own number, also after a device") {
+  ps::HostDevice device;
+  auto pipeline = ps::Reader{good_source(), reading({})} |
+                  ps::Decoder{[](const Number& in, Number& out) {
+                                out = in;
+                                if (in % 10 == 3) {
+                                  throw std::runtime_error{"bad"};
+                                }
+                              },
+                              ps::to_pinned,
+                              {.on_error = {.skips = 100}}} |
+                  ps::AsyncCopier{device, {.batch = 90}} | ps::AsyncCopier{ps::to_host} |
+                  ps::Decoder{[](const Number& in, Number& out) {
+                    out = in;
+                    if (in == 777) {
+                      throw std::runtime_error{"worse"};
+                    }
+                  }} |
+                  ps::Consumer{[](OnHost) {}};
+  const Outcome out = outcome_of([&] { pipeline.run(); });
+  CHECK(out.stage == "Decoder 2");
+  CHECK(out.record == 777);
+}
+
+TEST_CASE("a slot of many records may leave out many of them") {
+  // What each cost when it was looked up in the list of all before would take minutes.
+  constexpr std::size_t many = 400'000;
+  const auto bad = [](Number i) { return i % 10 == 3; };
+  ps::HostDevice device;
+  auto pipeline = ps::Reader{ps::generate<Number>(many, fill), {.workers = 1, .batch = many}} |
+                  ps::Decoder{[&](const Number& in, Number& out) {
+                                out = in;
+                                if (bad(in)) {
+                                  throw 1;
+                                }
+                              },
+                              ps::to_pinned,
+                              {.workers = 1, .on_error = {.skips = many}}} |
+                  ps::AsyncCopier{device, {.batch = 16}};
+  auto stream = device.stream();
+  std::uint64_t records = 0;
+  std::uint64_t wrong = 0;
+  for (auto lease : pipeline.on(stream)) {
+    const OnDevice some = lease;
+    stream.enqueue([&, some] {
+      for (std::size_t i = 0; i < some.size(); ++i) {
+        const std::uint64_t kept = records + i;
+        wrong += some.data()[i] != kept / 9 * 10 + kept % 9 + (kept % 9 >= 3 ? 1 : 0);
+      }
+      wrong += some.source_index() != some.data()[0];
+      records += some.size();
+    });
+  }
+  stream.sync();
+  CHECK(wrong == 0);
+  CHECK(records == many / 10 * 9);
+  CHECK(pipeline.report().skipped == many / 10);
+}
+
+TEST_CASE("what is left out and not listed is not described either") {
+  struct Described : std::exception {
+    explicit Described(std::atomic<int>& count) : asked{&count} {}
+    const char* what() const noexcept override {
+      ++*asked;
+      return "bad";
+    }
+    std::atomic<int>* asked;
+  };
+  std::atomic<int> asked{0};
+  auto pipeline = ps::Reader{ps::generate<Number>(5000, fill), reading({})} |
+                  ps::Decoder{[&](const Number&, Number&) { throw Described{asked}; },
+                              {.workers = 1, .on_error = {.skips = 5000}}} |
+                  ps::Consumer{[](OnHost) {}};
+  for (int run = 0; run < 2; ++run) {
+    asked = 0;
+    const ps::Report& report = pipeline.run();
+    CHECK(report.skipped == 5000);
+    CHECK(report.skips.size() == 1000);
+    CHECK(asked == 1000);
+  }
+}
+
 TEST_CASE("batches end at the epoch's end, also if all its last records are left out") {
   // Batches of one slot and a half, so that the last one is not full.
   const auto last_slot = [](Number i) { return i / slot == 9; };

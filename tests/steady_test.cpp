@@ -13,7 +13,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -164,6 +167,36 @@ TEST_CASE("no run to the host allocates, by one worker or several") {
       CHECK(allocations_of_a_run(pipeline) == 0);
       CHECK(pipeline.report().records == total);
     }
+  }
+}
+
+TEST_CASE("a second run that leaves records out allocates nothing") {
+  struct Bad : std::exception {
+    const char* what() const noexcept override { return "bad"; }
+  };
+  constexpr std::uint64_t slot = 100;
+  auto pipeline =
+      ps::Reader{ps::generate<std::uint64_t>(3000 * slot,
+                                             [](std::span<std::uint64_t> out, std::uint64_t first) {
+                                               std::iota(out.begin(), out.end(), first);
+                                             }),
+                 {.workers = 1, .depth = 4, .batch = slot}} |
+      ps::Decoder{[](const std::uint64_t& in, std::uint64_t& out) {
+                    out = in;
+                    if (in % 10 == 7) {
+                      throw Bad{};
+                    }
+                  },
+                  {.workers = 2, .depth = 4, .on_error = {.skips = 1'000'000}}} |
+      ps::Consumer{[](ps::Batch<const std::uint64_t, ps::Pageable>) {}, {.workers = 2}};
+  pipeline.run();
+  for (int run = 0; run < 2; ++run) {
+    const std::uint64_t before = memory::allocations;
+    const ps::Report& report = pipeline.run();
+    const std::uint64_t after = memory::allocations;
+    // The runtime's own for what is thrown are not operator new's.
+    CHECK((after == before || !memory::can_refuse));
+    CHECK(report.skipped == 300 * slot);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What counts the records that several workers deliver, alone.
+// What has the slots of several workers counted in order, alone.
 
 #include "support/catch.hpp"
 #include "support/watchdog.hpp"
@@ -19,120 +19,93 @@
 namespace ps = penstock;
 namespace tests = ps::tests;
 using namespace std::chrono_literals;
+using Places = std::vector<std::size_t>;
 
 namespace {
 
-std::uint64_t records_of(std::uint64_t ticket) {
-  return ticket % 5; // 0 among them, as of a slot left out
-}
-
-// As many threads as there are processors, and more: some spin, some sleep.
+// As many threads as there are processors, and more.
 constexpr unsigned threads = 6;
+constexpr std::size_t places = 8;
 constexpr std::uint64_t tickets = 20'000;
 
 } // namespace
 
-TEST_CASE("each turn learns what came before it, however the threads come") {
+TEST_CASE("who comes too early goes on, and who was missed does his and theirs") {
+  ps::detail::Turns turns{4};
+  Places done;
+  const auto bring = [&](std::uint64_t ticket) {
+    done.clear();
+    turns.bring(ticket, [&](std::size_t place) { done.push_back(place); });
+    return done;
+  };
+  for (int run = 0; run < 2; ++run) {
+    CAPTURE(run);
+    CHECK(bring(0) == Places{0});
+    CHECK(bring(3).empty());
+    CHECK(bring(2).empty());
+    CHECK(bring(1) == Places{1, 2, 3});
+    CHECK(bring(5).empty()); // in the next lap
+    CHECK(bring(7).empty());
+    CHECK(bring(6).empty());
+    CHECK(bring(4) == Places{0, 1, 2, 3});
+    CHECK(bring(9).empty()); // and is forgotten
+    turns.reset();
+  }
+}
+
+TEST_CASE("a ticket may come again in its place while those after it are still done") {
+  ps::detail::Turns turns{2};
+  Places done;
+  std::uint64_t next = 2;
+  const auto see = [&](std::size_t place) { done.push_back(place); };
+  turns.bring(1, see);
+  CHECK(done.empty());
+  turns.bring(0, [&](std::size_t place) {
+    see(place);
+    if (next < 7) { // as another thread may, which is given the slot
+      turns.bring(next++, see);
+    }
+  });
+  CHECK(done == Places{0, 1, 0, 1, 0, 1, 0});
+}
+
+TEST_CASE("each turn sees what those before it did, however the threads come") {
   const tests::Watchdog watchdog{"turns in order"};
-  ps::detail::Turns turns;
+  ps::detail::Turns turns{places};
   for (int run = 0; run < 2; ++run) {
     CAPTURE(run);
     turns.reset();
+    // A ticket may come when the one before it in its place is done.
+    std::vector<std::atomic<std::uint64_t>> laps(places);
     std::atomic<std::uint64_t> next{0};
-    std::vector<std::uint64_t> before(tickets, ~std::uint64_t{0});
-    std::atomic<unsigned> refused{0};
+    Places log; // without a lock: ThreadSanitizer would see it if turns were no order
+    log.reserve(tickets);
     std::vector<std::thread> workers;
     for (unsigned worker = 0; worker < threads; ++worker) {
       workers.emplace_back([&, worker] {
         std::mt19937 random{worker};
         for (std::uint64_t ticket = next++; ticket < tickets; ticket = next++) {
+          while (laps[ticket % places] != ticket / places) {
+            std::this_thread::yield();
+          }
           if (random() % 256 == 0) {
             std::this_thread::sleep_for(50us); // the others come before it
           }
-          refused += !turns.take(ticket, records_of(ticket), before[ticket]);
+          turns.bring(ticket, [&](std::size_t place) {
+            log.push_back(place);
+            ++laps[place];
+          });
         }
       });
     }
     for (std::thread& worker : workers) {
       worker.join();
     }
-    CHECK(refused == 0);
-    std::uint64_t sum = 0;
+    REQUIRE(log.size() == tickets);
     std::uint64_t wrong = 0;
     for (std::uint64_t ticket = 0; ticket < tickets; ++ticket) {
-      wrong += before[ticket] != sum;
-      sum += records_of(ticket);
+      wrong += log[ticket] != ticket % places;
     }
     CHECK(wrong == 0);
-  }
-}
-
-TEST_CASE("a turn orders what was written before it with what comes after it") {
-  // ThreadSanitizer would see it if not.
-  const tests::Watchdog watchdog{"turns as an order"};
-  ps::detail::Turns turns;
-  std::vector<std::uint64_t> log; // of whose turn it was, without a lock
-  std::uint64_t before = 0;
-  std::vector<std::thread> workers;
-  log.reserve(threads);
-  for (std::uint64_t ticket = 0; ticket < threads; ++ticket) {
-    workers.emplace_back([&, ticket] {
-      std::this_thread::sleep_for(1ms * (threads - ticket));
-      std::uint64_t mine = 0;
-      if (turns.take(2 * ticket, 1, mine)) {
-        log.push_back(ticket);
-        before = mine;
-        turns.take(2 * ticket + 1, 1, mine);
-      }
-    });
-  }
-  for (std::thread& worker : workers) {
-    worker.join();
-  }
-  CHECK(before == 2 * (threads - 1));
-  REQUIRE(log.size() == threads);
-  for (std::uint64_t ticket = 0; ticket < threads; ++ticket) {
-    CHECK(log[ticket] == ticket);
-  }
-}
-
-TEST_CASE("end() wakes all who wait for their turn, and turns away who comes") {
-  const tests::Watchdog watchdog{"turns at their end"};
-  for (int round = 0; round < 20; ++round) {
-    CAPTURE(round);
-    ps::detail::Turns turns;
-    std::uint64_t before = 99;
-    CHECK(turns.take(0, 7, before));
-    CHECK(before == 0);
-    std::atomic<unsigned> waiting{0};
-    std::atomic<unsigned> refused{0};
-    std::vector<std::thread> workers;
-    // Nobody has the turn before theirs.
-    for (unsigned worker = 0; worker < threads; ++worker) {
-      workers.emplace_back([&, worker] {
-        std::uint64_t mine = 0;
-        ++waiting;
-        refused += !turns.take(2 + worker, 1, mine);
-      });
-    }
-    while (waiting != threads) {
-      std::this_thread::yield();
-    }
-    if (round % 2 == 0) {
-      std::this_thread::sleep_for(2ms); // they sleep
-    }
-    CHECK(refused == 0);
-    turns.end();
-    for (std::thread& worker : workers) {
-      worker.join();
-    }
-    CHECK(refused == threads);
-    CHECK_FALSE(turns.take(1, 1, before));
-
-    turns.reset();
-    CHECK(turns.take(0, 3, before));
-    CHECK(before == 0);
-    CHECK(turns.take(1, 3, before));
-    CHECK(before == 3);
   }
 }

@@ -140,6 +140,40 @@ TEST_CASE("sources of different lengths are refused with both numbers") {
   CHECK(has(caught<ps::SourceError>([&] { third.open(); }), "source number 2 has 7 records"));
 }
 
+TEST_CASE("sources of unknown size that end apart are an error with both numbers") {
+  const auto up_to = [](auto value, std::uint64_t count) {
+    using T = decltype(value);
+    return ps::generate<T>([count](std::span<T> out, std::uint64_t first) {
+      const std::uint64_t left = count - std::min(count, first);
+      return std::min<std::size_t>(out.size(), left);
+    });
+  };
+  struct Pair : ps::Columns<ps::Field<"a", std::int16_t>, ps::Field<"b", std::int32_t>> {};
+  for (const std::uint64_t second : {1000U, 1050U, 1100U, 650U, 600U, 0U}) {
+    CAPTURE(second);
+    std::uint64_t records = 0;
+    auto pipeline =
+        ps::Reader{ps::zip<Pair>(up_to(std::int16_t{}, 1000), up_to(std::int32_t{}, second)),
+                   {.workers = 1, .batch = 100}} |
+        ps::Consumer{[&](ps::Batch<const Pair, ps::Pageable> some) { records += some.size(); },
+                     {.workers = 1}};
+    const auto failed = ps::tests::thrown_by<ps::StageError>([&] { pipeline.run(); });
+    CHECK(failed.has_value() == (second != 1000));
+    CHECK((failed || records == 1000));
+    if (failed) {
+      const std::uint64_t end = std::min<std::uint64_t>(second, 1000);
+      const std::uint64_t read = end / 100 * 100;
+      const auto of = [read](std::uint64_t count) {
+        return std::to_string(std::min<std::uint64_t>(count - read, 100));
+      };
+      CHECK(failed->record() == end);
+      CHECK(has(*failed, "zip: of the 100 records from number " + std::to_string(read) +
+                             " on, source number 1 has " + of(second) + ", but number 0 has " +
+                             of(1000) + ":"));
+    }
+  }
+}
+
 TEST_CASE("records that are not as long as one of their column are refused with both sizes") {
   const auto bytes = counting(35 * 10);
   const auto label = labels(50);

@@ -17,6 +17,7 @@ struct StdAtomics {
   static constexpr auto relaxed = std::memory_order_relaxed;
   static constexpr auto acquire = std::memory_order_acquire;
   static constexpr auto release = std::memory_order_release;
+  static constexpr auto acq_rel = std::memory_order_acq_rel;
   /// @}
 };
 

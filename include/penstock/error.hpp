@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -30,21 +31,21 @@ class OptionError : public Error {
 class SourceError : public Error {
  public:
   /// `file` is empty for sources that are not files; `offset` is in bytes from the file's start;
-  /// `record` is the record's number in the source.
+  /// `record` is the record's number in the source, where it is known.
   SourceError(const std::string& what, std::string file, std::uint64_t offset,
-              std::uint64_t record = 0)
+              std::optional<std::uint64_t> record = {})
       : Error{what}, file_{std::move(file)}, offset_{offset}, record_{record} {}
   /// The file's path, or empty.
   const std::string& file() const noexcept { return file_; }
   /// Bytes from the file's start.
   std::uint64_t offset() const noexcept { return offset_; }
-  /// The record's number in the source, from 0.
-  std::uint64_t record() const noexcept { return record_; }
+  /// The record's number in the source, from 0; none where who threw it did not say.
+  std::optional<std::uint64_t> record() const noexcept { return record_; }
 
  private:
   std::string file_;
   std::uint64_t offset_;
-  std::uint64_t record_;
+  std::optional<std::uint64_t> record_;
 };
 
 /// What a pipeline gives could not be written.

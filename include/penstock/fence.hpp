@@ -101,9 +101,14 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
 
  private:
   typename D::event_type& event(std::uint64_t serial) { return events_[serial % events_.size()]; }
-  // Two threads may see in either order; the lower value only costs a question more.
+  // Never back, whichever of two threads comes last: what was said to be reached stays so, though
+  // its event may be one recorded since.
   void see(std::uint64_t serial) noexcept {
-    reached_.store(serial, Atomics::release); // pairs with seen()
+    std::uint64_t known = reached_.load(Atomics::relaxed);
+    // Pairs with seen().
+    while (known < serial &&
+           !reached_.compare_exchange_strong(known, serial, Atomics::release, Atomics::relaxed)) {
+    }
   }
 
   D* device_;

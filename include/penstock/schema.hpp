@@ -98,13 +98,26 @@ template <Name Text> struct spelled {
 template <Name Text, class T, std::size_t... Extents>
 using Field = NamedColumn<typename detail::spelled<Text>::type, T, Extents...>;
 
+namespace detail {
+
+template <class Column> inline constexpr bool has_values = true;
+template <class Spelled, class T, std::size_t... Extents>
+inline constexpr bool has_values<NamedColumn<Spelled, T, Extents...>> = ((Extents != 0) && ...);
+
+} // namespace detail
+
 /// A schema of named columns, each an array of its own in every batch. To be derived from, which
 /// keeps messages short: `struct Sample : Columns<Field<"image", …>, Field<"label", int>> {};`
 ///
 /// A Ragged column lies as Apache Arrow lays out variable-size lists with 64-bit offsets: the
 /// values of all records back to back, and for n records n + 1 offsets, the first of them 0. A
 /// batch of it is one slot all the way, with a maximum of records and of value bytes.
-template <class... Fields> struct Columns {};
+template <class... Fields> struct Columns {
+  static constexpr bool all_have_values = (detail::has_values<Fields> && ...);
+  static_assert(all_have_values,
+                "penstock: a column of extent 0 has no values: give Field<name, T, extents...> "
+                "extents of 1 or more, and none for one T a record.");
+};
 
 namespace detail {
 

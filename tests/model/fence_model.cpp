@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <penstock/fence.hpp>
 
@@ -36,9 +37,10 @@ struct ModelDevice {
   int attach() { return 0; }
   stream_type stream() { return {}; }
   event_type event() {
-    event_type made;
-    last = made.state.get();
-    return made;
+    event_type one;
+    last = one.state.get();
+    made.push_back(last);
+    return one;
   }
   void* allocate(std::size_t) { return nullptr; }
   void deallocate(void*, std::size_t) noexcept {}
@@ -56,6 +58,7 @@ struct ModelDevice {
   void sync(int) {}
 
   EventState* last{};
+  std::vector<EventState*> made;
 };
 
 // Thread 0 records, and is the device as well, which then uses the bytes; thread 1 asks, and tells
@@ -81,6 +84,28 @@ struct AskAndTell : Scenario {
       bytes(at()) = 2;
     }
   }
+};
+
+// Two threads ask for two fences, and come back with their answers in any order: what one was told
+// is reached stays so.
+struct NeverGoesBack : Scenario {
+  ModelDevice device;
+  Timeline<ModelDevice, ModelPolicy<>> line{device, 2};
+
+  NeverGoesBack() {
+    for (int serial = 1; serial <= 2; ++serial) {
+      line.record(0);
+    }
+    // Of two events each has one serial.
+    device.made[0]->done.store(1, rl::mo_relaxed);
+    device.made[1]->done.store(1, rl::mo_relaxed);
+  }
+  void thread(unsigned id) override {
+    const std::uint64_t serial = id + 1;
+    RL_ASSERT(line.reached(serial));
+    RL_ASSERT(line.seen(serial));
+  }
+  void after() override { RL_ASSERT(line.seen(2)); }
 };
 
 // Another stream is told to wait for the newest fence there was.
@@ -111,6 +136,7 @@ int main(int count, char** arguments) {
   return run(
       {
           {"asked and told", 3, make<AskAndTell>, {three, random}},
+          {"no fence goes back", 2, make<NeverGoesBack>, {full, random}},
           {"the newest is waited for", 2, make<WaitForNewest>, {full}},
       },
       count, arguments);

@@ -196,13 +196,33 @@ PLANTED = [
     ("an exhausted ring is one that has ended", RING,
      "return state() == Flow::ended && state_.over(was_taken());",
      "return state() == Flow::ended;", ["bell, taker, end"]),
-    ("who waits for his turn is not woken", TURNS,
-     "if (was & sleeper) {", "if (false && was) {", ["in order"]),
-    ("the end of turns wakes nobody", TURNS,
-     "word_.fetch_or(over, Atomics::relaxed);\n    Parking::wake(word_);",
-     "word_.fetch_or(over, Atomics::relaxed);", ["the end"]),
-    ("the end of turns is not seen", TURNS,
-     "if (seen & over) {", "if (false) {", ["the end"]),
+    ("who came too early is forgotten", TURNS,
+     "} while (places_[at].place.exchange(Place::due, Atomics::acq_rel) == Place::here);",
+     "} while (places_[at].place.exchange(Place::due, Atomics::acq_rel) == Place::empty);",
+     ["in order"]),
+    ("who comes too early goes before", TURNS,
+     "!= Place::due) {", "== Place::here) {", ["in order"]),
+    ("it is looked who is there, and then said who is due", TURNS,
+     "places_[at].place.exchange(Place::due, Atomics::acq_rel) == Place::here",
+     "places_[at].place.load(Atomics::acquire) == Place::here ||\n"
+     "             (places_[at].place.store(Place::due, Atomics::release), false)", ["in order"]),
+    ("it is looked who is due, and then said who is there", TURNS,
+     "if (places_[at].place.exchange(Place::here, Atomics::acq_rel) != Place::due) {",
+     "const bool due = places_[at].place.load(Atomics::acquire) == Place::due;\n"
+     "    places_[at].place.store(Place::here, Atomics::release);\n    if (!due) {", ["in order"]),
+    ("a place is empty again only after its turn", TURNS,
+     "      places_[at].place.store(Place::empty, Atomics::relaxed);\n      f(at);",
+     "      f(at);\n      places_[at].place.store(Place::empty, Atomics::relaxed);", ["laps"]),
+    ("a place stays as it was", TURNS,
+     "places_[at].place.store(Place::empty, Atomics::relaxed);\n      f(at);", "f(at);", ["laps"]),
+    ("what was seen is forgotten", FENCE,
+     "while (known < serial &&\n"
+     "           !reached_.compare_exchange_strong(known, serial, Atomics::release, Atomics::relaxed)) {\n    }",
+     "(void)known;\n    reached_.store(serial, Atomics::release);", ["goes back"]),
+    ("what was seen is looked at, and then stored", FENCE,
+     "while (known < serial &&\n"
+     "           !reached_.compare_exchange_strong(known, serial, Atomics::release, Atomics::relaxed)) {\n    }",
+     "if (known < serial) {\n      reached_.store(serial, Atomics::release);\n    }", ["goes back"]),
     ("a fence is reached before it is recorded", FENCE,
      "if (serial > was_recorded() || !device_->is_done(event(serial))) {",
      "if (!device_->is_done(event(serial))) {", ["asked"]),
@@ -214,9 +234,10 @@ def order_mutants(include):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1
-            name = f"{where}:{line}: {match[1]} becomes relaxed"
-            mutant = text[:match.start()] + "Atomics::relaxed" + text[match.end():]
-            yield name, where, mutant, [*SEES.get(where, []), ""]
+            for weaker in ["acquire", "release"] if match[1] == "acq_rel" else ["relaxed"]:
+                name = f"{where}:{line}: {match[1]} becomes {weaker}"
+                mutant = text[:match.start()] + f"Atomics::{weaker}" + text[match.end():]
+                yield name, where, mutant, [*SEES.get(where, []), ""]
 
 
 def planted_mutants(include):

@@ -91,6 +91,7 @@ struct RelacyAtomics {
   static constexpr auto relaxed = rl::mo_relaxed;
   static constexpr auto acquire = rl::mo_acquire;
   static constexpr auto release = rl::mo_release;
+  static constexpr auto acq_rel = rl::mo_acq_rel;
 };
 
 /// The same with every order seq_cst, so that nobody who looks for sleepers overlooks one.
@@ -98,6 +99,7 @@ struct RelacySequential : RelacyAtomics {
   static constexpr auto relaxed = rl::mo_seq_cst;
   static constexpr auto acquire = rl::mo_seq_cst;
   static constexpr auto release = rl::mo_seq_cst;
+  static constexpr auto acq_rel = rl::mo_seq_cst;
 };
 
 /// What becomes of a sleep with a limit: it ends at once, as it may, or never by itself.

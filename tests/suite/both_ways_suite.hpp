@@ -209,11 +209,11 @@ struct Arrived {
     for (const One& slot : slots) {
       const std::size_t at = epoch == 0 ? 0 : index % epoch;
       const std::size_t whole = s.of(s.batch);
-      // Within a batch that has another number of records they have no place in the source.
-      const bool same = whole == s.batch;
+      // Of a batch that has another number of records it is the batch's own.
+      const bool same = s.gives == 1 && s.per == 1;
       const std::uint64_t source = at / whole * s.batch + (same ? at % whole : 0);
       if (slot.index != index || slot.size != std::min(s.lands(), epoch - at) ||
-          ((same || at % whole == 0) && slot.source != source)) {
+          slot.source != source) {
         return "a slot of " + std::to_string(slot.size) + " from " + std::to_string(slot.index) +
                ", in the source " + std::to_string(slot.source) + ", where " +
                std::to_string(std::min(s.lands(), epoch - at)) + " from " + std::to_string(index) +

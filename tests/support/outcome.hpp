@@ -73,7 +73,7 @@ inline Outcome outcome_of(const std::exception_ptr& thrown) {
     note(e, Came::source_error);
     out.file = e.file();
     out.offset = e.offset();
-    out.record = e.record();
+    out.record = e.record().value_or(0);
   } catch (const Error& e) {
     note(e, Came::error);
   } catch (const std::bad_alloc& e) {

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/links.hpp>
 #include <penstock/detail/node.hpp>
+#include <penstock/detail/source_numbers.hpp>
 #include <penstock/device.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/source.hpp>
@@ -58,13 +59,24 @@ template <AnyDevice D> struct Build {
   std::uint64_t records{};
   std::uint64_t units{};
   std::uint64_t epochs{1};
-  /// Whether records may be left out.
+  /// Whether records may be left out, so that index() must be counted; and whether numbers in the
+  /// source may jump, which stays so.
   bool skips{};
+  bool jumps{};
   std::shared_ptr<HostLink> host{};
   std::shared_ptr<DeviceLink<D>> places{};
   DeviceThread<D>* device_thread{};
   std::size_t depth{}; // batches that may be on the device at once
   PrepareOptions preparing{};
+  /// What follows on the device: numbers in the source, and whether each record is made of one.
+  std::shared_ptr<OnTheWay> on_the_way{};
+  bool one_for_one{true};
+
+  /// What a stage says that may leave records out.
+  void skip(bool may) noexcept {
+    skips = skips || may;
+    jumps = jumps || may;
+  }
 
   /// How the next stage is called in the Report and in errors: a second Decoder "Decoder 2".
   std::string name(const std::string& kind) const {

@@ -6,7 +6,6 @@
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/launch_check.hpp>
 #include <penstock/detail/lenders.hpp>
-#include <penstock/detail/turns.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -22,22 +21,18 @@ template <class F, class T, class Where> class HostConsumer : public Node {
  public:
   template <AnyDevice D>
   HostConsumer(std::string name, const F& f, unsigned workers, Build<D>& build)
-      : Node{std::move(name), workers, build.control}, calls_(workers, f), in_{build.host},
-        counts_{build.skips} {}
+      : Node{std::move(name), workers, build.control}, calls_(workers, f), in_{build.host} {
+    if (build.skips) {
+      in_->count();
+    }
+  }
 
  protected:
-  void reset() override { turns_.reset(); }
+  void reset() override {}
   void work(unsigned worker, Meter& meter) override {
     while (const HostRing::Take taken = next(meter)) {
       const HostSlot& slot = taken.slot();
-      std::uint64_t index = slot.index;
-      if (counts_ && !turns_.take(taken.ticket(), slot.records, index)) {
-        return;
-      }
-      // Not by its records: a slot whose filling failed may say that it has some.
-      if (taken.fill() == Fill::none) {
-        continue;
-      }
+      const std::uint64_t index = slot.index;
       const auto batch = in_->batch<const T, Where>(taken.place(), slot, index);
       if (!attempt(index, [&] {
             const TraceRange range = trace(index);
@@ -54,18 +49,13 @@ template <class F, class T, class Where> class HostConsumer : public Node {
 
  private:
   HostRing::Take next(Meter& meter) {
-    HostRing::Take taken = in_->ring.take(counts_ ? Empties::give : Empties::pass_over);
+    HostRing::Take taken = in_->ring.take();
     meter.spent(Spent::starved, Spent::busy);
-    if (!taken && in_->ring.state() > Flow::ended) {
-      turns_.end();
-    }
     return taken;
   }
 
   std::vector<F> calls_;
   const std::shared_ptr<HostLink> in_;
-  const bool counts_; // records may be missing, so that index() must be counted
-  Turns<> turns_;
 };
 
 /// The end of a pipeline whose batches lie in device memory, on the thread that runs it. Busy and

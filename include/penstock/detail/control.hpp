@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/error.hpp>
 #include <penstock/report.hpp>
 #include <penstock/ring.hpp>
@@ -74,8 +75,9 @@ class Control {
   }
 
   /// To be called inside a catch block: the exception in flight is the cause. Later ones are
-  /// dropped. When it returns, every ring is closed, whoever began to close them.
-  void fail(const std::string& stage, std::uint64_t record) noexcept {
+  /// dropped. `reads`: a SourceError is one of the run's source, and the record that it names is
+  /// the run's. When it returns, every ring is closed, whoever began to close them.
+  void fail(const std::string& stage, std::uint64_t record, bool reads = false) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
     if (!first && !lost) {
@@ -86,7 +88,7 @@ class Control {
     // Stays as it is if there is no memory to describe it.
     std::exception_ptr error = std::current_exception();
     try {
-      error = describe(stage, record);
+      error = describe(stage, record, reads);
     } catch (...) {
     }
     {
@@ -104,6 +106,10 @@ class Control {
   /// To be called inside a catch block: notes the exception in flight as the reason why `records`
   /// records were left out. If there is no memory for that they are left out all the same.
   void note_skip(const std::string& stage, std::uint64_t record, std::uint64_t records) noexcept {
+    // What is not kept is not described either: that takes longer than all the rest.
+    if (noted_.load(StdAtomics::relaxed) == most_skips) {
+      return;
+    }
     try {
       SkippedItem item = skipped_item();
       item.stage = stage;
@@ -112,6 +118,7 @@ class Control {
       const std::scoped_lock lock{mutex_};
       if (skips_.size() < most_skips) {
         skips_.push_back(std::move(item));
+        noted_.store(skips_.size(), StdAtomics::relaxed);
       }
     } catch (...) {
     }
@@ -162,6 +169,7 @@ class Control {
   void reset() {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
+    noted_.store(0, StdAtomics::relaxed);
     failed_ = false;
     const std::exception_ptr owed = std::exchange(owed_, nullptr);
     error_ = lost_ ? lost_ : owed;
@@ -203,12 +211,13 @@ class Control {
       return false;
     }
   }
-  std::exception_ptr describe(const std::string& stage, std::uint64_t record) const {
+  std::exception_ptr describe(const std::string& stage, std::uint64_t record, bool reads) const {
     const std::string where = "penstock: " + stage + " failed at record ";
     try {
       throw;
     } catch (const SourceError& e) {
-      return error(where, stage, e.record(), e.what(), e.file(), e.offset());
+      const std::uint64_t named = reads ? e.record().value_or(record) : record;
+      return error(where, stage, named, e.what(), e.file(), e.offset());
     } catch (const SinkError& e) {
       return error(where, stage, record, e.what(), e.file(), e.offset());
     } catch (const DeviceError& e) {
@@ -255,6 +264,7 @@ class Control {
   std::exception_ptr lost_;
   std::exception_ptr owed_;
   std::vector<SkippedItem> skips_;
+  StdAtomics::Atomic<std::size_t> noted_{0}; // how many those are
   bool failed_{};
   bool running_{};
   bool stopped_{};

@@ -6,6 +6,7 @@
 #include <penstock/detail/batch_filler.hpp>
 #include <penstock/detail/links.hpp>
 #include <penstock/detail/meter.hpp>
+#include <penstock/detail/source_numbers.hpp>
 #include <penstock/detail/trace.hpp>
 #include <penstock/fence.hpp>
 
@@ -42,9 +43,11 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 /// batch of its own.
 template <AnyDevice D> class Copier {
  public:
-  Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes)
-      : device_{device}, in_{in}, filler_{out}, stream_{device.stream()}, line_{device, 4},
-        ragged_{in.grain().ragged()},
+  /// `on_the_way`, where there is one, is told the numbers in the source.
+  Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
+         OnTheWay* on_the_way = nullptr)
+      : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, stream_{device.stream()},
+        line_{device, 4}, ragged_{in.grain().ragged()},
         most_records_{std::max<std::size_t>(
             copy_bytes / std::max<std::size_t>(in.grain().record_bytes(), 1), 1)},
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.grain().records, 1)} {
@@ -97,6 +100,9 @@ template <AnyDevice D> class Copier {
     }
     run_ = {};
     filler_.reset();
+    if (on_the_way_) {
+      on_the_way_->numbers.start(0);
+    }
     oldest_ = in_flight_ = begun_ = 0;
     copies_ = bytes_ = 0;
     ended_ = false;
@@ -151,10 +157,13 @@ template <AnyDevice D> class Copier {
     ++copies_;
     bytes_ += bytes;
 
+    if (on_the_way_ && on_the_way_->wanted) {
+      tell_numbers(records);
+    }
     const bool ends_epoch = records == ready && run_.slot(run_.size() - 1).ends_epoch;
     filler_.book(records, bytes, {&line_, flight.serial}, ends_epoch, [this](std::size_t i) {
       const std::size_t at = begun_ + i;
-      return run_.slot(at / in_.grain().records).source_of(at % in_.grain().records);
+      return run_.slot(at / in_.grain().records).source[at % in_.grain().records];
     });
     if (ragged_ || ends_epoch) {
       filler_.close();
@@ -201,6 +210,17 @@ template <AnyDevice D> class Copier {
     return bytes;
   }
 
+  void tell_numbers(std::size_t units) {
+    const std::size_t slot = in_.grain().records;
+    for (std::size_t done = 0; done != units;) {
+      const std::size_t at = begun_ + done;
+      const std::size_t part = std::min(units - done, slot - at % slot);
+      on_the_way_->numbers.go_on(filler_.booked() + done, run_.slot(at / slot).source, at % slot,
+                                 part);
+      done += part;
+    }
+  }
+
   std::size_t ready_records() const noexcept {
     return (run_.size() - 1) * in_.grain().records + run_.slot(run_.size() - 1).records - begun_;
   }
@@ -219,6 +239,7 @@ template <AnyDevice D> class Copier {
   D& device_;
   HostLink& in_;
   BatchFiller<D> filler_;
+  OnTheWay* const on_the_way_;
   typename D::stream_type stream_;
   // Four events for at most two copies in flight: a user that is late asks about an older one.
   Timeline<D> line_;

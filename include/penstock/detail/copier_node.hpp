@@ -7,6 +7,7 @@
 #include <penstock/detail/device_step.hpp>
 #include <penstock/detail/device_thread.hpp>
 #include <penstock/detail/sizes.hpp>
+#include <penstock/detail/source_numbers.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -20,10 +21,12 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
       : DeviceStep{build.name("AsyncCopier"), 1, build.control}, device_{*build.device},
         in_{build.host},
         out_{std::make_shared<DeviceLink<D>>(device_, places, batch, thread_.bell())},
-        copier_{device_, *in_, *out_, copy_bytes} {
+        on_the_way_{build.jumps ? std::make_shared<OnTheWay>() : nullptr},
+        copier_{device_, *in_, *out_, copy_bytes, on_the_way_.get()} {
     in_->ring.on_publish(thread_.bell().get());
     build.control.watch(out_->ring);
     build.places = out_;
+    build.on_the_way = on_the_way_;
     build.device_thread = &thread_;
     thread_.add(*this, out_);
   }
@@ -70,6 +73,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
   DeviceThread<D> thread_;
   const std::shared_ptr<HostLink> in_;
   const std::shared_ptr<DeviceLink<D>> out_;
+  const std::shared_ptr<OnTheWay> on_the_way_;
   Copier<D> copier_;
 };
 

@@ -114,7 +114,11 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
         const std::size_t copied = this->filler_.make_room(left);
         this->copy(batch.place(), begun_, copied);
         this->filler_.book(copied, serial,
-                           [&](std::size_t i) { return batch.slot().source + begun_ + i; });
+                           [&](SourceNumbers& numbers, std::size_t at, std::size_t, std::size_t) {
+                             if (at == 0) {
+                               numbers.start(batch.slot().source);
+                             }
+                           });
         begun_ += copied;
         bytes += copied * this->out_->grain().record_bytes();
       }

@@ -5,8 +5,9 @@
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/ragged.hpp>
 #include <penstock/detail/sizes.hpp>
+#include <penstock/detail/slot_by_slot.hpp>
+#include <penstock/detail/source_numbers.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -39,7 +40,7 @@ class DecoderNode final : public Node {
   using In = Batch<const From, FromWhere>;
   using Out = Batch<To, ToWhere>;
 
-  void reset() override { out_->ring.reset(); }
+  void reset() override { out_->reset(); }
 
   void work(unsigned worker, Meter& meter) override {
     slot_by_slot(*in_, *out_, meter, [&](const HostRing::Take& from, HostRing::Claim& to) {
@@ -48,43 +49,52 @@ class DecoderNode final : public Node {
   }
 
   // False if the run is to end.
-  bool decode(F& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) {
+  bool decode(F& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) noexcept {
     const TraceRange range = trace(from.slot().index);
     const HostSlot& given = from.slot();
     HostSlot& slot = to.slot();
+    const std::uint64_t first = given.source[0];
+    slot.source.start(first);
     const In in = in_->batch<const From, FromWhere>(from.place(), given, given.index);
     const Out out = out_->batch<To, ToWhere>(to.place(), slot, slot.index);
     if constexpr (Single) {
-      return decode_records(call, in, out, slot, meter);
+      bool done = false;
+      // Where there is no memory to note what was left out, the run ends.
+      return attempt(first, [&] { done = decode_records(call, in, out, given, slot, meter); }) &&
+             done;
     } else {
-      const Item item = attempt_item(on_error_, meter, given.source_of(0), given.records, [&] {
+      const Item item = attempt_item(on_error_, meter, first, given.records, [&] {
         open_ragged(out_->places, to.place(), given.records);
         std::invoke(call, in, out);
-        check_ragged(out_->places, to.place(), given.records, given.source_of(0));
+        check_ragged(out_->places, to.place(), given.records, first);
       });
       slot.records = item == Item::good ? given.records : 0;
+      slot.source.swap(from.slot().source);
       return item != Item::failed;
     }
   }
 
   // What is left out makes room for what follows.
-  bool decode_records(F& call, const In& in, const Out& out, HostSlot& slot, Meter& meter) {
+  bool decode_records(F& call, const In& in, const Out& out, const HostSlot& given, HostSlot& slot,
+                      Meter& meter) {
+    SourceNumbers::Walk numbers{given.source};
+    std::uint64_t due = given.source[0];
     std::size_t kept = 0;
     for (std::size_t i = 0; i < in.size(); ++i) {
-      // What was left out before lies before.
-      const std::uint64_t record = slot.source_of(kept);
+      const std::uint64_t record = numbers.next();
       switch (attempt_item(on_error_, meter, record, 1, [&] {
         // Records of a run-time size are given by their first byte.
         std::invoke(call, *at(in.data(), i * in.record_bytes()),
                     *at(out.data(), kept * out.record_bytes()));
       })) {
       case Item::good:
+        if (record != due) {
+          slot.source.go_on(kept, record);
+        }
+        due = record + 1;
         ++kept;
         break;
       case Item::skipped:
-        slot.skipped.insert(
-            std::upper_bound(slot.skipped.begin(), slot.skipped.end(), record - slot.source),
-            static_cast<std::uint32_t>(record - slot.source));
         break;
       case Item::failed:
         return false;

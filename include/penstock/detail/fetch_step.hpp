@@ -30,7 +30,12 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     build.device_thread->add(*this);
     build.device_thread = nullptr;
     build.places = nullptr;
-    build.skips = false; // what comes here is numbered as it is delivered
+    one_for_one_ = build.one_for_one;
+    if (one_for_one_ && build.on_the_way) {
+      on_the_way_ = build.on_the_way;
+      on_the_way_->wanted = true;
+    }
+    build.skips = false; // what comes here is counted as it is delivered
   }
 
   ~FetchStep() override {
@@ -86,7 +91,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   void reset() override {
     // Again: at the end of the last run it may have failed.
     abandon();
-    out_->ring.reset();
+    out_->reset();
   }
 
   /// Copies `records` records of a place, and those after it, from the `first` on to where the
@@ -113,6 +118,8 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   const std::shared_ptr<HostLink> out_;
   SlotFiller filler_;
   typename D::stream_type stream_;
+  bool one_for_one_;                     // each record is made of one of the source's
+  std::shared_ptr<OnTheWay> on_the_way_; // where their numbers may jump
 
  private:
   void settle() {

@@ -42,10 +42,13 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     ready.wait(this->stream_);
     this->copy(run_.place(), begun_, copied);
     const Fence<D> free = this->record(ready);
-    this->filler_.book(copied, free.serial, [this](std::size_t i) {
-      const std::size_t at = begun_ + i;
-      return run_.slot(at / batch_).source / units_ + at % batch_;
-    });
+    const std::uint64_t first = this->filler_.delivered();
+    this->filler_.book(copied, free.serial,
+                       [&](SourceNumbers& numbers, std::size_t at, std::size_t i,
+                           std::size_t count) { number(numbers, at, first, i, count); });
+    if (this->on_the_way_) {
+      this->on_the_way_->numbers.forget_before(this->filler_.delivered());
+    }
     if (copied == records && run_.fill(there_ - 1) == Fill::partial) {
       this->filler_.close();
     }
@@ -53,6 +56,18 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     give_back(free, copied == records ? there_ : begun_ / batch_);
     begun_ = copied == records ? 0 : begun_ % batch_;
     return true;
+  }
+  // Of `count` records of a slot from `at` on, which are at hand from the i-th on, and of all that
+  // the device gave from number first + i on.
+  void number(SourceNumbers& numbers, std::size_t at, std::uint64_t first, std::size_t i,
+              std::size_t count) const {
+    if (this->on_the_way_) {
+      numbers.go_on(at, this->on_the_way_->numbers, first + i, count);
+    } else if (at == 0) {
+      const std::size_t from = begun_ + i;
+      numbers.start(run_.slot(from / batch_).source / units_ +
+                    (this->one_for_one_ ? from % batch_ : 0));
+    }
   }
   // At hand is the first batch, which the stream may have to wait for, and those after it that are
   // there.

@@ -70,15 +70,19 @@ struct Recount {
     return per == 0 ? gives
                     : checked_bytes(records / per + (records % per != 0 ? 1 : 0), gives, "Kernel");
   }
-  /// Of a run of `units`, or unknown_size, in batches of `batch`; each epoch ends its last.
+  /// Of a run of `units`, or unknown_size, in batches of `batch`; each epoch ends its last. More
+  /// than can be counted is unknown_size too.
   std::uint64_t of_run(std::uint64_t units, std::uint64_t epochs, std::size_t batch) const {
     if (units == unknown_size || same()) {
       return units;
     }
     const std::uint64_t epoch = units / epochs;
     const std::size_t last = static_cast<std::size_t>(epoch % batch);
-    const std::uint64_t full = epoch / batch;
-    return epochs * (full * of(batch) + (last != 0 ? of(last) : 0));
+    std::uint64_t all = epoch / batch;
+    const bool fits = !__builtin_mul_overflow(all, of(batch), &all) &&
+                      !__builtin_add_overflow(all, last != 0 ? of(last) : 0, &all) &&
+                      !__builtin_mul_overflow(all, epochs, &all);
+    return fits ? all : unknown_size;
   }
 };
 

@@ -7,6 +7,8 @@
 #include <penstock/detail/area.hpp>
 #include <penstock/detail/grain.hpp>
 #include <penstock/detail/meter.hpp>
+#include <penstock/detail/source_numbers.hpp>
+#include <penstock/detail/turns.hpp>
 #include <penstock/fence.hpp>
 #include <penstock/ring.hpp>
 
@@ -23,20 +25,11 @@ namespace penstock::detail {
 
 /// What travels with a slot of a host ring.
 struct HostSlot {
-  std::uint64_t index{};  // of its first unit, with epochs, as if nothing was skipped
-  std::uint64_t source{}; // of its first unit in the source
+  std::uint64_t index{}; // of its first unit, with epochs, as if nothing was skipped, or as counted
+  SourceNumbers source{}; // of its units
   std::size_t records{};  // units in it
   std::size_t bytes{};
   bool ends_epoch{};
-  std::vector<std::uint32_t> skipped{}; // records left out, counted from `source`, in order
-
-  /// The number in the source of its i-th unit.
-  std::uint64_t source_of(std::uint64_t i) const noexcept {
-    for (const std::uint32_t out : skipped) {
-      i += out <= i ? 1 : 0;
-    }
-    return source + i;
-  }
 };
 using HostRing = Ring<HostSlot>;
 
@@ -117,49 +110,63 @@ struct HostLink {
   /// The batch in a slot; T is const to read it.
   template <class T, class Where>
   Batch<T, Where> batch(std::size_t place, const HostSlot& slot, std::uint64_t index) const {
-    return Batch<T, Where>{places.template view<std::remove_const_t<T>>(place, slot.records, index,
-                                                                        slot.source_of(0))};
+    return Batch<T, Where>{
+        places.template view<std::remove_const_t<T>>(place, slot.records, index, slot.source[0])};
+  }
+
+  /// Before the first run: has index() count what is delivered, where records may be left out. A
+  /// slot then goes to the ring's takers when those before it are published too.
+  void count() { counted_ = std::make_unique<Counted>(ring.slots()); }
+  /// Before a run. No slot is in use.
+  void reset() {
+    if (counted_) {
+      for (Counted::Held& held : counted_->held) {
+        held.claim = {};
+      }
+      counted_->turns.reset();
+      counted_->units = 0;
+    }
+    ring.reset();
+  }
+  /// What a worker does with a slot that he has filled, or left empty. Never blocks.
+  void publish(HostRing::Claim claim, Fill fill) noexcept {
+    if (!counted_) {
+      claim.publish(fill);
+      return;
+    }
+    Counted& counted = *counted_;
+    const std::uint64_t ticket = claim.ticket();
+    Counted::Held& mine = counted.held[claim.place()];
+    mine.claim = std::move(claim);
+    mine.fill = fill;
+    counted.turns.bring(ticket, [&counted](std::size_t place) {
+      Counted::Held& held = counted.held[place];
+      HostSlot& slot = held.claim.slot();
+      slot.index = counted.units;
+      counted.units += slot.records;
+      held.claim.publish(held.fill);
+    });
   }
 
   HostRing ring;
   Places places;
   std::shared_ptr<HostRing::Bell> bell; // that the ring rings, where a device thread fills it
-};
 
-/// What a worker does that turns slots of one ring into slots of the next: slot t into slot t,
-/// empty ones too. `work(from, to)` fills a slot, whose HostSlot is from's until it changes that;
-/// false if the run is to end.
-template <class Work>
-void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
-  for (;;) {
-    const HostRing::Take from = in.ring.take(Empties::give);
-    meter.spent(Spent::starved, Spent::blocked);
-    if (!from) {
-      break;
-    }
-    HostRing::Claim to = out.ring.claim_at(from.ticket());
-    meter.spent(Spent::blocked, Spent::busy);
-    if (!to) {
-      break;
-    }
-    const HostSlot& given = from.slot();
-    HostSlot& slot = to.slot();
-    slot = given;
-    if (slot.records != 0 && !work(from, to)) {
-      return;
-    }
-    slot.bytes = slot.records != 0 ? out.places.used(to.place(), slot.records) : 0;
-    meter.spent(Spent::busy, Spent::starved);
-    meter.did(out.grain().whole_records(slot.source, slot.records), slot.bytes);
-    meter.found_in_use(out.ring.was_in_use());
-    to.publish(slot.records == 0              ? Fill::none
-               : slot.records < given.records ? Fill::partial
-                                              : from.fill());
-  }
-  if (in.ring.state() == Flow::ended) {
-    out.ring.end_at(in.ring.end_ticket());
-  }
-}
+ private:
+  struct Counted {
+    struct Held {
+      HostRing::Claim claim;
+      Fill fill{};
+    };
+    explicit Counted(std::size_t slots) : turns{slots}, held(slots) {}
+
+    Turns<> turns;
+    std::uint64_t units{};  // delivered so far: whose turn it is, his
+    std::vector<Held> held; // by place: what is filled, until its turn
+  };
+
+  std::unique_ptr<Counted> counted_;
+};
 
 /// What travels with a place of a device ring: when its bytes are there, and when they were used.
 template <AnyDevice D> struct Place {

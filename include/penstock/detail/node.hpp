@@ -33,6 +33,10 @@ class Node {
   /// Whether it gives another number of records than it takes, so that records() are what it took.
   virtual bool recounts() const noexcept { return false; }
 
+  /// Whether what it throws comes from the run's source, so that a record that a SourceError names
+  /// is one of the run's.
+  virtual bool reads() const noexcept { return false; }
+
   /// Before a run, by the thread that runs it, while no worker works; the stages after it come
   /// first. False if it failed: then there is to be no run.
   bool make_ready() noexcept {
@@ -100,7 +104,7 @@ class Node {
           meter.skipped(records);
           return Item::skipped;
         } else {
-          control_.fail(name_, record);
+          control_.fail(name_, record, reads());
           return Item::failed;
         }
       }

@@ -40,6 +40,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
   }
 
+  bool reads() const noexcept override { return true; }
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     stage.depth = slots_;
@@ -48,7 +49,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
 
  private:
   void reset() override {
-    link_->ring.reset();
+    link_->reset();
     if (known_) {
       link_->ring.end_at(tickets_);
     }
@@ -68,7 +69,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
       const auto wanted =
           static_cast<std::size_t>(std::min<std::uint64_t>(units_ - first, grain.records));
       HostSlot& slot = claim.slot();
-      slot = {known_ ? epoch * units_ + first : first, first, wanted};
+      slot.index = known_ ? epoch * units_ + first : first;
+      slot.source.start(first);
+      slot.records = wanted;
       const Item item = attempt_item(on_error_, meter, first / grain.units,
                                      grain.whole_records(first, wanted), [&] {
                                        const TraceRange range = trace(slot.index / grain.units);
@@ -87,31 +90,32 @@ template <Source From, class Where> class ReaderNode final : public Node {
       if (ends) {
         ring.end_at(claim.ticket() + 1);
       }
-      claim.publish(slot.records == 0                                 ? Fill::none
-                    : slot.ends_epoch || slot.records < grain.records ? Fill::partial
-                                                                      : Fill::full);
+      const Fill fill = slot.records == 0                                 ? Fill::none
+                        : slot.ends_epoch || slot.records < grain.records ? Fill::partial
+                                                                          : Fill::full;
+      link_->publish(std::move(claim), fill);
     }
   }
 
   std::size_t read(std::size_t place, const HostSlot& slot, std::size_t wanted) {
-    const Grain& grain = link_->grain();
+    const std::uint64_t first = slot.source[0];
     if constexpr (ReadsBytes<From>) {
-      if (grain.units != 1) {
-        source_.read_bytes(slot.source, std::span{link_->places.data(place), wanted});
+      if (link_->grain().units != 1) {
+        source_.read_bytes(first, std::span{link_->places.data(place), wanted});
         return wanted;
       }
     }
     open_ragged(link_->places, place, wanted);
-    const std::size_t got = source_.read(link_->batch<T, Where>(place, slot, slot.source));
+    const std::size_t got = source_.read(link_->batch<T, Where>(place, slot, first));
     if (got < wanted && known_) {
       throw SourceError{"penstock: the source gave " + std::to_string(got) +
                             " records where it has " + std::to_string(wanted) +
                             ": its size() and its read() disagree.",
                         {},
                         0,
-                        slot.source + got};
+                        first + got};
     }
-    check_ragged(link_->places, place, got, slot.source);
+    check_ragged(link_->places, place, got, first);
     return got;
   }
 

@@ -39,17 +39,17 @@ class SlotFiller {
     }
     return std::min(room, records);
   }
-  /// Books `records` that the copy `serial` brings; `source_of` tells the i-th one's number in the
-  /// source.
-  template <class F> void book(std::size_t records, std::uint64_t serial, F source_of) {
+  /// Books `records` that the copy `serial` brings. number(numbers, at, i, count) tells which
+  /// numbers in the source `count` of them have, from the i-th on, which are a slot's from `at` on.
+  template <class F> void book(std::size_t records, std::uint64_t serial, F number) {
     for (std::size_t done = 0; done != records;) {
       const std::size_t part = std::min(records - done, out_.grain().records - filled_);
       HostSlot& slot = open_slot();
       if (filled_ == 0) {
         slot.index = delivered_;
-        slot.source = source_of(done);
         slot.ends_epoch = false;
       }
+      number(slot.source, filled_, done, part);
       filled_ += part;
       slot.records = filled_;
       slot.bytes = filled_ * out_.grain().record_bytes();

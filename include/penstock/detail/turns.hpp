@@ -5,63 +5,60 @@
 #include <penstock/detail/config.hpp>
 #include <penstock/ring.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace penstock::detail {
 
-/// Counts what is delivered in the order of tickets, however the workers who hold them come: each
-/// learns how much came before his. Needed only where records may be left out. Count is what it
-/// counts with.
-template <class Policy = RingPolicy, class Count = std::uint64_t> class Turns {
+/// Has what several threads bring out of order done in the order of tickets, by one of them after
+/// the other. Nobody waits: who comes too early leaves his ticket behind, and who brings the one
+/// before it does both. At most `places` tickets are open at a time, as of a ring with so many
+/// slots.
+template <class Policy = RingPolicy> class Turns {
   using Atomics = typename Policy::Atomics;
-  using Parking = typename Policy::Parking;
-  static constexpr std::uint32_t sleeper = 1, over = 2, one = 4;
+  enum class Place : std::uint8_t {
+    empty,
+    due, // all before it is done, and nobody is at it
+    here // who brought it was too early
+  };
 
  public:
-  /// Before a run.
+  explicit Turns(std::size_t places) : count_{places}, places_{std::make_unique<Line[]>(places)} {
+    reset();
+  }
+
+  /// Ticket 0 is the next. No other thread inside.
   void reset() noexcept {
-    word_.store(0, Atomics::relaxed);
-    count_ = 0;
-  }
-  /// Waits for its turn, adds `more` and gives the sum before. False if turns have ended.
-  bool take(std::uint64_t ticket, std::uint64_t more, std::uint64_t& before) noexcept {
-    const auto mine = static_cast<std::uint32_t>(ticket) * one;
-    for (int looks = 0;;) {
-      std::uint32_t seen = word_.load(Atomics::acquire); // pairs with the one before, below
-      if (seen & over) {
-        return false;
-      }
-      if ((seen & ~sleeper) == mine) {
-        break;
-      }
-      if (looks < Parking::spins) {
-        ++looks;
-        Parking::pause();
-      } else if ((seen & sleeper) ||
-                 word_.compare_exchange_strong(seen, seen | sleeper, Atomics::relaxed,
-                                               Atomics::relaxed)) {
-        Parking::sleep(word_, seen | sleeper);
-      }
+    for (std::size_t i = 0; i < count_; ++i) {
+      places_[i].place.store(i == 0 ? Place::due : Place::empty, Atomics::relaxed);
     }
-    before = count_;
-    count_ += more;
-    // Pairs with the look above. Not a store, which could undo end().
-    const std::uint32_t was = word_.fetch_add(one, Atomics::release);
-    if (was & sleeper) {
-      word_.fetch_and(~sleeper, Atomics::relaxed);
-      Parking::wake(word_);
-    }
-    return true;
   }
-  /// Nobody's turn comes any more: the ring has stopped or failed.
-  void end() noexcept {
-    word_.fetch_or(over, Atomics::relaxed);
-    Parking::wake(word_);
+  /// Brings a ticket, each once. If those before it are done, calls f(place) for it and for those
+  /// after it that are here. f sees what was done before, by whichever thread, and may let the
+  /// ticket come that has the same place in the next lap.
+  template <class F> void bring(std::uint64_t ticket, F f) noexcept {
+    std::size_t at = ticket % count_;
+    // Pairs with the exchange below, both ways: of who is too early it releases what he did, to
+    // whoever does it; else it acquires what was done before.
+    if (places_[at].place.exchange(Place::here, Atomics::acq_rel) != Place::due) {
+      return;
+    }
+    do {
+      places_[at].place.store(Place::empty, Atomics::relaxed);
+      f(at);
+      at = at + 1 == count_ ? 0 : at + 1;
+      // Pairs with the exchange above.
+    } while (places_[at].place.exchange(Place::due, Atomics::acq_rel) == Place::here);
   }
 
  private:
-  alignas(cache_line) typename Atomics::template Atomic<std::uint32_t> word_{0};
-  Count count_{}; // whose turn it is, his
+  struct alignas(cache_line) Line {
+    typename Atomics::template Atomic<Place> place{Place::empty};
+  };
+
+  const std::size_t count_;
+  const std::unique_ptr<Line[]> places_;
 };
 
 } // namespace penstock::detail

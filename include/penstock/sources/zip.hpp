@@ -84,15 +84,26 @@ template <class Schema, class... From> class Zip {
   const std::vector<std::size_t>& extents() const noexcept { return extents_; }
 
   /// Reads the records into.index() and following of every source. Any thread, any number at once.
+  /// Throws SourceError where one ends before another.
   template <HostSpace Where> std::size_t read(Batch<Schema, Where> into) const {
-    std::size_t got = into.size();
+    std::size_t first = 0;
     each([&]<class S>(std::size_t column, const S& source) {
-      got = std::min<std::size_t>(
-          got, source.read(Batch<typename S::schema, Where>{
-                   static_cast<typename S::schema*>(into.view().parts[column]), into.size(),
-                   into.index(), record_bytes_[column], into.alignment()}));
+      const std::size_t got = source.read(Batch<typename S::schema, Where>{
+          static_cast<typename S::schema*>(into.view().parts[column]), into.size(), into.index(),
+          record_bytes_[column], into.alignment()});
+      first = column == 0 ? got : first;
+      if (got != first) {
+        throw SourceError{"penstock: zip: of the " + std::to_string(into.size()) +
+                              " records from number " + std::to_string(into.index()) +
+                              " on, source number " + std::to_string(column) + " has " +
+                              std::to_string(got) + ", but number 0 has " + std::to_string(first) +
+                              ": each record needs all its columns.",
+                          {},
+                          0,
+                          into.index() + std::min(got, first)};
+      }
     });
-    return got;
+    return first;
   }
 
  private:

@@ -190,7 +190,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
     const unsigned workers =
         detail::checked_workers("Decoder", options_.workers, detail::processors(4, 16));
     detail::checked_depth("Decoder", options_.depth);
-    build.skips = build.skips || options_.on_error.skips != 0;
+    build.skip(options_.on_error.skips != 0);
     const detail::Grain grain =
         detail::grain_of<typename To::schema>(build.host->grain().records, options_.extents,
                                               detail::value_bytes(options_.value_bytes), "Decoder");

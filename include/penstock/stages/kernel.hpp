@@ -200,6 +200,7 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
       build.units = recount.of_run(build.units == unknown_size ? unknown_size
                                                                : build.units / in.grain().units,
                                    build.epochs, batch);
+      build.one_for_one = build.one_for_one && recount.same() && !detail::is_counted<To>;
       build.depth = options_.depth != 0 ? options_.depth : build.depth;
       if constexpr (detail::is_replayed<F>) {
         return std::make_shared<Link>(*build.device, in.ring.slots(), grain, bell, "Kernel");

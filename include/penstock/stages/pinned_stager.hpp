@@ -5,6 +5,7 @@
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/judge.hpp>
 #include <penstock/detail/sizes.hpp>
+#include <penstock/detail/slot_by_slot.hpp>
 #include <penstock/stage.hpp>
 
 #include <cstddef>
@@ -37,7 +38,7 @@ class StagerNode final : public Node {
   }
 
  private:
-  void reset() override { out_->ring.reset(); }
+  void reset() override { out_->reset(); }
   void work(unsigned /*worker*/, Meter& meter) override {
     slot_by_slot(*in_, *out_, meter, [this](const HostRing::Take& from, HostRing::Claim& to) {
       const std::size_t records = from.slot().records;
@@ -46,6 +47,7 @@ class StagerNode final : public Node {
         std::memcpy(out_->places.data(to.place(), part), in_->places.data(from.place(), part),
                     in_->places.used(from.place(), part, records));
       }
+      to.slot().source.swap(from.slot().source);
       return true;
     });
   }

@@ -78,7 +78,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     detail::open_source(source, build.preparing);
     build.records = checked_records(source.size());
     build.epochs = options_.epochs;
-    build.skips = options_.on_error.skips != 0;
+    build.skip(options_.on_error.skips != 0);
     const std::vector<std::size_t> extents = detail::extents_of(source);
     const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
     const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&

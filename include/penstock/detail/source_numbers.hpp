@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Which numbers in their source units have that travel together, of which some may have been left
+/// out: they follow each other but for jumps, of which it keeps a list. The list's memory grows to
+/// the most jumps that there were, and stays.
+class SourceNumbers {
+  // From unit `at` on a unit's number is its place among the others plus `shift`, modulo 2^64.
+  struct Jump {
+    std::uint64_t at, shift;
+  };
+  using Jumps = std::vector<Jump>;
+
+ public:
+  /// Unit 0 has this number, and those after it follow. What was known before is forgotten.
+  void start(std::uint64_t number) noexcept {
+    jumps_.clear();
+    past_ = 0;
+    shift_ = number;
+  }
+  void swap(SourceNumbers& other) noexcept { std::swap(*this, other); }
+
+  /// The number of a unit.
+  std::uint64_t operator[](std::uint64_t unit) const noexcept {
+    return unit + shift_before(after(unit));
+  }
+
+  /// Unit `at` has this number, and those after it follow; `at` is not before what was told so far.
+  /// May throw std::bad_alloc.
+  void go_on(std::uint64_t at, std::uint64_t number) {
+    const std::uint64_t shift = number - at;
+    if (at == 0) {
+      start(number);
+    } else if (shift != shift_before(jumps_.end())) {
+      jumps_.push_back({at, shift});
+    }
+  }
+  /// The same of `count` units, which have the numbers of those in `from` from `first` on.
+  void go_on(std::uint64_t at, const SourceNumbers& from, std::uint64_t first,
+             std::uint64_t count) {
+    auto jump = from.after(first);
+    go_on(at, first + from.shift_before(jump));
+    for (; jump != from.jumps_.end() && jump->at < first + count; ++jump) {
+      go_on(at + (jump->at - first), jump->at + jump->shift);
+    }
+  }
+
+  /// Nobody will ask for units before this one.
+  void forget_before(std::uint64_t unit) noexcept {
+    const auto next = after(unit);
+    shift_ = shift_before(next);
+    past_ = static_cast<std::size_t>(next - jumps_.begin());
+    // Not each time, since those that stay are moved.
+    if (past_ > jumps_.size() / 2) {
+      jumps_.erase(jumps_.begin(), next);
+      past_ = 0;
+    }
+  }
+
+  /// Tells the numbers of all units, one after the other.
+  class Walk {
+   public:
+    explicit Walk(const SourceNumbers& numbers) noexcept
+        : next_{numbers.jumps_.data() + numbers.past_},
+          end_{numbers.jumps_.data() + numbers.jumps_.size()}, shift_{numbers.shift_} {}
+    std::uint64_t next() noexcept {
+      if (next_ != end_ && next_->at == unit_) {
+        shift_ = next_++->shift;
+      }
+      return unit_++ + shift_;
+    }
+
+   private:
+    const Jump* next_;
+    const Jump* const end_;
+    std::uint64_t shift_;
+    std::uint64_t unit_{};
+  };
+
+ private:
+  Jumps::const_iterator after(std::uint64_t unit) const noexcept {
+    return std::upper_bound(jumps_.begin() + static_cast<std::ptrdiff_t>(past_), jumps_.end(), unit,
+                            [](std::uint64_t u, const Jump& jump) { return u < jump.at; });
+  }
+  std::uint64_t shift_before(Jumps::const_iterator jump) const noexcept {
+    return jump == jumps_.begin() + static_cast<std::ptrdiff_t>(past_) ? shift_
+                                                                       : std::prev(jump)->shift;
+  }
+
+  std::uint64_t shift_{}; // before the first jump
+  Jumps jumps_;           // in order
+  std::size_t past_{};    // of them: forgotten
+};
+
+/// The numbers in the source of what a copier has sent to the device and has not come back, by the
+/// order in which it was sent: kept if somebody wants them. The device thread's.
+struct OnTheWay {
+  bool wanted{};
+  SourceNumbers numbers{};
+};
+
+} // namespace penstock::detail
