@@ -68,7 +68,9 @@ template <class T, AnyDevice D> class Deferred {
   /// Waits for what is on its way.
   ~Deferred() {
     try {
-      line_.sync();
+      if (area_.is_here()) {
+        line_.sync();
+      }
     } catch (...) {
     }
   }

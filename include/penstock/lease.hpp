@@ -3,10 +3,13 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/origin.hpp>
 #include <penstock/error.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -14,26 +17,36 @@ namespace penstock {
 
 namespace detail {
 
-template <class S> inline constexpr char stream_kind{};
+/// S as the compiler spells it: the same in every shared library, which an object's address is not
+/// where a library hides what it does not export.
+template <class S> consteval std::string_view name_of() {
+  constexpr std::string_view text = __PRETTY_FUNCTION__; // "... S = penstock::HostStream; ...]"
+  constexpr std::size_t begin = text.find("S = ") + 4;
+  return text.substr(begin, text.find_first_of(";]", begin) - begin);
+}
+/// Of a stream, which may be a pointer to what has a name.
+template <class S>
+inline constexpr std::string_view stream_kind =
+    name_of<std::remove_cv_t<std::remove_pointer_t<std::remove_cv_t<S>>>>();
 
 /// A stream of whichever device, without its type.
 struct StreamHandle {
   const void* stream{};
-  const void* kind{};
+  std::string_view kind{};
 
   template <class S> static StreamHandle of(S& stream) noexcept {
     if constexpr (std::is_pointer_v<std::remove_cv_t<S>>) {
-      return {stream, &stream_kind<std::remove_cv_t<S>>};
+      return {stream, stream_kind<S>};
     } else if constexpr (requires { stream.get(); }) {
       const auto native = stream.get();
       return of(native);
     } else {
-      return {&stream, &stream_kind<std::remove_cv_t<S>>};
+      return {&stream, stream_kind<S>};
     }
   }
   /// Whether it is one that a device takes as S.
   template <class S> bool is() const noexcept {
-    return kind == &stream_kind<std::remove_cv_t<std::remove_reference_t<S>>>;
+    return kind == stream_kind<std::remove_reference_t<S>>;
   }
   /// As that.
   template <class S> S as() const noexcept {
@@ -51,6 +64,8 @@ class Lender {
   virtual ~Lender() = default;
   virtual void give_back(std::uint64_t ticket) noexcept = 0;
   virtual void used_on(std::uint64_t ticket, StreamHandle stream) = 0;
+
+  const Origin origin;
 };
 
 } // namespace detail
@@ -87,7 +102,9 @@ template <class B> class Lease : public B {
 
   /// Gives the place back now. Never blocks; what goes wrong is thrown by the loop's next step.
   void release() noexcept {
-    if (const std::shared_ptr<detail::Lender> lender = std::move(lender_)) {
+    if (lender_ && !lender_->origin.is_here()) {
+      std::construct_at(&lender_); // a forked child's: what it kept alive stays
+    } else if (const std::shared_ptr<detail::Lender> lender = std::move(lender_)) {
       lender->give_back(ticket_);
     }
   }

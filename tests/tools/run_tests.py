@@ -73,7 +73,7 @@ PLAIN = ["activity_summary", "algorithm", "columns", "convert", "device_array", 
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
 # What takes long to compile or to run, and both of the big sanitizer builds run.
 LONG = ["both_ways", "control", "copier", "faults_calls", "faults_stop", "host_device", "io_direct", "io_new_file", "observe",
-        "observer", "on_error", "ring", "shutdown", "writer"]
+        "observer", "on_error", "process", "ring", "shutdown", "writer"]
 # What else is left to other builds unless everything is asked for: to AddressSanitizer's alone; to ThreadSanitizer's; to
 # g++'s plain one, what is about types, counts what is called, or has plain loops only; and to machines with a GPU, what is
 # tested on the host too. Each example is compiled by one.

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/stop_gate.hpp>
 #include <penstock/error.hpp>
 #include <penstock/report.hpp>
 #include <penstock/ring.hpp>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -25,7 +27,8 @@ struct OpenWork {
 };
 
 /// How one run ends: by itself, by a stop, or by the first error in time, which closes every ring
-/// in both directions. Any thread; the lock is taken only where a run begins or ends.
+/// in both directions. Any thread; the lock is taken only where an error or a skip is noted, and
+/// where a run begins or ends.
 class Control {
  public:
   /// Before the run: the rings to close.
@@ -41,29 +44,20 @@ class Control {
   void on_lost(std::function<OpenWork()> ask) { asks_.push_back(std::move(ask)); }
 
   /// When all rings are reset: from now on stop() stops.
-  void begin() noexcept {
-    const std::scoped_lock lock{mutex_};
-    stopped_ = false;
-    running_ = true;
-  }
+  void begin() noexcept { gate_.open(); }
   /// When all workers rest. A stop() that is closing rings has then closed them all, and none of
   /// the next run.
-  void end() noexcept {
-    const std::scoped_lock lock{mutex_};
-    running_ = false;
-  }
-  /// Nothing happens if nothing runs.
+  void end() noexcept { gate_.close(); }
+  /// Nothing happens if nothing runs. Async-signal-safe: no lock is taken, here and in the rings.
   void stop() noexcept {
-    const std::scoped_lock lock{mutex_};
-    if (running_) {
-      stopped_ = true;
+    if (gate_.enter()) {
+      const int error = errno; // of what a signal handler interrupts
       close(Flow::stopped);
+      errno = error;
+      gate_.leave();
     }
   }
-  bool stopped() const noexcept {
-    const std::scoped_lock lock{mutex_};
-    return stopped_;
-  }
+  bool stopped() const noexcept { return gate_.was_entered(); }
 
   /// To be called inside a catch block: the exception in flight is the cause. Later ones are
   /// dropped. When it returns, every ring is closed, whoever began to close them.
@@ -226,8 +220,7 @@ class Control {
   std::exception_ptr lost_;
   std::vector<SkippedItem> skips_;
   bool failed_{};
-  bool running_{};
-  bool stopped_{};
+  StopGate<> gate_;
 };
 
 } // namespace penstock::detail
