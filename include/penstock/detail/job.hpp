@@ -4,11 +4,10 @@
 
 #include <penstock/detail/config.hpp>
 
+#include <csignal>
 #include <functional>
 #include <thread>
 #include <utility>
-
-#include <csignal>
 
 #include <pthread.h>
 
