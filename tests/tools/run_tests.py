@@ -80,7 +80,7 @@ LONG = ["both_ways", "control", "copier", "faults_calls", "faults_stop", "host_d
 ADDRESS_ONLY = [] if THOROUGH else [
     "counted", "decoded", "deferred", "faults", "faults_both_ways", "faults_calls", "faults_files", "faults_memory", "fetcher",
     "io_direct", "io_file", "io_new_file", "on_error", "poison", "replayed", "scratch", "sources", "trace", "windows", "zip"]
-THREAD_ONLY = [] if THOROUGH else ["both_ways", "control", "faults_stop", "observe", "observer", "shutdown"]
+THREAD_ONLY = [] if THOROUGH else ["both_ways", "control", "faults_stop", "observe", "observer", "shutdown", "unwaited"]
 BY_GXX = [] if THOROUGH else [
     "convert", "docs", "odr", "schema", "select", "sort", "steady", "transformer", "version", "wiring", "with_device", "zero_cost",
     "03_train_loop", "05_columns", "06_text", "07_ring", "08_tokens", "09_small_batches", "10_file_to_file"]
