@@ -10,6 +10,7 @@
 #include <penstock/penstock.hpp>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -60,7 +61,79 @@ struct SlowToClose {
   void stop() {}
 };
 
+// A ring that is interrupted as it is closed, by a handler that stops too and spoils errno.
+struct Interrupted {
+  penstock::detail::Control* control{};
+  int closed = 0;
+  void fail() {}
+  void stop() {
+    if (++closed == 1) {
+      control->stop();
+    }
+    errno = EINTR;
+  }
+};
+
 } // namespace
+
+TEST_CASE("a stop() that interrupts another closes all too, and both leave errno as it was") {
+  penstock::detail::Control control;
+  Interrupted interrupted{&control};
+  penstock::Ring<int> ring{2};
+  control.watch(interrupted);
+  control.watch(ring);
+  control.stop();
+  CHECK(interrupted.closed == 0);
+  control.begin();
+  errno = ENOENT;
+  control.stop();
+  const int error = errno;
+  CHECK(error == ENOENT);
+  CHECK(interrupted.closed == 2);
+  CHECK(ring.state() == penstock::Flow::stopped);
+  control.end();
+  CHECK(control.stopped());
+  control.stop();
+  CHECK(interrupted.closed == 2);
+}
+
+TEST_CASE("a run ends behind a stop() that is closing rings, which closes none of the next") {
+  // One that is at work on its ring while the run ends.
+  struct SlowToStop {
+    std::atomic<bool> closing{false}, let_go{false};
+    std::atomic<int> closed{0};
+    void fail() {}
+    void stop() {
+      closing = true;
+      while (!let_go) {
+        std::this_thread::yield();
+      }
+      ++closed;
+    }
+  } slow;
+  penstock::detail::Control control;
+  control.watch(slow);
+  control.begin();
+  std::thread stopper{[&] { control.stop(); }};
+  while (!slow.closing) {
+    std::this_thread::yield();
+  }
+  std::atomic<bool> ended{false};
+  std::thread runner{[&] {
+    control.end();
+    ended = true;
+    CHECK(slow.closed == 1);
+    control.begin();
+    CHECK_FALSE(control.stopped());
+  }};
+  std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  CHECK_FALSE(ended);
+  slow.let_go = true;
+  stopper.join();
+  runner.join();
+  control.end();
+  CHECK(slow.closed == 1);
+}
 
 TEST_CASE("who fails second finds every ring closed, though the first is still at it") {
   SlowToClose slow;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,11 +22,15 @@
 #include <span>
 #include <sstream>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include <pthread.h>
+#include <unistd.h>
 
 namespace ps = penstock;
 
@@ -111,6 +116,38 @@ TEST_CASE("errors: a run's error has the cause's text, and the cause nested") {
   }
   CHECK(caught == "no such class: 7");
   CHECK(said.text() == "penstock: Reader failed at record 0: no such class: 7\n");
+}
+
+TEST_CASE("errors: Ctrl-C stops a run") {
+  std::uint64_t batches = 0;
+  const auto ones = [](std::span<int> out, std::uint64_t) -> std::size_t {
+    std::ranges::fill(out, 1);
+    return out.size();
+  };
+  auto pipeline = ps::Reader{ps::generate<int>(ones), {.workers = 1, .batch = 64}} |
+                  ps::Consumer{[&](ps::Batch<const int, ps::Pageable>) {
+                    if (++batches == 3) {
+                      kill(getpid(), SIGINT); // the whole program is sent it, as by Ctrl-C
+                    }
+                  }};
+  sigset_t before;
+  pthread_sigmask(SIG_BLOCK, nullptr, &before);
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr); // in main(): threads started later take it over
+
+  std::stop_source stop;
+  std::thread{[ends, stop] {
+    int signal = 0;
+    sigwait(&ends, &signal);
+    stop.request_stop();
+  }}.detach();
+  const ps::Report& report = pipeline.run({.stop = stop.get_token()});
+  CHECK(report.stopped);
+  CHECK(batches >= 3);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 TEST_CASE("stages: a class can be handed its data as AnyBatches") {

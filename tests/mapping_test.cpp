@@ -5,7 +5,9 @@
 #include <penstock/detail/mapping.hpp>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <limits>
@@ -14,7 +16,10 @@
 #include <thread>
 #include <vector>
 
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace detail = penstock::detail;
 
@@ -54,6 +59,20 @@ struct NoThread {
   }
   bool joinable() const { return false; }
   void join() {}
+};
+
+// Started as threads are, it works at once and tells whether signals were blocked.
+struct AsksForSignals {
+  AsksForSignals() = default;
+  template <class F> explicit AsksForSignals(F f) {
+    sigset_t blocked;
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+    ++(sigismember(&blocked, SIGINT) == 1 && sigismember(&blocked, SIGSEGV) == 0 ? quiet : others);
+    f();
+  }
+  bool joinable() const { return false; }
+  void join() {}
+  static inline int quiet = 0, others = 0;
 };
 
 // Mapped and not touched yet.
@@ -137,6 +156,31 @@ TEST_CASE("every page is touched, however many threads share the work") {
       detail::touch_pages(memory.data(), memory.bytes, workers);
       CHECK(resident_pages(memory.at, memory.bytes) == pages);
     }
+  }
+}
+
+TEST_CASE("threads that touch pages leave signals to the program's") {
+  const Untouched memory{33 * mib};
+  detail::touch_pages<AsksForSignals>(memory.data(), memory.bytes, 4);
+  CHECK(AsksForSignals::quiet == 3);
+  CHECK(AsksForSignals::others == 0);
+}
+
+TEST_CASE("a forked child does not have the mapped pages") {
+  for (const std::size_t bytes : {detail::page, 7 * mib + 5 * detail::page}) {
+    void* const at = detail::map_pages(bytes);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      unsigned char in = 0;
+      const bool first = ::mincore(at, detail::page, &in) == 0;
+      void* const end = static_cast<std::byte*>(at) + bytes - detail::page;
+      const bool last = ::mincore(end, detail::page, &in) == 0;
+      std::_Exit(first || last ? 1 : 0);
+    }
+    int status = -1;
+    CHECK(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    detail::unmap_pages(at, bytes);
   }
 }
 

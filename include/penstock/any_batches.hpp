@@ -18,7 +18,8 @@ namespace penstock {
 /// Holds an open pipeline whose type need not be named, only what it gives: a member of a class
 /// that is handed its data by others. `AnyBatches<Batch<const Sample, Device>>
 /// data{std::move(pipeline), stream}`, then `for (auto batch : data.batches())`. Movable; as the
-/// pipeline it is driven by one thread, while stop() and report() may be called from any.
+/// pipeline it is driven by one thread, while report() and stop(), which is without effect while
+/// nothing runs, may be called from any.
 template <class B> class AnyBatches {
   struct Held {
     virtual ~Held() = default;
@@ -91,7 +92,8 @@ template <class B> class AnyBatches {
   Batches<B> batches(RunOptions options = {}) { return held_->batches(std::move(options)); }
   /// As of the pipeline: opens the source, makes memory and threads. Blocks, and throws as it does.
   void prepare(const PrepareOptions& options = {}) { held_->prepare(options); }
-  /// Ends the loop's run early. Any thread; never blocks.
+  /// Ends the loop's run early. Any thread, and any signal handler; never blocks. Without effect
+  /// while nothing runs.
   void stop() noexcept { held_->stop(); }
   /// What the run has done so far, or the last one. Any thread.
   Report report() const { return held_->report(); }

@@ -27,7 +27,7 @@ template <class B> class Batches {
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
   ~Batches() {
-    if (running_) {
+    if (running_ && engine_.is_here()) {
       engine_.stop();
       end_run();
     }

@@ -67,7 +67,9 @@ template <class T, AnyDevice D> class Deferred {
   Deferred& operator=(const Deferred&) = delete;
   /// Waits for what is on its way.
   ~Deferred() {
-    detail::wait_at_last([this] { line_.sync(); });
+    if (area_.is_here()) {
+      detail::wait_at_last([this] { line_.sync(); });
+    }
   }
 
   /// Enqueues a copy of `*value`, in device memory, as it will be when `stream` comes to it: two

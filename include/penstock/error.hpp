@@ -14,21 +14,22 @@
 namespace penstock {
 
 /// The base of everything penstock throws, but for std::bad_alloc. The text names the thing, its
-/// place and the cure.
-class Error : public std::runtime_error {
+/// place and the cure. Errors are visible from shared libraries that hide all else, so that one
+/// library catches what another has thrown.
+class [[gnu::visibility("default")]] Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 /// An option that cannot work, such as a depth of 1; thrown by prepare(), which then gives back
 /// what it had made.
-class OptionError : public Error {
+class [[gnu::visibility("default")]] OptionError : public Error {
  public:
   using Error::Error;
 };
 
 /// A source could not be opened or read.
-class SourceError : public Error {
+class [[gnu::visibility("default")]] SourceError : public Error {
  public:
   /// `file` is empty for sources that are not files; `offset` is in bytes from the file's start;
   /// `record` is the record's number in the source, where it is known.
@@ -49,7 +50,7 @@ class SourceError : public Error {
 };
 
 /// What a pipeline gives could not be written.
-class SinkError : public Error {
+class [[gnu::visibility("default")]] SinkError : public Error {
  public:
   /// `offset` is in bytes from the file's start.
   SinkError(const std::string& what, std::string file, std::uint64_t offset)
@@ -65,7 +66,7 @@ class SinkError : public Error {
 };
 
 /// A call to a device failed.
-class DeviceError : public Error {
+class [[gnu::visibility("default")]] DeviceError : public Error {
  public:
   /// `call` is the function's name; a sticky error leaves the device unusable until the process
   /// ends.
@@ -86,7 +87,7 @@ class DeviceError : public Error {
 
 /// The one error that run() throws: the first in time. The cause is nested
 /// (std::rethrow_if_nested).
-class StageError : public Error, public std::nested_exception {
+class [[gnu::visibility("default")]] StageError : public Error, public std::nested_exception {
  public:
   /// To be built inside a catch block, so that the cause is the exception in flight.
   StageError(const std::string& what, std::string stage, std::uint64_t record,

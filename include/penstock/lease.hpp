@@ -3,11 +3,13 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/origin.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -15,31 +17,41 @@ namespace penstock {
 
 namespace detail {
 
-template <class S> inline constexpr char stream_kind{};
+/// S as the compiler spells it: the same in every shared library, which an object's address is not
+/// where a library hides what it does not export.
+template <class S> consteval std::string_view name_of() {
+  constexpr std::string_view text = __PRETTY_FUNCTION__; // "... S = penstock::HostStream; ...]"
+  constexpr std::size_t begin = text.find("S = ") + 4;
+  return text.substr(begin, text.find_first_of(";]", begin) - begin);
+}
+/// Of a stream, which may be a pointer to what has a name.
+template <class S>
+inline constexpr std::string_view stream_kind =
+    name_of<std::remove_cv_t<std::remove_pointer_t<std::remove_cv_t<S>>>>();
 
 /// A stream of whichever device, without its type; of no kind: none. Null is a stream, CUDA's
 /// default one.
 struct StreamHandle {
   const void* stream{};
-  const void* kind{};
+  std::string_view kind{};
 
   bool operator==(const StreamHandle&) const = default;
-  explicit operator bool() const noexcept { return kind != nullptr; }
+  explicit operator bool() const noexcept { return !kind.empty(); }
 
   template <class S> static StreamHandle of(S& stream) noexcept {
     if constexpr (std::is_pointer_v<std::remove_cv_t<S>>) {
-      return {stream, &stream_kind<std::remove_cv_t<S>>};
+      return {stream, stream_kind<S>};
     } else if constexpr (requires { stream.get(); }) {
       const auto native = stream.get();
       return of(native);
     } else {
-      return {&stream, &stream_kind<std::remove_cv_t<S>>};
+      return {&stream, stream_kind<S>};
     }
   }
   /// Whether it is one that a device takes as S; a null that is written out is any pointer's.
   template <class S> bool is() const noexcept {
-    return kind == &stream_kind<std::remove_cv_t<std::remove_reference_t<S>>> ||
-           (std::is_pointer_v<S> && kind == &stream_kind<std::nullptr_t>);
+    return kind == stream_kind<std::remove_reference_t<S>> ||
+           (std::is_pointer_v<S> && kind == stream_kind<std::nullptr_t>);
   }
   /// As that.
   template <class S> S as() const noexcept {
@@ -57,6 +69,8 @@ class Lender {
   virtual ~Lender() = default;
   virtual void give_back(std::uint64_t ticket) noexcept = 0;
   virtual void used_on(std::uint64_t ticket, StreamHandle stream) = 0;
+
+  const Origin origin;
 };
 
 } // namespace detail
@@ -93,7 +107,9 @@ template <class B> class Lease : public B {
 
   /// Gives the place back now. Never blocks; what goes wrong is thrown by the loop's next step.
   void release() noexcept {
-    if (const std::shared_ptr<detail::Lender> lender = std::move(lender_)) {
+    if (lender_ && !lender_->origin.is_here()) {
+      std::construct_at(&lender_); // a forked child's: what it kept alive stays
+    } else if (const std::shared_ptr<detail::Lender> lender = std::move(lender_)) {
       lender->give_back(ticket_);
     }
   }
@@ -109,7 +125,7 @@ template <class B> class Lease : public B {
     use(detail::StreamHandle::of(stream));
   }
   /// The same for CUDA's default stream, written 0 or nullptr.
-  void used_on(std::nullptr_t) { use({nullptr, &detail::stream_kind<std::nullptr_t>}); }
+  void used_on(std::nullptr_t) { use({nullptr, detail::stream_kind<std::nullptr_t>}); }
 
   /// For the loop.
   Lease(const B& batch, std::shared_ptr<detail::Lender> lender, std::uint64_t ticket) noexcept

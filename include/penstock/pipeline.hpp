@@ -23,7 +23,7 @@ namespace penstock {
 /// Stages joined by `|`: `Reader{…} | … | Consumer{…}`, or without a Consumer an open pipeline,
 /// whose batches the application takes in a loop of its own. Movable. It is a description until
 /// prepare(), which makes rings, memory and threads of it, all kept until it dies. One thread
-/// drives it; stop() may be called from any. Its device must outlive it.
+/// drives it, and any may stop it. Its device must outlive it.
 template <class... Stages> class Pipeline {
   using Assembly = detail::Assembly<Stages...>;
   using Gives = typename Assembly::Gives;
@@ -148,8 +148,8 @@ template <class... Stages> class Pipeline {
     return engine_.get()->batches();
   }
 
-  /// Ends the current run early, as a stop token does. Any thread; never blocks. Nothing happens if
-  /// nothing runs.
+  /// Ends the current run early, as a stop token does. Any thread, and any signal handler; never
+  /// blocks. Without effect while nothing runs: the next run goes on as if it had not been called.
   void stop() noexcept {
     if (detail::Engine* engine = engine_.get()) {
       engine->stop();

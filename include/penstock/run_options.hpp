@@ -25,10 +25,12 @@ struct Stall {
 
 /// What a run may be told: `pipeline.run({.progress = f})`.
 struct RunOptions {
-  /// Ends the run early, which is no error.
+  /// Ends the run early, which is no error; at once if it was asked before. request_stop() takes a
+  /// lock, so it is not for signal handlers, for which there is Pipeline::stop().
   std::stop_token stop = {};
   /// Called with what the run has done so far, on a thread of its own, one call at a time, and not
-  /// any more when run() returns. It may call stop(); what it throws ends the run.
+  /// any more when run() returns. It may call stop(), which is without effect while nothing runs;
+  /// what it throws ends the run.
   std::function<void(const Report&)> progress = {};
   /// How often progress is called.
   std::chrono::milliseconds every{500};

@@ -35,8 +35,9 @@ RING = "penstock/ring.hpp"
 LEASE = "penstock/ring_lease.hpp"
 TURNS = "penstock/detail/turns.hpp"
 FENCE = "penstock/fence.hpp"
+GATE = "penstock/detail/stop_gate.hpp"
 # What is proved by another model than the ring's.
-MODEL_OF = {TURNS: "turns_model.cpp", FENCE: "fence_model.cpp"}
+MODEL_OF = {TURNS: "turns_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all are asked after them.
 SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
         STATE: ["empty ring, end", "empty ring, fail"], CELLS: ["one to many"]}
@@ -226,11 +227,20 @@ PLANTED = [
     ("a fence is reached before it is recorded", FENCE,
      "if (serial > was_recorded() || !device_->is_done(event(serial))) {",
      "if (!device_->is_done(event(serial))) {", ["asked"]),
+    ("a run ends while one is closing its rings", GATE,
+     "while (seen >= one) {", "while (false) {", ["one stops"]),
+    ("who stops is let in after the run", GATE,
+     "while (seen & is_open) {", "while (true) {", ["one stops"]),
+    ("who leaves last wakes nobody", GATE,
+     "if (!(before & is_open)) {", "if (false && before) {", ["one stops"]),
+    ("the end of a run does not shut the gate", GATE,
+     "word_.fetch_and(~is_open, Atomics::acquire) & ~is_open",
+     "word_.fetch_and(~0U, Atomics::acquire) & ~is_open", ["one stops"]),
 ]
 
 def order_mutants(include):
     """Every memory order that is not relaxed, one at a time."""
-    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, FENCE):
+    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, FENCE, GATE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1

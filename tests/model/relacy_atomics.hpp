@@ -50,6 +50,9 @@ template <class T> class RelacyAtomic {
   T fetch_add(T value, Order order, Where where = Where::current()) {
     return value_.fetch_add(value, order, at(where));
   }
+  T fetch_sub(T value, Order order, Where where = Where::current()) {
+    return value_.fetch_sub(value, order, at(where));
+  }
   T fetch_or(T value, Order order, Where where = Where::current()) {
     return value_.fetch_or(value, order, at(where));
   }

@@ -6,7 +6,7 @@ check_docs.py ROOT
 
 Each block of C++ or of a build file stands in a file that is compiled or built, up to blanks and line breaks, where `…`
 stands for whatever is there. Links lead somewhere; files and members that are named exist; docs/stages.md has every
-option of stages, sources, runs and what callables use, with its default.
+option of stages, sources, runs and what callables use, with its default; a stage that refuses misspelt options lists all.
 """
 import re
 import sys
@@ -158,6 +158,19 @@ def check_options():
                 problems.append(f"docs/stages.md: .{option} of {heading} is {known[option]} by default, and not {said}")
 
 
+def check_misspelt():
+    """What a stage says to options that fit no list has all their names."""
+    said = "".join(re.sub(r'"\s*"', "", text) for name, text in headers.items() if name.startswith("include/penstock/stages/"))
+    found = re.findall(r"these are no (\w+)\. By name(?:, in this order)?: (.+?)\.\"", said)
+    structs = options_in_headers()
+    for struct, listed in found:
+        if listed != (names_of := ", ".join(f".{option}" for option in structs.get(struct, {}))):
+            problems.append(f"include/penstock/stages: of {struct} stands {listed}, and not {names_of}")
+    for struct in re.findall(r"^struct (\w+Options) \{", said, re.MULTILINE):
+        if struct not in dict(found):
+            problems.append(f"include/penstock/stages: nothing is said to options that are no {struct}")
+
+
 for page, text in pages.items():
     for language, block in FENCE.findall(text):
         check_block(page, language, block)
@@ -168,6 +181,7 @@ for page, text in pages.items():
     for paragraph in re.split(r"\n\n|\n(?=\|)", prose):
         check_names(page, paragraph.replace("\n", " ") if not paragraph.startswith("|") else paragraph)
 check_options()
+check_misspelt()
 for build in re.findall(r'^    Build\("([^"]+)"', (root / "tests/tools/run_tests.py").read_text(), re.MULTILINE):
     if not re.search(rf"--build .*[ ,:]{re.escape(build)}(?=,|$)", pages["docs/CONTRIBUTING.md"], re.MULTILINE):
         problems.append(f"docs/CONTRIBUTING.md: nothing is said of the build {build}")

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles as if compiler, toolkit, standard or system were none that penstock supports: one #error, and the end.
+"""Compiles as if compiler, toolkit, standard, library or system were none that penstock supports: one #error, and the
+end. What is supported though it is rare, a build without RTTI, compiles.
 
 check_too_old.py ROOT COMPILER…     g++, clang++ or nvcc; the exit code is 77 if one is missing
 """
@@ -26,23 +27,41 @@ OLD = {
     "nvcc": [("__CUDACC_VER_MAJOR__", "12",
               "penstock needs nvcc 13.0 or later, and this is nvcc 12 or older: install CUDA 13.")],
 }
+NO_EXCEPTIONS = "penstock needs exceptions, and this build has none: compile without -fno-exceptions."
+# libc++ has stop tokens only if asked for what is experimental.
+NO_TOKENS = "penstock needs std::stop_token, and this library has none: take libstdc++, not libc++."
+WITHOUT_TOKENS = "#include <version>\n#undef __cpp_lib_jthread\n"
+# Of what needed RTTI once, what a device throws while it captures.
+WITHOUT_RTTI = """#include <penstock/penstock.hpp>
+
+#include <vector>
+namespace ps = penstock;
+void run(ps::HostDevice& device, const std::vector<int>& from) {
+  auto pipeline = ps::Reader{ps::memory(from), ps::to_pinned} | ps::AsyncCopier{device} |
+                  ps::Consumer{ps::replayed([](ps::FrozenBatch<const int>, ps::HostStream&) {})};
+  pipeline.run();
+}
+int main() {}
+"""
 ELSEWHERE = [("__linux__", None, SYSTEM), ("__x86_64__", None, SYSTEM)]
 
 
-def compiled(compiler: str, folder: Path, text: str, standard: str) -> subprocess.CompletedProcess:
+def compiled(compiler: str, folder: Path, text: str, standard: str, flag="") -> subprocess.CompletedProcess:
     nvcc = Path(compiler).name.startswith("nvcc")
     source = folder / ("old.cu" if nvcc else "old.cpp")
     source.write_text(text)
     how = ["-c", "-o", folder / "old.o"] if nvcc else ["-fsyntax-only"]
+    if flag:
+        how.append(f"-Xcompiler={flag}" if nvcc else flag)
     return subprocess.run([compiler, f"-std={standard}", *how, f"-I{folder}", f"-I{INCLUDE}", source],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
 
 
-def stops(compiler: str, folder: Path, header: str, message: str, before="", standard="c++20"):
-    done = compiled(compiler, folder, f"{before}#include <{header}>\nint main() {{ return penstock::none(); }}\n", standard)
+def stops(compiler: str, folder: Path, header: str, message: str, before="", standard="c++20", flag=""):
+    done = compiled(compiler, folder, f"{before}#include <{header}>\nint main() {{ return penstock::none(); }}\n", standard, flag)
     said = [line for line in done.stdout.splitlines() if not re.match("In file included from | +from ", line)]
     errors = [line for line in said if re.search(": (fatal )?error: ", line)]
-    what = f"{compiler} -std={standard} of {before!r} {header}: exit code {done.returncode}\n{done.stdout}"
+    what = f"{compiler} -std={standard} {flag} of {before!r} {header}: exit code {done.returncode}\n{done.stdout}"
     assert done.returncode != 0 and len(errors) == 2 and len(said) <= MOST_LINES, what
     assert message in errors[0] and "fatal error: " in errors[1] and "see the error above" in errors[1], what
 
@@ -55,6 +74,10 @@ def check(compiler: str, folder: Path):
     for macro, value, message in [*OLD[kind], *ELSEWHERE]:
         before = f"#undef {macro}\n" + (f"#define {macro} {value}\n" if value else "")
         stops(compiler, folder, "penstock/penstock.hpp", message, before)
+    stops(compiler, folder, "penstock/penstock.hpp", NO_EXCEPTIONS, flag="-fno-exceptions")
+    stops(compiler, folder, "penstock/penstock.hpp", NO_TOKENS, WITHOUT_TOKENS)
+    plain = compiled(compiler, folder, WITHOUT_RTTI, "c++20", "-fno-rtti")
+    assert plain.returncode == 0 and not plain.stdout, f"{compiler} -fno-rtti:\n{plain.stdout}"
     # No header is too small to be somebody's first; version.hpp is for whoever wants to know.
     headers = {str(path.relative_to(INCLUDE)) for path in INCLUDE.rglob("*.*") if path.suffix in (".hpp", ".cuh")}
     public = sorted(name for name in headers if "/detail/" not in name and name != "penstock/version.hpp")

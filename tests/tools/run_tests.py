@@ -73,14 +73,14 @@ PLAIN = ["activity_summary", "algorithm", "columns", "convert", "device_array", 
 SUITES_OF_NVCC = ["columns", "decoded", "loop", "pipeline", "ragged", "replayed"]
 # What takes long to compile or to run, and both of the big sanitizer builds run.
 LONG = ["both_ways", "control", "copier", "faults_calls", "faults_stop", "host_device", "io_direct", "io_new_file", "observe",
-        "observer", "on_error", "ring", "shutdown", "writer"]
+        "observer", "on_error", "process", "ring", "shutdown", "writer"]
 # What else is left to other builds unless everything is asked for: to AddressSanitizer's alone; to ThreadSanitizer's; to
 # g++'s plain one, what is about types, counts what is called, or has plain loops only; and to machines with a GPU, what is
 # tested on the host too. Each example is compiled by one.
 ADDRESS_ONLY = [] if THOROUGH else [
     "counted", "decoded", "deferred", "faults", "faults_both_ways", "faults_calls", "faults_files", "faults_memory", "fetcher",
     "io_direct", "io_file", "io_new_file", "on_error", "poison", "replayed", "scratch", "sources", "trace", "windows", "zip"]
-THREAD_ONLY = [] if THOROUGH else ["both_ways", "control", "faults_stop", "observe", "observer", "shutdown"]
+THREAD_ONLY = [] if THOROUGH else ["both_ways", "control", "faults_stop", "observe", "observer", "shutdown", "unwaited"]
 BY_GXX = [] if THOROUGH else [
     "convert", "docs", "odr", "schema", "select", "sort", "steady", "transformer", "version", "wiring", "with_device", "zero_cost",
     "03_train_loop", "05_columns", "06_text", "07_ring", "08_tokens", "09_small_batches", "10_file_to_file"]

@@ -45,7 +45,7 @@ constexpr bool is_sticky(cudaError_t status) noexcept {
 
 /// A CUDA call failed. By the time it is thrown the thread's last error is cleared, so that the
 /// next call is not blamed for it.
-class CudaError : public DeviceError {
+class [[gnu::visibility("default")]] CudaError : public DeviceError {
  public:
   /// `call` is the function's name; the status says whether the error is sticky.
   CudaError(const std::string& what, std::string call, cudaError_t status)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/config.hpp>
+#include <penstock/detail/origin.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>
@@ -22,10 +23,11 @@ class Area {
  public:
   Area() = default;
   Area(Area&& other) noexcept
-      : data_{std::exchange(other.data_, nullptr)}, bytes_{other.bytes_}, owner_{other.owner_},
-        free_{other.free_} {}
+      : origin_{other.origin_}, data_{std::exchange(other.data_, nullptr)}, bytes_{other.bytes_},
+        owner_{other.owner_}, free_{other.free_} {}
   Area& operator=(Area&& other) noexcept {
     Area old{std::move(*this)};
+    origin_ = other.origin_;
     data_ = std::exchange(other.data_, nullptr);
     bytes_ = other.bytes_;
     owner_ = other.owner_;
@@ -33,13 +35,15 @@ class Area {
     return *this;
   }
   ~Area() {
-    if (data_) {
+    if (data_ && is_here()) {
       free_(owner_, data_, bytes_);
     }
   }
 
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  /// Whether it is this process's, and not the parent's of a forked child.
+  bool is_here() const noexcept { return origin_.is_here(); }
 
   /// Memory in `Where`; what is page-locked is rounded up once to a page, nothing else is. Pageable
   /// memory needs no device.
@@ -69,6 +73,7 @@ class Area {
   }
 
  private:
+  Origin origin_;
   std::byte* data_{};
   std::size_t bytes_{};
   void* owner_{};

@@ -38,14 +38,15 @@ template <AnyDevice D> class CapturedGroups {
     const auto attached = device.attach();
     try {
       capture(device, lanes, places, call);
-    } catch (const std::exception& e) {
-      const auto* of_device = dynamic_cast<const DeviceError*>(&e);
-      if (of_device && of_device->sticky()) {
+    } catch (const DeviceError& e) {
+      if (e.sticky()) {
         throw;
       }
-      return std::string{"not replayed, since it cannot be captured: "} + e.what();
+      return refusal(e.what());
+    } catch (const std::exception& e) {
+      return refusal(e.what());
     } catch (...) {
-      return "not replayed, since it cannot be captured: it threw";
+      return refusal("it threw");
     }
     return {};
   }
@@ -68,6 +69,9 @@ template <AnyDevice D> class CapturedGroups {
   }
 
  private:
+  static std::string refusal(const char* why) {
+    return std::string{"not replayed, since it cannot be captured: "} + why;
+  }
   // Throws what the call throws, and what the device does; then there are no groups.
   template <class F>
   void capture(D& device, std::span<typename D::stream_type> lanes, std::size_t places,

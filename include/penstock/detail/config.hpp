@@ -2,6 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// What the library has; its own headers need what is refused below as well.
+#if defined(__linux__) && defined(__x86_64__) && __cplusplus >= 202002L
+#include <version>
+#endif
+
 // What is not tested is refused, and by whatever header users begin with: each includes this one
 // before all else. An #error alone would let compilers go on; a file that is not there does not.
 #if !defined(__linux__) || !defined(__x86_64__)
@@ -14,6 +19,10 @@
 #error "penstock needs nvcc 13.0 or later, and this is nvcc 12 or older: install CUDA 13."
 #elif __cplusplus < 202002L
 #error "penstock needs C++20, and this is an older standard: compile with -std=c++20."
+#elif !defined(__cpp_exceptions)
+#error "penstock needs exceptions, and this build has none: compile without -fno-exceptions."
+#elif !defined(__cpp_lib_jthread)
+#error "penstock needs std::stop_token, and this library has none: take libstdc++, not libc++."
 #else
 #define PENSTOCK_SUPPORTED
 #endif

@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/atomics.hpp>
+#include <penstock/detail/skip_notes.hpp>
+#include <penstock/detail/stop_gate.hpp>
 #include <penstock/error.hpp>
-#include <penstock/report.hpp>
 #include <penstock/ring.hpp>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -26,7 +27,8 @@ struct OpenWork {
 };
 
 /// How one run ends: by itself, by a stop, or by the first error in time, which closes every ring
-/// in both directions. Any thread; the lock is taken only where a run begins or ends.
+/// in both directions. Any thread; the lock is taken only where an error is noted, and where a run
+/// begins or ends.
 class Control {
  public:
   /// Before the run: the rings to close.
@@ -42,37 +44,26 @@ class Control {
   void on_lost(std::function<OpenWork()> ask) { asks_.push_back(std::move(ask)); }
 
   /// When all rings are reset: from now on stop() stops.
-  void begin() noexcept {
-    const std::scoped_lock lock{mutex_};
-    stopped_ = false;
-    running_ = true;
-  }
+  void begin() noexcept { gate_.open(); }
   /// When all workers rest. A stop() that is closing rings has then closed them all, and none of
   /// the next run.
-  void end() noexcept {
-    const std::scoped_lock lock{mutex_};
-    running_ = false;
-  }
-  /// Nothing happens if nothing runs.
+  void end() noexcept { gate_.close(); }
+  /// Nothing happens if nothing runs. Async-signal-safe: no lock is taken, here and in the rings.
   void stop() noexcept {
-    const std::scoped_lock lock{mutex_};
-    if (running_) {
-      stopped_ = true;
+    if (gate_.enter()) {
+      const int error = errno; // of what a signal handler interrupts
       close(Flow::stopped);
+      errno = error;
+      gate_.leave();
     }
   }
   /// Before what cannot be taken back: whether the run has neither failed nor been stopped. If so,
   /// a stop() comes too late from now on, and nothing happens.
   bool pass_point_of_no_return() noexcept {
     const std::scoped_lock lock{mutex_};
-    const bool goes_on = !failed_ && !stopped_;
-    running_ = running_ && !goes_on;
-    return goes_on;
+    return !failed_ && gate_.close_if_unused();
   }
-  bool stopped() const noexcept {
-    const std::scoped_lock lock{mutex_};
-    return stopped_;
-  }
+  bool stopped() const noexcept { return gate_.was_entered(); }
 
   /// To be called inside a catch block: the exception in flight is the cause. Later ones are
   /// dropped. `reads`: a SourceError is one of the run's source, and the record that it names is
@@ -103,35 +94,11 @@ class Control {
     close(Flow::failed);
   }
 
-  /// To be called inside a catch block: notes the exception in flight as the reason why `records`
-  /// records were left out. If there is no memory for that they are left out all the same.
-  void note_skip(const std::string& stage, std::uint64_t record, std::uint64_t records) noexcept {
-    // What is not kept is not described either: that takes longer than all the rest.
-    if (noted_.load(StdAtomics::relaxed) == most_skips) {
-      return;
-    }
-    try {
-      SkippedItem item = skipped_item();
-      item.stage = stage;
-      item.record = record;
-      item.records = records;
-      const std::scoped_lock lock{mutex_};
-      if (skips_.size() < most_skips) {
-        skips_.push_back(std::move(item));
-        noted_.store(skips_.size(), StdAtomics::relaxed);
-      }
-    } catch (...) {
-    }
-  }
-  /// None, if there is no memory for them.
-  void copy_skips(std::vector<SkippedItem>& to) const noexcept {
-    const std::scoped_lock lock{mutex_};
-    try {
-      to = skips_;
-    } catch (...) {
-      to.clear();
-    }
-  }
+  /// What was left out of the run.
+  /// @{
+  SkipNotes& skips() noexcept { return skips_; }
+  const SkipNotes& skips() const noexcept { return skips_; }
+  /// @}
 
   /// Nobody can be thrown the run's error any more: the next run throws it, instead of running.
   void owe() noexcept {
@@ -169,7 +136,6 @@ class Control {
   void reset() {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
-    noted_.store(0, StdAtomics::relaxed);
     failed_ = false;
     const std::exception_ptr owed = std::exchange(owed_, nullptr);
     error_ = lost_ ? lost_ : owed;
@@ -184,19 +150,6 @@ class Control {
     void (*close)(void*, Flow) noexcept;
   };
 
-  static constexpr std::size_t most_skips = 1000;
-
-  static SkippedItem skipped_item() {
-    try {
-      throw;
-    } catch (const SourceError& e) {
-      return {{}, 0, 0, e.file(), e.offset(), e.what()};
-    } catch (const std::exception& e) {
-      return {{}, 0, 0, {}, 0, e.what()};
-    } catch (...) {
-      return {{}, 0, 0, {}, 0, "something that is no std::exception was thrown"};
-    }
-  }
   // Before it is described, which takes time.
   bool is_first() noexcept {
     const std::scoped_lock lock{mutex_};
@@ -263,11 +216,9 @@ class Control {
   std::exception_ptr error_;
   std::exception_ptr lost_;
   std::exception_ptr owed_;
-  std::vector<SkippedItem> skips_;
-  StdAtomics::Atomic<std::size_t> noted_{0}; // how many those are
+  SkipNotes skips_;
   bool failed_{};
-  bool running_{};
-  bool stopped_{};
+  StopGate<> gate_;
 };
 
 } // namespace penstock::detail

@@ -53,8 +53,6 @@ template <AnyDevice D> class Copier {
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.grain().records, 1)} {
     pieces_.reserve(in.grain().parts.size());
   }
-  Copier(const Copier&) = delete;
-  Copier& operator=(const Copier&) = delete;
   ~Copier() {
     wait_at_last([this] { settle(); });
   }

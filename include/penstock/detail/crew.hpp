@@ -39,7 +39,7 @@ class Crew {
   /// is no thread to be had.
   void add(Node& node, unsigned worker) {
     threads_.reserve(threads_.size() + 1);
-    threads_.emplace_back(Job{[this, &node, worker] { serve(node, worker); }});
+    threads_.push_back(start_thread([this, &node, worker] { serve(node, worker); }));
   }
 
   /// Lets every thread work once.

@@ -6,6 +6,7 @@
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/crew.hpp>
 #include <penstock/detail/observer.hpp>
+#include <penstock/detail/origin.hpp>
 #include <penstock/detail/ticker.hpp>
 #include <penstock/run_options.hpp>
 
@@ -67,6 +68,10 @@ class Engine {
 
   /// Begins a run: all but the last stage's first worker, which is the caller. Throws if it cannot.
   void start(const RunOptions& options) {
+    if (!is_here()) {
+      throw Error{"penstock: this pipeline was prepared before this process was forked, and its "
+                  "threads and memory are the parent's: make another one after the fork."};
+    }
     check_resting();
     start_ = Clock::now();
     control_.reset();
@@ -119,6 +124,8 @@ class Engine {
     return report_;
   }
   void stop() noexcept { control_.stop(); }
+  /// Whether its threads are this process's.
+  bool is_here() const noexcept { return origin_.is_here(); }
   /// The last stage.
   Node& last() noexcept { return *nodes_.back(); }
   /// What has been done so far. Any thread.
@@ -187,7 +194,7 @@ class Engine {
       nodes_[i]->report(seconds, report.stages[i]);
       report.skipped += report.stages[i].skipped;
     }
-    control_.copy_skips(report.skips);
+    control_.skips().copy(report.skips);
     report.records = report.stages.back().records;
     report.bytes = report.stages.back().bytes;
     report.limiting_stage =
@@ -196,6 +203,7 @@ class Engine {
             ->name;
   }
 
+  const Origin origin_;
   Control control_;
   std::vector<std::unique_ptr<Node>> nodes_;
   Crew crew_;
@@ -208,16 +216,17 @@ class Engine {
   std::uint64_t batches_{};
 };
 
-/// Owns an engine that one thread makes while others may ask for it. Moves while nobody asks.
+/// Owns an engine that one thread makes while others may ask for it. Moves while nobody asks. In a
+/// forked child the engine is left as it is: the threads that it would wait for are not there.
 class EngineOwner {
  public:
   EngineOwner() = default;
   EngineOwner(EngineOwner&& other) noexcept : engine_{other.engine_.exchange(nullptr)} {}
   EngineOwner& operator=(EngineOwner&& other) noexcept {
-    const std::unique_ptr<Engine> old{engine_.exchange(other.engine_.exchange(nullptr))};
+    destroy(engine_.exchange(other.engine_.exchange(nullptr)));
     return *this;
   }
-  ~EngineOwner() { delete get(); }
+  ~EngineOwner() { destroy(get()); }
 
   void set(std::unique_ptr<Engine> engine) noexcept {
     engine_.store(engine.release(), StdAtomics::release); // pairs with get()
@@ -226,6 +235,12 @@ class EngineOwner {
   Engine* get() const noexcept { return engine_.load(StdAtomics::acquire); } // pairs with set()
 
  private:
+  static void destroy(Engine* engine) noexcept {
+    if (engine && engine->is_here()) {
+      delete engine;
+    }
+  }
+
   StdAtomics::Atomic<Engine*> engine_{nullptr};
 };
 

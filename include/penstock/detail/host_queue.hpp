@@ -5,6 +5,7 @@
 #include <penstock/detail/config.hpp>
 #include <penstock/detail/host_door.hpp>
 #include <penstock/detail/job.hpp>
+#include <penstock/detail/origin.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <exception>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -36,7 +38,7 @@ class HostQueue {
   /// Starts the thread; it must not run. Throws std::system_error.
   void start() {
     closed_ = false;
-    thread_ = std::thread{Job{[this] { work(); }}};
+    thread_ = start_thread([this] { work(); });
   }
   /// Blocks until all work is done and the thread has ended.
   void finish() noexcept {
@@ -146,6 +148,17 @@ class HostQueue {
 /// again. Any thread.
 class HostQueues {
  public:
+  HostQueues() = default;
+  HostQueues(const HostQueues&) = delete;
+  HostQueues& operator=(const HostQueues&) = delete;
+  ~HostQueues() {
+    if (!is_here()) {
+      std::construct_at(&queues_); // a forked child's: the old ones stay as they are
+    }
+  }
+
+  /// Whether its threads are this process's.
+  bool is_here() const noexcept { return origin_.is_here(); }
   /// A running queue. Throws std::system_error, std::bad_alloc.
   HostQueue& start(HostDoor& door) {
     const std::lock_guard lock{mutex_};
@@ -158,8 +171,11 @@ class HostQueues {
     kept->used = true;
     return kept->queue;
   }
-  /// Blocks until all work of the queue is done.
+  /// Blocks until all work of the queue is done; not in a forked child, where nobody would do it.
   void finish(HostQueue& queue) noexcept {
+    if (!is_here()) {
+      return;
+    }
     queue.finish();
     const std::lock_guard lock{mutex_};
     for (Kept& kept : queues_) {
@@ -180,6 +196,7 @@ class HostQueues {
     HostQueue queue;
     bool used{false};
   };
+  const Origin origin_;
   mutable std::mutex mutex_;
   std::list<Kept> queues_;
 };

@@ -48,7 +48,7 @@ void touch_pages(std::byte* at, std::size_t bytes, std::size_t workers) noexcept
   const std::size_t part = (bytes / workers / huge_page + 1) * huge_page;
   for (std::size_t k = 1; k < workers; ++k) {
     try {
-      others[k] = Thread{Job{[=] { touch(k * part, (k + 1) * part); }}};
+      others[k] = start_thread<Thread>([=] { touch(k * part, (k + 1) * part); });
     } catch (const std::exception&) {
       touch(k * part, (k + 1) * part);
     }
@@ -61,7 +61,7 @@ void touch_pages(std::byte* at, std::size_t bytes, std::size_t workers) noexcept
   }
 }
 
-/// Gives back what map_pages() gave; null is nothing. Never throws.
+/// Gives back what map_pages() gave, in the same process; null is nothing. Never throws.
 inline void unmap_pages(void* at, std::size_t bytes) noexcept {
   if (at != nullptr) {
     ::munmap(at, bytes);
@@ -70,8 +70,8 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
 
 /// `bytes` of zeroed host memory, a multiple of `page`, as one anonymous mapping: pages are there
 /// when it returns (it blocks for that), huge ones where the system has them, and the start is
-/// aligned to 2 MiB from that size on. To be given back to unmap_pages() with the same count. Any
-/// thread. Throws Error with the byte count.
+/// aligned to 2 MiB from that size on. A forked child does not have them. To be given back to
+/// unmap_pages() with the same count. Any thread. Throws Error with the byte count.
 inline void* map_pages(std::size_t bytes) {
   const auto text = [bytes](const std::string& why) {
     return "penstock: cannot map " + std::to_string(bytes) + " bytes of host memory: " + why;
@@ -104,6 +104,8 @@ inline void* map_pages(std::size_t bytes) {
     // Only advice: without huge pages all works, slower.
     ::madvise(at, bytes, MADV_HUGEPAGE);
   }
+  // Not for a forked child: the kernel would have to copy pages that a device may write to.
+  ::madvise(at, bytes, MADV_DONTFORK);
   // To ask for the processors takes longer than to touch a few pages.
   const std::size_t cores = bytes < 2 * least_touch_bytes ? 1 : usable_processors();
   touch_pages(at, bytes, touch_workers(bytes, cores));

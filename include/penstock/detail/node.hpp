@@ -100,7 +100,7 @@ class Node {
         if (tries < on_error.retries) {
           meter.tried_again();
         } else if (bad_items_.fetch_add(1, StdAtomics::relaxed) < on_error.skips) {
-          control_.note_skip(name_, record, records);
+          control_.skips().note(name_, record, records);
           meter.skipped(records);
           return Item::skipped;
         } else {

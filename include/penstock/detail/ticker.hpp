@@ -16,14 +16,14 @@ namespace penstock::detail {
 class Ticker {
  public:
   Ticker(std::chrono::milliseconds every, Job f)
-      : thread_{Job{[this, every, f = std::move(f)] {
+      : thread_{start_thread([this, every, f = std::move(f)] {
           std::unique_lock lock{mutex_};
           while (!changed_.wait_for(lock, every, [this] { return over_; })) {
             lock.unlock();
             f();
             lock.lock();
           }
-        }}} {}
+        })} {}
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
   ~Ticker() {

@@ -17,8 +17,10 @@ struct TraceHooks {
 };
 
 /// The tool that listens, or null. Any thread may exchange it at any time. What it points to is a
-/// constant that stays until the program ends, so that relaxed accesses do.
-inline constinit StdAtomics::Atomic<const TraceHooks*> trace_hooks{nullptr};
+/// constant that stays until the program ends, so that relaxed accesses do. One for all shared
+/// libraries of a program, also where they hide what they do not export.
+[[gnu::visibility("default")]] inline constinit StdAtomics::Atomic<const TraceHooks*> trace_hooks{
+    nullptr};
 
 /// While it lives, its thread works for a stage. Without a tool it costs a relaxed load and a
 /// branch; it never allocates.

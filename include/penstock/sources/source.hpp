@@ -56,6 +56,27 @@ concept Source = std::copy_constructible<S> && std::is_object_v<typename S::sche
 
 namespace detail {
 
+enum class SourceFlaw { none, read_not_const, one_space, other };
+
+/// Whether S, const or not, fills batches in Where.
+template <class S, class Where>
+concept Fills = requires(S& source, Batch<typename S::schema, Where> into) {
+  { source.read(into) } -> std::convertible_to<std::size_t>;
+};
+/// Why S is no source, if it is none.
+template <class S> consteval SourceFlaw source_flaw() {
+  if constexpr (Source<S>) {
+    return SourceFlaw::none;
+  } else if constexpr (!requires { typename S::schema; } ||
+                       (Fills<const S, Pageable> && Fills<const S, Pinned>)) {
+    return SourceFlaw::other;
+  } else if constexpr (Fills<S, Pageable> && Fills<S, Pinned>) {
+    return SourceFlaw::read_not_const;
+  } else {
+    return Fills<S, Pageable> || Fills<S, Pinned> ? SourceFlaw::one_space : SourceFlaw::other;
+  }
+}
+
 template <class S>
 concept ReadsBytes = requires(const S& source, std::uint64_t at, std::span<std::byte> into) {
   source.read_bytes(at, into);

@@ -7,6 +7,7 @@
 #include <penstock/detail/copier_node.hpp>
 #include <penstock/detail/counted_fetcher_node.hpp>
 #include <penstock/detail/fetcher_node.hpp>
+#include <penstock/detail/misspelt.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/error.hpp>
 #include <penstock/stage.hpp>
@@ -32,7 +33,7 @@ struct CopierOptions {
 /// Copies batches from pinned memory to `device`, on a stream of its own, and makes batches of the
 /// size that the kernel wants. How much one copy takes is its own affair: about 12 MiB where there
 /// is that much, at once where there is less.
-template <class D> class AsyncCopier : public StageBase {
+template <class D, class Told = CopierOptions> class AsyncCopier : public StageBase {
  public:
   /// Whether D is no device, so that `|` says no more of it.
   static constexpr bool refused = !AnyDevice<D>;
@@ -135,5 +136,20 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
 
   CopierOptions options_;
 };
+/// Where options fit no list.
+template <class D> class AsyncCopier<D, detail::Misspelt> : public StageBase {
+  static constexpr bool options_fit = !sizeof(D);
+  static_assert(options_fit,
+                "penstock: these are no CopierOptions. By name, in this order: .batch, .depth.");
+
+ public:
+  static constexpr bool refused = true;
+  template <class> using takes = detail::Anything;
+  template <class> using gives = detail::Anything;
+  AsyncCopier(const D&, ...) {}
+};
+/// Refused. A temporary device is refused by the constructor.
+template <detail::Object D>
+AsyncCopier(const volatile D&, ...) -> AsyncCopier<D, detail::Misspelt>;
 
 } // namespace penstock

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/consumer_nodes.hpp>
+#include <penstock/detail/misspelt.hpp>
 #include <penstock/detail/replayed_consumer.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/replayed.hpp>
@@ -24,9 +25,16 @@ struct ConsumerOptions {
 
 namespace detail {
 
-enum class ConsumerForm { good, not_written_out, other_parameters, writes_input, silent };
+enum class ConsumerForm {
+  good,
+  not_written_out,
+  other_parameters,
+  writes_input,
+  not_copyable,
+  silent
+};
 
-template <class P> consteval ConsumerForm consumer_form() {
+template <class F, class P> consteval ConsumerForm consumer_form() {
   using In = batch_of<batch_parameter<0, P>>;
   if (std::is_same_v<P, RefusedBefore>) {
     return ConsumerForm::silent;
@@ -37,7 +45,10 @@ template <class P> consteval ConsumerForm consumer_form() {
   if (!(In::device && P::count == 2) && !(In::host && P::count == 1)) {
     return ConsumerForm::other_parameters;
   }
-  return In::read_only ? ConsumerForm::good : ConsumerForm::writes_input;
+  if (!In::read_only) {
+    return ConsumerForm::writes_input;
+  }
+  return std::is_copy_constructible_v<F> ? ConsumerForm::good : ConsumerForm::not_copyable;
 }
 template <class P> struct StreamParameter {};
 template <class A, class B> struct StreamParameter<Parameters<A, B>> {
@@ -53,14 +64,14 @@ template <class A, class B> struct StreamParameter<Parameters<A, B>> {
 /// own; the batch's memory is used again when that work is done. Of many small ones replayed()
 /// makes few calls. For host batches it is `void(Batch<const T, Pageable>)` or `Pinned`, and the
 /// memory is used again when it returns.
-template <class F>
+template <class F, class Told = ConsumerOptions>
 class Consumer : public StageBase, public detail::StreamParameter<detail::parameters_of<F>> {
   using P = detail::parameters_of<F>;
   using In = detail::batch_parameter<0, P>;
 
  public:
   /// Whether the callable was refused, so that `|` says no more of it.
-  static constexpr bool refused = detail::consumer_form<P>() != detail::ConsumerForm::good;
+  static constexpr bool refused = detail::consumer_form<F, P>() != detail::ConsumerForm::good;
   /// The batch that the callable takes.
   template <class> using takes = In;
   /// Nothing: it is the last.
@@ -68,12 +79,13 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
 
   /// `f` is copied: once for each worker. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
-            detail::ConsumerForm Verdict = detail::consumer_form<Takes>()>
+            detail::ConsumerForm Verdict = detail::consumer_form<F, Takes>()>
   explicit Consumer(F f, ConsumerOptions options = {}) : f_{std::move(f)}, options_{options} {
     using detail::ConsumerForm;
     constexpr bool written_out = Verdict != ConsumerForm::not_written_out;
     constexpr bool a_batch_and_stream = Verdict != ConsumerForm::other_parameters;
     constexpr bool only_reads = Verdict != ConsumerForm::writes_input;
+    constexpr bool copies = Verdict != ConsumerForm::not_copyable;
     static_assert(written_out,
                   "penstock: a Consumer learns its types from its callable's parameters, so write "
                   "them out (no auto, no overloads): [](ps::Batch<const In, ps::Device> in, "
@@ -84,6 +96,10 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
         "batch: [](ps::Batch<const In, ps::Device> in, cudaStream_t stream) {...}.");
     static_assert(only_reads,
                   "penstock: a Consumer only reads its batch: make it ps::Batch<const In, ...>.");
+    static_assert(copies,
+                  "penstock: each worker has its own copy of a Consumer's callable, and this "
+                  "one cannot be copied: std::ref(f) shares one, which several threads then "
+                  "call; or hold what cannot be copied in a std::shared_ptr.");
   }
 
   /// For prepare().
@@ -116,5 +132,26 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
   F f_;
   ConsumerOptions options_;
 };
+/// Where options fit no list.
+template <class F> class Consumer<F, detail::Misspelt> : public StageBase {
+  static constexpr bool options_fit = !sizeof(F);
+  static_assert(options_fit, "penstock: these are no ConsumerOptions. By name: .workers.");
+
+ public:
+  static constexpr bool refused = true;
+  template <class> using takes = detail::Anything;
+  template <class> using gives = void;
+  Consumer(const F&, ...) {}
+};
+/// With options or without.
+/// @{
+template <class F> Consumer(F&&) -> Consumer<std::decay_t<F>>;
+template <class F> Consumer(F&&, ConsumerOptions) -> Consumer<std::decay_t<F>>;
+/// @}
+/// Refused.
+/// @{
+template <detail::Object F> Consumer(const F&&, ...) -> Consumer<F, detail::Misspelt>;
+template <detail::Object F> Consumer(const volatile F&, ...) -> Consumer<F, detail::Misspelt>;
+/// @}
 
 } // namespace penstock

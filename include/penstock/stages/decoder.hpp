@@ -4,6 +4,7 @@
 
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/decoder_node.hpp>
+#include <penstock/detail/misspelt.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/stage.hpp>
@@ -41,7 +42,8 @@ enum class DecoderForm {
   writes_input,
   reads_output,
   other_space,
-  not_bytes
+  not_bytes,
+  not_copyable
 };
 
 template <class T> inline constexpr bool is_batch = false;
@@ -84,6 +86,13 @@ template <class P, class Where> consteval DecoderForm decoder_form() {
              : DecoderForm::other_space;
 }
 
+/// The same, and whether each worker can have its copy.
+template <class F, class P, class Where> consteval DecoderForm decoder_verdict() {
+  constexpr DecoderForm form = decoder_form<P, Where>();
+  const bool good = form == DecoderForm::batches || form == DecoderForm::records;
+  return good && !std::is_copy_constructible_v<F> ? DecoderForm::not_copyable : form;
+}
+
 template <class Given> struct space_of {
   using type = Anything;
 };
@@ -122,7 +131,7 @@ template <class P, class Where> struct decoder_types<P, Where, DecoderForm::reco
 /// std::ref shares one. What it throws ends the run, or as `.on_error` says.
 template <class F, class Where = void> class Decoder : public StageBase {
   using P = detail::parameters_of<F>;
-  static constexpr detail::DecoderForm form = detail::decoder_form<P, Where>();
+  static constexpr detail::DecoderForm form = detail::decoder_verdict<F, P, Where>();
   static constexpr bool single = form == detail::DecoderForm::records;
   using Types = detail::decoder_types<P, Where, form>;
 
@@ -136,7 +145,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
 
   /// `f` is copied: once for each worker. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
-            detail::DecoderForm Verdict = detail::decoder_form<Takes, Where>()>
+            detail::DecoderForm Verdict = detail::decoder_verdict<F, Takes, Where>()>
   explicit Decoder(F f, DecoderOptions options = {})
       : f_{std::move(f)}, options_{std::move(options)} {
     using detail::DecoderForm;
@@ -145,6 +154,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
     constexpr bool reads_first = Verdict != DecoderForm::writes_input;
     constexpr bool fills_second = Verdict != DecoderForm::reads_output;
     constexpr bool fills_bytes = Verdict != DecoderForm::not_bytes;
+    constexpr bool copies = Verdict != DecoderForm::not_copyable;
     static_assert(written_out,
                   "penstock: a Decoder learns its types from its callable's parameters, so write "
                   "them out (no auto, no overloads): [](ps::Batch<const In, ps::Pageable> in, "
@@ -162,6 +172,10 @@ template <class F, class Where = void> class Decoder : public StageBase {
                   "penstock: records are copied byte by byte, so what a Decoder fills must be "
                   "trivially copyable: no std::string or std::vector in it, but arrays, or a "
                   "column of ps::Ragged.");
+    static_assert(copies,
+                  "penstock: each worker has its own copy of a Decoder's callable, and this "
+                  "one cannot be copied: std::ref(f) shares one, which several threads then "
+                  "call; or hold what cannot be copied in a std::shared_ptr.");
   }
   /// The same, and what it fills is pinned memory.
   Decoder(F f, to_pinned_t, DecoderOptions options = {})
@@ -203,9 +217,32 @@ template <class F, class Where = void> class Decoder : public StageBase {
   F f_;
   DecoderOptions options_;
 };
+/// Where options fit no list.
+template <class F> class Decoder<F, detail::Misspelt> : public StageBase {
+  static constexpr bool options_fit = !sizeof(F);
+  static_assert(options_fit, "penstock: these are no DecoderOptions. By name, in this order: "
+                             ".workers, .depth, .extents, .value_bytes, .on_error.");
+
+ public:
+  static constexpr bool refused = true;
+  template <class> using takes = detail::Anything;
+  template <class> using gives = detail::Anything;
+  Decoder(const F&, ...) {}
+};
 /// Without the tag: what its callable fills says where that lies.
-template <class F> Decoder(F, DecoderOptions = {}) -> Decoder<F, void>;
+/// @{
+template <class F> Decoder(F&&) -> Decoder<std::decay_t<F>, void>;
+template <class F> Decoder(F&&, DecoderOptions) -> Decoder<std::decay_t<F>, void>;
+/// @}
 /// With it: pinned memory.
-template <class F> Decoder(F, to_pinned_t, DecoderOptions = {}) -> Decoder<F, Pinned>;
+/// @{
+template <class F> Decoder(F&&, to_pinned_t) -> Decoder<std::decay_t<F>, Pinned>;
+template <class F> Decoder(F&&, to_pinned_t, DecoderOptions) -> Decoder<std::decay_t<F>, Pinned>;
+/// @}
+/// Refused.
+/// @{
+template <detail::Object F> Decoder(const F&&, ...) -> Decoder<F, detail::Misspelt>;
+template <detail::Object F> Decoder(const volatile F&, ...) -> Decoder<F, detail::Misspelt>;
+/// @}
 
 } // namespace penstock

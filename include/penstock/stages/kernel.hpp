@@ -6,6 +6,7 @@
 #include <penstock/counted.hpp>
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/kernel_node.hpp>
+#include <penstock/detail/misspelt.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/error.hpp>
 #include <penstock/replayed.hpp>
@@ -50,6 +51,7 @@ enum class KernelForm {
   reads_output,
   not_bytes,
   ragged,
+  not_copyable,
   silent
 };
 
@@ -85,6 +87,13 @@ template <class P> consteval KernelForm kernel_form() {
   return KernelForm::two_batches;
 }
 
+/// The same, and whether it can be copied.
+template <class F, class P> consteval KernelForm kernel_verdict() {
+  constexpr KernelForm form = kernel_form<P>();
+  const bool good = form == KernelForm::two_batches || form == KernelForm::in_place;
+  return good && !std::is_copy_constructible_v<F> ? KernelForm::not_copyable : form;
+}
+
 template <class P> struct LastParameter {};
 template <class A, class B> struct LastParameter<Parameters<A, B>> {
   using stream_parameter = B;
@@ -105,10 +114,10 @@ template <class A, class B, class C> struct LastParameter<Parameters<A, B, C>> {
 /// `in`, or as the options say; its index() counts what the stage gives. Records keep their order,
 /// whatever the streams. `Batch<Counted<Out>, Device>` is for a number of records that only the
 /// device comes to know, at most as many. What the callable throws ends the run.
-template <class F>
+template <class F, class Told = KernelOptions>
 class Kernel : public StageBase, public detail::LastParameter<detail::parameters_of<F>> {
   using P = detail::parameters_of<F>;
-  static constexpr detail::KernelForm form = detail::kernel_form<P>();
+  static constexpr detail::KernelForm form = detail::kernel_verdict<F, P>();
   static constexpr bool in_place = form == detail::KernelForm::in_place;
   using In = detail::batch_of<detail::batch_parameter<0, P>>;
   using Out = detail::batch_of<detail::batch_parameter<in_place ? 0 : 1, P>>;
@@ -123,7 +132,7 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
 
   /// `f` is copied. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
-            detail::KernelForm Verdict = detail::kernel_form<Takes>()>
+            detail::KernelForm Verdict = detail::kernel_verdict<F, Takes>()>
   explicit Kernel(F f, KernelOptions options = {})
       : f_{std::move(f)}, options_{std::move(options)} {
     using detail::KernelForm;
@@ -133,6 +142,7 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
     constexpr bool fills_last = Verdict != KernelForm::reads_output;
     constexpr bool fills_bytes = Verdict != KernelForm::not_bytes;
     constexpr bool fixed_length = Verdict != KernelForm::ragged;
+    constexpr bool copies = Verdict != KernelForm::not_copyable;
     static_assert(written_out,
                   "penstock: a Kernel learns its types from its callable's parameters, so write "
                   "them out (no auto, no overloads): [](ps::Batch<const In, ps::Device> in, "
@@ -152,6 +162,10 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
                                "must be trivially copyable.");
     static_assert(fixed_length, "penstock: only a GPU would know how long the records of a Ragged "
                                 "column are: let a Kernel fill columns of fixed extents.");
+    static_assert(copies,
+                  "penstock: a Kernel's callable is copied, and this one cannot be: give it "
+                  "std::ref(f) of one that outlives the pipeline, or hold what cannot be "
+                  "copied in a std::shared_ptr.");
   }
 
   /// For prepare().
@@ -216,5 +230,27 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
   F f_;
   KernelOptions options_;
 };
+/// Where options fit no list.
+template <class F> class Kernel<F, detail::Misspelt> : public StageBase {
+  static constexpr bool options_fit = !sizeof(F);
+  static_assert(options_fit, "penstock: these are no KernelOptions. By name, in this order: "
+                             ".streams, .depth, .gives, .per, .extents.");
+
+ public:
+  static constexpr bool refused = true;
+  template <class> using takes = detail::Anything;
+  template <class> using gives = detail::Anything;
+  Kernel(const F&, ...) {}
+};
+/// With options or without.
+/// @{
+template <class F> Kernel(F&&) -> Kernel<std::decay_t<F>>;
+template <class F> Kernel(F&&, KernelOptions) -> Kernel<std::decay_t<F>>;
+/// @}
+/// Refused.
+/// @{
+template <detail::Object F> Kernel(const F&&, ...) -> Kernel<F, detail::Misspelt>;
+template <detail::Object F> Kernel(const volatile F&, ...) -> Kernel<F, detail::Misspelt>;
+/// @}
 
 } // namespace penstock

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/judge.hpp>
+#include <penstock/detail/misspelt.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/detail/slot_by_slot.hpp>
 #include <penstock/stage.hpp>
@@ -68,7 +69,7 @@ template <> struct NamesDevice<NoDevice> {};
 /// Copies batches from pageable into pinned memory with several threads, in order: for what cannot
 /// be read or decoded in place. It pins for the device of the pipeline's AsyncCopier, or for the
 /// one it names: `PinnedStager{gpu}`.
-template <class On = detail::NoDevice>
+template <class On = detail::NoDevice, class Told = PinnedStagerOptions>
 class PinnedStager : public StageBase, public detail::NamesDevice<On> {
  public:
   /// The batch it takes: Given's records, in pageable memory.
@@ -104,10 +105,29 @@ class PinnedStager : public StageBase, public detail::NamesDevice<On> {
   On* device_{};
   PinnedStagerOptions options_;
 };
+/// Where options fit no list.
+template <class On> class PinnedStager<On, detail::Misspelt> : public StageBase {
+  static constexpr bool options_fit = !sizeof(On);
+  static_assert(
+      options_fit,
+      "penstock: these are no PinnedStagerOptions. By name, in this order: .workers, .depth.");
+
+ public:
+  static constexpr bool refused = true;
+  template <class> using takes = detail::Anything;
+  template <class> using gives = detail::Anything;
+  explicit PinnedStager(...) {}
+  template <class D> PinnedStager(D&, ...) {}
+};
 /// For the AsyncCopier's device.
+/// @{
+PinnedStager() -> PinnedStager<detail::NoDevice>;
 PinnedStager(PinnedStagerOptions) -> PinnedStager<detail::NoDevice>;
+/// @}
 /// For the one that it names.
 template <AnyDevice D>
 PinnedStager(D&, PinnedStagerOptions = {}) -> PinnedStager<D>;
+/// Refused.
+template <class None = detail::NoDevice> PinnedStager(...) -> PinnedStager<None, detail::Misspelt>;
 
 } // namespace penstock

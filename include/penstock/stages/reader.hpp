@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/build.hpp>
+#include <penstock/detail/misspelt.hpp>
 #include <penstock/detail/reader_node.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/on_error.hpp>
@@ -41,11 +42,20 @@ struct ReaderOptions {
 /// straight into pinned memory, where an AsyncCopier fetches it. The first stage of a pipeline.
 template <class From, class Where = Pageable> class Reader : public StageBase {
   using T = typename detail::schema_of<From>::type;
-  static constexpr bool is_a_source = Source<From>;
+  static constexpr detail::SourceFlaw flaw = detail::source_flaw<From>();
+  static constexpr bool is_a_source = flaw != detail::SourceFlaw::other;
+  static constexpr bool reads_const = flaw != detail::SourceFlaw::read_not_const;
+  static constexpr bool reads_both = flaw != detail::SourceFlaw::one_space;
   static constexpr bool reads_bytes = detail::copies_as_bytes<T>;
   static_assert(is_a_source,
                 "penstock: a Reader reads a source, such as ps::records<T>(path); From "
-                "is not one: it needs a schema, size() and read(batch).");
+                "is not one: it is copyable and has a schema, size() const, and read(batch) const "
+                "for ps::Pageable and ps::Pinned.");
+  static_assert(reads_const, "penstock: many threads call a source's read() at once, and From's is "
+                             "not const: make it const.");
+  static_assert(reads_both, "penstock: a source's read() takes batches in ps::Pageable and in "
+                            "ps::Pinned, and From's those in one space: make it template "
+                            "<ps::HostSpace W> std::size_t read(ps::Batch<schema, W> into) const.");
   static_assert(reads_bytes,
                 "penstock: records are copied byte by byte, so what a Reader reads must "
                 "be trivially copyable: no std::string or std::vector in it, but arrays, "
@@ -53,7 +63,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
 
  public:
   /// Whether From is no source, so that `|` says no more of it.
-  static constexpr bool refused = !is_a_source || !reads_bytes || detail::refused_source<From>;
+  static constexpr bool refused =
+      flaw != detail::SourceFlaw::none || !reads_bytes || detail::refused_source<From>;
   /// Nothing: it is the first.
   template <class> using takes = void;
   /// The batch it gives.
@@ -111,9 +122,32 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   From source_;
   ReaderOptions options_;
 };
+/// Where options fit no list.
+template <class From> class Reader<From, detail::Misspelt> : public StageBase {
+  static constexpr bool options_fit = !sizeof(From);
+  static_assert(options_fit, "penstock: these are no ReaderOptions. By name, in this order: "
+                             ".workers, .depth, .epochs, .batch, .value_bytes, .on_error.");
+
+ public:
+  static constexpr bool refused = true;
+  template <class> using takes = void;
+  template <class> using gives = detail::Anything;
+  Reader(const From&, ...) {}
+};
 /// Without the tag: into pageable memory.
-template <class S> Reader(S, ReaderOptions = {}) -> Reader<S, Pageable>;
+/// @{
+template <class S> Reader(S&&) -> Reader<std::decay_t<S>, Pageable>;
+template <class S> Reader(S&&, ReaderOptions) -> Reader<std::decay_t<S>, Pageable>;
+/// @}
 /// With it: into pinned memory.
-template <class S> Reader(S, to_pinned_t, ReaderOptions = {}) -> Reader<S, Pinned>;
+/// @{
+template <class S> Reader(S&&, to_pinned_t) -> Reader<std::decay_t<S>, Pinned>;
+template <class S> Reader(S&&, to_pinned_t, ReaderOptions) -> Reader<std::decay_t<S>, Pinned>;
+/// @}
+/// Refused.
+/// @{
+template <detail::Object S> Reader(const S&&, ...) -> Reader<S, detail::Misspelt>;
+template <detail::Object S> Reader(const volatile S&, ...) -> Reader<S, detail::Misspelt>;
+/// @}
 
 } // namespace penstock

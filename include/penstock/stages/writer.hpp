@@ -4,6 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/build.hpp>
+#include <penstock/detail/misspelt.hpp>
 #include <penstock/detail/sizes.hpp>
 #include <penstock/detail/writer_node.hpp>
 #include <penstock/error.hpp>
@@ -50,7 +51,7 @@ template <class S, class Where> struct written<Batch<S, Where>> {
 /// Each run writes the file anew, with several epochs one after the other. The folder must exist.
 /// What fails is a StageError with file() and offset() and a SinkError within. Io makes the system
 /// calls.
-template <class Io = PosixIo> class Writer : public StageBase {
+template <class Io = PosixIo, class Told = WriterOptions> class Writer : public StageBase {
  public:
   /// Whether columns are refused.
   static constexpr bool one_array_alone = true;
@@ -78,5 +79,22 @@ template <class Io = PosixIo> class Writer : public StageBase {
   WriterOptions options_;
   Io io_;
 };
+/// Where options fit no list.
+template <class Io> class Writer<Io, detail::Misspelt> : public StageBase {
+  static constexpr bool options_fit = !sizeof(Io);
+  static_assert(
+      options_fit,
+      "penstock: these are no WriterOptions. By name, in this order: .workers, .durable.");
+
+ public:
+  static constexpr bool refused = true;
+  template <class> using takes = detail::Anything;
+  template <class> using gives = void;
+  explicit Writer(const std::string&, ...) {}
+};
+/// With the system's own calls.
+Writer(std::string) -> Writer<PosixIo>;
+/// Refused.
+template <class None = PosixIo> Writer(std::string, ...) -> Writer<None, detail::Misspelt>;
 
 } // namespace penstock

@@ -1,0 +1,20 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <type_traits>
+
+namespace penstock::detail {
+
+/// What a stage is of whose options fit no list, so that compilers say that and not which guides
+/// they have tried. Every stage has guides that end in an ellipsis, which a list of whatever
+/// options matches, as the last choice. Their first parameter is more cv-qualified than that of the
+/// others, so that what fits both is the others': a `const T&&` or a `const volatile T&` is bound
+/// only where nothing else can be.
+struct Misspelt {};
+
+/// What those guides are for: a function's name binds to any reference alike.
+template <class T>
+concept Object = std::is_object_v<T>;
+
+} // namespace penstock::detail

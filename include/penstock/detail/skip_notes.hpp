@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/error.hpp>
+#include <penstock/report.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// What a run has left out, and why: the first so many of it. Any thread.
+class SkipNotes {
+ public:
+  /// To be called inside a catch block: notes the exception in flight as the reason why `records`
+  /// records were left out. If there is no memory for that they are left out all the same.
+  void note(const std::string& stage, std::uint64_t record, std::uint64_t records) noexcept {
+    // What is not kept is not described either: that takes longer than all the rest.
+    if (noted_.load(StdAtomics::relaxed) == most) {
+      return;
+    }
+    try {
+      SkippedItem item = in_flight();
+      item.stage = stage;
+      item.record = record;
+      item.records = records;
+      const std::scoped_lock lock{mutex_};
+      if (items_.size() < most) {
+        items_.push_back(std::move(item));
+        noted_.store(items_.size(), StdAtomics::relaxed);
+      }
+    } catch (...) {
+    }
+  }
+  /// None, if there is no memory for them.
+  void copy(std::vector<SkippedItem>& to) const noexcept {
+    const std::scoped_lock lock{mutex_};
+    try {
+      to = items_;
+    } catch (...) {
+      to.clear();
+    }
+  }
+  /// Before a run.
+  void clear() noexcept {
+    const std::scoped_lock lock{mutex_};
+    items_.clear();
+    noted_.store(0, StdAtomics::relaxed);
+  }
+
+ private:
+  static constexpr std::size_t most = 1000;
+
+  static SkippedItem in_flight() {
+    try {
+      throw;
+    } catch (const SourceError& e) {
+      return {{}, 0, 0, e.file(), e.offset(), e.what()};
+    } catch (const std::exception& e) {
+      return {{}, 0, 0, {}, 0, e.what()};
+    } catch (...) {
+      return {{}, 0, 0, {}, 0, "something that is no std::exception was thrown"};
+    }
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<SkippedItem> items_;
+  StdAtomics::Atomic<std::size_t> noted_{0}; // how many those are
+};
+
+} // namespace penstock::detail
