@@ -90,6 +90,10 @@ template <Name Text> struct spelled {
       typename canonical<typename spell_out<Text, std::make_index_sequence<Text.size>>::type>::type;
 };
 
+template <class Column> inline constexpr bool has_values = true;
+template <class Spelled, class T, std::size_t... Extents>
+inline constexpr bool has_values<NamedColumn<Spelled, T, Extents...>> = ((Extents != 0) && ...);
+
 } // namespace detail
 
 /// A named column whose records hold Extents of T, row by row: `Field<"image", std::uint8_t, 3,
@@ -98,14 +102,6 @@ template <Name Text> struct spelled {
 template <Name Text, class T, std::size_t... Extents>
 using Field = NamedColumn<typename detail::spelled<Text>::type, T, Extents...>;
 
-namespace detail {
-
-template <class Column> inline constexpr bool has_values = true;
-template <class Spelled, class T, std::size_t... Extents>
-inline constexpr bool has_values<NamedColumn<Spelled, T, Extents...>> = ((Extents != 0) && ...);
-
-} // namespace detail
-
 /// A schema of named columns, each an array of its own in every batch. To be derived from, which
 /// keeps messages short: `struct Sample : Columns<Field<"image", …>, Field<"label", int>> {};`
 ///
@@ -113,8 +109,9 @@ inline constexpr bool has_values<NamedColumn<Spelled, T, Extents...>> = ((Extent
 /// values of all records back to back, and for n records n + 1 offsets, the first of them 0. A
 /// batch of it is one slot all the way, with a maximum of records and of value bytes.
 template <class... Fields> struct Columns {
-  static constexpr bool all_have_values = (detail::has_values<Fields> && ...);
-  static_assert(all_have_values,
+  /// Where it is written, before anything else is asked of it.
+  static constexpr bool have_values = (detail::has_values<Fields> && ...);
+  static_assert(have_values,
                 "penstock: a column of extent 0 has no values: give Field<name, T, extents...> "
                 "extents of 1 or more, and none for one T a record.");
 };

@@ -5,7 +5,6 @@
 #include <penstock/penstock.hpp>
 
 #include <cstdint>
-#include <vector>
 
 namespace ps = penstock;
 
@@ -19,10 +18,9 @@ struct Sample : ps::Columns<ps::Field<"image", std::uint8_t, 4>,
 };
 
 int main() {
-  const std::vector<std::uint8_t> images(40);
-  const std::vector<std::int32_t> labels(10);
-  auto pipeline =
-      ps::Reader{ps::zip<Sample>(ps::memory(images, {.record_bytes = 4}), ps::memory(labels))} |
-      ps::Consumer{[](ps::Batch<const Sample, ps::Pageable>) {}};
+  auto pipeline = ps::Reader{ps::records<std::uint64_t>("frames")} |
+                  ps::Decoder{[](ps::Batch<const std::uint64_t, ps::Pageable>,
+                                 ps::Batch<Sample, ps::Pageable>) {}} |
+                  ps::Consumer{[](ps::Batch<const Sample, ps::Pageable>) {}};
   pipeline.run();
 }
