@@ -76,7 +76,7 @@ struct Recount {
       return units;
     }
     const std::uint64_t epoch = units / epochs;
-    const std::size_t last = static_cast<std::size_t>(epoch % batch);
+    const std::size_t last = epoch % batch;
     const std::uint64_t full = epoch / batch;
     return epochs * (full * of(batch) + (last != 0 ? of(last) : 0));
   }
