@@ -64,9 +64,9 @@ struct Seen {
       number.store(0, std::memory_order_relaxed);
     }
   }
-  template <class B> void keep(const B& batch) {
-    for (std::size_t i = 0; i < batch.size(); ++i) {
-      numbers[batch.index() + i].store(batch.data()[i], std::memory_order_relaxed);
+  template <class B> void keep(const B& got) {
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      numbers[got.index() + i].store(got.data()[i], std::memory_order_relaxed);
     }
   }
   void set_trap(int kernel, std::uint64_t index, ps::HostStream& stream) const {

@@ -33,8 +33,8 @@ struct SpinThenFutex {
   static void sleep(Word& word, std::uint32_t seen,
                     std::chrono::nanoseconds limit = std::chrono::nanoseconds{-1}) noexcept {
     timespec time{};
-    time.tv_sec = static_cast<time_t>(limit.count() / 1'000'000'000);
-    time.tv_nsec = static_cast<long>(limit.count() % 1'000'000'000);
+    time.tv_sec = limit.count() / 1'000'000'000;
+    time.tv_nsec = limit.count() % 1'000'000'000;
     syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, limit.count() < 0 ? nullptr : &time,
             nullptr, 0);
   }

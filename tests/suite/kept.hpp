@@ -113,8 +113,8 @@ template <class S> class Kept {
 
 /// Memory that a Kept is made of, so that it dies after it.
 template <class D> struct PinnedRoom {
-  PinnedRoom(D& device, std::size_t asked)
-      : device{device}, bytes{(asked / 4096 + 1) * 4096},
+  PinnedRoom(D& on, std::size_t asked)
+      : device{on}, bytes{(asked / 4096 + 1) * 4096},
         data{static_cast<std::byte*>(device.allocate_pinned(bytes))} {}
   PinnedRoom(const PinnedRoom&) = delete;
   PinnedRoom& operator=(const PinnedRoom&) = delete;
@@ -128,9 +128,9 @@ template <class D> struct PinnedRoom {
 /// Keeps what arrives on the device.
 template <class S, class D> class Keeper : private PinnedRoom<D>, public Kept<S> {
  public:
-  /// `bytes` for all batches, each array rounded up to 256.
-  Keeper(D& device, std::size_t bytes)
-      : PinnedRoom<D>{device, bytes},
+  /// `room` bytes for all batches, each array rounded up to 256.
+  Keeper(D& on, std::size_t room)
+      : PinnedRoom<D>{on, room},
         Kept<S>{std::span{this->PinnedRoom<D>::data, this->PinnedRoom<D>::bytes}} {}
 
   void operator()(ps::Batch<const S, ps::Device> batch, ps::Stream<D> stream) {

@@ -49,9 +49,9 @@ class Compiler:
         self.many_mains = ["-diag-suppress=940"] if self.nvcc else ["-Wno-return-type"]
         if self.nvcc:
             # The device pass alone reads the whole program, and nothing comes before it.
-            self.base += ["-Xcompiler=-Wall,-Wextra", "-Werror=all-warnings", "-ptx", "-o", os.devnull]
+            self.base += ["-Xcompiler=-Wall,-Wextra,-Wshadow", "-Werror=all-warnings", "-ptx", "-o", os.devnull]
             return
-        self.base += ["-Wall", "-Wextra", "-Wpedantic"]
+        self.base += ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow"]
         if cuda:
             self.base += ["-isystem", str(cuda)]
         self.precompile(work)

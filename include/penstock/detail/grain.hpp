@@ -39,8 +39,8 @@ struct Grain {
 
   Grain() = default;
   /// Of a plain schema.
-  Grain(std::size_t records, std::size_t record_bytes)
-      : records{records}, parts{{record_bytes, records * record_bytes, Array::records}},
+  Grain(std::size_t count, std::size_t record_bytes)
+      : records{count}, parts{{record_bytes, count * record_bytes, Array::records}},
         sizes{record_bytes} {}
 
   bool ragged() const noexcept {

@@ -77,7 +77,7 @@ struct Recount {
       return units;
     }
     const std::uint64_t epoch = units / epochs;
-    const std::size_t last = static_cast<std::size_t>(epoch % batch);
+    const std::size_t last = epoch % batch;
     std::uint64_t all = epoch / batch;
     const bool fits = !__builtin_mul_overflow(all, of(batch), &all) &&
                       !__builtin_add_overflow(all, last != 0 ? of(last) : 0, &all) &&

@@ -185,22 +185,20 @@ template <AnyDevice D> using PlaceRing = Ring<Place<D>>;
 template <AnyDevice D> struct DeviceLink {
   using Bell = typename PlaceRing<D>::Bell;
 
-  /// Of memory of its own. `bell` is the one of the thread that fills it and watches fences.
-  DeviceLink(D& device, std::size_t places, Grain grain,
-             std::shared_ptr<Bell> bell = std::make_shared<Bell>(),
+  /// Of memory of its own. `rung` is the bell of the thread that fills it and watches fences.
+  DeviceLink(D& on, std::size_t count, Grain grain,
+             std::shared_ptr<Bell> rung = std::make_shared<Bell>(),
              const char* stage = "AsyncCopier")
-      : DeviceLink{device, places,
-                   std::make_shared<const Places>(
-                       Places::in<Device>(&device, places, std::move(grain), stage)),
-                   std::move(bell)} {}
+      : DeviceLink{
+            on, count,
+            std::make_shared<const Places>(Places::in<Device>(&on, count, std::move(grain), stage)),
+            std::move(rung)} {}
   /// Of the same memory as another, whose batches are changed in place.
-  DeviceLink(D& device, std::size_t places, std::shared_ptr<const Places> memory,
-             std::shared_ptr<Bell> bell)
-      : device{device}, bell{std::move(bell)}, ring{places, Side::one, Side::one},
-        memory{std::move(memory)}, places{*this->memory}, uses{device, places + 1},
-        other_uses{device, places + 1}, ready_fences(2 * places), used_tickets(places + 1),
-        used_indices(places + 1) {
-    ring.on_release(this->bell.get());
+  DeviceLink(D& on, std::size_t count, std::shared_ptr<const Places> of, std::shared_ptr<Bell> rung)
+      : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one}, memory{std::move(of)},
+        places{*memory}, uses{on, count + 1}, other_uses{on, count + 1}, ready_fences(2 * count),
+        used_tickets(count + 1), used_indices(count + 1) {
+    ring.on_release(bell.get());
   }
   DeviceLink(const DeviceLink&) = delete;
   DeviceLink& operator=(const DeviceLink&) = delete;

@@ -130,7 +130,7 @@ template <class Io = PosixIo> class DirectFile {
   void read(const Descriptor& direct, std::uint64_t offset, std::span<std::byte> into) const {
     const std::uint64_t end = size() / alignment_ * alignment_;
     while (!into.empty() && offset < end) {
-      const auto past = static_cast<std::size_t>(offset % alignment_);
+      const std::size_t past = offset % alignment_;
       const auto there =
           static_cast<std::size_t>(std::min<std::uint64_t>(into.size(), end - offset));
       std::size_t got = 0;
