@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 HEADERS = Path(__file__).resolve().parents[2] / "include" / "penstock"
-DETAIL = re.compile(r"^namespace detail \{$.*?^\} // namespace detail$", re.MULTILINE | re.DOTALL)
+DETAIL = re.compile(r"^namespace (penstock::)?detail \{$.*?^\} // namespace (penstock::)?detail$", re.MULTILINE | re.DOTALL)
 
 if not shutil.which("doxygen"):
     print("there is no doxygen")
