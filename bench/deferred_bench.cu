@@ -43,7 +43,7 @@ struct Step {
   }
 };
 
-enum class How { item, item_pinned, deferred, steps };
+enum class How { item, item_pinned, deferred, steps_alone };
 
 class Steps : public Contender {
  public:
@@ -59,7 +59,7 @@ class Steps : public Contender {
       ps::for_each(stream_, floats, Step{data_.data(), number_.data(), step});
       if (how_ == How::deferred) {
         values_.put(number_.data(), stream_);
-      } else if (how_ != How::steps) {
+      } else if (how_ != How::steps_alone) {
         std::uint64_t on_stack = 0;
         auto* const to =
             how_ == How::item ? &on_stack : reinterpret_cast<std::uint64_t*>(pinned_.get());
@@ -75,7 +75,7 @@ class Steps : public Contender {
       for (std::size_t i = steps; i-- != 0;) {
         sum += values_[i].get();
       }
-    } else if (how_ == How::steps) {
+    } else if (how_ == How::steps_alone) {
       wait();
     }
     return sum;
@@ -98,7 +98,7 @@ class Steps : public Contender {
 };
 
 void add_steps(ps::CudaDevice& gpu, const std::string& contender, How how) {
-  const std::uint64_t sum = how == How::steps ? 0 : (steps - 1) * steps * (2 * steps - 1) / 6;
+  const std::uint64_t sum = how == How::steps_alone ? 0 : (steps - 1) * steps * (2 * steps - 1) / 6;
   const auto checked = std::make_shared<Checked>(
       [&gpu, how](bool) { return std::make_unique<Steps>(gpu, how); }, [sum] { return sum; });
   add_contender("deferred/" + contender + "/256KiB", checked,
@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
     add_steps(gpu, "item", How::item);
     add_steps(gpu, "item_pinned", How::item_pinned);
     add_steps(gpu, "deferred", How::deferred);
-    add_steps(gpu, "steps", How::steps);
+    add_steps(gpu, "steps", How::steps_alone);
     return run_all();
   });
 }

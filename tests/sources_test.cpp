@@ -88,7 +88,7 @@ std::vector<std::byte> read_backwards(const Source& source, std::size_t step) {
   std::vector<std::byte> all;
   for (std::uint64_t end = source.size(); end > 0;) {
     const std::uint64_t first = end - std::min<std::uint64_t>(end, step);
-    const auto part = read<Where>(source, first, static_cast<std::size_t>(end - first));
+    const auto part = read<Where>(source, first, end - first);
     all.insert(all.begin(), part.begin(), part.end());
     end = first;
   }
@@ -463,7 +463,7 @@ TEST_CASE("places on both sides of 4 GiB are reached in a sparse file") {
   REQUIRE(chosen.size() > 990);
   for (const std::uint64_t record : chosen) {
     const std::uint64_t first = record - std::min<std::uint64_t>(record, random() % 3);
-    const auto bytes = read(source, first, static_cast<std::size_t>(record - first) + 1);
+    const auto bytes = read(source, first, record - first + 1);
     std::uint64_t found = 0;
     std::memcpy(&found, bytes.data() + (record - first) * record_bytes, sizeof found);
     REQUIRE(found == offset + record * record_bytes);

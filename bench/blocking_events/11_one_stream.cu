@@ -50,8 +50,8 @@ struct Matrix { // column by column
 /// The matrices, and what is done with each.
 class Task {
  public:
-  Task(ps::CudaDevice& gpu, std::size_t items)
-      : gpu{gpu}, memory_{make_floats(items * side * side)},
+  Task(ps::CudaDevice& device, std::size_t items)
+      : gpu{device}, memory_{make_floats(items * side * side)},
         matrices_{reinterpret_cast<Matrix*>(memory_.get()), items}, weights_(side * side),
         weights_on_gpu_{gpu, side * side}, workspace_{gpu, Blas::workspace_bytes} {
     fill(memory_.get(), items * side * side, 1);

@@ -91,9 +91,9 @@ class PeakMemory {
 /// The device's side: takes words and sums them.
 template <class D> class Target {
  public:
-  Target(D& device, std::size_t words)
-      : device{device}, words{words}, stream_{device.stream()}, on_device_{device, words},
-        sums_{device, words / batch_words + 1}, workspace_{device} {}
+  Target(D& on, std::size_t count)
+      : device{on}, words{count}, stream_{on.stream()}, on_device_{on, count},
+        sums_{on, count / batch_words + 1}, workspace_{on} {}
 
   /// Enqueues the sum of words that the device has.
   void add(const std::uint64_t* on_device, std::size_t count, ps::Stream<D> stream) {

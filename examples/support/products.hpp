@@ -88,8 +88,8 @@ inline std::size_t balanced_size(penstock::CudaDevice& gpu) {
 /// The items, what is done with each, and what is to come of it.
 class Work {
  public:
-  Work(penstock::CudaDevice& gpu, std::size_t size, std::size_t count)
-      : gpu{gpu}, n{size}, floats{n * n}, bytes{floats * sizeof(float)}, items{count},
+  Work(penstock::CudaDevice& device, std::size_t size, std::size_t count)
+      : gpu{device}, n{size}, floats{n * n}, bytes{floats * sizeof(float)}, items{count},
         data_{make_floats(items * floats)}, wanted_{make_floats(items * floats)}, weights_(floats),
         on_gpu_{gpu, floats}, clock_{gpu.stream()} {
     fill(data_.get(), items * floats, 1);

@@ -29,7 +29,7 @@ struct Sum : ps::Columns<ps::Field<"sum", std::uint64_t>, ps::Field<"count", std
 
 /// How long a record's text is, many of them empty, and what stands in it.
 inline std::size_t length_of(std::uint64_t record) {
-  return record % 3 == 1 ? 0 : static_cast<std::size_t>(record * 2'654'435'761U >> 7) % 61;
+  return record % 3 == 1 ? 0 : (record * 2'654'435'761U >> 7) % 61;
 }
 inline char letter_of(std::uint64_t record, std::size_t at) {
   return static_cast<char>(record * 31 + at * 7);

@@ -276,9 +276,9 @@ TEST_CASE("in steady state nothing is done in hiding: the application's own loop
                    Watch& watch) { return reader(watch, workers, ps::to_pinned) | copier(device); },
                 [](auto& pipeline, D& device, Watch& watch) {
                   auto stream = device.stream();
-                  for (auto batch : pipeline.on(stream)) {
+                  for (auto got : pipeline.on(stream)) {
                     work(stream);
-                    watch.arrived(batch.index(), batch.size());
+                    watch.arrived(got.index(), got.size());
                   }
                 });
 }
