@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/stage.hpp>
+
 #include <type_traits>
 
-namespace penstock::detail {
+namespace penstock {
+namespace detail {
 
 /// What a stage is of whose options fit no list, so that compilers say that and not which guides
 /// they have tried. Every stage has guides that end in an ellipsis, which a list of whatever
@@ -13,8 +16,16 @@ namespace penstock::detail {
 /// only where nothing else can be.
 struct Misspelt {};
 
+/// Such a stage: `|` says no more of it.
+struct RefusedStage : StageBase {
+  static constexpr bool refused = true;
+  template <class> using takes = Anything;
+  template <class> using gives = Anything;
+};
+
 /// What those guides are for: a function's name binds to any reference alike.
 template <class T>
 concept Object = std::is_object_v<T>;
 
-} // namespace penstock::detail
+} // namespace detail
+} // namespace penstock

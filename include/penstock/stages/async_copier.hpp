@@ -137,15 +137,13 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   CopierOptions options_;
 };
 /// Where options fit no list.
-template <class D> class AsyncCopier<D, detail::Misspelt> : public StageBase {
+template <class D> class AsyncCopier<D, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(D);
   static_assert(options_fit,
                 "penstock: these are no CopierOptions. By name, in this order: .batch, .depth.");
 
  public:
-  static constexpr bool refused = true;
-  template <class> using takes = detail::Anything;
-  template <class> using gives = detail::Anything;
+  /// Takes whatever it is given.
   AsyncCopier(const D&, ...) {}
 };
 /// Refused. A temporary device is refused by the constructor.

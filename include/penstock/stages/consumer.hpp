@@ -133,14 +133,12 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
   ConsumerOptions options_;
 };
 /// Where options fit no list.
-template <class F> class Consumer<F, detail::Misspelt> : public StageBase {
+template <class F> class Consumer<F, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(F);
   static_assert(options_fit, "penstock: these are no ConsumerOptions. By name: .workers.");
 
  public:
-  static constexpr bool refused = true;
-  template <class> using takes = detail::Anything;
-  template <class> using gives = void;
+  /// Takes whatever it is given.
   Consumer(const F&, ...) {}
 };
 /// With options or without.

@@ -218,15 +218,13 @@ template <class F, class Where = void> class Decoder : public StageBase {
   DecoderOptions options_;
 };
 /// Where options fit no list.
-template <class F> class Decoder<F, detail::Misspelt> : public StageBase {
+template <class F> class Decoder<F, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(F);
   static_assert(options_fit, "penstock: these are no DecoderOptions. By name, in this order: "
                              ".workers, .depth, .extents, .value_bytes, .on_error.");
 
  public:
-  static constexpr bool refused = true;
-  template <class> using takes = detail::Anything;
-  template <class> using gives = detail::Anything;
+  /// Takes whatever it is given.
   Decoder(const F&, ...) {}
 };
 /// Without the tag: what its callable fills says where that lies.

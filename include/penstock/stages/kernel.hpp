@@ -231,15 +231,13 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
   KernelOptions options_;
 };
 /// Where options fit no list.
-template <class F> class Kernel<F, detail::Misspelt> : public StageBase {
+template <class F> class Kernel<F, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(F);
   static_assert(options_fit, "penstock: these are no KernelOptions. By name, in this order: "
                              ".streams, .depth, .gives, .per, .extents.");
 
  public:
-  static constexpr bool refused = true;
-  template <class> using takes = detail::Anything;
-  template <class> using gives = detail::Anything;
+  /// Takes whatever it is given.
   Kernel(const F&, ...) {}
 };
 /// With options or without.

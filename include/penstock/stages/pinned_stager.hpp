@@ -106,18 +106,18 @@ class PinnedStager : public StageBase, public detail::NamesDevice<On> {
   PinnedStagerOptions options_;
 };
 /// Where options fit no list.
-template <class On> class PinnedStager<On, detail::Misspelt> : public StageBase {
+template <class On> class PinnedStager<On, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(On);
   static_assert(
       options_fit,
       "penstock: these are no PinnedStagerOptions. By name, in this order: .workers, .depth.");
 
  public:
-  static constexpr bool refused = true;
-  template <class> using takes = detail::Anything;
-  template <class> using gives = detail::Anything;
+  /// Takes whatever it is given.
+  /// @{
   explicit PinnedStager(...) {}
   template <class D> PinnedStager(D&, ...) {}
+  /// @}
 };
 /// For the AsyncCopier's device.
 /// @{

@@ -123,15 +123,13 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   ReaderOptions options_;
 };
 /// Where options fit no list.
-template <class From> class Reader<From, detail::Misspelt> : public StageBase {
+template <class From> class Reader<From, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(From);
   static_assert(options_fit, "penstock: these are no ReaderOptions. By name, in this order: "
                              ".workers, .depth, .epochs, .batch, .value_bytes, .on_error.");
 
  public:
-  static constexpr bool refused = true;
-  template <class> using takes = void;
-  template <class> using gives = detail::Anything;
+  /// Takes whatever it is given.
   Reader(const From&, ...) {}
 };
 /// Without the tag: into pageable memory.

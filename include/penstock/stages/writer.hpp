@@ -80,16 +80,14 @@ template <class Io = PosixIo, class Told = WriterOptions> class Writer : public 
   Io io_;
 };
 /// Where options fit no list.
-template <class Io> class Writer<Io, detail::Misspelt> : public StageBase {
+template <class Io> class Writer<Io, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(Io);
   static_assert(
       options_fit,
       "penstock: these are no WriterOptions. By name, in this order: .workers, .durable.");
 
  public:
-  static constexpr bool refused = true;
-  template <class> using takes = detail::Anything;
-  template <class> using gives = void;
+  /// Takes whatever it is given.
   explicit Writer(const std::string&, ...) {}
 };
 /// With the system's own calls.
