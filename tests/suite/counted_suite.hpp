@@ -54,7 +54,11 @@ template <class Stream> void select(const Numbers& in, const Some& out, Stream&&
 struct PlusOne {
   Number* at;
   const std::uint64_t* count;
-  PENSTOCK_HD void operator()(std::size_t i) const { at[i] += i < *count ? 1 : 0; }
+  PENSTOCK_HD void operator()(std::size_t i) const {
+    if (i < *count) {
+      ++at[i];
+    }
+  }
 };
 
 struct Pair : ps::Columns<ps::Field<"number", Number>, ps::Field<"halves", std::uint16_t, 2>> {};

@@ -119,6 +119,9 @@ PENSTOCK_TESTS_WRAP(__cudaLaunchKernel,
 #endif
 PENSTOCK_TESTS_WRAP(cudaGetLastError, (), ())
 PENSTOCK_TESTS_WRAP(cudaPeekAtLastError, (), ())
+PENSTOCK_TESTS_WRAP(cudaThreadExchangeStreamCaptureMode, (cudaStreamCaptureMode * mode), (mode))
+PENSTOCK_TESTS_WRAP(cudaStreamIsCapturing, (cudaStream_t stream, cudaStreamCaptureStatus* status),
+                    (stream, status))
 PENSTOCK_TESTS_WRAP(cudaGetDevice, (int* number), (number))
 PENSTOCK_TESTS_WRAP(cudaSetDevice, (int number), (number))
 PENSTOCK_TESTS_WRAP(cudaGetDeviceCount, (int* count), (count))
