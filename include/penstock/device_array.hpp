@@ -33,9 +33,10 @@ template <class T, AnyDevice D> class DeviceArray {
     Transfer transfer{device, area_.bytes()};
     std::memset(transfer.host.data(), 0, transfer.host.bytes());
     transfer.pieces(area_.bytes(), [&](std::size_t offset, std::size_t bytes) {
+      transfer.at_work = true;
       device.copy_to_device(area_.data() + offset, transfer.host.data(), bytes, transfer.stream);
     });
-    device.sync(transfer.stream);
+    transfer.sync();
   }
 
   /// Device memory, aligned to 256 bytes; null if size() is 0.
@@ -55,8 +56,9 @@ template <class T, AnyDevice D> class DeviceArray {
     device_->wait(transfer.stream, queued);
     auto* to = reinterpret_cast<std::byte*>(elements.data());
     transfer.pieces(area_.bytes(), [&](std::size_t offset, std::size_t bytes) {
+      transfer.at_work = true;
       device_->copy_to_host(transfer.host.data(), area_.data() + offset, bytes, transfer.stream);
-      device_->sync(transfer.stream);
+      transfer.sync();
       std::memcpy(to + offset, transfer.host.data(), bytes);
     });
     return elements;
@@ -75,7 +77,14 @@ template <class T, AnyDevice D> class DeviceArray {
     Transfer(const Transfer&) = delete;
     Transfer& operator=(const Transfer&) = delete;
     ~Transfer() {
-      detail::wait_at_last([this] { device.sync(stream); });
+      detail::wait_at_last([this] { sync(); });
+    }
+
+    void sync() {
+      if (at_work) {
+        device.sync(stream);
+        at_work = false;
+      }
     }
 
     template <class F> void pieces(std::size_t bytes, F f) {
@@ -87,6 +96,7 @@ template <class T, AnyDevice D> class DeviceArray {
     D& device;
     detail::Area host;
     typename D::stream_type stream;
+    bool at_work{}; // as far as nobody has waited for the stream
   };
 
   D* device_;

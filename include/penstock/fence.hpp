@@ -34,10 +34,9 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  /// Marks the work enqueued on `stream` so far; returns the fence's serial, counted from 1. Throws
-  /// where the stream captures a graph: what is captured does not run.
+  /// Marks the work enqueued on `stream` so far, which must not be captured; returns the fence's
+  /// serial, counted from 1.
   std::uint64_t record(Stream<D> stream) {
-    detail::check_not_capturing(*device_, stream);
     const std::uint64_t serial = recorded_.load(Atomics::relaxed) + 1;
     device_->record(event(serial), stream);
     recorded_.store(serial, Atomics::release); // pairs with was_recorded()
@@ -76,10 +75,8 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   }
 
   /// Lets later work on `stream` wait for the fence; costs no call if it is known to be reached.
-  /// Throws where the stream captures a graph, into which the wait would not fit.
   void wait(Stream<D> stream, std::uint64_t serial) {
     if (!seen(serial)) {
-      detail::check_not_capturing(*device_, stream);
       device_->wait(stream, event(serial));
     }
   }

@@ -81,7 +81,6 @@ template <AnyDevice D> class Scratch {
     }
   }
   Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
   ~Scratch() { assert(is_idle() && "penstock: a Scratch must outlive its frames"); }
 
   /// What one call, or a part of one, takes on a stream; given back when it dies. Frames of one
@@ -90,7 +89,6 @@ template <AnyDevice D> class Scratch {
   class Frame {
    public:
     Frame(const Frame&) = delete;
-    Frame& operator=(const Frame&) = delete;
     static void* operator new(std::size_t) = delete;
     ~Frame() {
       assert(depth_ == part_.depth &&
@@ -122,7 +120,9 @@ template <AnyDevice D> class Scratch {
       return nullptr;
     }
     template <class Lent = D> Workspace<Lent> workspace(std::size_t = 0) && {
-      return {std::move(*this).template take<Lent>(0), 0};
+      static_assert(!sizeof(Lent), "penstock: what a frame took is free when it dies, and this one "
+                                   "dies at once, so keep it: auto frame = scratch.on(stream);");
+      return {nullptr, 0};
     }
     /// @}
 

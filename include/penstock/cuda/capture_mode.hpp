@@ -11,17 +11,28 @@ namespace penstock::detail {
 /// While it lives, the calling thread's calls are not refused because somebody, this thread too,
 /// captures a graph in global mode: CUDA refuses then what might not belong into a capture, such as
 /// questions about events, waits, and memory that is taken or given back, and breaks the capture
-/// off. Two calls of some 40 ns. The device that memory is to be taken on must be current.
+/// off. Two calls of some 40 ns, but for those that live inside of another. The device that memory
+/// is to be taken on must be current.
 class RelaxedCapture {
  public:
-  RelaxedCapture() noexcept { exchange(); }
+  RelaxedCapture() noexcept : outermost_{!is_relaxed()} { exchange(true); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-  ~RelaxedCapture() { exchange(); }
+  ~RelaxedCapture() { exchange(false); }
 
  private:
-  void exchange() noexcept { cuda_ignore(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  static bool& is_relaxed() noexcept {
+    static thread_local bool relaxed = false;
+    return relaxed;
+  }
+  void exchange(bool relaxed) noexcept {
+    if (outermost_) {
+      cuda_ignore(cudaThreadExchangeStreamCaptureMode(&mode_));
+      is_relaxed() = relaxed;
+    }
+  }
 
+  const bool outermost_;
   cudaStreamCaptureMode mode_{cudaStreamCaptureModeRelaxed}; // and then the one before
 };
 

@@ -69,7 +69,7 @@ class DecoderNode final : public Node {
         check_ragged(out_->places, to.place(), given.records, first);
       });
       slot.records = item == Item::good ? given.records : 0;
-      slot.source.swap(from.slot().source);
+      slot.source.take(from.slot().source);
       return item != Item::failed;
     }
   }

@@ -130,6 +130,7 @@ class KernelNode final : public DeviceStep {
             call_.replay(take_.place(), group, stream);
           } else {
             call_checked(launches_, [&] { call_(take_, claim_of(0), stream); });
+            check_not_capturing(device_, stream);
           }
           use_up(count, lane.record(stream, take_.slot(count - 1).ready, record));
         })) {

@@ -55,6 +55,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     waited_for_ = {};
     failed_ = nullptr;
     link_->calling.store(false, StdAtomics::relaxed);
+    check_not_capturing(link_->device, stream);
     link_->uses.wait(stream, link_->uses.was_recorded());
   }
 
@@ -99,6 +100,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
         // The last one's of a stream covers those before it.
         const bool covered = i + 1 < count && places.slot(i + 1).ready.line == ready.line;
         if (!covered && ready != waited_for_) {
+          check_not_capturing(link_->device, stream());
           ready.wait(stream());
           waited_for_ = ready;
         }
@@ -111,6 +113,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// After it: the fence of that use, whose last place has `ticket`. May throw. Then release() the
   /// places.
   Fence<D> leave(const Place<D>& first, std::uint64_t ticket) {
+    check_not_capturing(link_->device, stream());
     const std::uint64_t serial = link_->uses.was_recorded() + 1;
     link_->used_ticket(serial).store(ticket, StdAtomics::relaxed);
     link_->used_index(serial).store(record_of(first), StdAtomics::relaxed);
@@ -196,6 +199,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   // Events of several streams in one order: each stream first waits for the one before.
   Fence<D> record_other(Stream<D> stream) {
+    check_not_capturing(link_->device, stream);
     link_->other_uses.wait(stream, link_->other_uses.was_recorded());
     return {&link_->other_uses, link_->other_uses.record(stream)};
   }

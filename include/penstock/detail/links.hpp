@@ -129,7 +129,7 @@ struct HostLink {
     ring.reset();
   }
   /// What a worker does with a slot that he has filled, or left empty. Never blocks.
-  void publish(HostRing::Claim claim, Fill fill) noexcept {
+  void publish(HostRing::Claim&& claim, Fill fill) noexcept {
     if (!counted_) {
       claim.publish(fill);
       return;

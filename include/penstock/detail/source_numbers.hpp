@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -19,16 +19,29 @@ class SourceNumbers {
   struct Jump {
     std::uint64_t at, shift;
   };
-  using Jumps = std::vector<Jump>;
+  struct Jumps {
+    std::vector<Jump> list; // in order
+    std::size_t past{};     // of them: forgotten
+  };
 
  public:
   /// Unit 0 has this number, and those after it follow. What was known before is forgotten.
   void start(std::uint64_t number) noexcept {
-    jumps_.clear();
-    past_ = 0;
+    if (jumps_) {
+      jumps_->list.clear();
+      jumps_->past = 0;
+    }
     shift_ = number;
   }
-  void swap(SourceNumbers& other) noexcept { std::swap(*this, other); }
+  /// Has what `from` had, which then has what nobody needs. Touches `from` only if it has jumps, as
+  /// it may lie in another processor's cache.
+  void take(SourceNumbers& from) noexcept {
+    if (from.jumps_ && !from.jumps_->list.empty()) {
+      std::swap(*this, from);
+    } else {
+      start(from.shift_);
+    }
+  }
 
   /// The number of a unit.
   std::uint64_t operator[](std::uint64_t unit) const noexcept {
@@ -41,29 +54,35 @@ class SourceNumbers {
     const std::uint64_t shift = number - at;
     if (at == 0) {
       start(number);
-    } else if (shift != shift_before(jumps_.end())) {
-      jumps_.push_back({at, shift});
+    } else if (shift != shift_before(end())) {
+      if (!jumps_) {
+        jumps_ = std::make_unique<Jumps>();
+      }
+      jumps_->list.push_back({at, shift});
     }
   }
   /// The same of `count` units, which have the numbers of those in `from` from `first` on.
   void go_on(std::uint64_t at, const SourceNumbers& from, std::uint64_t first,
              std::uint64_t count) {
-    auto jump = from.after(first);
+    const Jump* jump = from.after(first);
     go_on(at, first + from.shift_before(jump));
-    for (; jump != from.jumps_.end() && jump->at < first + count; ++jump) {
+    for (; jump != from.end() && jump->at < first + count; ++jump) {
       go_on(at + (jump->at - first), jump->at + jump->shift);
     }
   }
 
   /// Nobody will ask for units before this one.
   void forget_before(std::uint64_t unit) noexcept {
-    const auto next = after(unit);
+    const Jump* const next = after(unit);
     shift_ = shift_before(next);
-    past_ = static_cast<std::size_t>(next - jumps_.begin());
-    // Not each time, since those that stay are moved.
-    if (past_ > jumps_.size() / 2) {
-      jumps_.erase(jumps_.begin(), next);
-      past_ = 0;
+    if (jumps_) {
+      std::vector<Jump>& list = jumps_->list;
+      jumps_->past = static_cast<std::size_t>(next - list.data());
+      // Not each time, since those that stay are moved.
+      if (jumps_->past > list.size() / 2) {
+        list.erase(list.begin(), list.begin() + (next - list.data()));
+        jumps_->past = 0;
+      }
     }
   }
 
@@ -71,8 +90,7 @@ class SourceNumbers {
   class Walk {
    public:
     explicit Walk(const SourceNumbers& numbers) noexcept
-        : next_{numbers.jumps_.data() + numbers.past_},
-          end_{numbers.jumps_.data() + numbers.jumps_.size()}, shift_{numbers.shift_} {}
+        : next_{numbers.begin()}, end_{numbers.end()}, shift_{numbers.shift_} {}
     std::uint64_t next() noexcept {
       if (next_ != end_ && next_->at == unit_) {
         shift_ = next_++->shift;
@@ -88,18 +106,22 @@ class SourceNumbers {
   };
 
  private:
-  Jumps::const_iterator after(std::uint64_t unit) const noexcept {
-    return std::upper_bound(jumps_.begin() + static_cast<std::ptrdiff_t>(past_), jumps_.end(), unit,
+  const Jump* begin() const noexcept {
+    return jumps_ ? jumps_->list.data() + jumps_->past : nullptr;
+  }
+  const Jump* end() const noexcept {
+    return jumps_ ? jumps_->list.data() + jumps_->list.size() : nullptr;
+  }
+  const Jump* after(std::uint64_t unit) const noexcept {
+    return std::upper_bound(begin(), end(), unit,
                             [](std::uint64_t u, const Jump& jump) { return u < jump.at; });
   }
-  std::uint64_t shift_before(Jumps::const_iterator jump) const noexcept {
-    return jump == jumps_.begin() + static_cast<std::ptrdiff_t>(past_) ? shift_
-                                                                       : std::prev(jump)->shift;
+  std::uint64_t shift_before(const Jump* jump) const noexcept {
+    return jump == begin() ? shift_ : jump[-1].shift;
   }
 
-  std::uint64_t shift_{}; // before the first jump
-  Jumps jumps_;           // in order
-  std::size_t past_{};    // of them: forgotten
+  std::uint64_t shift_{};        // before the first jump
+  std::unique_ptr<Jumps> jumps_; // none before the first, so that slots are small
 };
 
 /// The numbers in the source of what a copier has sent to the device and has not come back, by the

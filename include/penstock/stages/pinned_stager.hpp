@@ -48,7 +48,7 @@ class StagerNode final : public Node {
         std::memcpy(out_->places.data(to.place(), part), in_->places.data(from.place(), part),
                     in_->places.used(from.place(), part, records));
       }
-      to.slot().source.swap(from.slot().source);
+      to.slot().source.take(from.slot().source);
       return true;
     });
   }
@@ -128,6 +128,6 @@ PinnedStager(PinnedStagerOptions) -> PinnedStager<detail::NoDevice>;
 template <AnyDevice D>
 PinnedStager(D&, PinnedStagerOptions = {}) -> PinnedStager<D>;
 /// Refused.
-template <class None = detail::NoDevice> PinnedStager(...) -> PinnedStager<None, detail::Misspelt>;
+template <class On = detail::NoDevice> PinnedStager(...) -> PinnedStager<On, detail::Misspelt>;
 
 } // namespace penstock

@@ -93,6 +93,6 @@ template <class Io> class Writer<Io, detail::Misspelt> : public detail::RefusedS
 /// With the system's own calls.
 Writer(std::string) -> Writer<PosixIo>;
 /// Refused.
-template <class None = PosixIo> Writer(std::string, ...) -> Writer<None, detail::Misspelt>;
+template <class Io = PosixIo> Writer(std::string, ...) -> Writer<Io, detail::Misspelt>;
 
 } // namespace penstock
