@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -29,6 +30,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include <pthread.h>
 
 namespace ps = penstock;
 using ps::tests::caught;
@@ -189,6 +192,26 @@ TEST_CASE("of calls that throw the first in order is told, whichever thread come
     REQUIRE(calls >= 101);
     REQUIRE(calls <= 101 + ps::detail::opening_threads(1000)); // none is begun after
   }
+}
+
+TEST_CASE("threads that open files leave signals to the program's own") {
+  const auto here = std::this_thread::get_id();
+  std::atomic<int> others{0};
+  std::atomic<int> disturbed{0};
+  const auto call = [&](std::size_t) {
+    sigset_t blocked;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    if (std::this_thread::get_id() != here) {
+      ++others;
+      disturbed += ::sigismember(&blocked, SIGINT) == 0 || ::sigismember(&blocked, SIGSEGV) != 0;
+    } else {
+      disturbed += ::sigismember(&blocked, SIGINT) != 0;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1}); // the others get their share
+    }
+  };
+  ps::detail::for_all(1000, call, [] {});
+  CHECK(others > 0);
+  CHECK(disturbed == 0);
 }
 
 TEST_CASE("what look throws comes out when all threads rest") {

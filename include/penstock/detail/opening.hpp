@@ -108,11 +108,13 @@ template <class F, class Look> FirstFailure for_all(std::size_t count, F f, Look
   {
     Others others{next, count};
     try {
-      for (std::size_t k = opening_threads(count); k > 1; --k) {
-        others.threads.emplace_back(Job{[&] {
+      std::size_t more = opening_threads(count) - 1;
+      others.threads.reserve(more); // so that no thread is lost for want of a place
+      for (; more != 0; --more) {
+        others.threads.push_back(start_thread([&] {
           while (call_next()) {
           }
-        }});
+        }));
       }
     } catch (const std::system_error&) {
     }
