@@ -287,10 +287,10 @@ TEST_CASE("records left out before the device keep their numbers in the source o
                     ps::PinnedStager{{.workers = 2}} | ps::AsyncCopier{device, {.batch = 30}} |
                     ps::Kernel{[](Out, ps::HostStream&) {}} |
                     ps::AsyncCopier{ps::to_host, {.batch = 30}} |
-                    ps::Consumer{[&](ps::Batch<const Number, ps::Pinned> batch) {
-                                   wrong += batch.index() == came ? 0 : 1;
-                                   wrong += batch.data()[0] == batch.source_index() ? 0 : 1;
-                                   came += batch.size();
+                    ps::Consumer{[&](ps::Batch<const Number, ps::Pinned> given) {
+                                   wrong += given.index() == came ? 0 : 1;
+                                   wrong += given.data()[0] == given.source_index() ? 0 : 1;
+                                   came += given.size();
                                  },
                                  {.workers = 1}};
     for (int run = 0; run < 2; ++run) {

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -30,6 +31,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace ps = penstock;
@@ -527,4 +529,32 @@ TEST_CASE("whichever call fails, the bytes are right or the error says why, and 
     }
   }
   std::cout << "File and folder: " << fired << " failing calls tried.\n";
+}
+
+TEST_CASE("a relative path is good where the folders above it may not be passed through") {
+  const TempDir dir;
+  const std::filesystem::path closed = std::filesystem::path{dir.path()} / "closed";
+  std::filesystem::create_directories(closed / "open");
+  std::filesystem::permissions(closed / "open", std::filesystem::perms::all);
+  dir.write("closed/open/data", std::string{"four"});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Root may pass through anything, so it becomes somebody else.
+    bool good = ::chdir((closed / "open").c_str()) == 0 && ::chmod(closed.c_str(), 0) == 0 &&
+                (::geteuid() != 0 || ::setuid(65534) == 0);
+    try {
+      ps::File file{ps::PosixIo{}, "data"};
+      file.close(); // and opened again
+      std::byte bytes[4];
+      ps::read_full(file, 0, bytes);
+      good = good && std::memcmp(bytes, "four", 4) == 0;
+    } catch (...) {
+      good = false;
+    }
+    ::_exit(good ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  ::chmod(closed.c_str(), 0700);
+  CHECK(status == 0);
 }

@@ -529,8 +529,8 @@ TEST_CASE("causes that lie with the system have their own cures") {
   };
   for (const auto& [error, cure] : cures) {
     CAPTURE(error);
-    const auto e = create_error(dir / "a", FaultyIo<>{IoFaults::fail([error = error](auto& c) {
-                                  return c.name == "create" ? error : 0;
+    const auto e = create_error(dir / "a", FaultyIo<>{IoFaults::fail([code = error](auto& c) {
+                                  return c.name == "create" ? code : 0;
                                 })});
     REQUIRE(e);
     REQUIRE(says(*e, std::generic_category().message(error) + ". "));

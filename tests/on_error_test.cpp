@@ -478,7 +478,7 @@ TEST_CASE("a slot of many records may leave out many of them") {
 
 TEST_CASE("what is left out and not listed is not described either") {
   struct Described : std::exception {
-    explicit Described(std::atomic<int>& count) : asked{&count} {}
+    explicit Described(std::atomic<int>& times) : asked{&times} {}
     const char* what() const noexcept override {
       ++*asked;
       return "bad";

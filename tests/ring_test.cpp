@@ -657,8 +657,8 @@ TEMPLATE_TEST_CASE("who waits for a slot is woken by the end, a stop or an error
       Flow seen[3] = {};
       std::vector<std::thread> waiting;
       for (int i = 0; i < waiters; ++i) {
-        waiting.emplace_back([&, i, full = full] {
-          got[i] = full ? bool{ring.claim()} : bool{ring.take()};
+        waiting.emplace_back([&, i, claims = full] {
+          got[i] = claims ? bool{ring.claim()} : bool{ring.take()};
           seen[i] = ring.state();
         });
       }

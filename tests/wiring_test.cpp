@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 namespace ps = penstock;
 using ps::detail::Verdict;
@@ -60,6 +61,10 @@ using Home = ps::AsyncCopier<const ps::to_host_t>;
 using Made = ps::Pipeline<Pinned, Copier, Make>;
 using Back = ps::Pipeline<Pinned, Copier, InPlace, Home>;
 
+// What is const and moved is copied, and no misspelt option: a capture that is moved is const.
+static_assert(std::is_same_v<decltype(ps::Reader{std::declval<const Bytes>()}), Pageable>);
+static_assert(std::is_same_v<decltype(ps::Consumer{std::declval<const OnHost<ps::Pageable>>()}),
+                             ps::Consumer<OnHost<ps::Pageable>>>);
 static_assert(verdict<Pageable, Stager> == Verdict::fits);
 static_assert(verdict<ps::Pipeline<Pageable, Stager>, Copier> == Verdict::fits);
 static_assert(verdict<Pinned, Copier> == Verdict::fits);

@@ -29,7 +29,7 @@ template <class B> class Batches {
   ~Batches() {
     if (running_ && engine_.is_here()) {
       engine_.stop();
-      end_run();
+      end_run(true);
     }
   }
 
@@ -74,13 +74,13 @@ template <class B> class Batches {
     current_ = {};
     current_ = source_.next();
     if (!current_) {
-      end_run();
+      end_run(false);
       engine_.result();
     }
   }
-  void end_run() noexcept {
+  void end_run(bool early) noexcept {
     current_ = {};
-    source_.leave();
+    source_.leave(early);
     engine_.finish();
     running_ = false;
   }

@@ -86,8 +86,9 @@ struct Report {
   std::string device;
   /// Whether a stop ended the run early.
   bool stopped{};
-  /// The text of the StageError that the run threw; or that the next run throws, where the error
-  /// was found after the loop was left. Else empty.
+  /// The text of the StageError that the run threw, also where it could not begin, and all else is
+  /// of the run before; or that the next run throws, where the error was found after the loop was
+  /// left. Else empty.
   std::string error;
 };
 

@@ -501,6 +501,18 @@ TEST_CASE("a batch that is to change hands on a stream that captures is one erro
   is_named(outcome_of(runs), 0);
   runs();
 
+  // What the last body did and what was not given back are two errors of one run, and not of two.
+  is_a_refused_launch(outcome_of([&] {
+                        for (auto batch : pipeline.on(stream)) {
+                          refused_launch(stream);
+                          REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) ==
+                                  cudaSuccess);
+                        }
+                      }),
+                      "loop", 0);
+  ended(stream);
+  runs();
+
   // A loop that begins in a capture.
   REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
   is_named(outcome_of(runs), 0);

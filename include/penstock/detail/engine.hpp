@@ -74,12 +74,12 @@ class Engine {
     }
     check_resting();
     start_ = Clock::now();
-    control_.reset();
-    // Each may hold leases of the ring before it, so the last comes first.
-    for (std::size_t i = nodes_.size(); i-- != 0;) {
-      if (!nodes_[i]->make_ready()) {
-        control_.rethrow();
-      }
+    try {
+      get_ready();
+    } catch (...) {
+      const std::scoped_lock lock{reporting_};
+      control_.copy_error(report_.error);
+      throw;
     }
     set_running(true);
     if (Observer::wanted(options)) {
@@ -162,6 +162,15 @@ class Engine {
     Ticker ticker; // last, since its thread uses the other
   };
 
+  void get_ready() {
+    control_.reset();
+    // Each may hold leases of the ring before it, so the last comes first.
+    for (std::size_t i = nodes_.size(); i-- != 0;) {
+      if (!nodes_[i]->make_ready()) {
+        control_.rethrow();
+      }
+    }
+  }
   void check_resting() const {
     const std::scoped_lock lock{reporting_};
     if (running_) {

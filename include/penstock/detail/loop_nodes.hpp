@@ -24,7 +24,8 @@ template <class B> class BatchSource {
   /// Blocks for the next batch; empty if there are no more, or the run has failed.
   virtual Lease<B> next() noexcept = 0;
   /// After the last lease that the loop itself holds was released. May wait for the device.
-  virtual void leave() noexcept = 0;
+  /// `early`: nobody will be thrown the run's error.
+  virtual void leave(bool early) noexcept = 0;
 };
 
 /// Stands in for the stage that an open pipeline lacks, whose batches lie in device memory.
@@ -58,9 +59,9 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     this->meter(0).did(place->records / units, place->bytes);
     return {batch, this->shared_lender(), lender.ticket()};
   }
-  void leave() noexcept override {
-    // Where the loop was left early nobody can be thrown what its last body did.
-    if (!check_body() || !this->check_given_back()) {
+  void leave(bool early) noexcept override {
+    const bool good = check_body() && this->check_given_back();
+    if (early && !good) {
       this->control().owe();
     }
     DeviceEnd<D>::leave();
@@ -118,7 +119,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     HostLink& link = lender_->link();
     return {link.batch<const T, Where>(ticket % link.ring.slots(), slot, index), lender_, ticket};
   }
-  void leave() noexcept override { meter(0).stop(); }
+  void leave(bool) noexcept override { meter(0).stop(); }
 
  private:
   void reset() override {

@@ -12,8 +12,8 @@ namespace detail {
 /// What a stage is of whose options fit no list, so that compilers say that and not which guides
 /// they have tried. Every stage has guides that end in an ellipsis, which a list of whatever
 /// options matches, as the last choice. Their first parameter is more cv-qualified than that of the
-/// others, so that what fits both is the others': a `const T&&` or a `const volatile T&` is bound
-/// only where nothing else can be.
+/// others, so that what fits both is the others': a reference to `const volatile` is bound only
+/// where nothing else can be, also by what is const and moved.
 struct Misspelt {};
 
 /// Such a stage: `|` says no more of it.

@@ -148,7 +148,7 @@ template <class F> Consumer(F&&, ConsumerOptions) -> Consumer<std::decay_t<F>>;
 /// @}
 /// Refused.
 /// @{
-template <detail::Object F> Consumer(const F&&, ...) -> Consumer<F, detail::Misspelt>;
+template <detail::Object F> Consumer(const volatile F&&, ...) -> Consumer<F, detail::Misspelt>;
 template <detail::Object F> Consumer(const volatile F&, ...) -> Consumer<F, detail::Misspelt>;
 /// @}
 

@@ -239,7 +239,7 @@ template <class F> Decoder(F&&, to_pinned_t, DecoderOptions) -> Decoder<std::dec
 /// @}
 /// Refused.
 /// @{
-template <detail::Object F> Decoder(const F&&, ...) -> Decoder<F, detail::Misspelt>;
+template <detail::Object F> Decoder(const volatile F&&, ...) -> Decoder<F, detail::Misspelt>;
 template <detail::Object F> Decoder(const volatile F&, ...) -> Decoder<F, detail::Misspelt>;
 /// @}
 

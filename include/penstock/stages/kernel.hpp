@@ -247,7 +247,7 @@ template <class F> Kernel(F&&, KernelOptions) -> Kernel<std::decay_t<F>>;
 /// @}
 /// Refused.
 /// @{
-template <detail::Object F> Kernel(const F&&, ...) -> Kernel<F, detail::Misspelt>;
+template <detail::Object F> Kernel(const volatile F&&, ...) -> Kernel<F, detail::Misspelt>;
 template <detail::Object F> Kernel(const volatile F&, ...) -> Kernel<F, detail::Misspelt>;
 /// @}
 

@@ -144,7 +144,7 @@ template <class S> Reader(S&&, to_pinned_t, ReaderOptions) -> Reader<std::decay_
 /// @}
 /// Refused.
 /// @{
-template <detail::Object S> Reader(const S&&, ...) -> Reader<S, detail::Misspelt>;
+template <detail::Object S> Reader(const volatile S&&, ...) -> Reader<S, detail::Misspelt>;
 template <detail::Object S> Reader(const volatile S&, ...) -> Reader<S, detail::Misspelt>;
 /// @}
 
