@@ -153,6 +153,10 @@ TEST_CASE(
   CHECK(machine.memory() == 16 * gib);
   machine.remove(at + "/memory.current").remove(at + "/memory.stat");
   CHECK(machine.memory() == 16 * gib);
+  machine.write(at + "/memory.high", std::to_string(15 * gib) + '\n');
+  CHECK(machine.memory() == 15 * gib);
+  machine.write(at + "/memory.high", "max\n");
+  CHECK(machine.memory() == 16 * gib);
   // The machine itself may have less, or say nothing.
   machine.write("/proc/meminfo", "MemAvailable:    1048576 kB\n");
   CHECK(machine.memory() == 1 * gib);
@@ -191,6 +195,10 @@ TEST_CASE("a group lies where its hierarchy is mounted, in a container too") {
   CHECK(processors(mount("/", "/cg"), "0::/sub\n") == 1);
   CHECK(processors(mount("/docker/12", "/cg"), "0::/docker/12\n") == 1);
   CHECK(processors(mount("/docker/12", "/other"), "0::/docker/12/sub\n") == 4);
+  // What has a blank or a backslash in its name, which the one file tells in another way.
+  CHECK(processors(mount("/docker\\04012", "/other"), "0::/docker 12\n") == 4);
+  CHECK(processors(mount("/a\\134b", "/other"), "0::/a\\b/sub\n") == 4);
+  CHECK(processors(mount("/", "/ot\\150er"), "0::/\n") == 4);
   // Others' groups, and what lies outside of what is to be seen.
   CHECK(processors(mount("/docker/1", "/cg"), "0::/docker/12\n") == 64);
   CHECK(processors(mount("/docker/13", "/cg"), "0::/docker/12\n") == 64);

@@ -37,13 +37,17 @@ inline unsigned processors_within(const std::string& root, unsigned allowed) {
 
 /// Bytes that the control groups leave of what the machine has. `root` comes before all paths.
 inline std::uint64_t memory_within(const std::string& root) {
-  constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
+  static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
   const auto kib = number_of(text_of(root + "/proc/meminfo"), "MemAvailable:");
   std::uint64_t usable = kib ? *kib * 1024 : unknown;
   each_control_group(root, "memory", [&](const std::string& group, bool unified) {
-    const auto limit =
-        number_in(text_of(group + (unified ? "/memory.max" : "/memory.limit_in_bytes")));
-    if (!limit) {
+    const auto at_most = [&group](const char* file) {
+      return number_in(text_of(group + file)).value_or(unknown);
+    };
+    // Above "high" a process is slowed down until it gives memory back.
+    const std::uint64_t limit = unified ? std::min(at_most("/memory.max"), at_most("/memory.high"))
+                                        : at_most("/memory.limit_in_bytes");
+    if (limit == unknown) {
       return;
     }
     const std::string use =
@@ -55,7 +59,7 @@ inline std::uint64_t memory_within(const std::string& root) {
                                 number_of(parts, of_all + "active_file").value_or(0);
     const std::uint64_t used = number_in(use).value_or(0);
     const std::uint64_t kept = used - std::min(used, files);
-    usable = std::min(usable, *limit - std::min(*limit, kept));
+    usable = std::min(usable, limit - std::min(limit, kept));
   });
   return usable == unknown ? 0 : usable;
 }

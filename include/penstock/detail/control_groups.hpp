@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -77,9 +78,23 @@ struct GroupOf {
 /// Where in the file system that group would lie by this line of /proc/self/mountinfo: the place of
 /// the topmost group to be seen, and what comes behind it. None if it is not to be seen there.
 struct GroupPlace {
-  std::string_view top;
+  std::string top;
   std::string_view below; // empty, or from a slash on
 };
+/// A field of that file, in which blanks and backslashes are written as three octal digits.
+inline std::string unescaped(std::string_view field) {
+  std::string text;
+  while (!field.empty()) {
+    text += cut(field, '\\');
+    int code = 0;
+    if (field.size() >= 3 &&
+        std::from_chars(field.data(), field.data() + 3, code, 8).ptr == field.data() + 3) {
+      text += static_cast<char>(code);
+      field.remove_prefix(3);
+    }
+  }
+  return text;
+}
 inline std::optional<GroupPlace> place_of(const GroupOf& group, std::string_view controller,
                                           std::string_view line) {
   const bool unified = group.controllers.empty();
@@ -96,9 +111,9 @@ inline std::optional<GroupPlace> place_of(const GroupOf& group, std::string_view
     cut(line, ' ');
   }
   // In a container that may be the container's group.
-  std::string_view from = cut(line, ' ');
-  from = from == "/" ? from.substr(1) : from;
-  const std::string_view top = cut(line, ' ');
+  std::string from = unescaped(cut(line, ' '));
+  from = from == "/" ? "" : from;
+  std::string top = unescaped(cut(line, ' '));
   if (!group.path.starts_with(from)) {
     return std::nullopt;
   }
@@ -108,7 +123,7 @@ inline std::optional<GroupPlace> place_of(const GroupOf& group, std::string_view
   if (outside || (!below.empty() && below.front() != '/')) {
     return std::nullopt;
   }
-  return GroupPlace{top, below};
+  return GroupPlace{std::move(top), below};
 }
 
 /// Calls f(folder, unified) for each control group that this process is in and that may limit what
@@ -128,7 +143,7 @@ void each_control_group(const std::string& root, std::string_view controller, F 
     for (std::string_view mounted = mounts; !mounted.empty();) {
       const auto place = place_of({controllers, path}, controller, cut(mounted, '\n'));
       for (std::string_view below = place ? place->below : ""; place;) {
-        f(root + std::string{place->top} + std::string{below}, controllers.empty());
+        f(root + place->top + std::string{below}, controllers.empty());
         if (below.empty()) {
           break;
         }
