@@ -60,10 +60,10 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     return {batch, this->shared_lender(), lender.ticket()};
   }
   void leave(bool early) noexcept override {
-    const bool good = check_body() && this->check_given_back();
-    if (early && !good) {
+    if (!check_body() && early) {
       this->control().owe();
     }
+    this->check_given_back();
     DeviceEnd<D>::leave();
     this->meter(0).stop();
     attached_.reset();
