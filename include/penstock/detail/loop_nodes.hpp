@@ -60,10 +60,11 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     return {batch, this->shared_lender(), lender.ticket()};
   }
   void leave(bool early) noexcept override {
+    // Where the loop was left early nobody can be thrown what its last body did.
     if (!check_body() && early) {
       this->control().owe();
     }
-    this->check_given_back();
+    this->check_given_back(); // the Report has it
     DeviceEnd<D>::leave();
     this->meter(0).stop();
     attached_.reset();
