@@ -204,6 +204,14 @@ cudaError_t cudaHostUnregister(void* at) {
 cudaError_t cudaPeekAtLastError() {
   return cuda.latched;
 }
+// As a driver that does not know the function: then the runtime is asked.
+cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  *function = nullptr;
+  *result = cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
   *status = cuda.capturing;
   return cuda.pass("cudaStreamIsCapturing");

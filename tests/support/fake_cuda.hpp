@@ -28,6 +28,7 @@
 #include <utility>
 #include <vector>
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 namespace fake_cuda {
@@ -290,6 +291,19 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   *status = at == cuda.captures.end() ? cudaStreamCaptureStatusNone
             : at->second.broken_off   ? cudaStreamCaptureStatusInvalidated
                                       : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  const auto ask = [](CUstream stream, CUstreamCaptureStatus* answer) {
+    cudaStreamCaptureStatus status{};
+    const cudaError_t asked = cudaStreamIsCapturing(stream, &status);
+    *answer = static_cast<CUstreamCaptureStatus>(status);
+    return static_cast<CUresult>(asked);
+  };
+  *function = reinterpret_cast<void*>(+ask);
+  *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {

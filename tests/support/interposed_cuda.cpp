@@ -62,6 +62,10 @@ PENSTOCK_TESTS_WRAP(cudaGraphInstantiate,
                     (cudaGraphExec_t * made, cudaGraph_t graph, unsigned long long flags),
                     (made, graph, flags), Kind::creation)
 PENSTOCK_TESTS_WRAP(cudaGraphExecDestroy, (cudaGraphExec_t graph), (graph), Kind::creation)
+PENSTOCK_TESTS_WRAP(cudaGetDriverEntryPointByVersion,
+                    (const char* name, void** function, unsigned version, unsigned long long flags,
+                     cudaDriverEntryPointQueryResult* result),
+                    (name, function, version, flags, result), Kind::creation)
 
 // Wait for the device.
 PENSTOCK_TESTS_WRAP(cudaDeviceSynchronize, (), (), Kind::blocking)

@@ -29,19 +29,17 @@ class SourceNumbers {
  public:
   /// Unit 0 has this number, and those after it follow. What was known before is forgotten.
   void start(std::uint64_t number) noexcept {
-    if (jumps_) {
-      jumps_->list.clear();
-      jumps_->past = 0;
-    }
+    // Stores alone: this may lie in another processor's cache, which a look would wait for.
     shift_ = number;
+    jumps_ = false;
   }
-  /// Has what `from` had, which then has what nobody needs. Touches `from` only if it has jumps, as
-  /// it may lie in another processor's cache.
+  /// Has what `from` had, which then has what nobody needs. Writes to `from` only if it has jumps,
+  /// as it may lie in another processor's cache.
   void take(SourceNumbers& from) noexcept {
-    if (from.jumps_ && !from.jumps_->list.empty()) {
-      std::swap(*this, from);
-    } else {
-      start(from.shift_);
+    start(from.shift_);
+    if (from.jumps_) {
+      std::swap(list_, from.list_);
+      jumps_ = true;
     }
   }
 
@@ -57,10 +55,15 @@ class SourceNumbers {
     if (at == 0) {
       start(number);
     } else if (shift != shift_before(end())) {
-      if (!jumps_) {
-        jumps_ = std::make_unique<Jumps>();
+      if (!list_) {
+        list_ = std::make_unique<Jumps>();
       }
-      jumps_->list.push_back({at, shift});
+      if (!jumps_) {
+        list_->list.clear();
+        list_->past = 0;
+        jumps_ = true;
+      }
+      list_->list.push_back({at, shift});
     }
   }
   /// The same of `count` units, which have the numbers of those in `from` from `first` on.
@@ -78,12 +81,12 @@ class SourceNumbers {
     const Jump* const next = after(unit);
     shift_ = shift_before(next);
     if (jumps_) {
-      std::vector<Jump>& list = jumps_->list;
-      jumps_->past = static_cast<std::size_t>(next - list.data());
+      std::vector<Jump>& list = list_->list;
+      list_->past = static_cast<std::size_t>(next - list.data());
       // Not each time, since those that stay are moved.
-      if (jumps_->past > list.size() / 2) {
+      if (list_->past > list.size() / 2) {
         list.erase(list.begin(), list.begin() + (next - list.data()));
-        jumps_->past = 0;
+        list_->past = 0;
       }
     }
   }
@@ -109,10 +112,10 @@ class SourceNumbers {
 
  private:
   const Jump* begin() const noexcept {
-    return jumps_ ? jumps_->list.data() + jumps_->past : nullptr;
+    return jumps_ ? list_->list.data() + list_->past : nullptr;
   }
   const Jump* end() const noexcept {
-    return jumps_ ? jumps_->list.data() + jumps_->list.size() : nullptr;
+    return jumps_ ? list_->list.data() + list_->list.size() : nullptr;
   }
   const Jump* after(std::uint64_t unit) const noexcept {
     return std::upper_bound(begin(), end(), unit,
@@ -122,8 +125,9 @@ class SourceNumbers {
     return jump == begin() ? shift_ : jump[-1].shift;
   }
 
-  std::uint64_t shift_{};        // before the first jump
-  std::unique_ptr<Jumps> jumps_; // none before the first, so that slots are small
+  std::uint64_t shift_{};       // before the first jump
+  std::unique_ptr<Jumps> list_; // none before the first, so that slots are small
+  bool jumps_{};                // whether there are any: else the list is an older one
 };
 
 /// The numbers in the source of what a copier has sent to the device and has not come back, by the
