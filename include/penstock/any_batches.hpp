@@ -9,6 +9,7 @@
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>
 
+#include <cstddef>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -88,6 +89,10 @@ template <class B> class AnyBatches {
     }
   }
 
+  /// The same on CUDA's default stream, written 0 or nullptr.
+  template <class P>
+  AnyBatches(P pipeline, std::nullptr_t) : AnyBatches{std::move(pipeline), default_stream} {}
+
   /// As of the pipeline.
   Batches<B> batches(RunOptions options = {}) { return held_->batches(std::move(options)); }
   /// As of the pipeline: opens the source, makes memory and threads. Blocks, and throws as it does.
@@ -99,6 +104,16 @@ template <class B> class AnyBatches {
   Report report() const { return held_->report(); }
 
  private:
+  // Null as any kind of stream that is a pointer.
+  struct DefaultStream {
+    template <class S>
+      requires std::is_pointer_v<S>
+    operator S() const noexcept {
+      return nullptr;
+    }
+  };
+  static constexpr DefaultStream default_stream{};
+
   // What is read only, as loops give it.
   template <class Gives> static consteval bool is_given() {
     using End = detail::batch_of<Gives>;

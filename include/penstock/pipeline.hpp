@@ -11,6 +11,7 @@
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <stop_token>
@@ -79,6 +80,7 @@ template <class... Stages> class Pipeline {
   /// (auto batch : pipeline.on(stream))`, each a Lease that is ready when `stream`, of that device,
   /// comes to it. On the calling thread: two device calls a batch. See Batches.
   template <class S, class StillGives = Gives, class Named = On>
+    requires(!std::is_same_v<S, int>)
   [[nodiscard]] auto on(S&& stream, RunOptions options = {}) & {
     constexpr bool open = !std::is_void_v<StillGives>;
     constexpr bool on_a_device = !open || detail::batch_of<StillGives>::device;
@@ -102,6 +104,10 @@ template <class... Stages> class Pipeline {
     } else {
       return Refused::Range{};
     }
+  }
+  /// The same on CUDA's default stream, written 0 or nullptr.
+  [[nodiscard]] auto on(std::nullptr_t stream, RunOptions options = {}) & {
+    return on<std::nullptr_t&>(stream, std::move(options));
   }
   /// The same for an open pipeline that ends in host memory, `for (auto batch :
   /// pipeline.batches())`.
@@ -171,9 +177,6 @@ template <class... Stages> class Pipeline {
 };
 
 namespace detail {
-template <Stage S> std::tuple<S> stages_in(S&& stage) {
-  return {std::move(stage)};
-}
 template <class... S> std::tuple<S...> stages_in(Pipeline<S...>&& pipeline) {
   return std::move(pipeline.stages_);
 }
@@ -211,10 +214,9 @@ operator|(Left left, Next next) {
                               "write ps::Reader{source} | ... .");
   static_assert(goes_on, "penstock: nothing can follow Last, which keeps what it takes: put Next "
                          "before it.");
-  static_assert(
-      no_reader_inside,
-      "penstock: a Reader takes nothing, so it can only stand first: read two sources side "
-      "by side by Reader{zip<Schema>(source, source)}, or in two pipelines.");
+  static_assert(no_reader_inside,
+                "penstock: a Reader takes nothing, so it can only stand first: read two sources "
+                "side by side by Reader{zip<Schema>(source, source)}, or in two pipelines.");
   static_assert(pinned, "penstock: Last gives pageable memory and Next takes pinned memory: put a "
                         "PinnedStager{} between them, or read in place, Reader{source, "
                         "ps::to_pinned}.");
@@ -225,10 +227,9 @@ operator|(Left left, Next next) {
                         "AsyncCopier{device} between them.");
   static_assert(pageable, "penstock: Last gives pinned memory and Next takes pageable memory: let "
                           "Next take ps::Pinned, or leave out what pins.");
-  static_assert(
-      on_the_host,
-      "penstock: Last gives device memory and Next takes host memory: put an "
-      "AsyncCopier{ps::to_host} between them, or let a Consumer take ps::Device and a stream.");
+  static_assert(on_the_host,
+                "penstock: Last gives device memory and Next takes host memory: put an AsyncCopier"
+                "{ps::to_host} between them, or let a Consumer take ps::Device and a stream.");
   static_assert(one_array,
                 "penstock: Last gives columns, which lie in arrays of their own, and Next "
                 "writes records one after the other: let a Decoder make a struct of "
@@ -241,9 +242,8 @@ operator|(Left left, Next next) {
                        "are, and Next takes a plain batch: let it take ps::Batch<const "
                        "ps::Counted<T>, ps::Device>, or put an AsyncCopier{ps::to_host} between "
                        "them.");
-  static_assert(same_records,
-                "penstock: Last gives records of one type and Next takes another, see "
-                "Gives and Takes: change one of them.");
+  static_assert(same_records, "penstock: Last gives records of one type and Next takes another, "
+                              "see Gives and Takes: change one of them.");
   static_assert(same_stream, "penstock: Next's callable takes another device's stream: take a "
                              "cudaStream_t on a CudaDevice, a HostStream& on a HostDevice.");
   static_assert(same_device,

@@ -589,6 +589,19 @@ TEST_CASE("null is a stream: the loop's, a second one, a Deferred's") {
   CHECK(records == 2 * numbers().size());
   CHECK(kept.size() == 2 * batch_count);
   CHECK(kept[kept.size() - 1].get() == 0);
+  for (auto batch : pipeline.on(0)) {
+    records += batch.size();
+  }
+  using Given = ps::Batch<const U, ps::Device>;
+  ps::AnyBatches<Given> any{to_device(gpu), 0};
+  for (auto batch : any.batches()) {
+    records += batch.size();
+  }
+  any = ps::AnyBatches<Given>{to_device(gpu), nullptr};
+  for (auto batch : any.batches()) {
+    records += batch.size();
+  }
+  CHECK(records == 5 * numbers().size());
 }
 
 } // namespace suite

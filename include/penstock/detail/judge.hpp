@@ -73,6 +73,9 @@ template <std::size_t At, class Given, class S, class... R>
 struct given_at<At, Given, S, R...> : given_at<At - 1, typename S::template gives<Given>, R...> {};
 
 template <class... S> std::tuple<S...> stages_in(Pipeline<S...>&& pipeline);
+template <Stage S> std::tuple<S> stages_in(S&& stage) {
+  return {std::move(stage)};
+}
 
 template <class T> inline constexpr bool is_pipeline = false;
 template <class... S> inline constexpr bool is_pipeline<Pipeline<S...>> = true;

@@ -111,9 +111,7 @@ class SourceNumbers {
   };
 
  private:
-  const Jump* begin() const noexcept {
-    return jumps_ ? list_->list.data() + list_->past : nullptr;
-  }
+  const Jump* begin() const noexcept { return jumps_ ? list_->list.data() + list_->past : nullptr; }
   const Jump* end() const noexcept {
     return jumps_ ? list_->list.data() + list_->list.size() : nullptr;
   }
