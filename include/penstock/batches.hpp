@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/batch_source.hpp>
 #include <penstock/detail/engine.hpp>
-#include <penstock/detail/loop_nodes.hpp>
 #include <penstock/lease.hpp>
 #include <penstock/run_options.hpp>
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/host_context.hpp>
 #include <penstock/detail/host_door.hpp>
 #include <penstock/detail/host_queue.hpp>
+#include <penstock/host_event.hpp>
 #include <penstock/host_graph.hpp>
 
 #include <cstddef>
@@ -18,17 +20,6 @@
 namespace penstock {
 
 class HostDevice;
-class HostEvent;
-
-namespace detail {
-/// What the streams and events of one HostDevice share with it.
-struct HostContext {
-  HostDoor door;
-  HostQueues queues;
-  StdAtomics::Atomic<std::uint64_t> records{0}, waits{0}, queries{0}, syncs{0};
-  StdAtomics::Atomic<std::size_t> live_streams{0}, live_events{0};
-};
-} // namespace detail
 
 /// A stream of the host device: a thread that runs queued work in order. Made by
 /// HostDevice::stream(), at most as long-lived as the device; names and semantics are those of
@@ -76,13 +67,13 @@ class HostStream {
   friend class HostEvent;
   friend class HostGraph;
 
-  struct Lease {
-    explicit Lease(detail::HostContext& c) : context{c}, queue{c.queues.start(c.door)} {
+  struct State {
+    explicit State(detail::HostContext& c) : context{c}, queue{c.queues.start(c.door)} {
       c.live_streams.fetch_add(1, StdAtomics::relaxed);
     }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    ~Lease() {
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() {
       context.queues.finish(queue);
       context.live_streams.fetch_sub(1, StdAtomics::relaxed);
     }
@@ -91,11 +82,11 @@ class HostStream {
     detail::Capture capture; // on while it has work
   };
 
-  explicit HostStream(detail::HostContext& c) : lease_{std::make_unique<Lease>(c)} {}
-  detail::HostContext& context() const noexcept { return lease_->context; }
-  detail::HostQueue& queue() const noexcept { return lease_->queue; }
+  explicit HostStream(detail::HostContext& c) : state_{std::make_unique<State>(c)} {}
+  detail::HostContext& context() const noexcept { return state_->context; }
+  detail::HostQueue& queue() const noexcept { return state_->queue; }
   template <class F> void put(F f) {
-    if (const detail::Capture& capture = lease_->capture; capture.work) {
+    if (const detail::Capture& capture = state_->capture; capture.work) {
       capture.work->add(capture.lane, std::move(f));
     } else {
       queue().push(std::move(f));
@@ -105,7 +96,7 @@ class HostStream {
   detail::HostContext& passed(const char* call) const {
     detail::HostDoor& door = context().door;
     door.pass(call);
-    if (lease_->capture.work) {
+    if (state_->capture.work) {
       door.fail(call, detail::HostDoor::captured,
                 detail::HostDoor::text(call, {}, detail::HostDoor::captured,
                                        "the stream is being captured, so nothing runs"));
@@ -113,85 +104,16 @@ class HostStream {
     return context();
   }
 
-  std::unique_ptr<Lease> lease_;
-};
-
-/// Marks a point of a stream. Made by HostDevice::event(), at most as long-lived as the device;
-/// names and semantics are those of CCCL's `cuda::event`.
-///
-/// Each record() is a new generation: who waited for an earlier one goes on waiting for that. It is
-/// an owner, and moves; an event moved from may only be assigned to or destroyed. It may be
-/// recorded anew or destroyed while streams wait for it. Any thread may call. Calls throw
-/// DeviceError.
-class HostEvent {
- public:
-  /// Marks the point behind all that is enqueued on `stream` now. Never blocks.
-  void record(HostStream& stream) {
-    detail::HostContext& c = stream.passed("record");
-    c.records.fetch_add(1, StdAtomics::relaxed);
-    const Point point{&stream.queue(), stream.queue().end()};
-    const std::lock_guard lock{state_->mutex};
-    state_->latest = point;
-  }
-  /// Whether the latest point recorded was reached; true if there is none. Never blocks.
-  bool is_done() const {
-    detail::HostContext& c = state_->context;
-    c.door.pass("is_done");
-    c.queries.fetch_add(1, StdAtomics::relaxed);
-    if (!latest().is_reached()) {
-      return false;
-    }
-    // The device may have broken down meanwhile: points are then reached whatever became of the
-    // work, which a GPU does not say of its events.
-    c.door.check("is_done");
-    return true;
-  }
-  /// Blocks until the latest point recorded at the call is reached.
-  void sync() const {
-    detail::HostContext& c = state_->context;
-    c.door.pass("sync");
-    c.syncs.fetch_add(1, StdAtomics::relaxed);
-    latest().await();
-    c.door.check("sync");
-  }
-
- private:
-  friend class HostDevice;
-  friend class HostStream;
-
-  struct Point {
-    const detail::HostQueue* queue{nullptr};
-    std::uint64_t number{0};
-
-    bool is_reached() const { return queue == nullptr || queue->is_reached(number); }
-    void await() const {
-      if (queue != nullptr) {
-        queue->await(number);
-      }
-    }
-  };
-  // Apart from the event, so that it moves though its mutex cannot.
-  struct State {
-    explicit State(detail::HostContext& c) : context{c} {
-      c.live_events.fetch_add(1, StdAtomics::relaxed);
-    }
-    State(const State&) = delete;
-    State& operator=(const State&) = delete;
-    ~State() { context.live_events.fetch_sub(1, StdAtomics::relaxed); }
-
-    detail::HostContext& context;
-    std::mutex mutex;
-    Point latest;
-  };
-
-  explicit HostEvent(detail::HostContext& c) : state_{std::make_unique<State>(c)} {}
-  Point latest() const {
-    const std::lock_guard lock{state_->mutex};
-    return state_->latest;
-  }
-
   std::unique_ptr<State> state_;
 };
+
+inline void HostEvent::record(HostStream& stream) {
+  detail::HostContext& c = stream.passed("record");
+  c.records.fetch_add(1, StdAtomics::relaxed);
+  const Point point{&stream.queue(), stream.queue().end()};
+  const std::lock_guard lock{state_->mutex};
+  state_->latest = point;
+}
 
 inline void HostStream::wait(const HostEvent& event) {
   detail::HostContext& c = passed("wait");
@@ -207,13 +129,13 @@ template <class F> HostGraph HostGraph::capture(std::span<HostStream> lanes, F f
   struct Captured {
     ~Captured() {
       for (HostStream& lane : lanes) {
-        lane.lease_->capture = {};
+        lane.state_->capture = {};
       }
     }
     std::span<HostStream> lanes;
   } const captured{lanes};
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
-    lanes[lane].lease_->capture = {work.get(), lane};
+    lanes[lane].state_->capture = {work.get(), lane};
   }
   f();
   return HostGraph{std::move(work)};

@@ -13,6 +13,7 @@
 #include <penstock/error.hpp>
 #include <penstock/parking.hpp>
 #include <penstock/ring_lease.hpp>
+#include <penstock/ring_types.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -29,9 +30,6 @@ struct RingPolicy {
   /// Bits of a slot's word that count laps.
   static constexpr unsigned lap_bits = detail::RingWord<>::most_lap_bits;
 };
-
-/// Whether a taker passes over empty slots, or is given them too, to keep step with another ring.
-enum class Empties : bool { pass_over, give };
 
 /// N slots, filled and emptied in place and in order, without locks, by any number of threads on
 /// either side. Order is fixed early: who claims takes a ticket, ticket t is slot t mod N in lap

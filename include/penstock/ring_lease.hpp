@@ -4,15 +4,13 @@
 
 #include <penstock/detail/config.hpp>
 #include <penstock/detail/ring_tickets.hpp>
+#include <penstock/ring_types.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
 namespace penstock {
-
-/// How a slot was filled: `partial` ends a run of adjacent slots, `none` is passed over by takers.
-enum class Fill : std::uint8_t { full = 1, partial = 2, none = 3 };
 
 /// A slot to fill. Move-only; empty (false) if there was none to have. What is dropped unpublished
 /// is published with nothing in it, so that those behind it are not held back.

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/device_loop.hpp>
 #include <penstock/detail/engine.hpp>
+#include <penstock/detail/host_loop.hpp>
 #include <penstock/detail/judge.hpp>
-#include <penstock/detail/loop_nodes.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host_device.hpp>
 #include <penstock/prepare_options.hpp>

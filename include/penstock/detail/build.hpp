@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/links.hpp>
+#include <penstock/detail/device_link.hpp>
+#include <penstock/detail/host_link.hpp>
 #include <penstock/detail/node.hpp>
 #include <penstock/detail/source_numbers.hpp>
 #include <penstock/device.hpp>

@@ -4,7 +4,8 @@
 
 #include <penstock/detail/area.hpp>
 #include <penstock/detail/batch_filler.hpp>
-#include <penstock/detail/links.hpp>
+#include <penstock/detail/device_link.hpp>
+#include <penstock/detail/host_link.hpp>
 #include <penstock/detail/meter.hpp>
 #include <penstock/detail/source_numbers.hpp>
 #include <penstock/detail/trace.hpp>

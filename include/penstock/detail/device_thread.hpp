@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/device_link.hpp>
 #include <penstock/detail/device_step.hpp>
-#include <penstock/detail/links.hpp>
 #include <penstock/parking.hpp>
 
 #include <algorithm>

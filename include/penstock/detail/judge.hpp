@@ -3,111 +3,15 @@
 #pragma once
 
 #include <penstock/counted.hpp>
+#include <penstock/detail/chain.hpp>
 #include <penstock/device.hpp>
 #include <penstock/memory.hpp>
-#include <penstock/prepare_options.hpp>
-#include <penstock/report.hpp>
-#include <penstock/run_options.hpp>
+#include <penstock/refused.hpp>
 #include <penstock/stage.hpp>
 
-#include <cstddef>
-#include <stop_token>
-#include <tuple>
 #include <type_traits>
 
-namespace penstock {
-
-template <class... Stages> class Pipeline;
-
-/// What `|` gives after a refusal: it takes every use and says nothing, so that one mistake makes
-/// one error.
-struct Refused : StageBase {
-  struct Range {
-    const detail::Anything* begin() const;
-    const detail::Anything* end() const;
-  };
-  template <class> using takes = detail::Anything;
-  template <class> using gives = detail::Anything;
-  void prepare(const PrepareOptions& = {});
-  const Report& run(const RunOptions& = {});
-  const Report& run(std::stop_token);
-  template <class S> Range on(S&&, RunOptions = {});
-  Range batches(RunOptions = {});
-  void stop();
-  Report report() const;
-};
-
-namespace detail {
-
-/// The device of a chain that has none (yet).
-struct NoDevice {};
-
-template <class S> struct device_in {
-  using type = NoDevice;
-};
-template <class S>
-  requires requires { typename S::device_type; }
-struct device_in<S> {
-  using type = typename S::device_type;
-};
-template <class... S> struct device_of {
-  using type = NoDevice;
-};
-template <class S, class... R>
-struct device_of<S, R...>
-    : std::conditional_t<std::is_same_v<typename device_in<S>::type, NoDevice>, device_of<R...>,
-                         device_in<S>> {};
-
-template <class Given, class... S> struct given {
-  using type = Given;
-};
-template <class Given, class S, class... R>
-struct given<Given, S, R...> : given<typename S::template gives<Given>, R...> {};
-
-/// The same, up to the stage of a number.
-template <std::size_t At, class Given, class... S> struct given_at {
-  using type = Given;
-};
-template <std::size_t At, class Given, class S, class... R>
-  requires(At != 0)
-struct given_at<At, Given, S, R...> : given_at<At - 1, typename S::template gives<Given>, R...> {};
-
-template <class... S> std::tuple<S...> stages_in(Pipeline<S...>&& pipeline);
-template <Stage S> std::tuple<S> stages_in(S&& stage) {
-  return {std::move(stage)};
-}
-
-template <class T> inline constexpr bool is_pipeline = false;
-template <class... S> inline constexpr bool is_pipeline<Pipeline<S...>> = true;
-template <class T>
-concept Part = Stage<T> || is_pipeline<T>;
-
-/// What stands left of a `|`, as its stages.
-template <class P> struct chain {
-  using last = P;
-  using gives = Anything;
-  using device = NoDevice;
-  static constexpr bool starts = false;
-};
-template <Stage S> struct chain<S> {
-  using last = S;
-  using gives = typename S::template gives<void>;
-  using device = typename device_in<S>::type;
-  static constexpr bool starts = std::is_void_v<typename S::template takes<void>>;
-};
-template <class... S> struct chain<Pipeline<S...>> {
-  using last = std::tuple_element_t<sizeof...(S) - 1, std::tuple<S...>>;
-  using gives = typename given<void, S...>::type;
-  using device = typename device_of<S...>::type;
-  static constexpr bool starts = true;
-};
-
-template <class Next, class Gives> struct taken {
-  using type = Anything;
-};
-template <Stage Next, class Gives> struct taken<Next, Gives> {
-  using type = typename Next::template takes<Gives>;
-};
+namespace penstock::detail {
 
 template <class S> inline constexpr bool refused_stage = false;
 template <class S>
@@ -215,14 +119,4 @@ template <class... S, class R> struct join<true, Pipeline<S...>, R> {
   using type = Pipeline<S..., R>;
 };
 
-} // namespace detail
-
-/// For asking: whether `left | next` compiles. The refusal itself, with its reason, is in
-/// operator|.
-template <class Left, class Next>
-concept Feeds =
-    detail::judge<Left, Next, typename detail::chain<Left>::gives,
-                  typename detail::taken<Next, typename detail::chain<Left>::gives>::type,
-                  typename detail::chain<Left>::device>() == detail::Verdict::fits;
-
-} // namespace penstock
+} // namespace penstock::detail

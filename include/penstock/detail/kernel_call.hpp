@@ -4,7 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/captured_groups.hpp>
-#include <penstock/detail/links.hpp>
+#include <penstock/detail/device_link.hpp>
 #include <penstock/replayed.hpp>
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include <penstock/detail/ring_cells.hpp>
 #include <penstock/detail/ring_state.hpp>
 #include <penstock/detail/ring_tickets.hpp>
-#include <penstock/ring_lease.hpp>
+#include <penstock/ring_types.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/captured_groups.hpp>
-#include <penstock/detail/consumer_nodes.hpp>
+#include <penstock/detail/device_consumer.hpp>
 #include <penstock/detail/launch_check.hpp>
 #include <penstock/device.hpp>
 #include <penstock/replayed.hpp>

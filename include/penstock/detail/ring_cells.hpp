@@ -8,7 +8,7 @@
 #include <penstock/detail/ring_tickets.hpp>
 #include <penstock/detail/ring_word.hpp>
 #include <penstock/detail/wait_word.hpp>
-#include <penstock/ring_lease.hpp>
+#include <penstock/ring_types.hpp>
 
 #include <cstddef>
 #include <cstdint>

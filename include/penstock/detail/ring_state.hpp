@@ -3,16 +3,11 @@
 #pragma once
 
 #include <penstock/detail/config.hpp>
+#include <penstock/ring_types.hpp>
 
 #include <cstdint>
 
-namespace penstock {
-
-/// What a ring's two sides see. `ended`: no more will be published than what there is. `stopped`
-/// and `failed`: nothing more is handed out to either side.
-enum class Flow : std::uint8_t { open, ended, stopped, failed };
-
-namespace detail {
+namespace penstock::detail {
 
 /// Whether a ring still hands out slots, and up to which ticket. Read by all, all the time, and
 /// written at most three times a run: so it has a cache line that stays with all.
@@ -66,5 +61,4 @@ template <class Policy> class RingState {
   Atomic<Flow> flow_{Flow::open}; // open, stopped or failed: the end is end_'s alone
 };
 
-} // namespace detail
-} // namespace penstock
+} // namespace penstock::detail

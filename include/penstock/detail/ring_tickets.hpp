@@ -3,17 +3,12 @@
 #pragma once
 
 #include <penstock/detail/config.hpp>
+#include <penstock/ring_types.hpp>
 
 #include <cstddef>
 #include <cstdint>
 
-namespace penstock {
-
-/// How many threads a side has. All calls of `one` are made by one thread at a time, those of its
-/// leases too: this saves what several threads need to agree, for each slot.
-enum class Side : bool { one, many };
-
-namespace detail {
+namespace penstock::detail {
 
 /// A ticket and where it lies; by default, none.
 struct DrawnTicket {
@@ -80,5 +75,4 @@ template <class Policy> class RingTickets {
   std::size_t place_{}; // of the next, where one thread draws: it need not divide
 };
 
-} // namespace detail
-} // namespace penstock
+} // namespace penstock::detail

@@ -5,7 +5,8 @@
 #include <penstock/detail/area.hpp>
 #include <penstock/detail/build.hpp>
 #include <penstock/detail/config.hpp>
-#include <penstock/detail/links.hpp>
+#include <penstock/detail/device_link.hpp>
+#include <penstock/detail/host_link.hpp>
 #include <penstock/error.hpp>
 #include <penstock/usable.hpp>
 

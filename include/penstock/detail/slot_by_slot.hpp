@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/links.hpp>
+#include <penstock/detail/host_link.hpp>
 #include <penstock/detail/meter.hpp>
 #include <penstock/ring.hpp>
 

@@ -7,7 +7,7 @@
 #include <penstock/detail/ring_state.hpp>
 #include <penstock/detail/ring_tickets.hpp>
 #include <penstock/detail/spsc_side.hpp>
-#include <penstock/ring_lease.hpp>
+#include <penstock/ring_types.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/build.hpp>
-#include <penstock/detail/consumer_nodes.hpp>
+#include <penstock/detail/host_consumer.hpp>
 #include <penstock/io/new_file.hpp>
 
 #include <cstddef>

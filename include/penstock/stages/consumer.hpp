@@ -3,7 +3,8 @@
 #pragma once
 
 #include <penstock/detail/build.hpp>
-#include <penstock/detail/consumer_nodes.hpp>
+#include <penstock/detail/device_consumer.hpp>
+#include <penstock/detail/host_consumer.hpp>
 #include <penstock/detail/misspelt.hpp>
 #include <penstock/detail/replayed_consumer.hpp>
 #include <penstock/detail/sizes.hpp>

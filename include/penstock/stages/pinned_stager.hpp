@@ -2,16 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/build.hpp>
-#include <penstock/detail/judge.hpp>
+#include <penstock/detail/chain.hpp>
 #include <penstock/detail/misspelt.hpp>
 #include <penstock/detail/sizes.hpp>
-#include <penstock/detail/slot_by_slot.hpp>
+#include <penstock/detail/stager_node.hpp>
 #include <penstock/stage.hpp>
 
 #include <cstddef>
-#include <cstring>
-#include <memory>
+#include <type_traits>
 
 namespace penstock {
 
@@ -24,39 +22,6 @@ struct PinnedStagerOptions {
 };
 
 namespace detail {
-
-class StagerNode final : public Node {
- public:
-  template <AnyDevice D>
-  StagerNode(unsigned workers, const PinnedStagerOptions& options, Build<D>& build)
-      : Node{build.name("PinnedStager"), workers, build.control}, in_{build.host},
-        slots_{host_slots("PinnedStager", options.depth, in_->grain(), build.units, build.epochs)},
-        out_{build.template link<Pinned>(slots_, in_->grain(), Side::many, "PinnedStager")} {}
-
-  void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    stage.depth = slots_;
-  }
-
- private:
-  void reset() override { out_->reset(); }
-  void work(unsigned /*worker*/, Meter& meter) override {
-    slot_by_slot(*in_, *out_, meter, [this](const HostRing::Take& from, HostRing::Claim& to) {
-      const std::size_t records = from.slot().records;
-      const TraceRange range = trace(from.slot().index / in_->grain().units);
-      for (std::size_t part = 0; part < in_->grain().parts.size(); ++part) {
-        std::memcpy(out_->places.data(to.place(), part), in_->places.data(from.place(), part),
-                    in_->places.used(from.place(), part, records));
-      }
-      to.slot().source.take(from.slot().source);
-      return true;
-    });
-  }
-
-  const std::shared_ptr<HostLink> in_;
-  const std::size_t slots_;
-  const std::shared_ptr<HostLink> out_;
-};
 
 /// Gives a stage a device_type if it names a device.
 template <class On> struct NamesDevice {
@@ -98,7 +63,7 @@ class PinnedStager : public StageBase, public detail::NamesDevice<On> {
     detail::checked_depth("PinnedStager", options_.depth);
     build.template add<detail::StagerNode>(
         detail::checked_workers("PinnedStager", options_.workers, detail::processors(3, 8)),
-        options_, build);
+        options_.depth, build);
   }
 
  private:

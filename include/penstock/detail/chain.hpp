@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/stage.hpp>
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+template <class... Stages> class Pipeline;
+
+namespace detail {
+
+/// The device of a chain that has none (yet).
+struct NoDevice {};
+
+template <class S> struct device_in {
+  using type = NoDevice;
+};
+template <class S>
+  requires requires { typename S::device_type; }
+struct device_in<S> {
+  using type = typename S::device_type;
+};
+template <class... S> struct device_of {
+  using type = NoDevice;
+};
+template <class S, class... R>
+struct device_of<S, R...>
+    : std::conditional_t<std::is_same_v<typename device_in<S>::type, NoDevice>, device_of<R...>,
+                         device_in<S>> {};
+
+template <class Given, class... S> struct given {
+  using type = Given;
+};
+template <class Given, class S, class... R>
+struct given<Given, S, R...> : given<typename S::template gives<Given>, R...> {};
+
+/// The same, up to the stage of a number.
+template <std::size_t At, class Given, class... S> struct given_at {
+  using type = Given;
+};
+template <std::size_t At, class Given, class S, class... R>
+  requires(At != 0)
+struct given_at<At, Given, S, R...> : given_at<At - 1, typename S::template gives<Given>, R...> {};
+
+template <class... S> std::tuple<S...> stages_in(Pipeline<S...>&& pipeline);
+template <Stage S> std::tuple<S> stages_in(S&& stage) {
+  return {std::move(stage)};
+}
+
+template <class T> inline constexpr bool is_pipeline = false;
+template <class... S> inline constexpr bool is_pipeline<Pipeline<S...>> = true;
+template <class T>
+concept Part = Stage<T> || is_pipeline<T>;
+
+/// What stands left of a `|`, as its stages.
+template <class P> struct chain {
+  using last = P;
+  using gives = Anything;
+  using device = NoDevice;
+  static constexpr bool starts = false;
+};
+template <Stage S> struct chain<S> {
+  using last = S;
+  using gives = typename S::template gives<void>;
+  using device = typename device_in<S>::type;
+  static constexpr bool starts = std::is_void_v<typename S::template takes<void>>;
+};
+template <class... S> struct chain<Pipeline<S...>> {
+  using last = std::tuple_element_t<sizeof...(S) - 1, std::tuple<S...>>;
+  using gives = typename given<void, S...>::type;
+  using device = typename device_of<S...>::type;
+  static constexpr bool starts = true;
+};
+
+template <class Next, class Gives> struct taken {
+  using type = Anything;
+};
+template <Stage Next, class Gives> struct taken<Next, Gives> {
+  using type = typename Next::template takes<Gives>;
+};
+
+} // namespace detail
+} // namespace penstock
