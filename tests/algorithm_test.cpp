@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 
-#include <penstock/algorithm.hpp>
 #include <penstock/device_array.hpp>
+#include <penstock/host/algorithm.hpp>
 #include <penstock/workspace.hpp>
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 
 #include "support/host_gate.hpp"
 
-#include <penstock/convert.hpp>
+#include <penstock/host/convert.hpp>
 
 using TestDevice = penstock::HostDevice;
 using TestGate = penstock::tests::HostGate;

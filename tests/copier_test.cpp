@@ -5,8 +5,8 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/copier.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/detail/device_side/copier.hpp>
+#include <penstock/host/device.hpp>
 
 #include <atomic>
 #include <chrono>

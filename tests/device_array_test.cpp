@@ -3,8 +3,8 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
-#include <penstock/algorithm.hpp>
 #include <penstock/device_array.hpp>
+#include <penstock/host/algorithm.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -4,8 +4,8 @@
 // The code of docs/, as it stands there, and whether it does what is said there. What needs a GPU
 // is in cuda/docs_test.cu; tools/check_docs.py compares both with the pages.
 
+#include <penstock/host/select.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/select.hpp>
 
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"

@@ -12,7 +12,7 @@
 #include "support/sanitizer.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/algorithm.hpp>
+#include <penstock/host/algorithm.hpp>
 
 #include <atomic>
 #include <cstdio>

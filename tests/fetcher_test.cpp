@@ -6,10 +6,10 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/control.hpp>
-#include <penstock/detail/fetcher_node.hpp>
-#include <penstock/detail/slot_filler.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/detail/device_side/fetcher_node.hpp>
+#include <penstock/detail/device_side/slot_filler.hpp>
+#include <penstock/detail/engine/control.hpp>
+#include <penstock/host/device.hpp>
 
 #include <algorithm>
 #include <atomic>

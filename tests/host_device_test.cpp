@@ -4,7 +4,7 @@
 #include "support/caught.hpp"
 #include "support/counted_new.hpp"
 
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 #include <algorithm>
 #include <array>

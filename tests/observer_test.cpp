@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/observer.hpp>
+#include <penstock/detail/observe/observer.hpp>
 #include <penstock/penstock.hpp>
 
 #include <atomic>

@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/spin_only.hpp"
 
-#include <penstock/detail/bell.hpp>
+#include <penstock/detail/ring/bell.hpp>
 #include <penstock/parking.hpp>
 #include <penstock/ring.hpp>
 

@@ -5,7 +5,7 @@
 
 #include "support/host_gate.hpp"
 
-#include <penstock/sort.hpp>
+#include <penstock/host/sort.hpp>
 
 using TestDevice = penstock::HostDevice;
 using TestGate = penstock::tests::HostGate;

@@ -11,7 +11,7 @@
 #include "../bench/transformer/stack.hpp"
 
 #include <penstock/float16.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 #include <algorithm>
 #include <cmath>

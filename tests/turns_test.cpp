@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/detail/turns.hpp>
+#include <penstock/detail/links/turns.hpp>
 
 #include <atomic>
 #include <chrono>

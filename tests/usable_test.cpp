@@ -7,7 +7,7 @@
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/detail/sizes.hpp>
+#include <penstock/detail/engine/sizes.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/usable.hpp>
 

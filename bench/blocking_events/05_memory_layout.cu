@@ -31,7 +31,7 @@
 
 #include <vector_types.h>
 #else
-#include <penstock/convert.hpp>
+#include <penstock/host/convert.hpp>
 #endif
 
 namespace {

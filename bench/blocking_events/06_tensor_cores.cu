@@ -26,7 +26,7 @@
 #include <penstock/cuda/for_each.cuh>
 #include <penstock/device_array.hpp>
 #include <penstock/float16.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 #include <cmath>
 #include <cstddef>

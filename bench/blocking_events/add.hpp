@@ -4,13 +4,13 @@
 
 // Sums on either device.
 
-#include <penstock/detail/config.hpp>
+#include <penstock/config.hpp>
 
 #include <cstdint>
 #if defined(__CUDACC__)
 #include <penstock/cuda/algorithm.cuh>
 #else
-#include <penstock/algorithm.hpp>
+#include <penstock/host/algorithm.hpp>
 #endif
 
 namespace penstock_bench {

@@ -9,7 +9,7 @@
 
 #include <penstock/device.hpp>
 #include <penstock/device_array.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 #include <penstock/workspace.hpp>
 
 #include <algorithm>

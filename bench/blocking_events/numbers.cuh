@@ -9,7 +9,7 @@
 #include <penstock/deferred.hpp>
 #include <penstock/device_array.hpp>
 #include <penstock/float16.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 #include <cmath>
 #include <cstddef>

@@ -4,14 +4,14 @@
 
 // Records of numbers, and the kernel that sums each up, on either device.
 
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #if defined(__CUDACC__)
 #include <penstock/cuda/algorithm.cuh>
 #else
-#include <penstock/algorithm.hpp>
+#include <penstock/host/algorithm.hpp>
 #endif
 
 namespace penstock_bench {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/cuda/cupti.hpp>
+#include <penstock/cuda/detail/cupti.hpp>
 
 #include <array>
 #include <chrono>

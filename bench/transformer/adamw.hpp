@@ -4,7 +4,7 @@
 
 #include "shape.hpp"
 
-#include <penstock/detail/config.hpp>
+#include <penstock/config.hpp>
 #include <penstock/device_array.hpp>
 
 #include <cmath>
@@ -13,7 +13,7 @@
 #if defined(__CUDACC__)
 #include <penstock/cuda/for_each.cuh>
 #else
-#include <penstock/algorithm.hpp>
+#include <penstock/host/algorithm.hpp>
 #endif
 
 namespace transformer {

@@ -5,7 +5,7 @@
 #include "ops.hpp"
 
 #include <penstock/float16.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 #include <algorithm>
 #include <cmath>

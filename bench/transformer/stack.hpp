@@ -13,7 +13,7 @@
 #if defined(__CUDACC__)
 #include <penstock/cuda/for_each.cuh>
 #else
-#include <penstock/algorithm.hpp>
+#include <penstock/host/algorithm.hpp>
 #endif
 
 namespace transformer {

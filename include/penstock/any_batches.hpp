@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/batches.hpp>
-#include <penstock/detail/assembly.hpp>
-#include <penstock/detail/judge.hpp>
+#include <penstock/detail/chain/assembly.hpp>
+#include <penstock/detail/chain/judge.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/column.hpp>
-#include <penstock/detail/config.hpp>
+#include <penstock/config.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/schema.hpp>
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/batch_source.hpp>
-#include <penstock/detail/engine.hpp>
+#include <penstock/detail/engine/batch_source.hpp>
+#include <penstock/detail/engine/engine.hpp>
 #include <penstock/lease.hpp>
 #include <penstock/run_options.hpp>
 

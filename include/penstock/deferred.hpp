@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/area.hpp>
+#include <penstock/detail/memory/area.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/fence.hpp>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/area.hpp>
-#include <penstock/detail/config.hpp>
+#include <penstock/config.hpp>
+#include <penstock/detail/memory/area.hpp>
 #include <penstock/device.hpp>
 #include <penstock/memory.hpp>
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/chain.hpp>
-#include <penstock/detail/judge.hpp>
+#include <penstock/detail/chain/chain.hpp>
+#include <penstock/detail/chain/judge.hpp>
 #include <penstock/stage.hpp>
 
 #include <tuple>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
-#include <penstock/detail/origin.hpp>
+#include <penstock/detail/base/origin.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>

@@ -16,7 +16,6 @@
 #include <penstock/column.hpp>
 #include <penstock/counted.hpp>
 
-#include <penstock/algorithm.hpp>
 #include <penstock/any_batches.hpp>
 #include <penstock/batches.hpp>
 #include <penstock/deferred.hpp>
@@ -24,7 +23,8 @@
 #include <penstock/device_array.hpp>
 #include <penstock/error.hpp>
 #include <penstock/fence.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/host/algorithm.hpp>
+#include <penstock/host/device.hpp>
 #include <penstock/lease.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/on_error.hpp>

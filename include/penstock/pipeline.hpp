@@ -3,11 +3,11 @@
 #pragma once
 
 #include <penstock/batches.hpp>
-#include <penstock/detail/assembly.hpp>
-#include <penstock/detail/chain.hpp>
-#include <penstock/detail/device_loop.hpp>
-#include <penstock/detail/engine.hpp>
-#include <penstock/detail/host_loop.hpp>
+#include <penstock/detail/chain/assembly.hpp>
+#include <penstock/detail/chain/chain.hpp>
+#include <penstock/detail/device_side/device_loop.hpp>
+#include <penstock/detail/engine/engine.hpp>
+#include <penstock/detail/host_side/host_loop.hpp>
 #include <penstock/join.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/refused.hpp>

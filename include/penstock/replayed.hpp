@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
-#include <penstock/detail/config.hpp>
+#include <penstock/config.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/stage.hpp>
 

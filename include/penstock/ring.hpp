@@ -3,13 +3,13 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/bell.hpp>
-#include <penstock/detail/config.hpp>
-#include <penstock/detail/mpmc_ring.hpp>
-#include <penstock/detail/ring_state.hpp>
-#include <penstock/detail/ring_tickets.hpp>
-#include <penstock/detail/ring_word.hpp>
-#include <penstock/detail/spsc_ring.hpp>
+#include <penstock/config.hpp>
+#include <penstock/detail/ring/bell.hpp>
+#include <penstock/detail/ring/mpmc_ring.hpp>
+#include <penstock/detail/ring/spsc_ring.hpp>
+#include <penstock/detail/ring/state.hpp>
+#include <penstock/detail/ring/tickets.hpp>
+#include <penstock/detail/ring/word.hpp>
 #include <penstock/error.hpp>
 #include <penstock/parking.hpp>
 #include <penstock/ring_lease.hpp>

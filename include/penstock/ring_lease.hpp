@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/config.hpp>
-#include <penstock/detail/ring_tickets.hpp>
+#include <penstock/config.hpp>
+#include <penstock/detail/ring/tickets.hpp>
 #include <penstock/ring_types.hpp>
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/config.hpp>
+#include <penstock/config.hpp>
 
 #include <cstddef>
 #include <cstdint>

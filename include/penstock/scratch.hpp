@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/area.hpp>
-#include <penstock/detail/config.hpp>
+#include <penstock/config.hpp>
+#include <penstock/detail/memory/area.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/control_groups.hpp>
+#include <penstock/detail/base/control_groups.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/error.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 // nvcc links the CUDA runtime by itself. Another compiler may have its headers and yet no library
 // to link, and this header is also for those without either.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/area.hpp>
+#include <penstock/detail/memory/area.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>

@@ -4,7 +4,7 @@
 // What becomes of CUPTI's records, with a CUPTI of the test's own in its place: no test needs a GPU
 // or libcupti.
 
-#include <penstock/cuda/cupti.hpp>
+#include <penstock/cuda/detail/cupti.hpp>
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"

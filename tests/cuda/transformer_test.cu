@@ -13,7 +13,7 @@
 #include <penstock/cuda.hpp>
 #include <penstock/device_array.hpp>
 #include <penstock/float16.hpp>
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 #include <algorithm>
 #include <cmath>

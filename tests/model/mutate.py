@@ -21,21 +21,21 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-CELLS = "penstock/detail/ring_cells.hpp"
-COUNTER = "penstock/detail/ring_counter.hpp"
-STATE = "penstock/detail/ring_state.hpp"
-TICKETS = "penstock/detail/ring_tickets.hpp"
-MPMC = "penstock/detail/mpmc_ring.hpp"
-SPSC = "penstock/detail/spsc_ring.hpp"
-SIDE = "penstock/detail/spsc_side.hpp"
-WAIT = "penstock/detail/wait_word.hpp"
-BELL = "penstock/detail/bell.hpp"
-WORD = "penstock/detail/ring_word.hpp"
+CELLS = "penstock/detail/ring/cells.hpp"
+COUNTER = "penstock/detail/ring/counter.hpp"
+STATE = "penstock/detail/ring/state.hpp"
+TICKETS = "penstock/detail/ring/tickets.hpp"
+MPMC = "penstock/detail/ring/mpmc_ring.hpp"
+SPSC = "penstock/detail/ring/spsc_ring.hpp"
+SIDE = "penstock/detail/ring/spsc_side.hpp"
+WAIT = "penstock/detail/ring/wait_word.hpp"
+BELL = "penstock/detail/ring/bell.hpp"
+WORD = "penstock/detail/ring/word.hpp"
 RING = "penstock/ring.hpp"
 LEASE = "penstock/ring_lease.hpp"
-TURNS = "penstock/detail/turns.hpp"
+TURNS = "penstock/detail/links/turns.hpp"
 FENCE = "penstock/fence.hpp"
-GATE = "penstock/detail/stop_gate.hpp"
+GATE = "penstock/detail/engine/stop_gate.hpp"
 # What is proved by another model than the ring's.
 MODEL_OF = {TURNS: "turns_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all are asked after them.

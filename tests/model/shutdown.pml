@@ -50,7 +50,7 @@
 #define CREW (HOST_STAGES * WORKERS + DEVICE)
 #define THREADS (CREW + 1) // the caller is thread 0
 
-// ring.hpp and ring_cells.hpp. A word is | lap and state | halted | ended |.
+// ring.hpp and ring/cells.hpp. A word is | lap and state | halted | ended |.
 #define OPEN 0
 #define STOPPED 1
 #define FAILED 2
@@ -78,12 +78,12 @@ byte head[RINGS];
 byte tail[RINGS];
 byte sleeps[THREADS]; // on which word, counted from 1
 
-// device_thread.hpp. Whether the bell has rung since its count was read.
+// device_side/device_thread.hpp. Whether the bell has rung since its count was read.
 bool rung;
 bool drained;
 byte copying; // copies enqueued and not done
 
-// control.hpp and crew.hpp.
+// engine/control.hpp and engine/crew.hpp.
 bool locked;
 bool running;
 bool stopped;
@@ -280,7 +280,7 @@ inline come_to_rest() {
   atomic { t = 0; ok = false; working-- }
 }
 
-// reader.hpp
+// host_side/reader_node.hpp
 proctype reader(byte me) {
   LOCALS;
   byte served;
@@ -323,7 +323,7 @@ proctype reader(byte me) {
 }
 
 #if HOST_STAGES > 1
-// pinned_stager.hpp, and any stage that makes one slot of one slot
+// host_side/stager_node.hpp, and any stage that makes one slot of one slot
 proctype stager(byte me; byte stage) {
   LOCALS;
   byte served;
@@ -378,7 +378,7 @@ proctype stager(byte me; byte stage) {
 #define OUT (RINGS - 1)
 #define DEVICE_OVER (flow[OUT] != OPEN || (has_ended && in_flight == 0 && drained))
 
-// device_thread.hpp and copier.hpp, with batches of one record
+// device_side/device_thread.hpp and copier.hpp, with batches of one record
 proctype device_thread(byte me) {
   LOCALS;
   byte served, in_flight, published, taken;
@@ -529,7 +529,7 @@ proctype stopper() {
   fi
 }
 
-// engine.hpp and consumer_nodes.hpp: the thread that called run()
+// engine/engine.hpp and host_side/host_consumer.hpp: the thread that called run()
 init {
   LOCALS;
   byte next;

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/stop_gate.hpp>
+#include <penstock/detail/engine/stop_gate.hpp>
 
 #include "scenario.hpp"
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/turns.hpp>
+#include <penstock/detail/links/turns.hpp>
 
 #include "scenario.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 #include <exception>
 #include <optional>

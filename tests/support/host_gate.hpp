@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/host_device.hpp>
+#include <penstock/host/device.hpp>
 
 #include <atomic>
 #include <thread>

@@ -95,7 +95,8 @@ def check_names(page: str, line: str):
     files = FILE.findall(code)
     for name in files:
         counts["files"] += 1
-        if not files_named(name):
+        # The changelog also names what is gone.
+        if not files_named(name) and not page.endswith("changelog.md"):
             problems.append(f"{page}: there is no file {name}")
     for owner, member in MEMBER.findall(code):
         counts["members"] += 1

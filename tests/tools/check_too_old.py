@@ -69,7 +69,7 @@ def stops(compiler: str, folder: Path, header: str, message: str, before="", sta
 def check(compiler: str, folder: Path):
     name = Path(compiler).name
     kind = "nvcc" if "nvcc" in name else "clang++" if "clang" in name else "g++"
-    control = compiled(compiler, folder, "#include <penstock/detail/config.hpp>\nint main() {}\n", "c++20")
+    control = compiled(compiler, folder, "#include <penstock/config.hpp>\nint main() {}\n", "c++20")
     assert control.returncode == 0 and not control.stdout, f"{compiler} as it is:\n{control.stdout}"
     for macro, value, message in [*OLD[kind], *ELSEWHERE]:
         before = f"#undef {macro}\n" + (f"#define {macro} {value}\n" if value else "")

@@ -5,8 +5,8 @@
 // How busy is the GPU? For any program, with a pipeline in it or not. It needs CUPTI, which comes
 // with the CUDA toolkit, and -lcupti.
 
-#include <penstock/activity_summary.hpp>
-#include <penstock/cuda/cupti.hpp>
+#include <penstock/cuda/activity_summary.hpp>
+#include <penstock/cuda/detail/cupti.hpp>
 #include <penstock/cuda/device.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/error.hpp>

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/convert.hpp>
+#include <penstock/cuda/detail/launch.cuh>
+#include <penstock/cuda/detail/pack.cuh>
 #include <penstock/cuda/transpose.cuh>
-#include <penstock/detail/launch.cuh>
-#include <penstock/detail/pack.cuh>
+#include <penstock/host/convert.hpp>
 
 #include <algorithm>
 #include <bit>

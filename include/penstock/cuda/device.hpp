@@ -3,14 +3,14 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/cuda/capture_mode.hpp>
-#include <penstock/cuda/current_device.hpp>
+#include <penstock/cuda/detail/capture_mode.hpp>
+#include <penstock/cuda/detail/current_device.hpp>
+#include <penstock/cuda/detail/launch_check.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/graph.hpp>
-#include <penstock/cuda/launch_check.hpp>
 #include <penstock/cuda/stream.hpp>
-#include <penstock/detail/mapping.hpp>
+#include <penstock/detail/memory/mapping.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 

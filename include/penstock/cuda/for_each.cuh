@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/algorithm.hpp>
-#include <penstock/detail/config.hpp>
-#include <penstock/detail/launch.cuh>
+#include <penstock/config.hpp>
+#include <penstock/cuda/detail/launch.cuh>
+#include <penstock/host/algorithm.hpp>
 
 #include <cstddef>
 #include <type_traits>

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <penstock/cuda/algorithm.cuh>
+#include <penstock/cuda/detail/launch.cuh>
 #include <penstock/cuda/error.hpp>
-#include <penstock/detail/launch.cuh>
-#include <penstock/select.hpp>
+#include <penstock/host/select.hpp>
 #include <penstock/workspace.hpp>
 
 #include <algorithm>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/cuda/algorithm.cuh>
-#include <penstock/detail/launch.cuh>
-#include <penstock/sort.hpp>
+#include <penstock/cuda/detail/launch.cuh>
+#include <penstock/host/sort.hpp>
 #include <penstock/workspace.hpp>
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/cuda/capture_mode.hpp>
+#include <penstock/cuda/detail/capture_mode.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 

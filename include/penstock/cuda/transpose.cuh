@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/launch.cuh>
-#include <penstock/detail/pack.cuh>
+#include <penstock/cuda/detail/launch.cuh>
+#include <penstock/cuda/detail/pack.cuh>
 
 #include <algorithm>
 #include <bit>

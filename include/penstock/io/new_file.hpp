@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/fixed_path.hpp>
+#include <penstock/detail/base/fixed_path.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
 

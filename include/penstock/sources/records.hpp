@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/opening.hpp>
+#include <penstock/detail/base/opening.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/mixed.hpp>
+#include <penstock/detail/base/mixed.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/sources/source.hpp>
 

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <penstock/counted.hpp>
-#include <penstock/detail/build.hpp>
-#include <penstock/detail/copier_node.hpp>
-#include <penstock/detail/counted_fetcher_node.hpp>
-#include <penstock/detail/fetcher_node.hpp>
-#include <penstock/detail/misspelt.hpp>
-#include <penstock/detail/sizes.hpp>
+#include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/device_side/copier_node.hpp>
+#include <penstock/detail/device_side/counted_fetcher_node.hpp>
+#include <penstock/detail/device_side/fetcher_node.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/sizes.hpp>
 #include <penstock/error.hpp>
 #include <penstock/stage.hpp>
 

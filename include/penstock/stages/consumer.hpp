@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/build.hpp>
-#include <penstock/detail/device_consumer.hpp>
-#include <penstock/detail/host_consumer.hpp>
-#include <penstock/detail/misspelt.hpp>
-#include <penstock/detail/replayed_consumer.hpp>
-#include <penstock/detail/sizes.hpp>
+#include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/device_side/device_consumer.hpp>
+#include <penstock/detail/device_side/replayed_consumer.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/host_consumer.hpp>
 #include <penstock/replayed.hpp>
 #include <penstock/stage.hpp>
 

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/build.hpp>
-#include <penstock/detail/decoder_node.hpp>
-#include <penstock/detail/misspelt.hpp>
-#include <penstock/detail/sizes.hpp>
+#include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/decoder_node.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/stage.hpp>
 

@@ -4,10 +4,10 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/counted.hpp>
-#include <penstock/detail/build.hpp>
-#include <penstock/detail/kernel_node.hpp>
-#include <penstock/detail/misspelt.hpp>
-#include <penstock/detail/sizes.hpp>
+#include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/device_side/kernel_node.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/sizes.hpp>
 #include <penstock/error.hpp>
 #include <penstock/replayed.hpp>
 #include <penstock/schema.hpp>

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/chain.hpp>
-#include <penstock/detail/misspelt.hpp>
-#include <penstock/detail/sizes.hpp>
-#include <penstock/detail/stager_node.hpp>
+#include <penstock/detail/chain/chain.hpp>
+#include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/stager_node.hpp>
 #include <penstock/stage.hpp>
 
 #include <cstddef>

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <penstock/batch.hpp>
-#include <penstock/detail/build.hpp>
-#include <penstock/detail/misspelt.hpp>
-#include <penstock/detail/sizes.hpp>
-#include <penstock/detail/writer_node.hpp>
+#include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/writer_node.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/stage.hpp>

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iomanip>
+#include <ostream>
+#include <span>
+
+namespace penstock {
+
+/// What a GPU did in some span of time: what GpuActivity (cuda/activity.hpp) has recorded.
+/// `os << summary` prints it in one line. Times are seconds of the span in which at least one of
+/// the things named went on, so that two kernels side by side count once.
+struct GpuActivitySummary {
+  /// The span's length: from the first thing's begin to the last one's end.
+  double seconds{};
+  /// In which a kernel ran. A memset counts as a kernel.
+  double kernel_s{};
+  /// In which a copy from the host to the GPU ran.
+  double to_device_s{};
+  /// In which a copy from the GPU to the host ran.
+  double to_host_s{};
+  /// In which a copy of any kind ran, those within the GPU and between GPUs among them.
+  double copy_s{};
+  /// In which a kernel and a copy ran at once.
+  double overlap_s{};
+  /// In which anything ran.
+  double busy_s{};
+  /// Kernels and memsets that began in the span, each node of a graph by itself.
+  std::uint64_t kernels{};
+  /// Copies that began in the span. What CUDA has merged counts as one.
+  std::uint64_t copies_to_device{};
+  /// Copies from the GPU to the host.
+  std::uint64_t copies_to_host{};
+  /// Copies within the GPU and between GPUs.
+  std::uint64_t other_copies{};
+  /// Bytes of the copies to the device that began in the span.
+  std::uint64_t bytes_to_device{};
+  /// Bytes of the copies to the host.
+  std::uint64_t bytes_to_host{};
+  /// Records that were lost, in the whole of the recording: unless it is 0, all else is too low.
+  std::uint64_t dropped{};
+
+  /// The share of the span in which a kernel ran; 0 of an empty one.
+  double kernel_share() const noexcept { return share(kernel_s); }
+  /// In which anything ran.
+  double busy_share() const noexcept { return share(busy_s); }
+  /// In which nothing ran.
+  double idle_share() const noexcept { return seconds > 0 ? 1 - share(busy_s) : 0.0; }
+
+ private:
+  double share(double part) const noexcept { return seconds > 0 ? part / seconds : 0.0; }
+};
+
+/// Prints one line, which it ends.
+inline std::ostream& operator<<(std::ostream& os, const GpuActivitySummary& gpu) {
+  const auto flags = os.flags();
+  const auto precision = os.precision();
+  const double per_cent = gpu.seconds > 0 ? 100 / gpu.seconds : 0;
+  os << std::fixed << std::setprecision(1) << "GPU: kernels " << gpu.kernel_s * per_cent << " % ("
+     << gpu.kernels << "), copies " << gpu.copy_s * per_cent << " % (" << gpu.copies_to_device
+     << " to the device, " << gpu.copies_to_host << " to the host, " << gpu.other_copies
+     << " other), both at once " << gpu.overlap_s * per_cent << " %, idle "
+     << gpu.idle_share() * 100 << std::setprecision(3) << " % of " << gpu.seconds << " s";
+  if (gpu.dropped != 0) {
+    os << "; " << gpu.dropped << " records were lost, so that these figures are too low";
+  }
+  os << '\n';
+  os.flags(flags);
+  os.precision(precision);
+  return os;
+}
+
+namespace detail {
+
+enum class GpuWork : std::uint8_t { kernel, to_device, to_host, other_copy };
+
+/// One thing that a GPU did, in nanoseconds of any one clock.
+struct GpuInterval {
+  std::uint64_t begin{};
+  std::uint64_t end{};   ///< After `begin`.
+  std::uint64_t bytes{}; ///< Of a copy.
+  GpuWork work{};
+};
+
+/// How long at least one of several intervals lasts. They are added in the order in which they
+/// begin, so that nothing is kept of them but where the latest ends.
+class IntervalUnion {
+ public:
+  void add(std::uint64_t begin, std::uint64_t end) noexcept {
+    if (end > end_) {
+      length_ += end - std::max(begin, end_);
+      end_ = end;
+    }
+  }
+  std::uint64_t length() const noexcept { return length_; }
+
+ private:
+  std::uint64_t length_{0};
+  std::uint64_t end_{0};
+};
+
+/// Sums up the part of `intervals`, which are sorted by `begin`, that lies between two fractions
+/// of their span: what reaches in from outside counts with its part inside.
+inline GpuActivitySummary summarize(std::span<const GpuInterval> intervals, double first,
+                                    double last) {
+  GpuActivitySummary sum;
+  if (intervals.empty()) {
+    return sum;
+  }
+  const std::uint64_t start = intervals.front().begin;
+  std::uint64_t stop = start;
+  for (const GpuInterval& one : intervals) {
+    stop = std::max(stop, one.end);
+  }
+  const auto at = [&](double fraction) {
+    return start + static_cast<std::uint64_t>(static_cast<double>(stop - start) * fraction);
+  };
+  const std::uint64_t from = at(first);
+  const std::uint64_t to = at(last);
+
+  IntervalUnion kernels;
+  IntervalUnion to_device;
+  IntervalUnion to_host;
+  IntervalUnion copies;
+  IntervalUnion all;
+  for (const GpuInterval& one : intervals) {
+    const std::uint64_t begin = std::max(one.begin, from);
+    const std::uint64_t end = std::min(one.end, to);
+    if (begin >= end) {
+      continue;
+    }
+    const std::uint64_t began = one.begin >= from ? 1 : 0;
+    all.add(begin, end);
+    if (one.work == GpuWork::kernel) {
+      kernels.add(begin, end);
+      sum.kernels += began;
+      continue;
+    }
+    copies.add(begin, end);
+    if (one.work == GpuWork::to_device) {
+      to_device.add(begin, end);
+      sum.copies_to_device += began;
+      sum.bytes_to_device += began * one.bytes;
+    } else if (one.work == GpuWork::to_host) {
+      to_host.add(begin, end);
+      sum.copies_to_host += began;
+      sum.bytes_to_host += began * one.bytes;
+    } else {
+      sum.other_copies += began;
+    }
+  }
+  const auto seconds = [](std::uint64_t ns) { return static_cast<double>(ns) / 1e9; };
+  sum.seconds = seconds(to - from);
+  sum.kernel_s = seconds(kernels.length());
+  sum.to_device_s = seconds(to_device.length());
+  sum.to_host_s = seconds(to_host.length());
+  sum.copy_s = seconds(copies.length());
+  sum.overlap_s = seconds(kernels.length() + copies.length() - all.length());
+  sum.busy_s = seconds(all.length());
+  return sum;
+}
+
+} // namespace detail
+} // namespace penstock

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/base/job.hpp>
+#include <penstock/prepare_options.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Counts the files of a source that is opened, and tells of them. One thread opens the source;
+/// found() and opened() may be called from any.
+class OpeningProgress {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `options` must stay.
+  explicit OpeningProgress(const PrepareOptions& options) : options_{options} {}
+
+  void found() noexcept { found_.fetch_add(1, StdAtomics::relaxed); }
+  void opened() noexcept { opened_.fetch_add(1, StdAtomics::relaxed); }
+  /// Tells if it is time to.
+  void look() {
+    if (options_.progress && Clock::now() - told_ >= options_.every) {
+      tell();
+      told_ = Clock::now();
+    }
+  }
+  void tell() const {
+    if (options_.progress) {
+      options_.progress({opened_.load(StdAtomics::relaxed), found_.load(StdAtomics::relaxed)});
+    }
+  }
+
+ private:
+  const PrepareOptions& options_;
+  Clock::time_point told_ = Clock::now();
+  StdAtomics::Atomic<std::uint64_t> found_{0};
+  StdAtomics::Atomic<std::uint64_t> opened_{0};
+};
+
+/// Of calls in order, the first that threw.
+struct FirstFailure {
+  std::size_t at;
+  std::exception_ptr error;
+
+  /// To be called for each number in order.
+  void rethrow_at(std::size_t number) const {
+    if (error && number == at) {
+      std::rethrow_exception(error);
+    }
+  }
+};
+
+/// How many threads open files, the caller included: they wait for disks, on a network for
+/// milliseconds, so they are more than processors. A start costs as much as some local files.
+inline std::size_t opening_threads(std::size_t files) noexcept {
+  constexpr std::size_t least_files = 16;
+  constexpr std::size_t most_threads = 32;
+  return std::clamp<std::size_t>(files / least_files, 1, most_threads);
+}
+
+/// Calls f(i) once for each i below `count`, of several threads at once, and on this one look()
+/// after each. When one has thrown no more are begun, but all before it are made: whichever threads
+/// come first, it is the first in order whose error is returned. Throws what look() throws, when
+/// all threads rest. Blocks. With fewer threads where there are no more to be had.
+template <class F, class Look> FirstFailure for_all(std::size_t count, F f, Look look) {
+  StdAtomics::Atomic<std::size_t> next{0};
+  std::mutex mutex;
+  FirstFailure first{count, nullptr};
+  const auto call_next = [&] {
+    const std::size_t i = next.fetch_add(1, StdAtomics::relaxed);
+    if (i >= count) {
+      return false;
+    }
+    try {
+      f(i);
+    } catch (...) {
+      next.store(count, StdAtomics::relaxed);
+      const std::scoped_lock lock{mutex};
+      if (i < first.at) {
+        first = {i, std::current_exception()};
+      }
+    }
+    return true;
+  };
+  struct Others {
+    StdAtomics::Atomic<std::size_t>& next;
+    const std::size_t count;
+    std::vector<std::thread> threads{};
+    ~Others() {
+      next.store(count, StdAtomics::relaxed);
+      for (std::thread& thread : threads) {
+        thread.join();
+      }
+    }
+  };
+  {
+    Others others{next, count};
+    try {
+      std::size_t more = opening_threads(count) - 1;
+      others.threads.reserve(more); // so that no thread is lost for want of a place
+      for (; more != 0; --more) {
+        others.threads.push_back(start_thread([&] {
+          while (call_next()) {
+          }
+        }));
+      }
+    } catch (const std::system_error&) {
+    }
+    while (call_next()) {
+      look();
+    }
+  }
+  return first;
+}
+
+} // namespace penstock::detail

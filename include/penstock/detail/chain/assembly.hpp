@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/chain/judge.hpp>
+#include <penstock/detail/device_side/device_loop.hpp>
+#include <penstock/detail/engine/engine.hpp>
+#include <penstock/detail/host_side/host_loop.hpp>
+#include <penstock/error.hpp>
+#include <penstock/host/device.hpp>
+#include <penstock/prepare_options.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace penstock::detail {
+
+/// What becomes of a chain of stages: its types from end to end, and its engine.
+template <class... Stages> struct Assembly {
+  template <std::size_t At> using StageAt = std::tuple_element_t<At, std::tuple<Stages...>>;
+  template <std::size_t At> using GivenTo = typename given_at<At, void, Stages...>::type;
+  using Gives = typename given<void, Stages...>::type;
+  using End = batch_of<Gives>;
+  using On = typename device_of<Stages...>::type;
+  // Stands in where no stage names a device, and is then not there.
+  using Backend = std::conditional_t<AnyDevice<On>, On, HostDevice>;
+  using All = std::index_sequence_for<Stages...>;
+
+  static constexpr bool pins() {
+    return []<std::size_t... At>(std::index_sequence<At...>) {
+      return (std::is_same_v<typename batch_of<GivenTo<At>>::space, Pinned> || ...) ||
+             std::is_same_v<typename End::space, Pinned>;
+    }(All{});
+  }
+
+  /// Opens the source, allocates everything, starts the threads.
+  static std::unique_ptr<Engine> make(const std::tuple<Stages...>& stages,
+                                      const PrepareOptions& preparing) {
+    Backend* device = find_device(stages);
+    auto engine = std::make_unique<Engine>(device ? device->name() : "none");
+    build(stages, *engine, device, preparing, All{});
+    engine->man();
+    return engine;
+  }
+
+ private:
+  // The one device that stages name; two would be two pipelines.
+  static Backend* find_device(const std::tuple<Stages...>& stages) {
+    Backend* found = nullptr;
+    const auto look = [&](const auto& stage) {
+      if constexpr (requires { typename std::remove_cvref_t<decltype(stage)>::device_type; }) {
+        if (found && found != stage.device()) {
+          throw OptionError{"penstock: the stages of one pipeline name two devices, " +
+                            found->name() + " and " + stage.device()->name() +
+                            ": give all of them the same."};
+        }
+        found = stage.device();
+      }
+    };
+    std::apply([&](const auto&... stage) { (look(stage), ...); }, stages);
+    return found;
+  }
+
+  template <std::size_t... At>
+  static void build(const std::tuple<Stages...>& stages, Engine& engine, Backend* device,
+                    const PrepareOptions& preparing, std::index_sequence<At...>) {
+    auto build = engine.build(device);
+    build.preparing = preparing;
+    (build.plan.template ask<StageAt<At>, GivenTo<At>>(std::get<At>(stages)), ...);
+    if constexpr (End::host) {
+      build.plan.sees_records();
+    }
+    (std::get<At>(stages).template build<GivenTo<At>>(build), ...);
+    if constexpr (End::host) {
+      build.template add<HostLoop<typename End::schema, typename End::space>>(build);
+    } else if constexpr (End::device) {
+      build.template add<DeviceLoop<typename End::schema, Backend>>(build);
+    }
+    engine.expect(build.records, build.batches());
+  }
+};
+
+template <class D, class S> consteval bool is_stream_of() {
+  if constexpr (AnyDevice<D>) {
+    return std::is_convertible_v<S, Stream<D>>;
+  } else {
+    return true;
+  }
+}
+
+} // namespace penstock::detail

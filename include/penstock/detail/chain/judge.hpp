@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/counted.hpp>
+#include <penstock/detail/chain/chain.hpp>
+#include <penstock/device.hpp>
+#include <penstock/memory.hpp>
+#include <penstock/refused.hpp>
+#include <penstock/stage.hpp>
+
+#include <type_traits>
+
+namespace penstock::detail {
+
+template <class S> inline constexpr bool refused_stage = false;
+template <class S>
+  requires requires { S::refused; }
+inline constexpr bool refused_stage<S> = S::refused;
+
+template <class S> inline constexpr bool one_array_alone = false;
+template <class S>
+  requires requires { S::one_array_alone; }
+inline constexpr bool one_array_alone<S> = S::one_array_alone;
+
+template <class S> inline constexpr bool fixed_length_alone = false;
+template <class S>
+  requires requires { S::fixed_length_alone; }
+inline constexpr bool fixed_length_alone<S> = S::fixed_length_alone;
+
+enum class Verdict {
+  fits,
+  silent,
+  not_a_stage,
+  no_reader_first,
+  after_the_last,
+  reader_inside,
+  pageable_to_pinned,
+  pageable_to_device,
+  pinned_to_device,
+  pinned_to_pageable,
+  device_to_host,
+  columns_in_a_row,
+  ragged_to_host,
+  counted_to_plain,
+  other_records,
+  other_stream,
+  two_devices
+};
+
+template <class Next, class On> consteval bool stream_fits() {
+  if constexpr (AnyDevice<On> && requires { typename Next::stream_parameter; }) {
+    return std::is_convertible_v<Stream<On>, typename Next::stream_parameter>;
+  } else {
+    return true;
+  }
+}
+
+/// A stage may name the device that the chain has, or the first that it has.
+template <class Next, class On> consteval bool device_fits() {
+  using Named = typename device_in<Next>::type;
+  return std::is_same_v<On, NoDevice> || std::is_same_v<Named, NoDevice> ||
+         std::is_same_v<On, Named>;
+}
+
+template <class G, class T> consteval Verdict judge_spaces() {
+  if constexpr (std::is_same_v<typename G::space, Pageable>) {
+    return T::device ? Verdict::pageable_to_device : Verdict::pageable_to_pinned;
+  } else if constexpr (std::is_same_v<typename G::space, Pinned>) {
+    return T::device ? Verdict::pinned_to_device : Verdict::pinned_to_pageable;
+  } else {
+    return Verdict::device_to_host;
+  }
+}
+
+/// Whether Next can follow Left, and if not, what is wrong first.
+template <class Left, class Next, class Gives, class Takes, class On> consteval Verdict judge() {
+  using G = batch_of<Gives>;
+  using T = batch_of<Takes>;
+  if constexpr (std::is_same_v<Left, Refused> || std::is_same_v<Next, Refused> ||
+                refused_stage<Next> || refused_stage<typename chain<Left>::last>) {
+    return Verdict::silent;
+  } else if constexpr (!Part<Next>) {
+    return Verdict::not_a_stage;
+  } else if constexpr (!chain<Left>::starts) {
+    return Verdict::no_reader_first;
+  } else if constexpr (std::is_void_v<Gives>) {
+    return Verdict::after_the_last;
+  } else if constexpr (is_pipeline<Next> || std::is_void_v<Takes>) {
+    return Verdict::reader_inside;
+  } else if constexpr (!Space<typename G::space> || !Space<typename T::space>) {
+    return Verdict::silent;
+  } else if constexpr (!std::is_same_v<typename G::space, typename T::space>) {
+    return judge_spaces<G, T>();
+  } else if constexpr (one_array_alone<Next> && schema_traits<typename G::schema>::named) {
+    return Verdict::columns_in_a_row;
+  } else if constexpr (fixed_length_alone<Next> && schema_traits<typename G::schema>::ragged) {
+    return Verdict::ragged_to_host;
+  } else if constexpr (is_counted<typename G::schema> && !is_counted<typename T::schema>) {
+    return Verdict::counted_to_plain;
+  } else if constexpr (!std::is_same_v<typename G::schema, typename T::schema>) {
+    return Verdict::other_records;
+  } else if constexpr (!device_fits<Next, On>()) {
+    return Verdict::two_devices;
+  } else if constexpr (!stream_fits<Next, On>()) {
+    return Verdict::other_stream;
+  } else {
+    return Verdict::fits;
+  }
+}
+
+template <bool Fits, class L, class R> struct join {
+  using type = Refused;
+};
+template <class L, class R> struct join<true, L, R> {
+  using type = Pipeline<L, R>;
+};
+template <class... S, class R> struct join<true, Pipeline<S...>, R> {
+  using type = Pipeline<S..., R>;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/links/device_link.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Fills the places of a device ring in order, unit after unit, and hands on those that are full.
+/// No step waits for the ring or for the device.
+template <AnyDevice D> class BatchFiller {
+  using Claim = typename PlaceRing<D>::Claim;
+
+ public:
+  explicit BatchFiller(DeviceLink<D>& out) : out_{out} {
+    next_.reserve(out.ring.slots());
+    full_.reserve(out.ring.slots());
+  }
+
+  /// Whether there is a place to fill.
+  bool open() {
+    if (!place_) {
+      place_ = out_.ring.try_claim();
+      filled_ = 0;
+    }
+    return static_cast<bool>(place_);
+  }
+  /// Of an open place: whether nothing is in it yet, so that its last use is to be waited for.
+  bool untouched() const noexcept { return filled_ == 0; }
+  const Place<D>& place() const noexcept { return place_.slot(); }
+  /// Where the next unit goes in an array.
+  std::byte* at(std::size_t part) const noexcept {
+    return out_.places.data(place_.place(), part) + filled_ * out_.grain().parts[part].each;
+  }
+
+  /// Claims places after the open one, as far as `units` more go without a wrap and without
+  /// waiting; gives how many of them fit.
+  std::size_t make_room(std::size_t units) {
+    const std::size_t places = out_.ring.slots();
+    std::size_t room = out_.grain().records - filled_;
+    for (std::size_t i = 0; room < units && place_.place() + i + 1 < places; ++i) {
+      if (i == next_.size()) {
+        if (Claim claim = out_.ring.try_claim()) {
+          next_.push_back(std::move(claim));
+        } else {
+          break;
+        }
+      }
+      if (!next_[i].slot().free.reached() || !next_[i].slot().also_free.reached()) {
+        break;
+      }
+      room += out_.grain().records;
+    }
+    return std::min(room, units);
+  }
+  /// Books `units` of `bytes` that are there at `ready`, the last an epoch's last or not, and hands
+  /// the full places on; `source_of` tells the i-th one's number in the source.
+  template <class F>
+  void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, bool ends_epoch,
+            F source_of) {
+    std::size_t opened = 0;
+    for (std::size_t done = 0; done != units;) {
+      const std::size_t part = std::min(units - done, out_.grain().records - filled_);
+      Place<D>& place = place_.slot();
+      if (filled_ == 0) {
+        place.index = booked_;
+        place.source = source_of(done);
+        place.bytes = 0;
+      }
+      filled_ += part;
+      place.records = filled_;
+      place.bytes += bytes / units * part + (part == units ? bytes % units : 0);
+      place.ready = ready;
+      done += part;
+      booked_ += part;
+      if (filled_ == out_.grain().records) {
+        count_out();
+        full_.push_back(std::move(place_));
+        if (opened < next_.size()) {
+          place_ = std::move(next_[opened++]);
+        }
+      }
+    }
+    // The last first: who takes them, takes them in order, so all at once and not as they trickle.
+    for (bool last = ends_epoch && filled_ == 0; !full_.empty(); last = false) {
+      full_.back().publish(last ? Fill::partial : Fill::full);
+      full_.pop_back();
+    }
+    next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(opened));
+  }
+  /// Hands on what is in the open place, if anything is: the batch is a short one.
+  void close() {
+    if (place_ && filled_ != 0) {
+      count_out();
+      place_.publish(Fill::partial);
+      if (!next_.empty()) {
+        place_ = std::move(next_.front());
+        next_.erase(next_.begin());
+      }
+    }
+  }
+  /// There is nothing more to come.
+  void end() {
+    close();
+    out_.ring.end_at(handed_on_);
+  }
+
+  std::uint64_t booked() const noexcept { return booked_; }
+
+  void reset() {
+    place_ = {};
+    next_.clear();
+    full_.clear();
+    filled_ = 0;
+    handed_on_ = booked_ = 0;
+  }
+
+ private:
+  void count_out() {
+    out_.ready(handed_on_++) = place_.slot().ready;
+    filled_ = 0;
+  }
+
+  DeviceLink<D>& out_;
+  Claim place_; // the open one, and how far it is filled
+  std::size_t filled_{};
+  std::vector<Claim> next_; // claimed after it
+  std::vector<Claim> full_; // before it, while they are handed on
+  std::uint64_t handed_on_{};
+  std::uint64_t booked_{};
+};
+
+} // namespace penstock::detail

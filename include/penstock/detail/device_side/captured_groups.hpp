@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/detail/device_side/launch_check.hpp>
+#include <penstock/device.hpp>
+#include <penstock/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <exception>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// How many places are replayed at once.
+inline constexpr std::array<std::size_t, 4> replay_groups{64, 16, 4, 1};
+
+/// The work of groups of adjacent places of a device ring, captured once: of each aligned group
+/// that the ring has. Of a ring of very many places the small groups are left out: they pay little
+/// there, and a graph takes time to make and memory on the device.
+template <AnyDevice D> class CapturedGroups {
+ public:
+  static constexpr const auto& sizes = replay_groups;
+  static constexpr std::size_t most_graphs = 4096; // of one size
+
+  /// `call(place)` enqueues a place's work on its lane. Gives why nothing was captured, or nothing.
+  /// Throws only if the device was lost, so that no run could follow.
+  template <class F>
+  std::string try_capture(D& device, std::span<typename D::stream_type> lanes, std::size_t places,
+                          const F& call) {
+    const auto attached = device.attach();
+    try {
+      capture(device, lanes, places, call);
+    } catch (const DeviceError& e) {
+      if (e.sticky()) {
+        throw;
+      }
+      return refusal(e.what());
+    } catch (const std::exception& e) {
+      return refusal(e.what());
+    } catch (...) {
+      return refusal("it threw");
+    }
+    return {};
+  }
+
+  /// How many of `count` places from `first` on the largest group has that starts there; 0 if there
+  /// is none.
+  std::size_t largest(std::size_t first, std::size_t count) const noexcept {
+    for (std::size_t size = 0; size < sizes.size(); ++size) {
+      if (sizes[size] <= count && first % sizes[size] == 0 &&
+          first / sizes[size] < graphs_[size].size()) {
+        return sizes[size];
+      }
+    }
+    return 0;
+  }
+  /// A group as largest() found it.
+  void launch(std::size_t first, std::size_t count, Stream<D> stream) const {
+    const auto size = std::find(sizes.begin(), sizes.end(), count) - sizes.begin();
+    graphs_[static_cast<std::size_t>(size)][first / count].launch(stream);
+  }
+
+ private:
+  static std::string refusal(const char* why) {
+    return std::string{"not replayed, since it cannot be captured: "} + why;
+  }
+  // Throws what the call throws, and what the device does; then there are no groups.
+  template <class F>
+  void capture(D& device, std::span<typename D::stream_type> lanes, std::size_t places,
+               const F& call) {
+    if (places / sizes.front() > most_graphs) {
+      throw Error{"penstock: the device's ring has " + std::to_string(places) +
+                  " places, one for each batch, and the work of " +
+                  std::to_string(most_graphs * sizes.front()) +
+                  " is the most that is captured: give the AsyncCopier a larger batch."};
+    }
+    LaunchCheck<D> launches;
+    launches.begin();
+    std::array<std::vector<typename D::graph_type>, sizes.size()> graphs;
+    for (std::size_t size = 0; size < sizes.size() && places / sizes[size] <= most_graphs; ++size) {
+      for (std::size_t first = 0; first + sizes[size] <= places; first += sizes[size]) {
+        graphs[size].push_back(device.capture(lanes, [&] {
+          for (std::size_t place = first; place < first + sizes[size]; ++place) {
+            call_checked(launches, [&] { call(place); });
+          }
+        }));
+      }
+    }
+    graphs_ = std::move(graphs);
+  }
+
+  std::array<std::vector<typename D::graph_type>, sizes.size()> graphs_;
+};
+
+/// Where a device captures nothing.
+struct NoGroups {
+  template <class... Arguments> static std::string try_capture(const Arguments&...) {
+    return "not replayed: this device captures nothing";
+  }
+  static std::size_t largest(std::size_t, std::size_t) noexcept { return 0; }
+  template <class... Arguments> static void launch(const Arguments&...) noexcept {}
+};
+template <AnyDevice D>
+using Groups = std::conditional_t<Captures<D>, CapturedGroups<D>, NoGroups>;
+
+inline unsigned checked_lanes(unsigned lanes) {
+  if (lanes == 0 || lanes > replay_groups.front()) {
+    const std::string most = std::to_string(replay_groups.front());
+    throw OptionError{"penstock: replayed: lanes is " + std::to_string(lanes) +
+                      "; batches are replayed in groups of up to " + most + ", so give it 1 to " +
+                      most + "."};
+  }
+  return lanes;
+}
+
+} // namespace penstock::detail

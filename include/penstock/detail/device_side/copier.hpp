@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/device_side/batch_filler.hpp>
+#include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/source_numbers.hpp>
+#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/observe/meter.hpp>
+#include <penstock/detail/observe/trace.hpp>
+#include <penstock/fence.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// The pieces of one copy, together where the device can.
+template <AnyDevice D>
+void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream) {
+  if constexpr (requires { device.copy_to_device(pieces, stream); }) {
+    device.copy_to_device(pieces, stream);
+  } else {
+    for (const CopyPiece& piece : pieces) {
+      device.copy_to_device(piece.to, piece.from, piece.bytes, stream);
+    }
+  }
+}
+
+/// Turns slots of a host ring into batches of a device ring, with copies sized for the bus: neither
+/// the slot's size nor the batch's is the copy's. Driven in steps by one thread; no step waits for
+/// a ring or for the device.
+///
+/// At most two copies are in flight, one running and one queued; ready slots gather meanwhile. With
+/// fewer in flight what is ready is sent at once. A copy ends at `copy_bytes`, where either ring
+/// wraps, at a partial slot, before a place still in use, and before a place whose fence the stream
+/// would first have to wait for. Slots with a Ragged column are copied one by one, each into a
+/// batch of its own.
+template <AnyDevice D> class Copier {
+ public:
+  /// `on_the_way`, where there is one, is told the numbers in the source.
+  Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
+         OnTheWay* on_the_way = nullptr)
+      : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, stream_{device.stream()},
+        line_{device, 4}, ragged_{in.grain().ragged()},
+        most_records_{std::max<std::size_t>(
+            copy_bytes / std::max<std::size_t>(in.grain().record_bytes(), 1), 1)},
+        most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.grain().records, 1)} {
+    pieces_.reserve(in.grain().parts.size());
+  }
+  ~Copier() {
+    wait_at_last([this] { settle(); });
+  }
+
+  /// Gives back what was copied and enqueues what can be; true if there was anything to do.
+  bool step() {
+    const bool returned = give_back();
+    bool sent = false;
+    while (in_flight_ < flights_.size() && send()) {
+      sent = true;
+    }
+    if (!ended_ && in_.ring.exhausted() && !run_) {
+      filler_.end();
+      ended_ = true;
+      return true;
+    }
+    return returned || sent;
+  }
+
+  /// All that will come was copied and its slots given back.
+  bool done() const noexcept { return ended_ && in_flight_ == 0; }
+
+  /// What the copy engine is doing, as far as fences tell.
+  Spent doing() {
+    if (in_flight_ != 0) {
+      const Flight& flight = flights_[oldest_];
+      return flight.after.reached() && flight.also_after.reached() ? Spent::busy : Spent::blocked;
+    }
+    return run_ ? Spent::blocked : Spent::starved;
+  }
+  bool in_flight() const noexcept { return in_flight_ != 0; }
+  Timeline<D>& line() noexcept { return line_; }
+  std::uint64_t copies() const noexcept { return copies_; }
+  std::uint64_t records() const noexcept { return in_.grain().whole_records(0, filler_.booked()); }
+  std::uint64_t bytes() const noexcept { return bytes_; }
+
+  /// Forgets a run, also one that was broken off, and gives back what it held. Blocks until no copy
+  /// touches memory any more. If it throws, nothing was given back, and it is to be called again.
+  void abandon() {
+    settle();
+    for (Flight& flight : flights_) {
+      flight.slots = {};
+    }
+    run_ = {};
+    filler_.reset();
+    if (on_the_way_) {
+      on_the_way_->numbers.start(0);
+    }
+    oldest_ = in_flight_ = begun_ = 0;
+    copies_ = bytes_ = 0;
+    ended_ = false;
+  }
+
+ private:
+  struct Flight {
+    HostRing::Take slots;   // what the copy's end gives back
+    std::uint64_t serial{}; // its fence
+    Fence<D> after;         // what the stream waits for before it
+    Fence<D> also_after;
+  };
+
+  void settle() {
+    if (touches_memory_) {
+      device_.sync(stream_);
+      touches_memory_ = false;
+    }
+  }
+
+  bool give_back() {
+    bool any = false;
+    while (in_flight_ != 0 && line_.reached(flights_[oldest_].serial)) {
+      poison(flights_[oldest_].slots);
+      flights_[oldest_].slots.release();
+      oldest_ = (oldest_ + 1) % flights_.size();
+      --in_flight_;
+      any = true;
+    }
+    return any;
+  }
+
+  bool send() {
+    gather();
+    if (!run_ || !filler_.open()) {
+      return false;
+    }
+    const TraceRange range{"AsyncCopier", (run_.slot().index + begun_) / in_.grain().units};
+    const std::size_t ready = ready_records();
+    const std::size_t records = ragged_ ? ready : filler_.make_room(std::min(ready, most_records_));
+    Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
+    flight.after = flight.also_after = {};
+    if (filler_.untouched()) {
+      flight.after = filler_.place().free;
+      flight.also_after = filler_.place().also_free;
+      flight.after.wait(stream_);
+      flight.also_after.wait(stream_);
+    }
+    const std::size_t bytes = copy(records);
+    flight.serial = line_.record(stream_);
+    ++in_flight_;
+    ++copies_;
+    bytes_ += bytes;
+
+    if (on_the_way_ && on_the_way_->wanted) {
+      tell_numbers(records);
+    }
+    const bool ends_epoch = records == ready && run_.slot(run_.size() - 1).ends_epoch;
+    filler_.book(records, bytes, {&line_, flight.serial}, ends_epoch, [this](std::size_t i) {
+      const std::size_t at = begun_ + i;
+      return run_.slot(at / in_.grain().records).source[at % in_.grain().records];
+    });
+    if (ragged_ || ends_epoch) {
+      filler_.close();
+    }
+    begun_ += records;
+    const std::size_t used = records == ready ? run_.size() : begun_ / in_.grain().records;
+    flight.slots = run_.split(used);
+    begun_ = run_ ? begun_ - used * in_.grain().records : 0;
+    return true;
+  }
+
+  void gather() {
+    if (run_) {
+      // One slot more than a copy holds, since the first may be half done.
+      run_.extend(most_slots_ + (begun_ != 0 ? 1 : 0));
+      return;
+    }
+    // Empty slots too: all of an epoch's last records may have been skipped.
+    while ((run_ = in_.ring.try_take(most_slots_, Empties::give)) && run_.fill() == Fill::none) {
+      const bool ends_epoch = run_.slot().ends_epoch;
+      run_.release();
+      if (ends_epoch) {
+        filler_.close();
+      }
+    }
+  }
+
+  // One copy of each array, from the run to the place. Gives the bytes.
+  std::size_t copy(std::size_t records) {
+    std::size_t bytes = 0;
+    pieces_.clear();
+    for (std::size_t part = 0; part < in_.grain().parts.size(); ++part) {
+      const std::size_t each = in_.grain().parts[part].each;
+      const std::size_t size =
+          ragged_ ? in_.places.used(run_.place(), part, records) : records * each;
+      if (size != 0) {
+        pieces_.push_back(
+            {filler_.at(part), in_.places.data(run_.place(), part) + begun_ * each, size});
+      }
+      bytes += size;
+    }
+    touches_memory_ = true;
+    copy_pieces(device_, pieces_, stream_);
+    return bytes;
+  }
+
+  void tell_numbers(std::size_t units) {
+    const std::size_t slot = in_.grain().records;
+    for (std::size_t done = 0; done != units;) {
+      const std::size_t at = begun_ + done;
+      const std::size_t part = std::min(units - done, slot - at % slot);
+      on_the_way_->numbers.go_on(filler_.booked() + done, run_.slot(at / slot).source, at % slot,
+                                 part);
+      done += part;
+    }
+  }
+
+  std::size_t ready_records() const noexcept {
+    return (run_.size() - 1) * in_.grain().records + run_.slot(run_.size() - 1).records - begun_;
+  }
+
+  // A device made for tests may spoil slots that are given back: who still used one is found out.
+  void poison(const HostRing::Take& slots) {
+    if constexpr (requires(std::byte* at, std::size_t bytes) { device_.poison(at, bytes); }) {
+      for (std::size_t i = 0; i < slots.size(); ++i) {
+        for (std::size_t part = 0; part < in_.grain().parts.size(); ++part) {
+          device_.poison(in_.places.data(slots.place() + i, part), in_.grain().parts[part].place);
+        }
+      }
+    }
+  }
+
+  D& device_;
+  HostLink& in_;
+  BatchFiller<D> filler_;
+  OnTheWay* const on_the_way_;
+  typename D::stream_type stream_;
+  // Four events for at most two copies in flight: a user that is late asks about an older one.
+  Timeline<D> line_;
+  const bool ragged_;
+  const std::size_t most_records_;
+  const std::size_t most_slots_;
+
+  std::array<Flight, 2> flights_;
+  std::size_t oldest_{};
+  std::size_t in_flight_{};
+  HostRing::Take run_; // slots at hand, the first of them begun_ records done
+  std::size_t begun_{};
+  std::vector<CopyPiece> pieces_;
+  std::uint64_t copies_{};
+  std::uint64_t bytes_{};
+  bool ended_{};
+  bool touches_memory_{}; // as far as nobody has waited for the stream
+};
+
+} // namespace penstock::detail

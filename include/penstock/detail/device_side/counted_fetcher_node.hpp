@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/device_side/fetch_step.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/observe/trace.hpp>
+#include <penstock/error.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::detail {
+
+/// The same for batches of which only the device knows how many records they have. Their counts
+/// come first, those of many batches in one copy, and then exactly the records.
+template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
+  using Take = typename PlaceRing<D>::Take;
+
+ public:
+  CountedFetcherNode(std::size_t slots, const Grain& slot, Build<D>& build)
+      : FetchStep<D>{slots, slot, build}, count_part_{this->in_->grain().parts.size() - 1},
+        counts_{Area::in<Pinned>(&this->device_, this->in_->ring.slots() * sizeof(std::uint64_t))},
+        count_stream_{this->device_.stream()}, count_line_{this->device_, most_counts + 1},
+        asked_up_to_(most_counts + 1), held_(this->in_->ring.slots()) {}
+  ~CountedFetcherNode() override {
+    wait_at_last([this] { settle_counts(); });
+  }
+
+  bool open() const noexcept override {
+    return FetchStep<D>::open() || count_line_.was_recorded() != counts_landed_;
+  }
+
+ private:
+  static constexpr std::uint64_t most_counts = 2; // copies of counts on their way
+
+  bool waits() const noexcept override { return fetched_ != taken_; }
+
+  bool step() override {
+    bool any = take();
+    any = ask() || any;
+    any = learn() || any;
+    return FetchStep<D>::step() || any;
+  }
+  bool take() {
+    const std::uint64_t before = taken_;
+    while (Take one = this->in_->ring.try_take()) {
+      held_[one.place()] = std::move(one);
+      ++taken_;
+    }
+    return taken_ != before;
+  }
+  // The counts of adjacent batches that are there, and of a first one that may not be.
+  bool ask() {
+    if (asked_ == taken_ || count_line_.was_recorded() - counts_landed_ == most_counts) {
+      return false;
+    }
+    const std::size_t place = asked_ % held_.size();
+    const std::size_t most = std::min<std::uint64_t>(taken_ - asked_, held_.size() - place);
+    held_[place].slot().ready.wait(count_stream_);
+    std::size_t count = 1;
+    while (count < most && held_[place + count].slot().ready.reached()) {
+      ++count;
+    }
+    counts_touched_ = true;
+    this->device_.copy_to_host(counts() + place, this->in_->places.data(place, count_part_),
+                               count * sizeof(std::uint64_t), count_stream_);
+    const std::uint64_t serial = count_line_.record(count_stream_);
+    asked_ += count;
+    asked_up_to_[serial % asked_up_to_.size()] = asked_;
+    return true;
+  }
+  bool learn() {
+    bool any = false;
+    while (counts_landed_ != count_line_.was_recorded() &&
+           count_line_.reached(counts_landed_ + 1)) {
+      const std::uint64_t up_to = asked_up_to_[++counts_landed_ % asked_up_to_.size()];
+      for (; known_ != up_to; ++known_) {
+        if (!this->attempt(this->filler_.delivered(),
+                           [&] { check(held_[known_ % held_.size()]); })) {
+          return any;
+        }
+      }
+      any = true;
+    }
+    return any;
+  }
+  void check(const Take& batch) const {
+    if (count_of(batch) > batch.slot().records) {
+      throw Error{"penstock: a Kernel has written " + std::to_string(count_of(batch)) +
+                  " into the count of a batch that has room for " +
+                  std::to_string(batch.slot().records) +
+                  " records: write at most capacity(), and give the Kernel .gives where more come "
+                  "out than go in."};
+    }
+  }
+
+  bool send() override {
+    const TraceRange range = this->trace(this->filler_.delivered());
+    const std::uint64_t serial = this->next_serial();
+    const std::uint64_t first = fetched_;
+    std::size_t bytes = 0;
+    while (fetched_ != known_ && bytes < copy_bytes) {
+      const Take& batch = held_[fetched_ % held_.size()];
+      const std::size_t left = count_of(batch) - begun_;
+      if (left != 0) {
+        if (!this->filler_.open()) {
+          break;
+        }
+        const std::size_t copied = this->filler_.make_room(left);
+        this->copy(batch.place(), begun_, copied);
+        this->filler_.book(copied, serial,
+                           [&](SourceNumbers& numbers, std::size_t at, std::size_t, std::size_t) {
+                             if (at == 0) {
+                               numbers.start(batch.slot().source);
+                             }
+                           });
+        begun_ += copied;
+        bytes += copied * this->out_->grain().record_bytes();
+      }
+      if (begun_ == count_of(batch)) {
+        if (batch.fill() == Fill::partial) {
+          this->filler_.close();
+        }
+        begun_ = 0;
+        ++fetched_;
+      }
+    }
+    const Fence<D> free = bytes != 0 ? this->record({}) : Fence<D>{};
+    for (std::uint64_t ticket = first; ticket != fetched_; ++ticket) {
+      Take& batch = held_[ticket % held_.size()];
+      batch.slot().free = free;
+      batch.slot().also_free = {};
+      batch.release();
+    }
+    return bytes != 0 || fetched_ != first;
+  }
+  std::size_t count_of(const Take& batch) const {
+    return static_cast<std::size_t>(counts()[batch.place()]);
+  }
+
+  void settle_counts() {
+    if (counts_touched_) {
+      this->device_.sync(count_stream_);
+      count_line_.sync();
+      counts_touched_ = false;
+    }
+  }
+  void drop() override {
+    settle_counts();
+    for (Take& held : held_) {
+      held.release();
+    }
+    taken_ = asked_ = known_ = fetched_ = 0;
+    counts_landed_ = count_line_.was_recorded();
+    begun_ = 0;
+  }
+
+  std::uint64_t* counts() const noexcept {
+    return reinterpret_cast<std::uint64_t*>(counts_.data());
+  }
+
+  const std::size_t count_part_;
+  const Area counts_; // by place
+  // Not behind the records of those before.
+  typename D::stream_type count_stream_;
+  Timeline<D> count_line_;
+  std::vector<std::uint64_t> asked_up_to_; // by serial
+  std::uint64_t counts_landed_{};
+  std::vector<Take> held_; // by place
+  // Batches, in order: those before fetched_ are copied, their numbers known before known_, asked
+  // for before asked_.
+  std::uint64_t fetched_{};
+  std::uint64_t known_{};
+  std::uint64_t asked_{};
+  std::uint64_t taken_{};
+  std::size_t begun_{}; // records of the first
+  bool counts_touched_{};
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/device_side/launch_check.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/links/device_lender.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace penstock::detail {
+
+/// The end of a pipeline whose batches lie in device memory, on the thread that runs it. Busy and
+/// starved are the GPU's, as the device thread saw them.
+template <AnyDevice D> class DeviceEnd : public Node {
+ public:
+  DeviceEnd(std::string name, Build<D>& build)
+      : Node{std::move(name), 1, build.control},
+        lender_{std::make_shared<DeviceLender<D>>(build.places, build.depth)} {
+    build.control.on_lost([this] { return open_work(); });
+  }
+
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    StageReport gpu;
+    Meter::sum(&lender_->link().consuming, 1, seconds, gpu);
+    stage.busy_s = gpu.busy_s;
+    stage.starved_s = gpu.starved_s;
+    stage.blocked_s = 0;
+    stage.busy_now = gpu.busy_now;
+    stage.starved_now = gpu.starved_now;
+  }
+
+ protected:
+  DeviceLender<D>& lender() noexcept { return *lender_; }
+  /// Whether all that was given back could be; if not, the run has failed.
+  bool check_given_back() noexcept {
+    return attempt(lender_->failed_record(), [&] { lender_->check_given_back(); });
+  }
+  /// The next batch; null if there is none, or the run has failed, which it is to be told with
+  /// `record`.
+  Place<D>* next(std::uint64_t record) noexcept {
+    Place<D>* place = nullptr;
+    return check_given_back() && attempt(record, [&] { place = lender_->next(); }) ? place
+                                                                                   : nullptr;
+  }
+  std::shared_ptr<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
+
+  // The last run's end may have failed to wait for the device.
+  void reset() override {
+    settle();
+    lender_->out().reset();
+  }
+  /// The end of a run is where it may wait for the device. What was handed over is to be used up
+  /// then: the first time may bring an error of work enqueued before, and so not have waited.
+  void leave() noexcept {
+    for (int tries = 0; tries < 2 && !attempt(0, [&] { settle(); }); ++tries) {
+    }
+    DeviceLink<D>& link = lender_->link();
+    link.drained.store(true, StdAtomics::release); // pairs with DeviceThread::over()
+    link.bell->ring();
+  }
+
+ private:
+  void settle() {
+    if (!control().device_lost()) {
+      lender_->settle();
+    }
+  }
+
+  OpenWork open_work() const {
+    DeviceLink<D>& link = lender_->link();
+    const std::uint64_t oldest = link.uses.was_reached() + 1;
+    // While the callable has the thread, what it enqueued is open too, and not yet recorded.
+    const std::uint64_t newest =
+        link.uses.was_recorded() + (link.calling.load(StdAtomics::relaxed) ? 1 : 0);
+    return oldest <= newest
+               ? OpenWork{this->name(), link.used_index(oldest).load(StdAtomics::relaxed)}
+               : OpenWork{};
+  }
+
+  const std::shared_ptr<DeviceLender<D>> lender_;
+};
+
+/// Calls back with batches in device memory: the application's own loop with the callable as its
+/// body.
+template <class F, class T, AnyDevice D> class DeviceConsumer final : public DeviceEnd<D> {
+ public:
+  DeviceConsumer(const F& f, Build<D>& build)
+      : DeviceEnd<D>{"Consumer", build}, call_{f}, device_{*build.device},
+        stream_{device_.stream()} {}
+
+ private:
+  void work(unsigned /*worker*/, Meter& meter) override {
+    const auto attached = device_.attach();
+    consume(meter);
+    this->leave();
+  }
+
+  void consume(Meter& meter) {
+    DeviceLender<D>& lender = this->lender();
+    launches_.begin();
+    if (!this->attempt(0, [&] { lender.begin(stream_); })) {
+      return;
+    }
+    for (;;) {
+      Place<D>* const place = this->next(0);
+      if (!place) {
+        return;
+      }
+      const std::uint64_t ticket = lender.ticket();
+      const auto batch =
+          lender.link().template batch<const T>(ticket % lender.link().ring.slots(), *place);
+      const std::uint64_t record = place->index / lender.link().grain().units;
+      if (!this->attempt(record, [&] {
+            const TraceRange range = this->trace(record);
+            call_checked(launches_, [&] { std::invoke(call_, batch, stream_); });
+          })) {
+        lender.drop(ticket);
+        return;
+      }
+      meter.did(place->records / lender.link().grain().units, place->bytes);
+      lender.give_back(ticket);
+    }
+  }
+
+  F call_;
+  D& device_;
+  typename D::stream_type stream_;
+  LaunchCheck<D> launches_;
+};
+
+} // namespace penstock::detail

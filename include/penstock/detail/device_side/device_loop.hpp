@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/device_side/device_consumer.hpp>
+#include <penstock/detail/engine/batch_source.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace penstock::detail {
+
+/// Stands in for the stage that an open pipeline lacks, whose batches lie in device memory.
+template <class T, AnyDevice D>
+class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, Device>> {
+  using B = Batch<const T, Device>;
+
+ public:
+  explicit DeviceLoop(Build<D>& build) : DeviceEnd<D>{"loop", build}, device_{*build.device} {}
+
+  void enter(StreamHandle stream) noexcept override {
+    next_ = body_ = 0;
+    this->meter(0).start();
+    launches_.begin();
+    this->attempt(0, [&] {
+      attached_.emplace(device_);
+      this->lender().begin(stream.as<Stream<D>>());
+    });
+  }
+  Lease<B> next() noexcept override {
+    DeviceLender<D>& lender = this->lender();
+    Place<D>* const place = check_body() ? DeviceEnd<D>::next(next_) : nullptr;
+    if (!place) {
+      return {};
+    }
+    const std::size_t at = lender.ticket() % lender.link().ring.slots();
+    const B batch = lender.link().template batch<const T>(at, *place);
+    const std::size_t units = lender.link().grain().units;
+    body_ = place->index / units;
+    next_ = (place->index + place->records) / units;
+    this->meter(0).did(place->records / units, place->bytes);
+    return {batch, this->shared_lender(), lender.ticket()};
+  }
+  void leave(bool early) noexcept override {
+    // Where the loop was left early nobody can be thrown what its last body did.
+    if (!check_body() && early) {
+      this->control().owe();
+    }
+    this->check_given_back(); // the Report has it
+    DeviceEnd<D>::leave();
+    this->meter(0).stop();
+    attached_.reset();
+  }
+
+ private:
+  struct Attached {
+    explicit Attached(D& device) : guard{device.attach()} {}
+    decltype(std::declval<D&>().attach()) guard;
+  };
+
+  bool check_body() noexcept {
+    return this->attempt(body_, [&] { launches_.check("the loop's body"); });
+  }
+
+  D& device_;
+  std::optional<Attached> attached_;
+  LaunchCheck<D> launches_;
+  std::uint64_t body_{}; // the first record of the batch that the body has
+  std::uint64_t next_{};
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/device_side/device_step.hpp>
+#include <penstock/detail/device_side/device_thread.hpp>
+#include <penstock/detail/device_side/slot_filler.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/fence.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace penstock::detail {
+
+/// Copies from a device ring into the slots of a host ring, which are handed on when the copies
+/// that fill them have landed. At most two are in flight, one running and one queued.
+template <AnyDevice D> class FetchStep : public DeviceStep {
+ public:
+  FetchStep(std::size_t slots, const Grain& slot, Build<D>& build)
+      : DeviceStep{build.name("AsyncCopier"), 1, build.control}, device_{*build.device},
+        in_{build.places}, out_{build.template link<Pinned>(slots, slot, Side::one, "AsyncCopier")},
+        filler_{*out_}, stream_{device_.stream()}, line_{device_, flights + 1} {
+    out_->bell = build.device_thread->bell();
+    out_->ring.on_release(out_->bell.get());
+    build.device_thread->add(*this);
+    build.device_thread = nullptr;
+    build.places = nullptr;
+    one_for_one_ = build.one_for_one;
+    if (one_for_one_ && build.on_the_way) {
+      on_the_way_ = build.on_the_way;
+      on_the_way_->wanted = true;
+    }
+    build.skips = false; // what comes here is counted as it is delivered
+  }
+
+  ~FetchStep() override {
+    wait_at_last([this] { settle(); });
+  }
+
+  bool open() const noexcept override { return in_flight() != 0; }
+  bool done() const noexcept override { return ended_; }
+  Flow flow() const noexcept override { return out_->ring.state(); }
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.depth = out_->ring.slots();
+  }
+
+ protected:
+  static constexpr std::uint64_t flights = 2;
+
+  std::uint64_t in_flight() const noexcept { return line_.was_recorded() - landed_; }
+
+  /// Enqueues one more copy, if there is anything to copy and room for it.
+  virtual bool send() = 0;
+  /// Whether something that came is still to be copied.
+  virtual bool waits() const noexcept = 0;
+  /// Gives back what it holds, when no copy touches it.
+  virtual void drop() = 0;
+
+  bool step() override {
+    bool any = land();
+    while (in_flight() < flights && send()) {
+      any = true;
+    }
+    if (!ended_ && !waits() && in_flight() == 0 && in_->ring.exhausted()) {
+      filler_.close();
+      hand_on();
+      filler_.end();
+      ended_ = any = true;
+    }
+    return any;
+  }
+  Spent doing() override {
+    if (in_flight() != 0) {
+      return begins_[(landed_ + 1) % begins_.size()].reached() ? Spent::busy : Spent::starved;
+    }
+    return waits() ? Spent::blocked : Spent::starved;
+  }
+  void abandon() override {
+    settle();
+    drop();
+    filler_.reset();
+    landed_ = line_.was_recorded();
+    ended_ = false;
+  }
+  void reset() override {
+    // Again: at the end of the last run it may have failed.
+    abandon();
+    out_->reset();
+  }
+
+  /// Copies `records` records of a place, and those after it, from the `first` on to where the
+  /// filler is. `record` it after one or more of them.
+  void copy(std::size_t place, std::size_t first, std::size_t records) {
+    touches_memory_ = true;
+    for (std::size_t part = 0; part < out_->grain().parts.size(); ++part) {
+      const std::size_t each = out_->grain().parts[part].each;
+      device_.copy_to_host(filler_.at(part), in_->places.data(place, part) + first * each,
+                           records * each, stream_);
+    }
+  }
+  /// Gives the copy's fence, which was to begin at `begins`.
+  Fence<D> record(const Fence<D>& begins) {
+    const std::uint64_t serial = line_.record(stream_);
+    begins_[serial % begins_.size()] = begins;
+    return {&line_, serial};
+  }
+  /// Gives the serial that the next record will have.
+  std::uint64_t next_serial() const noexcept { return line_.was_recorded() + 1; }
+
+  D& device_;
+  const std::shared_ptr<DeviceLink<D>> in_;
+  const std::shared_ptr<HostLink> out_;
+  SlotFiller filler_;
+  typename D::stream_type stream_;
+  bool one_for_one_;                     // each record is made of one of the source's
+  std::shared_ptr<OnTheWay> on_the_way_; // where their numbers may jump
+
+ private:
+  void settle() {
+    if (touches_memory_) {
+      device_.sync(stream_);
+      line_.sync();
+      touches_memory_ = false;
+    }
+  }
+  bool land() {
+    bool any = false;
+    while (in_flight() != 0 && line_.reached(landed_ + 1)) {
+      ++landed_;
+      any = true;
+    }
+    if (any) {
+      hand_on();
+    }
+    return any;
+  }
+  void hand_on() {
+    filler_.hand_on(landed_, [this](const HostSlot& slot) {
+      meter(0).did(slot.records, slot.bytes);
+      meter(0).found_in_use(out_->ring.was_in_use());
+    });
+  }
+
+  Timeline<D> line_;
+  std::uint64_t landed_{}; // serial of the newest copy that is; others ask about its fence too
+  std::array<Fence<D>, flights + 1> begins_; // by serial: what a copy waits for
+  bool ended_{};
+  bool touches_memory_{}; // as far as nobody has waited for the stream
+};
+
+} // namespace penstock::detail

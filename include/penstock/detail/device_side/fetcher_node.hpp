@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/device_side/fetch_step.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/observe/trace.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::detail {
+
+/// Turns batches of a device ring into slots of a host ring, with copies sized for the bus: the way
+/// back of what Copier does.
+///
+/// Batches gather while two copies are in flight; with fewer what is there is sent at once. A copy
+/// ends at `copy_bytes`, where either ring wraps, at a short batch, and before a batch that the
+/// stream would first have to wait for.
+template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
+ public:
+  FetcherNode(std::size_t slots, const Grain& slot, Build<D>& build)
+      : FetchStep<D>{slots, slot, build}, units_{this->in_->grain().units},
+        batch_{this->in_->grain().records / units_},
+        most_records_{
+            std::max<std::size_t>(copy_bytes / std::max<std::size_t>(slot.record_bytes(), 1), 1)} {}
+
+ private:
+  bool waits() const noexcept override { return static_cast<bool>(run_); }
+
+  bool send() override {
+    gather();
+    if (!run_ || !this->filler_.open()) {
+      return false;
+    }
+    const TraceRange range = this->trace(this->filler_.delivered());
+    const Fence<D> ready = run_.slot().ready; // the others are there
+    const std::size_t records =
+        (there_ - 1) * batch_ + run_.slot(there_ - 1).records / units_ - begun_;
+    const std::size_t copied = this->filler_.make_room(std::min(records, most_records_));
+    ready.wait(this->stream_);
+    this->copy(run_.place(), begun_, copied);
+    const Fence<D> free = this->record(ready);
+    const std::uint64_t first = this->filler_.delivered();
+    this->filler_.book(copied, free.serial,
+                       [&](SourceNumbers& numbers, std::size_t at, std::size_t i,
+                           std::size_t count) { number(numbers, at, first, i, count); });
+    if (this->on_the_way_) {
+      this->on_the_way_->numbers.forget_before(this->filler_.delivered());
+    }
+    if (copied == records && run_.fill(there_ - 1) == Fill::partial) {
+      this->filler_.close();
+    }
+    begun_ += copied;
+    give_back(free, copied == records ? there_ : begun_ / batch_);
+    begun_ = copied == records ? 0 : begun_ % batch_;
+    return true;
+  }
+  // Of `count` records of a slot from `at` on, which are at hand from the i-th on, and of all that
+  // the device gave from number first + i on.
+  void number(SourceNumbers& numbers, std::size_t at, std::uint64_t first, std::size_t i,
+              std::size_t count) const {
+    if (this->on_the_way_) {
+      numbers.go_on(at, this->on_the_way_->numbers, first + i, count);
+    } else if (at == 0) {
+      const std::size_t from = begun_ + i;
+      numbers.start(run_.slot(from / batch_).source / units_ +
+                    (this->one_for_one_ ? from % batch_ : 0));
+    }
+  }
+  // At hand is the first batch, which the stream may have to wait for, and those after it that are
+  // there.
+  void gather() {
+    if (!run_ && !(run_ = this->in_->ring.try_take())) {
+      return;
+    }
+    run_.extend((begun_ + most_records_ + batch_ - 1) / batch_);
+    for (there_ = 1; there_ < run_.size() && run_.slot(there_).ready.reached(); ++there_) {
+    }
+  }
+  // Places that are to be filled again after `free`.
+  void give_back(const Fence<D>& free, std::size_t count) {
+    const typename PlaceRing<D>::Take used = run_.split(count);
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      used.slot(i).free = free;
+      used.slot(i).also_free = {};
+    }
+  }
+  void drop() override {
+    run_ = {};
+    begun_ = 0;
+  }
+
+  const std::size_t units_;         // in a record of the device's
+  const std::size_t batch_;         // records
+  const std::size_t most_records_;  // of a copy
+  typename PlaceRing<D>::Take run_; // batches at hand, the first of them begun_ records done
+  std::size_t there_{};             // how many of them are there
+  std::size_t begun_{};
+};
+
+} // namespace penstock::detail

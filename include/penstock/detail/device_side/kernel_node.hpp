@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/counted.hpp>
+#include <penstock/detail/device_side/device_step.hpp>
+#include <penstock/detail/device_side/device_thread.hpp>
+#include <penstock/detail/device_side/kernel_call.hpp>
+#include <penstock/detail/device_side/kernel_lane.hpp>
+#include <penstock/detail/device_side/launch_check.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/observe/trace.hpp>
+#include <penstock/fence.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Enqueues a callable for each batch of a device ring, on its streams in turn, or replays what was
+/// captured of it. Batch t in is batch t out: of a ring of its own, or, where it changes batches in
+/// place, of one with the same memory. There it claims every place of its ring as soon as that is
+/// free, and only then gives back the same place of the ring before.
+template <class F, class From, class To, bool InPlace, AnyDevice D>
+class KernelNode final : public DeviceStep {
+  using Claim = typename PlaceRing<D>::Claim;
+  using Take = typename PlaceRing<D>::Take;
+  using Call = KernelCall<F, From, To, InPlace, D>;
+
+ public:
+  KernelNode(const F& f, unsigned streams, Recount recount, std::shared_ptr<DeviceLink<D>> out,
+             Build<D>& build)
+      : DeviceStep{build.name("Kernel"), 1, build.control}, recount_{recount},
+        device_{*build.device}, in_{build.places}, out_{std::move(out)}, call_{f, *in_, *out_},
+        claims_(out_->ring.slots()), held_(InPlace ? out_->ring.slots() : 0) {
+    for (unsigned i = call_.streams(streams); i != 0; --i) {
+      streams_.push_back(device_.stream());
+    }
+    for (unsigned lane = 0; lane < streams; ++lane) {
+      lanes_.emplace_back(device_, std::max<std::size_t>(most_open / streams, 2));
+    }
+    note_ =
+        call_.capture(device_, streams_, recount_.of(in_->grain().records / in_->grain().units));
+    build.control.watch(out_->ring);
+    build.control.on_lost([this] { return open_work(); });
+    build.places = out_;
+    build.device_thread->add(*this, out_);
+  }
+
+  bool open() const noexcept override { return std::ranges::any_of(lanes_, &KernelLane<D>::open); }
+  bool done() const noexcept override { return ended_ && !open(); }
+  Flow flow() const noexcept override { return out_->ring.state(); }
+  bool recounts() const noexcept override { return is_counted<To> || !recount_.same(); }
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.depth = out_->ring.slots();
+    stage.note = note_;
+  }
+
+ private:
+  static constexpr std::size_t most_open = 64; // batches on the device's queues
+
+  bool step() override {
+    bool any = claim_ahead();
+    while (enqueue()) {
+      any = true;
+    }
+    if (!ended_ && !take_ && in_->ring.exhausted()) {
+      out_->ring.end_at(handed_on_);
+      ended_ = any = true;
+    }
+    return any;
+  }
+
+  bool claim_ahead() {
+    bool any = false;
+    if constexpr (InPlace) {
+      while (Claim claim = out_->ring.try_claim()) {
+        if (Take& held = held_[claim.place()]) {
+          held.slot().free = claim.slot().free;
+          held.slot().also_free = claim.slot().also_free;
+          held.release();
+        }
+        claims_[claim.place()] = std::move(claim);
+        any = true;
+      }
+    }
+    return any;
+  }
+  Claim& claim_of(std::size_t i) noexcept { return claims_[(take_.ticket() + i) % claims_.size()]; }
+  bool claimed(Claim& claim) noexcept {
+    if (!InPlace && !claim) {
+      claim = out_->ring.try_claim();
+    }
+    return static_cast<bool>(claim);
+  }
+
+  bool enqueue() {
+    if (!take_ && !(take_ = in_->ring.try_take())) {
+      return false;
+    }
+    if constexpr (Call::replays) {
+      take_.extend(replay_groups.front() - take_.place() % replay_groups.front());
+    }
+    const std::size_t at = take_.ticket() % lanes_.size();
+    KernelLane<D>& lane = lanes_[at];
+    Stream<D> stream = streams_[at];
+    std::size_t possible = 0; // batches at hand that have a place to go to
+    while (possible < take_.size() && claimed(claim_of(possible))) {
+      ++possible;
+    }
+    if (possible == 0 || !lane.room()) {
+      return false;
+    }
+    const bool short_last = take_.slot(possible - 1).records != in_->grain().records;
+    const std::size_t group = call_.largest(take_.place(), possible - (short_last ? 1 : 0));
+    const std::size_t count = std::max<std::size_t>(group, 1);
+    const std::uint64_t record = take_.slot().index / in_->grain().units;
+    if (!attempt(record, [&] {
+          const TraceRange range = trace(record);
+          touches_memory_ = true;
+          make_ready(count, stream);
+          if (group != 0) {
+            call_.replay(take_.place(), group, stream);
+          } else {
+            call_checked(launches_, [&] { call_(take_, claim_of(0), stream); });
+            check_not_capturing(device_, stream);
+          }
+          use_up(count, lane.record(stream, take_.slot(count - 1).ready, record));
+        })) {
+      return false;
+    }
+    hand_on(count);
+    return true;
+  }
+  // What the stream must wait for, and what is known of the batches before they are there.
+  void make_ready(std::size_t count, Stream<D> stream) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const Place<D>& from = take_.slot(i);
+      Place<D>& to = claim_of(i).slot();
+      // The last one's of a stream covers those before it.
+      if (i + 1 == count || take_.slot(i + 1).ready.line != from.ready.line) {
+        from.ready.wait(stream);
+      }
+      if constexpr (InPlace) {
+        to.index = from.index;
+        to.source = from.source;
+        to.records = from.records;
+        to.bytes = from.bytes;
+      } else {
+        to.free.wait(stream);
+        to.also_free.wait(stream);
+        to.index = given_;
+        to.source = from.source / in_->grain().units;
+        to.records = recount_.of(from.records / in_->grain().units);
+        to.bytes = to.records * out_->grain().record_bytes();
+      }
+      given_ += to.records;
+    }
+  }
+  void use_up(std::size_t count, const Fence<D>& fence) {
+    for (std::size_t i = 0; i < count; ++i) {
+      Place<D>& from = take_.slot(i);
+      Place<D>& to = claim_of(i).slot();
+      meter(0).did(from.records / in_->grain().units, to.bytes);
+      meter(0).found_in_use(handed_on_ + 1 - out_->ring.was_taken());
+      to.ready = fence;
+      out_->ready(handed_on_++) = fence;
+      from.free = fence;
+      from.also_free = {};
+    }
+  }
+  void hand_on(std::size_t count) {
+    // The last first: who takes them, takes them in order, so all at once and not as they trickle.
+    for (std::size_t i = count; i-- != 0;) {
+      claim_of(i).publish(take_.fill(i));
+    }
+    if constexpr (InPlace) {
+      for (std::size_t i = 0; i < count; ++i) {
+        Take one = take_.split(1);
+        held_[one.place()] = std::move(one);
+      }
+    } else {
+      take_.split(count).release();
+    }
+  }
+
+  Spent doing() override {
+    Spent most = take_ ? Spent::blocked : Spent::starved;
+    for (KernelLane<D>& lane : lanes_) {
+      const Spent on = lane.doing();
+      most = on == Spent::resting || most == Spent::busy ? most : on;
+    }
+    return most;
+  }
+
+  void abandon() override {
+    if (touches_memory_) {
+      for (typename D::stream_type& stream : streams_) {
+        device_.sync(stream);
+      }
+      for (KernelLane<D>& lane : lanes_) {
+        lane.settle();
+      }
+      touches_memory_ = false;
+    }
+    take_ = {};
+    for (Take& held : held_) {
+      held.release();
+    }
+    for (Claim& claim : claims_) {
+      claim = {};
+    }
+    handed_on_ = given_ = 0;
+    ended_ = false;
+  }
+  void reset() override {
+    // Again: at the end of the last run it may have failed.
+    abandon();
+    if constexpr (InPlace) {
+      // Of leases given back after the last run the ring before knows nothing.
+      out_->uses.sync();
+      out_->other_uses.sync();
+    }
+    out_->ring.reset();
+  }
+
+  OpenWork open_work() const {
+    std::uint64_t oldest = unknown_size;
+    for (const KernelLane<D>& lane : lanes_) {
+      oldest = std::min(oldest, lane.open_index(unknown_size));
+    }
+    return oldest != unknown_size ? OpenWork{name(), oldest} : OpenWork{};
+  }
+
+  const Recount recount_;
+  D& device_;
+  const std::shared_ptr<DeviceLink<D>> in_;
+  const std::shared_ptr<DeviceLink<D>> out_;
+  Call call_;
+  std::string note_;                             // why nothing is replayed
+  std::vector<typename D::stream_type> streams_; // what is replayed goes to the first
+  std::vector<KernelLane<D>> lanes_;
+  Take take_;                 // the next batch
+  LaunchCheck<D> launches_;   // of a thread with nothing latched when it started
+  std::vector<Claim> claims_; // by place: those to fill
+  std::vector<Take> held_;    // by place, in place: those whose batch is out
+  std::uint64_t handed_on_{};
+  std::uint64_t given_{}; // units
+  bool ended_{};
+  bool touches_memory_{}; // as far as nobody has waited for the streams
+};
+
+} // namespace penstock::detail

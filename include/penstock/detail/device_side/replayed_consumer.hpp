@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/device_side/captured_groups.hpp>
+#include <penstock/detail/device_side/device_consumer.hpp>
+#include <penstock/detail/device_side/launch_check.hpp>
+#include <penstock/device.hpp>
+#include <penstock/replayed.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Calls back in prepare(), to capture, and then replays what was captured in groups; short batches
+/// and those in no group that was captured are enqueued by the callable. F is a Replayed.
+template <class F, class T, AnyDevice D> class ReplayedConsumer final : public DeviceEnd<D> {
+  using Take = typename PlaceRing<D>::Take;
+
+ public:
+  ReplayedConsumer(const F& replayed, Build<D>& build)
+      : DeviceEnd<D>{"Consumer", build}, replayed_{replayed}, device_{*build.device} {
+    for (unsigned lane = checked_lanes(replayed.options.lanes); lane != 0; --lane) {
+      lanes_.push_back(device_.stream());
+    }
+    DeviceLink<D>& link = this->lender().link();
+    note_ = groups_.try_capture(device_, lanes_, link.ring.slots(), [&](std::size_t place) {
+      Place<D> full;
+      full.records = link.grain().records;
+      call(place, full, lanes_[place % lanes_.size()]);
+    });
+  }
+
+  void report(double seconds, StageReport& stage) const override {
+    DeviceEnd<D>::report(seconds, stage);
+    stage.note = note_;
+  }
+
+ private:
+  static constexpr std::size_t most_ = replay_groups.front();
+
+  void call(std::size_t at, const Place<D>& place, Stream<D> stream) {
+    const auto lane = static_cast<unsigned>(at % lanes_.size());
+    std::invoke(replayed_.call,
+                FrozenBatch<const T, Device>{
+                    this->lender().link().template batch<const T>(at, place), lane},
+                stream);
+  }
+
+  // The last run may have ended before all was given back.
+  void reset() override {
+    DeviceEnd<D>::reset();
+    held_ = {};
+  }
+
+  void work(unsigned /*worker*/, Meter& meter) override {
+    const auto attached = device_.attach();
+    consume(meter);
+    this->leave();
+  }
+
+  void consume(Meter& meter) {
+    DeviceLink<D>& link = this->lender().link();
+    launches_.begin();
+    if (!this->attempt(0, [&] { this->lender().begin(lanes_[0]); })) {
+      return;
+    }
+    while ((held_ = link.ring.take())) {
+      held_.extend(most_ - held_.place() % most_);
+      while (held_ && link.ring.state() <= Flow::ended) {
+        const std::uint64_t record = held_.slot().index / link.grain().units;
+        if (!this->attempt(record, [&] {
+              const TraceRange range = this->trace(record);
+              use(meter);
+            })) {
+          link.calling.store(false, StdAtomics::relaxed);
+          return;
+        }
+      }
+    }
+  }
+
+  // As much of what is held as one launch covers. What fails stays held: nobody knows when its use
+  // is over, so nobody is to fill it before the run's end has waited for the stream.
+  void use(Meter& meter) {
+    DeviceLender<D>& lender = this->lender();
+    const std::size_t first = held_.place();
+    const bool short_last = held_.slot(held_.size() - 1).records != lender.link().grain().records;
+    const std::size_t group = groups_.largest(first, held_.size() - (short_last ? 1 : 0));
+    const std::size_t count = std::max<std::size_t>(group, 1);
+    lender.enter(held_, count);
+    if (group != 0) {
+      groups_.launch(first, group, lanes_[0]);
+    } else {
+      call_checked(launches_, [&] { call(first, held_.slot(), lanes_[0]); });
+    }
+    const Fence<D> free = lender.leave(held_.slot(), held_.ticket() + count - 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      meter.did(held_.slot(i).records / lender.link().grain().units, held_.slot(i).bytes);
+    }
+    lender.release(held_.split(count), free);
+  }
+
+  F replayed_;
+  D& device_;
+  std::vector<typename D::stream_type> lanes_; // the first is the pipeline's
+  Groups<D> groups_;
+  std::string note_;
+  LaunchCheck<D> launches_;
+  Take held_;
+};
+
+} // namespace penstock::detail

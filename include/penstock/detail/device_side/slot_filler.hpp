@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/links/host_link.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Fills the slots of a host ring in order, record after record, by copies that are on their way,
+/// and hands on those that are there. No step waits for the ring.
+class SlotFiller {
+ public:
+  explicit SlotFiller(HostLink& out)
+      : out_{out}, claims_(out.ring.slots()), serials_(claims_.size()) {}
+
+  /// Whether there is a slot to fill.
+  bool open() { return filling_ != claimed_ || claim(); }
+  /// Of an open slot: where the next record goes in an array.
+  std::byte* at(std::size_t part) const noexcept {
+    return out_.places.data(filling_ % claims_.size(), part) +
+           filled_ * out_.grain().parts[part].each;
+  }
+  /// Claims slots after the open one, as far as `records` more go without a wrap and without
+  /// waiting; gives how many of them fit.
+  std::size_t make_room(std::size_t records) {
+    const std::size_t slot = out_.grain().records;
+    std::size_t room = slot - filled_;
+    for (std::uint64_t next = filling_ + 1; room < records && next % claims_.size() != 0; ++next) {
+      if (next == claimed_ && !claim()) {
+        break;
+      }
+      room += slot;
+    }
+    return std::min(room, records);
+  }
+  /// Books `records` that the copy `serial` brings. number(numbers, at, i, count) tells which
+  /// numbers in the source `count` of them have, from the i-th on, which are a slot's from `at` on.
+  template <class F> void book(std::size_t records, std::uint64_t serial, F number) {
+    for (std::size_t done = 0; done != records;) {
+      const std::size_t part = std::min(records - done, out_.grain().records - filled_);
+      HostSlot& slot = open_slot();
+      if (filled_ == 0) {
+        slot.index = delivered_;
+        slot.ends_epoch = false;
+      }
+      number(slot.source, filled_, done, part);
+      filled_ += part;
+      slot.records = filled_;
+      slot.bytes = filled_ * out_.grain().record_bytes();
+      serials_[filling_ % serials_.size()] = serial;
+      delivered_ += part;
+      done += part;
+      if (filled_ == out_.grain().records) {
+        ++filling_;
+        filled_ = 0;
+      }
+    }
+  }
+  /// What was booked last ends an epoch, and so its slot.
+  void close() {
+    filling_ += filled_ != 0 ? 1 : 0;
+    filled_ = 0;
+    if (filling_ != handed_on_) {
+      claims_[(filling_ - 1) % claims_.size()].slot().ends_epoch = true;
+    }
+  }
+  /// Hands on what copies up to `serial` have filled, and calls f(slot) of each before.
+  template <class F> void hand_on(std::uint64_t serial, F f) {
+    while (handed_on_ != filling_ && serials_[handed_on_ % serials_.size()] <= serial) {
+      HostRing::Claim& claim = claims_[handed_on_++ % claims_.size()];
+      f(std::as_const(claim.slot()));
+      const bool full = claim.slot().records == out_.grain().records && !claim.slot().ends_epoch;
+      claim.publish(full ? Fill::full : Fill::partial);
+    }
+  }
+  /// There is nothing more to come, and all was handed on.
+  void end() { out_.ring.end_at(handed_on_); }
+
+  /// Records booked.
+  std::uint64_t delivered() const noexcept { return delivered_; }
+
+  void reset() {
+    for (HostRing::Claim& claim : claims_) {
+      claim = {};
+    }
+    handed_on_ = filling_ = claimed_ = delivered_ = 0;
+    filled_ = 0;
+  }
+
+ private:
+  HostSlot& open_slot() const noexcept { return claims_[filling_ % claims_.size()].slot(); }
+  bool claim() {
+    HostRing::Claim next = out_.ring.try_claim();
+    if (!next) {
+      return false; // and what lies there may be still to be handed on
+    }
+    claims_[claimed_++ % claims_.size()] = std::move(next);
+    return true;
+  }
+
+  HostLink& out_;
+  std::vector<HostRing::Claim> claims_; // by place
+  std::vector<std::uint64_t> serials_;  // by place: the last copy into it
+  // Tickets: those before handed_on_ are handed on, those before filling_ full or closed, those
+  // before claimed_ claimed.
+  std::uint64_t handed_on_{};
+  std::uint64_t filling_{};
+  std::uint64_t claimed_{};
+  std::size_t filled_{}; // of the open one
+  std::uint64_t delivered_{};
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/engine/skip_notes.hpp>
+#include <penstock/detail/engine/stop_gate.hpp>
+#include <penstock/error.hpp>
+#include <penstock/ring.hpp>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Work on a device that is not known to be done: of which stage, and from which record on. No
+/// stage: there is none.
+struct OpenWork {
+  std::string stage;
+  std::uint64_t record{};
+};
+
+/// How one run ends: by itself, by a stop, or by the first error in time, which closes every ring
+/// in both directions. Any thread; the lock is taken only where an error is noted, and where a run
+/// begins or ends.
+class Control {
+ public:
+  /// Before the run: the rings to close.
+  template <class R> void watch(R& ring) {
+    rings_.push_back({&ring, [](void* r, Flow flow) noexcept {
+                        flow == Flow::failed ? static_cast<R*>(r)->fail()
+                                             : static_cast<R*>(r)->stop();
+                      }});
+  }
+
+  /// Before the run: whom to ask what work was queued on the device when that was lost, in the
+  /// order of the stages.
+  void on_lost(std::function<OpenWork()> ask) { asks_.push_back(std::move(ask)); }
+
+  /// When all rings are reset: from now on stop() stops.
+  void begin() noexcept { gate_.open(); }
+  /// When all workers rest. A stop() that is closing rings has then closed them all, and none of
+  /// the next run.
+  void end() noexcept { gate_.close(); }
+  /// Nothing happens if nothing runs. Async-signal-safe: no lock is taken, here and in the rings.
+  void stop() noexcept {
+    if (gate_.enter()) {
+      const int error = errno; // of what a signal handler interrupts
+      close(Flow::stopped);
+      errno = error;
+      gate_.leave();
+    }
+  }
+  /// Before what cannot be taken back: whether the run has neither failed nor been stopped. If so,
+  /// a stop() comes too late from now on, and nothing happens.
+  bool pass_point_of_no_return() noexcept {
+    const std::scoped_lock lock{mutex_};
+    return !failed_ && gate_.close_if_unused();
+  }
+  bool stopped() const noexcept { return gate_.was_entered(); }
+
+  /// To be called inside a catch block: the exception in flight is the cause. Later ones are
+  /// dropped. `reads`: a SourceError is one of the run's source, and the record that it names is
+  /// the run's. When it returns, every ring is closed, whoever began to close them.
+  void fail(const std::string& stage, std::uint64_t record, bool reads = false) noexcept {
+    const bool lost = is_sticky();
+    const bool first = is_first();
+    if (!first && !lost) {
+      // The first may not have come to it yet, and who calls drops the slot that he has.
+      close(Flow::failed);
+      return;
+    }
+    // Stays as it is if there is no memory to describe it.
+    std::exception_ptr error = std::current_exception();
+    try {
+      error = describe(stage, record, reads);
+    } catch (...) {
+    }
+    {
+      const std::scoped_lock lock{mutex_};
+      if (lost && (first || !lost_)) {
+        lost_ = error;
+      }
+      if (first) {
+        error_ = std::move(error);
+      }
+    }
+    close(Flow::failed);
+  }
+
+  /// What was left out of the run.
+  /// @{
+  SkipNotes& skips() noexcept { return skips_; }
+  const SkipNotes& skips() const noexcept { return skips_; }
+  /// @}
+
+  /// Nobody can be thrown the run's error any more: the next run throws it, instead of running.
+  void owe() noexcept {
+    const std::scoped_lock lock{mutex_};
+    owed_ = error_;
+  }
+  /// Its text, or nothing; or if there is no memory for it as much.
+  void copy_error(std::string& to) const noexcept {
+    to.clear();
+    try {
+      rethrow();
+    } catch (const std::exception& e) {
+      try {
+        to = e.what();
+      } catch (...) {
+      }
+    } catch (...) {
+    }
+  }
+
+  /// Whether an error has left the device unusable: it is not to be waited for.
+  bool device_lost() const noexcept {
+    const std::scoped_lock lock{mutex_};
+    return lost_ != nullptr;
+  }
+  /// Throws the run's error, if there was one.
+  void rethrow() const {
+    const std::scoped_lock lock{mutex_};
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+  /// Before a run. Throws what the device was lost by: it cannot run any more; or, once, what the
+  /// last run still owes.
+  void reset() {
+    const std::scoped_lock lock{mutex_};
+    skips_.clear();
+    failed_ = false;
+    const std::exception_ptr owed = std::exchange(owed_, nullptr);
+    error_ = lost_ ? lost_ : owed;
+    if (error_) {
+      std::rethrow_exception(error_);
+    }
+  }
+
+ private:
+  struct Watched {
+    void* ring;
+    void (*close)(void*, Flow) noexcept;
+  };
+
+  // Before it is described, which takes time.
+  bool is_first() noexcept {
+    const std::scoped_lock lock{mutex_};
+    return !std::exchange(failed_, true);
+  }
+  static bool is_sticky() noexcept {
+    try {
+      throw;
+    } catch (const DeviceError& e) {
+      return e.sticky();
+    } catch (...) {
+      return false;
+    }
+  }
+  std::exception_ptr describe(const std::string& stage, std::uint64_t record, bool reads) const {
+    const std::string where = "penstock: " + stage + " failed at record ";
+    try {
+      throw;
+    } catch (const SourceError& e) {
+      const std::uint64_t named = reads ? e.record().value_or(record) : record;
+      return error(where, stage, named, e.what(), e.file(), e.offset());
+    } catch (const SinkError& e) {
+      return error(where, stage, record, e.what(), e.file(), e.offset());
+    } catch (const DeviceError& e) {
+      std::string what = e.what();
+      std::string enqueued_by;
+      for (std::size_t i = 0; e.sticky() && i < asks_.size(); ++i) {
+        if (const OpenWork open = asks_[i](); !open.stage.empty()) {
+          what += (enqueued_by.empty() ? " Still queued was what " : " And what ") + open.stage +
+                  " enqueued from record " + std::to_string(open.record) + " on.";
+          enqueued_by = enqueued_by.empty() ? open.stage : enqueued_by;
+        }
+      }
+      return error(where, stage, record, what, {}, 0, enqueued_by);
+    } catch (const std::exception& e) {
+      return error(where, stage, record, e.what());
+    } catch (...) {
+      return error(where, stage, record, "something that is no std::exception was thrown");
+    }
+  }
+  static std::exception_ptr error(const std::string& where, const std::string& stage,
+                                  std::uint64_t record, std::string cause,
+                                  const std::string& file = {}, std::uint64_t offset = 0,
+                                  const std::string& enqueued_by = {}) {
+    if (cause.starts_with("penstock: ")) {
+      cause.erase(0, 10);
+    }
+    try {
+      throw StageError{
+          where + std::to_string(record) + ": " + cause, stage, record, file, offset, enqueued_by};
+    } catch (const StageError&) {
+      return std::current_exception();
+    }
+  }
+  void close(Flow flow) noexcept {
+    for (const Watched& watched : rings_) {
+      watched.close(watched.ring, flow);
+    }
+  }
+
+  std::vector<Watched> rings_;
+  std::vector<std::function<OpenWork()>> asks_;
+  mutable std::mutex mutex_;
+  std::exception_ptr error_;
+  std::exception_ptr lost_;
+  std::exception_ptr owed_;
+  SkipNotes skips_;
+  bool failed_{};
+  StopGate<> gate_;
+};
+
+} // namespace penstock::detail

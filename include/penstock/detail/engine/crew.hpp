@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/job.hpp>
+#include <penstock/detail/engine/node.hpp>
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace penstock::detail {
+
+/// The threads of a pipeline: started once, asleep between runs, so that a run starts none.
+/// One thread drives it.
+class Crew {
+ public:
+  Crew() = default;
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+  ~Crew() { dismiss(); }
+
+  /// Ends all threads, which are to be asleep, and blocks until they are.
+  void dismiss() noexcept {
+    {
+      const std::scoped_lock lock{mutex_};
+      over_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) {
+      thread.join();
+    }
+    threads_.clear();
+  }
+
+  /// One more thread, which is this worker of `node` in each run. Throws std::system_error if there
+  /// is no thread to be had.
+  void add(Node& node, unsigned worker) {
+    threads_.reserve(threads_.size() + 1);
+    threads_.push_back(start_thread([this, &node, worker] { serve(node, worker); }));
+  }
+
+  /// Lets every thread work once.
+  void go() {
+    {
+      const std::scoped_lock lock{mutex_};
+      ++run_;
+      working_ = threads_.size();
+    }
+    changed_.notify_all();
+  }
+  /// Blocks until all are done.
+  void wait() {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [this] { return working_ == 0; });
+  }
+
+ private:
+  void serve(Node& node, unsigned worker) {
+    std::uint64_t served = 0;
+    for (;;) {
+      {
+        std::unique_lock lock{mutex_};
+        changed_.wait(lock, [&] { return over_ || run_ != served; });
+        if (over_) {
+          return;
+        }
+        served = run_;
+      }
+      node.run(worker);
+      const std::scoped_lock lock{mutex_};
+      if (--working_ == 0) {
+        changed_.notify_all();
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t run_{};
+  std::size_t working_{};
+  bool over_{};
+  std::vector<std::thread> threads_;
+};
+
+} // namespace penstock::detail

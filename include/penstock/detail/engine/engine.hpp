@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/crew.hpp>
+#include <penstock/detail/observe/observer.hpp>
+#include <penstock/detail/observe/ticker.hpp>
+#include <penstock/run_options.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// A prepared pipeline: its nodes, their rings and memory, and the threads that work them.
+class Engine {
+ public:
+  explicit Engine(std::string device) { report_.device = std::move(device); }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine() {
+    crew_.dismiss();
+    // Each takes from the one before it.
+    while (!nodes_.empty()) {
+      nodes_.pop_back();
+    }
+  }
+
+  template <AnyDevice D> Build<D> build(D* device) { return {device, control_, nodes_}; }
+  /// What a whole run has to read, and how many batches it gives at most.
+  void expect(std::uint64_t records, std::uint64_t batches) noexcept {
+    report_.records_in_all = records;
+    batches_ = batches;
+  }
+  std::uint64_t batches() const noexcept { return batches_; }
+
+  /// After the last node was added: starts the threads. Throws Error if there are not so many.
+  void man() {
+    for (const auto& node : nodes_) {
+      Node& n = *node;
+      for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < n.threads(); ++worker) {
+        try {
+          crew_.add(n, worker);
+        } catch (const std::system_error& e) {
+          throw Error{"penstock: " + n.name() + ": no thread could be started for worker " +
+                      std::to_string(worker + 1) + " of " + std::to_string(n.workers()) + ": " +
+                      e.what() +
+                      ": ask for fewer workers or raise the limit on threads (ulimit "
+                      "-u, the container's)."};
+        }
+      }
+    }
+    sum_up(report_, 0); // its texts get their memory here and not in a run
+  }
+
+  /// Begins a run: all but the last stage's first worker, which is the caller. Throws if it cannot.
+  void start(const RunOptions& options) {
+    if (!is_here()) {
+      throw Error{"penstock: this pipeline was prepared before this process was forked, and its "
+                  "threads and memory are the parent's: make another one after the fork."};
+    }
+    check_resting();
+    start_ = Clock::now();
+    try {
+      get_ready();
+    } catch (...) {
+      const std::scoped_lock lock{reporting_};
+      control_.copy_error(report_.error);
+      throw;
+    }
+    set_running(true);
+    if (Observer::wanted(options)) {
+      try {
+        watch(options);
+      } catch (...) {
+        set_running(false);
+        throw;
+      }
+    }
+    control_.begin();
+    stop_.emplace(options.stop, Stop{control_});
+    crew_.go();
+  }
+  /// Ends it when the caller has done its part: blocks until every worker has come to rest.
+  void finish() noexcept {
+    crew_.wait();
+    stop_.reset();
+    control_.end();
+    watch_.reset();
+    const std::scoped_lock lock{reporting_};
+    running_ = false;
+    sum_up(report_, seconds());
+    // What a stage that counts anew took is known, not what became of it.
+    std::size_t counted = 0;
+    std::uint64_t left_out = 0;
+    do {
+      left_out += report_.stages[++counted].skipped;
+    } while (counted + 1 < nodes_.size() && !nodes_[counted]->recounts());
+    report_.dropped = report_.stages.front().records - report_.stages[counted].records - left_out;
+  }
+  /// Blocks for one run; its error is thrown when every worker has come to rest.
+  const Report& run(const RunOptions& options) {
+    start(options);
+    nodes_.back()->run(0);
+    finish();
+    return result();
+  }
+  /// Of the last run. Throws its error, if there was one.
+  const Report& result() const {
+    control_.rethrow();
+    return report_;
+  }
+  void stop() noexcept { control_.stop(); }
+  /// Whether its threads are this process's.
+  bool is_here() const noexcept { return origin_.is_here(); }
+  /// The last stage.
+  Node& last() noexcept { return *nodes_.back(); }
+  /// What has been done so far. Any thread.
+  Report report() const {
+    const std::scoped_lock lock{reporting_};
+    if (!running_) {
+      return report_;
+    }
+    Report now;
+    now.device = report_.device;
+    now.records_in_all = report_.records_in_all;
+    sum_up(now, seconds());
+    return now;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Stop {
+    Control& control;
+    void operator()() const noexcept { control.stop(); }
+  };
+  // Shows the run to the application from time to time.
+  struct Watch {
+    Watch(const RunOptions& options, Engine& engine)
+        : observer{options}, ticker{observer.period(), [this, &engine] { look(engine); }} {}
+    void look(Engine& engine) {
+      try {
+        observer.look(engine.report());
+      } catch (...) {
+        engine.control_.fail("progress", 0);
+      }
+    }
+    Observer observer;
+    Ticker ticker; // last, since its thread uses the other
+  };
+
+  void get_ready() {
+    control_.reset();
+    // Each may hold leases of the ring before it, so the last comes first.
+    for (std::size_t i = nodes_.size(); i-- != 0;) {
+      if (!nodes_[i]->make_ready()) {
+        control_.rethrow();
+      }
+    }
+  }
+  void check_resting() const {
+    const std::scoped_lock lock{reporting_};
+    if (running_) {
+      throw Error{"penstock: this pipeline is running already: leave its loop, or wait for its "
+                  "run(), before it runs again."};
+    }
+  }
+  void set_running(bool running) {
+    const std::scoped_lock lock{reporting_};
+    running_ = running;
+  }
+  void watch(const RunOptions& options) {
+    try {
+      watch_.emplace(options, *this);
+    } catch (const std::system_error& e) {
+      throw Error{std::string{"penstock: no thread could be started to watch the run: "} +
+                  e.what() + ": leave out progress and stalled, or raise the limit on threads."};
+    }
+  }
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  void sum_up(Report& report, double seconds) const {
+    report.seconds = seconds;
+    report.stopped = control_.stopped();
+    control_.copy_error(report.error);
+    report.stages.resize(nodes_.size());
+    report.skipped = 0;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      nodes_[i]->report(seconds, report.stages[i]);
+      report.skipped += report.stages[i].skipped;
+    }
+    control_.skips().copy(report.skips);
+    report.records = report.stages.back().records;
+    report.bytes = report.stages.back().bytes;
+    report.limiting_stage =
+        std::max_element(report.stages.begin(), report.stages.end(),
+                         [](const auto& a, const auto& b) { return a.busy_s < b.busy_s; })
+            ->name;
+  }
+
+  const Origin origin_;
+  Control control_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  Crew crew_;
+  std::optional<Watch> watch_;
+  std::optional<std::stop_callback<Stop>> stop_;
+  Clock::time_point start_{};
+  mutable std::mutex reporting_;
+  bool running_{}; // between start and finish
+  Report report_;
+  std::uint64_t batches_{};
+};
+
+/// Owns an engine that one thread makes while others may ask for it. Moves while nobody asks. In a
+/// forked child the engine is left as it is: the threads that it would wait for are not there.
+class EngineOwner {
+ public:
+  EngineOwner() = default;
+  EngineOwner(EngineOwner&& other) noexcept : engine_{other.engine_.exchange(nullptr)} {}
+  EngineOwner& operator=(EngineOwner&& other) noexcept {
+    destroy(engine_.exchange(other.engine_.exchange(nullptr)));
+    return *this;
+  }
+  ~EngineOwner() { destroy(get()); }
+
+  void set(std::unique_ptr<Engine> engine) noexcept {
+    engine_.store(engine.release(), StdAtomics::release); // pairs with get()
+  }
+  /// Null before set().
+  Engine* get() const noexcept { return engine_.load(StdAtomics::acquire); } // pairs with set()
+
+ private:
+  static void destroy(Engine* engine) noexcept {
+    if (engine && engine->is_here()) {
+      delete engine;
+    }
+  }
+
+  StdAtomics::Atomic<Engine*> engine_{nullptr};
+};
+
+} // namespace penstock::detail

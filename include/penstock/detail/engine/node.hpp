@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/engine/control.hpp>
+#include <penstock/detail/observe/meter.hpp>
+#include <penstock/detail/observe/trace.hpp>
+#include <penstock/on_error.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// A stage at work: what prepare() makes of a stage's description. Each of its workers runs work()
+/// once a run, in a thread of its own; a last stage's worker 0 is the thread that called run(). A
+/// stage without threads is driven by another's.
+class Node {
+ public:
+  Node(std::string name, unsigned workers, Control& control)
+      : name_{std::move(name)}, control_{control}, meters_(workers) {}
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  virtual ~Node() = default;
+
+  const std::string& name() const noexcept { return name_; }
+  unsigned workers() const noexcept { return static_cast<unsigned>(meters_.size()); }
+  virtual unsigned threads() const noexcept { return workers(); }
+  /// Whether it gives another number of records than it takes, so that records() are what it took.
+  virtual bool recounts() const noexcept { return false; }
+
+  /// Whether what it throws comes from the run's source, so that a record that a SourceError names
+  /// is one of the run's.
+  virtual bool reads() const noexcept { return false; }
+
+  /// Before a run, by the thread that runs it, while no worker works; the stages after it come
+  /// first. False if it failed: then there is to be no run.
+  bool make_ready() noexcept {
+    bad_items_.store(0, StdAtomics::relaxed);
+    for (Meter& meter : meters_) {
+      meter.clear();
+    }
+    return attempt(0, [&] { reset(); });
+  }
+
+  void run(unsigned worker) noexcept {
+    Meter& meter = meters_[worker];
+    meter.start();
+    attempt(0, [&] { work(worker, meter); });
+    meter.stop();
+  }
+
+  /// After a run that took `seconds`. Allocates nothing if `stage` is an earlier report of it.
+  virtual void report(double seconds, StageReport& stage) const {
+    stage.name = name_;
+    Meter::sum(meters_.data(), meters_.size(), seconds, stage);
+  }
+  /// Records that went through so far; any thread.
+  std::uint64_t records() const noexcept {
+    std::uint64_t sum = 0;
+    for (const Meter& meter : meters_) {
+      sum += meter.records();
+    }
+    return sum;
+  }
+
+ protected:
+  /// Forgets the last run, whatever became of it: gives back what it still holds of the ring before
+  /// it, and opens the ring after it.
+  virtual void reset() = 0;
+  virtual void work(unsigned /*worker*/, Meter& /*meter*/) {}
+
+  /// Calls f; if it throws, ends the run with that as its error and returns false. Leases must
+  /// outlive the call: rings are to be closed before a slot goes on unfilled.
+  template <class F> bool attempt(std::uint64_t record, F f) noexcept {
+    try {
+      f();
+      return true;
+    } catch (...) {
+      control_.fail(name_, record);
+      return false;
+    }
+  }
+  /// How an item ended that was to be tried, skipped or to end the run as OnError says.
+  enum class Item : std::uint8_t { good, skipped, failed };
+  /// The same as attempt(), for `records` records that make up an item from `record` on in the
+  /// source.
+  template <class F>
+  Item attempt_item(const OnError& on_error, Meter& meter, std::uint64_t record,
+                    std::uint64_t records, F f) noexcept {
+    for (unsigned tries = 0;; ++tries) {
+      try {
+        f();
+        return Item::good;
+      } catch (...) {
+        if (tries < on_error.retries) {
+          meter.tried_again();
+        } else if (bad_items_.fetch_add(1, StdAtomics::relaxed) < on_error.skips) {
+          control_.skips().note(name_, record, records);
+          meter.skipped(records);
+          return Item::skipped;
+        } else {
+          control_.fail(name_, record, reads());
+          return Item::failed;
+        }
+      }
+    }
+  }
+  /// What a tool sees of the work on one slot, while it lives: to be opened after the waiting.
+  TraceRange trace(std::uint64_t record) const noexcept { return {name_.c_str(), record}; }
+  Control& control() noexcept { return control_; }
+  Meter& meter(unsigned worker) noexcept { return meters_[worker]; }
+
+ private:
+  const std::string name_;
+  Control& control_;
+  std::vector<Meter> meters_;
+  StdAtomics::Atomic<std::uint64_t> bad_items_{0};
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/links/device_link.hpp>
+#include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/memory/area.hpp>
+#include <penstock/error.hpp>
+#include <penstock/usable.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string>
+
+namespace penstock::detail {
+
+/// Reads are sized for the disk, copies for the bus, batches for the kernel. The figures are
+/// measured: docs/benchmarks.md.
+inline constexpr std::size_t read_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t copy_bytes = std::size_t{12}
+                                          << 20; // two in flight leave half of a ring to fill
+inline constexpr std::size_t batch_bytes = std::size_t{4} << 20;
+/// A ring in host memory stays near the processor's cache.
+inline constexpr std::size_t ring_bytes = std::size_t{48} << 20;
+
+/// How many records share a slot, in every host ring of a chain: about read_bytes of them and,
+/// where that stays near it, a multiple of a page. At least one, however large.
+inline std::size_t slot_records(std::size_t record_bytes) {
+  const std::size_t near = std::max<std::size_t>(read_bytes / record_bytes, 1);
+  const std::size_t step = page / std::gcd(record_bytes, page);
+  const std::size_t down = near / step * step;
+  const std::size_t up = down + step;
+  const auto off = [&](std::size_t n) {
+    return std::abs(std::log2(static_cast<double>(n) / static_cast<double>(near)));
+  };
+  const std::size_t paged = down != 0 && off(down) <= off(up) ? down : up;
+  return off(paged) <= 0.6 ? paged : near;
+}
+
+/// The same for a chain: `asked` by the user or chosen, with records of `record_bytes` in the
+/// source.
+inline std::size_t records_a_slot(std::size_t asked, std::size_t record_bytes, const Plan& plan) {
+  constexpr std::size_t usual_ragged = 256;
+  if (plan.ragged) {
+    const std::size_t batch = plan.batch != 0 ? plan.batch : usual_ragged;
+    return asked != 0 ? asked : batch;
+  }
+  return asked != 0 ? asked : slot_records(std::max({record_bytes, plan.largest, std::size_t{1}}));
+}
+inline std::size_t value_bytes(std::size_t asked) {
+  return asked != 0 ? asked : read_bytes;
+}
+
+inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usual) {
+  if (asked > 1024) {
+    throw OptionError{std::string{"penstock: "} + stage + ": workers is " + std::to_string(asked) +
+                      "; each is a thread, and 1024 is the most."};
+  }
+  return asked != 0 ? asked : usual;
+}
+/// A share of the processors that may be used, at least one.
+inline unsigned processors(unsigned of_eight, unsigned most) {
+  return std::clamp(usable_processors() * of_eight / 8, 1U, most);
+}
+
+inline std::size_t checked_depth(const char* stage, std::size_t asked) {
+  if (asked == 1) {
+    throw OptionError{std::string{"penstock: "} + stage +
+                      ": depth is 1, so nothing could overlap: give it at least 2."};
+  }
+  return asked;
+}
+
+/// Places that a whole run could fill, and one: with so many, none comes round again. Every epoch
+/// may end in a short one. `units` may be unknown_size.
+inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
+                                     std::uint64_t epochs) {
+  const std::uint64_t full = units / each;
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  return full > most - epochs - 1 ? most : full + epochs + 1;
+}
+
+/// Slots of a host ring: what was asked for, else what ring_bytes hold, but no more than a run
+/// could fill.
+inline std::size_t host_slots(const char* stage, std::size_t asked, const Grain& grain,
+                              std::uint64_t units, std::uint64_t epochs) {
+  if (checked_depth(stage, asked) != 0) {
+    return asked;
+  }
+  const std::size_t fit = std::max<std::size_t>(ring_bytes / grain.bytes(), 2);
+  return static_cast<std::size_t>(
+      std::clamp<std::uint64_t>(places_of_a_run(units, grain.records, epochs), 2, fit));
+}
+
+/// The same where copies from the device land. Of tiny slots no more than a few thousand copies
+/// could fill: each has a head too.
+inline std::size_t landing_slots(const Grain& grain, std::uint64_t units, std::uint64_t epochs) {
+  constexpr std::size_t most = 1024;
+  return std::min(host_slots("AsyncCopier", 0, grain, units, epochs), most);
+}
+
+/// Batches of a device ring: at least `depth`, and room for three full copies, but for that no more
+/// than a run could fill.
+inline std::size_t device_places(std::size_t depth, const Grain& batch, std::uint64_t units,
+                                 std::uint64_t epochs) {
+  const std::size_t copies = 3 * std::max(copy_bytes, batch.record_bytes());
+  const std::uint64_t room = (copies + batch.bytes() - 1) / batch.bytes();
+  return static_cast<std::size_t>(
+      std::max<std::uint64_t>(checked_depth("AsyncCopier", depth),
+                              std::min(room, places_of_a_run(units, batch.records, epochs))));
+}
+
+} // namespace penstock::detail

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/slot_by_slot.hpp>
+#include <penstock/detail/links/ragged.hpp>
+#include <penstock/detail/links/source_numbers.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Turns slots of one ring into slots of the next, slot t into slot t, several at once. The
+/// callable is given whole batches, or, where Single, one record after the other.
+template <class F, class From, class FromWhere, class To, class ToWhere, bool Single>
+class DecoderNode final : public Node {
+ public:
+  template <AnyDevice D, class Options>
+  DecoderNode(const F& f, unsigned workers, const Options& options, const Grain& grain,
+              Build<D>& build)
+      : Node{build.name("Decoder"), workers, build.control}, calls_(workers, f),
+        on_error_{options.on_error}, in_{build.host},
+        slots_{host_slots("Decoder", options.depth, grain, build.units, build.epochs)},
+        out_{build.template link<ToWhere>(slots_, grain, Side::many, "Decoder")} {}
+
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.depth = slots_;
+  }
+
+ private:
+  using In = Batch<const From, FromWhere>;
+  using Out = Batch<To, ToWhere>;
+
+  void reset() override { out_->reset(); }
+
+  void work(unsigned worker, Meter& meter) override {
+    slot_by_slot(*in_, *out_, meter, [&](const HostRing::Take& from, HostRing::Claim& to) {
+      return decode(calls_[worker], from, to, meter);
+    });
+  }
+
+  // False if the run is to end.
+  bool decode(F& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) noexcept {
+    const TraceRange range = trace(from.slot().index);
+    const HostSlot& given = from.slot();
+    HostSlot& slot = to.slot();
+    const std::uint64_t first = given.source[0];
+    slot.source.start(first);
+    const In in = in_->batch<const From, FromWhere>(from.place(), given, given.index);
+    const Out out = out_->batch<To, ToWhere>(to.place(), slot, slot.index);
+    if constexpr (Single) {
+      bool done = false;
+      // Where there is no memory to note what was left out, the run ends.
+      return attempt(first, [&] { done = decode_records(call, in, out, given, slot, meter); }) &&
+             done;
+    } else {
+      const Item item = attempt_item(on_error_, meter, first, given.records, [&] {
+        open_ragged(out_->places, to.place(), given.records);
+        std::invoke(call, in, out);
+        check_ragged(out_->places, to.place(), given.records, first);
+      });
+      slot.records = item == Item::good ? given.records : 0;
+      slot.source.take(from.slot().source);
+      return item != Item::failed;
+    }
+  }
+
+  // What is left out makes room for what follows.
+  bool decode_records(F& call, const In& in, const Out& out, const HostSlot& given, HostSlot& slot,
+                      Meter& meter) {
+    SourceNumbers::Walk numbers{given.source};
+    std::uint64_t due = given.source[0];
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const std::uint64_t record = numbers.next();
+      switch (attempt_item(on_error_, meter, record, 1, [&] {
+        // Records of a run-time size are given by their first byte.
+        std::invoke(call, *at(in.data(), i * in.record_bytes()),
+                    *at(out.data(), kept * out.record_bytes()));
+      })) {
+      case Item::good:
+        if (record != due) {
+          slot.source.go_on(kept, record);
+        }
+        due = record + 1;
+        ++kept;
+        break;
+      case Item::skipped:
+        break;
+      case Item::failed:
+        return false;
+      }
+    }
+    slot.records = kept;
+    return true;
+  }
+
+  template <class T> static T* at(T* data, std::size_t bytes) noexcept {
+    using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+    return reinterpret_cast<T*>(reinterpret_cast<Byte*>(data) + bytes);
+  }
+
+  std::vector<F> calls_;
+  const OnError on_error_;
+  const std::shared_ptr<HostLink> in_;
+  const std::size_t slots_;
+  const std::shared_ptr<HostLink> out_;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/engine/build.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Calls back with batches in host memory, from its workers.
+template <class F, class T, class Where> class HostConsumer : public Node {
+ public:
+  template <AnyDevice D>
+  HostConsumer(std::string name, const F& f, unsigned workers, Build<D>& build)
+      : Node{std::move(name), workers, build.control}, calls_(workers, f), in_{build.host} {
+    if (build.skips) {
+      in_->count();
+    }
+  }
+
+ protected:
+  void reset() override {}
+  void work(unsigned worker, Meter& meter) override {
+    while (const HostRing::Take taken = next(meter)) {
+      const HostSlot& slot = taken.slot();
+      const std::uint64_t index = slot.index;
+      const auto batch = in_->batch<const T, Where>(taken.place(), slot, index);
+      if (!attempt(index, [&] {
+            const TraceRange range = trace(index);
+            std::invoke(calls_[worker], batch);
+          })) {
+        return;
+      }
+      meter.spent(Spent::busy, Spent::starved);
+      meter.did(slot.records, slot.bytes);
+    }
+  }
+  /// Whether all that the run delivers has been taken.
+  bool exhausted() const noexcept { return in_->ring.exhausted(); }
+
+ private:
+  HostRing::Take next(Meter& meter) {
+    HostRing::Take taken = in_->ring.take();
+    meter.spent(Spent::starved, Spent::busy);
+    return taken;
+  }
+
+  std::vector<F> calls_;
+  const std::shared_ptr<HostLink> in_;
+};
+
+} // namespace penstock::detail

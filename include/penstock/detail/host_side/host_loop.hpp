@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/engine/batch_source.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/links/host_lender.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace penstock::detail {
+
+/// Stands in for the stage that an open pipeline lacks, whose batches lie in host memory.
+template <class T, class Where>
+class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
+  using B = Batch<const T, Where>;
+
+ public:
+  template <AnyDevice D>
+  explicit HostLoop(Build<D>& build)
+      : Node{"loop", 1, build.control}, lender_{std::make_shared<HostLender>(build.host)} {}
+
+  void enter(StreamHandle) noexcept override { meter(0).start(); }
+  Lease<B> next() noexcept override {
+    meter(0).spent(Spent::busy, Spent::starved);
+    HostRing::Take taken;
+    if (!attempt(delivered_,
+                 [&] {
+                   // One by one, since what was left out has a place too.
+                   do {
+                     lender_->out().check_next();
+                     taken = lender_->link().ring.take(Empties::give);
+                   } while (taken && taken.fill() == Fill::none);
+                 }) ||
+        !taken) {
+      return {};
+    }
+    meter(0).spent(Spent::starved, Spent::busy);
+    const std::uint64_t ticket = taken.ticket();
+    const HostSlot& slot = lender_->out().keep(std::move(taken)).slot();
+    const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.records);
+    meter(0).did(slot.records, slot.bytes);
+    HostLink& link = lender_->link();
+    return {link.batch<const T, Where>(ticket % link.ring.slots(), slot, index), lender_, ticket};
+  }
+  void leave(bool) noexcept override { meter(0).stop(); }
+
+ private:
+  void reset() override {
+    lender_->out().reset();
+    delivered_ = 0;
+  }
+  const std::shared_ptr<HostLender> lender_;
+  std::uint64_t delivered_{};
+};
+
+} // namespace penstock::detail

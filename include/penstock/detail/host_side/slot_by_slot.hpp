@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/observe/meter.hpp>
+#include <penstock/ring.hpp>
+
+#include <utility>
+
+namespace penstock::detail {
+
+/// What a worker does that turns slots of one ring into slots of the next: slot t into slot t,
+/// empty ones too. `work(from, to)` fills a slot, whose HostSlot has what from's has, but for the
+/// numbers in the source: it hands those on itself. False if the run is to end. It must not throw:
+/// the slot would be published empty before the rings are closed.
+template <class Work>
+void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
+  for (;;) {
+    const HostRing::Take from = in.ring.take(Empties::give);
+    meter.spent(Spent::starved, Spent::blocked);
+    if (!from) {
+      break;
+    }
+    HostRing::Claim to = out.ring.claim_at(from.ticket());
+    meter.spent(Spent::blocked, Spent::busy);
+    if (!to) {
+      break;
+    }
+    const HostSlot& given = from.slot();
+    HostSlot& slot = to.slot();
+    slot.index = given.index;
+    slot.records = given.records;
+    slot.ends_epoch = given.ends_epoch;
+    if (slot.records != 0 && !work(from, to)) {
+      return;
+    }
+    slot.bytes = slot.records != 0 ? out.places.used(to.place(), slot.records) : 0;
+    meter.spent(Spent::busy, Spent::starved);
+    meter.did(out.grain().whole_records(slot.source[0], slot.records), slot.bytes);
+    meter.found_in_use(out.ring.was_in_use());
+    const Fill fill = slot.records == 0              ? Fill::none
+                      : slot.records < given.records ? Fill::partial
+                                                     : from.fill();
+    out.publish(std::move(to), fill);
+  }
+  if (in.ring.state() == Flow::ended) {
+    out.ring.end_at(in.ring.end_ticket());
+  }
+}
+
+} // namespace penstock::detail

@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/slot_by_slot.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+
+namespace penstock::detail {
+
+/// Copies slots of a pageable ring into those of a pinned one, slot t into slot t.
+class StagerNode final : public Node {
+ public:
+  template <AnyDevice D>
+  StagerNode(unsigned workers, std::size_t depth, Build<D>& build)
+      : Node{build.name("PinnedStager"), workers, build.control}, in_{build.host},
+        slots_{host_slots("PinnedStager", depth, in_->grain(), build.units, build.epochs)},
+        out_{build.template link<Pinned>(slots_, in_->grain(), Side::many, "PinnedStager")} {}
+
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.depth = slots_;
+  }
+
+ private:
+  void reset() override { out_->reset(); }
+  void work(unsigned /*worker*/, Meter& meter) override {
+    slot_by_slot(*in_, *out_, meter, [this](const HostRing::Take& from, HostRing::Claim& to) {
+      const std::size_t records = from.slot().records;
+      const TraceRange range = trace(from.slot().index / in_->grain().units);
+      for (std::size_t part = 0; part < in_->grain().parts.size(); ++part) {
+        std::memcpy(out_->places.data(to.place(), part), in_->places.data(from.place(), part),
+                    in_->places.used(from.place(), part, records));
+      }
+      to.slot().source.take(from.slot().source);
+      return true;
+    });
+  }
+
+  const std::shared_ptr<HostLink> in_;
+  const std::size_t slots_;
+  const std::shared_ptr<HostLink> out_;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/host_side/host_consumer.hpp>
+#include <penstock/io/new_file.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace penstock::detail {
+
+/// A file of the current run's, open or not yet; it stays where it is while workers write.
+template <class Io> using Output = std::optional<NewFile<Io>>;
+
+/// Writes a batch's bytes to where its first record's number says.
+template <class T, class Where, class Io> struct WriteBatch {
+  const Output<Io>* output;
+
+  void operator()(Batch<const T, Where> batch) const {
+    (*output)->write(batch.index() * batch.record_bytes(),
+                     std::as_bytes(std::span{batch.data(), batch.size_bytes() / sizeof(T)}));
+  }
+};
+
+/// Writes batches in host memory into a file, from its workers. The first to come creates it, and
+/// the last to go gives it its name if the run has delivered all it was to deliver and has neither
+/// failed nor been stopped by then; else nothing is left of it.
+template <class T, class Where, class Io>
+class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where> {
+  using Base = HostConsumer<WriteBatch<T, Where, Io>, T, Where>;
+
+ public:
+  template <AnyDevice D>
+  WriterNode(Io io, std::string path, bool durable, unsigned workers, Build<D>& build)
+      : Base{build.name("Writer"), {&output_}, workers, build}, io_{std::move(io)},
+        path_{std::move(path)}, durable_{durable} {}
+
+ private:
+  void reset() override {
+    Base::reset();
+    output_.reset();
+    came_ = gone_ = 0;
+  }
+  void work(unsigned worker, Meter& meter) override {
+    if (open()) {
+      Base::work(worker, meter);
+    }
+    close();
+  }
+
+  bool open() noexcept {
+    const std::scoped_lock lock{mutex_};
+    if (came_++ == 0) {
+      this->attempt(0, [&] { output_.emplace(io_, path_); });
+    }
+    return output_.has_value();
+  }
+  void close() noexcept {
+    const std::scoped_lock lock{mutex_};
+    if (++gone_ == this->workers()) {
+      this->attempt(0, [&] {
+        if (output_ && this->exhausted()) {
+          output_->commit(durable_, [&] { return this->control().pass_point_of_no_return(); });
+        }
+      });
+      output_.reset();
+    }
+  }
+
+  Io io_;
+  const std::string path_;
+  const bool durable_;
+  std::mutex mutex_; // twice a run and worker
+  unsigned came_{};
+  unsigned gone_{};
+  Output<Io> output_;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/links/device_link.hpp>
+#include <penstock/detail/links/leases_out.hpp>
+#include <penstock/error.hpp>
+#include <penstock/lease.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Hands out batches in device memory to one stream: two device calls a batch, a wait, where the
+/// copy is not known to be done, and a record.
+template <AnyDevice D> class DeviceLender final : public Lender {
+ public:
+  DeviceLender(std::shared_ptr<DeviceLink<D>> link, std::size_t depth)
+      : link_{std::move(link)}, out_{link_->ring, depth}, others_(link_->ring.slots()),
+        lost_(link_->ring.slots()) {}
+
+  DeviceLink<D>& link() noexcept { return *link_; }
+  LeasesOut<PlaceRing<D>>& out() noexcept { return out_; }
+
+  /// Before a run on `stream`, which goes on where an earlier one left off.
+  void begin(Stream<D> stream) {
+    stream_ = StreamHandle::of(stream);
+    waited_for_ = {};
+    failed_ = nullptr;
+    link_->calling.store(false, StdAtomics::relaxed);
+    check_not_capturing(link_->device, stream);
+    link_->uses.wait(stream, link_->uses.was_recorded());
+  }
+
+  /// Throws what went wrong as a batch was given back; failed_record() says which.
+  void check_given_back() {
+    if (failed_) {
+      std::rethrow_exception(std::exchange(failed_, nullptr));
+    }
+  }
+  std::uint64_t failed_record() const noexcept { return failed_record_; }
+  /// Blocks for the next batch, and lets the stream wait for what fills it; null if there are no
+  /// more.
+  Place<D>* next() {
+    out_.check_next();
+    typename PlaceRing<D>::Take taken = link_->ring.take();
+    if (!taken) {
+      return nullptr;
+    }
+    ticket_ = taken.ticket();
+    const auto& held = out_.keep(std::move(taken));
+    Place<D>& place = held.slot();
+    try {
+      enter(held, 1);
+    } catch (...) {
+      out_.withhold();
+      throw;
+    }
+    return &place;
+  }
+  std::uint64_t ticket() const noexcept { return ticket_; }
+
+  /// Before work that uses the first `count` of `places` is enqueued: lets the stream wait for what
+  /// fills them. May throw.
+  void enter(const typename PlaceRing<D>::Take& places, std::size_t count) {
+    uses_memory_ = true;
+    link_->used_index(link_->uses.was_recorded() + 1)
+        .store(record_of(places.slot()), StdAtomics::relaxed);
+    link_->calling.store(true, StdAtomics::relaxed);
+    try {
+      for (std::size_t i = 0; i < count; ++i) {
+        const Fence<D>& ready = places.slot(i).ready;
+        // The last one's of a stream covers those before it.
+        const bool covered = i + 1 < count && places.slot(i + 1).ready.line == ready.line;
+        if (!covered && ready != waited_for_) {
+          check_not_capturing(link_->device, stream());
+          ready.wait(stream());
+          waited_for_ = ready;
+        }
+      }
+    } catch (...) {
+      link_->calling.store(false, StdAtomics::relaxed);
+      throw;
+    }
+  }
+  /// After it: the fence of that use, whose last place has `ticket`. May throw. Then release() the
+  /// places.
+  Fence<D> leave(const Place<D>& first, std::uint64_t ticket) {
+    check_not_capturing(link_->device, stream());
+    const std::uint64_t serial = link_->uses.was_recorded() + 1;
+    link_->used_ticket(serial).store(ticket, StdAtomics::relaxed);
+    link_->used_index(serial).store(record_of(first), StdAtomics::relaxed);
+    return {&link_->uses, link_->uses.record(stream())};
+  }
+  /// Gives a run of places back together, used up at `free`.
+  void release(typename PlaceRing<D>::Take places, Fence<D> free) noexcept {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      places.slot(i).free = free;
+      places.slot(i).also_free = {};
+    }
+    places.release();
+    // Not before: until its use is recorded it is open work.
+    link_->calling.store(false, StdAtomics::relaxed);
+  }
+
+  void give_back(std::uint64_t ticket) noexcept override {
+    Place<D>& place = out_.at(ticket).slot();
+    StreamHandle& other = others_[ticket % others_.size()];
+    try {
+      place.also_free = other ? record_other(other.as<Stream<D>>()) : Fence<D>{};
+      other = {};
+      place.free = leave(place, ticket);
+      out_.release(ticket);
+      // Not before: until its use is recorded it is open work.
+      link_->calling.store(false, StdAtomics::relaxed);
+    } catch (...) {
+      // Nobody will know when its use is over, so it stays open. The next step ends the run, or the
+      // next run waits.
+      failed_ = std::current_exception();
+      failed_record_ = record_of(place);
+      uses_memory_ = true;
+      lost_[ticket % lost_.size()] = std::exchange(other, {});
+      out_.withhold();
+    }
+  }
+
+  void used_on(std::uint64_t ticket, StreamHandle stream) override {
+    if (!stream.is<Stream<D>>()) {
+      throw OptionError{"penstock: used_on() was given a stream of another device's kind."};
+    }
+    StreamHandle& other = others_[ticket % others_.size()];
+    if (other && other.stream != stream.stream) {
+      throw OptionError{"penstock: used_on() was given a third stream: let one of them wait for an "
+                        "event of the other."};
+    }
+    check_not_capturing(link_->device, stream.as<Stream<D>>());
+    other = stream;
+  }
+
+  /// After the callable failed on the batch, and the run with it.
+  void drop(std::uint64_t ticket) noexcept {
+    link_->calling.store(false, StdAtomics::relaxed);
+    out_.release(ticket);
+  }
+
+  /// Blocks until nothing that was handed out and given back is in use.
+  void settle() {
+    if (uses_memory_) {
+      wait_for(stream());
+      link_->uses.sync();
+      link_->other_uses.sync();
+      for (StreamHandle& other : lost_) {
+        if (other) {
+          wait_for(other.as<Stream<D>>());
+          other = {};
+        }
+      }
+      uses_memory_ = false;
+    }
+  }
+
+ private:
+  Stream<D> stream() const noexcept { return stream_.as<Stream<D>>(); }
+  // To wait for a stream that captures would break the capture off.
+  void wait_for(Stream<D> stream) {
+    check_not_capturing(link_->device, stream);
+    link_->device.sync(stream);
+  }
+  std::uint64_t record_of(const Place<D>& place) const noexcept {
+    return place.index / link_->grain().units;
+  }
+
+  // Events of several streams in one order: each stream first waits for the one before.
+  Fence<D> record_other(Stream<D> stream) {
+    check_not_capturing(link_->device, stream);
+    link_->other_uses.wait(stream, link_->other_uses.was_recorded());
+    return {&link_->other_uses, link_->other_uses.record(stream)};
+  }
+
+  const std::shared_ptr<DeviceLink<D>> link_;
+  LeasesOut<PlaceRing<D>> out_;
+  std::vector<StreamHandle> others_; // the second streams of what is out
+  std::vector<StreamHandle> lost_;   // those whose use could not be recorded
+  StreamHandle stream_;
+  std::uint64_t ticket_{};
+  Fence<D> waited_for_;
+  std::exception_ptr failed_;
+  std::uint64_t failed_record_{};
+  bool uses_memory_{}; // as far as nobody has waited for the stream
+};
+
+} // namespace penstock::detail

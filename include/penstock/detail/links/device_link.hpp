@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/batch.hpp>
+#include <penstock/detail/links/places.hpp>
+#include <penstock/detail/observe/meter.hpp>
+#include <penstock/fence.hpp>
+#include <penstock/ring.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// What travels with a place of a device ring: when its bytes are there, and when they were used.
+template <AnyDevice D> struct Place {
+  std::uint64_t index{};  // of its first unit, as delivered
+  std::uint64_t source{}; // in the source
+  std::size_t records{};  // units
+  std::size_t bytes{};
+  Fence<D> ready;
+  Fence<D> free;
+  Fence<D> also_free; // where a second stream used it
+};
+template <AnyDevice D> using PlaceRing = Ring<Place<D>>;
+
+/// The join between who fills batches in device memory and who uses them: a whole number of
+/// batches. Leases keep it alive past its pipeline.
+template <AnyDevice D> struct DeviceLink {
+  using Bell = typename PlaceRing<D>::Bell;
+
+  /// Of memory of its own. `rung` is the bell of the thread that fills it and watches fences.
+  DeviceLink(D& on, std::size_t count, Grain grain,
+             std::shared_ptr<Bell> rung = std::make_shared<Bell>(),
+             const char* stage = "AsyncCopier")
+      : DeviceLink{
+            on, count,
+            std::make_shared<const Places>(Places::in<Device>(&on, count, std::move(grain), stage)),
+            std::move(rung)} {}
+  /// Of the same memory as another, whose batches are changed in place.
+  DeviceLink(D& on, std::size_t count, std::shared_ptr<const Places> of, std::shared_ptr<Bell> rung)
+      : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one}, memory{std::move(of)},
+        places{*memory}, uses{on, count + 1}, other_uses{on, count + 1}, ready_fences(2 * count),
+        used_tickets(count + 1), used_indices(count + 1) {
+    ring.on_release(bell.get());
+  }
+  DeviceLink(const DeviceLink&) = delete;
+  DeviceLink& operator=(const DeviceLink&) = delete;
+  ~DeviceLink() {
+    // Leases given back late may still be in use. A device that was lost answers at once.
+    try {
+      uses.sync();
+      other_uses.sync();
+    } catch (...) {
+    }
+  }
+
+  const Grain& grain() const noexcept { return places.grain(); }
+
+  /// What completes a batch. Kept for two laps: a place may be filled again, in stream order, while
+  /// its last use is still open. Of the thread that fills.
+  Fence<D>& ready(std::uint64_t ticket) { return ready_fences[ticket % ready_fences.size()]; }
+  /// The batch whose use a serial of `uses` ends: batches may be given back in any order.
+  StdAtomics::Atomic<std::uint64_t>& used_ticket(std::uint64_t serial) {
+    return used_tickets[serial % used_tickets.size()];
+  }
+
+  /// The same for its index().
+  StdAtomics::Atomic<std::uint64_t>& used_index(std::uint64_t serial) {
+    return used_indices[serial % used_indices.size()];
+  }
+
+  /// The batch in a place; T is const to read it.
+  template <class T> Batch<T, Device> batch(std::size_t at, const Place<D>& place) const {
+    return Batch<T, Device>{
+        places.template view<std::remove_const_t<T>>(at, place.records, place.index, place.source)};
+  }
+
+  D& device;
+  const std::shared_ptr<Bell> bell;
+  PlaceRing<D> ring;
+  const std::shared_ptr<const Places> memory;
+  const Places& places;
+  Timeline<D> uses;
+  Timeline<D> other_uses;
+  std::vector<Fence<D>> ready_fences;
+  std::vector<StdAtomics::Atomic<std::uint64_t>> used_tickets;
+  std::vector<StdAtomics::Atomic<std::uint64_t>> used_indices;
+
+  // Between the consumer's thread and the one that watches its fences.
+  StdAtomics::Atomic<bool> calling{false}; // the callable has the thread
+  StdAtomics::Atomic<bool> drained{false}; // the last use is over
+  Meter consuming;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/detail/links/places.hpp>
+#include <penstock/detail/links/source_numbers.hpp>
+#include <penstock/detail/links/turns.hpp>
+#include <penstock/ring.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// What travels with a slot of a host ring.
+struct HostSlot {
+  std::uint64_t index{}; // of its first unit, with epochs, as if nothing was skipped, or as counted
+  SourceNumbers source{}; // of its units
+  std::size_t records{};  // units in it
+  std::size_t bytes{};
+  bool ends_epoch{};
+};
+using HostRing = Ring<HostSlot>;
+
+/// The join between two stages in host memory: a ring and the memory of its slots.
+struct HostLink {
+  HostLink(std::size_t slots, Places memory, Side claimers, Side takers)
+      : ring{slots, claimers, takers}, places{std::move(memory)} {}
+
+  const Grain& grain() const noexcept { return places.grain(); }
+
+  /// The batch in a slot; T is const to read it.
+  template <class T, class Where>
+  Batch<T, Where> batch(std::size_t place, const HostSlot& slot, std::uint64_t index) const {
+    return Batch<T, Where>{
+        places.template view<std::remove_const_t<T>>(place, slot.records, index, slot.source[0])};
+  }
+
+  /// Before the first run: has index() count what is delivered, where records may be left out. A
+  /// slot then goes to the ring's takers when those before it are published too.
+  void count() { counted_ = std::make_unique<Counted>(ring.slots()); }
+  /// Before a run. No slot is in use.
+  void reset() {
+    if (counted_) {
+      for (Counted::Held& held : counted_->held) {
+        held.claim = {};
+      }
+      counted_->turns.reset();
+      counted_->units = 0;
+    }
+    ring.reset();
+  }
+  /// What a worker does with a slot that he has filled, or left empty. Never blocks.
+  void publish(HostRing::Claim&& claim, Fill fill) noexcept {
+    if (!counted_) {
+      claim.publish(fill);
+      return;
+    }
+    Counted& counted = *counted_;
+    const std::uint64_t ticket = claim.ticket();
+    Counted::Held& mine = counted.held[claim.place()];
+    mine.claim = std::move(claim);
+    mine.fill = fill;
+    counted.turns.bring(ticket, [&counted](std::size_t place) {
+      Counted::Held& held = counted.held[place];
+      HostSlot& slot = held.claim.slot();
+      slot.index = counted.units;
+      counted.units += slot.records;
+      held.claim.publish(held.fill);
+    });
+  }
+
+  HostRing ring;
+  Places places;
+  std::shared_ptr<HostRing::Bell> bell; // that the ring rings, where a device thread fills it
+
+ private:
+  struct Counted {
+    struct Held {
+      HostRing::Claim claim;
+      Fill fill{};
+    };
+    explicit Counted(std::size_t slots) : turns{slots}, held(slots) {}
+
+    Turns<> turns;
+    std::uint64_t units{};  // delivered so far: whose turn it is, his
+    std::vector<Held> held; // by place: what is filled, until its turn
+  };
+
+  std::unique_ptr<Counted> counted_;
+};
+
+} // namespace penstock::detail

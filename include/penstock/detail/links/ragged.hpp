@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/links/places.hpp>
+#include <penstock/error.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace penstock::detail {
+
+inline std::int64_t* offsets_of(const Places& places, std::size_t place,
+                                std::size_t part) noexcept {
+  return reinterpret_cast<std::int64_t*>(places.data(place, part));
+}
+
+/// Before `records` records of a place are filled: no record of a Ragged column was put yet.
+inline void open_ragged(const Places& places, std::size_t place, std::size_t records) noexcept {
+  for (std::size_t part = 0; part < places.grain().parts.size(); ++part) {
+    if (places.grain().parts[part].kind == Array::offsets) {
+      std::int64_t* offsets = offsets_of(places, place, part);
+      offsets[0] = 0;
+      std::fill_n(offsets + 1, records, std::int64_t{-1});
+    }
+  }
+}
+
+/// After: throws Error with the number of the first record, of those from `first` on, that was not
+/// put.
+inline void check_ragged(const Places& places, std::size_t place, std::size_t records,
+                         std::uint64_t first) {
+  for (std::size_t part = 0; part < places.grain().parts.size(); ++part) {
+    if (places.grain().parts[part].kind == Array::offsets) {
+      const std::int64_t* offsets = offsets_of(places, place, part);
+      const auto* missing = std::find(offsets + 1, offsets + 1 + records, std::int64_t{-1});
+      if (missing != offsets + 1 + records) {
+        throw Error{"penstock: record " +
+                    std::to_string(first + static_cast<std::uint64_t>(missing - offsets) - 1) +
+                    " of a Ragged column was not put: put every record of the batch, an empty one "
+                    "with a count of 0."};
+      }
+    }
+  }
+}
+
+} // namespace penstock::detail

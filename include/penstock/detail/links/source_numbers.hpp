@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Which numbers in their source units have that travel together, of which some may have been left
+/// out: they follow each other but for jumps, of which it keeps a list. The list's memory grows to
+/// the most jumps that there were, and stays.
+class SourceNumbers {
+  // From unit `at` on a unit's number is its place among the others plus `shift`, modulo 2^64.
+  struct Jump {
+    std::uint64_t at, shift;
+  };
+  struct Jumps {
+    std::vector<Jump> list; // in order
+    std::size_t past{};     // of them: forgotten
+  };
+
+ public:
+  /// Unit 0 has this number, and those after it follow. What was known before is forgotten.
+  void start(std::uint64_t number) noexcept {
+    // Stores alone: this may lie in another processor's cache, which a look would wait for.
+    shift_ = number;
+    jumps_ = false;
+  }
+  /// Has what `from` had, which then has what nobody needs. Writes to `from` only if it has jumps,
+  /// as it may lie in another processor's cache.
+  void take(SourceNumbers& from) noexcept {
+    start(from.shift_);
+    if (from.jumps_) {
+      std::swap(list_, from.list_);
+      jumps_ = true;
+    }
+  }
+
+  /// The number of a unit.
+  std::uint64_t operator[](std::uint64_t unit) const noexcept {
+    return unit + shift_before(after(unit));
+  }
+
+  /// Unit `at` has this number, and those after it follow; `at` is not before what was told so far.
+  /// May throw std::bad_alloc.
+  void go_on(std::uint64_t at, std::uint64_t number) {
+    const std::uint64_t shift = number - at;
+    if (at == 0) {
+      start(number);
+    } else if (shift != shift_before(end())) {
+      if (!list_) {
+        list_ = std::make_unique<Jumps>();
+      }
+      if (!jumps_) {
+        list_->list.clear();
+        list_->past = 0;
+        jumps_ = true;
+      }
+      list_->list.push_back({at, shift});
+    }
+  }
+  /// The same of `count` units, which have the numbers of those in `from` from `first` on.
+  void go_on(std::uint64_t at, const SourceNumbers& from, std::uint64_t first,
+             std::uint64_t count) {
+    const Jump* jump = from.after(first);
+    go_on(at, first + from.shift_before(jump));
+    for (; jump != from.end() && jump->at < first + count; ++jump) {
+      go_on(at + (jump->at - first), jump->at + jump->shift);
+    }
+  }
+
+  /// Nobody will ask for units before this one.
+  void forget_before(std::uint64_t unit) noexcept {
+    const Jump* const next = after(unit);
+    shift_ = shift_before(next);
+    if (jumps_) {
+      std::vector<Jump>& list = list_->list;
+      list_->past = static_cast<std::size_t>(next - list.data());
+      // Not each time, since those that stay are moved.
+      if (list_->past > list.size() / 2) {
+        list.erase(list.begin(), list.begin() + (next - list.data()));
+        list_->past = 0;
+      }
+    }
+  }
+
+  /// Tells the numbers of all units, one after the other.
+  class Walk {
+   public:
+    explicit Walk(const SourceNumbers& numbers) noexcept
+        : next_{numbers.begin()}, end_{numbers.end()}, shift_{numbers.shift_} {}
+    std::uint64_t next() noexcept {
+      if (next_ != end_ && next_->at == unit_) {
+        shift_ = next_++->shift;
+      }
+      return unit_++ + shift_;
+    }
+
+   private:
+    const Jump* next_;
+    const Jump* const end_;
+    std::uint64_t shift_;
+    std::uint64_t unit_{};
+  };
+
+ private:
+  const Jump* begin() const noexcept { return jumps_ ? list_->list.data() + list_->past : nullptr; }
+  const Jump* end() const noexcept {
+    return jumps_ ? list_->list.data() + list_->list.size() : nullptr;
+  }
+  const Jump* after(std::uint64_t unit) const noexcept {
+    return std::upper_bound(begin(), end(), unit,
+                            [](std::uint64_t u, const Jump& jump) { return u < jump.at; });
+  }
+  std::uint64_t shift_before(const Jump* jump) const noexcept {
+    return jump == begin() ? shift_ : jump[-1].shift;
+  }
+
+  std::uint64_t shift_{};       // before the first jump
+  std::unique_ptr<Jumps> list_; // none before the first, so that slots are small
+  bool jumps_{};                // whether there are any: else the list is an older one
+};
+
+/// The numbers in the source of what a copier has sent to the device and has not come back, by the
+/// order in which it was sent: kept if somebody wants them. The device thread's.
+struct OnTheWay {
+  bool wanted{};
+  SourceNumbers numbers{};
+};
+
+} // namespace penstock::detail

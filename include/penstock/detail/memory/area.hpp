@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/detail/base/origin.hpp>
+#include <penstock/device.hpp>
+#include <penstock/error.hpp>
+#include <penstock/memory.hpp>
+
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+namespace penstock::detail {
+
+/// The memory of one ring, in one allocation. A column is one area through the whole ring, the part
+/// of place k directly before that of place k+1, so that adjacent places are adjacent bytes.
+class Area {
+ public:
+  Area() = default;
+  Area(Area&& other) noexcept
+      : origin_{other.origin_}, data_{std::exchange(other.data_, nullptr)}, bytes_{other.bytes_},
+        owner_{other.owner_}, free_{other.free_} {}
+  Area& operator=(Area&& other) noexcept {
+    Area old{std::move(*this)};
+    origin_ = other.origin_;
+    data_ = std::exchange(other.data_, nullptr);
+    bytes_ = other.bytes_;
+    owner_ = other.owner_;
+    free_ = other.free_;
+    return *this;
+  }
+  ~Area() {
+    if (data_ && is_here()) {
+      free_(owner_, data_, bytes_);
+    }
+  }
+
+  std::byte* data() const noexcept { return data_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+  /// Whether it is this process's, and not the parent's of a forked child.
+  bool is_here() const noexcept { return origin_.is_here(); }
+
+  /// Memory in `Where`; what is page-locked is rounded up once to a page, nothing else is. Pageable
+  /// memory needs no device.
+  template <class Where, class D> static Area in(D* device, std::size_t bytes) {
+    Area area;
+    if constexpr (std::is_same_v<Where, Pageable>) {
+      area.bytes_ = bytes;
+      area.data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{page}));
+      area.free_ = [](void*, void* data, std::size_t) noexcept {
+        ::operator delete(data, std::align_val_t{page});
+      };
+    } else if constexpr (std::is_same_v<Where, Pinned>) {
+      area.bytes_ = (bytes + page - 1) / page * page;
+      area.data_ = static_cast<std::byte*>(device->allocate_pinned(area.bytes_));
+      area.free_ = [](void* owner, void* data, std::size_t n) noexcept {
+        static_cast<D*>(owner)->deallocate_pinned(data, n);
+      };
+    } else {
+      area.bytes_ = bytes;
+      area.data_ = static_cast<std::byte*>(device->allocate(bytes));
+      area.free_ = [](void* owner, void* data, std::size_t n) noexcept {
+        static_cast<D*>(owner)->deallocate(data, n);
+      };
+    }
+    area.owner_ = device;
+    return area;
+  }
+
+ private:
+  Origin origin_;
+  std::byte* data_{};
+  std::size_t bytes_{};
+  void* owner_{};
+  void (*free_)(void*, void*, std::size_t) noexcept {};
+};
+
+/// Waits by f() for work that touches memory which is about to go; nobody else waits for it. The
+/// first time may bring an error of work enqueued before, and so not have waited.
+template <class F> void wait_at_last(F f) noexcept {
+  for (int tries = 0; tries < 2; ++tries) {
+    try {
+      f();
+      return;
+    } catch (...) {
+    }
+  }
+}
+
+/// Bytes of `count` pieces of `each`, or an error that names both: sizes come from options and
+/// files.
+inline std::size_t checked_bytes(std::size_t count, std::size_t each, const char* what) {
+  // A page is left for rounding up.
+  if (each != 0 && count > (std::numeric_limits<std::ptrdiff_t>::max() - page) / each) {
+    throw OptionError{std::string{"penstock: "} + what + ": " + std::to_string(count) + " times " +
+                      std::to_string(each) +
+                      " bytes is more than memory can be: ask for less depth or smaller batches."};
+  }
+  return count * each;
+}
+
+} // namespace penstock::detail

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/detail/base/job.hpp>
+#include <penstock/error.hpp>
+#include <penstock/usable.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include <sys/mman.h>
+
+namespace penstock::detail {
+
+inline constexpr std::size_t huge_page = std::size_t{2} << 20;
+inline constexpr std::size_t most_touch_workers = 8;
+/// What each thread that touches gets at least, since its start costs some 20 us.
+inline constexpr std::size_t least_touch_bytes = std::size_t{16} << 20;
+
+/// How many threads first touch a mapping, this one included.
+inline std::size_t touch_workers(std::size_t bytes, std::size_t cores) noexcept {
+  return std::clamp<std::size_t>(std::min(cores, bytes / least_touch_bytes), 1, most_touch_workers);
+}
+
+/// Writes to each page of [at, at + bytes), which makes the kernel give it memory now and not in
+/// the middle of a run. `workers` is 1 or more, this thread among them. Blocks; where a thread
+/// cannot be started, this one does its part.
+template <class Thread = std::thread>
+void touch_pages(std::byte* at, std::size_t bytes, std::size_t workers) noexcept {
+  const auto touch = [at, bytes](std::size_t from, std::size_t to) noexcept {
+    for (std::size_t offset = from; offset < std::min(to, bytes); offset += page) {
+      *static_cast<volatile std::byte*>(at + offset) = std::byte{0};
+    }
+  };
+  // Whole huge pages each: two threads faulting in the same one would wait for each other.
+  std::array<Thread, most_touch_workers> others;
+  workers = std::min(workers, others.size());
+  const std::size_t part = (bytes / workers / huge_page + 1) * huge_page;
+  for (std::size_t k = 1; k < workers; ++k) {
+    try {
+      others[k] = start_thread<Thread>([=] { touch(k * part, (k + 1) * part); });
+    } catch (const std::exception&) {
+      touch(k * part, (k + 1) * part);
+    }
+  }
+  touch(0, part);
+  for (Thread& other : others) {
+    if (other.joinable()) {
+      other.join();
+    }
+  }
+}
+
+/// Gives back what map_pages() gave, in the same process; null is nothing. Never throws.
+inline void unmap_pages(void* at, std::size_t bytes) noexcept {
+  if (at != nullptr) {
+    ::munmap(at, bytes);
+  }
+}
+
+/// `bytes` of zeroed host memory, a multiple of `page`, as one anonymous mapping: pages are there
+/// when it returns (it blocks for that), huge ones where the system has them, and the start is
+/// aligned to 2 MiB from that size on. A forked child does not have them. To be given back to
+/// unmap_pages() with the same count. Any thread. Throws Error with the byte count.
+inline void* map_pages(std::size_t bytes) {
+  const auto text = [bytes](const std::string& why) {
+    return "penstock: cannot map " + std::to_string(bytes) + " bytes of host memory: " + why;
+  };
+  if (bytes == 0 || bytes % page != 0) {
+    throw Error{text("the size must be a multiple of " + std::to_string(page) + ", and not 0.")};
+  }
+  const std::size_t spare = bytes >= huge_page ? huge_page - page : 0;
+  const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - spare;
+  void* const got = too_many ? MAP_FAILED
+                             : ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (got == MAP_FAILED) {
+    throw Error{text(std::generic_category().message(too_many ? ENOMEM : errno) +
+                     ". Take fewer or smaller slots (a smaller depth), or raise the limits on "
+                     "this process's memory (ulimit -v, ulimit -l, the container's).")};
+  }
+  auto* at = static_cast<std::byte*>(got);
+  if (spare != 0) {
+    const std::size_t past = reinterpret_cast<std::uintptr_t>(at) % huge_page;
+    const std::size_t head = past == 0 ? 0 : huge_page - past;
+    // Trimming can only fail for want of mappings: then the trimmed part stays, untouched.
+    if (head != 0) {
+      ::munmap(at, head);
+    }
+    at += head;
+    if (spare != head) {
+      ::munmap(at + bytes, spare - head);
+    }
+    // Only advice: without huge pages all works, slower.
+    ::madvise(at, bytes, MADV_HUGEPAGE);
+  }
+  // Not for a forked child: the kernel would have to copy pages that a device may write to.
+  ::madvise(at, bytes, MADV_DONTFORK);
+  // To ask for the processors takes longer than to touch a few pages.
+  const std::size_t cores = bytes < 2 * least_touch_bytes ? 1 : usable_processors();
+  touch_pages(at, bytes, touch_workers(bytes, cores));
+  return at;
+}
+
+} // namespace penstock::detail

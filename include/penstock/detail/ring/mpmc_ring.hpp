@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/detail/ring/cells.hpp>
+#include <penstock/detail/ring/state.hpp>
+#include <penstock/detail/ring/tickets.hpp>
+#include <penstock/ring_types.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::detail {
+
+/// A ring's slots where a side has many threads: who may take which ticket. How slots change hands
+/// is RingCells'. Nothing is allocated for 0 slots.
+template <class Slot, class Policy> class MpmcRing {
+  using State = RingState<Policy>;
+
+ public:
+  MpmcRing(std::size_t slots, Side claimers, Side takers)
+      : cells_{slots, claimers, takers}, tail_{slots, claimers}, head_{slots, takers} {}
+
+  Slot& slot(std::size_t place) const noexcept { return cells_.slot(place); }
+  Fill fill(std::size_t place) const noexcept { return cells_.fill(place); }
+  std::uint64_t was_claimed() const noexcept { return tail_.next(); }
+  std::uint64_t was_taken() const noexcept { return head_.next(); }
+
+  /// The next slot to fill, if it is free now, or when it is.
+  /// @{
+  DrawnTicket try_claim(const State& state) noexcept {
+    return try_draw(state, tail_, &RingCells<Slot, Policy>::is_free);
+  }
+  DrawnTicket claim(const State& state) noexcept {
+    return draw(state, tail_, &RingCells<Slot, Policy>::await_free);
+  }
+  /// @}
+  DrawnTicket claim_at(const State& state, std::uint64_t ticket) noexcept {
+    tail_.count();
+    const std::size_t place = ticket % cells_.slots();
+    return !state.over(ticket) && cells_.await_free(state, ticket, place)
+               ? DrawnTicket{ticket, place}
+               : DrawnTicket{};
+  }
+  /// The next slot to take, if it is filled now, or when it is.
+  /// @{
+  DrawnTicket try_take(const State& state) noexcept {
+    return try_draw(state, head_, &RingCells<Slot, Policy>::is_filled);
+  }
+  DrawnTicket take(const State& state) noexcept {
+    return draw(state, head_, &RingCells<Slot, Policy>::await_filled);
+  }
+  /// @}
+  /// Takes `next`, at `place`, if it is the next, is there now and is not empty.
+  bool try_take_at(const State& state, std::uint64_t next, std::size_t place) noexcept {
+    return was_taken() == next && !state.over(next) && cells_.is_filled(next, place) &&
+           cells_.fill(place) != Fill::none && head_.pass_if_next(next);
+  }
+
+  [[gnu::noinline]] void publish(std::uint64_t ticket, std::size_t place, Fill fill) noexcept {
+    cells_.publish(ticket, place, fill);
+  }
+  [[gnu::noinline]] void release(std::uint64_t ticket, std::size_t place,
+                                 std::size_t count) noexcept {
+    cells_.release(ticket, place, count);
+  }
+  void announce(std::uint32_t bit) noexcept { cells_.announce(bit); }
+  /// All slots free. No other thread inside.
+  void reset() noexcept {
+    cells_.reset();
+    tail_.reset();
+    head_.reset();
+  }
+
+ private:
+  using Tickets = RingTickets<Policy>;
+
+  DrawnTicket try_draw(const State& state, Tickets& tickets,
+                       bool (RingCells<Slot, Policy>::*ready)(std::uint64_t,
+                                                              std::size_t)) noexcept {
+    for (;;) {
+      const std::uint64_t ticket = tickets.next();
+      const std::size_t place = tickets.place(ticket);
+      if (state.over(ticket)) {
+        return {};
+      }
+      if (!(cells_.*ready)(ticket, place)) {
+        if (tickets.next() == ticket) {
+          return {};
+        }
+      } else if (tickets.pass_if_next(ticket)) {
+        return {ticket, place};
+      }
+    }
+  }
+  // One of many threads draws first, and then waits.
+  DrawnTicket draw(const State& state, Tickets& tickets,
+                   bool (RingCells<Slot, Policy>::*await)(const State&, std::uint64_t,
+                                                          std::size_t)) noexcept {
+    if (state.over(0)) {
+      return {}; // and no ticket is drawn that nobody will get
+    }
+    const bool many = tickets.side() == Side::many;
+    const std::uint64_t ticket = many ? tickets.draw() : tickets.next();
+    const std::size_t place = tickets.place(ticket);
+    if (state.over(ticket) || !(cells_.*await)(state, ticket, place)) {
+      return {};
+    }
+    if (!many) {
+      tickets.pass(ticket);
+    }
+    return {ticket, place};
+  }
+
+  RingCells<Slot, Policy> cells_;
+  Tickets tail_;
+  Tickets head_;
+};
+
+} // namespace penstock::detail

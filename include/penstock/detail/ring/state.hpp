@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/ring_types.hpp>
+
+#include <cstdint>
+
+namespace penstock::detail {
+
+/// Whether a ring still hands out slots, and up to which ticket. Read by all, all the time, and
+/// written at most three times a run: so it has a cache line that stays with all.
+template <class Policy> class RingState {
+  using Atomics = typename Policy::Atomics;
+  template <class T> using Atomic = typename Atomics::template Atomic<T>;
+
+ public:
+  /// Never `open` to a thread that over() told of the end.
+  Flow state() const noexcept {
+    const Flow flow = flow_.load(Atomics::relaxed);
+    return flow == Flow::open && end_.load(Atomics::relaxed) != never ? Flow::ended : flow;
+  }
+  std::uint64_t end_ticket() const noexcept { return end_.load(Atomics::relaxed); }
+  /// Whether this ticket will never be handed out.
+  bool over(std::uint64_t ticket) const noexcept {
+    return ticket >= closed_.load(Atomics::acquire); // pairs with set_end() and set_halted()
+  }
+
+  /// The first end counts. False if there was one before.
+  bool set_end(std::uint64_t ticket) noexcept {
+    std::uint64_t end = never;
+    if (!end_.compare_exchange_strong(end, ticket, Atomics::relaxed, Atomics::relaxed)) {
+      return false;
+    }
+    // Pairs with over(). Not a store, which could undo set_halted().
+    closed_.compare_exchange_strong(end, ticket, Atomics::release, Atomics::relaxed);
+    return true;
+  }
+  /// False if the ring has stopped or failed before.
+  bool set_halted(Flow flow) noexcept {
+    Flow open = Flow::open;
+    if (!flow_.compare_exchange_strong(open, flow, Atomics::relaxed, Atomics::relaxed)) {
+      return false;
+    }
+    closed_.store(0, Atomics::release); // pairs with over()
+    return true;
+  }
+  /// Open, without an end.
+  void reopen() noexcept {
+    closed_.store(never, Atomics::relaxed);
+    end_.store(never, Atomics::relaxed);
+    flow_.store(Flow::open, Atomics::relaxed);
+  }
+
+ private:
+  static constexpr std::uint64_t never = ~std::uint64_t{0};
+
+  alignas(cache_line) Atomic<std::uint64_t> closed_{never}; // no ticket from here on: all in one
+  Atomic<std::uint64_t> end_{never};
+  Atomic<Flow> flow_{Flow::open}; // open, stopped or failed: the end is end_'s alone
+};
+
+} // namespace penstock::detail

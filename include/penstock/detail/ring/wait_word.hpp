@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/ring/state.hpp>
+#include <penstock/detail/ring/word.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace penstock::detail {
+
+/// A 32-bit word that a ring's threads look at and sleep on: a slot's, which says whose it is, or
+/// that of a side which counts what it is handed.
+template <class Policy> class WaitWord {
+  using Atomics = typename Policy::Atomics;
+  using Parking = typename Policy::Parking;
+  using Words = RingWord<Policy::lap_bits>;
+
+ public:
+  /// Pairs with hand_over() and announce().
+  std::uint32_t look() const noexcept { return word_.load(Atomics::acquire); }
+  /// What is known already to be in this thread's hands.
+  std::uint32_t value() const noexcept { return word_.load(Atomics::relaxed); }
+  /// No other thread inside.
+  void reset() noexcept { word_.store(0, Atomics::relaxed); }
+
+  /// The next word is another side's. Who waits for it is woken.
+  void hand_over(std::uint32_t next) noexcept {
+    if constexpr (Parking::sleeps) {
+      // Pairs with look(). An exchange, so that a sleeper's bit is seen, and so that what
+      // announce() released is not cut off from those who read this word later.
+      if (word_.exchange(next, Atomics::release) & Words::sleeper) {
+        Parking::wake(word_);
+      }
+    } else {
+      word_.store(next, Atomics::release); // pairs with look()
+    }
+  }
+
+  /// Another word, so that all who wait for it look at the ring's state. Each bit is set once a
+  /// run: a word that did not change would let a sleeper oversleep.
+  void announce(std::uint32_t bit) noexcept {
+    // Pairs with look(): who sees the bit, or what came after it, sees the state.
+    if (word_.fetch_or(bit, Atomics::release) & Words::sleeper) {
+      Parking::wake(word_);
+    }
+  }
+
+  /// Wakes who waits, after a counter was stored. The store may be seen only after this look: then
+  /// one falls asleep over it, and finds it when his nap is over. To rule that out would cost more,
+  /// for each slot, than all the rest.
+  void rouse() noexcept {
+    if constexpr (Parking::sleeps) {
+      if (word_.load(Atomics::relaxed) & Words::sleeper) [[unlikely]] {
+        wake();
+      }
+    }
+  }
+
+  /// Blocks until `ready(word)`; false if it will not be. `counted`: what it waits for is stored
+  /// elsewhere, and the word only tells who sleeps.
+  template <class Ready>
+  [[gnu::noinline]] bool await(const RingState<Policy>& state, std::uint64_t ticket, bool counted,
+                               Ready ready) noexcept {
+    std::chrono::nanoseconds nap = counted ? first_nap : for_ever;
+    for (int looks = 0;;) {
+      std::uint32_t seen = look();
+      if (ready(seen)) {
+        return true;
+      }
+      // If announce() comes after this look, the word will not be `seen` any more.
+      if (state.over(ticket)) {
+        return false;
+      }
+      if constexpr (Parking::sleeps) {
+        if (looks == Parking::spins) {
+          if ((seen & Words::sleeper) ||
+              word_.compare_exchange_strong(seen, seen | Words::sleeper, Atomics::relaxed,
+                                            Atomics::relaxed)) {
+            // Now that it says so: what was counted before changes no word.
+            if (counted && ready(seen)) {
+              return true;
+            }
+            Parking::sleep(word_, seen | Words::sleeper, nap);
+            nap = counted ? std::min(2 * nap, longest_nap) : for_ever;
+          }
+          continue;
+        }
+        ++looks;
+      }
+      Parking::pause();
+    }
+  }
+
+ private:
+  [[gnu::noinline]] void wake() noexcept {
+    // Not the sleeper's bit alone: who is about to sleep might find it set again, by another.
+    word_.fetch_xor(Words::sleeper | Words::roused, Atomics::relaxed);
+    Parking::wake(word_);
+  }
+
+  static constexpr std::chrono::nanoseconds first_nap{100'000}, longest_nap{25'600'000},
+      for_ever{-1};
+
+  typename Atomics::template Atomic<std::uint32_t> word_{0};
+};
+
+} // namespace penstock::detail

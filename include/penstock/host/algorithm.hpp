@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/host/device.hpp>
+#include <penstock/workspace.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+// Work on a host stream, with the signatures that cuda/algorithm.cuh has for a cudaStream_t: code
+// for both devices calls these by their names alone. All return at once, run in the stream's order
+// and throw DeviceError if the device has broken down. What pointers point to must outlive the
+// work.
+namespace penstock {
+
+/// Calls f(i) for each i of 0 to n - 1, in no order to rely on, as on a GPU. `f` is copied, and
+/// must not throw.
+template <class F> void for_each(HostStream& stream, std::size_t n, F f) {
+  if (n == 0) {
+    return;
+  }
+  stream.enqueue([n, f = std::move(f)]() mutable {
+    for (std::size_t i = 0; i < n; ++i) {
+      f(i);
+    }
+  });
+}
+
+/// *out = op over `init` and in[0] to in[n - 1], each made an R; `in` and `out` are device memory.
+/// `op(R, R)` must be associative and commutative, for a GPU groups and orders as it likes.
+template <class T, class R, class Op>
+void reduce(HostStream& stream, const T* in, std::size_t n, R* out, R init, Op op,
+            Workspace<HostDevice>&) {
+  stream.enqueue([in, n, out, init = std::move(init), op = std::move(op)]() mutable {
+    R all = init; // captured work runs more than once
+    for (std::size_t i = 0; i < n; ++i) {
+      all = op(std::move(all), static_cast<R>(in[i]));
+    }
+    *out = std::move(all);
+  });
+}
+
+namespace detail {
+
+inline constexpr std::size_t byte_values = 256;
+/// Partial counts of one byte value, for bytes at different places: neighbours are often equal,
+/// and counting both in one table would make each addition wait for the last.
+inline constexpr std::size_t histogram_tables = 4;
+
+inline void count_bytes(const std::uint8_t* in, std::size_t n, std::uint64_t* counts,
+                        std::uint64_t* tables) noexcept {
+  std::array<std::uint64_t*, histogram_tables> table;
+  for (std::size_t k = 0; k < histogram_tables; ++k) {
+    table[k] = tables + k * byte_values;
+    std::fill_n(table[k], byte_values, 0);
+  }
+  std::size_t i = 0;
+  for (std::uint64_t word; n - i >= sizeof word; i += sizeof word) {
+    std::memcpy(&word, in + i, sizeof word);
+    for (std::size_t k = 0; k < sizeof word; ++k) {
+      ++table[k % histogram_tables][(word >> (8 * k)) & 0xFF];
+    }
+  }
+  for (; i < n; ++i) {
+    ++table[0][in[i]];
+  }
+  for (std::size_t value = 0; value < byte_values; ++value) {
+    for (std::size_t k = 0; k < histogram_tables; ++k) {
+      counts[value] += table[k][value];
+    }
+  }
+}
+
+} // namespace detail
+
+/// Adds to counts[v] how often each byte value v occurs in in[0] to in[n - 1]; both are device
+/// memory, `counts` 256 numbers. Throws Error if the workspace has less than the 8 KiB it needs.
+inline void histogram(HostStream& stream, const std::uint8_t* in, std::size_t n,
+                      std::uint64_t* counts, Workspace<HostDevice>& workspace) {
+  using namespace detail;
+  workspace.require(histogram_tables * byte_values * sizeof(std::uint64_t), "histogram");
+  stream.enqueue([in, n, counts, tables = static_cast<std::uint64_t*>(workspace.data())] {
+    count_bytes(in, n, counts, tables);
+  });
+}
+
+} // namespace penstock

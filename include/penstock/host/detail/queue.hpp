@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/detail/base/job.hpp>
+#include <penstock/detail/base/origin.hpp>
+#include <penstock/host/detail/door.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Work in order on a thread of its own: a bounded ring of places in which callables are stored.
+/// Each has a number, from 1; a number is also a point of the stream: it is reached when that work
+/// and all before it is done. Numbers go on over restarts, so a point stays good.
+class HostQueue {
+ public:
+  static constexpr std::size_t places = 128;
+  /// The size of a place, six cache lines, less its pointer.
+  static constexpr std::size_t work_bytes = 6 * cache_line - sizeof(void*);
+
+  explicit HostQueue(HostDoor& door) : door_{door}, ring_(places) {}
+
+  /// Starts the thread; it must not run. Throws std::system_error.
+  void start() {
+    closed_ = false;
+    thread_ = start_thread([this] { work(); });
+  }
+  /// Blocks until all work is done and the thread has ended.
+  void finish() noexcept {
+    {
+      const std::lock_guard lock{mutex_};
+      closed_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+
+  /// Blocks while all places are taken, so not to be called from the queue's own thread.
+  template <class F> void push(F f) {
+    static_assert(std::invocable<F&>, "penstock: a stream's work is called without arguments.");
+    static_assert(sizeof(F) <= work_bytes && alignof(F) <= cache_line,
+                  "penstock: work is stored in place, in 376 bytes aligned to 64 at most: let it "
+                  "hold a pointer to what is larger.");
+    static_assert(std::is_nothrow_move_constructible_v<F>,
+                  "penstock: moving work into its place must not throw.");
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [this] { return pushed_ - done_ < places; });
+    Place& place = ring_[pushed_ % places];
+    ::new (static_cast<void*>(place.bytes)) F(std::move(f));
+    place.run = [](void* at, bool live) {
+      F& work = *std::launder(static_cast<F*>(at));
+      const Destroy<F> destroy{work};
+      if (live) {
+        work();
+      }
+    };
+    ++pushed_;
+    changed_.notify_all();
+  }
+
+  /// The point behind all that has been pushed.
+  std::uint64_t end() const {
+    const std::lock_guard lock{mutex_};
+    return pushed_;
+  }
+  bool is_reached(std::uint64_t point) const {
+    const std::lock_guard lock{mutex_};
+    return done_ >= point;
+  }
+  void await(std::uint64_t point) const {
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return done_ >= point; });
+  }
+  /// Blocks until the work that runs now, if any, is done.
+  void await_rest() const {
+    std::unique_lock lock{mutex_};
+    const std::uint64_t done = done_;
+    changed_.wait(lock, [&] { return !running_ || done_ != done; });
+  }
+
+ private:
+  struct alignas(cache_line) Place {
+    std::byte bytes[work_bytes];
+    void (*run)(void* at, bool live);
+  };
+  static_assert(sizeof(Place) == 6 * cache_line);
+  template <class F> struct Destroy {
+    F& work;
+    ~Destroy() { work.~F(); }
+  };
+
+  void work() noexcept {
+    std::unique_lock lock{mutex_};
+    for (;;) {
+      changed_.wait(lock, [this] { return done_ != pushed_ || closed_; });
+      if (done_ == pushed_) {
+        return;
+      }
+      running_ = true;
+      lock.unlock();
+      run(ring_[done_ % places]);
+      lock.lock();
+      running_ = false;
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+  // On a broken device nothing runs any more, but points are still reached, so nobody hangs. That
+  // is asked after running_ was set under the lock: who saw the device broken, and then under this
+  // lock that nothing runs, knows that nothing will.
+  void run(Place& place) noexcept {
+    try {
+      place.run(place.bytes, !door_.is_broken());
+    } catch (const std::exception& e) {
+      door_.break_down(e.what(), HostDoor::trapped);
+    } catch (...) {
+      door_.break_down("work on a stream threw", HostDoor::trapped);
+    }
+  }
+
+  HostDoor& door_;
+  std::vector<Place> ring_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::uint64_t pushed_{0};
+  std::uint64_t done_{0};
+  bool running_{false};
+  bool closed_{false};
+  std::thread thread_;
+};
+
+/// A device's queues. They stay until it dies, for the events that mark points in them, and serve
+/// again. Any thread.
+class HostQueues {
+ public:
+  HostQueues() = default;
+  HostQueues(const HostQueues&) = delete;
+  HostQueues& operator=(const HostQueues&) = delete;
+  ~HostQueues() {
+    if (!is_here()) {
+      std::construct_at(&queues_); // a forked child's: the old ones stay as they are
+    }
+  }
+
+  /// Whether its threads are this process's.
+  bool is_here() const noexcept { return origin_.is_here(); }
+  /// A running queue. Throws std::system_error, std::bad_alloc.
+  HostQueue& start(HostDoor& door) {
+    const std::lock_guard lock{mutex_};
+    const auto unused = [](const Kept& kept) { return !kept.used; };
+    auto kept = std::find_if(queues_.begin(), queues_.end(), unused);
+    if (kept == queues_.end()) {
+      kept = queues_.emplace(kept, door);
+    }
+    kept->queue.start();
+    kept->used = true;
+    return kept->queue;
+  }
+  /// Blocks until all work of the queue is done; not in a forked child, where nobody would do it.
+  void finish(HostQueue& queue) noexcept {
+    if (!is_here()) {
+      return;
+    }
+    queue.finish();
+    const std::lock_guard lock{mutex_};
+    for (Kept& kept : queues_) {
+      kept.used = kept.used && &kept.queue != &queue;
+    }
+  }
+  /// On a device that has broken down: blocks until no work runs; none will again.
+  void await_rest() const noexcept {
+    const std::lock_guard lock{mutex_};
+    for (const Kept& kept : queues_) {
+      kept.queue.await_rest();
+    }
+  }
+
+ private:
+  struct Kept {
+    explicit Kept(HostDoor& door) : queue{door} {}
+    HostQueue queue;
+    bool used{false};
+  };
+  const Origin origin_;
+  mutable std::mutex mutex_;
+  std::list<Kept> queues_;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/memory/mapping.hpp>
+#include <penstock/device.hpp>
+#include <penstock/error.hpp>
+#include <penstock/host/detail/lateness.hpp>
+#include <penstock/host/graph.hpp>
+#include <penstock/host/stream.hpp>
+
+#include <cassert>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <optional>
+#include <span>
+#include <string>
+#include <system_error>
+#include <thread>
+
+namespace penstock {
+
+/// How a HostDevice behaves.
+struct HostOptions {
+  /// Not 0: each copy starts late, by 0 to 400 microseconds, the n-th always by the same for one
+  /// seed. So copies of different streams finish in other orders; within a stream nothing changes.
+  std::uint64_t late_seed = 0;
+  /// How much longer a copy takes, in nanoseconds for each KiB.
+  std::uint64_t copy_ns_per_kib = 0;
+};
+
+/// How a call is to fail, for HostDevice::fail_call().
+struct HostFault {
+  /// All later calls fail too, not that one alone.
+  bool persistent = false;
+  /// The device cannot be used any more, as a GPU after a trap.
+  bool sticky = false;
+  int code = 2; ///< What DeviceError::code() is.
+};
+
+/// What a HostDevice has done and holds.
+struct HostCounts {
+  /// Counted calls, failed ones included; what fail_call() counts.
+  std::uint64_t calls = 0;
+  std::uint64_t copies = 0;       ///< Copies enqueued.
+  std::uint64_t copied_bytes = 0; ///< Their bytes.
+  std::uint64_t records = 0;      ///< Events recorded.
+  std::uint64_t waits = 0;        ///< Streams told to wait.
+  std::uint64_t queries = 0;      ///< Questions, is_done().
+  std::uint64_t syncs = 0;        ///< Blocking waits.
+  /// Bytes ever page-locked; given back or not.
+  std::uint64_t pinned_bytes = 0;
+  std::size_t live_allocations = 0; ///< Of device memory, not given back yet.
+  std::size_t live_pinned = 0;      ///< The same of pinned memory.
+  std::size_t live_streams = 0;     ///< That there are now.
+  std::size_t live_events = 0;      ///< That there are now.
+};
+
+/// What HostDevice::attach() returns: a guard of nothing, with a destructor as guards have, so that
+/// keeping one is no unused variable.
+struct HostAttachment {
+  ~HostAttachment() {}
+};
+
+/// The device that needs no GPU: its streams are threads, its memory is host memory. Its
+/// streams and events keep CUDA's order and no other, and it can be late and fail on purpose. What
+/// is not waited for it does not notice itself: ThreadSanitizer does. Host code can read its device
+/// memory, as it could not read a GPU's.
+///
+/// It must outlive its streams, events and memory. Any thread may call, one thread a stream at a
+/// time. Calls throw DeviceError; none allocates but those that make something.
+class HostDevice {
+ public:
+  using stream_type = HostStream;      ///< What stream() makes.
+  using event_type = HostEvent;        ///< What event() makes.
+  using graph_type = HostGraph;        ///< What capture() makes.
+  using stream_argument = HostStream&; ///< How calls and callables take a stream.
+
+  explicit HostDevice(HostOptions options = {}) : options_{options} {} ///< Starts no thread.
+  HostDevice(const HostDevice&) = delete;
+  HostDevice& operator=(const HostDevice&) = delete;
+  ~HostDevice() {
+    assert(
+        (!context_.queues.is_here() || (counts().live_streams == 0 && counts().live_events == 0)) &&
+        "penstock: a HostDevice must outlive its streams and events");
+  }
+
+  std::string name() const { return "host"; } ///< For the Report.
+  /// Nothing: all host devices are everywhere.
+  [[nodiscard]] HostAttachment attach() noexcept { return {}; }
+
+  /// Starts the stream's thread.
+  HostStream stream() {
+    context_.door.pass("stream");
+    try {
+      return HostStream{context_};
+    } catch (const std::system_error&) {
+      fail("stream", {}, "no thread could be started; raise the limit on them (ulimit -u)");
+    }
+  }
+  /// An event, not recorded yet.
+  HostEvent event() {
+    context_.door.pass("event");
+    return HostEvent{context_};
+  }
+
+  /// `bytes` of memory aligned to 256 and filled with 0xCD, since a GPU's is not zero either; null
+  /// for 0 bytes.
+  void* allocate(std::size_t bytes) {
+    context_.door.pass("allocate", bytes);
+    if (bytes == 0) {
+      return nullptr;
+    }
+    constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
+    void* const at = bytes > most ? nullptr : ::operator new(bytes, alignment, std::nothrow);
+    if (at == nullptr) {
+      fail("allocate", bytes, "out of memory; take a smaller batch, copy or depth");
+    }
+    live_allocations_.fetch_add(1, StdAtomics::relaxed);
+    return std::memset(at, 0xCD, bytes);
+  }
+  /// No queued work may use it any more. Null is nothing.
+  void deallocate(void* at, std::size_t) noexcept {
+    if (at != nullptr) {
+      rest();
+      ::operator delete(at, alignment);
+      live_allocations_.fetch_sub(1, StdAtomics::relaxed);
+    }
+  }
+  /// `bytes` of zeroed host memory, a multiple of 4096; blocks until its pages are there.
+  void* allocate_pinned(std::size_t bytes) {
+    context_.door.pass("allocate_pinned", bytes);
+    try {
+      void* const at = detail::map_pages(bytes);
+      live_pinned_.fetch_add(1, StdAtomics::relaxed);
+      pinned_bytes_.fetch_add(bytes, StdAtomics::relaxed);
+      return at;
+    } catch (const Error& e) {
+      context_.door.fail("allocate_pinned", Door::out_of_memory, e.what());
+    }
+  }
+  /// No queued work may use it any more. Null is nothing.
+  void deallocate_pinned(void* at, std::size_t bytes) noexcept {
+    if (at != nullptr) {
+      rest();
+      detail::unmap_pages(at, bytes);
+      live_pinned_.fetch_sub(1, StdAtomics::relaxed);
+    }
+  }
+
+  /// Copies `bytes` from pinned memory to the device's when the stream gets there; returns at once.
+  void copy_to_device(void* to, const void* from, std::size_t bytes, HostStream& stream) {
+    copy("copy_to_device", to, from, bytes, stream);
+  }
+  /// The same, from the device's memory to pinned.
+  void copy_to_host(void* to, const void* from, std::size_t bytes, HostStream& stream) {
+    copy("copy_to_host", to, from, bytes, stream);
+  }
+
+  /// As the members of HostEvent and HostStream.
+  /// @{
+  void record(HostEvent& event, HostStream& stream) { event.record(stream); }
+  void wait(HostStream& stream, const HostEvent& event) { stream.wait(event); }
+  bool is_done(const HostEvent& event) { return event.is_done(); }
+  void sync(const HostEvent& event) { event.sync(); }
+  void sync(HostStream& stream) { stream.sync(); }
+  /// @}
+
+  /// As HostGraph::capture().
+  template <class F> HostGraph capture(std::span<HostStream> lanes, F f) {
+    context_.door.pass("capture");
+    return HostGraph::capture(lanes, std::move(f));
+  }
+
+  /// Makes the `k`-th counted call from now fail: 1 is the next; 0 takes the fault away. Counted
+  /// are stream, event, allocate, allocate_pinned, copy_to_device, copy_to_host, record, wait,
+  /// is_done, sync, capture and a graph's launch, by whichever way they are called. One thread at a
+  /// time; others may make calls meanwhile: then it can be a later one that fails, but one does.
+  void fail_call(std::uint64_t k, HostFault fault = {}) noexcept {
+    context_.door.arm(k, fault.persistent, fault.sticky, fault.code);
+  }
+  /// Whether a call has failed since fail_call(), because of it.
+  bool fault_fired() const noexcept { return context_.door.fired(); }
+  /// Returns the latched error code and clears it, as cudaGetLastError does; a sticky one stays.
+  /// What was thrown is not latched any more.
+  int last_error() noexcept { return context_.door.last_error(); }
+
+  /// Each count is exact; together they are of one moment only when no call runs.
+  HostCounts counts() const noexcept {
+    const auto now = [](const auto& count) { return count.load(StdAtomics::relaxed); };
+    return {.calls = context_.door.calls(),
+            .copies = now(copies_),
+            .copied_bytes = now(copied_bytes_),
+            .records = now(context_.records),
+            .waits = now(context_.waits),
+            .queries = now(context_.queries),
+            .syncs = now(context_.syncs),
+            .pinned_bytes = now(pinned_bytes_),
+            .live_allocations = now(live_allocations_),
+            .live_pinned = now(live_pinned_),
+            .live_streams = now(context_.live_streams),
+            .live_events = now(context_.live_events)};
+  }
+
+ private:
+  using Door = detail::HostDoor;
+  static constexpr std::align_val_t alignment{256};
+
+  [[noreturn]] void fail(const char* call, std::optional<std::size_t> bytes, const char* why) {
+    context_.door.fail(call, Door::out_of_memory,
+                       Door::text(call, bytes, Door::out_of_memory, why));
+  }
+
+  void copy(const char* call, void* to, const void* from, std::size_t bytes, HostStream& stream) {
+    context_.door.pass(call, bytes);
+    const std::uint64_t number = copies_.fetch_add(1, StdAtomics::relaxed);
+    copied_bytes_.fetch_add(bytes, StdAtomics::relaxed);
+    stream.put([to, from, bytes, pause = pause(number, bytes)] {
+      if (pause.count() != 0) {
+        std::this_thread::sleep_for(pause);
+      }
+      if (bytes != 0) {
+        std::memcpy(to, from, bytes);
+      }
+    });
+  }
+  std::chrono::nanoseconds pause(std::uint64_t copy, std::size_t bytes) const noexcept {
+    const std::uint64_t ns =
+        bytes / 1024 * options_.copy_ns_per_kib + bytes % 1024 * options_.copy_ns_per_kib / 1024;
+    return detail::lateness(options_.late_seed, copy) + std::chrono::nanoseconds{ns};
+  }
+  // After a trap nobody waits for a GPU's work, and memory is freed at once: so here none may run.
+  void rest() noexcept {
+    if (context_.door.is_broken()) {
+      context_.queues.await_rest();
+    }
+  }
+
+  const HostOptions options_;
+  detail::HostContext context_;
+  StdAtomics::Atomic<std::uint64_t> copies_{0}, copied_bytes_{0}, pinned_bytes_{0};
+  StdAtomics::Atomic<std::size_t> live_allocations_{0}, live_pinned_{0};
+};
+
+static_assert(AnyDevice<HostDevice>);
+
+} // namespace penstock

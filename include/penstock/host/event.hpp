@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/host/detail/context.hpp>
+#include <penstock/host/detail/queue.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+namespace penstock {
+
+class HostDevice;
+class HostStream;
+
+/// Marks a point of a stream. Made by HostDevice::event(), at most as long-lived as the device;
+/// names and semantics are those of CCCL's `cuda::event`.
+///
+/// Each record() is a new generation: who waited for an earlier one goes on waiting for that. It is
+/// an owner, and moves; an event moved from may only be assigned to or destroyed. It may be
+/// recorded anew or destroyed while streams wait for it. Any thread may call. Calls throw
+/// DeviceError.
+class HostEvent {
+ public:
+  /// Marks the point behind all that is enqueued on `stream` now. Never blocks.
+  void record(HostStream& stream);
+  /// Whether the latest point recorded was reached; true if there is none. Never blocks.
+  bool is_done() const {
+    detail::HostContext& c = state_->context;
+    c.door.pass("is_done");
+    c.queries.fetch_add(1, StdAtomics::relaxed);
+    if (!latest().is_reached()) {
+      return false;
+    }
+    // The device may have broken down meanwhile: points are then reached whatever became of the
+    // work, which a GPU does not say of its events.
+    c.door.check("is_done");
+    return true;
+  }
+  /// Blocks until the latest point recorded at the call is reached.
+  void sync() const {
+    detail::HostContext& c = state_->context;
+    c.door.pass("sync");
+    c.syncs.fetch_add(1, StdAtomics::relaxed);
+    latest().await();
+    c.door.check("sync");
+  }
+
+ private:
+  friend class HostDevice;
+  friend class HostStream;
+
+  struct Point {
+    const detail::HostQueue* queue{nullptr};
+    std::uint64_t number{0};
+
+    bool is_reached() const { return queue == nullptr || queue->is_reached(number); }
+    void await() const {
+      if (queue != nullptr) {
+        queue->await(number);
+      }
+    }
+  };
+  // Apart from the event, so that it moves though its mutex cannot.
+  struct State {
+    explicit State(detail::HostContext& c) : context{c} {
+      c.live_events.fetch_add(1, StdAtomics::relaxed);
+    }
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() { context.live_events.fetch_sub(1, StdAtomics::relaxed); }
+
+    detail::HostContext& context;
+    std::mutex mutex;
+    Point latest;
+  };
+
+  explicit HostEvent(detail::HostContext& c) : state_{std::make_unique<State>(c)} {}
+  Point latest() const {
+    const std::lock_guard lock{state_->mutex};
+    return state_->latest;
+  }
+
+  std::unique_ptr<State> state_;
+};
+
+} // namespace penstock

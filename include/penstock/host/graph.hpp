@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+class HostStream;
+
+namespace detail {
+
+/// Work captured on several streams, the lanes: kept, and run as often as one likes.
+class CapturedWork {
+ public:
+  explicit CapturedWork(std::size_t lanes) : lanes_(lanes) {}
+
+  template <class F> void add(std::size_t lane, F f) {
+    lanes_[lane].push_back(std::make_unique<Work<F>>(std::move(f)));
+  }
+  /// What lanes do must not depend on each other, so the last comes first: who relies on the order
+  /// in which it was enqueued is found out.
+  void run() {
+    for (auto lane = lanes_.rbegin(); lane != lanes_.rend(); ++lane) {
+      for (const auto& work : *lane) {
+        work->run();
+      }
+    }
+  }
+
+ private:
+  struct AnyWork {
+    virtual ~AnyWork() = default;
+    virtual void run() = 0;
+  };
+  template <class F> struct Work final : AnyWork {
+    explicit Work(F work) : f{std::move(work)} {}
+    void run() override { f(); }
+    F f;
+  };
+  std::vector<std::vector<std::unique_ptr<AnyWork>>> lanes_;
+};
+
+/// Where a stream's work goes while it is captured.
+struct Capture {
+  CapturedWork* work{};
+  std::size_t lane{};
+};
+
+} // namespace detail
+
+/// Work that was captured on streams of a HostDevice: made by HostDevice::capture(), moved, and
+/// launched any number of times; it may die while it still runs.
+class HostGraph {
+ public:
+  /// Captures what `f()` enqueues on `lanes`: work of one in order, that of two in any. Nothing of
+  /// it runs. Throws what `f` throws; the streams are then as before.
+  template <class F> static HostGraph capture(std::span<HostStream> lanes, F f);
+  /// Enqueues all of it on `stream`, as one piece of work; returns at once, unless
+  /// HostStream::places are waiting. Throws DeviceError.
+  void launch(HostStream& stream) const;
+
+ private:
+  explicit HostGraph(std::shared_ptr<detail::CapturedWork> work) : work_{std::move(work)} {}
+
+  std::shared_ptr<detail::CapturedWork> work_;
+};
+
+} // namespace penstock

@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/host/detail/context.hpp>
+#include <penstock/host/detail/door.hpp>
+#include <penstock/host/detail/queue.hpp>
+#include <penstock/host/event.hpp>
+#include <penstock/host/graph.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <system_error>
+#include <utility>
+
+namespace penstock {
+
+class HostDevice;
+
+/// A stream of the host device: a thread that runs queued work in order. Made by
+/// HostDevice::stream(), at most as long-lived as the device; names and semantics are those of
+/// CCCL's `cuda::stream`.
+///
+/// It is an owner, and moves; a stream moved from may only be assigned to or destroyed. Destruction
+/// blocks until all queued work is done. Any thread may call, one at a time. Calls throw
+/// DeviceError.
+class HostStream {
+ public:
+  /// The most bytes that a callable given to enqueue() may have.
+  static constexpr std::size_t work_bytes = detail::HostQueue::work_bytes;
+  /// How many pieces of work it holds, the running one included, before enqueue() blocks.
+  static constexpr std::size_t places = detail::HostQueue::places;
+
+  /// Runs `f()` later on the stream's thread, after all that was enqueued before; returns at once,
+  /// unless `places` are waiting. `f` is kept in the queue itself: nothing is allocated. If it
+  /// throws, the device breaks down as a GPU does by a trap: nothing runs on it any more, and every
+  /// later call throws. `f` must not call the device, the streams or the events.
+  template <class F> void enqueue(F f) {
+    context().door.check("enqueue");
+    put(std::move(f));
+  }
+
+  /// Later work waits for what `event` marks now; for nothing if it was never recorded. Returns at
+  /// once. This and the following throw while the stream is captured, as what they wait for or
+  /// mark is then not there.
+  void wait(const HostEvent& event);
+  /// Blocks until all that was enqueued before is done.
+  void sync() {
+    detail::HostContext& c = passed("sync");
+    c.syncs.fetch_add(1, StdAtomics::relaxed);
+    queue().await(queue().end());
+    c.door.check("sync");
+  }
+  /// Whether all that was enqueued before is done. Never blocks.
+  bool is_done() const {
+    detail::HostContext& c = passed("is_done");
+    c.queries.fetch_add(1, StdAtomics::relaxed);
+    return queue().is_reached(queue().end());
+  }
+
+ private:
+  friend class HostDevice;
+  friend class HostEvent;
+  friend class HostGraph;
+
+  struct State {
+    explicit State(detail::HostContext& c) : context{c}, queue{c.queues.start(c.door)} {
+      c.live_streams.fetch_add(1, StdAtomics::relaxed);
+    }
+    State(const State&) = delete;
+    State& operator=(const State&) = delete;
+    ~State() {
+      context.queues.finish(queue);
+      context.live_streams.fetch_sub(1, StdAtomics::relaxed);
+    }
+    detail::HostContext& context;
+    detail::HostQueue& queue;
+    detail::Capture capture; // on while it has work
+  };
+
+  explicit HostStream(detail::HostContext& c) : state_{std::make_unique<State>(c)} {}
+  detail::HostContext& context() const noexcept { return state_->context; }
+  detail::HostQueue& queue() const noexcept { return state_->queue; }
+  template <class F> void put(F f) {
+    if (const detail::Capture& capture = state_->capture; capture.work) {
+      capture.work->add(capture.lane, std::move(f));
+    } else {
+      queue().push(std::move(f));
+    }
+  }
+  // A counted call that cannot be made while the stream is captured.
+  detail::HostContext& passed(const char* call) const {
+    detail::HostDoor& door = context().door;
+    door.pass(call);
+    if (state_->capture.work) {
+      door.fail(call, detail::HostDoor::captured,
+                detail::HostDoor::text(call, {}, detail::HostDoor::captured,
+                                       "the stream is being captured, so nothing runs"));
+    }
+    return context();
+  }
+
+  std::unique_ptr<State> state_;
+};
+
+inline void HostEvent::record(HostStream& stream) {
+  detail::HostContext& c = stream.passed("record");
+  c.records.fetch_add(1, StdAtomics::relaxed);
+  const Point point{&stream.queue(), stream.queue().end()};
+  const std::lock_guard lock{state_->mutex};
+  state_->latest = point;
+}
+
+inline void HostStream::wait(const HostEvent& event) {
+  detail::HostContext& c = passed("wait");
+  c.waits.fetch_add(1, StdAtomics::relaxed);
+  const HostEvent::Point point = event.latest();
+  if (!point.is_reached()) {
+    queue().push([point] { point.await(); });
+  }
+}
+
+template <class F> HostGraph HostGraph::capture(std::span<HostStream> lanes, F f) {
+  auto work = std::make_shared<detail::CapturedWork>(lanes.size());
+  struct Captured {
+    ~Captured() {
+      for (HostStream& lane : lanes) {
+        lane.state_->capture = {};
+      }
+    }
+    std::span<HostStream> lanes;
+  } const captured{lanes};
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    lanes[lane].state_->capture = {work.get(), lane};
+  }
+  f();
+  return HostGraph{std::move(work)};
+}
+
+inline void HostGraph::launch(HostStream& stream) const {
+  stream.passed("launch");
+  stream.queue().push([work = work_] { work->run(); });
+}
+
+} // namespace penstock
