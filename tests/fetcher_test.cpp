@@ -25,6 +25,7 @@ using ps::Fill;
 using ps::detail::Grain;
 using ps::detail::HostLink;
 using ps::detail::HostSlot;
+using ps::detail::NodeSetup;
 using ps::detail::Places;
 using ps::detail::SlotFiller;
 using ps::detail::SourceNumbers;
@@ -224,13 +225,15 @@ namespace {
 // holds its index, so that what arrives can be checked.
 struct Way {
   Way(std::size_t places, std::size_t batch, std::size_t slots, std::size_t slot)
-      : in{std::make_shared<DeviceLink>(device, places, Grain{batch, record}, thread.bell())},
+      : in{std::make_shared<DeviceLink>(device, places, Grain{batch, record})},
+        out{std::make_shared<HostLink>(
+            slots, Places::in<ps::Pinned>(&device, slots, Grain{slot, record}, "a test"),
+            ps::Side::one, ps::Side::many)},
+        fetcher{std::make_unique<Fetcher>(NodeSetup{"AsyncCopier", 1, control}, device, in, out,
+                                          true, nullptr)},
         user{device.stream()}, line{device, 64} {
-    ps::detail::Build<ps::HostDevice> build{&device, control, nodes};
-    build.places = in;
-    build.device_thread = &thread;
-    fetcher = std::make_unique<Fetcher>(slots, Grain{slot, record}, build);
-    out = build.host;
+    out->bell = in->bell;
+    out->ring.on_release(out->bell.get());
     REQUIRE(fetcher->make_ready());
     fetcher->begin();
   }
@@ -287,8 +290,6 @@ struct Way {
 
   ps::HostDevice device;
   ps::detail::Control control;
-  std::vector<std::unique_ptr<ps::detail::Node>> nodes;
-  ps::detail::DeviceThread<ps::HostDevice> thread;
   std::shared_ptr<DeviceLink> in;
   std::shared_ptr<HostLink> out;
   std::unique_ptr<Fetcher> fetcher;

@@ -13,12 +13,40 @@
 
 namespace penstock {
 
-/// The base of every stage. A stage is a cheap, movable description: what it does, with which
-/// options; the engine is built from it by prepare(). It names what it takes and gives as templates
-/// over the batch that it is given: `template <class Given> using takes`, `gives`; void is nothing.
-struct StageBase {};
+namespace detail {
+struct Plan;
+/// The device of a stage, or of a chain, that names none.
+struct NoDevice {};
+} // namespace detail
 
-/// What can stand right of `|`, and a Reader left of it.
+/// The base of every stage: what a stage is asked, with the usual answers. Its own names come
+/// before these.
+struct StageBase {
+  /// Whether it was refused already, so that `|` says no more of it.
+  static constexpr bool refused = false;
+  /// Whether it takes records alone, and no columns.
+  static constexpr bool one_array_alone = false;
+  /// Whether it takes no columns of variable length.
+  static constexpr bool fixed_length_alone = false;
+  /// The device that it names. If it names one it has `device_type* device() const`.
+  using device_type = detail::NoDevice;
+  /// The stream that its callable takes; void if it takes none.
+  using stream_parameter = void;
+
+  /// prepare() asks all stages, in order, before it builds any: says what slots must hold.
+  template <class Given> void plan(detail::Plan& /*plan*/) const {}
+};
+
+/// What can stand right of `|`, and a Reader left of it: a cheap, movable description of what is
+/// done, with which options. It derives from StageBase. Besides what that has
+/// - `template <class Given> using takes`, `gives`: the batch that it takes, and the one it gives,
+///   where the stage before gives Given; void is nothing, as a Reader takes and a Consumer gives;
+/// - `template <class Given, class D> void build(detail::Build<D>& build) const`: called once, by
+///   prepare(), after the stage before it. It asks `build` for the link to take from, makes the one
+///   to fill, and adds a node that is given both. It may throw OptionError, SourceError or
+///   DeviceError, and prepare() does.
+///
+/// Adding one: docs/maintaining.md.
 template <class S>
 concept Stage = std::is_base_of_v<StageBase, std::remove_cvref_t<S>>;
 
@@ -88,6 +116,18 @@ struct parameter<At, Parameters<A...>> {
 };
 template <std::size_t At, class P> using parameter_t = typename parameter<At, P>::type;
 template <std::size_t At, class P> using batch_parameter = std::remove_cvref_t<parameter_t<At, P>>;
+
+/// The stream that a callable takes after one batch or two; void if it takes none.
+template <class P> struct last_parameter {
+  using type = void;
+};
+template <class A, class B> struct last_parameter<Parameters<A, B>> {
+  using type = B;
+};
+template <class A, class B, class C> struct last_parameter<Parameters<A, B, C>> {
+  using type = C;
+};
+template <class P> using stream_of = typename last_parameter<P>::type;
 
 template <class T> struct batch_of {
   using schema = Anything;

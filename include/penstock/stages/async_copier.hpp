@@ -6,6 +6,7 @@
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/copier_node.hpp>
 #include <penstock/detail/device_side/counted_fetcher_node.hpp>
+#include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/fetcher_node.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <type_traits>
 
@@ -65,10 +67,18 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
   /// For prepare().
   template <class Given, class On> void build(detail::Build<On>& build) const {
     detail::checked_depth("AsyncCopier", options_.depth);
-    const detail::Grain batch = this->batch(build.host->grain());
+    const auto in = build.host_input();
+    const detail::Grain batch = this->batch(in->grain());
     build.depth = options_.depth;
-    build.template add<detail::CopierNode<On>>(
-        batch, detail::device_places(options_.depth, batch, build.units, build.epochs), build);
+    const auto& thread =
+        build.add_thread(std::make_unique<detail::DeviceThread<On>>(*build.device, build.control));
+    in->ring.on_publish(thread.bell().get());
+    const auto out = std::make_shared<detail::DeviceLink<On>>(
+        *build.device, detail::device_places(options_.depth, batch, build.units, build.epochs),
+        batch, thread.bell());
+    build.device_output(out);
+    build.template add_step<detail::CopierNode<On>>(out, build.setup("AsyncCopier"), *build.device,
+                                                    in, out, build.keep_numbers());
   }
 
  private:
@@ -112,14 +122,21 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   /// For prepare().
   template <class Given, class On> void build(detail::Build<On>& build) const {
     const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
-    const detail::Grain slot = this->slot(build.places->grain().uncounted());
-    build.units =
-        build.units == unknown_size ? unknown_size : build.units / build.places->grain().units;
+    const auto in = build.device_input();
+    const detail::Grain slot = this->slot(in->grain().uncounted());
+    build.units = build.units == unknown_size ? unknown_size : build.units / in->grain().units;
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
     using Node =
         std::conditional_t<counted, detail::CountedFetcherNode<On>, detail::FetcherNode<On>>;
-    build.template add<Node>(
-        std::max(depth, detail::landing_slots(slot, build.units, build.epochs)), slot, build);
+    const std::size_t slots =
+        std::max(depth, detail::landing_slots(slot, build.units, build.epochs));
+    const auto out = build.template host_output<Pinned>("AsyncCopier", slots, slot, Side::one);
+    out->bell = build.device_thread().bell();
+    out->ring.on_release(out->bell.get());
+    build.template add_step<Node>(nullptr, build.setup("AsyncCopier"), *build.device, in, out,
+                                  build.one_for_one, build.kept_numbers());
+    build.leave_device();
+    build.count_anew();
   }
 
  private:

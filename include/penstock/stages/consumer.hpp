@@ -51,10 +51,6 @@ template <class F, class P> consteval ConsumerForm consumer_form() {
   }
   return std::is_copy_constructible_v<F> ? ConsumerForm::good : ConsumerForm::not_copyable;
 }
-template <class P> struct StreamParameter {};
-template <class A, class B> struct StreamParameter<Parameters<A, B>> {
-  using stream_parameter = B;
-};
 
 } // namespace detail
 
@@ -66,13 +62,15 @@ template <class A, class B> struct StreamParameter<Parameters<A, B>> {
 /// makes few calls. For host batches it is `void(Batch<const T, Pageable>)` or `Pinned`, and the
 /// memory is used again when it returns.
 template <class F, class Told = ConsumerOptions>
-class Consumer : public StageBase, public detail::StreamParameter<detail::parameters_of<F>> {
+class Consumer : public StageBase {
   using P = detail::parameters_of<F>;
   using In = detail::batch_parameter<0, P>;
 
  public:
   /// Whether the callable was refused, so that `|` says no more of it.
   static constexpr bool refused = detail::consumer_form<F, P>() != detail::ConsumerForm::good;
+  /// The stream that the callable takes.
+  using stream_parameter = detail::stream_of<P>;
   /// The batch that the callable takes.
   template <class> using takes = In;
   /// Nothing: it is the last.
@@ -119,13 +117,16 @@ class Consumer : public StageBase, public detail::StreamParameter<detail::parame
                           ", but device batches are enqueued by the one thread that called run()."};
       }
       if constexpr (detail::is_replayed<F>) {
-        build.template add<detail::ReplayedConsumer<F, T, D>>(f_, build);
+        build.template add<detail::ReplayedConsumer<F, T, D>>(
+            build.setup("Consumer"), *build.device, build.device_input(), build.depth, f_);
       } else {
-        build.template add<detail::DeviceConsumer<F, T, D>>(f_, build);
+        build.template add<detail::DeviceConsumer<F, T, D>>(build.setup("Consumer"), *build.device,
+                                                            build.device_input(), build.depth, f_);
       }
     } else {
       using Where = typename detail::batch_of<In>::space;
-      build.template add<detail::HostConsumer<F, T, Where>>("Consumer", f_, workers, build);
+      build.template add<detail::HostConsumer<F, T, Where>>(build.setup("Consumer", workers),
+                                                            build.counted_host_input(), f_);
     }
   }
 

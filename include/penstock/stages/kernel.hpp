@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/counted.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/kernel_node.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
@@ -94,14 +95,6 @@ template <class F, class P> consteval KernelForm kernel_verdict() {
   return good && !std::is_copy_constructible_v<F> ? KernelForm::not_copyable : form;
 }
 
-template <class P> struct LastParameter {};
-template <class A, class B> struct LastParameter<Parameters<A, B>> {
-  using stream_parameter = B;
-};
-template <class A, class B, class C> struct LastParameter<Parameters<A, B, C>> {
-  using stream_parameter = C;
-};
-
 } // namespace detail
 
 /// Turns device batches into others, by work that its callable enqueues on a stream. Any number may
@@ -115,7 +108,7 @@ template <class A, class B, class C> struct LastParameter<Parameters<A, B, C>> {
 /// whatever the streams. `Batch<Counted<Out>, Device>` is for a number of records that only the
 /// device comes to know, at most as many. What the callable throws ends the run.
 template <class F, class Told = KernelOptions>
-class Kernel : public StageBase, public detail::LastParameter<detail::parameters_of<F>> {
+class Kernel : public StageBase {
   using P = detail::parameters_of<F>;
   static constexpr detail::KernelForm form = detail::kernel_verdict<F, P>();
   static constexpr bool in_place = form == detail::KernelForm::in_place;
@@ -125,6 +118,8 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
  public:
   /// Whether the callable was refused, so that `|` says no more of it.
   static constexpr bool refused = form != detail::KernelForm::two_batches && !in_place;
+  /// The stream that the callable takes.
+  using stream_parameter = detail::stream_of<P>;
   /// The batch that the callable takes.
   template <class> using takes = Batch<const typename In::schema, Device>;
   /// The batch that it gives.
@@ -172,9 +167,12 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
   template <class Given, class D> void build(detail::Build<D>& build) const {
     const detail::Recount recount{options_.gives, options_.per};
     check(recount);
-    build.template add<
+    const auto in = build.device_input();
+    const auto out = link(recount, build);
+    build.device_output(out);
+    build.template add_step<
         detail::KernelNode<F, typename In::schema, typename Out::schema, in_place, D>>(
-        f_, options_.streams, recount, link(recount, build), build);
+        out, build.setup("Kernel"), *build.device, in, out, f_, options_.streams, recount);
   }
 
  private:
@@ -201,8 +199,8 @@ class Kernel : public StageBase, public detail::LastParameter<detail::parameters
   std::shared_ptr<detail::DeviceLink<D>> link(const detail::Recount& recount,
                                               detail::Build<D>& build) const {
     using Link = detail::DeviceLink<D>;
-    const Link& in = *build.places;
-    const auto& bell = build.device_thread->bell();
+    const Link& in = *build.device_input();
+    const auto& bell = build.device_thread().bell();
     if constexpr (in_place) {
       return std::make_shared<Link>(*build.device, in.ring.slots(), in.memory, bell);
     } else {

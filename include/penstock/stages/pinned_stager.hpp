@@ -21,22 +21,14 @@ struct PinnedStagerOptions {
   std::size_t depth = 0;
 };
 
-namespace detail {
-
-/// Gives a stage a device_type if it names a device.
-template <class On> struct NamesDevice {
-  using device_type = On;
-};
-template <> struct NamesDevice<NoDevice> {};
-
-} // namespace detail
-
 /// Copies batches from pageable into pinned memory with several threads, in order: for what cannot
 /// be read or decoded in place. It pins for the device of the pipeline's AsyncCopier, or for the
 /// one it names: `PinnedStager{gpu}`.
 template <class On = detail::NoDevice, class Told = PinnedStagerOptions>
-class PinnedStager : public StageBase, public detail::NamesDevice<On> {
+class PinnedStager : public StageBase {
  public:
+  /// The device that it pins for, if it names one.
+  using device_type = On;
   /// The batch it takes: Given's records, in pageable memory.
   template <class Given>
   using takes = detail::moved_t<Given, Pageable>;
@@ -61,9 +53,14 @@ class PinnedStager : public StageBase, public detail::NamesDevice<On> {
   /// For prepare().
   template <class Given, class D> void build(detail::Build<D>& build) const {
     detail::checked_depth("PinnedStager", options_.depth);
-    build.template add<detail::StagerNode>(
-        detail::checked_workers("PinnedStager", options_.workers, detail::processors(3, 8)),
-        options_.depth, build);
+    const unsigned workers =
+        detail::checked_workers("PinnedStager", options_.workers, detail::processors(3, 8));
+    const auto in = build.host_input();
+    const std::size_t slots =
+        detail::host_slots("PinnedStager", options_.depth, in->grain(), build.units, build.epochs);
+    const auto out =
+        build.template host_output<Pinned>("PinnedStager", slots, in->grain(), Side::many);
+    build.template add<detail::StagerNode>(build.setup("PinnedStager", workers), in, out);
   }
 
  private:

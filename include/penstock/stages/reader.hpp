@@ -99,8 +99,13 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                : detail::grain_of<T>(detail::records_a_slot(options_.batch, bytes, build.plan),
                                      extents, detail::value_bytes(options_.value_bytes), "Reader");
     build.units = pieces ? build.records * bytes : build.records;
-    build.template add<detail::ReaderNode<From, Where>>(std::move(source), workers, options_, grain,
-                                                        build);
+    const std::size_t slots =
+        detail::host_slots("Reader", options_.depth, grain, build.units, build.epochs);
+    const auto out = build.template host_output<Where>("Reader", slots, grain,
+                                                       workers == 1 ? Side::one : Side::many);
+    build.template add<detail::ReaderNode<From, Where>>(build.setup("Reader", workers), out,
+                                                        std::move(source), build.units,
+                                                        build.epochs, options_.on_error);
   }
 
  private:

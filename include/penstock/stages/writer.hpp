@@ -69,9 +69,9 @@ template <class Io = PosixIo, class Told = WriterOptions> class Writer : public 
   /// For prepare().
   template <class Given, class D> void build(detail::Build<D>& build) const {
     using In = detail::batch_of<Given>;
+    const unsigned workers = detail::checked_workers("Writer", options_.workers, 1);
     build.template add<detail::WriterNode<typename In::schema, typename In::space, Io>>(
-        io_, path_, options_.durable, detail::checked_workers("Writer", options_.workers, 1),
-        build);
+        build.setup("Writer", workers), build.counted_host_input(), io_, path_, options_.durable);
   }
 
  private:

@@ -42,7 +42,7 @@ template <class... Stages> struct Assembly {
     Backend* device = find_device(stages);
     auto engine = std::make_unique<Engine>(device ? device->name() : "none");
     build(stages, *engine, device, preparing, All{});
-    engine->man();
+    engine->start_threads();
     return engine;
   }
 
@@ -51,7 +51,8 @@ template <class... Stages> struct Assembly {
   static Backend* find_device(const std::tuple<Stages...>& stages) {
     Backend* found = nullptr;
     const auto look = [&](const auto& stage) {
-      if constexpr (requires { typename std::remove_cvref_t<decltype(stage)>::device_type; }) {
+      using Named = typename std::remove_cvref_t<decltype(stage)>::device_type;
+      if constexpr (!std::is_same_v<Named, NoDevice>) {
         if (found && found != stage.device()) {
           throw OptionError{"penstock: the stages of one pipeline name two devices, " +
                             found->name() + " and " + stage.device()->name() +
@@ -67,17 +68,18 @@ template <class... Stages> struct Assembly {
   template <std::size_t... At>
   static void build(const std::tuple<Stages...>& stages, Engine& engine, Backend* device,
                     const PrepareOptions& preparing, std::index_sequence<At...>) {
-    auto build = engine.build(device);
-    build.preparing = preparing;
-    (build.plan.template ask<StageAt<At>, GivenTo<At>>(std::get<At>(stages)), ...);
+    auto build = engine.build(device, preparing);
+    (std::get<At>(stages).template plan<GivenTo<At>>(build.plan), ...);
     if constexpr (End::host) {
       build.plan.sees_records();
     }
     (std::get<At>(stages).template build<GivenTo<At>>(build), ...);
     if constexpr (End::host) {
-      build.template add<HostLoop<typename End::schema, typename End::space>>(build);
+      build.template add<HostLoop<typename End::schema, typename End::space>>(build.setup("loop"),
+                                                                              build.host_input());
     } else if constexpr (End::device) {
-      build.template add<DeviceLoop<typename End::schema, Backend>>(build);
+      build.template add<DeviceLoop<typename End::schema, Backend>>(
+          build.setup("loop"), *build.device, build.device_input(), build.depth);
     }
     engine.expect(build.records, build.batches());
   }

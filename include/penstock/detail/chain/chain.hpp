@@ -15,24 +15,13 @@ template <class... Stages> class Pipeline;
 
 namespace detail {
 
-/// The device of a chain that has none (yet).
-struct NoDevice {};
-
-template <class S> struct device_in {
-  using type = NoDevice;
-};
-template <class S>
-  requires requires { typename S::device_type; }
-struct device_in<S> {
-  using type = typename S::device_type;
-};
 template <class... S> struct device_of {
   using type = NoDevice;
 };
 template <class S, class... R>
 struct device_of<S, R...>
-    : std::conditional_t<std::is_same_v<typename device_in<S>::type, NoDevice>, device_of<R...>,
-                         device_in<S>> {};
+    : std::conditional_t<std::is_same_v<typename S::device_type, NoDevice>, device_of<R...>,
+                         std::type_identity<typename S::device_type>> {};
 
 template <class Given, class... S> struct given {
   using type = Given;
@@ -68,7 +57,7 @@ template <class P> struct chain {
 template <Stage S> struct chain<S> {
   using last = S;
   using gives = typename S::template gives<void>;
-  using device = typename device_in<S>::type;
+  using device = typename S::device_type;
   static constexpr bool starts = std::is_void_v<typename S::template takes<void>>;
 };
 template <class... S> struct chain<Pipeline<S...>> {

@@ -13,20 +13,14 @@
 
 namespace penstock::detail {
 
-template <class S> inline constexpr bool refused_stage = false;
-template <class S>
-  requires requires { S::refused; }
-inline constexpr bool refused_stage<S> = S::refused;
-
-template <class S> inline constexpr bool one_array_alone = false;
-template <class S>
-  requires requires { S::one_array_alone; }
-inline constexpr bool one_array_alone<S> = S::one_array_alone;
-
-template <class S> inline constexpr bool fixed_length_alone = false;
-template <class S>
-  requires requires { S::fixed_length_alone; }
-inline constexpr bool fixed_length_alone<S> = S::fixed_length_alone;
+/// What stands there was refused already.
+template <class S> consteval bool refused_before() {
+  if constexpr (Stage<S>) {
+    return S::refused;
+  } else {
+    return false;
+  }
+}
 
 enum class Verdict {
   fits,
@@ -49,7 +43,7 @@ enum class Verdict {
 };
 
 template <class Next, class On> consteval bool stream_fits() {
-  if constexpr (AnyDevice<On> && requires { typename Next::stream_parameter; }) {
+  if constexpr (AnyDevice<On> && !std::is_void_v<typename Next::stream_parameter>) {
     return std::is_convertible_v<Stream<On>, typename Next::stream_parameter>;
   } else {
     return true;
@@ -58,7 +52,7 @@ template <class Next, class On> consteval bool stream_fits() {
 
 /// A stage may name the device that the chain has, or the first that it has.
 template <class Next, class On> consteval bool device_fits() {
-  using Named = typename device_in<Next>::type;
+  using Named = typename Next::device_type;
   return std::is_same_v<On, NoDevice> || std::is_same_v<Named, NoDevice> ||
          std::is_same_v<On, Named>;
 }
@@ -78,7 +72,7 @@ template <class Left, class Next, class Gives, class Takes, class On> consteval 
   using G = batch_of<Gives>;
   using T = batch_of<Takes>;
   if constexpr (std::is_same_v<Left, Refused> || std::is_same_v<Next, Refused> ||
-                refused_stage<Next> || refused_stage<typename chain<Left>::last>) {
+                refused_before<Next>() || refused_before<typename chain<Left>::last>()) {
     return Verdict::silent;
   } else if constexpr (!Part<Next>) {
     return Verdict::not_a_stage;
@@ -92,9 +86,9 @@ template <class Left, class Next, class Gives, class Takes, class On> consteval 
     return Verdict::silent;
   } else if constexpr (!std::is_same_v<typename G::space, typename T::space>) {
     return judge_spaces<G, T>();
-  } else if constexpr (one_array_alone<Next> && schema_traits<typename G::schema>::named) {
+  } else if constexpr (Next::one_array_alone && schema_traits<typename G::schema>::named) {
     return Verdict::columns_in_a_row;
-  } else if constexpr (fixed_length_alone<Next> && schema_traits<typename G::schema>::ragged) {
+  } else if constexpr (Next::fixed_length_alone && schema_traits<typename G::schema>::ragged) {
     return Verdict::ragged_to_host;
   } else if constexpr (is_counted<typename G::schema> && !is_counted<typename T::schema>) {
     return Verdict::counted_to_plain;

@@ -11,19 +11,26 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace penstock::detail {
 
-/// The same for batches of which only the device knows how many records they have. Their counts
+/// Turns batches of which only the device knows how many records they have into slots of a host
+/// ring, as FetcherNode does others. Their counts
 /// come first, those of many batches in one copy, and then exactly the records.
 template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   using Take = typename PlaceRing<D>::Take;
 
  public:
-  CountedFetcherNode(std::size_t slots, const Grain& slot, Build<D>& build)
-      : FetchStep<D>{slots, slot, build}, count_part_{this->in_->grain().parts.size() - 1},
+  CountedFetcherNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
+                     std::shared_ptr<HostLink> out, bool one_for_one,
+                     std::shared_ptr<OnTheWay> numbers)
+      : FetchStep<D>{std::move(setup), device,      std::move(in),
+                     std::move(out),   one_for_one, std::move(numbers)},
+        count_part_{this->in_->grain().parts.size() - 1},
         counts_{Area::in<Pinned>(&this->device_, this->in_->ring.slots() * sizeof(std::uint64_t))},
         count_stream_{this->device_.stream()}, count_line_{this->device_, most_counts + 1},
         asked_up_to_(most_counts + 1), held_(this->in_->ring.slots()) {}
@@ -133,8 +140,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
     const Fence<D> free = bytes != 0 ? this->record({}) : Fence<D>{};
     for (std::uint64_t ticket = first; ticket != fetched_; ++ticket) {
       Take& batch = held_[ticket % held_.size()];
-      batch.slot().free = free;
-      batch.slot().also_free = {};
+      batch.slot().used_until(free);
       batch.release();
     }
     return bytes != 0 || fetched_ != first;

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/atomics.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
-#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/device_lender.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
+#include <optional>
 #include <utility>
 
 namespace penstock::detail {
@@ -19,21 +19,15 @@ namespace penstock::detail {
 /// starved are the GPU's, as the device thread saw them.
 template <AnyDevice D> class DeviceEnd : public Node {
  public:
-  DeviceEnd(std::string name, Build<D>& build)
-      : Node{std::move(name), 1, build.control},
-        lender_{std::make_shared<DeviceLender<D>>(build.places, build.depth)} {
-    build.control.on_lost([this] { return open_work(); });
+  /// `depth` batches may be out at once.
+  DeviceEnd(NodeSetup setup, std::shared_ptr<DeviceLink<D>> in, std::size_t depth)
+      : Node{std::move(setup)}, lender_{std::make_shared<DeviceLender<D>>(std::move(in), depth)} {
+    control().on_lost([this] { return open_work(); });
   }
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    StageReport gpu;
-    Meter::sum(&lender_->link().consuming, 1, seconds, gpu);
-    stage.busy_s = gpu.busy_s;
-    stage.starved_s = gpu.starved_s;
-    stage.blocked_s = 0;
-    stage.busy_now = gpu.busy_now;
-    stage.starved_now = gpu.starved_now;
+    lender_->link().consumer.report(seconds, stage);
   }
 
  protected:
@@ -62,7 +56,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
     for (int tries = 0; tries < 2 && !attempt(0, [&] { settle(); }); ++tries) {
     }
     DeviceLink<D>& link = lender_->link();
-    link.drained.store(true, StdAtomics::release); // pairs with DeviceThread::over()
+    link.consumer.finish();
     link.bell->ring();
   }
 
@@ -74,14 +68,8 @@ template <AnyDevice D> class DeviceEnd : public Node {
   }
 
   OpenWork open_work() const {
-    DeviceLink<D>& link = lender_->link();
-    const std::uint64_t oldest = link.uses.was_reached() + 1;
-    // While the callable has the thread, what it enqueued is open too, and not yet recorded.
-    const std::uint64_t newest =
-        link.uses.was_recorded() + (link.calling.load(StdAtomics::relaxed) ? 1 : 0);
-    return oldest <= newest
-               ? OpenWork{this->name(), link.used_index(oldest).load(StdAtomics::relaxed)}
-               : OpenWork{};
+    const std::optional<std::uint64_t> record = lender_->link().consumer.open_record();
+    return record ? OpenWork{name(), *record} : OpenWork{};
   }
 
   const std::shared_ptr<DeviceLender<D>> lender_;
@@ -91,8 +79,9 @@ template <AnyDevice D> class DeviceEnd : public Node {
 /// body.
 template <class F, class T, AnyDevice D> class DeviceConsumer final : public DeviceEnd<D> {
  public:
-  DeviceConsumer(const F& f, Build<D>& build)
-      : DeviceEnd<D>{"Consumer", build}, call_{f}, device_{*build.device},
+  DeviceConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth,
+                 const F& f)
+      : DeviceEnd<D>{std::move(setup), std::move(in), depth}, call_{f}, device_{device},
         stream_{device_.stream()} {}
 
  private:

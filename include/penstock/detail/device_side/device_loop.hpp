@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -18,7 +19,8 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   using B = Batch<const T, Device>;
 
  public:
-  explicit DeviceLoop(Build<D>& build) : DeviceEnd<D>{"loop", build}, device_{*build.device} {}
+  DeviceLoop(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth)
+      : DeviceEnd<D>{std::move(setup), std::move(in), depth}, device_{device} {}
 
   void enter(StreamHandle stream) noexcept override {
     next_ = body_ = 0;

@@ -35,6 +35,8 @@ class DeviceStep : public Node {
     return any;
   }
   void rest() noexcept { meter(0).spent(doing_, Spent::resting); }
+  /// Has this step's stage be the one that the thread's CPU time since begin() is booked for.
+  void book_cpu() noexcept { meter(0).stop(); }
   void give_up() noexcept {
     attempt(0, [&] { abandon(); });
   }

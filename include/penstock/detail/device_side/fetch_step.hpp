@@ -3,16 +3,17 @@
 #pragma once
 
 #include <penstock/detail/device_side/device_step.hpp>
-#include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/slot_filler.hpp>
-#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/links/device_link.hpp>
+#include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/source_numbers.hpp>
+#include <penstock/detail/memory/area.hpp>
 #include <penstock/fence.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 
 namespace penstock::detail {
@@ -21,22 +22,13 @@ namespace penstock::detail {
 /// that fill them have landed. At most two are in flight, one running and one queued.
 template <AnyDevice D> class FetchStep : public DeviceStep {
  public:
-  FetchStep(std::size_t slots, const Grain& slot, Build<D>& build)
-      : DeviceStep{build.name("AsyncCopier"), 1, build.control}, device_{*build.device},
-        in_{build.places}, out_{build.template link<Pinned>(slots, slot, Side::one, "AsyncCopier")},
-        filler_{*out_}, stream_{device_.stream()}, line_{device_, flights + 1} {
-    out_->bell = build.device_thread->bell();
-    out_->ring.on_release(out_->bell.get());
-    build.device_thread->add(*this);
-    build.device_thread = nullptr;
-    build.places = nullptr;
-    one_for_one_ = build.one_for_one;
-    if (one_for_one_ && build.on_the_way) {
-      on_the_way_ = build.on_the_way;
-      on_the_way_->wanted = true;
-    }
-    build.skips = false; // what comes here is counted as it is delivered
-  }
+  /// `one_for_one`: each record is made of one of the source's. `numbers`: where those may jump,
+  /// what the copier to the device kept of them.
+  FetchStep(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
+            std::shared_ptr<HostLink> out, bool one_for_one, std::shared_ptr<OnTheWay> numbers)
+      : DeviceStep{std::move(setup)}, device_{device}, in_{std::move(in)}, out_{std::move(out)},
+        filler_{*out_}, stream_{device_.stream()}, one_for_one_{one_for_one},
+        numbers_{std::move(numbers)}, line_{device_, flights + 1} {}
 
   ~FetchStep() override {
     wait_at_last([this] { settle(); });
@@ -118,8 +110,8 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   const std::shared_ptr<HostLink> out_;
   SlotFiller filler_;
   typename D::stream_type stream_;
-  bool one_for_one_;                     // each record is made of one of the source's
-  std::shared_ptr<OnTheWay> on_the_way_; // where their numbers may jump
+  const bool one_for_one_;
+  const std::shared_ptr<OnTheWay> numbers_;
 
  private:
   void settle() {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -20,11 +22,13 @@ namespace penstock::detail {
 /// stream would first have to wait for.
 template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
  public:
-  FetcherNode(std::size_t slots, const Grain& slot, Build<D>& build)
-      : FetchStep<D>{slots, slot, build}, units_{this->in_->grain().units},
-        batch_{this->in_->grain().records / units_},
-        most_records_{
-            std::max<std::size_t>(copy_bytes / std::max<std::size_t>(slot.record_bytes(), 1), 1)} {}
+  FetcherNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
+              std::shared_ptr<HostLink> out, bool one_for_one, std::shared_ptr<OnTheWay> numbers)
+      : FetchStep<D>{std::move(setup), device,      std::move(in),
+                     std::move(out),   one_for_one, std::move(numbers)},
+        units_{this->in_->grain().units}, batch_{this->in_->grain().records / units_},
+        most_records_{std::max<std::size_t>(
+            copy_bytes / std::max<std::size_t>(this->out_->grain().record_bytes(), 1), 1)} {}
 
  private:
   bool waits() const noexcept override { return static_cast<bool>(run_); }
@@ -46,8 +50,8 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     this->filler_.book(copied, free.serial,
                        [&](SourceNumbers& numbers, std::size_t at, std::size_t i,
                            std::size_t count) { number(numbers, at, first, i, count); });
-    if (this->on_the_way_) {
-      this->on_the_way_->numbers.forget_before(this->filler_.delivered());
+    if (this->numbers_) {
+      this->numbers_->numbers.forget_before(this->filler_.delivered());
     }
     if (copied == records && run_.fill(there_ - 1) == Fill::partial) {
       this->filler_.close();
@@ -61,8 +65,8 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
   // the device gave from number first + i on.
   void number(SourceNumbers& numbers, std::size_t at, std::uint64_t first, std::size_t i,
               std::size_t count) const {
-    if (this->on_the_way_) {
-      numbers.go_on(at, this->on_the_way_->numbers, first + i, count);
+    if (this->numbers_) {
+      numbers.go_on(at, this->numbers_->numbers, first + i, count);
     } else if (at == 0) {
       const std::size_t from = begun_ + i;
       numbers.start(run_.slot(from / batch_).source / units_ +
@@ -83,8 +87,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
   void give_back(const Fence<D>& free, std::size_t count) {
     const typename PlaceRing<D>::Take used = run_.split(count);
     for (std::size_t i = 0; i < used.size(); ++i) {
-      used.slot(i).free = free;
-      used.slot(i).also_free = {};
+      used.slot(i).used_until(free);
     }
   }
   void drop() override {

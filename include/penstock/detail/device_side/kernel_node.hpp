@@ -4,11 +4,9 @@
 
 #include <penstock/counted.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
-#include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/kernel_call.hpp>
 #include <penstock/detail/device_side/kernel_lane.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
-#include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/observe/trace.hpp>
 #include <penstock/fence.hpp>
@@ -34,11 +32,11 @@ class KernelNode final : public DeviceStep {
   using Call = KernelCall<F, From, To, InPlace, D>;
 
  public:
-  KernelNode(const F& f, unsigned streams, Recount recount, std::shared_ptr<DeviceLink<D>> out,
-             Build<D>& build)
-      : DeviceStep{build.name("Kernel"), 1, build.control}, recount_{recount},
-        device_{*build.device}, in_{build.places}, out_{std::move(out)}, call_{f, *in_, *out_},
-        claims_(out_->ring.slots()), held_(InPlace ? out_->ring.slots() : 0) {
+  KernelNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
+             std::shared_ptr<DeviceLink<D>> out, const F& f, unsigned streams, Recount recount)
+      : DeviceStep{std::move(setup)}, recount_{recount}, device_{device}, in_{std::move(in)},
+        out_{std::move(out)}, call_{f, *in_, *out_}, claims_(out_->ring.slots()),
+        held_(InPlace ? out_->ring.slots() : 0) {
     for (unsigned i = call_.streams(streams); i != 0; --i) {
       streams_.push_back(device_.stream());
     }
@@ -47,10 +45,7 @@ class KernelNode final : public DeviceStep {
     }
     note_ =
         call_.capture(device_, streams_, recount_.of(in_->grain().records / in_->grain().units));
-    build.control.watch(out_->ring);
-    build.control.on_lost([this] { return open_work(); });
-    build.places = out_;
-    build.device_thread->add(*this, out_);
+    control().on_lost([this] { return open_work(); });
   }
 
   bool open() const noexcept override { return std::ranges::any_of(lanes_, &KernelLane<D>::open); }
@@ -172,8 +167,7 @@ class KernelNode final : public DeviceStep {
       meter(0).found_in_use(handed_on_ + 1 - out_->ring.was_taken());
       to.ready = fence;
       out_->ready(handed_on_++) = fence;
-      from.free = fence;
-      from.also_free = {};
+      from.used_until(fence);
     }
   }
   void hand_on(std::size_t count) {
@@ -225,7 +219,7 @@ class KernelNode final : public DeviceStep {
     abandon();
     if constexpr (InPlace) {
       // Of leases given back after the last run the ring before knows nothing.
-      out_->uses.sync();
+      out_->consumer.sync();
       out_->other_uses.sync();
     }
     out_->ring.reset();

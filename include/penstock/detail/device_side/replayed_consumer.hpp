@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,8 +25,9 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   using Take = typename PlaceRing<D>::Take;
 
  public:
-  ReplayedConsumer(const F& replayed, Build<D>& build)
-      : DeviceEnd<D>{"Consumer", build}, replayed_{replayed}, device_{*build.device} {
+  ReplayedConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth,
+                   const F& replayed)
+      : DeviceEnd<D>{std::move(setup), std::move(in), depth}, replayed_{replayed}, device_{device} {
     for (unsigned lane = checked_lanes(replayed.options.lanes); lane != 0; --lane) {
       lanes_.push_back(device_.stream());
     }
@@ -79,7 +81,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
               const TraceRange range = this->trace(record);
               use(meter);
             })) {
-          link.calling.store(false, StdAtomics::relaxed);
+          link.consumer.left();
           return;
         }
       }

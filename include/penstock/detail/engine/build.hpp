@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/engine/shared_thread.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -29,11 +30,6 @@ struct Plan {
   bool to_device{};
   std::size_t batch{}; // what the copier was asked for
 
-  template <class Stage, class Given> void ask(const Stage& stage) {
-    if constexpr (requires { stage.template plan<Given>(*this); }) {
-      stage.template plan<Given>(*this);
-    }
-  }
   /// What follows a device has slots of its own.
   /// @{
   void sees_records() { whole = whole || !to_device; }
@@ -49,66 +45,123 @@ struct Plan {
 
 template <AnyDevice D> class DeviceThread;
 
-/// What prepare() hands from stage to stage: each adds its node, and the link that it fills becomes
-/// the one that the next takes from.
-template <AnyDevice D> struct Build {
-  D* device;
+/// What prepare() hands from stage to stage. A stage asks it for the link that the one before fills
+/// and for one to fill itself, and adds its node, which is given both. Of the thread that prepares.
+template <AnyDevice D> class Build {
+ public:
+  Build(D* on, Control& run, std::vector<std::unique_ptr<Node>>& nodes,
+        std::vector<std::unique_ptr<SharedThread>>& threads, const PrepareOptions& told)
+      : device{on}, control{run}, preparing{told}, nodes_{nodes}, threads_{threads} {}
+
+  D* const device; ///< Null if no stage names one.
   Control& control;
-  std::vector<std::unique_ptr<Node>>& nodes;
+  const PrepareOptions& preparing;
   Plan plan{};
   /// Records that a run will carry, or unknown_size; and units of them, as Grain counts.
   std::uint64_t records{};
   std::uint64_t units{};
   std::uint64_t epochs{1};
-  /// Whether records may be left out, so that index() must be counted; and whether numbers in the
-  /// source may jump, which stays so.
-  bool skips{};
-  bool jumps{};
-  std::shared_ptr<HostLink> host{};
-  std::shared_ptr<DeviceLink<D>> places{};
-  DeviceThread<D>* device_thread{};
   std::size_t depth{}; // batches that may be on the device at once
-  PrepareOptions preparing{};
-  /// What follows on the device: numbers in the source, and whether each record is made of one.
-  std::shared_ptr<OnTheWay> on_the_way{};
+  /// Whether each record that comes next is made of one of the source's.
   bool one_for_one{true};
 
-  /// What a stage says that may leave records out.
+  /// What a stage says that may leave records out: index() must then be counted, and numbers in the
+  /// source may jump.
   void skip(bool may) noexcept {
-    skips = skips || may;
-    jumps = jumps || may;
+    skips_ = skips_ || may;
+    jumps_ = jumps_ || may;
+  }
+  /// What a stage says behind which is counted what is delivered.
+  void count_anew() noexcept { skips_ = false; }
+  /// Where a copier is to keep numbers in the source, for what follows on the device; null if they
+  /// do not jump.
+  const std::shared_ptr<OnTheWay>& keep_numbers() {
+    return on_the_way_ = jumps_ ? std::make_shared<OnTheWay>() : nullptr;
+  }
+  /// What it keeps, where each record that comes back is made of one of the source's.
+  std::shared_ptr<OnTheWay> kept_numbers() const {
+    if (!one_for_one || !on_the_way_) {
+      return nullptr;
+    }
+    on_the_way_->wanted = true;
+    return on_the_way_;
   }
 
-  /// How the next stage is called in the Report and in errors: a second Decoder "Decoder 2".
-  std::string name(const std::string& kind) const {
-    const auto same = std::count_if(nodes.begin(), nodes.end(), [&](const auto& node) {
+  /// The link that the stage before fills.
+  /// @{
+  const std::shared_ptr<HostLink>& host_input() const noexcept { return host_; }
+  const std::shared_ptr<DeviceLink<D>>& device_input() const noexcept { return on_device_; }
+  /// @}
+  /// The same for a last stage, whose batches know their index().
+  const std::shared_ptr<HostLink>& counted_host_input() const {
+    if (skips_) {
+      host_->count();
+    }
+    return host_;
+  }
+  /// A ring of `slots` in Where, which this stage fills and the next takes from.
+  template <class Where>
+  std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, Grain grain,
+                                        Side claimers) {
+    host_ = std::make_shared<HostLink>(
+        slots, Places::in<Where>(device, slots, std::move(grain), stage), claimers, Side::many);
+    control.watch(host_->ring);
+    return host_;
+  }
+  /// The same on the device.
+  void device_output(std::shared_ptr<DeviceLink<D>> link) {
+    control.watch(link->ring);
+    on_device_ = std::move(link);
+  }
+  /// What comes next is in host memory again.
+  void leave_device() noexcept {
+    on_device_ = nullptr;
+    device_thread_ = nullptr;
+  }
+
+  /// A thread of the device's, for the steps that are added from now on.
+  DeviceThread<D>& add_thread(std::unique_ptr<DeviceThread<D>> thread) {
+    device_thread_ = thread.get();
+    threads_.push_back(std::move(thread));
+    return *device_thread_;
+  }
+  DeviceThread<D>& device_thread() const noexcept { return *device_thread_; }
+
+  /// What the next node is made with: of a second Decoder the name is "Decoder 2".
+  NodeSetup setup(const std::string& kind, unsigned workers = 1) const {
+    const auto same = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& node) {
       return node->name() == kind || node->name().starts_with(kind + ' ');
     });
-    return same == 0 ? kind : kind + ' ' + std::to_string(same + 1);
+    return {same == 0 ? kind : kind + ' ' + std::to_string(same + 1), workers, control};
+  }
+  template <class N, class... Args> N& add(Args&&... args) {
+    auto node = std::make_unique<N>(std::forward<Args>(args)...);
+    N& added = *node;
+    nodes_.push_back(std::move(node));
+    return added;
+  }
+  /// A node that the device thread drives. `fills`: the ring on the device that it does, or null.
+  template <class N, class... Args>
+  void add_step(std::shared_ptr<DeviceLink<D>> fills, Args&&... args) {
+    device_thread().add(add<N>(std::forward<Args>(args)...), std::move(fills));
   }
 
   /// Batches that the last ring is given in a run, at most, or unknown_size.
   std::uint64_t batches() const {
-    const std::uint64_t batch = places ? places->grain().records : host->grain().records;
+    const std::uint64_t batch = on_device_ ? on_device_->grain().records : host_->grain().records;
     const std::uint64_t epoch = units / epochs;
     return units == unknown_size ? units : epochs * (epoch / batch + (epoch % batch != 0 ? 1 : 0));
   }
 
-  template <class N, class... Args> N& add(Args&&... args) {
-    auto node = std::make_unique<N>(std::forward<Args>(args)...);
-    N& added = *node;
-    nodes.push_back(std::move(node));
-    return added;
-  }
-
-  /// A host ring of slots in Where for the stage that fills it.
-  template <class Where>
-  std::shared_ptr<HostLink> link(std::size_t slots, Grain grain, Side claimers, const char* stage) {
-    host = std::make_shared<HostLink>(
-        slots, Places::in<Where>(device, slots, std::move(grain), stage), claimers, Side::many);
-    control.watch(host->ring);
-    return host;
-  }
+ private:
+  std::vector<std::unique_ptr<Node>>& nodes_;
+  std::vector<std::unique_ptr<SharedThread>>& threads_;
+  bool skips_{};
+  bool jumps_{};
+  std::shared_ptr<OnTheWay> on_the_way_;
+  std::shared_ptr<HostLink> host_;
+  std::shared_ptr<DeviceLink<D>> on_device_;
+  DeviceThread<D>* device_thread_{};
 };
 
 } // namespace penstock::detail

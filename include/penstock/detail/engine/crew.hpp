@@ -3,12 +3,12 @@
 #pragma once
 
 #include <penstock/detail/base/job.hpp>
-#include <penstock/detail/engine/node.hpp>
 
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace penstock::detail {
@@ -35,11 +35,11 @@ class Crew {
     threads_.clear();
   }
 
-  /// One more thread, which is this worker of `node` in each run. Throws std::system_error if there
-  /// is no thread to be had.
-  void add(Node& node, unsigned worker) {
+  /// One more thread, which does `job` in each run. Throws std::system_error if there is no thread
+  /// to be had.
+  void add(Job job) {
     threads_.reserve(threads_.size() + 1);
-    threads_.push_back(start_thread([this, &node, worker] { serve(node, worker); }));
+    threads_.push_back(start_thread([this, todo = std::move(job)] { serve(todo); }));
   }
 
   /// Lets every thread work once.
@@ -58,7 +58,7 @@ class Crew {
   }
 
  private:
-  void serve(Node& node, unsigned worker) {
+  void serve(const Job& job) {
     std::uint64_t served = 0;
     for (;;) {
       {
@@ -69,7 +69,7 @@ class Crew {
         }
         served = run_;
       }
-      node.run(worker);
+      job();
       const std::scoped_lock lock{mutex_};
       if (--working_ == 0) {
         changed_.notify_all();

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/atomics.hpp>
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
@@ -39,7 +38,9 @@ class Engine {
     }
   }
 
-  template <AnyDevice D> Build<D> build(D* device) { return {device, control_, nodes_}; }
+  template <AnyDevice D> Build<D> build(D* device, const PrepareOptions& preparing) {
+    return {device, control_, nodes_, threads_, preparing};
+  }
   /// What a whole run has to read, and how many batches it gives at most.
   void expect(std::uint64_t records, std::uint64_t batches) noexcept {
     report_.records_in_all = records;
@@ -48,20 +49,16 @@ class Engine {
   std::uint64_t batches() const noexcept { return batches_; }
 
   /// After the last node was added: starts the threads. Throws Error if there are not so many.
-  void man() {
+  void start_threads() {
     for (const auto& node : nodes_) {
       Node& n = *node;
       for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < n.threads(); ++worker) {
-        try {
-          crew_.add(n, worker);
-        } catch (const std::system_error& e) {
-          throw Error{"penstock: " + n.name() + ": no thread could be started for worker " +
-                      std::to_string(worker + 1) + " of " + std::to_string(n.workers()) + ": " +
-                      e.what() +
-                      ": ask for fewer workers or raise the limit on threads (ulimit "
-                      "-u, the container's)."};
-        }
+        start_thread_of(n.name(), worker, n.workers(), [&n, worker] { n.run(worker); });
       }
+    }
+    for (const auto& thread : threads_) {
+      SharedThread& t = *thread;
+      start_thread_of(t.name(), 0, 1, [&t] { t.run(); });
     }
     sum_up(report_, 0); // its texts get their memory here and not in a run
   }
@@ -103,13 +100,7 @@ class Engine {
     const std::scoped_lock lock{reporting_};
     running_ = false;
     sum_up(report_, seconds());
-    // What a stage that counts anew took is known, not what became of it.
-    std::size_t counted = 0;
-    std::uint64_t left_out = 0;
-    do {
-      left_out += report_.stages[++counted].skipped;
-    } while (counted + 1 < nodes_.size() && !nodes_[counted]->recounts());
-    report_.dropped = report_.stages.front().records - report_.stages[counted].records - left_out;
+    report_.dropped = dropped();
   }
   /// Blocks for one run; its error is thrown when every worker has come to rest.
   const Report& run(const RunOptions& options) {
@@ -162,6 +153,34 @@ class Engine {
     Ticker ticker; // last, since its thread uses the other
   };
 
+  void start_thread_of(const std::string& name, unsigned worker, unsigned workers, Job job) {
+    try {
+      crew_.add(std::move(job));
+    } catch (const std::system_error& e) {
+      throw Error{"penstock: " + name + ": no thread could be started for worker " +
+                  std::to_string(worker + 1) + " of " + std::to_string(workers) + ": " + e.what() +
+                  ": ask for fewer workers or raise the limit on threads (ulimit -u, the "
+                  "container's)."};
+    }
+  }
+  // Records that were read and neither left out nor seen at the end, as of a run that was stopped.
+  // The end is the first stage that gives another number of records than it takes: what became of
+  // those that it took is not known.
+  //
+  //   Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
+  //   dropped = 100 - 10 - 60 = 30
+  std::uint64_t dropped() const noexcept {
+    const std::vector<StageReport>& stages = report_.stages;
+    std::size_t end = 1;
+    while (end + 1 < nodes_.size() && !nodes_[end]->recounts()) {
+      ++end;
+    }
+    std::uint64_t left_out = 0;
+    for (std::size_t i = 1; i <= end; ++i) {
+      left_out += stages[i].skipped;
+    }
+    return stages.front().records - stages[end].records - left_out;
+  }
   void get_ready() {
     control_.reset();
     // Each may hold leases of the ring before it, so the last comes first.
@@ -169,6 +188,9 @@ class Engine {
       if (!nodes_[i]->make_ready()) {
         control_.rethrow();
       }
+    }
+    for (const auto& thread : threads_) {
+      thread->reset();
     }
   }
   void check_resting() const {
@@ -214,6 +236,7 @@ class Engine {
 
   const Origin origin_;
   Control control_;
+  std::vector<std::unique_ptr<SharedThread>> threads_; // beside those that nodes have
   std::vector<std::unique_ptr<Node>> nodes_;
   Crew crew_;
   std::optional<Watch> watch_;
@@ -223,34 +246,6 @@ class Engine {
   bool running_{}; // between start and finish
   Report report_;
   std::uint64_t batches_{};
-};
-
-/// Owns an engine that one thread makes while others may ask for it. Moves while nobody asks. In a
-/// forked child the engine is left as it is: the threads that it would wait for are not there.
-class EngineOwner {
- public:
-  EngineOwner() = default;
-  EngineOwner(EngineOwner&& other) noexcept : engine_{other.engine_.exchange(nullptr)} {}
-  EngineOwner& operator=(EngineOwner&& other) noexcept {
-    destroy(engine_.exchange(other.engine_.exchange(nullptr)));
-    return *this;
-  }
-  ~EngineOwner() { destroy(get()); }
-
-  void set(std::unique_ptr<Engine> engine) noexcept {
-    engine_.store(engine.release(), StdAtomics::release); // pairs with get()
-  }
-  /// Null before set().
-  Engine* get() const noexcept { return engine_.load(StdAtomics::acquire); } // pairs with set()
-
- private:
-  static void destroy(Engine* engine) noexcept {
-    if (engine && engine->is_here()) {
-      delete engine;
-    }
-  }
-
-  StdAtomics::Atomic<Engine*> engine_{nullptr};
 };
 
 } // namespace penstock::detail

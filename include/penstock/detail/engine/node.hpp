@@ -16,13 +16,21 @@
 
 namespace penstock::detail {
 
+/// What every node is made with: how its stage is called in the Report and in errors, how many
+/// workers it has, and what its run ends by.
+struct NodeSetup {
+  std::string name;
+  unsigned workers;
+  Control& control;
+};
+
 /// A stage at work: what prepare() makes of a stage's description. Each of its workers runs work()
 /// once a run, in a thread of its own; a last stage's worker 0 is the thread that called run(). A
 /// stage without threads is driven by another's.
 class Node {
  public:
-  Node(std::string name, unsigned workers, Control& control)
-      : name_{std::move(name)}, control_{control}, meters_(workers) {}
+  explicit Node(NodeSetup setup)
+      : name_{std::move(setup.name)}, control_{setup.control}, meters_(setup.workers) {}
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
   virtual ~Node() = default;

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/engine/build.hpp>
-#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/host_side/slot_by_slot.hpp>
 #include <penstock/detail/links/ragged.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -23,17 +22,14 @@ namespace penstock::detail {
 template <class F, class From, class FromWhere, class To, class ToWhere, bool Single>
 class DecoderNode final : public Node {
  public:
-  template <AnyDevice D, class Options>
-  DecoderNode(const F& f, unsigned workers, const Options& options, const Grain& grain,
-              Build<D>& build)
-      : Node{build.name("Decoder"), workers, build.control}, calls_(workers, f),
-        on_error_{options.on_error}, in_{build.host},
-        slots_{host_slots("Decoder", options.depth, grain, build.units, build.epochs)},
-        out_{build.template link<ToWhere>(slots_, grain, Side::many, "Decoder")} {}
+  DecoderNode(NodeSetup setup, std::shared_ptr<HostLink> in, std::shared_ptr<HostLink> out,
+              const F& f, const OnError& on_error)
+      : Node{std::move(setup)}, calls_(workers(), f), on_error_{on_error}, in_{std::move(in)},
+        out_{std::move(out)} {}
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    stage.depth = slots_;
+    stage.depth = out_->ring.slots();
   }
 
  private:
@@ -112,7 +108,6 @@ class DecoderNode final : public Node {
   std::vector<F> calls_;
   const OnError on_error_;
   const std::shared_ptr<HostLink> in_;
-  const std::size_t slots_;
   const std::shared_ptr<HostLink> out_;
 };
 

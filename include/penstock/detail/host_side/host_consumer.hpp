@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/links/host_link.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,13 +16,8 @@ namespace penstock::detail {
 /// Calls back with batches in host memory, from its workers.
 template <class F, class T, class Where> class HostConsumer : public Node {
  public:
-  template <AnyDevice D>
-  HostConsumer(std::string name, const F& f, unsigned workers, Build<D>& build)
-      : Node{std::move(name), workers, build.control}, calls_(workers, f), in_{build.host} {
-    if (build.skips) {
-      in_->count();
-    }
-  }
+  HostConsumer(NodeSetup setup, std::shared_ptr<HostLink> in, const F& f)
+      : Node{std::move(setup)}, calls_(workers(), f), in_{std::move(in)} {}
 
  protected:
   void reset() override {}

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/engine/batch_source.hpp>
-#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/host_lender.hpp>
 
 #include <cstdint>
@@ -18,9 +18,8 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   using B = Batch<const T, Where>;
 
  public:
-  template <AnyDevice D>
-  explicit HostLoop(Build<D>& build)
-      : Node{"loop", 1, build.control}, lender_{std::make_shared<HostLender>(build.host)} {}
+  HostLoop(NodeSetup setup, std::shared_ptr<HostLink> in)
+      : Node{std::move(setup)}, lender_{std::make_shared<HostLender>(std::move(in))} {}
 
   void enter(StreamHandle) noexcept override { meter(0).start(); }
   Lease<B> next() noexcept override {

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/ragged.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -22,18 +23,16 @@ template <Source From, class Where> class ReaderNode final : public Node {
   using T = typename From::schema;
 
  public:
-  template <AnyDevice D, class Options>
-  ReaderNode(From source, unsigned workers, const Options& options, const Grain& grain,
-             Build<D>& build)
-      : Node{"Reader", workers, build.control}, source_{std::move(source)},
-        on_error_{options.on_error}, known_{build.records != unknown_size},
-        units_{known_ ? build.units / options.epochs : unknown_size},
-        slots_{host_slots("Reader", options.depth, grain, build.units, build.epochs)},
-        link_{build.template link<Where>(slots_, grain, workers == 1 ? Side::one : Side::many,
-                                         "Reader")} {
+  /// `units` of the source are read in `epochs`, or to its end if they are unknown_size.
+  ReaderNode(NodeSetup setup, std::shared_ptr<HostLink> out, From source, std::uint64_t units,
+             std::uint64_t epochs, const OnError& on_error)
+      : Node{std::move(setup)}, source_{std::move(source)}, on_error_{on_error},
+        known_{units != unknown_size}, units_{known_ ? units / epochs : unknown_size},
+        out_{std::move(out)} {
+    const Grain& grain = out_->grain();
     if (known_) {
       per_epoch_ = units_ / grain.records + (units_ % grain.records != 0 ? 1 : 0);
-      tickets_ = per_epoch_ * options.epochs;
+      tickets_ = per_epoch_ * epochs;
     }
     if (grain.records == 1 && grain.bytes() > read_bytes) {
       note_ = "a record of " + std::to_string(grain.bytes()) + " bytes is a slot";
@@ -43,21 +42,21 @@ template <Source From, class Where> class ReaderNode final : public Node {
   bool reads() const noexcept override { return true; }
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    stage.depth = slots_;
+    stage.depth = out_->ring.slots();
     stage.note = note_;
   }
 
  private:
   void reset() override {
-    link_->reset();
+    out_->reset();
     if (known_) {
-      link_->ring.end_at(tickets_);
+      out_->ring.end_at(tickets_);
     }
   }
 
   void work(unsigned /*worker*/, Meter& meter) override {
-    HostRing& ring = link_->ring;
-    const Grain& grain = link_->grain();
+    HostRing& ring = out_->ring;
+    const Grain& grain = out_->grain();
     for (;;) {
       HostRing::Claim claim = ring.claim();
       meter.spent(Spent::blocked, Spent::busy);
@@ -84,7 +83,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       const bool ends = item == Item::good && slot.records < wanted;
       slot.ends_epoch = ends || first + wanted == units_;
       slot.records = item == Item::good ? slot.records : 0;
-      slot.bytes = slot.records != 0 ? link_->places.used(claim.place(), slot.records) : 0;
+      slot.bytes = slot.records != 0 ? out_->places.used(claim.place(), slot.records) : 0;
       meter.did(grain.whole_records(first, slot.records), slot.bytes);
       meter.found_in_use(ring.was_in_use());
       if (ends) {
@@ -93,20 +92,20 @@ template <Source From, class Where> class ReaderNode final : public Node {
       const Fill fill = slot.records == 0                                 ? Fill::none
                         : slot.ends_epoch || slot.records < grain.records ? Fill::partial
                                                                           : Fill::full;
-      link_->publish(std::move(claim), fill);
+      out_->publish(std::move(claim), fill);
     }
   }
 
   std::size_t read(std::size_t place, const HostSlot& slot, std::size_t wanted) {
     const std::uint64_t first = slot.source[0];
     if constexpr (ReadsBytes<From>) {
-      if (link_->grain().units != 1) {
-        source_.read_bytes(first, std::span{link_->places.data(place), wanted});
+      if (out_->grain().units != 1) {
+        source_.read_bytes(first, std::span{out_->places.data(place), wanted});
         return wanted;
       }
     }
-    open_ragged(link_->places, place, wanted);
-    const std::size_t got = source_.read(link_->batch<T, Where>(place, slot, first));
+    open_ragged(out_->places, place, wanted);
+    const std::size_t got = source_.read(out_->batch<T, Where>(place, slot, first));
     if (got < wanted && known_) {
       throw SourceError{"penstock: the source gave " + std::to_string(got) +
                             " records where it has " + std::to_string(wanted) +
@@ -115,7 +114,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
                         0,
                         first + got};
     }
-    check_ragged(link_->places, place, got, first);
+    check_ragged(out_->places, place, got, first);
     return got;
   }
 
@@ -123,11 +122,10 @@ template <Source From, class Where> class ReaderNode final : public Node {
   const OnError on_error_;
   const bool known_;
   const std::uint64_t units_; // in one epoch
-  const std::size_t slots_;
   std::uint64_t per_epoch_{};
   std::uint64_t tickets_{};
   std::string note_;
-  const std::shared_ptr<HostLink> link_;
+  const std::shared_ptr<HostLink> out_;
 };
 
 } // namespace penstock::detail

@@ -2,28 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/engine/build.hpp>
-#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/host_side/slot_by_slot.hpp>
 
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 namespace penstock::detail {
 
 /// Copies slots of a pageable ring into those of a pinned one, slot t into slot t.
 class StagerNode final : public Node {
  public:
-  template <AnyDevice D>
-  StagerNode(unsigned workers, std::size_t depth, Build<D>& build)
-      : Node{build.name("PinnedStager"), workers, build.control}, in_{build.host},
-        slots_{host_slots("PinnedStager", depth, in_->grain(), build.units, build.epochs)},
-        out_{build.template link<Pinned>(slots_, in_->grain(), Side::many, "PinnedStager")} {}
+  StagerNode(NodeSetup setup, std::shared_ptr<HostLink> in, std::shared_ptr<HostLink> out)
+      : Node{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)} {}
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    stage.depth = slots_;
+    stage.depth = out_->ring.slots();
   }
 
  private:
@@ -42,7 +39,6 @@ class StagerNode final : public Node {
   }
 
   const std::shared_ptr<HostLink> in_;
-  const std::size_t slots_;
   const std::shared_ptr<HostLink> out_;
 };
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <penstock/batch.hpp>
-#include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/host_side/host_consumer.hpp>
 #include <penstock/io/new_file.hpp>
 
@@ -38,9 +37,8 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
   using Base = HostConsumer<WriteBatch<T, Where, Io>, T, Where>;
 
  public:
-  template <AnyDevice D>
-  WriterNode(Io io, std::string path, bool durable, unsigned workers, Build<D>& build)
-      : Base{build.name("Writer"), {&output_}, workers, build}, io_{std::move(io)},
+  WriterNode(NodeSetup setup, std::shared_ptr<HostLink> in, Io io, std::string path, bool durable)
+      : Base{std::move(setup), std::move(in), {&output_}}, io_{std::move(io)},
         path_{std::move(path)}, durable_{durable} {}
 
  private:

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/atomics.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/leases_out.hpp>
 #include <penstock/error.hpp>
@@ -33,9 +32,9 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     stream_ = StreamHandle::of(stream);
     waited_for_ = {};
     failed_ = nullptr;
-    link_->calling.store(false, StdAtomics::relaxed);
+    link_->consumer.left();
     check_not_capturing(link_->device, stream);
-    link_->uses.wait(stream, link_->uses.was_recorded());
+    link_->consumer.wait(stream);
   }
 
   /// Throws what went wrong as a batch was given back; failed_record() says which.
@@ -70,9 +69,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// fills them. May throw.
   void enter(const typename PlaceRing<D>::Take& places, std::size_t count) {
     uses_memory_ = true;
-    link_->used_index(link_->uses.was_recorded() + 1)
-        .store(record_of(places.slot()), StdAtomics::relaxed);
-    link_->calling.store(true, StdAtomics::relaxed);
+    link_->consumer.enter(record_of(places.slot()));
     try {
       for (std::size_t i = 0; i < count; ++i) {
         const Fence<D>& ready = places.slot(i).ready;
@@ -85,7 +82,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
         }
       }
     } catch (...) {
-      link_->calling.store(false, StdAtomics::relaxed);
+      link_->consumer.left();
       throw;
     }
   }
@@ -93,20 +90,15 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// places.
   Fence<D> leave(const Place<D>& first, std::uint64_t ticket) {
     check_not_capturing(link_->device, stream());
-    const std::uint64_t serial = link_->uses.was_recorded() + 1;
-    link_->used_ticket(serial).store(ticket, StdAtomics::relaxed);
-    link_->used_index(serial).store(record_of(first), StdAtomics::relaxed);
-    return {&link_->uses, link_->uses.record(stream())};
+    return link_->consumer.use_up(stream(), ticket, record_of(first));
   }
   /// Gives a run of places back together, used up at `free`.
   void release(typename PlaceRing<D>::Take places, Fence<D> free) noexcept {
     for (std::size_t i = 0; i < places.size(); ++i) {
-      places.slot(i).free = free;
-      places.slot(i).also_free = {};
+      places.slot(i).used_until(free);
     }
     places.release();
-    // Not before: until its use is recorded it is open work.
-    link_->calling.store(false, StdAtomics::relaxed);
+    link_->consumer.left();
   }
 
   void give_back(std::uint64_t ticket) noexcept override {
@@ -117,8 +109,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       other = {};
       place.free = leave(place, ticket);
       out_.release(ticket);
-      // Not before: until its use is recorded it is open work.
-      link_->calling.store(false, StdAtomics::relaxed);
+      link_->consumer.left();
     } catch (...) {
       // Nobody will know when its use is over, so it stays open. The next step ends the run, or the
       // next run waits.
@@ -145,7 +136,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   /// After the callable failed on the batch, and the run with it.
   void drop(std::uint64_t ticket) noexcept {
-    link_->calling.store(false, StdAtomics::relaxed);
+    link_->consumer.left();
     out_.release(ticket);
   }
 
@@ -153,7 +144,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   void settle() {
     if (uses_memory_) {
       wait_for(stream());
-      link_->uses.sync();
+      link_->consumer.sync();
       link_->other_uses.sync();
       for (StreamHandle& other : lost_) {
         if (other) {

@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/atomics.hpp>
 #include <penstock/batch.hpp>
+#include <penstock/detail/links/consumer_watch.hpp>
 #include <penstock/detail/links/places.hpp>
-#include <penstock/detail/observe/meter.hpp>
 #include <penstock/fence.hpp>
 #include <penstock/ring.hpp>
 
@@ -27,6 +26,12 @@ template <AnyDevice D> struct Place {
   Fence<D> ready;
   Fence<D> free;
   Fence<D> also_free; // where a second stream used it
+
+  /// By one stream alone.
+  void used_until(const Fence<D>& fence) noexcept {
+    free = fence;
+    also_free = {};
+  }
 };
 template <AnyDevice D> using PlaceRing = Ring<Place<D>>;
 
@@ -46,8 +51,8 @@ template <AnyDevice D> struct DeviceLink {
   /// Of the same memory as another, whose batches are changed in place.
   DeviceLink(D& on, std::size_t count, std::shared_ptr<const Places> of, std::shared_ptr<Bell> rung)
       : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one}, memory{std::move(of)},
-        places{*memory}, uses{on, count + 1}, other_uses{on, count + 1}, ready_fences(2 * count),
-        used_tickets(count + 1), used_indices(count + 1) {
+        places{*memory}, consumer{on, count + 1}, other_uses{on, count + 1},
+        ready_fences(2 * count) {
     ring.on_release(bell.get());
   }
   DeviceLink(const DeviceLink&) = delete;
@@ -55,7 +60,7 @@ template <AnyDevice D> struct DeviceLink {
   ~DeviceLink() {
     // Leases given back late may still be in use. A device that was lost answers at once.
     try {
-      uses.sync();
+      consumer.sync();
       other_uses.sync();
     } catch (...) {
     }
@@ -66,16 +71,6 @@ template <AnyDevice D> struct DeviceLink {
   /// What completes a batch. Kept for two laps: a place may be filled again, in stream order, while
   /// its last use is still open. Of the thread that fills.
   Fence<D>& ready(std::uint64_t ticket) { return ready_fences[ticket % ready_fences.size()]; }
-  /// The batch whose use a serial of `uses` ends: batches may be given back in any order.
-  StdAtomics::Atomic<std::uint64_t>& used_ticket(std::uint64_t serial) {
-    return used_tickets[serial % used_tickets.size()];
-  }
-
-  /// The same for its index().
-  StdAtomics::Atomic<std::uint64_t>& used_index(std::uint64_t serial) {
-    return used_indices[serial % used_indices.size()];
-  }
-
   /// The batch in a place; T is const to read it.
   template <class T> Batch<T, Device> batch(std::size_t at, const Place<D>& place) const {
     return Batch<T, Device>{
@@ -87,16 +82,9 @@ template <AnyDevice D> struct DeviceLink {
   PlaceRing<D> ring;
   const std::shared_ptr<const Places> memory;
   const Places& places;
-  Timeline<D> uses;
-  Timeline<D> other_uses;
+  ConsumerWatch<D> consumer;
+  Timeline<D> other_uses; // by second streams
   std::vector<Fence<D>> ready_fences;
-  std::vector<StdAtomics::Atomic<std::uint64_t>> used_tickets;
-  std::vector<StdAtomics::Atomic<std::uint64_t>> used_indices;
-
-  // Between the consumer's thread and the one that watches its fences.
-  StdAtomics::Atomic<bool> calling{false}; // the callable has the thread
-  StdAtomics::Atomic<bool> drained{false}; // the last use is over
-  Meter consuming;
 };
 
 } // namespace penstock::detail

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <string>
+
+namespace penstock::detail {
+
+/// A thread that works for several nodes, none of which has one of its own. The engine owns it and
+/// has it run once a run.
+class SharedThread {
+ public:
+  SharedThread() = default;
+  SharedThread(const SharedThread&) = delete;
+  SharedThread& operator=(const SharedThread&) = delete;
+  virtual ~SharedThread() = default;
+
+  /// The first node that it works for.
+  virtual const std::string& name() const noexcept = 0;
+  /// Before a run, with all at rest.
+  virtual void reset() noexcept = 0;
+  /// A run, on the thread itself.
+  virtual void run() noexcept = 0;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/observe/meter.hpp>
+#include <penstock/fence.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace penstock::detail {
+
+/// What the last stage does with the batches of a device ring, and how long the GPU is at it. The
+/// consumer's thread says what it does, the device thread looks on, and the Report has what it saw.
+template <AnyDevice D> class ConsumerWatch {
+  using Number = StdAtomics::Atomic<std::uint64_t>;
+  static constexpr auto relaxed = StdAtomics::relaxed;
+
+ public:
+  /// `most` uses may be open at once.
+  ConsumerWatch(D& device, std::size_t most)
+      : uses_{device, most}, tickets_(most), records_(most) {}
+
+  /// By the consumer's thread: the callable is to enqueue work, from `record` on.
+  void enter(std::uint64_t record) noexcept {
+    at(records_, next()).store(record, relaxed);
+    calling_.store(true, relaxed);
+  }
+  /// By that thread: marks what was enqueued on `stream` as the use of the batches up to `ticket`,
+  /// of which `record` is the first. Gives its fence. Batches may be given back in any order. May
+  /// throw.
+  Fence<D> use_up(Stream<D> stream, std::uint64_t ticket, std::uint64_t record) {
+    const std::uint64_t serial = next();
+    at(tickets_, serial).store(ticket, relaxed);
+    at(records_, serial).store(record, relaxed);
+    return {&uses_, uses_.record(stream)};
+  }
+  /// By that thread: the callable is done. Not before its use is recorded, until which it is open.
+  void left() noexcept { calling_.store(false, relaxed); }
+  /// By that thread, in the end: all uses are over.
+  void finish() noexcept {
+    finished_.store(true, StdAtomics::release); // pairs with finished()
+  }
+
+  /// Lets later work on `stream` wait for all uses so far.
+  void wait(Stream<D> stream) { uses_.wait(stream, uses_.was_recorded()); }
+  /// Blocks until they are over.
+  void sync() { uses_.sync(); }
+
+  /// Before a run.
+  void reset() noexcept {
+    finished_.store(false, relaxed);
+    meter_.clear();
+    doing_ = Spent::starved;
+  }
+  /// By the device thread: before it looks for the first time, and after the last.
+  /// @{
+  void begin() noexcept { meter_.start(); }
+  void rest() noexcept { meter_.spent(doing_, Spent::resting); }
+  /// @}
+  /// By the device thread: looks at what is going on; true while anything is. `ready` tells of a
+  /// ticket whether its batch is there, which work may still be waiting for.
+  template <class F> bool look(F ready) {
+    meter_.spent(doing_, doing_);
+    const std::uint64_t oldest = uses_.oldest_open();
+    const bool calling = calling_.load(relaxed);
+    const bool works = oldest != 0 && ready(at(tickets_, oldest).load(relaxed));
+    doing_ = works || calling ? Spent::busy : Spent::starved;
+    meter_.begins(doing_);
+    return oldest != 0 || calling;
+  }
+  /// By the device thread: whether the consumer has said that all uses are over.
+  bool finished() const noexcept {
+    return finished_.load(StdAtomics::acquire); // pairs with finish()
+  }
+
+  /// The first record of the oldest use that is not known to be over. Any thread.
+  std::optional<std::uint64_t> open_record() const noexcept {
+    const std::uint64_t oldest = uses_.was_reached() + 1;
+    // While the callable has the thread, what it enqueued is open too, and not yet recorded.
+    const std::uint64_t newest = uses_.was_recorded() + (calling_.load(relaxed) ? 1 : 0);
+    return oldest <= newest ? std::optional{at(records_, oldest).load(relaxed)} : std::nullopt;
+  }
+  /// Puts the GPU's times in place of the thread's.
+  void report(double seconds, StageReport& stage) const {
+    StageReport gpu;
+    Meter::sum(&meter_, 1, seconds, gpu);
+    stage.busy_s = gpu.busy_s;
+    stage.starved_s = gpu.starved_s;
+    stage.blocked_s = 0;
+    stage.busy_now = gpu.busy_now;
+    stage.starved_now = gpu.starved_now;
+  }
+
+ private:
+  template <class Numbers> static auto& at(Numbers& numbers, std::uint64_t serial) noexcept {
+    return numbers[serial % numbers.size()];
+  }
+  std::uint64_t next() const noexcept { return uses_.was_recorded() + 1; }
+
+  Timeline<D> uses_;
+  std::vector<Number> tickets_; // by serial of uses_, as the following
+  std::vector<Number> records_;
+  StdAtomics::Atomic<bool> calling_{false};
+  StdAtomics::Atomic<bool> finished_{false};
+  Meter meter_;
+  Spent doing_{Spent::starved}; // the device thread's
+};
+
+} // namespace penstock::detail
