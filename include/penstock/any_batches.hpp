@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batches.hpp>
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/assembly.hpp>
 #include <penstock/detail/chain/judge.hpp>
 #include <penstock/prepare_options.hpp>

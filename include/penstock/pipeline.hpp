@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batches.hpp>
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/assembly.hpp>
 #include <penstock/detail/chain/chain.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>

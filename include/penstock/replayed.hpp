@@ -4,6 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/config.hpp>
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/stage.hpp>
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/counted.hpp>
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/copier_node.hpp>
 #include <penstock/detail/device_side/counted_fetcher_node.hpp>

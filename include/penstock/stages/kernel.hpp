@@ -4,6 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/counted.hpp>
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/kernel_node.hpp>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/chain.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/sizes.hpp>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/judge.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/counted.hpp>
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/chain.hpp>
 #include <penstock/device.hpp>
 #include <penstock/memory.hpp>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/engine/plan.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -20,28 +21,6 @@
 #include <vector>
 
 namespace penstock::detail {
-
-/// What the stages of a chain say of themselves before the first is built: all host stages share
-/// the number of records a slot.
-struct Plan {
-  std::size_t largest{}; // bytes of a record, of what Decoders give
-  bool whole{};          // something on the host must see whole records
-  bool ragged{};         // a slot is a batch
-  bool to_device{};
-  std::size_t batch{}; // what the copier was asked for
-
-  /// What follows a device has slots of its own.
-  /// @{
-  void sees_records() { whole = whole || !to_device; }
-  template <class Schema> void gives(std::size_t record_bytes) {
-    if (to_device) {
-      return;
-    }
-    largest = std::max(largest, record_bytes);
-    ragged = ragged || schema_traits<Schema>::ragged;
-  }
-  /// @}
-};
 
 template <AnyDevice D> class DeviceThread;
 
