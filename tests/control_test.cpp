@@ -63,7 +63,7 @@ struct SlowToClose {
 
 // A ring that is interrupted as it is closed, by a handler that stops too and spoils errno.
 struct Interrupted {
-  penstock::detail::Control* control{};
+  penstock::detail::RunControl* control{};
   int closed = 0;
   void fail() {}
   void stop() {
@@ -77,7 +77,7 @@ struct Interrupted {
 } // namespace
 
 TEST_CASE("a stop() that interrupts another closes all too, and both leave errno as it was") {
-  penstock::detail::Control control;
+  penstock::detail::RunControl control;
   Interrupted interrupted{&control};
   penstock::Ring<int> ring{2};
   control.watch(interrupted);
@@ -111,7 +111,7 @@ TEST_CASE("a run ends behind a stop() that is closing rings, which closes none o
       ++closed;
     }
   } slow;
-  penstock::detail::Control control;
+  penstock::detail::RunControl control;
   control.watch(slow);
   control.begin();
   std::thread stopper{[&] { control.stop(); }};
@@ -138,7 +138,7 @@ TEST_CASE("a run ends behind a stop() that is closing rings, which closes none o
 TEST_CASE("who fails second finds every ring closed, though the first is still at it") {
   SlowToClose slow;
   penstock::Ring<int> ring{2};
-  penstock::detail::Control control;
+  penstock::detail::RunControl control;
   control.watch(slow);
   control.watch(ring);
   control.begin();

@@ -8,7 +8,7 @@
 
 #include <penstock/detail/device_side/fetcher_node.hpp>
 #include <penstock/detail/device_side/slot_filler.hpp>
-#include <penstock/detail/engine/control.hpp>
+#include <penstock/detail/engine/run_control.hpp>
 #include <penstock/host/device.hpp>
 
 #include <algorithm>
@@ -22,11 +22,11 @@
 
 namespace ps = penstock;
 using ps::Fill;
-using ps::detail::Grain;
 using ps::detail::HostLink;
 using ps::detail::HostSlot;
+using ps::detail::Layout;
 using ps::detail::NodeSetup;
-using ps::detail::Places;
+using ps::detail::RingMemory;
 using ps::detail::SlotFiller;
 using ps::detail::SourceNumbers;
 using DeviceLink = ps::detail::DeviceLink<ps::HostDevice>;
@@ -54,13 +54,13 @@ struct Got {
 // A filler of `slots` times `slot_records`, whose copies are numbers.
 struct Bench {
   Bench(std::size_t slots, std::size_t slot_records)
-      : out{slots, Places::in<ps::Pinned>(&device, slots, Grain{slot_records, record}, "test"),
+      : out{slots, RingMemory::in<ps::Pinned>(&device, slots, Layout{slot_records, record}, "test"),
             ps::Side::one, ps::Side::many},
         filler{out} {}
 
   // Books what fits of `records`, by the next copy, and gives how many.
   std::size_t fill(std::size_t records) {
-    if (!filler.open()) {
+    if (!filler.try_open()) {
       return 0;
     }
     const std::size_t fits = filler.make_room(records);
@@ -78,12 +78,12 @@ struct Bench {
   }
   Got take() {
     const auto taken = out.ring.try_take();
-    return taken ? Got{taken.slot().index, taken.slot().source[0], taken.slot().records,
+    return taken ? Got{taken.slot().index, taken.slot().source[0], taken.slot().units,
                        taken.slot().ends_epoch, taken.fill()}
                  : Got{};
   }
   std::size_t place() const {
-    return static_cast<std::size_t>(filler.at(0) - out.places.data(0)) / record;
+    return static_cast<std::size_t>(filler.at(0) - out.memory.data(0)) / record;
   }
 
   ps::HostDevice device;
@@ -97,12 +97,12 @@ struct Bench {
 
 TEST_CASE("copies fill slots one after the other, each record behind the one before") {
   Bench b{4, 10};
-  REQUIRE(b.filler.open());
+  REQUIRE(b.filler.try_open());
   for (std::size_t at = 0; at < 38; ++at) {
     CHECK(b.place() == at);
     REQUIRE(b.fill(1) == 1);
     CHECK(b.filler.delivered() == at + 1);
-    REQUIRE(b.filler.open());
+    REQUIRE(b.filler.try_open());
   }
   CHECK(b.hand_on(38) == 3);
   CHECK(b.take() == Got{0, 100, 10, false, Fill::full});
@@ -155,9 +155,9 @@ TEST_CASE("with all slots filled and none handed on, none is lost") {
       booked += more;
     }
     CHECK(booked == 30);
-    CHECK_FALSE(b.filler.open());
+    CHECK_FALSE(b.filler.try_open());
     CHECK(b.hand_on(b.serial) == 3);
-    CHECK_FALSE(b.filler.open()); // not before one was taken and given back
+    CHECK_FALSE(b.filler.try_open()); // not before one was taken and given back
     for (std::uint64_t i = before; i < before + 3; ++i) {
       CHECK(b.take() == Got{10 * i, 100 + 10 * i, 10, false, Fill::full});
     }
@@ -192,7 +192,7 @@ TEST_CASE("what ends an epoch ends its slot, and says so though it is full") {
 
 TEST_CASE("a slot's number in the source is its first record's") {
   Bench b{4, 10};
-  REQUIRE(b.filler.open());
+  REQUIRE(b.filler.try_open());
   REQUIRE(b.filler.make_room(25) == 25);
   // Batches of 5, each ten further in the source.
   b.filler.book(25, 1,
@@ -225,9 +225,9 @@ namespace {
 // holds its index, so that what arrives can be checked.
 struct Way {
   Way(std::size_t places, std::size_t batch, std::size_t slots, std::size_t slot)
-      : in{std::make_shared<DeviceLink>(device, places, Grain{batch, record})},
+      : in{std::make_shared<DeviceLink>(device, places, Layout{batch, record})},
         out{std::make_shared<HostLink>(
-            slots, Places::in<ps::Pinned>(&device, slots, Grain{slot, record}, "a test"),
+            slots, RingMemory::in<ps::Pinned>(&device, slots, Layout{slot, record}, "a test"),
             ps::Side::one, ps::Side::many)},
         fetcher{std::make_unique<Fetcher>(NodeSetup{"AsyncCopier", 1, control}, device, in, out,
                                           true, nullptr)},
@@ -244,7 +244,7 @@ struct Way {
     auto claim = in->ring.try_claim();
     REQUIRE(claim);
     claim.slot().free.wait(user);
-    std::byte* const at = in->places.data(claim.place());
+    std::byte* const at = in->memory.data(claim.place());
     user.enqueue([this, at, records, gated, first = published] {
       while (gated && !gate) {
         std::this_thread::yield();
@@ -254,20 +254,20 @@ struct Way {
         std::memcpy(at + i * record, &index, sizeof index);
       }
     });
-    ps::detail::Place<ps::HostDevice>& place = claim.slot();
+    ps::detail::DeviceSlot<ps::HostDevice>& place = claim.slot();
     place.index = place.source = published;
-    place.records = records;
+    place.units = records;
     place.bytes = records * record;
     place.ready = {&line, line.record(user)};
     if (!gated) {
       line.sync();
     }
     published += records;
-    claim.publish(records == in->grain().records ? Fill::full : Fill::partial);
+    claim.publish(records == in->layout().units ? Fill::full : Fill::partial);
   }
   // Steps until every copy is back.
   void settle() {
-    while (fetcher->take_turn() || fetcher->open()) {
+    while (fetcher->take_turn() || fetcher->has_open_fence()) {
       std::this_thread::yield();
     }
   }
@@ -278,18 +278,18 @@ struct Way {
       return 0;
     }
     bool right = taken.slot().index == seen;
-    for (std::size_t i = 0; i < taken.slot().records; ++i) {
+    for (std::size_t i = 0; i < taken.slot().units; ++i) {
       std::uint64_t index = 0;
-      std::memcpy(&index, out->places.data(taken.place()) + i * record, sizeof index);
+      std::memcpy(&index, out->memory.data(taken.place()) + i * record, sizeof index);
       right = right && index == seen + i;
     }
-    seen += taken.slot().records;
-    return right ? static_cast<int>(taken.slot().records) : -1;
+    seen += taken.slot().units;
+    return right ? static_cast<int>(taken.slot().units) : -1;
   }
   std::uint64_t copies() const { return device.counts().copies; }
 
   ps::HostDevice device;
-  ps::detail::Control control;
+  ps::detail::RunControl control;
   std::shared_ptr<DeviceLink> in;
   std::shared_ptr<HostLink> out;
   std::unique_ptr<Fetcher> fetcher;
@@ -326,7 +326,7 @@ TEST_CASE("one batch that is there is sent at once, and its place is free when i
   w.publish(4, true);
   REQUIRE(w.fetcher->take_turn());
   CHECK(w.copies() == 2); // both wait, in the stream, for their batch
-  CHECK(w.fetcher->open());
+  CHECK(w.fetcher->has_open_fence());
   {
     auto claim = w.in->ring.try_claim();
     REQUIRE(claim); // given back already, but not to be written before the copy
@@ -443,7 +443,7 @@ TEST_CASE("what is broken off waits for its copies, and starts again from nothin
   std::thread opens{[&] { w.gate = true; }};
   w.fetcher->give_up();
   opens.join();
-  CHECK_FALSE(w.fetcher->open());
+  CHECK_FALSE(w.fetcher->has_open_fence());
   CHECK(w.line.reached(2)); // so nothing reads the places any more
   w.in->ring.reset();
   REQUIRE(w.fetcher->make_ready());

@@ -159,21 +159,21 @@ TEST_CASE("a full queue blocks who enqueues, and goes on when a place is free") 
   Gate gate;
   gate.hold(stream);
   std::thread other{[&] {
-    for (std::size_t i = 0; i < 3 * ps::HostStream::places; ++i) {
+    for (std::size_t i = 0; i < 3 * ps::HostStream::capacity; ++i) {
       stream.enqueue([&ran] { ++ran; });
       ++enqueued;
     }
   }};
-  while (enqueued < ps::HostStream::places - 1) {
+  while (enqueued < ps::HostStream::capacity - 1) {
     std::this_thread::yield();
   }
   std::this_thread::sleep_for(50ms);
-  CHECK(enqueued == ps::HostStream::places - 1);
+  CHECK(enqueued == ps::HostStream::capacity - 1);
   CHECK(ran == 0);
   gate.open();
   other.join();
   stream.sync();
-  CHECK(ran == 3 * ps::HostStream::places);
+  CHECK(ran == 3 * ps::HostStream::capacity);
 }
 
 TEST_CASE("work as large as a place is stored in it, and destroyed once it has run") {
@@ -186,13 +186,13 @@ TEST_CASE("work as large as a place is stored in it, and destroyed once it has r
   ps::HostDevice device;
   ps::HostStream stream = device.stream();
   const auto sum = std::make_shared<int>(0);
-  for (std::size_t i = 0; i < 2 * ps::HostStream::places; ++i) {
+  for (std::size_t i = 0; i < 2 * ps::HostStream::capacity; ++i) {
     Large large{sum, {}};
     large.bytes.fill(1);
     stream.enqueue(std::move(large));
   }
   stream.sync();
-  CHECK(*sum == 4 * static_cast<int>(ps::HostStream::places));
+  CHECK(*sum == 4 * static_cast<int>(ps::HostStream::capacity));
   CHECK(sum.use_count() == 1);
 }
 

@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/spin_only.hpp"
 
-#include <penstock/detail/ring/bell.hpp>
+#include <penstock/detail/ring/doorbell.hpp>
 #include <penstock/parking.hpp>
 #include <penstock/ring.hpp>
 
@@ -15,7 +15,7 @@
 #include <vector>
 
 namespace ps = penstock;
-using Bell = ps::Ring<int>::Bell;
+using Doorbell = ps::Ring<int>::Doorbell;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
@@ -28,7 +28,8 @@ struct Spinning : ps::RingPolicy {
 static_assert(ps::SpinThenFutex::sleeps && !ps::tests::SpinOnly::sleeps);
 static_assert(
     std::is_same_v<ps::SpinThenFutex::Word, ps::RingPolicy::Atomics::Atomic<std::uint32_t>>);
-static_assert(noexcept(std::declval<Bell&>().ring()) && noexcept(std::declval<Bell&>().count()));
+static_assert(noexcept(std::declval<Doorbell&>().ring()) &&
+              noexcept(std::declval<Doorbell&>().count()));
 
 constexpr milliseconds for_ever{-1};
 constexpr milliseconds moment{20};
@@ -84,7 +85,7 @@ TEST_CASE("a wake-up reaches everyone who sleeps on the word") {
 }
 
 TEST_CASE("a bell counts its rings, and waiting does not") {
-  Bell bell;
+  Doorbell bell;
   const std::uint32_t before = bell.count();
   CHECK(bell.count() == before);
   bell.ring();
@@ -97,7 +98,7 @@ TEST_CASE("a bell counts its rings, and waiting does not") {
 }
 
 TEST_CASE("a bell's count is the same while somebody waits for it") {
-  Bell bell;
+  Doorbell bell;
   const std::uint32_t before = bell.count();
   std::thread waiting{[&] { bell.wait(before, for_ever); }};
   std::this_thread::sleep_for(moment);
@@ -109,14 +110,14 @@ TEST_CASE("a bell's count is the same while somebody waits for it") {
 }
 
 TEST_CASE("who waits for a bell that has rung does not sleep") {
-  Bell bell;
+  Doorbell bell;
   const std::uint32_t before = bell.count();
   bell.ring();
   CHECK(time_of([&] { bell.wait(before, for_ever); }) < std::chrono::seconds{30});
 }
 
 TEST_CASE("a wait for a bell that does not ring ends at its limit, each time") {
-  Bell bell;
+  Doorbell bell;
   for (int i = 0; i < 3; ++i) {
     const auto end = Clock::now() + moment;
     int waits = 0;
@@ -130,7 +131,7 @@ TEST_CASE("a wait for a bell that does not ring ends at its limit, each time") {
 }
 
 TEST_CASE("a bell wakes its sleeper, however often and by however many it is rung") {
-  Bell bell;
+  Doorbell bell;
   constexpr int ringers = 3;
   constexpr int rings = 2000;
   std::atomic<int> rung{0};
@@ -160,7 +161,7 @@ TEST_CASE("a bell wakes its sleeper, however often and by however many it is run
 }
 
 TEST_CASE("a bell for threads that spin returns from a wait at once") {
-  ps::Ring<int, Spinning>::Bell bell;
+  ps::Ring<int, Spinning>::Doorbell bell;
   const std::uint32_t before = bell.count();
   bell.wait(before, for_ever);
   CHECK(bell.count() == before);

@@ -598,13 +598,13 @@ TEMPLATE_TEST_CASE("what is released out of turn is claimed when its turn comes"
 TEMPLATE_TEST_CASE("bells ring when slots change hands and when the ring's state does", "",
                    OneToOne, OneToMany, ManyToOne, ManyToMany) {
   Ring ring{2, TestType::sides.claimers, TestType::sides.takers};
-  Ring::Bell published;
-  Ring::Bell released;
+  Ring::Doorbell published;
+  Ring::Doorbell released;
   ring.on_publish(&published);
   ring.on_release(&released);
   std::uint32_t publishes = published.count();
   std::uint32_t releases = released.count();
-  const auto rung = [](const Ring::Bell& bell, std::uint32_t& before) {
+  const auto rung = [](const Ring::Doorbell& bell, std::uint32_t& before) {
     const std::uint32_t now = bell.count();
     return std::exchange(before, now) != now;
   };
@@ -933,7 +933,7 @@ TEMPLATE_TEST_CASE("who naps is found by what comes long after", "", OneToOne, O
 TEMPLATE_TEST_CASE("nothing is allocated once a ring is made", "", OneToOne, OneToMany, ManyToOne,
                    ManyToMany) {
   Ring ring{7, TestType::sides.claimers, TestType::sides.takers};
-  Ring::Bell bell;
+  Ring::Doorbell bell;
   ring.on_publish(&bell);
   std::uint64_t taken = 0;
   std::uint64_t allocated = 0;

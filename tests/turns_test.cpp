@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/detail/links/turns.hpp>
+#include <penstock/detail/links/sequencer.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -31,7 +31,7 @@ constexpr std::uint64_t tickets = 20'000;
 } // namespace
 
 TEST_CASE("who comes too early goes on, and who was missed does his and theirs") {
-  ps::detail::Turns turns{4};
+  ps::detail::Sequencer turns{4};
   Places done;
   const auto bring = [&](std::uint64_t ticket) {
     done.clear();
@@ -54,7 +54,7 @@ TEST_CASE("who comes too early goes on, and who was missed does his and theirs")
 }
 
 TEST_CASE("a ticket may come again in its place while those after it are still done") {
-  ps::detail::Turns turns{2};
+  ps::detail::Sequencer turns{2};
   Places done;
   std::uint64_t next = 2;
   const auto see = [&](std::size_t place) { done.push_back(place); };
@@ -71,7 +71,7 @@ TEST_CASE("a ticket may come again in its place while those after it are still d
 
 TEST_CASE("each turn sees what those before it did, however the threads come") {
   const tests::Watchdog watchdog{"turns in order"};
-  ps::detail::Turns turns{places};
+  ps::detail::Sequencer turns{places};
   for (int run = 0; run < 2; ++run) {
     CAPTURE(run);
     turns.reset();

@@ -19,7 +19,7 @@ using ps::detail::Verdict;
 namespace {
 
 template <class Left, class Next>
-constexpr Verdict verdict = ps::detail::judge<
+constexpr Verdict verdict = ps::detail::find_verdict<
     Left, Next, typename ps::detail::chain<Left>::gives,
     typename ps::detail::taken<Next, typename ps::detail::chain<Left>::gives>::type,
     typename ps::detail::chain<Left>::device>();

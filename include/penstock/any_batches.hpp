@@ -5,7 +5,7 @@
 #include <penstock/batches.hpp>
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/assembly.hpp>
-#include <penstock/detail/chain/judge.hpp>
+#include <penstock/detail/chain/verdict.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>

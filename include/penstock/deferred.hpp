@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/fence.hpp>
@@ -60,14 +60,14 @@ template <class T, AnyDevice D> class Deferred {
   /// Pins the memory, which blocks. Throws DeviceError with the byte count.
   explicit Deferred(D& device, DeferredOptions options = {})
       : device_{device}, most_{checked(options.results)},
-        area_{
-            detail::Area::in<Pinned>(&device, detail::checked_bytes(most_, sizeof(T), "Deferred"))},
+        allocation_{detail::Allocation::in<Pinned>(
+            &device, detail::checked_bytes(most_, sizeof(T), "Deferred"))},
         line_{device, events} {}
   Deferred(const Deferred&) = delete;
   Deferred& operator=(const Deferred&) = delete;
   /// Waits for what is on its way.
   ~Deferred() {
-    if (area_.is_here()) {
+    if (allocation_.is_here()) {
       detail::wait_at_last([this] { line_.sync(); });
     }
   }
@@ -130,7 +130,7 @@ template <class T, AnyDevice D> class Deferred {
     } catch (...) {
     }
   }
-  T* data() const noexcept { return reinterpret_cast<T*>(area_.data()); }
+  T* data() const noexcept { return reinterpret_cast<T*>(allocation_.data()); }
   bool ready(std::size_t at) {
     check(at);
     return line_.reached(before_ + at + 1);
@@ -151,7 +151,7 @@ template <class T, AnyDevice D> class Deferred {
 
   D& device_;
   const std::size_t most_;
-  detail::Area area_;
+  detail::Allocation allocation_;
   Timeline<D> line_;
   detail::StreamHandle last_;
   std::uint64_t before_{}; // serials of values that are forgotten

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/device.hpp>
 #include <penstock/memory.hpp>
 
@@ -28,19 +28,20 @@ template <class T, AnyDevice D> class DeviceArray {
   /// `n` elements of zero bytes. Blocks until they are zero: any stream may use them then. Throws
   /// OptionError if n * sizeof(T) is more than memory can be, else what the device throws.
   DeviceArray(D& device, std::size_t n)
-      : device_{&device}, size_{n},
-        area_{detail::Area::in<Device>(&device, detail::checked_bytes(n, sizeof(T), "an array"))} {
-    Transfer transfer{device, area_.bytes()};
+      : device_{&device}, size_{n}, allocation_{detail::Allocation::in<Device>(
+                                        &device, detail::checked_bytes(n, sizeof(T), "an array"))} {
+    Transfer transfer{device, allocation_.bytes()};
     std::memset(transfer.host.data(), 0, transfer.host.bytes());
-    transfer.pieces(area_.bytes(), [&](std::size_t offset, std::size_t bytes) {
+    transfer.pieces(allocation_.bytes(), [&](std::size_t offset, std::size_t bytes) {
       transfer.at_work = true;
-      device.copy_to_device(area_.data() + offset, transfer.host.data(), bytes, transfer.stream);
+      device.copy_to_device(allocation_.data() + offset, transfer.host.data(), bytes,
+                            transfer.stream);
     });
     transfer.sync();
   }
 
   /// Device memory, aligned to 256 bytes; null if size() is 0.
-  T* data() const noexcept { return reinterpret_cast<T*>(area_.data()); }
+  T* data() const noexcept { return reinterpret_cast<T*>(allocation_.data()); }
   /// In elements.
   std::size_t size() const noexcept { return size_; }
 
@@ -49,15 +50,16 @@ template <class T, AnyDevice D> class DeviceArray {
   /// also for a stream that captures a graph.
   std::vector<T> read(Stream<D> stream) const {
     std::vector<T> elements(size_);
-    Transfer transfer{*device_, area_.bytes()};
+    Transfer transfer{*device_, allocation_.bytes()};
     auto queued = device_->event();
     detail::check_not_capturing(*device_, stream);
     device_->record(queued, stream);
     device_->wait(transfer.stream, queued);
     auto* to = reinterpret_cast<std::byte*>(elements.data());
-    transfer.pieces(area_.bytes(), [&](std::size_t offset, std::size_t bytes) {
+    transfer.pieces(allocation_.bytes(), [&](std::size_t offset, std::size_t bytes) {
       transfer.at_work = true;
-      device_->copy_to_host(transfer.host.data(), area_.data() + offset, bytes, transfer.stream);
+      device_->copy_to_host(transfer.host.data(), allocation_.data() + offset, bytes,
+                            transfer.stream);
       transfer.sync();
       std::memcpy(to + offset, transfer.host.data(), bytes);
     });
@@ -72,7 +74,7 @@ template <class T, AnyDevice D> class DeviceArray {
 
     Transfer(D& on, std::size_t bytes)
         : device{on},
-          host{detail::Area::in<Pinned>(&on, std::clamp(bytes, detail::page, most_bytes))},
+          host{detail::Allocation::in<Pinned>(&on, std::clamp(bytes, detail::page, most_bytes))},
           stream{on.stream()} {}
     Transfer(const Transfer&) = delete;
     Transfer& operator=(const Transfer&) = delete;
@@ -94,14 +96,14 @@ template <class T, AnyDevice D> class DeviceArray {
     }
 
     D& device;
-    detail::Area host;
+    detail::Allocation host;
     typename D::stream_type stream;
     bool at_work{}; // as far as nobody has waited for the stream
   };
 
   D* device_;
   std::size_t size_;
-  detail::Area area_;
+  detail::Allocation allocation_;
 };
 
 /// `n` elements of T, as DeviceArray's constructor makes them; the device's type is deduced.

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/chain/chain.hpp>
-#include <penstock/detail/chain/judge.hpp>
+#include <penstock/detail/chain/verdict.hpp>
 #include <penstock/stage.hpp>
 
 #include <tuple>
@@ -15,9 +15,9 @@ namespace penstock {
 /// operator|.
 template <class Left, class Next>
 concept Feeds =
-    detail::judge<Left, Next, typename detail::chain<Left>::gives,
-                  typename detail::taken<Next, typename detail::chain<Left>::gives>::type,
-                  typename detail::chain<Left>::device>() == detail::Verdict::fits;
+    detail::find_verdict<Left, Next, typename detail::chain<Left>::gives,
+                         typename detail::taken<Next, typename detail::chain<Left>::gives>::type,
+                         typename detail::chain<Left>::device>() == detail::Verdict::fits;
 
 /// Joins a stage, or a pipeline not yet run, with the stage after it. What does not fit does not
 /// compile; the first message names what one gives, what the other takes, and the cure.
@@ -25,7 +25,7 @@ template <class Left, class Next, class Last = typename detail::chain<Left>::las
           class Gives = typename detail::chain<Left>::gives,
           class Takes = typename detail::taken<Next, Gives>::type,
           class On = typename detail::chain<Left>::device,
-          detail::Verdict Judged = detail::judge<Left, Next, Gives, Takes, On>()>
+          detail::Verdict Judged = detail::find_verdict<Left, Next, Gives, Takes, On>()>
   requires(detail::Part<Left> || detail::Part<Next>)
 [[nodiscard]] typename detail::join<Judged == detail::Verdict::fits, Left, Next>::type
 operator|(Left left, Next next) {

@@ -33,7 +33,7 @@ struct StageReport {
   unsigned blocked_now{};
   /// CPU seconds of its threads per second of the run, known at its end: 1 is one core kept busy.
   double cpu_share{};
-  /// Places in the ring it fills, and how many were in use on average when one was added. A last
+  /// Slots in the ring it fills, and how many were in use on average when one was added. A last
   /// stage fills none.
   std::size_t depth{};
   /// How many of them were in use, on average, when one was added.

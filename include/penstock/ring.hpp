@@ -4,7 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
-#include <penstock/detail/ring/bell.hpp>
+#include <penstock/detail/ring/doorbell.hpp>
 #include <penstock/detail/ring/mpmc_ring.hpp>
 #include <penstock/detail/ring/spsc_ring.hpp>
 #include <penstock/detail/ring/state.hpp>
@@ -42,10 +42,10 @@ struct RingPolicy {
 /// later slots.
 template <class Slot, class Policy = RingPolicy> class Ring {
  public:
-  using slot_type = Slot;              ///< What travels with a place.
-  using Claim = penstock::Claim<Ring>; ///< A slot to fill.
-  using Take = penstock::Take<Ring>;   ///< Filled slots.
-  using Bell = detail::Bell<Policy>;   ///< Wakes who watches several rings.
+  using slot_type = Slot;                    ///< What travels with a place.
+  using Claim = penstock::Claim<Ring>;       ///< A slot to fill.
+  using Take = penstock::Take<Ring>;         ///< Filled slots.
+  using Doorbell = detail::Doorbell<Policy>; ///< Wakes who watches several rings.
 
   /// `slots` >= 2, else OptionError. Nothing is allocated later.
   explicit Ring(std::size_t slots, Side claimers = Side::many, Side takers = Side::many)
@@ -143,8 +143,8 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   /// Rung after each publish or release, and each change of state. To be set before the first
   /// claim.
   /// @{
-  void on_publish(Bell* bell) noexcept { publish_bell_ = bell; }
-  void on_release(Bell* bell) noexcept { release_bell_ = bell; }
+  void on_publish(Doorbell* bell) noexcept { publish_bell_ = bell; }
+  void on_release(Doorbell* bell) noexcept { release_bell_ = bell; }
   /// @}
 
   /// Back to the first ticket, all slots free. No lease may be out, no other thread inside.
@@ -205,7 +205,7 @@ template <class Slot, class Policy = RingPolicy> class Ring {
                        : mpmc_.try_take_at(state_, ticket + 1, place + 1);
   }
 
-  static void ring_bell(Bell* bell) noexcept {
+  static void ring_bell(Doorbell* bell) noexcept {
     if (bell) [[unlikely]] {
       bell->ring();
     }
@@ -236,8 +236,8 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   detail::RingState<Policy> state_;
   const std::size_t slots_;
   const bool one_to_one_;
-  Bell* publish_bell_{};
-  Bell* release_bell_{};
+  Doorbell* publish_bell_{};
+  Doorbell* release_bell_{};
   detail::SpscRing<Slot, Policy> spsc_;
   detail::MpmcRing<Slot, Policy> mpmc_;
 };

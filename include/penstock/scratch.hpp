@@ -4,7 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>
@@ -73,11 +73,11 @@ template <AnyDevice D> class Scratch {
   explicit Scratch(D& device, std::size_t bytes, ScratchOptions options = {})
       : streams_{checked(options.streams)},
         part_bytes_{padded((detail::checked_bytes(bytes, 1, "Scratch") + streams_ - 1) / streams_)},
-        area_{detail::Area::in<Device>(&device,
-                                       detail::checked_bytes(streams_, part_bytes_, "Scratch"))},
+        allocation_{detail::Allocation::in<Device>(
+            &device, detail::checked_bytes(streams_, part_bytes_, "Scratch"))},
         parts_{std::make_unique<Part[]>(streams_)} {
     for (std::size_t i = 0; i < streams_; ++i) {
-      parts_[i].data = area_.data() + i * part_bytes_;
+      parts_[i].data = allocation_.data() + i * part_bytes_;
     }
   }
   Scratch(const Scratch&) = delete;
@@ -101,7 +101,7 @@ template <AnyDevice D> class Scratch {
     /// dies. Never blocks, and calls nothing. Throws Error if less is left of the stream's part,
     /// and while a later frame of the stream lives.
     template <class T> T* take(std::size_t n) & {
-      static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T> && alignof(T) <= grain,
+      static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T> && alignof(T) <= layout,
                     "penstock: scratch memory is raw bytes aligned to 256, so T must be trivially "
                     "copyable, not const, and aligned to 256 at most.");
       return static_cast<T*>(scratch_.take(part_, depth_, n, sizeof(T)));
@@ -170,7 +170,7 @@ template <AnyDevice D> class Scratch {
   }
 
  private:
-  static constexpr std::size_t grain = 256;
+  static constexpr std::size_t layout = 256;
   // Null is a stream: CUDA's default one.
   static constexpr char nobody{};
 
@@ -192,7 +192,7 @@ template <AnyDevice D> class Scratch {
     return streams;
   }
   static std::size_t padded(std::size_t bytes) noexcept {
-    return (bytes + grain - 1) / grain * grain;
+    return (bytes + layout - 1) / layout * layout;
   }
   std::span<Part> parts() const noexcept { return {parts_.get(), streams_}; }
   bool is_idle() const noexcept {
@@ -252,7 +252,7 @@ template <AnyDevice D> class Scratch {
 
   const unsigned streams_;
   const std::size_t part_bytes_;
-  const detail::Area area_;
+  const detail::Allocation allocation_;
   const std::unique_ptr<Part[]> parts_;
   StdAtomics::Atomic<std::uint64_t> refusals_{0};
 };

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>
@@ -24,7 +24,8 @@ template <AnyDevice D> class Workspace {
 
   /// May block, as the device's allocate() may. Throws DeviceError with the byte count.
   explicit Workspace(D& device, std::size_t bytes = usual_bytes)
-      : area_{detail::Area::in<Device>(&device, bytes)}, data_{area_.data()}, size_{bytes} {}
+      : allocation_{detail::Allocation::in<Device>(&device, bytes)}, data_{allocation_.data()},
+        size_{bytes} {}
   /// Device memory that is someone else's, aligned to 256 bytes, and is not given back: what a
   /// Scratch's frame lends.
   Workspace(void* data, std::size_t bytes) noexcept : data_{data}, size_{bytes} {}
@@ -45,7 +46,7 @@ template <AnyDevice D> class Workspace {
   }
 
  private:
-  detail::Area area_; // none, if the memory is someone else's
+  detail::Allocation allocation_; // none, if the memory is someone else's
   void* data_;
   std::size_t size_;
 };

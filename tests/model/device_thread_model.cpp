@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Proves how the device thread and the consumer part: with the real ring and the real bell, the
-// device thread's loop written out as DeviceThread::serve() and over() have it. Run without
+// device thread's loop written out as DeviceThread::look_on() and over() have it. Run without
 // arguments, or with parts of models' names; after all of them, two planted bugs must be found.
 
 #include <iostream>
@@ -12,26 +12,28 @@
 namespace penstock::model {
 namespace {
 
-using PlaceRing = Ring<rl::var<int>, ModelPolicy<>>;
+using DeviceRing = Ring<rl::var<int>, ModelPolicy<>>;
 
 enum class Change { none, stop, fail };
-enum class Bug { none, bell_read_late, drained_relaxed };
+enum class Bug { none, bell_read_late, finished_relaxed };
 
 // The device thread fills places and ends the ring; the consumer uses them up, says so and rings;
 // a third thread may close the ring at any time.
-template <Change How, Bug Planted> struct LastBell : Scenario {
+template <Change How, Bug Planted> struct LastDoorbell : Scenario {
   static constexpr int batches = 3;
-  static constexpr auto acquire = Planted == Bug::drained_relaxed ? rl::mo_relaxed : rl::mo_acquire;
-  static constexpr auto release = Planted == Bug::drained_relaxed ? rl::mo_relaxed : rl::mo_release;
+  static constexpr auto acquire =
+      Planted == Bug::finished_relaxed ? rl::mo_relaxed : rl::mo_acquire;
+  static constexpr auto release =
+      Planted == Bug::finished_relaxed ? rl::mo_relaxed : rl::mo_release;
 
-  PlaceRing ring{2, Side::one, Side::one};
-  PlaceRing::Bell bell;
-  RelacyAtomic<std::uint32_t> drained{0};
-  rl::var<int> used{0}; // by the consumer, until it is drained
+  DeviceRing ring{2, Side::one, Side::one};
+  DeviceRing::Doorbell bell;
+  RelacyAtomic<std::uint32_t> finished{0};
+  rl::var<int> used{0}; // by the consumer, until it has finished
   int published = 0;
   bool ended = false;
 
-  LastBell() { ring.on_release(&bell); }
+  LastDoorbell() { ring.on_release(&bell); }
   void thread(unsigned id) override {
     if (id == 0) {
       serve();
@@ -62,7 +64,7 @@ template <Change How, Bug Planted> struct LastBell : Scenario {
       RL_ASSERT(used(at()) == batches);
     }
   }
-  bool over() { return ring.state() > Flow::ended || (ended && drained.load(acquire) != 0); }
+  bool over() { return ring.state() > Flow::ended || (ended && finished.load(acquire) != 0); }
   bool step() {
     bool any = false;
     while (published != batches) {
@@ -88,7 +90,7 @@ template <Change How, Bug Planted> struct LastBell : Scenario {
     }
     RL_ASSERT(How != Change::none || next == batches);
     used(at()) = next;
-    drained.store(1, release); // pairs with over()
+    finished.store(1, release); // pairs with over()
     bell.ring();
   }
 };
@@ -106,14 +108,17 @@ int main(int count, char** arguments) {
   const auto random = Search::random(100'000);
   const int failed = run(
       {
-          {"device thread and consumer", 2, make<LastBell<Change::none, Bug::none>>, {one, random}},
+          {"device thread and consumer",
+           2,
+           make<LastDoorbell<Change::none, Bug::none>>,
+           {one, random}},
           {"device thread, consumer, stop",
            3,
-           make<LastBell<Change::stop, Bug::none>>,
+           make<LastDoorbell<Change::stop, Bug::none>>,
            {one, random}},
           {"device thread, consumer, error",
            3,
-           make<LastBell<Change::fail, Bug::none>>,
+           make<LastDoorbell<Change::fail, Bug::none>>,
            {one, random}},
       },
       count, arguments);
@@ -121,8 +126,11 @@ int main(int count, char** arguments) {
     return failed;
   }
   const std::vector<Model> planted = {
-      {"planted: the bell read late", 2, make<LastBell<Change::none, Bug::bell_read_late>>, {}},
-      {"planted: drained is relaxed", 2, make<LastBell<Change::none, Bug::drained_relaxed>>, {}},
+      {"planted: the bell read late", 2, make<LastDoorbell<Change::none, Bug::bell_read_late>>, {}},
+      {"planted: finished is relaxed",
+       2,
+       make<LastDoorbell<Change::none, Bug::finished_relaxed>>,
+       {}},
   };
   for (const Model& model : planted) {
     if (check(model, three)) {

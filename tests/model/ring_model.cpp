@@ -480,7 +480,7 @@ template <int Workers> struct Chain : Scenario {
 
 // The bell by itself: who waits for two changes sees both, and what came with them.
 struct BellAlone : Scenario {
-  detail::Bell<ModelPolicy<>> bell;
+  detail::Doorbell<ModelPolicy<>> bell;
   RelacyAtomic<std::uint32_t> changed[2] = {0, 0};
   rl::var<int> payload[2] = {0, 0};
 
@@ -503,7 +503,7 @@ struct BellAlone : Scenario {
 
 // One rings twice: the second ring must be heard by who woke from the first.
 struct BellTwice : Scenario {
-  detail::Bell<ModelPolicy<>> bell;
+  detail::Doorbell<ModelPolicy<>> bell;
   RelacyAtomic<std::uint32_t> changes{0};
 
   void thread(unsigned id) override {
@@ -528,7 +528,7 @@ struct BellTwice : Scenario {
 // from the start, nothing rings after the last slot.
 template <Change How, bool Known = false> struct BellTaker : Scenario {
   ModelRing<> ring{2, Side::one, Side::one};
-  ModelRing<>::Bell bell;
+  ModelRing<>::Doorbell bell;
   Taken taken;
 
   BellTaker() {
@@ -576,7 +576,7 @@ template <Change How, bool Known = false> struct BellTaker : Scenario {
 struct BellBetween : Scenario {
   ModelRing<> in{2, Side::one, Side::one};
   ModelRing<> out{2, Side::one, Side::one};
-  ModelRing<>::Bell bell;
+  ModelRing<>::Doorbell bell;
 
   BellBetween() {
     in.on_publish(&bell);

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/links/turns.hpp>
+#include <penstock/detail/links/sequencer.hpp>
 
 #include "scenario.hpp"
 
@@ -20,7 +20,7 @@ constexpr std::size_t places = 2;
 // Thread i brings the tickets i, i + Threads and so on, each when the one before it in its place is
 // done: what a ring's claims say.
 template <unsigned Threads, unsigned Tickets> struct InOrder : Scenario {
-  detail::Turns<ModelPolicy<>> turns{places};
+  detail::Sequencer<ModelPolicy<>> turns{places};
   RelacyAtomic<std::uint32_t> laps[places]{0, 0};
   rl::var<unsigned> brought[places]; // as a slot
   rl::var<unsigned> done{0};

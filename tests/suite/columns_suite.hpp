@@ -190,12 +190,12 @@ template <class Where> struct SevenToDynamic {
 /// One batch with all records as a plain loop makes them, in memory of its own.
 template <class S> struct OneBatch {
   OneBatch(std::size_t records, std::vector<std::size_t> extents)
-      : places{ps::detail::Places::in<ps::Pageable, ps::HostDevice>(
-            nullptr, 1, ps::detail::grain_of<S>(records, extents, 0, "test"), "test")} {}
+      : places{ps::detail::RingMemory::in<ps::Pageable, ps::HostDevice>(
+            nullptr, 1, ps::detail::layout_of<S>(records, extents, 0, "test"), "test")} {}
   ps::Batch<S, ps::Pageable> batch(std::size_t records) const {
     return ps::Batch<S, ps::Pageable>{places.view<S>(0, records, 0, 0)};
   }
-  ps::detail::Places places;
+  ps::detail::RingMemory places;
 };
 
 /// Whether a kept batch has the same records as `all`, from its source_index() on.

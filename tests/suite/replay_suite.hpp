@@ -62,8 +62,8 @@ TEST_CASE("a replayed consumer sees each record once, in every run") {
   struct Sizes {
     std::size_t records, batch;
   };
-  // Places of the device's ring: of one group and of several, with groups of each size left over; a
-  // short batch at the end, none, nothing but one, and nothing at all.
+  // Places of the device's ring: of one group and of several, with groups of each size left
+  // over; a short batch at the end, none, nothing but one, and nothing at all.
   const auto check = [](const Sizes& sizes, unsigned lanes) {
     const std::size_t records = sizes.records;
     const std::size_t batch = sizes.batch;

@@ -56,7 +56,7 @@ class CudaDevice {
     }
     cudaDeviceProp properties;
     check_here(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
-    name_ = place() + " " + properties.name;
+    name_ = label() + " " + properties.name;
     check_here(cudaInitDevice(number, 0, 0), "cudaInitDevice");
   }
   CudaDevice(const CudaDevice&) = delete;
@@ -223,9 +223,9 @@ class CudaDevice {
   }
 
  private:
-  std::string place() const { return "cuda:" + std::to_string(number_); }
+  std::string label() const { return "cuda:" + std::to_string(number_); }
   std::string asked(std::size_t bytes) const {
-    return " of " + std::to_string(bytes) + " bytes on " + place();
+    return " of " + std::to_string(bytes) + " bytes on " + label();
   }
   [[noreturn]] void refuse(cudaError_t status, const char* call, const std::string& why) const {
     throw CudaError{"penstock: CudaDevice{" + std::to_string(number_) + "}: " + why + ": " +
@@ -235,7 +235,7 @@ class CudaDevice {
   }
   void check_here(cudaError_t status, const char* call) const {
     if (status != cudaSuccess) {
-      detail::cuda_fail(status, call, " on " + place());
+      detail::cuda_fail(status, call, " on " + label());
     }
   }
   static void* map(std::size_t bytes) {

@@ -96,7 +96,7 @@ class HostDevice {
 
   /// Starts the stream's thread.
   HostStream stream() {
-    context_.door.pass("stream");
+    context_.gate.pass("stream");
     try {
       return HostStream{context_};
     } catch (const std::system_error&) {
@@ -105,14 +105,14 @@ class HostDevice {
   }
   /// An event, not recorded yet.
   HostEvent event() {
-    context_.door.pass("event");
+    context_.gate.pass("event");
     return HostEvent{context_};
   }
 
   /// `bytes` of memory aligned to 256 and filled with 0xCD, since a GPU's is not zero either; null
   /// for 0 bytes.
   void* allocate(std::size_t bytes) {
-    context_.door.pass("allocate", bytes);
+    context_.gate.pass("allocate", bytes);
     if (bytes == 0) {
       return nullptr;
     }
@@ -134,14 +134,14 @@ class HostDevice {
   }
   /// `bytes` of zeroed host memory, a multiple of 4096; blocks until its pages are there.
   void* allocate_pinned(std::size_t bytes) {
-    context_.door.pass("allocate_pinned", bytes);
+    context_.gate.pass("allocate_pinned", bytes);
     try {
       void* const at = detail::map_pages(bytes);
       live_pinned_.fetch_add(1, StdAtomics::relaxed);
       pinned_bytes_.fetch_add(bytes, StdAtomics::relaxed);
       return at;
     } catch (const Error& e) {
-      context_.door.fail("allocate_pinned", Door::out_of_memory, e.what());
+      context_.gate.fail("allocate_pinned", Gate::out_of_memory, e.what());
     }
   }
   /// No queued work may use it any more. Null is nothing.
@@ -173,7 +173,7 @@ class HostDevice {
 
   /// As HostGraph::capture().
   template <class F> HostGraph capture(std::span<HostStream> lanes, F f) {
-    context_.door.pass("capture");
+    context_.gate.pass("capture");
     return HostGraph::capture(lanes, std::move(f));
   }
 
@@ -182,18 +182,18 @@ class HostDevice {
   /// is_done, sync, capture and a graph's launch, by whichever way they are called. One thread at a
   /// time; others may make calls meanwhile: then it can be a later one that fails, but one does.
   void fail_call(std::uint64_t k, HostFault fault = {}) noexcept {
-    context_.door.arm(k, fault.persistent, fault.sticky, fault.code);
+    context_.gate.arm(k, fault.persistent, fault.sticky, fault.code);
   }
   /// Whether a call has failed since fail_call(), because of it.
-  bool fault_fired() const noexcept { return context_.door.fired(); }
+  bool fault_fired() const noexcept { return context_.gate.fired(); }
   /// Returns the latched error code and clears it, as cudaGetLastError does; a sticky one stays.
   /// What was thrown is not latched any more.
-  int last_error() noexcept { return context_.door.last_error(); }
+  int last_error() noexcept { return context_.gate.last_error(); }
 
   /// Each count is exact; together they are of one moment only when no call runs.
   HostCounts counts() const noexcept {
     const auto now = [](const auto& count) { return count.load(StdAtomics::relaxed); };
-    return {.calls = context_.door.calls(),
+    return {.calls = context_.gate.calls(),
             .copies = now(copies_),
             .copied_bytes = now(copied_bytes_),
             .records = now(context_.records),
@@ -208,16 +208,16 @@ class HostDevice {
   }
 
  private:
-  using Door = detail::HostDoor;
+  using Gate = detail::CallGate;
   static constexpr std::align_val_t alignment{256};
 
   [[noreturn]] void fail(const char* call, std::optional<std::size_t> bytes, const char* why) {
-    context_.door.fail(call, Door::out_of_memory,
-                       Door::text(call, bytes, Door::out_of_memory, why));
+    context_.gate.fail(call, Gate::out_of_memory,
+                       Gate::text(call, bytes, Gate::out_of_memory, why));
   }
 
   void copy(const char* call, void* to, const void* from, std::size_t bytes, HostStream& stream) {
-    context_.door.pass(call, bytes);
+    context_.gate.pass(call, bytes);
     const std::uint64_t number = copies_.fetch_add(1, StdAtomics::relaxed);
     copied_bytes_.fetch_add(bytes, StdAtomics::relaxed);
     stream.put([to, from, bytes, pause = pause(number, bytes)] {
@@ -236,7 +236,7 @@ class HostDevice {
   }
   // After a trap nobody waits for a GPU's work, and memory is freed at once: so here none may run.
   void rest() noexcept {
-    if (context_.door.is_broken()) {
+    if (context_.gate.is_broken()) {
       context_.queues.await_rest();
     }
   }

@@ -28,23 +28,23 @@ class HostEvent {
   /// Whether the latest point recorded was reached; true if there is none. Never blocks.
   bool is_done() const {
     detail::HostContext& c = state_->context;
-    c.door.pass("is_done");
+    c.gate.pass("is_done");
     c.queries.fetch_add(1, StdAtomics::relaxed);
     if (!latest().is_reached()) {
       return false;
     }
     // The device may have broken down meanwhile: points are then reached whatever became of the
     // work, which a GPU does not say of its events.
-    c.door.check("is_done");
+    c.gate.check("is_done");
     return true;
   }
   /// Blocks until the latest point recorded at the call is reached.
   void sync() const {
     detail::HostContext& c = state_->context;
-    c.door.pass("sync");
+    c.gate.pass("sync");
     c.syncs.fetch_add(1, StdAtomics::relaxed);
     latest().await();
-    c.door.check("sync");
+    c.gate.check("sync");
   }
 
  private:

@@ -63,7 +63,7 @@ class HostGraph {
   /// it runs. Throws what `f` throws; the streams are then as before.
   template <class F> static HostGraph capture(std::span<HostStream> lanes, F f);
   /// Enqueues all of it on `stream`, as one piece of work; returns at once, unless
-  /// HostStream::places are waiting. Throws DeviceError.
+  /// HostStream::capacity are waiting. Throws DeviceError.
   void launch(HostStream& stream) const;
 
  private:

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/context.hpp>
-#include <penstock/host/detail/door.hpp>
 #include <penstock/host/detail/queue.hpp>
 #include <penstock/host/event.hpp>
 #include <penstock/host/graph.hpp>
@@ -33,14 +33,14 @@ class HostStream {
   /// The most bytes that a callable given to enqueue() may have.
   static constexpr std::size_t work_bytes = detail::HostQueue::work_bytes;
   /// How many pieces of work it holds, the running one included, before enqueue() blocks.
-  static constexpr std::size_t places = detail::HostQueue::places;
+  static constexpr std::size_t capacity = detail::HostQueue::capacity;
 
   /// Runs `f()` later on the stream's thread, after all that was enqueued before; returns at once,
-  /// unless `places` are waiting. `f` is kept in the queue itself: nothing is allocated. If it
-  /// throws, the device breaks down as a GPU does by a trap: nothing runs on it any more, and every
-  /// later call throws. `f` must not call the device, the streams or the events.
+  /// unless `capacity` of them are waiting. `f` is kept in the queue itself: nothing is allocated.
+  /// If it throws, the device breaks down as a GPU does by a trap: nothing runs on it any more, and
+  /// every later call throws. `f` must not call the device, the streams or the events.
   template <class F> void enqueue(F f) {
-    context().door.check("enqueue");
+    context().gate.check("enqueue");
     put(std::move(f));
   }
 
@@ -53,7 +53,7 @@ class HostStream {
     detail::HostContext& c = passed("sync");
     c.syncs.fetch_add(1, StdAtomics::relaxed);
     queue().await(queue().end());
-    c.door.check("sync");
+    c.gate.check("sync");
   }
   /// Whether all that was enqueued before is done. Never blocks.
   bool is_done() const {
@@ -68,7 +68,7 @@ class HostStream {
   friend class HostGraph;
 
   struct State {
-    explicit State(detail::HostContext& c) : context{c}, queue{c.queues.start(c.door)} {
+    explicit State(detail::HostContext& c) : context{c}, queue{c.queues.start(c.gate)} {
       c.live_streams.fetch_add(1, StdAtomics::relaxed);
     }
     State(const State&) = delete;
@@ -94,11 +94,11 @@ class HostStream {
   }
   // A counted call that cannot be made while the stream is captured.
   detail::HostContext& passed(const char* call) const {
-    detail::HostDoor& door = context().door;
-    door.pass(call);
+    detail::CallGate& gate = context().gate;
+    gate.pass(call);
     if (state_->capture.work) {
-      door.fail(call, detail::HostDoor::captured,
-                detail::HostDoor::text(call, {}, detail::HostDoor::captured,
+      gate.fail(call, detail::CallGate::captured,
+                detail::CallGate::text(call, {}, detail::CallGate::captured,
                                        "the stream is being captured, so nothing runs"));
     }
     return context();

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/mixed.hpp>
+#include <penstock/detail/base/splitmix.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -44,7 +44,7 @@ template <class T> class Windows {
 
   /// Views `tokens`; nothing is checked before open().
   explicit Windows(std::span<const T> tokens, WindowsOptions options)
-      : tokens_{tokens}, options_{options}, start_{detail::mixed(options.seed, 0)} {}
+      : tokens_{tokens}, options_{options}, start_{detail::splitmix(options.seed, 0)} {}
 
   /// Checks the options. Throws OptionError; SourceError if the sequence is shorter than a window.
   void open() const {
@@ -74,7 +74,7 @@ template <class T> class Windows {
   /// over all places where a whole window fits. After open().
   std::size_t offset_of(std::uint64_t i) const noexcept {
     // So much more than there are places that none is favoured measurably.
-    return detail::mixed(start_, i + 1) % (tokens_.size() - options_.length + 1);
+    return detail::splitmix(start_, i + 1) % (tokens_.size() - options_.length + 1);
   }
 
   /// Copies the windows into.index() and following. After open(). Any thread, any number at once.

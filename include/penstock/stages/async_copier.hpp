@@ -69,7 +69,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
   template <class Given, class On> void build(detail::Build<On>& build) const {
     detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.host_input();
-    const detail::Grain batch = this->batch(in->grain());
+    const detail::Layout batch = this->batch(in->layout());
     build.depth = options_.depth;
     const auto& thread =
         build.add_thread(std::make_unique<detail::DeviceThread<On>>(*build.device, build.control));
@@ -84,17 +84,17 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
 
  private:
   // A slot with a Ragged column is a batch.
-  detail::Grain batch(const detail::Grain& slot) const {
+  detail::Layout batch(const detail::Layout& slot) const {
     if (!slot.ragged()) {
-      const std::size_t record = slot.record_bytes() * slot.units;
+      const std::size_t record = slot.record_bytes();
       const std::size_t usual = std::max<std::size_t>(detail::batch_bytes / record, 1);
-      return slot.of(detail::checked_bytes(options_.batch != 0 ? options_.batch : usual, slot.units,
-                                           "AsyncCopier: a batch"));
+      return slot.of(detail::checked_bytes(options_.batch != 0 ? options_.batch : usual,
+                                           slot.units_a_record, "AsyncCopier: a batch"));
     }
-    if (options_.batch != 0 && options_.batch != slot.records) {
+    if (options_.batch != 0 && options_.batch != slot.units) {
       throw OptionError{"penstock: AsyncCopier: batch is " + std::to_string(options_.batch) +
                         ", but a batch with a Ragged column is a slot, and the Reader's has " +
-                        std::to_string(slot.records) + " records: give both the same batch."};
+                        std::to_string(slot.units) + " records: give both the same batch."};
     }
     return slot;
   }
@@ -124,8 +124,8 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   template <class Given, class On> void build(detail::Build<On>& build) const {
     const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.device_input();
-    const detail::Grain slot = this->slot(in->grain().uncounted());
-    build.units = build.units == unknown_size ? unknown_size : build.units / in->grain().units;
+    const detail::Layout slot = this->slot(in->layout().uncounted());
+    build.units = build.units == unknown_size ? unknown_size : in->layout().in_records(build.units);
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
     using Node =
         std::conditional_t<counted, detail::CountedFetcherNode<On>, detail::FetcherNode<On>>;
@@ -141,11 +141,11 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   }
 
  private:
-  detail::Grain slot(const detail::Grain& batch) const {
-    const std::size_t bytes = batch.record_bytes() * batch.units;
-    const std::size_t usual = std::min(batch.records / batch.units, detail::slot_records(bytes));
+  detail::Layout slot(const detail::Layout& batch) const {
+    const std::size_t bytes = batch.record_bytes();
+    const std::size_t usual = std::min(batch.records(), detail::slot_records(bytes));
     const std::size_t records = options_.batch != 0 ? options_.batch : usual;
-    if (batch.units == 1) {
+    if (!batch.in_pieces()) {
       return batch.of(records);
     }
     detail::checked_bytes(records, bytes, "AsyncCopier: a batch");

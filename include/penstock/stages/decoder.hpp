@@ -207,13 +207,12 @@ template <class F, class Where = void> class Decoder : public StageBase {
     detail::checked_depth("Decoder", options_.depth);
     build.skip(options_.on_error.skips != 0);
     const auto in = build.host_input();
-    const detail::Grain grain =
-        detail::grain_of<typename To::schema>(in->grain().records, options_.extents,
-                                              detail::value_bytes(options_.value_bytes), "Decoder");
+    const detail::Layout layout = detail::layout_of<typename To::schema>(
+        in->layout().units, options_.extents, detail::value_bytes(options_.value_bytes), "Decoder");
     const std::size_t slots =
-        detail::host_slots("Decoder", options_.depth, grain, build.units, build.epochs);
+        detail::host_slots("Decoder", options_.depth, layout, build.units, build.epochs);
     const auto out =
-        build.template host_output<typename To::space>("Decoder", slots, grain, Side::many);
+        build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
     build.template add<detail::DecoderNode<F, typename From::schema, typename From::space,
                                            typename To::schema, typename To::space, single>>(
         build.setup("Decoder", workers), in, out, f_, options_.on_error);

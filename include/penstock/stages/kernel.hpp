@@ -203,26 +203,26 @@ class Kernel : public StageBase {
     const Link& in = *build.device_input();
     const auto& bell = build.device_thread().bell();
     if constexpr (in_place) {
-      return std::make_shared<Link>(*build.device, in.ring.slots(), in.memory, bell);
+      return std::make_shared<Link>(*build.device, in.ring.slots(), in.shared_memory, bell);
     } else {
-      const std::size_t batch = in.grain().records / in.grain().units;
+      const std::size_t batch = in.layout().records();
       using To = typename Out::schema;
-      const detail::Grain plain = detail::grain_of<detail::uncounted_t<To>>(
+      const detail::Layout plain = detail::layout_of<detail::uncounted_t<To>>(
           recount.of(batch), options_.extents, 0, "Kernel");
-      const detail::Grain grain = detail::is_counted<To> ? plain.counted() : plain;
-      build.units = recount.of_run(build.units == unknown_size ? unknown_size
-                                                               : build.units / in.grain().units,
-                                   build.epochs, batch);
+      const detail::Layout layout = detail::is_counted<To> ? plain.counted() : plain;
+      build.units = recount.of_run(
+          build.units == unknown_size ? unknown_size : in.layout().in_records(build.units),
+          build.epochs, batch);
       build.one_for_one = build.one_for_one && recount.same() && !detail::is_counted<To>;
       build.depth = options_.depth != 0 ? options_.depth : build.depth;
       if constexpr (detail::is_replayed<F>) {
-        return std::make_shared<Link>(*build.device, in.ring.slots(), grain, bell, "Kernel");
+        return std::make_shared<Link>(*build.device, in.ring.slots(), layout, bell, "Kernel");
       }
       const std::size_t copies =
-          3 * detail::copy_bytes / std::max<std::size_t>(grain.bytes(), 1) + 1;
+          3 * detail::copy_bytes / std::max<std::size_t>(layout.bytes(), 1) + 1;
       return std::make_shared<Link>(*build.device,
-                                    std::max(build.depth, std::min(copies, in.ring.slots())), grain,
-                                    bell, "Kernel");
+                                    std::max(build.depth, std::min(copies, in.ring.slots())),
+                                    layout, bell, "Kernel");
     }
   }
 

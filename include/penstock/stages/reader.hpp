@@ -94,14 +94,14 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
     const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&
                         build.records < unknown_size / bytes;
-    const detail::Grain grain =
-        pieces ? detail::Grain{1, bytes}.pieces(detail::read_bytes)
-               : detail::grain_of<T>(detail::records_a_slot(options_.batch, bytes, build.plan),
-                                     extents, detail::value_bytes(options_.value_bytes), "Reader");
+    const detail::Layout layout =
+        pieces ? detail::Layout{1, bytes}.pieces(detail::read_bytes)
+               : detail::layout_of<T>(detail::records_a_slot(options_.batch, bytes, build.plan),
+                                      extents, detail::value_bytes(options_.value_bytes), "Reader");
     build.units = pieces ? build.records * bytes : build.records;
     const std::size_t slots =
-        detail::host_slots("Reader", options_.depth, grain, build.units, build.epochs);
-    const auto out = build.template host_output<Where>("Reader", slots, grain,
+        detail::host_slots("Reader", options_.depth, layout, build.units, build.epochs);
+    const auto out = build.template host_output<Where>("Reader", slots, layout,
                                                        workers == 1 ? Side::one : Side::many);
     build.template add<detail::ReaderNode<From, Where>>(build.setup("Reader", workers), out,
                                                         std::move(source), build.units,

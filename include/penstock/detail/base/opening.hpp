@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/job.hpp>
+#include <penstock/detail/base/threads.hpp>
 #include <penstock/prepare_options.hpp>
 
 #include <algorithm>

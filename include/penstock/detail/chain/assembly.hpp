@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/callable.hpp>
-#include <penstock/detail/chain/judge.hpp>
+#include <penstock/detail/chain/verdict.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
 #include <penstock/detail/host_side/host_loop.hpp>

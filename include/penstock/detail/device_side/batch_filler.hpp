@@ -15,7 +15,7 @@ namespace penstock::detail {
 /// Fills the places of a device ring in order, unit after unit, and hands on those that are full.
 /// No step waits for the ring or for the device.
 template <AnyDevice D> class BatchFiller {
-  using Claim = typename PlaceRing<D>::Claim;
+  using Claim = typename DeviceRing<D>::Claim;
 
  public:
   explicit BatchFiller(DeviceLink<D>& out) : out_{out} {
@@ -24,7 +24,7 @@ template <AnyDevice D> class BatchFiller {
   }
 
   /// Whether there is a place to fill.
-  bool open() {
+  bool try_open() {
     if (!place_) {
       place_ = out_.ring.try_claim();
       filled_ = 0;
@@ -33,17 +33,17 @@ template <AnyDevice D> class BatchFiller {
   }
   /// Of an open place: whether nothing is in it yet, so that its last use is to be waited for.
   bool untouched() const noexcept { return filled_ == 0; }
-  const Place<D>& place() const noexcept { return place_.slot(); }
+  const DeviceSlot<D>& place() const noexcept { return place_.slot(); }
   /// Where the next unit goes in an array.
   std::byte* at(std::size_t part) const noexcept {
-    return out_.places.data(place_.place(), part) + filled_ * out_.grain().parts[part].each;
+    return out_.memory.data(place_.place(), part) + filled_ * out_.layout().parts[part].each;
   }
 
   /// Claims places after the open one, as far as `units` more go without a wrap and without
   /// waiting; gives how many of them fit.
   std::size_t make_room(std::size_t units) {
     const std::size_t places = out_.ring.slots();
-    std::size_t room = out_.grain().records - filled_;
+    std::size_t room = out_.layout().units - filled_;
     for (std::size_t i = 0; room < units && place_.place() + i + 1 < places; ++i) {
       if (i == next_.size()) {
         if (Claim claim = out_.ring.try_claim()) {
@@ -55,7 +55,7 @@ template <AnyDevice D> class BatchFiller {
       if (!next_[i].slot().free.reached() || !next_[i].slot().also_free.reached()) {
         break;
       }
-      room += out_.grain().records;
+      room += out_.layout().units;
     }
     return std::min(room, units);
   }
@@ -66,20 +66,20 @@ template <AnyDevice D> class BatchFiller {
             F source_of) {
     std::size_t opened = 0;
     for (std::size_t done = 0; done != units;) {
-      const std::size_t part = std::min(units - done, out_.grain().records - filled_);
-      Place<D>& place = place_.slot();
+      const std::size_t part = std::min(units - done, out_.layout().units - filled_);
+      DeviceSlot<D>& place = place_.slot();
       if (filled_ == 0) {
         place.index = booked_;
         place.source = source_of(done);
         place.bytes = 0;
       }
       filled_ += part;
-      place.records = filled_;
+      place.units = filled_;
       place.bytes += bytes / units * part + (part == units ? bytes % units : 0);
       place.ready = ready;
       done += part;
       booked_ += part;
-      if (filled_ == out_.grain().records) {
+      if (filled_ == out_.layout().units) {
         count_out();
         full_.push_back(std::move(place_));
         if (opened < next_.size()) {

@@ -5,7 +5,7 @@
 #include <penstock/detail/device_side/batch_filler.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/detail/observe/trace.hpp>
 #include <penstock/fence.hpp>
@@ -47,11 +47,11 @@ template <AnyDevice D> class Copier {
   Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
          OnTheWay* on_the_way = nullptr)
       : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, stream_{device.stream()},
-        line_{device, 4}, ragged_{in.grain().ragged()},
+        line_{device, 4}, ragged_{in.layout().ragged()},
         most_records_{std::max<std::size_t>(
-            copy_bytes / std::max<std::size_t>(in.grain().record_bytes(), 1), 1)},
-        most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.grain().records, 1)} {
-    pieces_.reserve(in.grain().parts.size());
+            copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
+        most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.layout().units, 1)} {
+    pieces_.reserve(in.layout().parts.size());
   }
   ~Copier() {
     wait_at_last([this] { settle(); });
@@ -76,17 +76,16 @@ template <AnyDevice D> class Copier {
   bool done() const noexcept { return ended_ && in_flight_ == 0; }
 
   /// What the copy engine is doing, as far as fences tell.
-  Spent doing() {
+  Activity doing() {
     if (in_flight_ != 0) {
       const Flight& flight = flights_[oldest_];
-      return flight.after.reached() && flight.also_after.reached() ? Spent::busy : Spent::blocked;
+      return flight.after.reached() && flight.also_after.reached() ? Activity::busy
+                                                                   : Activity::blocked;
     }
-    return run_ ? Spent::blocked : Spent::starved;
+    return run_ ? Activity::blocked : Activity::starved;
   }
   bool in_flight() const noexcept { return in_flight_ != 0; }
-  Timeline<D>& line() noexcept { return line_; }
-  std::uint64_t copies() const noexcept { return copies_; }
-  std::uint64_t records() const noexcept { return in_.grain().whole_records(0, filler_.booked()); }
+  std::uint64_t records() const noexcept { return in_.layout().whole_records(0, filler_.booked()); }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
   /// Forgets a run, also one that was broken off, and gives back what it held. Blocks until no copy
@@ -102,7 +101,7 @@ template <AnyDevice D> class Copier {
       on_the_way_->numbers.start(0);
     }
     oldest_ = in_flight_ = begun_ = 0;
-    copies_ = bytes_ = 0;
+    bytes_ = 0;
     ended_ = false;
   }
 
@@ -135,10 +134,10 @@ template <AnyDevice D> class Copier {
 
   bool send() {
     gather();
-    if (!run_ || !filler_.open()) {
+    if (!run_ || !filler_.try_open()) {
       return false;
     }
-    const TraceRange range{"AsyncCopier", (run_.slot().index + begun_) / in_.grain().units};
+    const TraceRange range{"AsyncCopier", in_.layout().in_records(run_.slot().index + begun_)};
     const std::size_t ready = ready_records();
     const std::size_t records = ragged_ ? ready : filler_.make_room(std::min(ready, most_records_));
     Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
@@ -152,7 +151,6 @@ template <AnyDevice D> class Copier {
     const std::size_t bytes = copy(records);
     flight.serial = line_.record(stream_);
     ++in_flight_;
-    ++copies_;
     bytes_ += bytes;
 
     if (on_the_way_ && on_the_way_->wanted) {
@@ -161,15 +159,15 @@ template <AnyDevice D> class Copier {
     const bool ends_epoch = records == ready && run_.slot(run_.size() - 1).ends_epoch;
     filler_.book(records, bytes, {&line_, flight.serial}, ends_epoch, [this](std::size_t i) {
       const std::size_t at = begun_ + i;
-      return run_.slot(at / in_.grain().records).source[at % in_.grain().records];
+      return run_.slot(at / in_.layout().units).source[at % in_.layout().units];
     });
     if (ragged_ || ends_epoch) {
       filler_.close();
     }
     begun_ += records;
-    const std::size_t used = records == ready ? run_.size() : begun_ / in_.grain().records;
+    const std::size_t used = records == ready ? run_.size() : begun_ / in_.layout().units;
     flight.slots = run_.split(used);
-    begun_ = run_ ? begun_ - used * in_.grain().records : 0;
+    begun_ = run_ ? begun_ - used * in_.layout().units : 0;
     return true;
   }
 
@@ -193,13 +191,13 @@ template <AnyDevice D> class Copier {
   std::size_t copy(std::size_t records) {
     std::size_t bytes = 0;
     pieces_.clear();
-    for (std::size_t part = 0; part < in_.grain().parts.size(); ++part) {
-      const std::size_t each = in_.grain().parts[part].each;
+    for (std::size_t part = 0; part < in_.layout().parts.size(); ++part) {
+      const std::size_t each = in_.layout().parts[part].each;
       const std::size_t size =
-          ragged_ ? in_.places.used(run_.place(), part, records) : records * each;
+          ragged_ ? in_.memory.used(run_.place(), part, records) : records * each;
       if (size != 0) {
         pieces_.push_back(
-            {filler_.at(part), in_.places.data(run_.place(), part) + begun_ * each, size});
+            {filler_.at(part), in_.memory.data(run_.place(), part) + begun_ * each, size});
       }
       bytes += size;
     }
@@ -209,7 +207,7 @@ template <AnyDevice D> class Copier {
   }
 
   void tell_numbers(std::size_t units) {
-    const std::size_t slot = in_.grain().records;
+    const std::size_t slot = in_.layout().units;
     for (std::size_t done = 0; done != units;) {
       const std::size_t at = begun_ + done;
       const std::size_t part = std::min(units - done, slot - at % slot);
@@ -220,15 +218,15 @@ template <AnyDevice D> class Copier {
   }
 
   std::size_t ready_records() const noexcept {
-    return (run_.size() - 1) * in_.grain().records + run_.slot(run_.size() - 1).records - begun_;
+    return (run_.size() - 1) * in_.layout().units + run_.slot(run_.size() - 1).units - begun_;
   }
 
   // A device made for tests may spoil slots that are given back: who still used one is found out.
   void poison(const HostRing::Take& slots) {
     if constexpr (requires(std::byte* at, std::size_t bytes) { device_.poison(at, bytes); }) {
       for (std::size_t i = 0; i < slots.size(); ++i) {
-        for (std::size_t part = 0; part < in_.grain().parts.size(); ++part) {
-          device_.poison(in_.places.data(slots.place() + i, part), in_.grain().parts[part].place);
+        for (std::size_t part = 0; part < in_.layout().parts.size(); ++part) {
+          device_.poison(in_.memory.data(slots.place() + i, part), in_.layout().parts[part].stride);
         }
       }
     }
@@ -251,7 +249,6 @@ template <AnyDevice D> class Copier {
   HostRing::Take run_; // slots at hand, the first of them begun_ records done
   std::size_t begun_{};
   std::vector<CopyPiece> pieces_;
-  std::uint64_t copies_{};
   std::uint64_t bytes_{};
   bool ended_{};
   bool touches_memory_{}; // as far as nobody has waited for the stream

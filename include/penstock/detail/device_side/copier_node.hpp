@@ -22,7 +22,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
       : DeviceStep{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)},
         numbers_{std::move(numbers)}, copier_{device, *in_, *out_, copy_bytes, numbers_.get()} {}
 
-  bool open() const noexcept override { return copier_.in_flight(); }
+  bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }
   Flow flow() const noexcept override { return out_->ring.state(); }
   void report(double seconds, StageReport& stage) const override {
@@ -47,7 +47,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
     }
     return any;
   }
-  Spent doing() override { return copier_.doing(); }
+  Activity doing() override { return copier_.doing(); }
   void abandon() override { copier_.abandon(); }
 
   const std::shared_ptr<HostLink> in_;

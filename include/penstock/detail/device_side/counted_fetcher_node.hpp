@@ -4,7 +4,7 @@
 
 #include <penstock/detail/device_side/fetch_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/observe/trace.hpp>
 #include <penstock/error.hpp>
 
@@ -22,7 +22,7 @@ namespace penstock::detail {
 /// ring, as FetcherNode does others. Their counts
 /// come first, those of many batches in one copy, and then exactly the records.
 template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
-  using Take = typename PlaceRing<D>::Take;
+  using Take = typename DeviceRing<D>::Take;
 
  public:
   CountedFetcherNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
@@ -30,16 +30,17 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
                      std::shared_ptr<OnTheWay> numbers)
       : FetchStep<D>{std::move(setup), device,      std::move(in),
                      std::move(out),   one_for_one, std::move(numbers)},
-        count_part_{this->in_->grain().parts.size() - 1},
-        counts_{Area::in<Pinned>(&this->device_, this->in_->ring.slots() * sizeof(std::uint64_t))},
+        count_part_{this->in_->layout().parts.size() - 1},
+        counts_{Allocation::in<Pinned>(&this->device_,
+                                       this->in_->ring.slots() * sizeof(std::uint64_t))},
         count_stream_{this->device_.stream()}, count_line_{this->device_, most_counts + 1},
         asked_up_to_(most_counts + 1), held_(this->in_->ring.slots()) {}
   ~CountedFetcherNode() override {
     wait_at_last([this] { settle_counts(); });
   }
 
-  bool open() const noexcept override {
-    return FetchStep<D>::open() || count_line_.was_recorded() != counts_landed_;
+  bool has_open_fence() const noexcept override {
+    return FetchStep<D>::has_open_fence() || count_line_.was_recorded() != counts_landed_;
   }
 
  private:
@@ -74,7 +75,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
       ++count;
     }
     counts_touched_ = true;
-    this->device_.copy_to_host(counts() + place, this->in_->places.data(place, count_part_),
+    this->device_.copy_to_host(counts() + place, this->in_->memory.data(place, count_part_),
                                count * sizeof(std::uint64_t), count_stream_);
     const std::uint64_t serial = count_line_.record(count_stream_);
     asked_ += count;
@@ -97,10 +98,10 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
     return any;
   }
   void check(const Take& batch) const {
-    if (count_of(batch) > batch.slot().records) {
+    if (count_of(batch) > batch.slot().units) {
       throw Error{"penstock: a Kernel has written " + std::to_string(count_of(batch)) +
                   " into the count of a batch that has room for " +
-                  std::to_string(batch.slot().records) +
+                  std::to_string(batch.slot().units) +
                   " records: write at most capacity(), and give the Kernel .gives where more come "
                   "out than go in."};
     }
@@ -115,7 +116,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
       const Take& batch = held_[fetched_ % held_.size()];
       const std::size_t left = count_of(batch) - begun_;
       if (left != 0) {
-        if (!this->filler_.open()) {
+        if (!this->filler_.try_open()) {
           break;
         }
         const std::size_t copied = this->filler_.make_room(left);
@@ -127,7 +128,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
                              }
                            });
         begun_ += copied;
-        bytes += copied * this->out_->grain().record_bytes();
+        bytes += copied * this->out_->layout().unit_bytes();
       }
       if (begun_ == count_of(batch)) {
         if (batch.fill() == Fill::partial) {
@@ -171,7 +172,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   }
 
   const std::size_t count_part_;
-  const Area counts_; // by place
+  const Allocation counts_; // by place
   // Not behind the records of those before.
   typename D::stream_type count_stream_;
   Timeline<D> count_line_;

@@ -38,8 +38,8 @@ template <AnyDevice D> class DeviceEnd : public Node {
   }
   /// The next batch; null if there is none, or the run has failed, which it is to be told with
   /// `record`.
-  Place<D>* next(std::uint64_t record) noexcept {
-    Place<D>* place = nullptr;
+  DeviceSlot<D>* next(std::uint64_t record) noexcept {
+    DeviceSlot<D>* place = nullptr;
     return check_given_back() && attempt(record, [&] { place = lender_->next(); }) ? place
                                                                                    : nullptr;
   }
@@ -98,14 +98,14 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
       return;
     }
     for (;;) {
-      Place<D>* const place = this->next(0);
+      DeviceSlot<D>* const place = this->next(0);
       if (!place) {
         return;
       }
       const std::uint64_t ticket = lender.ticket();
       const auto batch =
           lender.link().template batch<const T>(ticket % lender.link().ring.slots(), *place);
-      const std::uint64_t record = place->index / lender.link().grain().units;
+      const std::uint64_t record = lender.link().layout().in_records(place->index);
       if (!this->attempt(record, [&] {
             const TraceRange range = this->trace(record);
             call_checked(launches_, [&] { std::invoke(call_, batch, stream_); });
@@ -113,7 +113,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
         lender.drop(ticket);
         return;
       }
-      meter.did(place->records / lender.link().grain().units, place->bytes);
+      meter.did(lender.link().layout().in_records(place->units), place->bytes);
       lender.give_back(ticket);
     }
   }

@@ -33,16 +33,16 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   }
   Lease<B> next() noexcept override {
     DeviceLender<D>& lender = this->lender();
-    Place<D>* const place = check_body() ? DeviceEnd<D>::next(next_) : nullptr;
+    DeviceSlot<D>* const place = check_body() ? DeviceEnd<D>::next(next_) : nullptr;
     if (!place) {
       return {};
     }
     const std::size_t at = lender.ticket() % lender.link().ring.slots();
     const B batch = lender.link().template batch<const T>(at, *place);
-    const std::size_t units = lender.link().grain().units;
-    body_ = place->index / units;
-    next_ = (place->index + place->records) / units;
-    this->meter(0).did(place->records / units, place->bytes);
+    const Layout& layout = lender.link().layout();
+    body_ = layout.in_records(place->index);
+    next_ = layout.in_records(place->index + place->units);
+    this->meter(0).did(layout.in_records(place->units), place->bytes);
     return {batch, this->shared_lender(), lender.ticket()};
   }
   void leave(bool early) noexcept override {

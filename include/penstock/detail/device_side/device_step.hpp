@@ -20,7 +20,7 @@ class DeviceStep : public Node {
   /// no kernel is to touch memory any more. A turn is true if there was anything to do.
   /// @{
   void begin() noexcept {
-    doing_ = Spent::starved;
+    doing_ = Activity::starved;
     meter(0).start();
   }
   bool take_turn() noexcept {
@@ -31,10 +31,10 @@ class DeviceStep : public Node {
       any = step();
       doing_ = doing();
     });
-    meter(0).begins(doing_);
+    meter(0).now_in(doing_);
     return any;
   }
-  void rest() noexcept { meter(0).spent(doing_, Spent::resting); }
+  void rest() noexcept { meter(0).spent(doing_, Activity::resting); }
   /// Has this step's stage be the one that the thread's CPU time since begin() is booked for.
   void book_cpu() noexcept { meter(0).stop(); }
   void give_up() noexcept {
@@ -43,7 +43,7 @@ class DeviceStep : public Node {
   /// @}
 
   /// Whether something is on its way of which only a fence will tell.
-  virtual bool open() const noexcept = 0;
+  virtual bool has_open_fence() const noexcept = 0;
   /// Whether all that will come was handed on, and what it took is free.
   virtual bool done() const noexcept = 0;
   /// The state of the ring that it fills.
@@ -52,13 +52,13 @@ class DeviceStep : public Node {
  protected:
   virtual bool step() = 0;
   /// What the device does for it, as far as fences tell.
-  virtual Spent doing() = 0;
+  virtual Activity doing() = 0;
   /// Forgets a run, also one that was broken off. Blocks until nothing that it enqueued touches
   /// memory. If it throws, nothing was given back, and it is to be called again.
   virtual void abandon() = 0;
 
  private:
-  Spent doing_{};
+  Activity doing_{};
 };
 
 } // namespace penstock::detail

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/device_side/device_step.hpp>
-#include <penstock/detail/engine/control.hpp>
+#include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/parking.hpp>
@@ -24,11 +24,11 @@ namespace penstock::detail {
 /// rings; while a fence is open it looks again after a short while by itself.
 template <AnyDevice D> class DeviceThread final : public SharedThread {
  public:
-  using Bell = typename DeviceLink<D>::Bell;
+  using Doorbell = typename DeviceLink<D>::Doorbell;
 
-  DeviceThread(D& device, Control& control) : device_{device}, control_{control} {}
+  DeviceThread(D& device, RunControl& control) : device_{device}, control_{control} {}
 
-  const std::shared_ptr<Bell>& bell() const noexcept { return bell_; }
+  const std::shared_ptr<Doorbell>& bell() const noexcept { return bell_; }
   /// Before the first run: the stage that takes from the one added last. `fills`: the ring on the
   /// device that it does, or null.
   void add(DeviceStep& step, std::shared_ptr<DeviceLink<D>> fills) {
@@ -97,7 +97,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
         return end_->ready(ticket).reached();
       });
       for (const DeviceStep* step : steps_) {
-        open = step->open() || open;
+        open = step->has_open_fence() || open;
       }
       // After all turns, since in one of them another's fence may have been found reached.
       if (over()) {
@@ -123,8 +123,8 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   static constexpr std::chrono::microseconds look_again{20};
 
   D& device_;
-  Control& control_;
-  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  RunControl& control_;
+  const std::shared_ptr<Doorbell> bell_ = std::make_shared<Doorbell>();
   std::vector<DeviceStep*> steps_;
   std::shared_ptr<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
 };

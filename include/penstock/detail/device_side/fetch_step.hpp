@@ -7,7 +7,7 @@
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/fence.hpp>
 
 #include <array>
@@ -34,7 +34,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     wait_at_last([this] { settle(); });
   }
 
-  bool open() const noexcept override { return in_flight() != 0; }
+  bool has_open_fence() const noexcept override { return in_flight() != 0; }
   bool done() const noexcept override { return ended_; }
   Flow flow() const noexcept override { return out_->ring.state(); }
   void report(double seconds, StageReport& stage) const override {
@@ -67,11 +67,11 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     }
     return any;
   }
-  Spent doing() override {
+  Activity doing() override {
     if (in_flight() != 0) {
-      return begins_[(landed_ + 1) % begins_.size()].reached() ? Spent::busy : Spent::starved;
+      return begins_[(landed_ + 1) % begins_.size()].reached() ? Activity::busy : Activity::starved;
     }
-    return waits() ? Spent::blocked : Spent::starved;
+    return waits() ? Activity::blocked : Activity::starved;
   }
   void abandon() override {
     settle();
@@ -90,9 +90,9 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   /// filler is. `record` it after one or more of them.
   void copy(std::size_t place, std::size_t first, std::size_t records) {
     touches_memory_ = true;
-    for (std::size_t part = 0; part < out_->grain().parts.size(); ++part) {
-      const std::size_t each = out_->grain().parts[part].each;
-      device_.copy_to_host(filler_.at(part), in_->places.data(place, part) + first * each,
+    for (std::size_t part = 0; part < out_->layout().parts.size(); ++part) {
+      const std::size_t each = out_->layout().parts[part].each;
+      device_.copy_to_host(filler_.at(part), in_->memory.data(place, part) + first * each,
                            records * each, stream_);
     }
   }
@@ -134,7 +134,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   }
   void hand_on() {
     filler_.hand_on(landed_, [this](const HostSlot& slot) {
-      meter(0).did(slot.records, slot.bytes);
+      meter(0).did(slot.units, slot.bytes);
       meter(0).found_in_use(out_->ring.was_in_use());
     });
   }

@@ -26,22 +26,23 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
               std::shared_ptr<HostLink> out, bool one_for_one, std::shared_ptr<OnTheWay> numbers)
       : FetchStep<D>{std::move(setup), device,      std::move(in),
                      std::move(out),   one_for_one, std::move(numbers)},
-        units_{this->in_->grain().units}, batch_{this->in_->grain().records / units_},
+        batch_{this->in_->layout().records()},
         most_records_{std::max<std::size_t>(
-            copy_bytes / std::max<std::size_t>(this->out_->grain().record_bytes(), 1), 1)} {}
+            copy_bytes / std::max<std::size_t>(this->out_->layout().unit_bytes(), 1), 1)} {}
 
  private:
   bool waits() const noexcept override { return static_cast<bool>(run_); }
 
   bool send() override {
     gather();
-    if (!run_ || !this->filler_.open()) {
+    if (!run_ || !this->filler_.try_open()) {
       return false;
     }
     const TraceRange range = this->trace(this->filler_.delivered());
     const Fence<D> ready = run_.slot().ready; // the others are there
-    const std::size_t records =
-        (there_ - 1) * batch_ + run_.slot(there_ - 1).records / units_ - begun_;
+    const std::size_t records = (there_ - 1) * batch_ +
+                                this->in_->layout().in_records(run_.slot(there_ - 1).units) -
+                                begun_;
     const std::size_t copied = this->filler_.make_room(std::min(records, most_records_));
     ready.wait(this->stream_);
     this->copy(run_.place(), begun_, copied);
@@ -69,7 +70,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
       numbers.go_on(at, this->numbers_->numbers, first + i, count);
     } else if (at == 0) {
       const std::size_t from = begun_ + i;
-      numbers.start(run_.slot(from / batch_).source / units_ +
+      numbers.start(this->in_->layout().in_records(run_.slot(from / batch_).source) +
                     (this->one_for_one_ ? from % batch_ : 0));
     }
   }
@@ -83,9 +84,9 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     for (there_ = 1; there_ < run_.size() && run_.slot(there_).ready.reached(); ++there_) {
     }
   }
-  // Places that are to be filled again after `free`.
+  // Slots that are to be filled again after `free`.
   void give_back(const Fence<D>& free, std::size_t count) {
-    const typename PlaceRing<D>::Take used = run_.split(count);
+    const typename DeviceRing<D>::Take used = run_.split(count);
     for (std::size_t i = 0; i < used.size(); ++i) {
       used.slot(i).used_until(free);
     }
@@ -95,11 +96,10 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     begun_ = 0;
   }
 
-  const std::size_t units_;         // in a record of the device's
-  const std::size_t batch_;         // records
-  const std::size_t most_records_;  // of a copy
-  typename PlaceRing<D>::Take run_; // batches at hand, the first of them begun_ records done
-  std::size_t there_{};             // how many of them are there
+  const std::size_t batch_;          // records
+  const std::size_t most_records_;   // of a copy
+  typename DeviceRing<D>::Take run_; // batches at hand, the first of them begun_ records done
+  std::size_t there_{};              // how many of them are there
   std::size_t begun_{};
 };
 

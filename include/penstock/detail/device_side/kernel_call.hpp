@@ -37,10 +37,10 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
   /// nothing.
   std::string capture(D& device, std::span<typename D::stream_type> lanes, std::size_t given) {
     if constexpr (replays) {
-      Place<D> from;
-      from.records = in_.grain().records;
-      Place<D> to;
-      to.records = given;
+      DeviceSlot<D> from;
+      from.units = in_.layout().units;
+      DeviceSlot<D> to;
+      to.units = given;
       return groups_.try_capture(device, lanes, in_.ring.slots(), [&](std::size_t place) {
         (*this)(place, from, place, to, lanes[place % lanes.size()]);
       });
@@ -57,13 +57,13 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
     groups_.launch(first, count, stream);
   }
   /// Enqueues the work on one batch, from the first of what was taken to what was claimed.
-  void operator()(const typename PlaceRing<D>::Take& from, const typename PlaceRing<D>::Claim& to,
+  void operator()(const typename DeviceRing<D>::Take& from, const typename DeviceRing<D>::Claim& to,
                   Stream<D> stream) {
     (*this)(from.place(), from.slot(), to.place(), to.slot(), stream);
   }
   /// The same from a place to a place.
-  void operator()(std::size_t at, const Place<D>& from, std::size_t there, const Place<D>& to,
-                  Stream<D> stream) {
+  void operator()(std::size_t at, const DeviceSlot<D>& from, std::size_t there,
+                  const DeviceSlot<D>& to, Stream<D> stream) {
     const Batch<To, Device> out = out_.template batch<To>(there, to);
     if constexpr (InPlace) {
       std::invoke(callable(), given(out, at), stream);

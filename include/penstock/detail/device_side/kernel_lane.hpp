@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/fence.hpp>
 #include <penstock/sources/source.hpp>
@@ -36,13 +36,13 @@ template <AnyDevice D> class KernelLane {
     return {line_.get(), line_->record(stream)};
   }
   /// Whether the GPU is at work on what was enqueued, waits for its input, or has nothing to do.
-  Spent doing() {
+  Activity doing() {
     const std::uint64_t oldest = line_->oldest_open();
-    return oldest == 0                                  ? Spent::resting
-           : begins_[oldest % begins_.size()].reached() ? Spent::busy
-                                                        : Spent::starved;
+    return oldest == 0                                  ? Activity::resting
+           : begins_[oldest % begins_.size()].reached() ? Activity::busy
+                                                        : Activity::starved;
   }
-  bool open() const noexcept { return !line_->seen(line_->was_recorded()); }
+  bool has_open_fence() const noexcept { return !line_->seen(line_->was_recorded()); }
   /// After the stream was waited for.
   void settle() { line_->sync(); }
   /// The first record of the oldest batch that is not known to be done, or `none`. Any thread.

@@ -27,8 +27,8 @@ namespace penstock::detail {
 /// free, and only then gives back the same place of the ring before.
 template <class F, class From, class To, bool InPlace, AnyDevice D>
 class KernelNode final : public DeviceStep {
-  using Claim = typename PlaceRing<D>::Claim;
-  using Take = typename PlaceRing<D>::Take;
+  using Claim = typename DeviceRing<D>::Claim;
+  using Take = typename DeviceRing<D>::Take;
   using Call = KernelCall<F, From, To, InPlace, D>;
 
  public:
@@ -43,13 +43,14 @@ class KernelNode final : public DeviceStep {
     for (unsigned lane = 0; lane < streams; ++lane) {
       lanes_.emplace_back(device_, std::max<std::size_t>(most_open / streams, 2));
     }
-    note_ =
-        call_.capture(device_, streams_, recount_.of(in_->grain().records / in_->grain().units));
+    note_ = call_.capture(device_, streams_, recount_.of(in_->layout().records()));
     control().on_lost([this] { return open_work(); });
   }
 
-  bool open() const noexcept override { return std::ranges::any_of(lanes_, &KernelLane<D>::open); }
-  bool done() const noexcept override { return ended_ && !open(); }
+  bool has_open_fence() const noexcept override {
+    return std::ranges::any_of(lanes_, &KernelLane<D>::has_open_fence);
+  }
+  bool done() const noexcept override { return ended_ && !has_open_fence(); }
   Flow flow() const noexcept override { return out_->ring.state(); }
   bool recounts() const noexcept override { return is_counted<To> || !recount_.same(); }
   void report(double seconds, StageReport& stage) const override {
@@ -113,10 +114,10 @@ class KernelNode final : public DeviceStep {
     if (possible == 0 || !lane.room()) {
       return false;
     }
-    const bool short_last = take_.slot(possible - 1).records != in_->grain().records;
+    const bool short_last = take_.slot(possible - 1).units != in_->layout().units;
     const std::size_t group = call_.largest(take_.place(), possible - (short_last ? 1 : 0));
     const std::size_t count = std::max<std::size_t>(group, 1);
-    const std::uint64_t record = take_.slot().index / in_->grain().units;
+    const std::uint64_t record = in_->layout().in_records(take_.slot().index);
     if (!attempt(record, [&] {
           const TraceRange range = trace(record);
           touches_memory_ = true;
@@ -137,8 +138,8 @@ class KernelNode final : public DeviceStep {
   // What the stream must wait for, and what is known of the batches before they are there.
   void make_ready(std::size_t count, Stream<D> stream) {
     for (std::size_t i = 0; i < count; ++i) {
-      const Place<D>& from = take_.slot(i);
-      Place<D>& to = claim_of(i).slot();
+      const DeviceSlot<D>& from = take_.slot(i);
+      DeviceSlot<D>& to = claim_of(i).slot();
       // The last one's of a stream covers those before it.
       if (i + 1 == count || take_.slot(i + 1).ready.line != from.ready.line) {
         from.ready.wait(stream);
@@ -146,24 +147,24 @@ class KernelNode final : public DeviceStep {
       if constexpr (InPlace) {
         to.index = from.index;
         to.source = from.source;
-        to.records = from.records;
+        to.units = from.units;
         to.bytes = from.bytes;
       } else {
         to.free.wait(stream);
         to.also_free.wait(stream);
         to.index = given_;
-        to.source = from.source / in_->grain().units;
-        to.records = recount_.of(from.records / in_->grain().units);
-        to.bytes = to.records * out_->grain().record_bytes();
+        to.source = in_->layout().in_records(from.source);
+        to.units = recount_.of(in_->layout().in_records(from.units));
+        to.bytes = to.units * out_->layout().unit_bytes();
       }
-      given_ += to.records;
+      given_ += to.units;
     }
   }
   void use_up(std::size_t count, const Fence<D>& fence) {
     for (std::size_t i = 0; i < count; ++i) {
-      Place<D>& from = take_.slot(i);
-      Place<D>& to = claim_of(i).slot();
-      meter(0).did(from.records / in_->grain().units, to.bytes);
+      DeviceSlot<D>& from = take_.slot(i);
+      DeviceSlot<D>& to = claim_of(i).slot();
+      meter(0).did(in_->layout().in_records(from.units), to.bytes);
       meter(0).found_in_use(handed_on_ + 1 - out_->ring.was_taken());
       to.ready = fence;
       out_->ready(handed_on_++) = fence;
@@ -185,11 +186,11 @@ class KernelNode final : public DeviceStep {
     }
   }
 
-  Spent doing() override {
-    Spent most = take_ ? Spent::blocked : Spent::starved;
+  Activity doing() override {
+    Activity most = take_ ? Activity::blocked : Activity::starved;
     for (KernelLane<D>& lane : lanes_) {
-      const Spent on = lane.doing();
-      most = on == Spent::resting || most == Spent::busy ? most : on;
+      const Activity on = lane.doing();
+      most = on == Activity::resting || most == Activity::busy ? most : on;
     }
     return most;
   }

@@ -22,7 +22,7 @@ namespace penstock::detail {
 /// Calls back in prepare(), to capture, and then replays what was captured in groups; short batches
 /// and those in no group that was captured are enqueued by the callable. F is a Replayed.
 template <class F, class T, AnyDevice D> class ReplayedConsumer final : public DeviceEnd<D> {
-  using Take = typename PlaceRing<D>::Take;
+  using Take = typename DeviceRing<D>::Take;
 
  public:
   ReplayedConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth,
@@ -33,8 +33,8 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     }
     DeviceLink<D>& link = this->lender().link();
     note_ = groups_.try_capture(device_, lanes_, link.ring.slots(), [&](std::size_t place) {
-      Place<D> full;
-      full.records = link.grain().records;
+      DeviceSlot<D> full;
+      full.units = link.layout().units;
       call(place, full, lanes_[place % lanes_.size()]);
     });
   }
@@ -47,7 +47,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
  private:
   static constexpr std::size_t most_ = replay_groups.front();
 
-  void call(std::size_t at, const Place<D>& place, Stream<D> stream) {
+  void call(std::size_t at, const DeviceSlot<D>& place, Stream<D> stream) {
     const auto lane = static_cast<unsigned>(at % lanes_.size());
     std::invoke(replayed_.call,
                 FrozenBatch<const T, Device>{
@@ -76,7 +76,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     while ((held_ = link.ring.take())) {
       held_.extend(most_ - held_.place() % most_);
       while (held_ && link.ring.state() <= Flow::ended) {
-        const std::uint64_t record = held_.slot().index / link.grain().units;
+        const std::uint64_t record = link.layout().in_records(held_.slot().index);
         if (!this->attempt(record, [&] {
               const TraceRange range = this->trace(record);
               use(meter);
@@ -93,7 +93,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   void use(Meter& meter) {
     DeviceLender<D>& lender = this->lender();
     const std::size_t first = held_.place();
-    const bool short_last = held_.slot(held_.size() - 1).records != lender.link().grain().records;
+    const bool short_last = held_.slot(held_.size() - 1).units != lender.link().layout().units;
     const std::size_t group = groups_.largest(first, held_.size() - (short_last ? 1 : 0));
     const std::size_t count = std::max<std::size_t>(group, 1);
     lender.enter(held_, count);
@@ -104,7 +104,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     }
     const Fence<D> free = lender.leave(held_.slot(), held_.ticket() + count - 1);
     for (std::size_t i = 0; i < count; ++i) {
-      meter.did(held_.slot(i).records / lender.link().grain().units, held_.slot(i).bytes);
+      meter.did(lender.link().layout().in_records(held_.slot(i).units), held_.slot(i).bytes);
     }
     lender.release(held_.split(count), free);
   }

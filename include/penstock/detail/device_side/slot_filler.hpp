@@ -20,16 +20,16 @@ class SlotFiller {
       : out_{out}, claims_(out.ring.slots()), serials_(claims_.size()) {}
 
   /// Whether there is a slot to fill.
-  bool open() { return filling_ != claimed_ || claim(); }
+  bool try_open() { return filling_ != claimed_ || claim(); }
   /// Of an open slot: where the next record goes in an array.
   std::byte* at(std::size_t part) const noexcept {
-    return out_.places.data(filling_ % claims_.size(), part) +
-           filled_ * out_.grain().parts[part].each;
+    return out_.memory.data(filling_ % claims_.size(), part) +
+           filled_ * out_.layout().parts[part].each;
   }
   /// Claims slots after the open one, as far as `records` more go without a wrap and without
   /// waiting; gives how many of them fit.
   std::size_t make_room(std::size_t records) {
-    const std::size_t slot = out_.grain().records;
+    const std::size_t slot = out_.layout().units;
     std::size_t room = slot - filled_;
     for (std::uint64_t next = filling_ + 1; room < records && next % claims_.size() != 0; ++next) {
       if (next == claimed_ && !claim()) {
@@ -43,7 +43,7 @@ class SlotFiller {
   /// numbers in the source `count` of them have, from the i-th on, which are a slot's from `at` on.
   template <class F> void book(std::size_t records, std::uint64_t serial, F number) {
     for (std::size_t done = 0; done != records;) {
-      const std::size_t part = std::min(records - done, out_.grain().records - filled_);
+      const std::size_t part = std::min(records - done, out_.layout().units - filled_);
       HostSlot& slot = open_slot();
       if (filled_ == 0) {
         slot.index = delivered_;
@@ -51,12 +51,12 @@ class SlotFiller {
       }
       number(slot.source, filled_, done, part);
       filled_ += part;
-      slot.records = filled_;
-      slot.bytes = filled_ * out_.grain().record_bytes();
+      slot.units = filled_;
+      slot.bytes = filled_ * out_.layout().unit_bytes();
       serials_[filling_ % serials_.size()] = serial;
       delivered_ += part;
       done += part;
-      if (filled_ == out_.grain().records) {
+      if (filled_ == out_.layout().units) {
         ++filling_;
         filled_ = 0;
       }
@@ -75,7 +75,7 @@ class SlotFiller {
     while (handed_on_ != filling_ && serials_[handed_on_ % serials_.size()] <= serial) {
       HostRing::Claim& claim = claims_[handed_on_++ % claims_.size()];
       f(std::as_const(claim.slot()));
-      const bool full = claim.slot().records == out_.grain().records && !claim.slot().ends_epoch;
+      const bool full = claim.slot().units == out_.layout().units && !claim.slot().ends_epoch;
       claim.publish(full ? Fill::full : Fill::partial);
     }
   }

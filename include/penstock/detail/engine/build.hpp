@@ -28,15 +28,15 @@ template <AnyDevice D> class DeviceThread;
 /// and for one to fill itself, and adds its node, which is given both. Of the thread that prepares.
 template <AnyDevice D> class Build {
  public:
-  Build(D* on, Control& run, std::vector<std::unique_ptr<Node>>& nodes,
+  Build(D* on, RunControl& run, std::vector<std::unique_ptr<Node>>& nodes,
         std::vector<std::unique_ptr<SharedThread>>& threads, const PrepareOptions& told)
       : device{on}, control{run}, preparing{told}, nodes_{nodes}, threads_{threads} {}
 
   D* const device; ///< Null if no stage names one.
-  Control& control;
+  RunControl& control;
   const PrepareOptions& preparing;
   Plan plan{};
-  /// Records that a run will carry, or unknown_size; and units of them, as Grain counts.
+  /// Records that a run will carry, or unknown_size; and units of them, as Layout counts.
   std::uint64_t records{};
   std::uint64_t units{};
   std::uint64_t epochs{1};
@@ -80,10 +80,11 @@ template <AnyDevice D> class Build {
   }
   /// A ring of `slots` in Where, which this stage fills and the next takes from.
   template <class Where>
-  std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, Grain grain,
+  std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, Layout layout,
                                         Side claimers) {
     host_ = std::make_shared<HostLink>(
-        slots, Places::in<Where>(device, slots, std::move(grain), stage), claimers, Side::many);
+        slots, RingMemory::in<Where>(device, slots, std::move(layout), stage), claimers,
+        Side::many);
     control.watch(host_->ring);
     return host_;
   }
@@ -127,7 +128,7 @@ template <AnyDevice D> class Build {
 
   /// Batches that the last ring is given in a run, at most, or unknown_size.
   std::uint64_t batches() const {
-    const std::uint64_t batch = on_device_ ? on_device_->grain().records : host_->grain().records;
+    const std::uint64_t batch = on_device_ ? on_device_->layout().units : host_->layout().units;
     const std::uint64_t epoch = units / epochs;
     return units == unknown_size ? units : epochs * (epoch / batch + (epoch % batch != 0 ? 1 : 0));
   }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/job.hpp>
+#include <penstock/detail/base/threads.hpp>
 
 #include <condition_variable>
 #include <cstdint>

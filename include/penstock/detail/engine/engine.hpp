@@ -6,7 +6,7 @@
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
 #include <penstock/detail/observe/observer.hpp>
-#include <penstock/detail/observe/ticker.hpp>
+#include <penstock/detail/observe/periodic_thread.hpp>
 #include <penstock/run_options.hpp>
 
 #include <algorithm>
@@ -135,13 +135,13 @@ class Engine {
  private:
   using Clock = std::chrono::steady_clock;
   struct Stop {
-    Control& control;
+    RunControl& control;
     void operator()() const noexcept { control.stop(); }
   };
   // Shows the run to the application from time to time.
   struct Watch {
     Watch(const RunOptions& options, Engine& engine)
-        : observer{options}, ticker{observer.period(), [this, &engine] { look(engine); }} {}
+        : observer{options}, thread{observer.period(), [this, &engine] { look(engine); }} {}
     void look(Engine& engine) {
       try {
         observer.look(engine.report());
@@ -150,7 +150,7 @@ class Engine {
       }
     }
     Observer observer;
-    Ticker ticker; // last, since its thread uses the other
+    PeriodicThread thread; // last, since its thread uses the other
   };
 
   void start_thread_of(const std::string& name, unsigned worker, unsigned workers, Job job) {
@@ -235,7 +235,7 @@ class Engine {
   }
 
   const Origin origin_;
-  Control control_;
+  RunControl control_;
   std::vector<std::unique_ptr<SharedThread>> threads_; // beside those that nodes have
   std::vector<std::unique_ptr<Node>> nodes_;
   Crew crew_;

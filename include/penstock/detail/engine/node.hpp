@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/engine/control.hpp>
+#include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/detail/observe/trace.hpp>
 #include <penstock/on_error.hpp>
@@ -21,7 +21,7 @@ namespace penstock::detail {
 struct NodeSetup {
   std::string name;
   unsigned workers;
-  Control& control;
+  RunControl& control;
 };
 
 /// A stage at work: what prepare() makes of a stage's description. Each of its workers runs work()
@@ -120,12 +120,12 @@ class Node {
   }
   /// What a tool sees of the work on one slot, while it lives: to be opened after the waiting.
   TraceRange trace(std::uint64_t record) const noexcept { return {name_.c_str(), record}; }
-  Control& control() noexcept { return control_; }
+  RunControl& control() noexcept { return control_; }
   Meter& meter(unsigned worker) noexcept { return meters_[worker]; }
 
  private:
   const std::string name_;
-  Control& control_;
+  RunControl& control_;
   std::vector<Meter> meters_;
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
 };

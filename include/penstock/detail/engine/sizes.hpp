@@ -6,7 +6,7 @@
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/error.hpp>
 #include <penstock/usable.hpp>
 
@@ -77,7 +77,7 @@ inline std::size_t checked_depth(const char* stage, std::size_t asked) {
   return asked;
 }
 
-/// Places that a whole run could fill, and one: with so many, none comes round again. Every epoch
+/// Slots that a whole run could fill, and one: with so many, none comes round again. Every epoch
 /// may end in a short one. `units` may be unknown_size.
 inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
                                      std::uint64_t epochs) {
@@ -88,32 +88,32 @@ inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
 
 /// Slots of a host ring: what was asked for, else what ring_bytes hold, but no more than a run
 /// could fill.
-inline std::size_t host_slots(const char* stage, std::size_t asked, const Grain& grain,
+inline std::size_t host_slots(const char* stage, std::size_t asked, const Layout& layout,
                               std::uint64_t units, std::uint64_t epochs) {
   if (checked_depth(stage, asked) != 0) {
     return asked;
   }
-  const std::size_t fit = std::max<std::size_t>(ring_bytes / grain.bytes(), 2);
+  const std::size_t fit = std::max<std::size_t>(ring_bytes / layout.bytes(), 2);
   return static_cast<std::size_t>(
-      std::clamp<std::uint64_t>(places_of_a_run(units, grain.records, epochs), 2, fit));
+      std::clamp<std::uint64_t>(places_of_a_run(units, layout.units, epochs), 2, fit));
 }
 
 /// The same where copies from the device land. Of tiny slots no more than a few thousand copies
 /// could fill: each has a head too.
-inline std::size_t landing_slots(const Grain& grain, std::uint64_t units, std::uint64_t epochs) {
+inline std::size_t landing_slots(const Layout& layout, std::uint64_t units, std::uint64_t epochs) {
   constexpr std::size_t most = 1024;
-  return std::min(host_slots("AsyncCopier", 0, grain, units, epochs), most);
+  return std::min(host_slots("AsyncCopier", 0, layout, units, epochs), most);
 }
 
 /// Batches of a device ring: at least `depth`, and room for three full copies, but for that no more
 /// than a run could fill.
-inline std::size_t device_places(std::size_t depth, const Grain& batch, std::uint64_t units,
+inline std::size_t device_places(std::size_t depth, const Layout& batch, std::uint64_t units,
                                  std::uint64_t epochs) {
-  const std::size_t copies = 3 * std::max(copy_bytes, batch.record_bytes());
+  const std::size_t copies = 3 * std::max(copy_bytes, batch.unit_bytes());
   const std::uint64_t room = (copies + batch.bytes() - 1) / batch.bytes();
   return static_cast<std::size_t>(
       std::max<std::uint64_t>(checked_depth("AsyncCopier", depth),
-                              std::min(room, places_of_a_run(units, batch.records, epochs))));
+                              std::min(room, places_of_a_run(units, batch.units, epochs))));
 }
 
 } // namespace penstock::detail

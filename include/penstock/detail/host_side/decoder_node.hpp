@@ -59,12 +59,12 @@ class DecoderNode final : public Node {
       return attempt(first, [&] { done = decode_records(call, in, out, given, slot, meter); }) &&
              done;
     } else {
-      const Item item = attempt_item(on_error_, meter, first, given.records, [&] {
-        open_ragged(out_->places, to.place(), given.records);
+      const Item item = attempt_item(on_error_, meter, first, given.units, [&] {
+        open_ragged(out_->memory, to.place(), given.units);
         std::invoke(call, in, out);
-        check_ragged(out_->places, to.place(), given.records, first);
+        check_ragged(out_->memory, to.place(), given.units, first);
       });
-      slot.records = item == Item::good ? given.records : 0;
+      slot.units = item == Item::good ? given.units : 0;
       slot.source.take(from.slot().source);
       return item != Item::failed;
     }
@@ -96,7 +96,7 @@ class DecoderNode final : public Node {
         return false;
       }
     }
-    slot.records = kept;
+    slot.units = kept;
     return true;
   }
 

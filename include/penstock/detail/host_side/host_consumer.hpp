@@ -32,8 +32,8 @@ template <class F, class T, class Where> class HostConsumer : public Node {
           })) {
         return;
       }
-      meter.spent(Spent::busy, Spent::starved);
-      meter.did(slot.records, slot.bytes);
+      meter.spent(Activity::busy, Activity::starved);
+      meter.did(slot.units, slot.bytes);
     }
   }
   /// Whether all that the run delivers has been taken.
@@ -42,7 +42,7 @@ template <class F, class T, class Where> class HostConsumer : public Node {
  private:
   HostRing::Take next(Meter& meter) {
     HostRing::Take taken = in_->ring.take();
-    meter.spent(Spent::starved, Spent::busy);
+    meter.spent(Activity::starved, Activity::busy);
     return taken;
   }
 

@@ -23,7 +23,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
 
   void enter(StreamHandle) noexcept override { meter(0).start(); }
   Lease<B> next() noexcept override {
-    meter(0).spent(Spent::busy, Spent::starved);
+    meter(0).spent(Activity::busy, Activity::starved);
     HostRing::Take taken;
     if (!attempt(delivered_,
                  [&] {
@@ -36,11 +36,11 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
         !taken) {
       return {};
     }
-    meter(0).spent(Spent::starved, Spent::busy);
+    meter(0).spent(Activity::starved, Activity::busy);
     const std::uint64_t ticket = taken.ticket();
     const HostSlot& slot = lender_->out().keep(std::move(taken)).slot();
-    const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.records);
-    meter(0).did(slot.records, slot.bytes);
+    const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.units);
+    meter(0).did(slot.units, slot.bytes);
     HostLink& link = lender_->link();
     return {link.batch<const T, Where>(ticket % link.ring.slots(), slot, index), lender_, ticket};
   }

@@ -29,13 +29,13 @@ template <Source From, class Where> class ReaderNode final : public Node {
       : Node{std::move(setup)}, source_{std::move(source)}, on_error_{on_error},
         known_{units != unknown_size}, units_{known_ ? units / epochs : unknown_size},
         out_{std::move(out)} {
-    const Grain& grain = out_->grain();
+    const Layout& layout = out_->layout();
     if (known_) {
-      per_epoch_ = units_ / grain.records + (units_ % grain.records != 0 ? 1 : 0);
+      per_epoch_ = units_ / layout.units + (units_ % layout.units != 0 ? 1 : 0);
       tickets_ = per_epoch_ * epochs;
     }
-    if (grain.records == 1 && grain.bytes() > read_bytes) {
-      note_ = "a record of " + std::to_string(grain.bytes()) + " bytes is a slot";
+    if (layout.units == 1 && layout.bytes() > read_bytes) {
+      note_ = "a record of " + std::to_string(layout.bytes()) + " bytes is a slot";
     }
   }
 
@@ -56,42 +56,42 @@ template <Source From, class Where> class ReaderNode final : public Node {
 
   void work(unsigned /*worker*/, Meter& meter) override {
     HostRing& ring = out_->ring;
-    const Grain& grain = out_->grain();
+    const Layout& layout = out_->layout();
     for (;;) {
       HostRing::Claim claim = ring.claim();
-      meter.spent(Spent::blocked, Spent::busy);
+      meter.spent(Activity::blocked, Activity::busy);
       if (!claim) {
         return;
       }
       const std::uint64_t epoch = known_ ? claim.ticket() / per_epoch_ : 0;
-      const std::uint64_t first = (claim.ticket() - epoch * per_epoch_) * grain.records;
+      const std::uint64_t first = (claim.ticket() - epoch * per_epoch_) * layout.units;
       const auto wanted =
-          static_cast<std::size_t>(std::min<std::uint64_t>(units_ - first, grain.records));
+          static_cast<std::size_t>(std::min<std::uint64_t>(units_ - first, layout.units));
       HostSlot& slot = claim.slot();
       slot.index = known_ ? epoch * units_ + first : first;
       slot.source.start(first);
-      slot.records = wanted;
-      const Item item = attempt_item(on_error_, meter, first / grain.units,
-                                     grain.whole_records(first, wanted), [&] {
-                                       const TraceRange range = trace(slot.index / grain.units);
-                                       slot.records = read(claim.place(), slot, wanted);
-                                     });
+      slot.units = wanted;
+      const Item item = attempt_item(
+          on_error_, meter, layout.in_records(first), layout.whole_records(first, wanted), [&] {
+            const TraceRange range = trace(layout.in_records(slot.index));
+            slot.units = read(claim.place(), slot, wanted);
+          });
       if (item == Item::failed) {
         return;
       }
-      meter.spent(Spent::busy, Spent::blocked);
-      const bool ends = item == Item::good && slot.records < wanted;
+      meter.spent(Activity::busy, Activity::blocked);
+      const bool ends = item == Item::good && slot.units < wanted;
       slot.ends_epoch = ends || first + wanted == units_;
-      slot.records = item == Item::good ? slot.records : 0;
-      slot.bytes = slot.records != 0 ? out_->places.used(claim.place(), slot.records) : 0;
-      meter.did(grain.whole_records(first, slot.records), slot.bytes);
+      slot.units = item == Item::good ? slot.units : 0;
+      slot.bytes = slot.units != 0 ? out_->memory.used(claim.place(), slot.units) : 0;
+      meter.did(layout.whole_records(first, slot.units), slot.bytes);
       meter.found_in_use(ring.was_in_use());
       if (ends) {
         ring.end_at(claim.ticket() + 1);
       }
-      const Fill fill = slot.records == 0                                 ? Fill::none
-                        : slot.ends_epoch || slot.records < grain.records ? Fill::partial
-                                                                          : Fill::full;
+      const Fill fill = slot.units == 0                                ? Fill::none
+                        : slot.ends_epoch || slot.units < layout.units ? Fill::partial
+                                                                       : Fill::full;
       out_->publish(std::move(claim), fill);
     }
   }
@@ -99,12 +99,12 @@ template <Source From, class Where> class ReaderNode final : public Node {
   std::size_t read(std::size_t place, const HostSlot& slot, std::size_t wanted) {
     const std::uint64_t first = slot.source[0];
     if constexpr (ReadsBytes<From>) {
-      if (out_->grain().units != 1) {
-        source_.read_bytes(first, std::span{out_->places.data(place), wanted});
+      if (out_->layout().in_pieces()) {
+        source_.read_bytes(first, std::span{out_->memory.data(place), wanted});
         return wanted;
       }
     }
-    open_ragged(out_->places, place, wanted);
+    open_ragged(out_->memory, place, wanted);
     const std::size_t got = source_.read(out_->batch<T, Where>(place, slot, first));
     if (got < wanted && known_) {
       throw SourceError{"penstock: the source gave " + std::to_string(got) +
@@ -114,7 +114,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
                         0,
                         first + got};
     }
-    check_ragged(out_->places, place, got, first);
+    check_ragged(out_->memory, place, got, first);
     return got;
   }
 

@@ -18,30 +18,30 @@ template <class Work>
 void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
   for (;;) {
     const HostRing::Take from = in.ring.take(Empties::give);
-    meter.spent(Spent::starved, Spent::blocked);
+    meter.spent(Activity::starved, Activity::blocked);
     if (!from) {
       break;
     }
     HostRing::Claim to = out.ring.claim_at(from.ticket());
-    meter.spent(Spent::blocked, Spent::busy);
+    meter.spent(Activity::blocked, Activity::busy);
     if (!to) {
       break;
     }
     const HostSlot& given = from.slot();
     HostSlot& slot = to.slot();
     slot.index = given.index;
-    slot.records = given.records;
+    slot.units = given.units;
     slot.ends_epoch = given.ends_epoch;
-    if (slot.records != 0 && !work(from, to)) {
+    if (slot.units != 0 && !work(from, to)) {
       return;
     }
-    slot.bytes = slot.records != 0 ? out.places.used(to.place(), slot.records) : 0;
-    meter.spent(Spent::busy, Spent::starved);
-    meter.did(out.grain().whole_records(slot.source[0], slot.records), slot.bytes);
+    slot.bytes = slot.units != 0 ? out.memory.used(to.place(), slot.units) : 0;
+    meter.spent(Activity::busy, Activity::starved);
+    meter.did(out.layout().whole_records(slot.source[0], slot.units), slot.bytes);
     meter.found_in_use(out.ring.was_in_use());
-    const Fill fill = slot.records == 0              ? Fill::none
-                      : slot.records < given.records ? Fill::partial
-                                                     : from.fill();
+    const Fill fill = slot.units == 0            ? Fill::none
+                      : slot.units < given.units ? Fill::partial
+                                                 : from.fill();
     out.publish(std::move(to), fill);
   }
   if (in.ring.state() == Flow::ended) {

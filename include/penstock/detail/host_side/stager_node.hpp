@@ -27,11 +27,11 @@ class StagerNode final : public Node {
   void reset() override { out_->reset(); }
   void work(unsigned /*worker*/, Meter& meter) override {
     slot_by_slot(*in_, *out_, meter, [this](const HostRing::Take& from, HostRing::Claim& to) {
-      const std::size_t records = from.slot().records;
-      const TraceRange range = trace(from.slot().index / in_->grain().units);
-      for (std::size_t part = 0; part < in_->grain().parts.size(); ++part) {
-        std::memcpy(out_->places.data(to.place(), part), in_->places.data(from.place(), part),
-                    in_->places.used(from.place(), part, records));
+      const std::size_t records = from.slot().units;
+      const TraceRange range = trace(in_->layout().in_records(from.slot().index));
+      for (std::size_t part = 0; part < in_->layout().parts.size(); ++part) {
+        std::memcpy(out_->memory.data(to.place(), part), in_->memory.data(from.place(), part),
+                    in_->memory.used(from.place(), part, records));
       }
       to.slot().source.take(from.slot().source);
       return true;

@@ -54,12 +54,12 @@ template <AnyDevice D> class ConsumerWatch {
   void reset() noexcept {
     finished_.store(false, relaxed);
     meter_.clear();
-    doing_ = Spent::starved;
+    doing_ = Activity::starved;
   }
   /// By the device thread: before it looks for the first time, and after the last.
   /// @{
   void begin() noexcept { meter_.start(); }
-  void rest() noexcept { meter_.spent(doing_, Spent::resting); }
+  void rest() noexcept { meter_.spent(doing_, Activity::resting); }
   /// @}
   /// By the device thread: looks at what is going on; true while anything is. `ready` tells of a
   /// ticket whether its batch is there, which work may still be waiting for.
@@ -68,8 +68,8 @@ template <AnyDevice D> class ConsumerWatch {
     const std::uint64_t oldest = uses_.oldest_open();
     const bool calling = calling_.load(relaxed);
     const bool works = oldest != 0 && ready(at(tickets_, oldest).load(relaxed));
-    doing_ = works || calling ? Spent::busy : Spent::starved;
-    meter_.begins(doing_);
+    doing_ = works || calling ? Activity::busy : Activity::starved;
+    meter_.now_in(doing_);
     return oldest != 0 || calling;
   }
   /// By the device thread: whether the consumer has said that all uses are over.
@@ -107,7 +107,7 @@ template <AnyDevice D> class ConsumerWatch {
   StdAtomics::Atomic<bool> calling_{false};
   StdAtomics::Atomic<bool> finished_{false};
   Meter meter_;
-  Spent doing_{Spent::starved}; // the device thread's
+  Activity doing_{Activity::starved}; // the device thread's
 };
 
 } // namespace penstock::detail

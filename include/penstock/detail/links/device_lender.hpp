@@ -25,7 +25,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
         lost_(link_->ring.slots()) {}
 
   DeviceLink<D>& link() noexcept { return *link_; }
-  LeasesOut<PlaceRing<D>>& out() noexcept { return out_; }
+  LeasesOut<DeviceRing<D>>& out() noexcept { return out_; }
 
   /// Before a run on `stream`, which goes on where an earlier one left off.
   void begin(Stream<D> stream) {
@@ -46,15 +46,15 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   std::uint64_t failed_record() const noexcept { return failed_record_; }
   /// Blocks for the next batch, and lets the stream wait for what fills it; null if there are no
   /// more.
-  Place<D>* next() {
+  DeviceSlot<D>* next() {
     out_.check_next();
-    typename PlaceRing<D>::Take taken = link_->ring.take();
+    typename DeviceRing<D>::Take taken = link_->ring.take();
     if (!taken) {
       return nullptr;
     }
     ticket_ = taken.ticket();
     const auto& held = out_.keep(std::move(taken));
-    Place<D>& place = held.slot();
+    DeviceSlot<D>& place = held.slot();
     try {
       enter(held, 1);
     } catch (...) {
@@ -67,7 +67,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   /// Before work that uses the first `count` of `places` is enqueued: lets the stream wait for what
   /// fills them. May throw.
-  void enter(const typename PlaceRing<D>::Take& places, std::size_t count) {
+  void enter(const typename DeviceRing<D>::Take& places, std::size_t count) {
     uses_memory_ = true;
     link_->consumer.enter(record_of(places.slot()));
     try {
@@ -88,12 +88,12 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
   /// After it: the fence of that use, whose last place has `ticket`. May throw. Then release() the
   /// places.
-  Fence<D> leave(const Place<D>& first, std::uint64_t ticket) {
+  Fence<D> leave(const DeviceSlot<D>& first, std::uint64_t ticket) {
     check_not_capturing(link_->device, stream());
     return link_->consumer.use_up(stream(), ticket, record_of(first));
   }
   /// Gives a run of places back together, used up at `free`.
-  void release(typename PlaceRing<D>::Take places, Fence<D> free) noexcept {
+  void release(typename DeviceRing<D>::Take places, Fence<D> free) noexcept {
     for (std::size_t i = 0; i < places.size(); ++i) {
       places.slot(i).used_until(free);
     }
@@ -102,7 +102,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
 
   void give_back(std::uint64_t ticket) noexcept override {
-    Place<D>& place = out_.at(ticket).slot();
+    DeviceSlot<D>& place = out_.at(ticket).slot();
     StreamHandle& other = others_[ticket % others_.size()];
     try {
       place.also_free = other ? record_other(other.as<Stream<D>>()) : Fence<D>{};
@@ -163,8 +163,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     check_not_capturing(link_->device, stream);
     link_->device.sync(stream);
   }
-  std::uint64_t record_of(const Place<D>& place) const noexcept {
-    return place.index / link_->grain().units;
+  std::uint64_t record_of(const DeviceSlot<D>& place) const noexcept {
+    return link_->layout().in_records(place.index);
   }
 
   // Events of several streams in one order: each stream first waits for the one before.
@@ -175,7 +175,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
 
   const std::shared_ptr<DeviceLink<D>> link_;
-  LeasesOut<PlaceRing<D>> out_;
+  LeasesOut<DeviceRing<D>> out_;
   std::vector<StreamHandle> others_; // the second streams of what is out
   std::vector<StreamHandle> lost_;   // those whose use could not be recorded
   StreamHandle stream_;

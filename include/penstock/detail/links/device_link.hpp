@@ -4,7 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/links/consumer_watch.hpp>
-#include <penstock/detail/links/places.hpp>
+#include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/fence.hpp>
 #include <penstock/ring.hpp>
 
@@ -18,10 +18,10 @@
 namespace penstock::detail {
 
 /// What travels with a place of a device ring: when its bytes are there, and when they were used.
-template <AnyDevice D> struct Place {
+template <AnyDevice D> struct DeviceSlot {
   std::uint64_t index{};  // of its first unit, as delivered
   std::uint64_t source{}; // in the source
-  std::size_t records{};  // units
+  std::size_t units{};
   std::size_t bytes{};
   Fence<D> ready;
   Fence<D> free;
@@ -33,26 +33,27 @@ template <AnyDevice D> struct Place {
     also_free = {};
   }
 };
-template <AnyDevice D> using PlaceRing = Ring<Place<D>>;
+template <AnyDevice D> using DeviceRing = Ring<DeviceSlot<D>>;
 
 /// The join between who fills batches in device memory and who uses them: a whole number of
 /// batches. Leases keep it alive past its pipeline.
 template <AnyDevice D> struct DeviceLink {
-  using Bell = typename PlaceRing<D>::Bell;
+  using Doorbell = typename DeviceRing<D>::Doorbell;
 
   /// Of memory of its own. `rung` is the bell of the thread that fills it and watches fences.
-  DeviceLink(D& on, std::size_t count, Grain grain,
-             std::shared_ptr<Bell> rung = std::make_shared<Bell>(),
+  DeviceLink(D& on, std::size_t count, Layout layout,
+             std::shared_ptr<Doorbell> rung = std::make_shared<Doorbell>(),
              const char* stage = "AsyncCopier")
-      : DeviceLink{
-            on, count,
-            std::make_shared<const Places>(Places::in<Device>(&on, count, std::move(grain), stage)),
-            std::move(rung)} {}
+      : DeviceLink{on, count,
+                   std::make_shared<const RingMemory>(
+                       RingMemory::in<Device>(&on, count, std::move(layout), stage)),
+                   std::move(rung)} {}
   /// Of the same memory as another, whose batches are changed in place.
-  DeviceLink(D& on, std::size_t count, std::shared_ptr<const Places> of, std::shared_ptr<Bell> rung)
-      : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one}, memory{std::move(of)},
-        places{*memory}, consumer{on, count + 1}, other_uses{on, count + 1},
-        ready_fences(2 * count) {
+  DeviceLink(D& on, std::size_t count, std::shared_ptr<const RingMemory> of,
+             std::shared_ptr<Doorbell> rung)
+      : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one},
+        shared_memory{std::move(of)}, memory{*shared_memory}, consumer{on, count + 1},
+        other_uses{on, count + 1}, ready_fences(2 * count) {
     ring.on_release(bell.get());
   }
   DeviceLink(const DeviceLink&) = delete;
@@ -66,22 +67,22 @@ template <AnyDevice D> struct DeviceLink {
     }
   }
 
-  const Grain& grain() const noexcept { return places.grain(); }
+  const Layout& layout() const noexcept { return memory.layout(); }
 
   /// What completes a batch. Kept for two laps: a place may be filled again, in stream order, while
   /// its last use is still open. Of the thread that fills.
   Fence<D>& ready(std::uint64_t ticket) { return ready_fences[ticket % ready_fences.size()]; }
   /// The batch in a place; T is const to read it.
-  template <class T> Batch<T, Device> batch(std::size_t at, const Place<D>& place) const {
+  template <class T> Batch<T, Device> batch(std::size_t at, const DeviceSlot<D>& place) const {
     return Batch<T, Device>{
-        places.template view<std::remove_const_t<T>>(at, place.records, place.index, place.source)};
+        memory.template view<std::remove_const_t<T>>(at, place.units, place.index, place.source)};
   }
 
   D& device;
-  const std::shared_ptr<Bell> bell;
-  PlaceRing<D> ring;
-  const std::shared_ptr<const Places> memory;
-  const Places& places;
+  const std::shared_ptr<Doorbell> bell;
+  DeviceRing<D> ring;
+  const std::shared_ptr<const RingMemory> shared_memory;
+  const RingMemory& memory;
   ConsumerWatch<D> consumer;
   Timeline<D> other_uses; // by second streams
   std::vector<Fence<D>> ready_fences;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <penstock/batch.hpp>
-#include <penstock/detail/links/places.hpp>
+#include <penstock/detail/links/ring_memory.hpp>
+#include <penstock/detail/links/sequencer.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
-#include <penstock/detail/links/turns.hpp>
 #include <penstock/ring.hpp>
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace penstock::detail {
 struct HostSlot {
   std::uint64_t index{}; // of its first unit, with epochs, as if nothing was skipped, or as counted
   SourceNumbers source{}; // of its units
-  std::size_t records{};  // units in it
+  std::size_t units{};    // in it
   std::size_t bytes{};
   bool ends_epoch{};
 };
@@ -29,16 +29,16 @@ using HostRing = Ring<HostSlot>;
 
 /// The join between two stages in host memory: a ring and the memory of its slots.
 struct HostLink {
-  HostLink(std::size_t slots, Places memory, Side claimers, Side takers)
-      : ring{slots, claimers, takers}, places{std::move(memory)} {}
+  HostLink(std::size_t slots, RingMemory of, Side claimers, Side takers)
+      : ring{slots, claimers, takers}, memory{std::move(of)} {}
 
-  const Grain& grain() const noexcept { return places.grain(); }
+  const Layout& layout() const noexcept { return memory.layout(); }
 
   /// The batch in a slot; T is const to read it.
   template <class T, class Where>
   Batch<T, Where> batch(std::size_t place, const HostSlot& slot, std::uint64_t index) const {
     return Batch<T, Where>{
-        places.template view<std::remove_const_t<T>>(place, slot.records, index, slot.source[0])};
+        memory.template view<std::remove_const_t<T>>(place, slot.units, index, slot.source[0])};
   }
 
   /// Before the first run: has index() count what is delivered, where records may be left out. A
@@ -70,14 +70,14 @@ struct HostLink {
       Counted::Held& held = counted.held[place];
       HostSlot& slot = held.claim.slot();
       slot.index = counted.units;
-      counted.units += slot.records;
+      counted.units += slot.units;
       held.claim.publish(held.fill);
     });
   }
 
   HostRing ring;
-  Places places;
-  std::shared_ptr<HostRing::Bell> bell; // that the ring rings, where a device thread fills it
+  RingMemory memory;
+  std::shared_ptr<HostRing::Doorbell> bell; // that the ring rings, where a device thread fills it
 
  private:
   struct Counted {
@@ -87,7 +87,7 @@ struct HostLink {
     };
     explicit Counted(std::size_t slots) : turns{slots}, held(slots) {}
 
-    Turns<> turns;
+    Sequencer<> turns;
     std::uint64_t units{};  // delivered so far: whose turn it is, his
     std::vector<Held> held; // by place: what is filled, until its turn
   };

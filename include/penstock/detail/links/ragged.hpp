@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/links/places.hpp>
+#include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/error.hpp>
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 
 namespace penstock::detail {
 
-inline std::int64_t* offsets_of(const Places& places, std::size_t place,
+inline std::int64_t* offsets_of(const RingMemory& places, std::size_t place,
                                 std::size_t part) noexcept {
   return reinterpret_cast<std::int64_t*>(places.data(place, part));
 }
 
 /// Before `records` records of a place are filled: no record of a Ragged column was put yet.
-inline void open_ragged(const Places& places, std::size_t place, std::size_t records) noexcept {
-  for (std::size_t part = 0; part < places.grain().parts.size(); ++part) {
-    if (places.grain().parts[part].kind == Array::offsets) {
+inline void open_ragged(const RingMemory& places, std::size_t place, std::size_t records) noexcept {
+  for (std::size_t part = 0; part < places.layout().parts.size(); ++part) {
+    if (places.layout().parts[part].kind == Array::offsets) {
       std::int64_t* offsets = offsets_of(places, place, part);
       offsets[0] = 0;
       std::fill_n(offsets + 1, records, std::int64_t{-1});
@@ -30,10 +30,10 @@ inline void open_ragged(const Places& places, std::size_t place, std::size_t rec
 
 /// After: throws Error with the number of the first record, of those from `first` on, that was not
 /// put.
-inline void check_ragged(const Places& places, std::size_t place, std::size_t records,
+inline void check_ragged(const RingMemory& places, std::size_t place, std::size_t records,
                          std::uint64_t first) {
-  for (std::size_t part = 0; part < places.grain().parts.size(); ++part) {
-    if (places.grain().parts[part].kind == Array::offsets) {
+  for (std::size_t part = 0; part < places.layout().parts.size(); ++part) {
+    if (places.layout().parts[part].kind == Array::offsets) {
       const std::int64_t* offsets = offsets_of(places, place, part);
       const auto* missing = std::find(offsets + 1, offsets + 1 + records, std::int64_t{-1});
       if (missing != offsets + 1 + records) {

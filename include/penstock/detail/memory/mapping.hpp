@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/job.hpp>
+#include <penstock/detail/base/threads.hpp>
 #include <penstock/error.hpp>
 #include <penstock/usable.hpp>
 

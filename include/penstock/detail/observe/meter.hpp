@@ -15,7 +15,7 @@
 
 namespace penstock::detail {
 
-enum class Spent : std::uint8_t { busy, starved, blocked, resting };
+enum class Activity : std::uint8_t { busy, starved, blocked, resting };
 
 /// Where one worker's time goes and what it gets done. Written by its own thread only.
 class alignas(cache_line) Meter {
@@ -36,19 +36,19 @@ class alignas(cache_line) Meter {
     }
   }
   void start() noexcept {
-    begins(Spent::starved);
+    now_in(Activity::starved);
     last_ = Clock::now();
     cpu_start_ = thread_cpu_ns();
   }
   /// Books the time since the last call, and says what begins.
-  void spent(Spent on, Spent next) noexcept {
+  void spent(Activity on, Activity next) noexcept {
     const Clock::time_point now = Clock::now();
     add(times_[static_cast<std::size_t>(on)],
         static_cast<std::uint64_t>((now - last_) / std::chrono::nanoseconds{1}));
     last_ = now;
-    begins(next);
+    now_in(next);
   }
-  void begins(Spent next) noexcept { now_.store(next, relaxed); }
+  void now_in(Activity next) noexcept { now_.store(next, relaxed); }
   void did(std::uint64_t records, std::uint64_t bytes) noexcept {
     add(records_, records);
     add(bytes_, bytes);
@@ -64,7 +64,7 @@ class alignas(cache_line) Meter {
   /// Books the calling thread's CPU time since start().
   void stop() noexcept {
     add(cpu_ns_, thread_cpu_ns() - cpu_start_);
-    begins(Spent::resting);
+    now_in(Activity::resting);
   }
 
   std::uint64_t records() const noexcept { return records_.load(relaxed); }
@@ -83,14 +83,14 @@ class alignas(cache_line) Meter {
       stage.bytes += meter.bytes_.load(relaxed);
       stage.skipped += meter.skipped_.load(relaxed);
       stage.retries += meter.retries_.load(relaxed);
-      stage.busy_s += meter.seconds(Spent::busy) / workers;
-      stage.starved_s += meter.seconds(Spent::starved) / workers;
-      stage.blocked_s += meter.seconds(Spent::blocked) / workers;
+      stage.busy_s += meter.seconds(Activity::busy) / workers;
+      stage.starved_s += meter.seconds(Activity::starved) / workers;
+      stage.blocked_s += meter.seconds(Activity::blocked) / workers;
       stage.cpu_share += static_cast<double>(meter.cpu_ns_.load(relaxed)) / 1e9;
-      const Spent now = meter.now_.load(relaxed);
-      stage.busy_now += now == Spent::busy ? 1 : 0;
-      stage.starved_now += now == Spent::starved ? 1 : 0;
-      stage.blocked_now += now == Spent::blocked ? 1 : 0;
+      const Activity now = meter.now_.load(relaxed);
+      stage.busy_now += now == Activity::busy ? 1 : 0;
+      stage.starved_now += now == Activity::starved ? 1 : 0;
+      stage.blocked_now += now == Activity::blocked ? 1 : 0;
       additions += meter.additions_.load(relaxed);
       in_use += meter.in_use_.load(relaxed);
     }
@@ -105,7 +105,7 @@ class alignas(cache_line) Meter {
   static void add(Atomic<std::uint64_t>& sum, std::uint64_t more) noexcept {
     sum.store(sum.load(relaxed) + more, relaxed);
   }
-  double seconds(Spent on) const noexcept {
+  double seconds(Activity on) const noexcept {
     return static_cast<double>(times_[static_cast<std::size_t>(on)].load(relaxed)) / 1e9;
   }
   static std::uint64_t thread_cpu_ns() noexcept {
@@ -123,7 +123,7 @@ class alignas(cache_line) Meter {
   Atomic<std::uint64_t> additions_{0};
   Atomic<std::uint64_t> in_use_{0};
   Atomic<std::uint64_t> cpu_ns_{0};
-  Atomic<Spent> now_{Spent::resting};
+  Atomic<Activity> now_{Activity::resting};
   Clock::time_point last_{};
   std::uint64_t cpu_start_{};
 };

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/host/detail/door.hpp>
+#include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/queue.hpp>
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace penstock::detail {
 
 /// What the streams and events of one HostDevice share with it.
 struct HostContext {
-  HostDoor door;
+  CallGate gate;
   HostQueues queues;
   StdAtomics::Atomic<std::uint64_t> records{0}, waits{0}, queries{0}, syncs{0};
   StdAtomics::Atomic<std::size_t> live_streams{0}, live_events{0};

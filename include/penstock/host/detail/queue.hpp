@@ -3,9 +3,9 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/job.hpp>
 #include <penstock/detail/base/origin.hpp>
-#include <penstock/host/detail/door.hpp>
+#include <penstock/detail/base/threads.hpp>
+#include <penstock/host/detail/call_gate.hpp>
 
 #include <algorithm>
 #include <concepts>
@@ -24,16 +24,16 @@
 
 namespace penstock::detail {
 
-/// Work in order on a thread of its own: a bounded ring of places in which callables are stored.
+/// Work in order on a thread of its own: a bounded ring of entries in which callables are stored.
 /// Each has a number, from 1; a number is also a point of the stream: it is reached when that work
 /// and all before it is done. Numbers go on over restarts, so a point stays good.
 class HostQueue {
  public:
-  static constexpr std::size_t places = 128;
-  /// The size of a place, six cache lines, less its pointer.
+  static constexpr std::size_t capacity = 128;
+  /// The size of an entry, six cache lines, less its pointer.
   static constexpr std::size_t work_bytes = 6 * cache_line - sizeof(void*);
 
-  explicit HostQueue(HostDoor& door) : door_{door}, ring_(places) {}
+  explicit HostQueue(CallGate& gate) : gate_{gate}, ring_(capacity) {}
 
   /// Starts the thread; it must not run. Throws std::system_error.
   void start() {
@@ -50,7 +50,7 @@ class HostQueue {
     thread_.join();
   }
 
-  /// Blocks while all places are taken, so not to be called from the queue's own thread.
+  /// Blocks while all entries are taken, so not to be called from the queue's own thread.
   template <class F> void push(F f) {
     static_assert(std::invocable<F&>, "penstock: a stream's work is called without arguments.");
     static_assert(sizeof(F) <= work_bytes && alignof(F) <= cache_line,
@@ -59,10 +59,10 @@ class HostQueue {
     static_assert(std::is_nothrow_move_constructible_v<F>,
                   "penstock: moving work into its place must not throw.");
     std::unique_lock lock{mutex_};
-    changed_.wait(lock, [this] { return pushed_ - done_ < places; });
-    Place& place = ring_[pushed_ % places];
-    ::new (static_cast<void*>(place.bytes)) F(std::move(f));
-    place.run = [](void* at, bool live) {
+    changed_.wait(lock, [this] { return pushed_ - done_ < capacity; });
+    Entry& entry = ring_[pushed_ % capacity];
+    ::new (static_cast<void*>(entry.bytes)) F(std::move(f));
+    entry.run = [](void* at, bool live) {
       F& work = *std::launder(static_cast<F*>(at));
       const Destroy<F> destroy{work};
       if (live) {
@@ -94,11 +94,11 @@ class HostQueue {
   }
 
  private:
-  struct alignas(cache_line) Place {
+  struct alignas(cache_line) Entry {
     std::byte bytes[work_bytes];
     void (*run)(void* at, bool live);
   };
-  static_assert(sizeof(Place) == 6 * cache_line);
+  static_assert(sizeof(Entry) == 6 * cache_line);
   template <class F> struct Destroy {
     F& work;
     ~Destroy() { work.~F(); }
@@ -113,7 +113,7 @@ class HostQueue {
       }
       running_ = true;
       lock.unlock();
-      run(ring_[done_ % places]);
+      run(ring_[done_ % capacity]);
       lock.lock();
       running_ = false;
       ++done_;
@@ -123,18 +123,18 @@ class HostQueue {
   // On a broken device nothing runs any more, but points are still reached, so nobody hangs. That
   // is asked after running_ was set under the lock: who saw the device broken, and then under this
   // lock that nothing runs, knows that nothing will.
-  void run(Place& place) noexcept {
+  void run(Entry& entry) noexcept {
     try {
-      place.run(place.bytes, !door_.is_broken());
+      entry.run(entry.bytes, !gate_.is_broken());
     } catch (const std::exception& e) {
-      door_.break_down(e.what(), HostDoor::trapped);
+      gate_.break_down(e.what(), CallGate::trapped);
     } catch (...) {
-      door_.break_down("work on a stream threw", HostDoor::trapped);
+      gate_.break_down("work on a stream threw", CallGate::trapped);
     }
   }
 
-  HostDoor& door_;
-  std::vector<Place> ring_;
+  CallGate& gate_;
+  std::vector<Entry> ring_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::uint64_t pushed_{0};
@@ -160,12 +160,12 @@ class HostQueues {
   /// Whether its threads are this process's.
   bool is_here() const noexcept { return origin_.is_here(); }
   /// A running queue. Throws std::system_error, std::bad_alloc.
-  HostQueue& start(HostDoor& door) {
+  HostQueue& start(CallGate& gate) {
     const std::lock_guard lock{mutex_};
     const auto unused = [](const Kept& kept) { return !kept.used; };
     auto kept = std::find_if(queues_.begin(), queues_.end(), unused);
     if (kept == queues_.end()) {
-      kept = queues_.emplace(kept, door);
+      kept = queues_.emplace(kept, gate);
     }
     kept->queue.start();
     kept->used = true;
@@ -192,7 +192,7 @@ class HostQueues {
 
  private:
   struct Kept {
-    explicit Kept(HostDoor& door) : queue{door} {}
+    explicit Kept(CallGate& gate) : queue{gate} {}
     HostQueue queue;
     bool used{false};
   };

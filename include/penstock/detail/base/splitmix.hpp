@@ -8,7 +8,7 @@ namespace penstock::detail {
 
 /// The `i`-th number of a sequence, for a seed, by the mixing of splitmix64: neighbours come out
 /// unlike.
-constexpr std::uint64_t mixed(std::uint64_t seed, std::uint64_t i) noexcept {
+constexpr std::uint64_t splitmix(std::uint64_t seed, std::uint64_t i) noexcept {
   std::uint64_t x = seed + i * 0x9E3779B97F4A7C15;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;

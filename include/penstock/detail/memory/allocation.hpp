@@ -19,14 +19,14 @@ namespace penstock::detail {
 
 /// The memory of one ring, in one allocation. A column is one area through the whole ring, the part
 /// of place k directly before that of place k+1, so that adjacent places are adjacent bytes.
-class Area {
+class Allocation {
  public:
-  Area() = default;
-  Area(Area&& other) noexcept
+  Allocation() = default;
+  Allocation(Allocation&& other) noexcept
       : origin_{other.origin_}, data_{std::exchange(other.data_, nullptr)}, bytes_{other.bytes_},
         owner_{other.owner_}, free_{other.free_} {}
-  Area& operator=(Area&& other) noexcept {
-    Area old{std::move(*this)};
+  Allocation& operator=(Allocation&& other) noexcept {
+    Allocation old{std::move(*this)};
     origin_ = other.origin_;
     data_ = std::exchange(other.data_, nullptr);
     bytes_ = other.bytes_;
@@ -34,7 +34,7 @@ class Area {
     free_ = other.free_;
     return *this;
   }
-  ~Area() {
+  ~Allocation() {
     if (data_ && is_here()) {
       free_(owner_, data_, bytes_);
     }
@@ -47,29 +47,29 @@ class Area {
 
   /// Memory in `Where`; what is page-locked is rounded up once to a page, nothing else is. Pageable
   /// memory needs no device.
-  template <class Where, class D> static Area in(D* device, std::size_t bytes) {
-    Area area;
+  template <class Where, class D> static Allocation in(D* device, std::size_t bytes) {
+    Allocation made;
     if constexpr (std::is_same_v<Where, Pageable>) {
-      area.bytes_ = bytes;
-      area.data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{page}));
-      area.free_ = [](void*, void* data, std::size_t) noexcept {
+      made.bytes_ = bytes;
+      made.data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{page}));
+      made.free_ = [](void*, void* data, std::size_t) noexcept {
         ::operator delete(data, std::align_val_t{page});
       };
     } else if constexpr (std::is_same_v<Where, Pinned>) {
-      area.bytes_ = (bytes + page - 1) / page * page;
-      area.data_ = static_cast<std::byte*>(device->allocate_pinned(area.bytes_));
-      area.free_ = [](void* owner, void* data, std::size_t n) noexcept {
+      made.bytes_ = (bytes + page - 1) / page * page;
+      made.data_ = static_cast<std::byte*>(device->allocate_pinned(made.bytes_));
+      made.free_ = [](void* owner, void* data, std::size_t n) noexcept {
         static_cast<D*>(owner)->deallocate_pinned(data, n);
       };
     } else {
-      area.bytes_ = bytes;
-      area.data_ = static_cast<std::byte*>(device->allocate(bytes));
-      area.free_ = [](void* owner, void* data, std::size_t n) noexcept {
+      made.bytes_ = bytes;
+      made.data_ = static_cast<std::byte*>(device->allocate(bytes));
+      made.free_ = [](void* owner, void* data, std::size_t n) noexcept {
         static_cast<D*>(owner)->deallocate(data, n);
       };
     }
-    area.owner_ = device;
-    return area;
+    made.owner_ = device;
+    return made;
   }
 
  private:

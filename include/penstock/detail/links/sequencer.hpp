@@ -15,7 +15,7 @@ namespace penstock::detail {
 /// the other. Nobody waits: who comes too early leaves his ticket behind, and who brings the one
 /// before it does both. At most `places` tickets are open at a time, as of a ring with so many
 /// slots.
-template <class Policy = RingPolicy> class Turns {
+template <class Policy = RingPolicy> class Sequencer {
   using Atomics = typename Policy::Atomics;
   enum class Place : std::uint8_t {
     empty,
@@ -24,7 +24,8 @@ template <class Policy = RingPolicy> class Turns {
   };
 
  public:
-  explicit Turns(std::size_t places) : count_{places}, places_{std::make_unique<Line[]>(places)} {
+  explicit Sequencer(std::size_t places)
+      : count_{places}, places_{std::make_unique<Line[]>(places)} {
     reset();
   }
 

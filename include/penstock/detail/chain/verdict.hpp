@@ -58,7 +58,7 @@ template <class Next, class On> consteval bool device_fits() {
          std::is_same_v<On, Named>;
 }
 
-template <class G, class T> consteval Verdict judge_spaces() {
+template <class G, class T> consteval Verdict verdict_of_spaces() {
   if constexpr (std::is_same_v<typename G::space, Pageable>) {
     return T::device ? Verdict::pageable_to_device : Verdict::pageable_to_pinned;
   } else if constexpr (std::is_same_v<typename G::space, Pinned>) {
@@ -69,7 +69,8 @@ template <class G, class T> consteval Verdict judge_spaces() {
 }
 
 /// Whether Next can follow Left, and if not, what is wrong first.
-template <class Left, class Next, class Gives, class Takes, class On> consteval Verdict judge() {
+template <class Left, class Next, class Gives, class Takes, class On> consteval Verdict
+find_verdict() {
   using G = batch_of<Gives>;
   using T = batch_of<Takes>;
   if constexpr (std::is_same_v<Left, Refused> || std::is_same_v<Next, Refused> ||
@@ -86,7 +87,7 @@ template <class Left, class Next, class Gives, class Takes, class On> consteval 
   } else if constexpr (!Space<typename G::space> || !Space<typename T::space>) {
     return Verdict::silent;
   } else if constexpr (!std::is_same_v<typename G::space, typename T::space>) {
-    return judge_spaces<G, T>();
+    return verdict_of_spaces<G, T>();
   } else if constexpr (Next::one_array_alone && schema_traits<typename G::schema>::named) {
     return Verdict::columns_in_a_row;
   } else if constexpr (Next::fixed_length_alone && schema_traits<typename G::schema>::ragged) {

@@ -29,7 +29,7 @@ struct OpenWork {
 /// How one run ends: by itself, by a stop, or by the first error in time, which closes every ring
 /// in both directions. Any thread; the lock is taken only where an error is noted, and where a run
 /// begins or ends.
-class Control {
+class RunControl {
  public:
   /// Before the run: the rings to close.
   template <class R> void watch(R& ring) {

@@ -11,7 +11,7 @@ namespace penstock::detail {
 
 /// What one thread sleeps on while it watches several rings: each rings it after a change.
 /// The sleeper looks at count(), then at its rings, and then waits for a count other than that.
-template <class Policy> class Bell {
+template <class Policy> class Doorbell {
   using Atomics = typename Policy::Atomics;
   using Parking = typename Policy::Parking;
 

@@ -20,7 +20,7 @@ namespace penstock::detail {
 ///
 /// It counts with relaxed atomics and takes no lock on the good path. A lock here would order all
 /// threads that use the device, and so hide from ThreadSanitizer what they forgot to order.
-class HostDoor {
+class CallGate {
  public:
   static constexpr int out_of_memory = 2;
   /// What a trap in a kernel is to CUDA: an illegal instruction.
@@ -51,7 +51,7 @@ class HostDoor {
                         call, broken_code_, true};
     }
   }
-  /// A call that failed on its own: latches the code, as CUDA does, and throws by the door.
+  /// A call that failed on its own: latches the code, as CUDA does, and throws by the gate.
   [[noreturn]] void fail(const char* call, int code, const std::string& what) {
     last_error_.store(code, StdAtomics::relaxed);
     // Whoever asks next must not be told of what is thrown here.

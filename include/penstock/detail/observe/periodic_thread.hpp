@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/job.hpp>
+#include <penstock/detail/base/threads.hpp>
 
 #include <chrono>
 #include <condition_variable>
@@ -13,9 +13,9 @@
 namespace penstock::detail {
 
 /// Calls f again and again on a thread of its own, as long as it lives. f does not throw.
-class Ticker {
+class PeriodicThread {
  public:
-  Ticker(std::chrono::milliseconds every, Job f)
+  PeriodicThread(std::chrono::milliseconds every, Job f)
       : thread_{start_thread([this, every, f = std::move(f)] {
           std::unique_lock lock{mutex_};
           while (!changed_.wait_for(lock, every, [this] { return over_; })) {
@@ -24,9 +24,9 @@ class Ticker {
             lock.lock();
           }
         })} {}
-  Ticker(const Ticker&) = delete;
-  Ticker& operator=(const Ticker&) = delete;
-  ~Ticker() {
+  PeriodicThread(const PeriodicThread&) = delete;
+  PeriodicThread& operator=(const PeriodicThread&) = delete;
+  ~PeriodicThread() {
     {
       const std::scoped_lock lock{mutex_};
       over_ = true;

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/batch.hpp>
-#include <penstock/detail/memory/area.hpp>
-#include <penstock/detail/memory/grain.hpp>
+#include <penstock/detail/memory/allocation.hpp>
+#include <penstock/detail/memory/layout.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -15,29 +15,29 @@
 
 namespace penstock::detail {
 
-/// The memory of a ring's places: each array of the schema is one area through the whole ring,
-/// place k's part directly before place k+1's; each begins at a multiple of 256 bytes.
-class Places {
+/// The memory of a ring's slots: each array of the schema is one area through the whole ring, slot
+/// k's part directly before slot k+1's; each begins at a multiple of 256 bytes.
+class RingMemory {
  public:
   template <class Where, class D>
-  static Places in(D* device, std::size_t places, Grain grain, const char* stage) {
-    Places made;
+  static RingMemory in(D* device, std::size_t places, Layout layout, const char* stage) {
+    RingMemory made;
     std::size_t bytes = 0;
-    for (const Array& part : grain.parts) {
+    for (const Array& part : layout.parts) {
       made.starts_.push_back(bytes);
-      const std::size_t more = checked_bytes(places, part.place, stage);
+      const std::size_t more = checked_bytes(places, part.stride, stage);
       bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
     }
-    made.grain_ = std::move(grain);
+    made.layout_ = std::move(layout);
     // The last array needs no rounding up, which an exact number of pages would feel.
-    bytes = made.starts_.back() + places * made.grain_.parts.back().place;
-    made.area_ = Area::in<Where>(device, bytes);
+    bytes = made.starts_.back() + places * made.layout_.parts.back().stride;
+    made.allocation_ = Allocation::in<Where>(device, bytes);
     return made;
   }
 
-  const Grain& grain() const noexcept { return grain_; }
+  const Layout& layout() const noexcept { return layout_; }
   std::byte* data(std::size_t place, std::size_t part = 0) const noexcept {
-    return area_.data() + starts_[part] + place * grain_.parts[part].place;
+    return allocation_.data() + starts_[part] + place * layout_.parts[part].stride;
   }
   /// Values of a Ragged column in the first `records` records of a place in host memory.
   std::size_t values(std::size_t place, std::size_t offsets_part,
@@ -48,14 +48,14 @@ class Places {
   }
   /// Bytes in array `part` of the first `records` records of a place in host memory.
   std::size_t used(std::size_t place, std::size_t part, std::size_t records) const noexcept {
-    const Array& p = grain_.parts[part];
+    const Array& p = layout_.parts[part];
     return p.each * (p.kind == Array::records   ? records
                      : p.kind == Array::offsets ? records + 1
                                                 : values(place, part - 1, records));
   }
   std::size_t used(std::size_t place, std::size_t records) const noexcept {
     std::size_t bytes = 0;
-    for (std::size_t part = 0; part < grain_.parts.size(); ++part) {
+    for (std::size_t part = 0; part < layout_.parts.size(); ++part) {
       bytes += used(place, part, records);
     }
     return bytes;
@@ -68,18 +68,18 @@ class Places {
     for (std::size_t part = 0; part < schema_traits<S>::parts; ++part) {
       view.parts[part] = data(place, part);
     }
-    std::copy(grain_.sizes.begin(), grain_.sizes.end(), view.sizes);
-    view.size = units / grain_.units;
-    view.index = index / grain_.units;
-    view.source_index = source / grain_.units;
-    view.alignment = grain_.alignment();
+    std::copy(layout_.sizes.begin(), layout_.sizes.end(), view.sizes);
+    view.size = layout_.in_records(units);
+    view.index = layout_.in_records(index);
+    view.source_index = layout_.in_records(source);
+    view.alignment = layout_.alignment();
     return view;
   }
 
  private:
-  Grain grain_;
+  Layout layout_;
   std::vector<std::size_t> starts_;
-  Area area_;
+  Allocation allocation_;
 };
 
 } // namespace penstock::detail

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/memory/area.hpp>
+#include <penstock/detail/memory/allocation.hpp>
 #include <penstock/error.hpp>
 #include <penstock/schema.hpp>
 
@@ -23,79 +23,88 @@ namespace penstock::detail {
 /// values; the number of a Counted batch's records.
 struct Array {
   enum Kind : std::uint8_t { records, offsets, values, count };
-  std::size_t each{};  // bytes of a record, an offset, a value
-  std::size_t place{}; // bytes in a place, and from one to the next
+  std::size_t each{};   // bytes of a record, an offset, a value
+  std::size_t stride{}; // bytes in a slot, and from one to the next
   Kind kind{};
 };
 
-/// How many records a place of a ring holds, and how they lie.
+/// How much a slot of a ring holds, and how it lies.
 ///
-/// Copiers count in units, which are records, or, where records travel in pieces, bytes.
-struct Grain {
-  std::size_t records{}; // units, where there are several a record
+/// Rings and copiers count in units, which are records, or, where records travel in pieces, bytes.
+struct Layout {
+  std::size_t units{}; // in a slot
   std::vector<Array> parts;
   std::vector<std::size_t> sizes; // what a batch's view is told
-  std::size_t units{1};           // in a record
+  std::size_t units_a_record{1};
 
-  Grain() = default;
+  Layout() = default;
   /// Of a plain schema.
-  Grain(std::size_t count, std::size_t record_bytes)
-      : records{count}, parts{{record_bytes, count * record_bytes, Array::records}},
+  Layout(std::size_t count, std::size_t record_bytes)
+      : units{count}, parts{{record_bytes, count * record_bytes, Array::records}},
         sizes{record_bytes} {}
 
   bool ragged() const noexcept {
     return std::any_of(parts.begin(), parts.end(),
                        [](const Array& part) { return part.kind == Array::values; });
   }
-  /// Of a unit, but for what a Ragged column adds.
-  std::size_t record_bytes() const noexcept {
+  /// Whether records travel in pieces, so that a slot may hold a part of one.
+  bool in_pieces() const noexcept { return units_a_record != 1; }
+  /// So many units, or the number of one, in records: rounded down.
+  std::uint64_t in_records(std::uint64_t count) const noexcept { return count / units_a_record; }
+  /// Records that a slot holds, rounded down.
+  std::size_t records() const noexcept { return units / units_a_record; }
+  /// Records that end among `count` units from unit `first` on.
+  std::uint64_t whole_records(std::uint64_t first, std::uint64_t count) const noexcept {
+    return in_pieces() ? in_records(first + count) - in_records(first) : count;
+  }
+  /// Bytes of a record, and of a unit, but for what a Ragged column adds.
+  /// @{
+  std::size_t record_bytes() const noexcept { return unit_bytes() * units_a_record; }
+  std::size_t unit_bytes() const noexcept {
     return sum([](const Array& part) { return part.kind == Array::records ? part.each : 0; });
   }
-  /// Of a place.
+  /// @}
+  /// Bytes of a slot.
   std::size_t bytes() const noexcept {
-    return sum([](const Array& part) { return part.place; });
+    return sum([](const Array& part) { return part.stride; });
   }
-  /// What every place of this size is aligned to in every array, at most 256.
+  /// What every slot of this size is aligned to in every array, at most 256.
   std::size_t alignment() const noexcept {
     std::size_t common = 256;
     for (const Array& part : parts) {
-      common = part.kind == Array::count ? common : std::gcd(common, part.place);
+      common = part.kind == Array::count ? common : std::gcd(common, part.stride);
     }
     return common;
   }
-  /// The same for places of another number of records; not for Ragged ones.
-  Grain of(std::size_t other) const {
-    Grain grain = *this;
-    grain.records = other;
-    for (Array& part : grain.parts) {
-      part.place = checked_bytes(other, part.each, "a batch");
+  /// A layout of another number of units a slot; not for Ragged ones.
+  Layout of(std::size_t other) const {
+    Layout layout = *this;
+    layout.units = other;
+    for (Array& part : layout.parts) {
+      part.stride = checked_bytes(other, part.each, "a batch");
     }
-    return grain;
+    return layout;
   }
-  /// The same with a number for each place.
-  Grain counted() const {
-    Grain grain = *this;
-    grain.parts.push_back({sizeof(std::uint64_t), sizeof(std::uint64_t), Array::count});
-    return grain;
+  /// The same layout with a number for each slot.
+  Layout counted() const {
+    Layout layout = *this;
+    layout.parts.push_back({sizeof(std::uint64_t), sizeof(std::uint64_t), Array::count});
+    return layout;
   }
-  /// The same without.
-  Grain uncounted() const {
-    Grain grain = *this;
-    if (grain.parts.back().kind == Array::count) {
-      grain.parts.pop_back();
+  /// The same layout without that number.
+  Layout uncounted() const {
+    Layout layout = *this;
+    if (layout.parts.back().kind == Array::count) {
+      layout.parts.pop_back();
     }
-    return grain;
+    return layout;
   }
-  /// Records that end among `count` units from unit `first` on.
-  std::uint64_t whole_records(std::uint64_t first, std::uint64_t count) const noexcept {
-    return units == 1 ? count : (first + count) / units - first / units;
-  }
-  /// The same as pieces: places of `bytes` bytes, whatever the records.
-  Grain pieces(std::size_t bytes) const {
-    Grain grain{bytes, 1};
-    grain.sizes = sizes;
-    grain.units = record_bytes();
-    return grain;
+  /// A layout of the same records in pieces: slots of `bytes` bytes.
+  Layout pieces(std::size_t bytes) const {
+    Layout layout{bytes, 1};
+    layout.sizes = sizes;
+    layout.units_a_record = unit_bytes();
+    return layout;
   }
 
  private:
@@ -115,8 +124,8 @@ std::size_t fixed_bytes(std::span<const std::size_t> extents, const char* stage)
 
 /// Lays out places of `records` records; `value_bytes` is what they hold of each Ragged column.
 template <class S>
-Grain grain_of(std::size_t records, std::span<const std::size_t> extents, std::size_t value_bytes,
-               const char* stage);
+Layout layout_of(std::size_t records, std::span<const std::size_t> extents, std::size_t value_bytes,
+                 const char* stage);
 
 /// Walks through a schema's columns: calls f(traits of the column, the bytes of one record).
 template <class S, class F>
@@ -158,11 +167,11 @@ std::size_t fixed_bytes(std::span<const std::size_t> extents, const char* stage)
 }
 
 template <class S>
-Grain grain_of(std::size_t records, std::span<const std::size_t> extents, std::size_t value_bytes,
-               const char* stage) {
+Layout layout_of(std::size_t records, std::span<const std::size_t> extents, std::size_t value_bytes,
+                 const char* stage) {
   if constexpr (HasColumns<S>) {
-    Grain grain;
-    grain.records = records;
+    Layout layout;
+    layout.units = records;
     const auto up = [](std::size_t bytes) { return (bytes + 255) / 256 * 256; };
     std::size_t used = 0;
     each_column<S>(extents, stage, [&]<class Traits>(Traits, std::size_t bytes) {
@@ -170,19 +179,19 @@ Grain grain_of(std::size_t records, std::span<const std::size_t> extents, std::s
         // Slots of a Ragged column are not merged, so each may be rounded up.
         const std::size_t offsets = checked_bytes(records + 1, sizeof(std::int64_t), stage);
         const std::size_t capacity = std::max<std::size_t>(value_bytes / Traits::value_bytes, 1);
-        grain.parts.push_back({sizeof(std::int64_t), up(offsets), Array::offsets});
-        grain.parts.push_back({Traits::value_bytes,
-                               up(checked_bytes(capacity, Traits::value_bytes, stage)),
-                               Array::values});
-        grain.sizes.push_back(capacity);
+        layout.parts.push_back({sizeof(std::int64_t), up(offsets), Array::offsets});
+        layout.parts.push_back({Traits::value_bytes,
+                                up(checked_bytes(capacity, Traits::value_bytes, stage)),
+                                Array::values});
+        layout.sizes.push_back(capacity);
       } else {
-        grain.parts.push_back({bytes, checked_bytes(records, bytes, stage), Array::records});
+        layout.parts.push_back({bytes, checked_bytes(records, bytes, stage), Array::records});
         for (std::size_t left = Traits::sizes; left != 0; --left) {
-          grain.sizes.push_back(extents[used++]);
+          layout.sizes.push_back(extents[used++]);
         }
       }
     });
-    return grain;
+    return layout;
   } else {
     const std::size_t bytes = fixed_bytes<S>(extents, stage);
     checked_bytes(records, bytes, stage);
