@@ -4,6 +4,7 @@
 // The code of docs/, as it stands there, and whether it does what is said there. What needs a GPU
 // is in cuda/docs_test.cu; tools/check_docs.py compares both with the pages.
 
+#include <penstock/detail/host_side/slot_by_slot.hpp>
 #include <penstock/host/select.hpp>
 #include <penstock/penstock.hpp>
 
@@ -18,6 +19,7 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <sstream>
@@ -52,6 +54,41 @@ struct Trainer {
     for (auto batch : data.batches()) {
       samples += batch.size();
     }
+  }
+};
+
+class FlipNode final : public ps::detail::Node {
+ public:
+  FlipNode(ps::detail::NodeSetup setup, std::shared_ptr<ps::detail::HostLink> in,
+           std::shared_ptr<ps::detail::HostLink> out)
+      : Node{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)} {}
+
+ private:
+  void reset() override { out_->reset(); }
+  void work(unsigned /*worker*/, ps::detail::Meter& meter) override {
+    ps::detail::slot_by_slot(*in_, *out_, meter, [this](const auto& from, auto& to) {
+      const std::byte* bytes = in_->memory.data(from.place());
+      std::transform(bytes, bytes + in_->memory.used(from.place(), from.slot().units),
+                     out_->memory.data(to.place()), [](std::byte byte) { return ~byte; });
+      to.slot().source.take(from.slot().source);
+      return true;
+    });
+  }
+
+  const std::shared_ptr<ps::detail::HostLink> in_;
+  const std::shared_ptr<ps::detail::HostLink> out_;
+};
+
+class Flip : public ps::StageBase {
+ public:
+  template <class Given> using takes = ps::detail::moved_t<Given, ps::Pageable>;
+  template <class Given> using gives = takes<Given>;
+
+  template <class Given, class D> void build(ps::detail::Build<D>& build) const {
+    const auto in = build.host_input();
+    const auto out =
+        build.template host_output<ps::Pageable>("Flip", 4, in->layout(), ps::Side::many);
+    build.template add<FlipNode>(build.setup("Flip", 2), in, out);
   }
 };
 
@@ -256,4 +293,26 @@ TEST_CASE("stages: what Feeds says of a Reader and an AsyncCopier, with and with
   CHECK(!ps::Feeds<Pageable, Copier>);
   CHECK(ps::Feeds<Pageable, ps::PinnedStager<>>);
   CHECK(ps::Feeds<Pinned, Copier>);
+}
+
+TEST_CASE("a stage of the library's own kind is built, run and reported") {
+  std::vector<std::uint32_t> all(100'000);
+  std::iota(all.begin(), all.end(), 0U);
+  std::uint64_t wrong = 0;
+  std::uint64_t at = 0;
+  auto pipeline = ps::Reader{ps::memory(all), {.batch = 1000}} | Flip{} |
+                  ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Pageable> in) {
+                    for (std::size_t i = 0; i < in.size(); ++i, ++at) {
+                      wrong += in.data()[i] != ~all[at] ? 1 : 0;
+                    }
+                  }};
+  for (int runs = 0; runs < 2; ++runs) {
+    at = 0;
+    const ps::Report& report = pipeline.run();
+    CHECK(at == all.size());
+    CHECK(wrong == 0);
+    CHECK(report.stages[1].name == "Flip");
+    CHECK(report.stages[1].workers == 2);
+    CHECK(report.stages[1].records == all.size());
+  }
 }

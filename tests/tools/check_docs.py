@@ -172,6 +172,17 @@ def check_misspelt():
             problems.append(f"include/penstock/stages: nothing is said to options that are no {struct}")
 
 
+def check_ways():
+    """What one reads before one adds something is as much as the page says, and not more than one reads in an hour."""
+    ways = re.findall(r"^Read (.+): (\d+) lines\.$", pages["docs/maintaining.md"], re.MULTILINE)
+    for named, said in ways:
+        read = [(root / path).read_text().count("\n") for name in FILE.findall(named) for path in files_named(name)]
+        if len(read) > 4 or sum(read) > 400 or abs(sum(read) - int(said)) > 20:
+            problems.append(f"docs/maintaining.md: {named} are {len(read)} files of {sum(read)} lines, where the page says {said}, "
+                            "and 4 of 400 are the most")
+    counts["ways to add something"] = len(ways)
+
+
 for page, text in pages.items():
     for language, block in FENCE.findall(text):
         check_block(page, language, block)
@@ -183,6 +194,7 @@ for page, text in pages.items():
         check_names(page, paragraph.replace("\n", " ") if not paragraph.startswith("|") else paragraph)
 check_options()
 check_misspelt()
+check_ways()
 for build in re.findall(r'^    Build\("([^"]+)"', (root / "tests/tools/run_tests.py").read_text(), re.MULTILINE):
     if not re.search(rf"--build .*[ ,:]{re.escape(build)}(?=,|$)", pages["docs/CONTRIBUTING.md"], re.MULTILINE):
         problems.append(f"docs/CONTRIBUTING.md: nothing is said of the build {build}")
