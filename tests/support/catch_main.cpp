@@ -3,7 +3,8 @@
 
 // The main function of all Catch2 tests. Says of each test case how it went, in a line that
 // tests/tools/run_tests.py reads: "[passed] name", "[failed] name" or "[skipped] name". Exits with
-// 77, Meson's "skipped", where the machine lacks what the tests need.
+// 77, Meson's "skipped", where the machine lacks what the tests need, and with 1 if a test case
+// failed or if there are not as many as PENSTOCK_TEST_CASES in the environment says.
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>
 #include <catch2/catch_test_case_info.hpp>
@@ -20,6 +21,8 @@ using Listener = Catch::TestEventListenerBase;
 
 #include "support/needs.hpp"
 
+#include <cstddef>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
@@ -53,6 +56,17 @@ struct CaseLines : Listener {
 };
 CATCH_REGISTER_LISTENER(CaseLines)
 
+/// Whether the program has all test cases that tests/meson.build lists, and no other.
+bool all_there(std::size_t count) {
+  const char* const listed = std::getenv("PENSTOCK_TEST_CASES");
+  if (listed == nullptr || listed == std::to_string(count)) {
+    return true;
+  }
+  std::cout << "This program has " << count << " test cases, and tests/meson.build lists " << listed
+            << " for it. If that is as it should be, write 'cases': " << count << " there.\n";
+  return false;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -60,13 +74,16 @@ int main(int argc, char** argv) {
   if (const int error = session.applyCommandLine(argc, argv)) {
     return error;
   }
+  const auto tests = Catch::getAllTestCasesSorted(session.config());
   const std::string lacking = penstock::tests::missing();
   if (lacking.empty() || session.configData().showHelp || session.configData().listTests) {
-    return session.run();
+    // Catch2 ends with the number of failures, which may be 77.
+    const bool passed = session.run() == 0;
+    return all_there(tests.size()) && passed ? 0 : 1;
   }
   std::cout << "This machine has not " << lacking << ".\n";
-  for (const auto& test : Catch::getAllTestCasesSorted(session.config())) {
+  for (const auto& test : tests) {
     say("skipped", name_of(test));
   }
-  return 77;
+  return all_there(tests.size()) ? 77 : 1;
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the build's lists of headers and tests with the files on disk, both ways.
 
-check_lists.py ROOT --headers penstock/x.hpp … --tests x_test.cpp … --test-headers y.hpp …
+check_lists.py ROOT --headers penstock/x.hpp … --tests x_test.cpp …
 """
 import argparse
 import sys
@@ -21,12 +21,10 @@ args = argparse.ArgumentParser()
 args.add_argument("root", type=Path)
 args.add_argument("--headers", nargs="*", default=[])
 args.add_argument("--tests", nargs="*", default=[])
-args.add_argument("--test-headers", nargs="*", default=[])
 args = args.parse_args()
 if not args.headers or not args.tests:
     sys.exit("check_lists.py: a list is empty")
 problems = compare("header", args.headers, args.root / "include", ["*.hpp", "*.cuh"], "include/meson.build")
 problems += compare("test", args.tests, args.root / "tests", ["*_test.cpp", "*_test.cu", "*_model.cpp"], "tests/meson.build")
-problems += compare("header", args.test_headers, args.root / "tests", ["*.hpp"], "tests/meson.build")
 print("\n".join(problems) or f"{len(args.headers)} headers and {len(args.tests)} tests are as listed")
 sys.exit(bool(problems))

@@ -10,7 +10,8 @@ quietly() { # COMMAND…: its output only if it fails
 }
 
 has() { command -v "$1" >/dev/null 2>&1; }
-new_meson() { has meson && meson --version 2>/dev/null | grep -Eq '^([1-9][0-9]*)\.'; }
+at_least_meson=${at_least_meson:-1.0} # who needs a newer one says so before
+new_meson() { has meson && printf '%s\n' "$at_least_meson" "$(meson --version 2>/dev/null)" | sort -V -C; }
 gxx_version() { "$1" -dumpversion 2>/dev/null | cut -d. -f1; }
 new_gxx() { has "$1" && [ "$(gxx_version "$1")" -ge 12 ]; }
 
@@ -79,13 +80,14 @@ must_have() { # PACKAGE…: gives up if one is not there
 }
 
 need_to_build() { # what every build needs, and which compiler it takes
+  new_meson || ! [ -x "$root/build/meson/bin/meson" ] || PATH=$root/build/meson/bin:$PATH
   need meson ninja-build g++ pkg-config python3
   have_package g++ || need g++-12
   if ! new_meson && has python3; then
-    # The distribution's Meson may be older than 1.0.
+    # The distribution's Meson may be older.
     say "installing a newer meson into build/meson"
     has pip3 && python3 -c 'import ensurepip' 2>/dev/null || need python3-venv
-    quietly python3 -m venv "$root/build/meson" && quietly "$root/build/meson/bin/pip" install -q 'meson>=1.0' &&
+    quietly python3 -m venv "$root/build/meson" && quietly "$root/build/meson/bin/pip" install -q "meson>=$at_least_meson" &&
       PATH=$root/build/meson/bin:$PATH
   fi
   must_have meson ninja-build g++ pkg-config python3
