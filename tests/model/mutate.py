@@ -37,7 +37,7 @@ TURNS = "penstock/detail/links/sequencer.hpp"
 FENCE = "penstock/fence.hpp"
 GATE = "penstock/detail/engine/stop_gate.hpp"
 # What is proved by another model than the ring's.
-MODEL_OF = {TURNS: "turns_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
+MODEL_OF = {TURNS: "sequencer_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all are asked after them.
 SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
         STATE: ["empty ring, end", "empty ring, fail"], CELLS: ["one to many"]}
