@@ -87,7 +87,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
   detail::Layout batch(const detail::Layout& slot) const {
     if (!slot.ragged()) {
       const std::size_t record = slot.record_bytes();
-      const std::size_t usual = std::max<std::size_t>(detail::batch_bytes / record, 1);
+      const std::size_t usual = std::max<std::size_t>(detail::usual_batch / record, 1);
       return slot.of(detail::checked_bytes(options_.batch != 0 ? options_.batch : usual,
                                            slot.units_a_record, "AsyncCopier: a batch"));
     }

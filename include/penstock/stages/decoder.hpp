@@ -208,7 +208,8 @@ template <class F, class Where = void> class Decoder : public StageBase {
     build.skip(options_.on_error.skips != 0);
     const auto in = build.host_input();
     const detail::Layout layout = detail::layout_of<typename To::schema>(
-        in->layout().units, options_.extents, detail::value_bytes(options_.value_bytes), "Decoder");
+        in->layout().units, options_.extents, detail::usual_values(options_.value_bytes),
+        "Decoder");
     const std::size_t slots =
         detail::host_slots("Decoder", options_.depth, layout, build.units, build.epochs);
     const auto out =

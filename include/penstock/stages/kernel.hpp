@@ -219,7 +219,7 @@ class Kernel : public StageBase {
         return std::make_shared<Link>(*build.device, in.ring.slots(), layout, bell, "Kernel");
       }
       const std::size_t copies =
-          3 * detail::copy_bytes / std::max<std::size_t>(layout.bytes(), 1) + 1;
+          3 * detail::usual_copy / std::max<std::size_t>(layout.bytes(), 1) + 1;
       return std::make_shared<Link>(*build.device,
                                     std::max(build.depth, std::min(copies, in.ring.slots())),
                                     layout, bell, "Kernel");

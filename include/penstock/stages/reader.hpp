@@ -95,9 +95,10 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&
                         build.records < unknown_size / bytes;
     const detail::Layout layout =
-        pieces ? detail::Layout{1, bytes}.pieces(detail::read_bytes)
-               : detail::layout_of<T>(detail::records_a_slot(options_.batch, bytes, build.plan),
-                                      extents, detail::value_bytes(options_.value_bytes), "Reader");
+        pieces
+            ? detail::Layout{1, bytes}.pieces(detail::usual_read)
+            : detail::layout_of<T>(detail::records_a_slot(options_.batch, bytes, build.plan),
+                                   extents, detail::usual_values(options_.value_bytes), "Reader");
     build.units = pieces ? build.records * bytes : build.records;
     const std::size_t slots =
         detail::host_slots("Reader", options_.depth, layout, build.units, build.epochs);
@@ -120,7 +121,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   // A record larger than a read goes in pieces, where nothing on the host must see it whole.
   bool in_pieces(std::size_t record_bytes, const detail::Plan& plan) const {
     return detail::ReadsBytes<From> && !detail::schema_traits<T>::named &&
-           record_bytes > detail::read_bytes && plan.to_device && !plan.whole &&
+           record_bytes > detail::usual_read && plan.to_device && !plan.whole &&
            options_.batch == 0 && options_.on_error.skips == 0;
   }
 

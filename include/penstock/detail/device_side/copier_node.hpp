@@ -20,7 +20,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
   CopierNode(NodeSetup setup, D& device, std::shared_ptr<HostLink> in,
              std::shared_ptr<DeviceLink<D>> out, std::shared_ptr<OnTheWay> numbers)
       : DeviceStep{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)},
-        numbers_{std::move(numbers)}, copier_{device, *in_, *out_, copy_bytes, numbers_.get()} {}
+        numbers_{std::move(numbers)}, copier_{device, *in_, *out_, usual_copy, numbers_.get()} {}
 
   bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }

@@ -112,7 +112,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
     const std::uint64_t serial = this->next_serial();
     const std::uint64_t first = fetched_;
     std::size_t bytes = 0;
-    while (fetched_ != known_ && bytes < copy_bytes) {
+    while (fetched_ != known_ && bytes < usual_copy) {
       const Take& batch = held_[fetched_ % held_.size()];
       const std::size_t left = count_of(batch) - begun_;
       if (left != 0) {

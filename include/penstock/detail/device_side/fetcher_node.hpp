@@ -18,7 +18,7 @@ namespace penstock::detail {
 /// back of what Copier does.
 ///
 /// Batches gather while two copies are in flight; with fewer what is there is sent at once. A copy
-/// ends at `copy_bytes`, where either ring wraps, at a short batch, and before a batch that the
+/// ends at `usual_copy`, where either ring wraps, at a short batch, and before a batch that the
 /// stream would first have to wait for.
 template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
  public:
@@ -28,7 +28,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
                      std::move(out),   one_for_one, std::move(numbers)},
         batch_{this->in_->layout().records()},
         most_records_{std::max<std::size_t>(
-            copy_bytes / std::max<std::size_t>(this->out_->layout().unit_bytes(), 1), 1)} {}
+            usual_copy / std::max<std::size_t>(this->out_->layout().unit_bytes(), 1), 1)} {}
 
  private:
   bool waits() const noexcept override { return static_cast<bool>(run_); }

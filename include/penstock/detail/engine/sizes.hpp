@@ -22,17 +22,17 @@ namespace penstock::detail {
 
 /// Reads are sized for the disk, copies for the bus, batches for the kernel. The figures are
 /// measured: docs/benchmarks.md.
-inline constexpr std::size_t read_bytes = std::size_t{1} << 20;
-inline constexpr std::size_t copy_bytes = std::size_t{12}
+inline constexpr std::size_t usual_read = std::size_t{1} << 20;
+inline constexpr std::size_t usual_copy = std::size_t{12}
                                           << 20; // two in flight leave half of a ring to fill
-inline constexpr std::size_t batch_bytes = std::size_t{4} << 20;
+inline constexpr std::size_t usual_batch = std::size_t{4} << 20;
 /// A ring in host memory stays near the processor's cache.
-inline constexpr std::size_t ring_bytes = std::size_t{48} << 20;
+inline constexpr std::size_t usual_ring = std::size_t{48} << 20;
 
-/// How many records share a slot, in every host ring of a chain: about read_bytes of them and,
+/// How many records share a slot, in every host ring of a chain: about usual_read of them and,
 /// where that stays near it, a multiple of a page. At least one, however large.
 inline std::size_t slot_records(std::size_t record_bytes) {
-  const std::size_t near = std::max<std::size_t>(read_bytes / record_bytes, 1);
+  const std::size_t near = std::max<std::size_t>(usual_read / record_bytes, 1);
   const std::size_t step = page / std::gcd(record_bytes, page);
   const std::size_t down = near / step * step;
   const std::size_t up = down + step;
@@ -53,8 +53,8 @@ inline std::size_t records_a_slot(std::size_t asked, std::size_t record_bytes, c
   }
   return asked != 0 ? asked : slot_records(std::max({record_bytes, plan.largest, std::size_t{1}}));
 }
-inline std::size_t value_bytes(std::size_t asked) {
-  return asked != 0 ? asked : read_bytes;
+inline std::size_t usual_values(std::size_t asked) {
+  return asked != 0 ? asked : usual_read;
 }
 
 inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usual) {
@@ -86,14 +86,14 @@ inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
   return full > most - epochs - 1 ? most : full + epochs + 1;
 }
 
-/// Slots of a host ring: what was asked for, else what ring_bytes hold, but no more than a run
+/// Slots of a host ring: what was asked for, else what usual_ring hold, but no more than a run
 /// could fill.
 inline std::size_t host_slots(const char* stage, std::size_t asked, const Layout& layout,
                               std::uint64_t units, std::uint64_t epochs) {
   if (checked_depth(stage, asked) != 0) {
     return asked;
   }
-  const std::size_t fit = std::max<std::size_t>(ring_bytes / layout.bytes(), 2);
+  const std::size_t fit = std::max<std::size_t>(usual_ring / layout.bytes(), 2);
   return static_cast<std::size_t>(
       std::clamp<std::uint64_t>(places_of_a_run(units, layout.units, epochs), 2, fit));
 }
@@ -109,7 +109,7 @@ inline std::size_t landing_slots(const Layout& layout, std::uint64_t units, std:
 /// than a run could fill.
 inline std::size_t device_places(std::size_t depth, const Layout& batch, std::uint64_t units,
                                  std::uint64_t epochs) {
-  const std::size_t copies = 3 * std::max(copy_bytes, batch.unit_bytes());
+  const std::size_t copies = 3 * std::max(usual_copy, batch.unit_bytes());
   const std::uint64_t room = (copies + batch.bytes() - 1) / batch.bytes();
   return static_cast<std::size_t>(
       std::max<std::uint64_t>(checked_depth("AsyncCopier", depth),

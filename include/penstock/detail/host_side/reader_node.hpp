@@ -34,7 +34,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       per_epoch_ = units_ / layout.units + (units_ % layout.units != 0 ? 1 : 0);
       tickets_ = per_epoch_ * epochs;
     }
-    if (layout.units == 1 && layout.bytes() > read_bytes) {
+    if (layout.units == 1 && layout.bytes() > usual_read) {
       note_ = "a record of " + std::to_string(layout.bytes()) + " bytes is a slot";
     }
   }
