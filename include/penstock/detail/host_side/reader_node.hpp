@@ -23,16 +23,16 @@ template <Source From, class Where> class ReaderNode final : public Node {
   using T = typename From::schema;
 
  public:
-  /// `units` of the source are read in `epochs`, or to its end if they are unknown_size.
-  ReaderNode(NodeSetup setup, std::shared_ptr<HostLink> out, From source, std::uint64_t units,
-             std::uint64_t epochs, const OnError& on_error)
+  /// `in_all` units are read, `times` the whole source, or to its end if they are unknown_size.
+  ReaderNode(NodeSetup setup, std::shared_ptr<HostLink> out, From source, std::uint64_t in_all,
+             std::uint64_t times, const OnError& on_error)
       : Node{std::move(setup)}, source_{std::move(source)}, on_error_{on_error},
-        known_{units != unknown_size}, units_{known_ ? units / epochs : unknown_size},
+        known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size},
         out_{std::move(out)} {
     const Layout& layout = out_->layout();
     if (known_) {
       per_epoch_ = units_ / layout.units + (units_ % layout.units != 0 ? 1 : 0);
-      tickets_ = per_epoch_ * epochs;
+      tickets_ = per_epoch_ * times;
     }
     if (layout.units == 1 && layout.bytes() > usual_read) {
       note_ = "a record of " + std::to_string(layout.bytes()) + " bytes is a slot";
