@@ -3,7 +3,7 @@
 
 // 03_train_loop: the application owns the loop. A linear model learns by stochastic gradient
 // descent, in two epochs, one step a batch. The model takes its batches from whichever pipeline it
-// is given, and nothing waits for the device in a step: the losses stay there until the end.
+// is given, and no step waits for the device: its loss comes to the host behind it, by a Deferred.
 //
 //   03_train_loop [--device auto|cuda|host]
 //
@@ -109,12 +109,12 @@ template <ps::AnyDevice D> class LinearModel {
   /// `data` hands out its batches on `stream`.
   LinearModel(D& device, ps::Stream<D> stream, Data data)
       : data_{std::move(data)}, stream_{stream}, weights_{device, 1},
-        gradients_{device, batch_size}, sum_{device, 1}, losses_{device, steps},
-        workspace_{device} {}
+        gradients_{device, batch_size}, sum_{device, 1}, loss_{device, 1},
+        losses_{device, {.results = steps}}, workspace_{device} {}
 
   /// Returns the loss before each step.
   std::vector<float> train() {
-    std::size_t step = 0;
+    losses_.clear();
     for (auto batch : data_.batches()) {
       const float rate = batch.index() < samples ? 0.5F : 0.25F; // the first epoch, the second
       ps::for_each(stream_, batch.size(),
@@ -123,9 +123,14 @@ template <ps::AnyDevice D> class LinearModel {
                  workspace_);
       ps::for_each(stream_, 1,
                    Descend{sum_.data(), static_cast<float>(batch.size()), rate, weights_.data(),
-                           losses_.data() + step++});
+                           loss_.data()});
+      losses_.put(loss_.data(), stream_);
     }
-    return losses_.read(stream_);
+    std::vector<float> losses;
+    for (std::size_t step = 0; step < losses_.size(); ++step) {
+      losses.push_back(losses_[step].get());
+    }
+    return losses;
   }
 
   Weights weights() const { return weights_.read(stream_).front(); }
@@ -137,7 +142,8 @@ template <ps::AnyDevice D> class LinearModel {
   ps::DeviceArray<Weights, D> weights_;
   ps::DeviceArray<Gradient, D> gradients_;
   ps::DeviceArray<Gradient, D> sum_;
-  ps::DeviceArray<float, D> losses_;
+  ps::DeviceArray<float, D> loss_;
+  ps::Deferred<float, D> losses_;
   ps::Workspace<D> workspace_;
 };
 

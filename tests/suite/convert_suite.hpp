@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// transform, convert and transpose make what plain loops make. The including file defines
-// TestDevice and TestGate, which holds one of its streams back.
+// transform and convert make what plain loops make. The including file defines TestDevice and
+// TestGate, which holds one of its streams back.
 
 #include "suite/on_stream.hpp"
 
@@ -144,31 +144,6 @@ template <class R, class Rounded> void check_float16(Rounded rounded) {
   CHECK(back[3] == -INFINITY);
 }
 
-template <class T> void check_transpose(std::size_t rows, std::size_t columns) {
-  CAPTURE(rows, columns, sizeof(T));
-  D device;
-  auto stream = device.stream();
-  const std::size_t n = rows * columns;
-  const auto bytes = random_values<std::uint8_t>(n * sizeof(T), rows);
-  std::vector<T> in(n);
-  if (n != 0) {
-    std::memcpy(in.data(), bytes.data(), bytes.size());
-  }
-  std::vector<T> expected(n + 1);
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t c = 0; c < columns; ++c) {
-      expected[c * rows + r] = in[r * columns + c];
-    }
-  }
-  const auto there = in_memory_of(device, in);
-  const auto arrays = ps::device_array<T>(device, n + 1);
-  const auto back = ps::device_array<T>(device, n);
-  ps::transpose(stream, static_cast<const T*>(there.data()), rows, columns, arrays.data());
-  ps::transpose(stream, static_cast<const T*>(arrays.data()), columns, rows, back.data());
-  CHECK(differences(arrays.read(stream), expected) == 0);
-  CHECK(differences(back.read(stream), in) == 0);
-}
-
 TEST_CASE("transform makes each element and no other, whatever the starts") {
   check_elementwise<std::uint8_t, std::uint32_t>(
       [](auto& stream, const std::uint8_t* in, std::size_t n, std::uint32_t* out) {
@@ -267,26 +242,6 @@ TEST_CASE("a BFloat16 is the nearest of its kind, of two the even one") {
   check_float16<ps::BFloat16>(rounded_bfloat16);
 }
 
-TEST_CASE("transpose makes arrays of records, and records of arrays") {
-  for (const std::size_t rows : sizes) {
-    check_transpose<std::uint8_t>(rows, 3);
-    check_transpose<float>(rows, 10);
-    check_transpose<Three>(rows, 1);
-  }
-  for (const std::size_t columns : {0, 1, 2, 5, 16, 31, 32, 33, 64, 257}) {
-    check_transpose<std::uint16_t>(257, columns);
-    check_transpose<double>(33, columns);
-    check_transpose<Three>(32, columns);
-    check_transpose<std::uint8_t>(1, columns);
-  }
-  // The colours of an image, of a multiple of 16 pixels.
-  for (const std::size_t columns : {2, 3, 4}) {
-    check_transpose<std::uint8_t>(100'016, columns);
-    check_transpose<std::uint16_t>(16, columns);
-    check_transpose<float>(100'016, columns);
-  }
-}
-
 TEST_CASE("nothing is touched where there is nothing to convert") {
   D device;
   auto stream = device.stream();
@@ -294,26 +249,22 @@ TEST_CASE("nothing is touched where there is nothing to convert") {
   ps::convert(stream, no_floats, 0, static_cast<std::uint8_t*>(nullptr));
   ps::transform(stream, static_cast<const std::uint8_t*>(nullptr), 0,
                 static_cast<std::uint32_t*>(nullptr), Spread{1});
-  ps::transpose(stream, no_floats, 0, 7, static_cast<float*>(nullptr));
-  ps::transpose(stream, no_floats, 7, 0, static_cast<float*>(nullptr));
   device.sync(stream);
   CHECK(stream.is_done());
 }
 
-TEST_CASE("transform, convert and transpose only queue their work, in the stream's order") {
+TEST_CASE("transform and convert only queue their work, in the stream's order") {
   D device;
   auto stream = device.stream();
   const auto bytes = random_values<std::uint8_t>(3000);
   const auto there = in_memory_of(device, bytes);
   const auto words = ps::device_array<std::uint32_t>(device, 3000);
   const auto floats = ps::device_array<float>(device, 3000);
-  const auto arrays = ps::device_array<float>(device, 3000);
   const auto all = [&] {
     ps::transform(stream, static_cast<const std::uint8_t*>(there.data()), 3000, words.data(),
                   Spread{2});
     ps::convert(stream, static_cast<const std::uint32_t*>(words.data()), 3000, floats.data(), 0.5F);
-    ps::transpose(stream, static_cast<const float*>(floats.data()), 1000, 3, arrays.data());
-    ps::convert(stream, static_cast<const float*>(arrays.data()), 3000, there.data());
+    ps::convert(stream, static_cast<const float*>(floats.data()), 3000, there.data());
   };
   all(); // CUDA loads kernels at their first launch, and may wait for that
   device.sync(stream);
@@ -327,7 +278,7 @@ TEST_CASE("transform, convert and transpose only queue their work, in the stream
     std::vector<std::uint8_t> out(3000);
     for (std::size_t i = 0; i < 3000; ++i) {
       const auto made = std::nearbyint(static_cast<float>(in[i] * 2 + 1) * 0.5F);
-      out[i % 3 * 1000 + i / 3] = static_cast<std::uint8_t>(std::min(made, 255.0F));
+      out[i] = static_cast<std::uint8_t>(std::min(made, 255.0F));
     }
     return out;
   };

@@ -4,7 +4,6 @@
 
 #include <penstock/cuda/detail/launch.cuh>
 #include <penstock/cuda/detail/pack.cuh>
-#include <penstock/cuda/transpose.cuh>
 #include <penstock/host/convert.hpp>
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 #include <penstock/config.hpp>
 #include <penstock/host/device.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -83,31 +82,6 @@ template <class T, class R>
 void convert(HostStream& stream, const T* in, std::size_t n, R* out, float scale = 1.0F,
              float bias = -0.0F) {
   transform(stream, in, n, out, detail::Rescale<T, R>{scale, bias});
-}
-
-/// out[c * rows + r] = in[r * columns + c]: of `rows` records, each of `columns` values, makes
-/// `columns` arrays of `rows` values each. With the two numbers swapped it makes records of arrays.
-/// Both are device memory, and must not overlap.
-template <class T>
-void transpose(HostStream& stream, const T* in, std::size_t rows, std::size_t columns, T* out) {
-  static_assert(std::is_trivially_copyable_v<T>, "penstock: values are copied byte by byte.");
-  if (rows == 0 || columns == 0) {
-    return;
-  }
-  stream.enqueue([in, rows, columns, out] {
-    constexpr std::size_t side = 32; // both sides of a tile stay in the cache
-    for (std::size_t row = 0; row < rows; row += side) {
-      const std::size_t row_end = std::min(rows, row + side);
-      for (std::size_t column = 0; column < columns; column += side) {
-        const std::size_t column_end = std::min(columns, column + side);
-        for (std::size_t c = column; c < column_end; ++c) {
-          for (std::size_t r = row; r < row_end; ++r) {
-            out[c * rows + r] = in[r * columns + c];
-          }
-        }
-      }
-    }
-  });
 }
 
 } // namespace penstock
