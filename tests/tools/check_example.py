@@ -242,6 +242,23 @@ def transform_file(program: str, folder: Path):
     assert run(program).splitlines()[-1].startswith("8000003 bytes"), "it makes its own file"
 
 
+def select_records(program: str, folder: Path):
+    before, after = folder / "before", folder / "after"
+    rng = random.Random(7)
+    for count, bound in (700_001, 1.0), (700_001, 0.8), (1, 1.0), (0, 1.0):
+        events = [(n, rng.random() * bound) for n in range(count)]
+        packed = [struct.pack("<If", *event) for event in events]
+        before.write_bytes(b"".join(packed))
+        high = [event for event in packed if struct.unpack("<If", event)[1] > struct.unpack("<f", struct.pack("<f", 0.9))[0]]
+        said, *report = run(program, "--device", "host", before, after).splitlines()
+        assert after.read_bytes() == b"".join(high), count
+        assert said == f"{len(high)} of {count} events are of high energy", said
+        assert any("Kernel" in line for line in report), report
+    failed = subprocess.run([program, folder / "missing", after], capture_output=True, text=True, timeout=LIMIT)
+    assert failed.returncode == 1 and not failed.stdout and "missing" in failed.stderr, failed
+    assert run(program).splitlines()[0].endswith("of 1000003 events are of high energy"), "it makes its own file"
+
+
 def run_on_gpu(program: str, *args) -> str:
     done = subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=LIMIT) if program else None
     if not done or (done.returncode == 1 and "this process has no GPU" in done.stderr):
@@ -295,7 +312,7 @@ EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_
             "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
             "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file,
-            "12_streams": streams, "13_knn": knn}
+            "12_streams": streams, "13_knn": knn, "14_select_records": select_records}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](sys.argv[2], Path(folder))
