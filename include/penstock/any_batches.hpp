@@ -90,7 +90,7 @@ template <class B> class AnyBatches {
     }
   }
 
-  /// The same on CUDA's default stream, written 0 or nullptr.
+  /// Of one that ends on a device, on CUDA's default stream, written 0 or nullptr.
   template <class P>
   AnyBatches(P pipeline, std::nullptr_t) : AnyBatches{std::move(pipeline), default_stream} {}
 

@@ -49,7 +49,7 @@ template <class B> class Batches {
       batches_->advance();
       return *this;
     }
-    /// The same.
+    /// Goes on to the next batch, as the other does.
     void operator++(int) { ++*this; }
     /// Whether the run is over.
     bool operator==(std::default_sentinel_t) const noexcept { return !batches_->running_; }

@@ -54,7 +54,7 @@ template <class T, std::size_t... Extents> class Column {
   std::size_t size_{};
 };
 
-/// The same where an extent is dynamic: a record's values come as one flat row.
+/// A column of which an extent is dynamic: a record's values come as one flat row.
 template <class T, std::size_t... Extents>
   requires((Extents == dynamic) || ...)
 class Column<T, Extents...> {

@@ -48,7 +48,7 @@ namespace penstock::detail {
 /// What two threads must keep apart to not slow each other down. A constant of our own, since
 /// std::hardware_destructive_interference_size changes with compiler flags and g++ warns about it.
 inline constexpr std::size_t cache_line = 64;
-/// The same where it is written for each slot: processors fetch lines in pairs.
+/// What is written for each slot keeps two lines: processors fetch them in pairs.
 inline constexpr std::size_t cache_lines = 2 * cache_line;
 
 inline constexpr std::size_t page = 4096;

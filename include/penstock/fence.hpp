@@ -55,7 +55,7 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
     see(serial);
     return true;
   }
-  /// The same from what has been seen already, without asking the device.
+  /// Whether the fence is known to be reached, without asking the device.
   bool seen(std::uint64_t serial) const noexcept {
     return serial <= reached_.load(Atomics::acquire); // pairs with see()
   }
@@ -88,7 +88,7 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
       see(serial);
     }
   }
-  /// The same for all that was recorded.
+  /// Blocks the calling thread until all that was recorded is reached.
   void sync() { sync(was_recorded()); }
 
   /// Serial of the newest fence. It may be a newer one by the time the caller looks at it.

@@ -124,7 +124,7 @@ template <class B> class Lease : public B {
   void used_on(S&& stream) {
     use(detail::StreamHandle::of(stream));
   }
-  /// The same for CUDA's default stream, written 0 or nullptr.
+  /// Says it of CUDA's default stream, written 0 or nullptr.
   void used_on(std::nullptr_t) { use({nullptr, detail::stream_kind<std::nullptr_t>}); }
 
   /// For the loop.

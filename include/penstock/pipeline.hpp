@@ -76,7 +76,7 @@ template <class... Stages> class Pipeline {
     }
     return engine_.get()->run(options);
   }
-  /// The same with a stop token alone.
+  /// Runs with a stop token and no other option.
   template <class StillGives = Gives> const Report& run(std::stop_token token) {
     return run<StillGives>(RunOptions{.stop = std::move(token)});
   }
@@ -110,12 +110,12 @@ template <class... Stages> class Pipeline {
       return Refused::Range{};
     }
   }
-  /// The same on CUDA's default stream, written 0 or nullptr.
+  /// Such a loop on CUDA's default stream, written 0 or nullptr.
   [[nodiscard]] auto on(std::nullptr_t stream, RunOptions options = {}) & {
     return on<std::nullptr_t&>(stream, std::move(options));
   }
-  /// The same for an open pipeline that ends in host memory, `for (auto batch :
-  /// pipeline.batches())`.
+  /// The application's own loop over the batches of an open pipeline that ends in host memory: `for
+  /// (auto batch : pipeline.batches())`.
   template <class StillGives = Gives> [[nodiscard]] auto batches(RunOptions options = {}) & {
     constexpr bool open = !std::is_void_v<StillGives>;
     constexpr bool on_the_host = !open || detail::batch_of<StillGives>::host;
@@ -143,7 +143,7 @@ template <class... Stages> class Pipeline {
                          "pipeline.on(stream)).");
     return {};
   }
-  /// The same.
+  /// Of a temporary it does not compile, with the cure.
   template <class StillGives = Gives> Refused::Range batches(RunOptions = {}) && {
     constexpr bool named = std::is_same_v<StillGives, void>;
     static_assert(named, "penstock: this pipeline is a temporary and would be gone before the loop "

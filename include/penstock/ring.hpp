@@ -64,7 +64,7 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     return {this, await_claim()};
   }
 
-  /// The same, but empty at once where claim() would block. No ticket is lost.
+  /// The next slot to fill, or an empty claim where claim() would block. No ticket is lost.
   Claim try_claim() {
     return {this, one_to_one_ ? spsc_.try_claim(state_) : mpmc_.try_claim(state_)};
   }
@@ -114,7 +114,7 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   void end() noexcept { end_at(was_claimed()); }
   /// Closes the ring to both sides: who waits returns, who comes is refused. Leases stay good.
   void stop() noexcept { halt(Flow::stopped); }
-  /// The same, as an error. What the error is, the ring does not know.
+  /// Stops the ring as stop() does, for an error. What the error is, the ring does not know.
   void fail() noexcept { halt(Flow::failed); }
 
   Flow state() const noexcept { return state_.state(); } ///< Never blocks.

@@ -106,7 +106,7 @@ template <AnyDevice D> class Scratch {
                     "copyable, not const, and aligned to 256 at most.");
       return static_cast<T*>(scratch_.take(part_, depth_, n, sizeof(T)));
     }
-    /// The same as a Workspace, for reduce() and the other algorithms that want one:
+    /// Takes memory as a Workspace, for reduce() and the other algorithms that want one:
     /// `workspace(left())` is all that there is.
     Workspace<D> workspace(std::size_t bytes = Workspace<D>::usual_bytes) & {
       return {take<std::byte>(bytes), bytes};

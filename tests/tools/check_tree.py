@@ -14,6 +14,8 @@ SOURCES = {".hpp", ".cuh", ".cpp", ".cu"}
 LICENSED = SOURCES | {".py", ".sh", ".build"}
 NOTE = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 
+# Beside what it stands is not seen where the comment is read alone, as in the reference.
+SEQUEL = re.compile(r"^\s*///? The same\b")
 # Whose machine it was concerns nobody.
 HOME = re.compile(r"(?<![\w.…])/(root|home)/\w")
 
@@ -35,6 +37,8 @@ for path in files:
         problems += [f"{name}:{n}: a blank at the end of the line" for n, line in enumerate(lines, 1) if line != line.rstrip()]
     if name.parts[0] == "include" and path.suffix in {".hpp", ".cuh"}:
         headers += 1
+        problems += [f"{name}:{n}: a comment that needs the one above it: {line.strip()}"
+                     for n, line in enumerate(lines, 1) if SEQUEL.search(line)]
         if "#pragma once" not in lines:
             problems.append(f"{name}:1: no #pragma once")
 if not headers:

@@ -76,7 +76,7 @@ class CudaDevice {
   /// cuda/algorithm.cuh need it to be, until what it returns dies. With another GPU than 0, call
   /// cudaSetDevice() first on each of your own threads: CUDA takes memory on GPU 0 otherwise.
   [[nodiscard]] detail::AttachedDevice attach() { return detail::AttachedDevice{number_}; }
-  /// The same for a thread of penstock's own, where callables also need not mind who captures.
+  /// As attach(), for a thread of penstock's own, whose callables need not mind who captures.
   [[nodiscard]] detail::OwnThread attach_own_thread() { return detail::OwnThread{number_}; }
 
   /// A stream of this GPU.
@@ -178,7 +178,7 @@ class CudaDevice {
       pieces = pieces.subspan(count);
     }
   }
-  /// The same, from the GPU's memory to pinned.
+  /// Enqueues a copy from the GPU's memory to pinned.
   void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
     detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream),
                        "cudaMemcpyAsync", bytes, " to the host");

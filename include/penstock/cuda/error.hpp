@@ -85,7 +85,7 @@ inline void cuda_check(cudaError_t status, const char* call) {
     cuda_fail(status, call);
   }
 }
-/// The same for a call about `bytes`; `where` is " to" or " on" what.
+/// The door of a call about `bytes`; `where` is " to" or " on" what.
 inline void cuda_check(cudaError_t status, const char* call, std::size_t bytes, const char* where) {
   if (status != cudaSuccess) {
     cuda_fail(status, call, " of " + std::to_string(bytes) + " bytes" + where);

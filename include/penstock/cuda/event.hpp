@@ -27,7 +27,7 @@ class CudaEvent {
   }
   /// Takes over what `other` owns.
   CudaEvent(CudaEvent&& other) noexcept : event_{std::exchange(other.event_, nullptr)} {}
-  /// The same; what this one owned is destroyed.
+  /// Takes over the other's event; what this one owned is destroyed.
   CudaEvent& operator=(CudaEvent&& other) noexcept {
     CudaEvent old{std::move(*this)};
     event_ = std::exchange(other.event_, nullptr);

@@ -23,7 +23,7 @@ class CudaGraph {
  public:
   /// Takes over what `other` owns.
   CudaGraph(CudaGraph&& other) noexcept : graph_{std::exchange(other.graph_, nullptr)} {}
-  /// The same; what this one owned is destroyed.
+  /// Takes over the other's graph; what this one owned is destroyed.
   CudaGraph& operator=(CudaGraph&& other) noexcept {
     CudaGraph old{std::move(*this)};
     graph_ = std::exchange(other.graph_, nullptr);

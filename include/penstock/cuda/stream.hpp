@@ -28,7 +28,7 @@ class CudaStream {
   }
   /// Takes over what `other` owns.
   CudaStream(CudaStream&& other) noexcept : stream_{std::exchange(other.stream_, nullptr)} {}
-  /// The same; what this one owned is destroyed.
+  /// Takes over the other's stream; what this one owned is destroyed.
   CudaStream& operator=(CudaStream&& other) noexcept {
     CudaStream old{std::move(*this)};
     stream_ = std::exchange(other.stream_, nullptr);
@@ -68,7 +68,7 @@ class CudaStream {
 
   /// CUDA's handle; this stays its owner.
   cudaStream_t get() const noexcept { return stream_; }
-  /// The same, where a cudaStream_t is wanted.
+  /// CUDA's handle, where a cudaStream_t is wanted.
   operator cudaStream_t() const noexcept { return stream_; }
   /// Gives up the stream: the caller destroys it.
   [[nodiscard]] cudaStream_t release() noexcept { return std::exchange(stream_, nullptr); }

@@ -157,7 +157,7 @@ class HostDevice {
   void copy_to_device(void* to, const void* from, std::size_t bytes, HostStream& stream) {
     copy("copy_to_device", to, from, bytes, stream);
   }
-  /// The same, from the device's memory to pinned.
+  /// Enqueues a copy from the device's memory to pinned.
   void copy_to_host(void* to, const void* from, std::size_t bytes, HostStream& stream) {
     copy("copy_to_host", to, from, bytes, stream);
   }

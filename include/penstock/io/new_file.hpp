@@ -136,7 +136,7 @@ template <class Io = PosixIo> class NewFile {
   void commit(bool durable) {
     commit(durable, [] { return true; });
   }
-  /// The same, unless `still_wanted()` says false: then the file is removed, and what lay at `path`
+  /// Commits unless `still_wanted()` says false: then the file is removed, and what lay at `path`
   /// is as it was. It is asked once, when all but the name is done, which may take seconds: what
   /// follows, the rename, is the point of no return.
   template <class StillWanted> void commit(bool durable, StillWanted still_wanted) {

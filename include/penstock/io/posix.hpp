@@ -45,7 +45,8 @@ class PosixIo {
   int open(const char* path) const noexcept {
     return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
-  /// The same past the page cache: see direct_alignment(). File systems may refuse, with EINVAL.
+  /// Opens a file to be read past the page cache: see direct_alignment(). File systems may refuse,
+  /// with EINVAL.
   int open_direct(const char* path) const noexcept {
     return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
   }

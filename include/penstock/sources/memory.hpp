@@ -58,7 +58,7 @@ template <class T> class Memory {
                {reinterpret_cast<std::byte*>(into.data()), into.size_bytes()});
     return into.size();
   }
-  /// The same for the bytes from `at` on, counted over all records.
+  /// Copies the bytes from `at` on, counted over all records.
   void read_bytes(std::uint64_t at, std::span<std::byte> into) const {
     detail::check_bytes("memory", at, into.size(), size(), record_bytes());
     if (!into.empty()) {

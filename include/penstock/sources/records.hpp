@@ -110,7 +110,7 @@ template <class T, class Io = PosixIo> class Records {
                {reinterpret_cast<std::byte*>(into.data()), into.size_bytes()});
     return into.size();
   }
-  /// The same for the bytes from `at` on, counted over all records.
+  /// Reads the bytes from `at` on, counted over all records.
   void read_bytes(std::uint64_t at, std::span<std::byte> into) const {
     const Parts& all = parts();
     detail::check_bytes("records", at, into.size(), size(), record_bytes());

@@ -177,7 +177,7 @@ void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
   }
 }
 
-/// The same for read_bytes().
+/// Throws if a source that has `size` records is asked for bytes beyond them, by read_bytes().
 inline void check_bytes(const char* call, std::uint64_t at, std::size_t bytes, std::uint64_t size,
                         std::size_t record_bytes) {
   const std::uint64_t end = size * record_bytes;

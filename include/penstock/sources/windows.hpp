@@ -24,7 +24,7 @@ struct WindowsOptions {
   std::size_t length = 0;
   /// How many windows; 0: as many as would lie back to back in the sequence.
   std::uint64_t count = 0;
-  /// The same windows come for the same seed.
+  /// A seed gives its windows each time.
   std::uint64_t seed = 0;
 };
 

@@ -87,7 +87,7 @@ template <class P, class Where> consteval DecoderForm decoder_form() {
              : DecoderForm::other_space;
 }
 
-/// The same, and whether each worker can have its copy.
+/// Which form it has, where each worker can have its copy.
 template <class F, class P, class Where> consteval DecoderForm decoder_verdict() {
   constexpr DecoderForm form = decoder_form<P, Where>();
   const bool good = form == DecoderForm::batches || form == DecoderForm::records;
@@ -178,7 +178,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
                   "one cannot be copied: std::ref(f) shares one, which several threads then "
                   "call; or hold what cannot be copied in a std::shared_ptr.");
   }
-  /// The same, and what it fills is pinned memory.
+  /// `f` fills pinned memory.
   Decoder(F f, to_pinned_t, DecoderOptions options = {})
       : Decoder{std::move(f), std::move(options)} {
     constexpr bool fills_pinned = form != detail::DecoderForm::other_space;

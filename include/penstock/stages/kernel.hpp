@@ -89,7 +89,7 @@ template <class P> consteval KernelForm kernel_form() {
   return KernelForm::two_batches;
 }
 
-/// The same, and whether it can be copied.
+/// Which form it has, where it can be copied.
 template <class F, class P> consteval KernelForm kernel_verdict() {
   constexpr KernelForm form = kernel_form<P>();
   const bool good = form == KernelForm::two_batches || form == KernelForm::in_place;

@@ -73,7 +73,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   /// `source` is copied; prepare() opens a copy.
   explicit Reader(From source, ReaderOptions options = {})
       : source_{std::move(source)}, options_{options} {}
-  /// The same, straight into pinned memory.
+  /// Reads straight into pinned memory.
   Reader(From source, to_pinned_t, ReaderOptions options = {})
       : Reader{std::move(source), options} {}
 

@@ -35,14 +35,14 @@ class CurrentDevice {
   bool switched_{false};
 };
 
-/// The same, for those who can be told of a failure.
+/// Makes a GPU current for those who can be told of a failure.
 struct AttachedDevice : CurrentDevice {
   explicit AttachedDevice(int number) : CurrentDevice{number} {
     cuda_check(status(), "cudaSetDevice");
   }
 };
 
-/// The same for a thread of penstock's own, which need not mind who captures either.
+/// Makes a GPU current for a thread of penstock's own, which need not mind who captures either.
 struct OwnThread : AttachedDevice {
   using AttachedDevice::AttachedDevice;
   RelaxedCapture relaxed{};

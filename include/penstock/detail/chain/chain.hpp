@@ -30,7 +30,7 @@ template <class Given, class... S> struct given {
 template <class Given, class S, class... R>
 struct given<Given, S, R...> : given<typename S::template gives<Given>, R...> {};
 
-/// The same, up to the stage of a number.
+/// What stage number `At` is given.
 template <std::size_t At, class Given, class... S> struct given_at {
   using type = Given;
 };

@@ -61,7 +61,7 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
                   Stream<D> stream) {
     (*this)(from.place(), from.slot(), to.place(), to.slot(), stream);
   }
-  /// The same from a place to a place.
+  /// Calls it with the batch in one place, to fill the batch in another.
   void operator()(std::size_t at, const DeviceSlot<D>& from, std::size_t there,
                   const DeviceSlot<D>& to, Stream<D> stream) {
     const Batch<To, Device> out = out_.template batch<To>(there, to);

@@ -71,7 +71,7 @@ template <AnyDevice D> class Build {
   const std::shared_ptr<HostLink>& host_input() const noexcept { return host_; }
   const std::shared_ptr<DeviceLink<D>>& device_input() const noexcept { return on_device_; }
   /// @}
-  /// The same for a last stage, whose batches know their index().
+  /// The link that the stage before fills, for a last stage, whose batches know their index().
   const std::shared_ptr<HostLink>& counted_host_input() const {
     if (skips_) {
       host_->count();
@@ -88,7 +88,7 @@ template <AnyDevice D> class Build {
     control.watch(host_->ring);
     return host_;
   }
-  /// The same on the device.
+  /// The ring on the device that this stage fills and the next takes from.
   void device_output(std::shared_ptr<DeviceLink<D>> link) {
     control.watch(link->ring);
     on_device_ = std::move(link);

@@ -95,8 +95,7 @@ class Node {
   }
   /// How an item ended that was to be tried, skipped or to end the run as OnError says.
   enum class Item : std::uint8_t { good, skipped, failed };
-  /// The same as attempt(), for `records` records that make up an item from `record` on in the
-  /// source.
+  /// Calls f as attempt() does, for an item: `records` records of the source from `record` on.
   template <class F>
   Item attempt_item(const OnError& on_error, Meter& meter, std::uint64_t record,
                     std::uint64_t records, F f) noexcept {

@@ -43,8 +43,8 @@ inline std::size_t slot_records(std::size_t record_bytes) {
   return off(paged) <= 0.6 ? paged : near;
 }
 
-/// The same for a chain: `asked` by the user or chosen, with records of `record_bytes` in the
-/// source.
+/// How many records share a slot of a chain: `asked` by the user or chosen, where the source's
+/// records have `record_bytes`.
 inline std::size_t records_a_slot(std::size_t asked, std::size_t record_bytes, const Plan& plan) {
   constexpr std::size_t usual_ragged = 256;
   if (plan.ragged) {
@@ -98,8 +98,8 @@ inline std::size_t host_slots(const char* stage, std::size_t asked, const Layout
       std::clamp<std::uint64_t>(places_of_a_run(units, layout.units, epochs), 2, fit));
 }
 
-/// The same where copies from the device land. Of tiny slots no more than a few thousand copies
-/// could fill: each has a head too.
+/// Slots of a host ring in which copies from the device land. Of tiny slots no more than a few
+/// thousand copies could fill: each has a head too.
 inline std::size_t landing_slots(const Layout& layout, std::uint64_t units, std::uint64_t epochs) {
   constexpr std::size_t most = 1024;
   return std::min(host_slots("AsyncCopier", 0, layout, units, epochs), most);

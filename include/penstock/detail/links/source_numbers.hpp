@@ -66,7 +66,7 @@ class SourceNumbers {
       list_->list.push_back({at, shift});
     }
   }
-  /// The same of `count` units, which have the numbers of those in `from` from `first` on.
+  /// `count` units from `at` on have the numbers of those in `from` from `first` on.
   void go_on(std::uint64_t at, const SourceNumbers& from, std::uint64_t first,
              std::uint64_t count) {
     const Jump* jump = from.after(first);

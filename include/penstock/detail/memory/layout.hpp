@@ -85,13 +85,13 @@ struct Layout {
     }
     return layout;
   }
-  /// The same layout with a number for each slot.
+  /// This layout with a number for each slot beside it.
   Layout counted() const {
     Layout layout = *this;
     layout.parts.push_back({sizeof(std::uint64_t), sizeof(std::uint64_t), Array::count});
     return layout;
   }
-  /// The same layout without that number.
+  /// This layout without that number.
   Layout uncounted() const {
     Layout layout = *this;
     if (layout.parts.back().kind == Array::count) {
