@@ -136,9 +136,9 @@ def columns(program: str, folder: Path):
         head, *rows = run(program, "--device", "host", images, labels).splitlines()
         assert head.split() == ["label", "images", "brightness"], head
         for label, row in enumerate(rows[:10]):
-            mean = total[label] / 784 / number[label] if number[label] else 0
+            mean = total[label] / 784 / 255 / number[label] if number[label] else 0
             found = [float(word) for word in row.split()]
-            assert found[:2] == [label, number[label]] and abs(found[2] - mean) < 1e-3, (row, label, number[label], mean)
+            assert found[:2] == [label, number[label]] and abs(found[2] - mean) < 1e-5, (row, label, number[label], mean)
         assert rows[10].startswith(f"{count} records"), rows[10]
     with labels.open("ab") as file:
         file.write(b"\0")
