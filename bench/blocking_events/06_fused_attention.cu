@@ -17,7 +17,7 @@
 #include "event.hpp"
 #include "numbers.cuh"
 
-#include "transformer/gpu_ops.cuh"
+#include "gpt/gpu_ops.cuh"
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/for_each.cuh>

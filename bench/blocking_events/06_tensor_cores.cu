@@ -20,7 +20,7 @@
 #include "event.hpp"
 #include "numbers.cuh"
 
-#include "transformer/products.hpp"
+#include "gpt/products.hpp"
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/for_each.cuh>

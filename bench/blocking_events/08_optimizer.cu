@@ -33,7 +33,7 @@
 #include "event.hpp"
 #include "numbers.cuh"
 
-#include "transformer/adamw.hpp"
+#include "gpt/adamw.hpp"
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/for_each.cuh>

@@ -6,8 +6,8 @@
 
 #include "numbers.cuh"
 
-#include "transformer/gpu_ops.cuh"
-#include "transformer/stack.hpp"
+#include "gpt/gpu_ops.cuh"
+#include "gpt/stack.hpp"
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/for_each.cuh>

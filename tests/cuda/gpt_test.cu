@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The blocks of bench/transformer/ on a GPU, compared with plain loops.
+// The blocks of examples/gpt/ on a GPU, compared with plain loops.
 
 #include "../support/catch.hpp"
 
-#include "../../bench/transformer/adamw.hpp"
-#include "../../bench/transformer/gpu_ops.cuh"
-#include "../../bench/transformer/host_ops.hpp"
-#include "../../bench/transformer/stack.hpp"
+#include "../../examples/gpt/adamw.hpp"
+#include "../../examples/gpt/gpu_ops.cuh"
+#include "../../examples/gpt/host_ops.hpp"
+#include "../../examples/gpt/stack.hpp"
 
 #include <penstock/cuda.hpp>
 #include <penstock/device_array.hpp>

@@ -1,14 +1,14 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The blocks of bench/transformer/ and their optimiser, in plain loops on the host device: what the
+// The blocks of examples/gpt/ and their optimiser, in plain loops on the host device: what the
 // GPU's operations are compared with.
 
 #include "support/catch.hpp"
 
-#include "../bench/transformer/adamw.hpp"
-#include "../bench/transformer/host_ops.hpp"
-#include "../bench/transformer/stack.hpp"
+#include "../../examples/gpt/adamw.hpp"
+#include "../../examples/gpt/host_ops.hpp"
+#include "../../examples/gpt/stack.hpp"
 
 #include <penstock/float16.hpp>
 #include <penstock/host/device.hpp>
