@@ -651,6 +651,61 @@ TEST_CASE("a kept batch whose place lies behind a slot left out is an error, and
   CHECK(records == count - slot);
 }
 
+namespace {
+constexpr int few = 64;
+// Ten slots of four records in the middle cannot be read.
+struct BadInTheMiddle {
+  using schema = int;
+  static std::uint64_t size() { return few; }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<int, Where> into) const {
+    if (into.index() >= 8 && into.index() < 48) {
+      throw std::runtime_error{"a bad slot"};
+    }
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      into.data()[i] = static_cast<int>(into.index() + i);
+    }
+    return into.size();
+  }
+};
+} // namespace
+
+TEST_CASE("slots that are left out whole come between slots that lost records, lap after lap") {
+  std::vector<int> got;
+  std::vector<std::uint64_t> from;
+  auto pipeline =
+      ps::Reader{BadInTheMiddle{},
+                 {.workers = 1, .depth = 2, .batch = 4, .on_error = {.skips = 100}}} |
+      ps::Decoder{[](const int& in, int& out) {
+                    if (in % 4 == 1) {
+                      throw std::runtime_error{"a bad record"};
+                    }
+                    out = in;
+                  },
+                  {.workers = 1, .depth = 2, .on_error = {.skips = 100}}} |
+      ps::Decoder{[](ps::Batch<const int, ps::Pageable> in, ps::Batch<int, ps::Pageable> out) {
+                    std::copy_n(in.data(), in.size(), out.data());
+                  },
+                  {.workers = 1, .depth = 2}} |
+      ps::Consumer{[&](ps::Batch<const int, ps::Pageable> batch) {
+        got.insert(got.end(), batch.data(), batch.data() + batch.size());
+        from.push_back(batch.source_index());
+      }};
+  for (int runs = 0; runs < 2; ++runs) {
+    got.clear();
+    from.clear();
+    const ps::Report& report = pipeline.run();
+    std::vector<int> wanted;
+    for (int i = 0; i < few; ++i) {
+      if ((i < 8 || i >= 48) && i % 4 != 1) {
+        wanted.push_back(i);
+      }
+    }
+    CHECK(got == wanted);
+    CHECK(from == std::vector<std::uint64_t>{0, 4, 48, 52, 56, 60});
+    CHECK(report.skipped == few - wanted.size());
+  }
+}
+
 TEST_CASE("the Report prints what was left out") {
   auto pipeline = ps::Reader{source_with({200, 500}), reading({.skips = 2}, 1, 1)} |
                   ps::Consumer{[](OnHost) {}};

@@ -114,6 +114,10 @@ template <class... Stages> class Pipeline {
   [[nodiscard]] auto on(std::nullptr_t stream, RunOptions options = {}) & {
     return on<std::nullptr_t&>(stream, std::move(options));
   }
+  /// Refused: a number is no stream.
+  [[nodiscard]] auto on(detail::Number stream, RunOptions options = {}) & {
+    return on<detail::Number&>(stream, std::move(options));
+  }
   /// The application's own loop over the batches of an open pipeline that ends in host memory: `for
   /// (auto batch : pipeline.batches())`.
   template <class StillGives = Gives> [[nodiscard]] auto batches(RunOptions options = {}) & {

@@ -101,7 +101,7 @@ template <AnyDevice D> class Scratch {
     /// dies. Never blocks, and calls nothing. Throws Error if less is left of the stream's part,
     /// and while a later frame of the stream lives.
     template <class T> T* take(std::size_t n) & {
-      static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T> && alignof(T) <= layout,
+      static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T> && alignof(T) <= align,
                     "penstock: scratch memory is raw bytes aligned to 256, so T must be trivially "
                     "copyable, not const, and aligned to 256 at most.");
       return static_cast<T*>(scratch_.take(part_, depth_, n, sizeof(T)));
@@ -170,7 +170,7 @@ template <AnyDevice D> class Scratch {
   }
 
  private:
-  static constexpr std::size_t layout = 256;
+  static constexpr std::size_t align = 256;
   // Null is a stream: CUDA's default one.
   static constexpr char nobody{};
 
@@ -192,7 +192,7 @@ template <AnyDevice D> class Scratch {
     return streams;
   }
   static std::size_t padded(std::size_t bytes) noexcept {
-    return (bytes + layout - 1) / layout * layout;
+    return (bytes + align - 1) / align * align;
   }
   std::span<Part> parts() const noexcept { return {parts_.get(), streams_}; }
   bool is_idle() const noexcept {

@@ -204,12 +204,13 @@ cudaError_t cudaHostUnregister(void* at) {
 cudaError_t cudaPeekAtLastError() {
   return cuda.latched;
 }
-// As a driver that does not know the function: then the runtime is asked.
+// Of a driver that answers as it does a thread without a context: then the runtime is asked.
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
-  *function = nullptr;
-  *result = cudaDriverEntryPointSymbolNotFound;
+  const auto refuse = [](CUstream, CUstreamCaptureStatus*) { return CUDA_ERROR_INVALID_CONTEXT; };
+  *function = reinterpret_cast<void*>(+refuse);
+  *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {

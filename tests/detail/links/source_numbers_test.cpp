@@ -35,12 +35,10 @@ std::vector<std::uint64_t> list_of(std::mt19937& random, std::size_t count) {
   return list;
 }
 
-SourceNumbers numbers_of(const std::vector<std::uint64_t>& list) {
-  SourceNumbers numbers;
+void tell(SourceNumbers& numbers, const std::vector<std::uint64_t>& list) {
   for (std::size_t i = 0; i < list.size(); ++i) {
     numbers.go_on(i, list[i]);
   }
-  return numbers;
 }
 
 std::uint64_t wrong(const SourceNumbers& numbers, const std::vector<std::uint64_t>& list,
@@ -59,7 +57,8 @@ TEST_CASE("each number is the one that was told, asked for in any order or walke
   for (int round = 0; round < 200; ++round) {
     CAPTURE(round);
     const auto list = list_of(random, 1 + random() % 300);
-    SourceNumbers numbers = numbers_of(list);
+    SourceNumbers numbers;
+    tell(numbers, list);
     CHECK(wrong(numbers, list) == 0);
     SourceNumbers::Walk walk{numbers};
     std::uint64_t missed = 0;
@@ -79,7 +78,8 @@ TEST_CASE("numbers are handed on in pieces, and put together again") {
   for (int round = 0; round < 200; ++round) {
     CAPTURE(round);
     const auto list = list_of(random, 1 + random() % 300);
-    const SourceNumbers numbers = numbers_of(list);
+    SourceNumbers numbers;
+    tell(numbers, list);
     // A piece of each length, some of them a part of what comes next.
     SourceNumbers again;
     for (std::size_t at = 0; at != list.size();) {
@@ -123,4 +123,20 @@ TEST_CASE("what is forgotten takes no memory, and the rest is as it was") {
   }
   CHECK(sum == 0);
   CHECK(memory::allocations == before);
+}
+
+TEST_CASE("numbers that were taken leave behind what can be asked, taken and told anew") {
+  const std::vector<std::uint64_t> list{3, 5, 6, 9};
+  SourceNumbers slot;
+  SourceNumbers next;
+  for (int lap = 0; lap < 3; ++lap) {
+    slot.start(0);
+    tell(slot, list);
+    next.take(slot);
+    CHECK(wrong(next, list) == 0);
+    CHECK(slot[0] == list[0]);
+    CHECK(slot[1] == list[0] + 1); // without the jumps, which next has
+    next.take(slot);
+    CHECK(next[2] == list[0] + 2);
+  }
 }

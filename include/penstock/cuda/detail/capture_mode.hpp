@@ -48,14 +48,13 @@ inline cudaError_t capture_status(cudaStream_t stream, cudaStreamCaptureStatus& 
                                                  cudaEnableDefault, &result));
     return reinterpret_cast<Ask>(found);
   }();
-  if (!ask) {
+  CUstreamCaptureStatus answer{};
+  // A thread that has called nothing of the runtime's has no context yet, and gets one there.
+  if (!ask || ask(stream, &answer) != CUDA_SUCCESS) {
     return cudaStreamIsCapturing(stream, &status);
   }
-  CUstreamCaptureStatus answer{};
-  const CUresult asked = ask(stream, &answer);
-  // The two interfaces number their errors, and these answers, alike.
-  status = static_cast<cudaStreamCaptureStatus>(answer);
-  return static_cast<cudaError_t>(asked);
+  status = static_cast<cudaStreamCaptureStatus>(answer); // the two interfaces number them alike
+  return cudaSuccess;
 }
 
 } // namespace penstock::detail

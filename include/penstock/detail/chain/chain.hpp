@@ -30,6 +30,11 @@ template <class Given, class... S> struct given {
 template <class Given, class S, class... R>
 struct given<Given, S, R...> : given<typename S::template gives<Given>, R...> {};
 
+/// What stands where a stream should: any number but a 0 that is written out, which is null.
+struct Number {
+  Number(int) noexcept {}
+};
+
 /// What stage number `At` is given.
 template <std::size_t At, class Given, class... S> struct given_at {
   using type = Given;

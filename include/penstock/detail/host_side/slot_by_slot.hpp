@@ -35,9 +35,12 @@ void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
     if (slot.units != 0 && !work(from, to)) {
       return;
     }
-    slot.bytes = slot.units != 0 ? out.memory.used(to.place(), slot.units) : 0;
+    slot.bytes = 0;
     meter.spent(Activity::busy, Activity::starved);
-    meter.did(out.layout().whole_records(slot.source[0], slot.units), slot.bytes);
+    if (slot.units != 0) {
+      slot.bytes = out.memory.used(to.place(), slot.units);
+      meter.did(out.layout().whole_records(slot.source[0], slot.units), slot.bytes);
+    }
     meter.found_in_use(out.ring.was_in_use());
     const Fill fill = slot.units == 0            ? Fill::none
                       : slot.units < given.units ? Fill::partial

@@ -27,6 +27,9 @@ class SourceNumbers {
   };
 
  public:
+  SourceNumbers() = default;
+  SourceNumbers(const SourceNumbers&) = delete;
+  SourceNumbers& operator=(const SourceNumbers&) = delete;
   /// Unit 0 has this number, and those after it follow. What was known before is forgotten.
   void start(std::uint64_t number) noexcept {
     // Stores alone: this may lie in another processor's cache, which a look would wait for.
@@ -39,7 +42,7 @@ class SourceNumbers {
     start(from.shift_);
     if (from.jumps_) {
       std::swap(list_, from.list_);
-      jumps_ = true;
+      jumps_ = std::exchange(from.jumps_, false); // its list may be none now
     }
   }
 
@@ -125,7 +128,7 @@ class SourceNumbers {
 
   std::uint64_t shift_{};       // before the first jump
   std::unique_ptr<Jumps> list_; // none before the first, so that slots are small
-  bool jumps_{};                // whether there are any: else the list is an older one
+  bool jumps_{};                // whether there are any, in the list: else that is an older one
 };
 
 /// The numbers in the source of what a copier has sent to the device and has not come back, by the
