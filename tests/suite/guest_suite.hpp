@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -551,6 +552,25 @@ TEST_CASE("a batch that is to change hands on a stream that captures is one erro
     ended(left);
     cudaGetLastError();
   }
+}
+
+TEST_CASE("a loop on the default stream runs on a thread that has called nothing of CUDA's") {
+  ps::CudaDevice gpu;
+  auto pipeline = to_device(gpu);
+  pipeline.prepare();
+  std::uint64_t records = 0;
+  std::string error;
+  std::thread{[&] {
+    try {
+      for (auto batch : pipeline.on(0)) {
+        records += batch.size();
+      }
+    } catch (const std::exception& e) {
+      error = e.what();
+    }
+  }}.join();
+  CHECK(error.empty());
+  CHECK(records == numbers().size());
 }
 
 TEST_CASE("null is a stream: the loop's, a second one, a Deferred's") {
