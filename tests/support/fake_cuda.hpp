@@ -57,6 +57,8 @@ inline Runtime& runtime() {
 
 inline thread_local cudaError_t latched = cudaSuccess;
 inline thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+// Which a thread has when it has called the runtime, and the driver wants.
+inline thread_local bool has_context = false;
 inline const void* this_thread() {
   return &mode;
 }
@@ -285,6 +287,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   return fake_cuda::latch(begun ? cudaSuccess : cudaErrorIllegalState);
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  fake_cuda::has_context = true;
   auto& cuda = fake_cuda::runtime();
   const std::scoped_lock lock{cuda.mutex};
   const auto at = cuda.captures.find(stream);
@@ -297,6 +300,9 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsig
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
   const auto ask = [](CUstream stream, CUstreamCaptureStatus* answer) {
+    if (!fake_cuda::has_context) {
+      return CUDA_ERROR_INVALID_CONTEXT;
+    }
     cudaStreamCaptureStatus status{};
     const cudaError_t asked = cudaStreamIsCapturing(stream, &status);
     *answer = static_cast<CUstreamCaptureStatus>(status);
