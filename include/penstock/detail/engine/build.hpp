@@ -22,6 +22,7 @@
 
 namespace penstock::detail {
 
+// Of a floor above this one: a stage makes it, and steps are added to it here.
 template <AnyDevice D> class DeviceThread;
 
 /// What prepare() hands from stage to stage. A stage asks it for the link that the one before fills
