@@ -6,6 +6,7 @@
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/fence.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,10 +25,11 @@ template <AnyDevice D> class ConsumerWatch {
   ConsumerWatch(D& device, std::size_t most)
       : uses_{device, most}, tickets_(most), records_(most) {}
 
-  /// By the consumer's thread: the callable is to enqueue work, from `record` on.
+  /// By the consumer's thread: the callable is to enqueue work, from `record` on. It has the thread
+  /// until that use is recorded, or left() is called.
   void enter(std::uint64_t record) noexcept {
     at(records_, next()).store(record, relaxed);
-    calling_.store(true, relaxed);
+    entered_.store(next(), relaxed);
   }
   /// By that thread: marks what was enqueued on `stream` as the use of the batches up to `ticket`,
   /// of which `record` is the first. Gives its fence. Batches may be given back in any order. May
@@ -38,8 +40,8 @@ template <AnyDevice D> class ConsumerWatch {
     at(records_, serial).store(record, relaxed);
     return {&uses_, uses_.record(stream)};
   }
-  /// By that thread: the callable is done. Not before its use is recorded, until which it is open.
-  void left() noexcept { calling_.store(false, relaxed); }
+  /// By that thread: the callable is done, and enqueued nothing that is to be recorded.
+  void left() noexcept { entered_.store(0, relaxed); }
   /// By that thread, in the end: all uses are over.
   void finish() noexcept {
     finished_.store(true, StdAtomics::release); // pairs with finished()
@@ -66,7 +68,7 @@ template <AnyDevice D> class ConsumerWatch {
   template <class F> bool look(F ready) {
     meter_.spent(doing_, doing_);
     const std::uint64_t oldest = uses_.oldest_open();
-    const bool calling = calling_.load(relaxed);
+    const bool calling = entered_.load(relaxed) > uses_.was_recorded();
     const bool works = oldest != 0 && ready(at(tickets_, oldest).load(relaxed));
     doing_ = works || calling ? Activity::busy : Activity::starved;
     meter_.now_in(doing_);
@@ -81,7 +83,7 @@ template <AnyDevice D> class ConsumerWatch {
   std::optional<std::uint64_t> open_record() const noexcept {
     const std::uint64_t oldest = uses_.was_reached() + 1;
     // While the callable has the thread, what it enqueued is open too, and not yet recorded.
-    const std::uint64_t newest = uses_.was_recorded() + (calling_.load(relaxed) ? 1 : 0);
+    const std::uint64_t newest = std::max(uses_.was_recorded(), entered_.load(relaxed));
     return oldest <= newest ? std::optional{at(records_, oldest).load(relaxed)} : std::nullopt;
   }
   /// Puts the GPU's times in place of the thread's.
@@ -104,7 +106,7 @@ template <AnyDevice D> class ConsumerWatch {
   Timeline<D> uses_;
   std::vector<Number> tickets_; // by serial of uses_, as the following
   std::vector<Number> records_;
-  StdAtomics::Atomic<bool> calling_{false};
+  Number entered_{0}; // the serial that a callable's use will have
   StdAtomics::Atomic<bool> finished_{false};
   Meter meter_;
   Activity doing_{Activity::starved}; // the device thread's

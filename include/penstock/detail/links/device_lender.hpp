@@ -98,7 +98,6 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       places.slot(i).used_until(free);
     }
     places.release();
-    link_->consumer.left();
   }
 
   void give_back(std::uint64_t ticket) noexcept override {
@@ -109,7 +108,6 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       other = {};
       place.free = leave(place, ticket);
       out_.release(ticket);
-      link_->consumer.left();
     } catch (...) {
       // Nobody will know when its use is over, so it stays open. The next step ends the run, or the
       // next run waits.
