@@ -64,6 +64,15 @@ unsigned blocks(const ps::Batch<const Image, ps::Device>& images) {
   return static_cast<unsigned>((images.size() + 255) / 256);
 }
 
+__global__ void count_lines(const char* text, std::size_t size, unsigned long long* lines) {
+  const std::size_t threads = std::size_t{gridDim.x} * blockDim.x;
+  unsigned long long found = 0;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < size; i += threads) {
+    found += text[i] == '\n' ? 1 : 0;
+  }
+  atomicAdd(lines, found);
+}
+
 __device__ void add(const ps::Column<const std::uint8_t, 4, 4>& images,
                     const ps::Column<const std::int32_t>& labels) {
   const std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -132,6 +141,28 @@ TEST_CASE("overview: files to kernels, decoded and staged") {
 
   CHECK(total_so_far() == 3 * frames.size());
   CHECK(said.text.str().rfind("5000000 records", 0) == 0);
+}
+
+TEST_CASE("README: the lines of a file, counted by a kernel") {
+  std::string numbers;
+  for (int number = 1; number <= 1'000'000; ++number) {
+    numbers += std::to_string(number) + '\n';
+  }
+  const ps::tests::TempDir folder;
+  folder.write("numbers.txt", numbers);
+  const Inside inside{folder.path()};
+
+  ps::CudaDevice gpu;
+  auto lines = ps::device_array<unsigned long long>(gpu, 1);
+  auto pipeline = ps::Reader{ps::records<char>("numbers.txt"), ps::to_pinned} |
+                  ps::AsyncCopier{gpu} |
+                  ps::Consumer{[&](ps::Batch<const char, ps::Device> text, cudaStream_t stream) {
+                    count_lines<<<1024, 256, 0, stream>>>(text.data(), text.size(), lines.data());
+                  }};
+  pipeline.run();
+
+  const auto stream = gpu.stream();
+  CHECK(lines.read(stream)[0] == 1'000'000);
 }
 
 TEST_CASE("README: from disk to disk, by a kernel") {

@@ -7,6 +7,7 @@ there is none, and where it could not be built: PROGRAM is then empty.
 """
 import json
 import math
+import os
 import random
 import re
 import struct
@@ -19,16 +20,15 @@ from pathlib import Path
 LIMIT = 100
 
 
-def run(program: str, *args) -> str:
-    done = subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=LIMIT)
+def run(program: str, *args, cwd: Path | None = None) -> str:
+    done = subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=LIMIT, cwd=cwd)
     assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr}"
     return done.stdout
 
 
 def hello_pipeline(program: str, folder: Path):
-    file = folder / "lines"
-    file.write_text("a line\n" * 54_321)
-    *report, last = run(program, file).splitlines()
+    (folder / "numbers.txt").write_text("a line\n" * 54_321)
+    *report, last = run(program, cwd=folder).splitlines()
     assert last == "54321 lines", last
     assert report, "there is no Report"
 
@@ -315,6 +315,6 @@ EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_
             "12_streams": streams, "13_knn": knn, "14_select_records": select_records}
 with tempfile.TemporaryDirectory() as folder:
     try:
-        EXAMPLES[sys.argv[1]](sys.argv[2], Path(folder))
+        EXAMPLES[sys.argv[1]](os.path.abspath(sys.argv[2]), Path(folder))
     except (AssertionError, subprocess.TimeoutExpired, ValueError) as error:
         sys.exit(f"{sys.argv[1]}: {error}")
