@@ -89,7 +89,7 @@ template <class... Stages> class Pipeline {
   [[nodiscard]] auto on(S&& stream, RunOptions options = {}) & {
     constexpr bool open = !std::is_void_v<StillGives>;
     constexpr bool on_a_device = !open || detail::batch_of<StillGives>::device;
-    constexpr bool own_stream = !on_a_device || detail::is_stream_of<Named, S>();
+    constexpr bool own_stream = !open || !on_a_device || detail::is_stream_of<Named, S>();
     static_assert(open,
                   "penstock: this pipeline has a last stage that keeps what it takes, so there "
                   "is nothing for on() to hand out: call run(), or leave that stage out.");
