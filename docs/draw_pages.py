@@ -9,7 +9,7 @@ What lies between such a line and the next `<!-- end -->` is drawn:
 
 <!-- code: EVENT LABEL -->   what stands between `// page: LABEL` and `// page: end` in bench/blocking_events/EVENT.cu
 <!-- measured: EVENT -->     the newest results of bench/results/h200/ that have the program's events
-<!-- symptoms -->            a row for each page: what one sees, and how much it was
+<!-- symptoms -->            a row for each page: what you see, and what the cure gained
 
 With --check nothing is written; the exit code says whether the pages are as they would be drawn.
 """
@@ -69,12 +69,12 @@ class Drawing:
         return f"{figure(max(factors))} times"
 
     def symptoms(self) -> list[str]:
-        lines = ["| what one sees | what it is | how much it was |", "| --- | --- | --- |"]
+        lines = ["| what you see | what it is | what the cure gained |", "| --- | --- | --- |"]
         for page in sorted(PAGES.glob("[0-9]*.md")):
             text = page.read_text(encoding="utf-8")
             title, symptom = re.match(r"# (.+)", text), re.search(r"^\*\*(.+?)\*\*", text, re.MULTILINE | re.DOTALL)
             if not title or not symptom:
-                self.problems.append(f"{page.relative_to(ROOT)} has no title, or no line in bold that says what one sees")
+                self.problems.append(f"{page.relative_to(ROOT)} has no title, or no line in bold that says what you see")
                 continue
             best = self.best(page.stem)
             seen = " ".join(symptom[1].split()).rstrip(".")
