@@ -59,8 +59,10 @@ void add_up(const Batch& in, std::int64_t* total, ps::Scratch<D>& scratch, ps::S
 template <ps::AnyDevice D> void compare(D& device, const std::vector<std::int32_t>& recorded) {
   auto loose = ps::device_array<std::int64_t>(device, 1);
   auto frozen = ps::device_array<std::int64_t>(device, lanes);
-  // One stream of the one pipeline, and one for each lane of the other.
-  ps::Scratch<D> scratch{device, (lanes + 1) * (std::size_t{2} << 20), {.streams = lanes + 1}};
+  // The one pipeline has a stream, the other one for each lane.
+  constexpr unsigned streams = 1 + lanes;
+  constexpr std::size_t part = 256 + ps::Workspace<D>::usual_bytes; // a sum and a workspace
+  ps::Scratch<D> scratch{device, streams * part, {.streams = streams}};
 
   auto one_by_one =
       ps::Reader{ps::memory(recorded), ps::to_pinned} |
