@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 05_columns: images and labels from two files, as columns of one record. On the device each
-// batch's pixels become floats from 0 to 1, as a network would take them, and how bright the images
-// of each label are is summed up.
+// batch's pixels become floats of 16 bits from 0 to 1, as a network would take them, and how bright
+// the images of each label are is summed up.
 //
 //   05_columns [--device auto|cuda|host] [IMAGES LABELS]
 //
@@ -15,6 +15,7 @@
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
 
+#include <penstock/float16.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)
@@ -64,14 +65,14 @@ template <class T> PENSTOCK_HD void add(T& to, T value) {
 
 /// For ps::for_each: adds image i to its label's.
 struct AddImage {
-  const float* images;
+  const ps::Half* images; // a kernel that takes CUDA's __half casts the pointer
   const std::uint8_t* of_image;
   Brightness* of_label;
 
   PENSTOCK_HD void operator()(std::size_t i) const {
     double sum = 0;
     for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-      sum += images[i * pixels + pixel];
+      sum += static_cast<float>(images[i * pixels + pixel]);
     }
     if (of_image[i] < labels) {
       add(of_label[of_image[i]].images, 1ULL);
@@ -89,7 +90,7 @@ template <ps::AnyDevice D>
 Result measure(D& device, const std::string& image_file, const std::string& label_file) {
   constexpr std::size_t batch_size = 4096;
   auto sums = ps::device_array<Brightness>(device, labels);
-  auto floats = ps::device_array<float>(device, batch_size * pixels);
+  auto floats = ps::device_array<ps::Half>(device, batch_size * pixels);
   auto samples =
       ps::zip<Sample>(ps::records<std::uint8_t>(image_file, {.offset = 16, .record_bytes = pixels}),
                       ps::records<std::uint8_t>(label_file, {.offset = 8}));
@@ -119,7 +120,8 @@ std::vector<Brightness> plain_loop(const std::string& image_file, const std::str
       ++brightness.images;
       double sum = 0;
       for (const char pixel : image) {
-        sum += static_cast<float>(static_cast<unsigned char>(pixel)) * scale;
+        const float value = static_cast<float>(static_cast<unsigned char>(pixel)) * scale;
+        sum += static_cast<float>(ps::Half{value});
       }
       brightness.sum += sum;
     }

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 09_small_batches: batches so small that starting their kernels takes longer than moving their
-// bytes. Each is a millisecond of a sensor, of which the sum is wanted. The same functor is
-// enqueued batch by batch, and replayed: captured once for every place of the device's ring, and
-// launched for up to 64 batches by one call, four side by side.
+// bytes. Each is a millisecond of a sensor, of which the sum is wanted. The same work is enqueued
+// batch by batch, and replayed: captured once for every place of the device's ring, and launched
+// for up to 64 batches by one call, four side by side. Its scratch memory comes from a ps::Scratch,
+// which has a part for each of the four.
 //
 //   09_small_batches [--device auto|cuda|host]
 //
@@ -34,32 +35,49 @@ constexpr std::size_t samples = 4096; // in a batch: 16 KiB
 constexpr std::size_t batches = 4000;
 constexpr unsigned lanes = 4;
 
-// Adds sample i to sum i of those that its lane has to itself: batches of one lane come one after
-// the other, those of others perhaps at the same time.
-struct AddUp {
-  const std::int32_t* in;
-  std::int64_t* sums;
-  PENSTOCK_HD void operator()(std::size_t i) const { sums[i] += in[i]; }
+struct Plus {
+  PENSTOCK_HD std::int64_t operator()(std::int64_t a, std::int64_t b) const { return a + b; }
+};
+/// For ps::for_each: adds a batch's sum to the total.
+struct AddTo {
+  const std::int64_t* sum;
+  std::int64_t* total;
+  PENSTOCK_HD void operator()(std::size_t) const { *total += *sum; }
 };
 
-template <ps::AnyDevice D> void compare(D& device, const std::vector<std::int32_t>& recorded) {
-  auto loose = ps::device_array<std::int64_t>(device, samples);
-  auto frozen = ps::device_array<std::int64_t>(device, samples * lanes);
+/// What is done with a batch. A stream works in order, so the frame's memory is free for what the
+/// stream is given next, although nothing has run when the frame dies.
+template <ps::AnyDevice D, class Batch>
+void add_up(const Batch& in, std::int64_t* total, ps::Scratch<D>& scratch, ps::Stream<D> stream) {
+  auto frame = scratch.on(stream);
+  auto* const sum = frame.template take<std::int64_t>(1);
+  auto workspace = frame.workspace();
+  ps::reduce(stream, in.data(), in.size(), sum, std::int64_t{0}, Plus{}, workspace);
+  ps::for_each(stream, 1, AddTo{sum, total});
+}
 
-  auto one_by_one = ps::Reader{ps::memory(recorded), ps::to_pinned} |
-                    ps::AsyncCopier{device, {.batch = samples}} |
-                    ps::Consumer{[sums = loose.data()](ps::Batch<const std::int32_t, ps::Device> in,
-                                                       ps::Stream<D> stream) {
-                      ps::for_each(stream, in.size(), AddUp{in.data(), sums});
-                    }};
-  auto in_groups =
+template <ps::AnyDevice D> void compare(D& device, const std::vector<std::int32_t>& recorded) {
+  auto loose = ps::device_array<std::int64_t>(device, 1);
+  auto frozen = ps::device_array<std::int64_t>(device, lanes);
+  // The one pipeline has a stream, the other one for each lane.
+  constexpr unsigned streams = 1 + lanes;
+  constexpr std::size_t part = 256 + ps::Workspace<D>::usual_bytes; // a sum and a workspace
+  ps::Scratch<D> scratch{device, streams * part, {.streams = streams}};
+
+  auto one_by_one =
       ps::Reader{ps::memory(recorded), ps::to_pinned} |
       ps::AsyncCopier{device, {.batch = samples}} |
-      ps::Consumer{ps::replayed(
-          [sums = frozen.data()](ps::FrozenBatch<const std::int32_t> in, ps::Stream<D> stream) {
-            ps::for_each(stream, in.size(), AddUp{in.data(), sums + in.lane() * samples});
-          },
-          {.lanes = lanes})};
+      ps::Consumer{[&](ps::Batch<const std::int32_t, ps::Device> in, ps::Stream<D> stream) {
+        add_up(in, loose.data(), scratch, stream);
+      }};
+  // Batches of one lane come one after the other, those of others perhaps at the same time.
+  auto in_groups = ps::Reader{ps::memory(recorded), ps::to_pinned} |
+                   ps::AsyncCopier{device, {.batch = samples}} |
+                   ps::Consumer{ps::replayed(
+                       [&](ps::FrozenBatch<const std::int32_t> in, ps::Stream<D> stream) {
+                         add_up(in, frozen.data() + in.lane(), scratch, stream);
+                       },
+                       {.lanes = lanes})};
   one_by_one.prepare();
   in_groups.prepare();
 

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // The code of README.md and docs/ that is about a GPU, as it stands there, and whether it does what
-// is said there: see tests/docs_test.cpp.
+// is said there: see tests/docs_test.cpp, and tests/cookbook_test.cpp.
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>
+
+#include "cookbook/device_vector.cuh"
 
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
@@ -222,4 +224,23 @@ TEST_CASE("stages: a lease is a batch to a kernel, and the Report has the loop")
 
   CHECK(total_so_far() == 2 * sum_of_samples);
   CHECK(said.text.str().find(" loop ") != std::string::npos);
+}
+
+TEST_CASE("cookbook: Thrust and CUB take a device batch, and a vector shows one") {
+  std::vector<float> numbers(10'500);
+  std::vector<float> first;
+  std::vector<float> greatest;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<float>(i);
+    if (i < 1000) {
+      first.push_back(numbers[i] * numbers[i]);
+    }
+    if (i % 1000 == 999 || i + 1 == numbers.size()) {
+      greatest.push_back(numbers[i] * numbers[i]);
+    }
+  }
+  ps::CudaDevice gpu;
+  const Looked found = squares_of(gpu, numbers);
+  CHECK(found.first_batch == first);
+  CHECK(found.greatest == greatest);
 }

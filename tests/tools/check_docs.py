@@ -31,6 +31,7 @@ counts = dict.fromkeys(["blocks", "links", "files", "members", "options"], 0)
 # show that.
 COMPILED = {
     "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/cuda/activity_test.cu",
+            "tests/cookbook/*",
             "bench/blocking_events/*.cu", "tests/compile_fail/*.cpp"],
     "meson": ["tests/*/meson.build"],
     "cmake": ["tests/*/CMakeLists.txt"],

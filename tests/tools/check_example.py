@@ -125,6 +125,7 @@ def own_source_and_stage(program: str, folder: Path):
 def columns(program: str, folder: Path):
     rng = random.Random(3)
     images, labels = folder / "images", folder / "labels"
+    half = struct.unpack("<256e", struct.pack("<256e", *(value / 255 for value in range(256))))
     for count in 9_000, 1:
         pixels = rng.randbytes(784 * count)
         of = rng.choices(range(10), k=count)
@@ -132,11 +133,11 @@ def columns(program: str, folder: Path):
         labels.write_bytes(b"\0\0\x08\x01" + count.to_bytes(4, "big") + bytes(of))
         number, total = Counter(of), Counter()
         for i, label in enumerate(of):
-            total[label] += sum(pixels[784 * i:784 * (i + 1)])
+            total[label] += sum(map(half.__getitem__, pixels[784 * i:784 * (i + 1)]))
         head, *rows = run(program, "--device", "host", images, labels).splitlines()
         assert head.split() == ["label", "images", "brightness"], head
         for label, row in enumerate(rows[:10]):
-            mean = total[label] / 784 / 255 / number[label] if number[label] else 0
+            mean = total[label] / 784 / number[label] if number[label] else 0
             found = [float(word) for word in row.split()]
             assert found[:2] == [label, number[label]] and abs(found[2] - mean) < 1e-5, (row, label, number[label], mean)
         assert rows[10].startswith(f"{count} records"), rows[10]
