@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 09_small_batches: batches so small that starting their kernels takes longer than moving their
-// bytes. Each is a millisecond of a sensor, of which the sum is wanted. The same functor is
-// enqueued batch by batch, and replayed: captured once for every place of the device's ring, and
-// launched for up to 64 batches by one call, four side by side.
+// bytes. Each is a millisecond of a sensor, to be summed up. The program enqueues the same functor
+// batch by batch, and replayed: captured once for every place of the device's ring, and launched
+// for up to 64 batches by one call, four side by side.
 //
 //   09_small_batches [--device auto|cuda|host]
 //
-// It prints the sum and how long both took; it fails if the sum is not that of a plain loop.
-// nvcc compiles this source for both devices, any other compiler for the host device alone.
+// It prints the sum and how long both took; it fails if a plain loop finds another sum. nvcc
+// compiles this source for both devices, any other compiler for the host device alone.
 
 #include "support/arguments.hpp"
 
@@ -34,8 +34,8 @@ constexpr std::size_t samples = 4096; // in a batch: 16 KiB
 constexpr std::size_t batches = 4000;
 constexpr unsigned lanes = 4;
 
-// Adds sample i to sum i of those that its lane has to itself: batches of one lane come one after
-// the other, those of others perhaps at the same time.
+// Adds sample i to sum i of its lane, which has sums of its own: batches of one lane come one after
+// the other, those of two lanes perhaps at the same time.
 struct AddUp {
   const std::int32_t* in;
   std::int64_t* sums;
