@@ -21,7 +21,7 @@ namespace transformer {
 
 /// Options of the operations on a GPU.
 struct GpuOptions {
-  Precision precision = Precision::exact; ///< Of products of floats.
+  Precision precision = Precision::exact; ///< How exact products of floats are.
   bool fused = true;                      ///< Attention in one kernel, which is for bf16.
 };
 

@@ -19,7 +19,7 @@ template <class T> struct Norm {
   const T* weight;
   const T* bias;
   T* out;
-  float* mean;    ///< Of each row, kept for backward.
+  float* mean;    ///< The mean of each row, kept for backward.
   float* inverse; ///< 1 / deviation of each row, kept for backward.
 };
 /// Adds to d_in.
@@ -43,8 +43,8 @@ template <class T> struct Linear {
   T* out; ///< rows x out_width
   std::size_t in_width;
   std::size_t out_width;
-  const T* residual = nullptr; ///< Of the size of `out`, which it may be; or none.
-  T* gelu = nullptr;           ///< Or: where GELU's input is kept for backward.
+  const T* residual = nullptr; ///< As large as `out`, which it may be; or none.
+  T* gelu = nullptr;           ///< Where GELU's input is kept for backward; null without GELU.
 };
 /// d_in = d_out * weight, times GELU's slope at `gelu` if `in` came out of one.
 template <class T> struct LinearBackward {

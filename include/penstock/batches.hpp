@@ -16,8 +16,8 @@ namespace penstock {
 /// One run of an open pipeline, as a range of leases: what `pipeline.on(stream)` gives. begin()
 /// starts the run. Each step blocks until the next batch, and throws a StageError if the run has
 /// failed. At the end, the last step blocks until every batch that was given back is used up.
-/// Leaving the loop early, by `break`, `return` or an exception, stops the run and blocks likewise.
-/// For one thread, and one loop at a time; the pipeline must stay where it is.
+/// Leaving the loop early, by `break`, `return` or an exception, stops the run, and blocks in the
+/// same way. For one thread, and one loop at a time; the pipeline must stay where it is.
 template <class B> class Batches {
  public:
   /// For the pipeline.

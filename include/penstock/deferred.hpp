@@ -95,7 +95,7 @@ template <class T, AnyDevice D> class Deferred {
     try {
       line_.record(stream);
     } catch (...) {
-      settle(stream); // nobody would know when the copy is over
+      settle(stream); // else nobody would know when the copy is over
       throw;
     }
     size_.store(at + 1, StdAtomics::release); // pairs with size()

@@ -73,7 +73,7 @@ struct BFloat16 {
 
 PENSTOCK_HD inline std::uint16_t Half::rounded(float value) noexcept {
 #if defined(__CUDA_ARCH__)
-  // One instruction. The twenty below would hold up a conversion that memory should.
+  // One instruction. The twenty below would hold up a conversion that only memory should limit.
   std::uint16_t narrow;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow) : "f"(value));
   return narrow;

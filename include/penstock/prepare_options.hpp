@@ -24,7 +24,8 @@ struct PrepareOptions {
   /// when the last is open. What it throws, prepare() throws, and is then as if it had not been
   /// called. Never called for a source without files.
   std::function<void(const Preparation&)> progress = {};
-  /// How often progress is called; 0: after each file that the same thread has looked at or opened.
+  /// How often progress is called; 0: after each file that the thread which called prepare() has
+  /// looked at or opened.
   std::chrono::milliseconds every{100};
 };
 

@@ -120,7 +120,7 @@ class CudaDevice {
       detail::cuda_ignore(cudaFree(at));
     }
   }
-  /// Returns zeroed, page-locked host memory, a multiple of 4096 bytes; blocks until it is all
+  /// Returns `bytes` of zeroed, page-locked host memory, a multiple of 4096; blocks until it is all
   /// there.
   void* allocate_pinned(std::size_t bytes) {
     const detail::AttachedDevice here{number_};

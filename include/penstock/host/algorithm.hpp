@@ -48,8 +48,9 @@ void reduce(HostStream& stream, const T* in, std::size_t n, R* out, R init, Op o
 namespace detail {
 
 inline constexpr std::size_t byte_values = 256;
-/// Tables with partial counts of each byte value, for bytes at different places: neighbours are
-/// often equal, and counting both in one table would make each addition wait for the last.
+/// How many tables have partial counts of the byte values, for bytes at different places:
+/// neighbours are often equal, and counting both in one table would make each addition wait for the
+/// last.
 inline constexpr std::size_t histogram_tables = 4;
 
 inline void count_bytes(const std::uint8_t* in, std::size_t n, std::uint64_t* counts,

@@ -55,8 +55,8 @@ struct HostCounts {
   std::uint64_t syncs = 0;        ///< Blocking waits.
   /// Bytes ever page-locked, given back or not.
   std::uint64_t pinned_bytes = 0;
-  std::size_t live_allocations = 0; ///< Of device memory, not given back yet.
-  std::size_t live_pinned = 0;      ///< Of pinned memory, not given back yet.
+  std::size_t live_allocations = 0; ///< Pieces of device memory not given back yet.
+  std::size_t live_pinned = 0;      ///< Pieces of pinned memory not given back yet.
   std::size_t live_streams = 0;     ///< Streams that exist now.
   std::size_t live_events = 0;      ///< Events that exist now.
 };
@@ -132,7 +132,7 @@ class HostDevice {
       live_allocations_.fetch_sub(1, StdAtomics::relaxed);
     }
   }
-  /// Returns zeroed host memory, a multiple of 4096 bytes; blocks until its pages are there.
+  /// Returns `bytes` of zeroed host memory, a multiple of 4096; blocks until its pages are there.
   void* allocate_pinned(std::size_t bytes) {
     context_.gate.pass("allocate_pinned", bytes);
     try {

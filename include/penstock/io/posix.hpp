@@ -36,7 +36,7 @@ struct FileStatus {
 
 /// The system calls that files are read and written with. A policy: anything cheap to copy with the
 /// same members may stand in its place, such as a test's that fails on demand; code that only reads
-/// does without NewFile's, create() to unlink(). Each returns -1 and sets errno if it fails; any
+/// needs none of NewFile's, create() to unlink(). Each returns -1 and sets errno if it fails; any
 /// thread may call.
 class PosixIo {
  public:
@@ -51,7 +51,7 @@ class PosixIo {
   int open_direct(const char* path) const noexcept {
     return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
   }
-  int close(int fd) const noexcept { return ::close(fd); } ///< Closes what these opened.
+  int close(int fd) const noexcept { return ::close(fd); } ///< Closes a file.
   /// Asks about what lies at `path`, behind links.
   int status(const char* path, FileStatus& status) const noexcept {
     struct stat s;
@@ -123,7 +123,7 @@ class PosixIo {
     name = entry ? entry->d_name : nullptr;
     return entry || errno == 0 ? 0 : -1;
   }
-  int close_folder(Folder folder) const noexcept { return ::closedir(folder); } ///< Closes it.
+  int close_folder(Folder folder) const noexcept { return ::closedir(folder); } ///< Ends a listing.
   /// Makes a new file, for writing. Fails with EEXIST if anything has that name.
   int create(const char* path) const noexcept {
     return ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -81,10 +81,10 @@ Generate<T, F, true> generate(std::uint64_t count, F f) {
   return {count, std::move(f)};
 }
 
-/// Makes a source of nobody knows how many records, which `f(std::span<T> out, std::uint64_t
-/// first)` writes: f returns how many it wrote, and fewer than out.size() means that the source
-/// ends there. More than one worker of a Reader asks f for ranges beyond the end as well, and f
-/// must return 0 for them.
+/// Makes a source of unknown size, whose records `f(std::span<T> out, std::uint64_t first)` writes:
+/// f returns how many it wrote, and fewer than out.size() means that the source ends there. More
+/// than one worker of a Reader asks f for ranges beyond the end as well, and f must return 0 for
+/// them.
 template <class T, class F>
 Generate<T, F, false> generate(F f) {
   return {unknown_size, std::move(f)};

@@ -73,7 +73,7 @@ template <class T> class Windows {
   /// Returns where window `i` begins in the sequence: a function of the seed and `i` alone, spread
   /// evenly over all places where a whole window fits. After open().
   std::size_t offset_of(std::uint64_t i) const noexcept {
-    // The range is so much larger than the places that none is favoured measurably.
+    // splitmix() gives so many more numbers than there are places that none is favoured measurably.
     return detail::splitmix(start_, i + 1) % (tokens_.size() - options_.length + 1);
   }
 

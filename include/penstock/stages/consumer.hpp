@@ -59,8 +59,8 @@ template <class F, class P> consteval ConsumerForm consumer_form() {
 ///
 /// For device batches the callable is `void(Batch<const T, Device>, stream)`. The thread that
 /// called run() calls it. It only enqueues work on the stream, which is one of the pipeline's own;
-/// the batch's memory is used again when that work is done. replayed() makes few calls of many
-/// small batches. For host batches it is `void(Batch<const T, Pageable>)` or `Pinned`, and the
+/// the batch's memory is used again when that work is done. For many small batches, replayed()
+/// makes few calls. For host batches it is `void(Batch<const T, Pageable>)` or `Pinned`, and the
 /// memory is used again when it returns.
 template <class F, class Told = ConsumerOptions>
 class Consumer : public StageBase {

@@ -31,14 +31,15 @@ struct KernelOptions {
   /// must then keep apart for each stream what it keeps between batches.
   unsigned streams = 1;
   /// Batches that the next stage may hold at once, at least 2; 0: as many as of the stage before.
-  /// There may be more. Without effect in place.
+  /// There may be more. Has no effect in place.
   std::size_t depth = 0;
   /// How many records a batch gives: `gives` for each group of `per` of its records, the last
   /// perhaps short. With `per = 0` for the whole batch, however short.
   std::size_t gives = 1;
   /// Records in a group: see gives.
   std::size_t per = 1;
-  /// The ps::dynamic extents of what it gives, in order; for records of bytes, their number.
+  /// The ps::dynamic extents of what it gives, in order; for records of bytes, the bytes of a
+  /// record.
   std::vector<std::size_t> extents{};
 };
 
@@ -195,8 +196,8 @@ class Kernel : public StageBase {
                                   : ": a batch gives at least one record.")};
     }
   }
-  // The ring it fills: as many slots as the ring before it, or as three copies back need if that is
-  // fewer, and at least the depth.
+  // Makes the ring it fills: as many slots as the ring before it, or as three copies back need if
+  // that is fewer, and at least the depth.
   template <class D>
   std::shared_ptr<detail::DeviceLink<D>> link(const detail::Recount& recount,
                                               detail::Build<D>& build) const {
