@@ -102,7 +102,7 @@ template <class B> class AnyBatches {
   /// Ends the loop's run early. Any thread, and any signal handler; never blocks. Has no effect
   /// while nothing runs.
   void stop() noexcept { held_->stop(); }
-  /// Returns what the run has done so far, or the last one. Any thread.
+  /// Returns what the run has done so far, or what the last one did. Any thread.
   Report report() const { return held_->report(); }
 
  private:

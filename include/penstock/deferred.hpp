@@ -162,8 +162,8 @@ template <class T, AnyDevice D> class Deferred {
   StdAtomics::Atomic<std::size_t> dropped_{0};
 };
 
-/// Makes a `Deferred<T>` of a device whose type is deduced: `auto losses =
-/// ps::deferred<float>(gpu)`.
+/// Makes a `Deferred<T>` of a device whose type is deduced:
+/// `auto losses = ps::deferred<float>(gpu)`.
 template <class T, AnyDevice D> Deferred<T, D> deferred(D& device, DeferredOptions options = {}) {
   return Deferred<T, D>{device, options};
 }

@@ -81,8 +81,8 @@ template <class... Stages> class Pipeline {
     return run<StillGives>(RunOptions{.stop = std::move(token)});
   }
 
-  /// Returns the batches of an open pipeline that ends on its device, for a loop of your own: `for
-  /// (auto batch : pipeline.on(stream))`. Each is a Lease that is ready when `stream`, of that
+  /// Returns the batches of an open pipeline that ends on its device, for a loop of your own:
+  /// `for (auto batch : pipeline.on(stream))`. Each is a Lease that is ready when `stream`, of that
   /// device, reaches it. The loop runs on the calling thread: two device calls a batch. See
   /// Batches.
   template <class S, class StillGives = Gives, class Named = On>
@@ -119,8 +119,8 @@ template <class... Stages> class Pipeline {
   [[nodiscard]] auto on(detail::Number stream, RunOptions options = {}) & {
     return on<detail::Number&>(stream, std::move(options));
   }
-  /// Returns the batches of an open pipeline that ends in host memory, for a loop of your own: `for
-  /// (auto batch : pipeline.batches())`.
+  /// Returns the batches of an open pipeline that ends in host memory, for a loop of your own:
+  /// `for (auto batch : pipeline.batches())`.
   template <class StillGives = Gives> [[nodiscard]] auto batches(RunOptions options = {}) & {
     constexpr bool open = !std::is_void_v<StillGives>;
     constexpr bool on_the_host = !open || detail::batch_of<StillGives>::host;

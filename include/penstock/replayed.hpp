@@ -103,13 +103,14 @@ template <class F> struct Replayed {
 /// `Kernel{replayed(f)}` calls `f` for every place of the device's ring, and captures what it
 /// enqueues; a run then launches whole groups of batches, up to 64, by one call each.
 ///
-/// `f` is `void(FrozenBatch<const T, Device>, stream)`, for a Kernel also `void(FrozenBatch<const
-/// In>, FrozenBatch<Out>, stream)` or in place `void(FrozenBatch<T>, stream)`. It must enqueue the
-/// same work each time: what it does on the host, and the values that it hands to kernels, are
-/// those of prepare(). A run calls `f` anew for an epoch's last batch, if that is short, and may
-/// call it for any other batch outside a captured group. If the work cannot be captured (`f` waits
-/// for the device, or the device captures nothing), the run calls `f` for each batch, and the
-/// Report's note says why. If the device is lost meanwhile, prepare() throws DeviceError.
+/// `f` is `void(FrozenBatch<const T, Device>, stream)`, for a Kernel also
+/// `void(FrozenBatch<const In>, FrozenBatch<Out>, stream)` or in place
+/// `void(FrozenBatch<T>, stream)`. It must enqueue the same work each time: what it does on the
+/// host, and the values that it hands to kernels, are those of prepare(). A run calls `f` anew for
+/// an epoch's last batch, if that is short, and may call it for any other batch outside a captured
+/// group. If the work cannot be captured (`f` waits for the device, or the device captures
+/// nothing), the run calls `f` for each batch, and the Report's note says why. If the device is
+/// lost meanwhile, prepare() throws DeviceError.
 template <class F, class Takes = detail::parameters_of<F>>
 Replayed<F> replayed(F f, ReplayOptions options = {}) {
   constexpr bool frozen_batch_and_stream =

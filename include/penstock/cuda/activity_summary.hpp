@@ -13,9 +13,9 @@
 
 namespace penstock {
 
-/// What a GPU did in some span of time, as GpuActivity (cuda/activity.hpp) recorded it. `os <<
-/// summary` prints it in one line. Times are seconds of the span in which at least one of the named
-/// things went on, so that two kernels side by side count once.
+/// What a GPU did in some span of time, as GpuActivity (cuda/activity.hpp) recorded it.
+/// `os << summary` prints it in one line. Times are seconds of the span in which at least one of
+/// the named things went on, so that two kernels side by side count once.
 struct GpuActivitySummary {
   /// The span's length in seconds, from the first thing's begin to the last one's end.
   double seconds{};

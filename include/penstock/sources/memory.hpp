@@ -72,8 +72,8 @@ template <class T> class Memory {
 };
 
 /// Makes a source that reads from memory: `memory(data)` of a std::vector, an array, a std::span or
-/// any other contiguous container, or with records of a run-time size `memory(bytes, {.record_bytes
-/// = n})`. You keep the memory alive and unchanged.
+/// any other contiguous container, or with records of a run-time size
+/// `memory(bytes, {.record_bytes = n})`. You keep the memory alive and unchanged.
 template <class Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
 Memory<T> memory(const Container& container, MemoryOptions options = {}) {

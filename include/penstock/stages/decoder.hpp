@@ -124,12 +124,12 @@ template <class P, class Where> struct decoder_types<P, Where, DecoderForm::reco
 } // namespace detail
 
 /// Turns each record into another, of another type or size, in order, with several threads. Its
-/// types are its callable's parameters: either two batches, `void(Batch<const In, Pageable> in,
-/// Batch<Out, Pageable> out)`, to fill `out`, which has in's size, or two records, `void(const In&
-/// in, Out& out)`, called for each. Batches may lie in Pinned memory too, so that nothing decoded
-/// need be copied there; with a callable of records, ask for that by the tag: `Decoder{f,
-/// to_pinned}`. Each worker has its own copy of the callable; std::ref shares one. What it throws
-/// ends the run, unless `.on_error` says otherwise.
+/// types are its callable's parameters: either two batches,
+/// `void(Batch<const In, Pageable> in, Batch<Out, Pageable> out)`, to fill `out`, which has in's
+/// size, or two records, `void(const In& in, Out& out)`, called for each. Batches may lie in Pinned
+/// memory too, so that nothing decoded need be copied there; with a callable of records, ask for
+/// that by the tag: `Decoder{f, to_pinned}`. Each worker has its own copy of the callable; std::ref
+/// shares one. What it throws ends the run, unless `.on_error` says otherwise.
 template <class F, class Where = void> class Decoder : public StageBase {
   using P = detail::parameters_of<F>;
   static constexpr detail::DecoderForm form = detail::decoder_verdict<F, P, Where>();

@@ -107,7 +107,7 @@ template <class F, class P> consteval KernelForm kernel_verdict() {
 /// enqueues all the pipeline's copies calls it: it must only enqueue, and wait for nothing. The
 /// memory of `in` is used again when its work is done. `out` has as many records as `in`, or as the
 /// options say; its index() counts what the stage gives. Records keep their order, whatever the
-/// streams. If only the device comes to know how many records there are, at most as many, fill a
+/// streams. If only the device comes to know their number, at most that, fill a
 /// `Batch<Counted<Out>, Device>`. What the callable throws ends the run.
 template <class F, class Told = KernelOptions>
 class Kernel : public StageBase {
