@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 02_histogram: how often each byte value occurs in a file, and its entropy, counted on the GPU
-// while the file is read. The whole of it is count() below; the rest is the command line.
+// while the file is read. count() below is the whole of it; the rest is the command line.
 //
 //   ./examples/run [--device auto|cuda|host] [--json] [--sequential] [FILE]
 //
-// Without a file it makes 256 MiB of text-like data. The counts are compared with those of a plain
-// loop. It prints bytes, GB/s, the entropy and the Report; with --json one object and nothing else;
-// with --sequential also how much faster that was than two programs without a pipeline.
+// Without a file it makes 256 MiB of text-like data. It compares the counts with those of a plain
+// loop, and prints bytes, GB/s, the entropy and the Report. With --json it prints one object and
+// nothing else, with --sequential also how much faster it was than two programs without a pipeline.
 // nvcc compiles this source for both devices, any other compiler for the host device alone.
 
 #include "support/command_line.hpp"
@@ -42,7 +42,7 @@ template <ps::AnyDevice D> Result count(D& device, const std::string& path, Prog
           progress.show(bytes.index() + bytes.size());
         }};
 
-  // Memory, threads and kernels are set up here, so that the run's time is without them.
+  // Sets up memory, threads and kernels here, so that the run's time is without them.
   pipeline.prepare();
   auto stream = device.stream();
   auto nothing = ps::device_array<std::uint8_t>(device, 0);

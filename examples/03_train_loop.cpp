@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 03_train_loop: the application owns the loop. A linear model learns by stochastic gradient
-// descent, in two epochs, one step a batch. The model takes its batches from whichever pipeline it
-// is given, and no step waits for the device: its loss comes to the host behind it, by a Deferred.
+// descent, in two epochs, one step a batch. The model takes its batches from whichever pipeline you
+// give it, and no step waits for the device: a Deferred brings its loss to the host later.
 //
 //   03_train_loop [--device auto|cuda|host]
 //
-// It prints the loss before the first and the last step, the weights beside those that the data
-// was made with, and the Report. It fails if the two differ by more than 0.01.
+// It prints the loss before the first and the last step, the weights beside those that the data was
+// made with, and the Report. It fails if a weight differs by more than 0.01.
 
 #include "support/arguments.hpp"
 
@@ -42,7 +42,7 @@ struct Sample {
   float y;
 };
 
-/// One for each feature, and the bias.
+/// A weight for each feature, and the bias.
 struct Weights {
   float w[features + 1];
 
@@ -56,7 +56,7 @@ struct Weights {
 };
 constexpr Weights truth{{1, -2, 3, 0.5F, 0.25F}};
 
-// The model's three kernels, for either device. First the gradient and the loss of each sample …
+// The model's three kernels, for either device. The first: gradient and loss of each sample.
 struct Gradient {
   Weights of;
   float loss;
@@ -76,7 +76,7 @@ struct Differentiate {
     gradient.loss = error * error;
   }
 };
-// … then their sum …
+// The second kernel's operation: adds up gradients and losses.
 struct Add {
   PENSTOCK_HD Gradient operator()(Gradient a, const Gradient& b) const {
     for (std::size_t k = 0; k <= features; ++k) {
@@ -86,7 +86,7 @@ struct Add {
     return a;
   }
 };
-// … and the step against it.
+// The third kernel: the step against the mean gradient.
 struct Descend {
   const Gradient* sum;
   float count;
@@ -147,7 +147,7 @@ template <ps::AnyDevice D> class LinearModel {
   ps::Workspace<D> workspace_;
 };
 
-/// From -1 to 1, the same for the same n.
+/// Returns a number from -1 to 1, the same for the same n.
 float noise(std::uint64_t n) {
   n = (n + 1) * 0x9E3779B97F4A7C15U;
   n = (n ^ n >> 32) * 0xD6E8FEB86659FD93U;

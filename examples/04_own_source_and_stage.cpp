@@ -1,15 +1,15 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 04_own_source_and_stage: a source and a stage of one's own. `Lines` is a source, the lines of a
-// text file; `numbers_after(',')` is a stage, which makes a number of each line, in several
-// threads. A line without one is left out, up to a hundred of them, and listed in the Report.
+// 04_own_source_and_stage: a source and a stage of your own. `Lines` is a source, the lines of a
+// text file; `numbers_after(',')` is a stage that makes a number of each line, on several threads.
+// It leaves out lines without a number, up to a hundred of them, and the Report lists them.
 //
 //   04_own_source_and_stage [--device auto|cuda|host] [FILE]
 //
-// FILE has lines such as "Oslo,-3.5"; without it a small one is made, with four bad lines. It
-// prints how many numbers there are, the least, the greatest and the mean, as summed up on the
-// device, and the Report. It fails if a plain loop finds others.
+// FILE has lines such as "Oslo,-3.5"; without it the program makes a small one, with four bad
+// lines. It prints how many numbers there are, the least, the greatest and the mean, as summed up
+// on the device, and the Report. It fails if a plain loop finds other numbers.
 
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
@@ -48,7 +48,7 @@ struct Line {
   std::string_view view() const { return {text, size}; }
 };
 
-/// The source. Where lines begin is found out by open(); read() fetches the bytes of many at once.
+/// The source. open() finds where lines begin; read() fetches the bytes of many lines at once.
 class Lines {
  public:
   using schema = Line;
@@ -91,7 +91,7 @@ class Lines {
   }
 
  private:
-  // With file, offset and record in the error, what run() throws has them too.
+  // The error that run() throws has the file, offset and record of this one.
   void check(std::uint64_t line, std::uint64_t begin, std::uint64_t end) const {
     if (end - begin > sizeof(Line::text)) {
       throw ps::SourceError{path_ + ": line " + std::to_string(line) + " has " +
@@ -106,7 +106,7 @@ class Lines {
   std::shared_ptr<const std::vector<std::uint64_t>> begins_; // one more than there are lines
 };
 
-/// What the stage does with one line: each of its threads has a copy of this.
+/// What the stage does with one line; each of its threads has a copy of this.
 struct ParseNumber {
   char separator;
 
@@ -127,7 +127,7 @@ auto numbers_after(char separator, std::uint64_t most_bad = 100) {
       ParseNumber{separator}, ps::to_pinned, {.workers = 2, .on_error = {.skips = most_bad}}};
 }
 
-/// What is known of some numbers.
+/// What the program knows of some numbers.
 struct Summary {
   Summary() = default;
   PENSTOCK_HD explicit Summary(float x) : sum{x}, least{x}, greatest{x}, count{1} {}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 05_columns: images and labels from two files, as columns of one record. On the device each
-// batch's pixels become floats of 16 bits from 0 to 1, as a network would take them, and how bright
-// the images of each label are is summed up.
+// batch's pixels become floats of 16 bits from 0 to 1, as a network would take them, and kernels sum
+// up how bright the images of each label are.
 //
 //   05_columns [--device auto|cuda|host] [IMAGES LABELS]
 //
@@ -48,7 +48,7 @@ constexpr float scale = 1 / 255.0F;
 struct Sample : ps::Columns<ps::Field<"image", std::uint8_t, side, side>, //
                             ps::Field<"label", std::uint8_t>> {};
 
-/// Of the images of one label.
+/// The brightness of the images of one label.
 struct Brightness {
   unsigned long long images;
   double sum; // of all their pixels
@@ -63,7 +63,7 @@ template <class T> PENSTOCK_HD void add(T& to, T value) {
 #endif
 }
 
-/// For ps::for_each: adds image i to its label's.
+/// For ps::for_each: adds image i to the sums of its label.
 struct AddImage {
   const ps::Half* images; // a kernel that takes CUDA's __half casts the pointer
   const std::uint8_t* of_image;
@@ -129,7 +129,8 @@ std::vector<Brightness> plain_loop(const std::string& image_file, const std::str
   return of_label;
 }
 
-/// Threads of a GPU add in no order, so that sums differ in their last digits.
+/// Returns whether both are alike: threads of a GPU add in no order, so sums differ in their last
+/// digits.
 bool are_alike(const std::vector<Brightness>& a, const std::vector<Brightness>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const Brightness& x, const Brightness& y) {
@@ -137,8 +138,8 @@ bool are_alike(const std::vector<Brightness>& a, const std::vector<Brightness>& 
                     });
 }
 
-/// The header of an idx file of bytes: its type, how many dimensions, and each as 32 bits, the
-/// highest byte first.
+/// Returns the header of an idx file of bytes: its type, how many dimensions, and each as 32 bits,
+/// the highest byte first.
 std::string idx_header(const std::vector<std::uint32_t>& dimensions) {
   std::string header{'\0', '\0', '\x08', static_cast<char>(dimensions.size())};
   for (const std::uint32_t dimension : dimensions) {
@@ -149,7 +150,7 @@ std::string idx_header(const std::vector<std::uint32_t>& dimensions) {
   return header;
 }
 
-/// Images that are the brighter the greater their label.
+/// Files of images that are brighter the greater their label.
 struct MadeFiles {
   static constexpr std::uint32_t count = 10'001;
 

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 06_text: records of any length. The lines of a text file travel as one Ragged column, whose
-// values and offsets a kernel reads as they lie, and are counted on the device as `wc` counts them.
+// 06_text: records of any length. The lines of a text file travel as one Ragged column. A kernel
+// reads its values and offsets as they lie, and counts as `wc` does.
 //
 //   06_text [--device auto|cuda|host] [FILE]
 //
-// Without FILE a small text is made. It prints lines, words, characters and the longest line, and
-// the Report. It fails if a plain loop finds others.
+// Without FILE it makes a small text. It prints lines, words, characters and the longest line, and
+// the Report. It fails if a plain loop counts differently.
 
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
@@ -36,7 +36,7 @@ namespace ps = penstock;
 /// A record: the characters of a line, as many as it has.
 struct Line : ps::Columns<ps::Field<"text", ps::Ragged<char>>> {};
 
-/// A source of lines that lie in memory. A file of many gigabytes would rather keep where lines
+/// A source of lines that lie in memory. For a file of many gigabytes, rather keep where lines
 /// begin, as 04_own_source_and_stage does.
 class Lines {
  public:
@@ -56,7 +56,7 @@ class Lines {
   std::uint64_t size() const { return lines_->size(); }
   const std::vector<std::string>& all() const { return *lines_; }
 
-  /// Puts each record in turn, an empty one too. Many threads call this at once.
+  /// Puts each record in turn, also an empty one. Many threads call this at once.
   template <ps::HostSpace Where> std::size_t read(ps::Batch<Line, Where> into) const {
     const auto text = ps::get<"text">(into);
     for (std::size_t i = 0; i < into.size(); ++i) {
@@ -80,7 +80,7 @@ struct Add {
   }
 };
 
-/// What is in one line.
+/// Counts what is in one line.
 PENSTOCK_HD inline Counts count(ps::Column<const char> text) {
   Counts counts{1, 0, text.size(), text.size()};
   bool in_a_word = false;
@@ -93,13 +93,13 @@ PENSTOCK_HD inline Counts count(ps::Column<const char> text) {
   return counts;
 }
 
-/// For ps::for_each: a thread a line.
+/// For ps::for_each: counts line i.
 struct CountLine {
   ps::Column<ps::Ragged<const char>> text;
   Counts* counts;
   PENSTOCK_HD void operator()(std::size_t i) const { counts[i] = count(text[i]); }
 };
-/// Adds what was counted in a batch.
+/// Adds the counts of a batch.
 struct Include {
   const Counts* part;
   Counts* all;
@@ -112,7 +112,7 @@ struct Result {
 };
 
 template <ps::AnyDevice D> Result count_on(D& device, const Lines& lines) {
-  // A batch of lines is a slot all the way: at most so many, of at most so many characters.
+  // A batch of lines is one slot all the way: at most this many lines and characters.
   constexpr std::size_t most_lines = 4096;
   constexpr std::size_t most_characters = std::size_t{1} << 20;
   auto each = ps::device_array<Counts>(device, most_lines);
@@ -132,7 +132,7 @@ template <ps::AnyDevice D> Result count_on(D& device, const Lines& lines) {
   return {all.read(stream).front(), report};
 }
 
-/// Throws if a plain loop counts otherwise.
+/// Throws if a plain loop counts differently.
 void check(const Counts& found, const Lines& lines) {
   Counts expected{};
   for (const std::string& line : lines.all()) {

@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 07_ring: the ring that joins stages, by itself. Three threads look for the divisors of numbers,
-// some of which take much longer than others, and two threads write down what they find. Without a
-// lock, and though three work side by side, the results come in the order of the numbers.
+// 07_ring: the ring that joins stages, on its own. Three threads look for the divisors of numbers,
+// some of which take much longer than others, and two threads write down what they find. The
+// results come in the order of the numbers, without a lock, though three threads work side by side.
 //
 //   07_ring
 //
-// It prints the first results and how many primes there are. It fails if a plain loop finds others.
+// It prints the first results and how many primes there are. It fails if a plain loop finds other
+// results.
 
 #include <penstock/ring.hpp>
 
@@ -40,8 +41,8 @@ struct Found {
 };
 using Ring = ps::Ring<Found>;
 
-/// A ticket is the number to look at. Who claims one past the last ends the ring: takers are given
-/// what comes before it, and then none.
+/// A ticket stands for the number to look at. The thread that claims one past the last ends the
+/// ring: takers get the slots before it, and then none.
 void look(Ring& ring) {
   while (Ring::Claim claim = ring.claim()) {
     const std::uint64_t number = claim.ticket() + 2;
@@ -54,7 +55,7 @@ void look(Ring& ring) {
   }
 }
 
-/// Tickets give each result its place; the slot goes back as `take` dies.
+/// Puts each result where its ticket says; the slot goes back when `take` dies.
 void write_down(Ring& ring, std::vector<Found>& results) {
   while (const Ring::Take take = ring.take()) {
     results[take.ticket()] = take.slot();

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 08_tokens: how a language model is fed. Windows at random places of a sequence of 16-bit tokens
-// travel as they lie in memory; a kernel makes of each the 64-bit inputs x and targets y, which are
-// x one token later. In the place of a model, a rule guesses y from x.
+// 08_tokens: how to feed a language model. Windows at random places of a sequence of 16-bit tokens
+// travel as they lie in memory; from each a kernel makes the 64-bit inputs x and targets y, which
+// are x one token later. Instead of a model, a rule guesses y from x.
 //
 //   08_tokens [--device auto|cuda|host]
 //
@@ -35,12 +35,12 @@ constexpr std::size_t context = 1'024;
 constexpr std::size_t batch_size = 64;
 constexpr std::uint64_t windows = 2'000; // the last batch is short
 
-/// What follows a token more often than not.
+/// Returns what follows a token more often than not.
 PENSTOCK_HD constexpr std::int64_t guess(std::int64_t token) {
   return (token * 5 + 1) % vocabulary;
 }
 
-/// For ps::for_each: input and target number i of a batch.
+/// For ps::for_each: makes input and target number i of a batch.
 struct Shift {
   ps::Column<const Token, ps::dynamic> tokens;
   std::int64_t* x;
@@ -52,7 +52,7 @@ struct Shift {
     y[i] = token[1];
   }
 };
-/// Counts the right guesses: several threads of a GPU may add to one number; on the host for_each
+/// Counts the right guesses. Several threads of a GPU may add to one number; on the host for_each
 /// has only one.
 struct Score {
   const std::int64_t* x;
@@ -91,7 +91,7 @@ template <ps::AnyDevice D> Result feed(D& device, const ps::Windows<Token>& sour
   return {x.read(stream), y.read(stream), right.read(stream).front(), data.report()};
 }
 
-/// Throws if a plain loop finds otherwise.
+/// Throws if a plain loop finds something else.
 void check(const Result& found, const std::vector<Token>& tokens,
            const ps::Windows<Token>& source) {
   unsigned long long right = 0;
@@ -111,7 +111,7 @@ void check(const Result& found, const std::vector<Token>& tokens,
   }
 }
 
-/// A token is what the rule says, but for one of eight.
+/// Makes tokens that follow the rule, all but one in eight.
 std::vector<Token> some_tokens() {
   std::vector<Token> tokens(1'000'000);
   std::uint64_t random = 1;

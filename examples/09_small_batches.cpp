@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 09_small_batches: batches so small that starting their kernels takes longer than moving their
-// bytes. Each is a millisecond of a sensor, of which the sum is wanted. The same work is enqueued
-// batch by batch, and replayed: captured once for every place of the device's ring, and launched
-// for up to 64 batches by one call, four side by side. Its scratch memory comes from a ps::Scratch,
-// which has a part for each of the four.
+// bytes. Each is a millisecond of a sensor, to be summed up. The program enqueues the same work batch
+// by batch, and replayed: captured once for every place of the device's ring, and launched for up to
+// 64 batches by one call, four side by side. Its scratch memory comes from a ps::Scratch, which has a
+// part for each of the four.
 //
 //   09_small_batches [--device auto|cuda|host]
 //
-// It prints the sum and how long both took; it fails if the sum is not that of a plain loop.
-// nvcc compiles this source for both devices, any other compiler for the host device alone.
+// It prints the sum and how long both took; it fails if a plain loop finds another sum. nvcc
+// compiles this source for both devices, any other compiler for the host device alone.
 
 #include "support/arguments.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 10_file_to_file: from a file through a stage into a new file, with no GPU. 16-bit samples of
-// sound become floats from -1 to 1, in order, by several threads. The new file appears when it is
-// whole: whoever stops this program half-way finds what was there before.
+// 10_file_to_file: from a file through a stage into a new file, with no GPU. Several threads turn
+// 16-bit samples of sound into floats from -1 to 1, in order. The new file appears when it is
+// whole: if you stop this program half-way, you find what was there before.
 //
 //   10_file_to_file [SAMPLES FLOATS]
 //
@@ -23,7 +23,7 @@
 
 namespace ps = penstock;
 
-/// A whole batch at once, which the compiler makes vector instructions of.
+/// Converts a whole batch at once, which the compiler makes vector instructions of.
 void to_floats(ps::Batch<const std::int16_t, ps::Pageable> samples,
                ps::Batch<float, ps::Pageable> floats) {
   for (std::size_t i = 0; i < samples.size(); ++i) {

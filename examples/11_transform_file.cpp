@@ -1,17 +1,17 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 11_transform_file: from disk to the GPU and back to disk, in one pipeline. Each byte of a file is
-// XORed with a byte that depends on its position, so that what comes out tells whether all bytes
-// came in order, each once. Done twice it gives the file again. (It hides nothing from anybody: the
-// numbers are no secret.)
+// 11_transform_file: from disk to the GPU and back to disk, in one pipeline. It XORs each byte of a
+// file with a byte that depends on its position, so that the output tells whether all bytes came in
+// order, each once. Done twice it gives the file again. (It hides nothing from anybody: the numbers
+// are no secret.)
 //
 //   11_transform_file [--device auto|cuda|host] [IN OUT]
 //
 // Without files it makes one of 8 MB. It prints the Report; then it reads both files again, and
-// says whether OUT is what the CPU makes of IN. OUT appears when it is whole: whoever stops this
-// program half-way finds what was there before.
-// nvcc compiles this source for both devices, any other compiler for the host device alone.
+// says whether OUT is what the CPU makes of IN. OUT appears when it is whole: if you stop this
+// program half-way, you find what was there before. nvcc compiles this source for both devices, any
+// other compiler for the host device alone.
 
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
@@ -36,7 +36,8 @@
 
 namespace ps = penstock;
 
-/// The byte that belongs to a position: any function of it would do, and this one looks random.
+/// Returns the byte that belongs to a position: any function of it would do, and this one looks
+/// random.
 PENSTOCK_HD constexpr std::uint8_t mask(std::uint64_t position) {
   std::uint64_t x = (position / 8 + 1) * 0x9E37'79B9'7F4A'7C15U;
   x = (x ^ x >> 30) * 0xBF58'476D'1CE4'E5B9U;
@@ -44,7 +45,7 @@ PENSTOCK_HD constexpr std::uint8_t mask(std::uint64_t position) {
   return static_cast<std::uint8_t>((x ^ x >> 31) >> position % 8 * 8);
 }
 
-/// For ps::for_each: byte number i of a batch, whose first byte is the file's number `first`.
+/// For ps::for_each: XORs byte number i of a batch, whose first byte is the file's number `first`.
 struct Mask {
   std::uint8_t* bytes;
   std::uint64_t first;
@@ -67,7 +68,7 @@ ps::Report transform(D& device, const std::string& in, const std::string& out) {
   return pipeline.run();
 }
 
-/// How many bytes there are. Throws if `out` is not what a plain loop makes of `in`.
+/// Returns how many bytes there are. Throws if `out` is not what a plain loop makes of `in`.
 std::uint64_t check(const std::string& in, const std::string& out) {
   std::ifstream before{in, std::ios::binary};
   std::ifstream after{out, std::ios::binary};

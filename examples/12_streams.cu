@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 12_streams: 64 matrices in host memory, each to be multiplied by one that lies on the GPU, each
-// product to be used on the host. Done in four ways:
+// 12_streams: multiplies 64 matrices in host memory by one that lies on the GPU, and uses each
+// product on the host. It does this in four ways:
 //
 //   pinned           page-locked memory; copy, multiply, copy back, wait, one item after the other
 //   pageable         the same with memory as malloc gives it
@@ -12,17 +12,17 @@
 //
 //   12_streams [--small] [--items N] [--size N]
 //
-// Unless told the size (of the matrices' sides, a multiple of 64) it takes the one at which a
-// product takes as long as a copy, which is where overlap is worth most. First it prints what
-// page-locking 512 MiB takes of host memory, in place and in a copy. Then a row for each way: the
-// median time of five runs, set-up not counted; for how long of it the GPU multiplied, by events;
-// the memory that the way takes on the GPU and on the host, the items' own not counted, and how
-// much is page-locked, the items' own counted; how many times as fast as "pinned" it is. At last
-// the pipeline's Report.
+// Without a size (of the matrices' sides, a multiple of 64) it takes the one at which a product
+// takes as long as a copy, where overlap is worth most. First it prints how much host memory
+// page-locking 512 MiB takes, in place and in a copy. Then it prints a row for each way: the median
+// time of five runs, without set-up; for how long of it the GPU multiplied, by events; the memory
+// that the way takes on the GPU and on the host, without the items' own, and how much is
+// page-locked, with the items' own; how many times as fast as "pinned" it is. Last comes the
+// pipeline's Report.
 //
-// Every product of every way is compared, bit by bit: the numbers are small integers, so that sums
-// are exact in whatever order cuBLAS adds. One column of each item is compared with the CPU's.
-// It needs a GPU and cuBLAS: nvcc -std=c++20 -O2 -Iinclude examples/12_streams.cu -lcublas
+// It compares every product of every way, bit by bit: the numbers are small integers, so that sums
+// are exact in whatever order cuBLAS adds. It compares one column of each item with the CPU's. It
+// needs a GPU and cuBLAS: nvcc -std=c++20 -O2 -Iinclude examples/12_streams.cu -lcublas
 
 #include "support/blas.hpp"
 #include "support/memory_use.hpp"
@@ -49,7 +49,7 @@ namespace {
 
 namespace ps = penstock;
 
-/// A stream by hand, and what one item needs there.
+/// A stream used by hand, and what one item needs there.
 struct Lane {
   explicit Lane(Work& work)
       : stream{work.gpu.stream()}, in{work.gpu, work.floats}, out{work.gpu, work.floats},
@@ -66,13 +66,13 @@ struct Lane {
   ps::Workspace<ps::CudaDevice> workspace;
 };
 
-/// Takes down what a way costs: made before the way's set-up.
+/// Measures what a way costs: make it before the way's set-up.
 class Row {
  public:
-  /// `pinned`: the time of that way; 0 for itself.
+  /// `pinned`: the time of the way "pinned"; 0 for that way itself.
   explicit Row(const char* name, double pinned = 0) : name_{name}, pinned_{pinned} {}
 
-  /// Prints it, and gives the median time of a run. `page_locked` is in bytes.
+  /// Prints the row, and returns the median time of a run. `page_locked` is in bytes.
   template <class Run> double print(Work& work, std::size_t page_locked, Run run) const {
     const auto timed = [&] {
       work.begin();
@@ -81,7 +81,7 @@ class Row {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
       return std::pair{took.count(), work.end()};
     };
-    timed(); // every product is looked at, and all memory is taken
+    timed(); // looks at every product, and takes all memory
     const double on_gpu = on_gpu_ - free_on_gpu_mib();
     const double on_host = process_mib("RssAnon") - on_host_;
 
@@ -105,7 +105,7 @@ class Row {
   double on_host_ = process_mib("RssAnon");
 };
 
-/// A copy from or to pageable memory is then as cudaMemcpy.
+/// Takes one item after the other. A copy from or to pageable memory is then as cudaMemcpy.
 void one_by_one(Work& work, Lane& lane, float* product) {
   for (std::size_t i = 0; i < work.items; ++i) {
     lane.enqueue(work, i, product);
@@ -172,8 +172,8 @@ void pipeline(Work& work, const Row& row) {
   std::cout << pipeline.report();
 }
 
-/// Says what page-locking takes of host memory at most, in times the data. First in place and then
-/// in a copy, and before all else: the peak that Linux knows of a process (VmHWM) never falls.
+/// Prints how much host memory page-locking takes at most, in times the data: first in place, then
+/// in a copy, and before all else. The peak that Linux knows of a process (VmHWM) never falls.
 void compare_pinning(ps::CudaDevice& gpu) {
   constexpr std::size_t count = (std::size_t{512} << 20) / sizeof(float);
   const double before = process_mib("VmRSS");

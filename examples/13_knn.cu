@@ -2,22 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 13_knn: the 10 nearest neighbours of 256 vectors among all vectors of a file that is larger than
-// what the program takes of the GPU's memory. Batches of vectors stream through; a Consumer
-// multiplies each with the queries on tensor cores (cuBLAS, TF32) and keeps the candidates.
+// the GPU memory that the program takes. Batches of vectors stream through; a Consumer multiplies
+// each with the queries on tensor cores (cuBLAS, TF32) and keeps the candidates.
 //
 //   13_knn [--small | FILE]
 //
 // FILE has vectors of 128 floats, back to back, and nothing else; without one it makes 1 GiB of
 // them (--small: 256 MiB). The queries are vectors of the file, evenly spread. It prints the
-// Report, what it took of the GPU's memory, and what is known of the result.
+// Report, how much of the GPU's memory it took, and what it knows of the result.
 //
-// The result is exact, although TF32 keeps 11 of a float's 24 bits. With the norm of each vector
-// goes a bound of what rounding may have done to its distance. Candidates are the 64 whose distance
-// may be least, by that bound; they are measured again on the host, from the file and in double.
-// The neighbours are certain if the last of them is nearer than the last candidate may be: then so
-// it is to all that was dropped. It fails if a query's are not, or if for some of the queries a
-// plain loop over the file, in double, finds others. Of equal distances the first vector is nearer.
-// It needs a GPU and cuBLAS: nvcc -std=c++20 -O2 -Iinclude examples/13_knn.cu -lcublas
+// The result is exact, although TF32 keeps 11 of a float's 24 bits. The norm of each vector bounds
+// what rounding may have done to its distance. Candidates are the 64 vectors whose distance may be
+// least, by that bound; the host measures them again, from the file and in double. The neighbours
+// are certain if the last of them is nearer than the last candidate may be: then it is also nearer
+// than every vector that was dropped. The program fails if a query's neighbours are not certain, or
+// if for some of the queries a plain loop over the file, in double, finds others. Of equal
+// distances the first vector counts as nearer. It needs a GPU and cuBLAS: nvcc -std=c++20 -O2
+// -Iinclude examples/13_knn.cu -lcublas
 
 #include "support/blas.hpp"
 #include "support/memory_use.hpp"
@@ -53,7 +54,7 @@ constexpr std::size_t batch_size = 8192; // 4 MiB of vectors
 struct Vector {
   float x[dimensions];
 };
-/// A neighbour: the square of its distance, and which it is.
+/// A neighbour: the square of its distance, and its number.
 using Found = std::pair<double, std::uint64_t>;
 
 double squared_distance(const Vector& a, const Vector& b) {
@@ -86,7 +87,7 @@ Vector read(const ps::Records<Vector>& file, std::uint64_t index) {
   return vector;
 }
 
-/// The candidates of each query in order, by one run over the file.
+/// Returns the candidates of each query in order, by one run over the file.
 std::vector<Candidate> candidates_of(ps::CudaDevice& gpu, const std::string& path,
                                      const std::vector<Vector>& asked) {
   const double before = free_on_gpu_mib();
@@ -131,17 +132,18 @@ std::vector<Candidate> candidates_of(ps::CudaDevice& gpu, const std::string& pat
   return best.read(stream);
 }
 
-/// The nearest of `all`, in order.
+/// Returns the nearest of `all`, in order.
 std::vector<Found> nearest_of(std::vector<Found> all) {
   const auto end = all.begin() + static_cast<std::ptrdiff_t>(std::min(neighbours, all.size()));
   std::partial_sort(all.begin(), end, all.end());
   return {all.begin(), end};
 }
 
-/// Measures a query's candidates again. Throws if what was dropped might be nearer.
+/// Measures a query's candidates again, and returns the nearest. Throws if a vector that was
+/// dropped might be nearer.
 std::vector<Found> certain(const ps::Records<Vector>& file, const Vector& query,
                            std::span<const Candidate> candidates) {
-  const double squared = squared_length(query); // which the GPU's distances are without
+  const double squared = squared_length(query); // the GPU's distances are without it
   std::vector<Found> measured;
   for (const Candidate candidate : candidates) {
     if (candidate != nobody) {
@@ -160,7 +162,7 @@ std::vector<Found> certain(const ps::Records<Vector>& file, const Vector& query,
   return found;
 }
 
-/// The same by a plain loop over the whole file.
+/// Finds the nearest by a plain loop over the whole file.
 std::vector<Found> by_plain_loop(const ps::Records<Vector>& file, const Vector& query) {
   std::vector<Found> measured;
   std::vector<Vector> some(batch_size);

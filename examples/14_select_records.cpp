@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 14_select_records: a file of events goes through the GPU, and those of high energy into another
-// file, in order. How many of a batch are kept only the device knows: its Kernel fills a Counted
-// batch. The scratch memory that select() needs comes from a Scratch.
+// file, in order. Only the device knows how many of a batch it keeps: its Kernel fills a Counted
+// batch. The memory that select() needs comes from a Scratch.
 //
 //   14_select_records [--device auto|cuda|host] [IN OUT]
 //
 // IN has events of 8 bytes, a number and an energy from 0 to 1. Without files it makes a million.
-// It prints how many events of how many were kept, and the Report. It fails if a plain loop over IN
+// It prints how many of how many events it kept, and the Report. It fails if a plain loop over IN
 // keeps others.
 
 #include "support/arguments.hpp"
@@ -62,7 +62,7 @@ bool read(std::ifstream& file, Event& event) {
   return static_cast<bool>(file.read(reinterpret_cast<char*>(&event), sizeof event));
 }
 
-/// How many events a plain loop keeps. Throws if `out` has others.
+/// Returns how many events a plain loop keeps. Throws if `out` has others.
 std::uint64_t check(const std::string& in, const std::string& out) {
   std::ifstream before{in, std::ios::binary};
   std::ifstream after{out, std::ios::binary};

@@ -26,13 +26,13 @@ struct AdamWOptions {
   float decay = 0.1F;
 };
 
-/// Four values side by side, which one instruction loads or stores.
+/// Four adjacent values, which one instruction loads or stores.
 template <class T> struct alignas(4 * sizeof(T)) Four {
   T at[4];
 };
 
 /// The step of four parameters. Ts are float or BFloat16; what is trained is the master, in floats,
-/// of which a T is rounded.
+/// and a T is a rounded master.
 template <class T> struct AdamWStep {
   Four<T>* parameter;
   Four<float>* master;
@@ -41,8 +41,9 @@ template <class T> struct AdamWStep {
   const Four<float>* gradient;
   const float* decays; ///< One for each Layout::grain values.
   AdamWOptions options;
-  float correct1, correct2; ///< What the first steps' means are multiplied by: they begin at 0.
-  float scale;              ///< Of the gradient: 1 / the number of micro-batches.
+  float correct1, correct2; ///< Factors for the means, which begin at 0 and so are too small in the
+                            ///< first steps.
+  float scale;              ///< Factor of the gradient: 1 / the number of micro-batches.
 
   PENSTOCK_HD void operator()(std::size_t i) const {
     const Four<float> g = gradient[i];
@@ -66,7 +67,7 @@ template <class T> struct AdamWStep {
   }
 };
 
-/// Copies parameters to their masters, whose means begin at 0.
+/// Copies parameters to their masters, and sets the means to 0.
 template <class T> struct BeginMasters {
   const T* parameter;
   float* master;
@@ -79,19 +80,19 @@ template <class T> struct BeginMasters {
   }
 };
 
-/// Sets all to one value.
+/// Sets each value to `value`.
 struct Fill {
   float* at;
   float value;
   PENSTOCK_HD void operator()(std::size_t i) const { at[i] = value; }
 };
 
-/// AdamW over the parameters of all blocks, which lie one after the other as Layout says. What it
-/// enqueues on a stream follows what stands there.
+/// AdamW over the parameters of all blocks, which lie back to back as Layout says. Its work follows
+/// what is enqueued on the stream already.
 template <class T, class D> class AdamW {
  public:
-  /// Parameters and gradients must outlive it. `parameters` must be there: they are the masters'
-  /// first values, on `stream`.
+  /// Takes parameters and gradients, which must outlive it. `parameters` must be filled by then on
+  /// `stream`: they are the masters' first values.
   AdamW(D& device, const Shape& shape, T* parameters, const float* gradients,
         penstock::Stream<D> stream, AdamWOptions options = {})
       : layout_{shape}, layers_{shape.layers}, options_{options}, parameters_{parameters},
@@ -108,19 +109,20 @@ template <class T, class D> class AdamW {
     }
   }
 
-  /// Forgets all steps: what the parameters are on `stream` are the masters' first values again.
+  /// Forgets all steps: the parameters, as they are on `stream`, become the masters' first values
+  /// again.
   void reset(penstock::Stream<D> stream) {
     steps_ = 0;
     penstock::for_each(stream, size(),
                        BeginMasters<T>{parameters_, master_.data(), mean_.data(), square_.data()});
   }
 
-  /// Before the parts of a step: the gradients are sums over so many micro-batches.
+  /// Begins a step, before its parts: the gradients are sums over this many micro-batches.
   void begin_step(std::size_t micro_batches = 1) {
     ++steps_;
     scale_ = 1 / static_cast<float>(micro_batches);
   }
-  /// The same step in three ways: a kernel for each tensor, one for a block, one for all.
+  /// Make the step in one of three ways: a kernel for each tensor, one for a block, one for all.
   /// @{
   void each_tensor(penstock::Stream<D> stream) {
     for (std::size_t block = 0; block < layers_; ++block) {
@@ -143,7 +145,7 @@ template <class T, class D> class AdamW {
     return (values + Layout::grain - 1) / Layout::grain;
   }
   template <class V> static Four<V>* fours(V* at) { return reinterpret_cast<Four<V>*>(at); }
-  // `first` is a multiple of the grain. What is too much of the last four lies between tensors.
+  // `first` is a multiple of the grain. The last four may reach into the gap between tensors.
   void range(std::size_t first, std::size_t count, penstock::Stream<D> stream) {
     const auto steps = static_cast<float>(steps_);
     penstock::for_each(

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Causal attention as its formula has it: all scores of a head are written to memory, made
-// probabilities there, and read again. Its memory and its traffic grow with the square of the
-// tokens.
+// Causal attention as its formula has it: it writes all scores of a head to memory, makes
+// probabilities of them there, and reads them again. Its memory and its traffic grow with the
+// square of the tokens.
 
 #include "launch.cuh"
 #include "ops.hpp"
@@ -26,20 +26,20 @@ struct HeadView {
   std::int64_t width, head, tokens;
   int heads;
 
-  /// Of queries, keys or values of one sequence: a column for each token.
+  /// Returns the matrix of queries, keys or values of one sequence: a column for each token.
   template <class T> Product::Matrix in_qkv(bool transposed = false) const {
     return {data_type<T>, 3 * width, head, transposed};
   }
   template <class T> Product::Matrix in_out(bool transposed = false) const {
     return {data_type<T>, width, head, transposed};
   }
-  /// Of scores: a column for each query.
+  /// Returns the matrix of scores: a column for each query.
   template <class T> Product::Matrix in_scores(bool transposed = false) const {
     return {data_type<T>, tokens, tokens * tokens, transposed};
   }
 };
 
-/// Scores of keys up to the query's own become probabilities, and those behind it 0.
+/// Turns scores of keys up to the query's own into probabilities, and those behind it into 0.
 template <class T> __global__ void softmax_kernel(T* scores, std::size_t queries, unsigned tokens) {
   const std::size_t query = row_of_warp();
   if (query >= queries) {
@@ -63,7 +63,7 @@ template <class T> __global__ void softmax_kernel(T* scores, std::size_t queries
   }
 }
 
-/// Gradients of probabilities become those of scores, which were scaled.
+/// Turns gradients of probabilities into those of scores before they were scaled.
 template <class T>
 __global__ void softmax_backward_kernel(const T* probabilities, T* d, std::size_t queries,
                                         unsigned tokens, float scale) {
@@ -84,7 +84,7 @@ __global__ void softmax_backward_kernel(const T* probabilities, T* d, std::size_
   }
 }
 
-/// Attention by products and kernels of their own.
+/// Attention by separate products and kernels.
 template <class T> class UnfusedAttention {
  public:
   UnfusedAttention(penstock::CudaDevice& gpu, const Shape& shape, Products& products)
@@ -93,7 +93,7 @@ template <class T> class UnfusedAttention {
               static_cast<std::int64_t>(shape.tokens), static_cast<int>(shape.heads)},
         d_scores_{gpu, sequence_scores()} {}
 
-  /// The probabilities.
+  /// Returns the bytes that are kept for backward: the probabilities.
   std::size_t kept() const noexcept { return shape_.batch * sequence_scores() * sizeof(T); }
 
   void forward(const Attention<T>& x, cudaStream_t stream) {
@@ -124,7 +124,7 @@ template <class T> class UnfusedAttention {
       T* const d_qkv = x.d_qkv + sequence * shape_.tokens * 3 * shape_.width;
       const T* const d_out = x.d_out + sequence * shape_.tokens * shape_.width;
       const T* const kept = static_cast<const T*>(x.kept) + sequence * sequence_scores();
-      // Of the probabilities, and of the values.
+      // The gradients of the probabilities, and of the values.
       products_({n, n, view_.head, view_.in_qkv<T>(true), view_.in_out<T>(), view_.in_scores<T>(),
                  view_.heads},
                 {.a = values(qkv), .b = d_out, .c = d_scores}, stream);
@@ -133,7 +133,7 @@ template <class T> class UnfusedAttention {
                 {.a = d_out, .b = kept, .c = values(d_qkv)}, stream);
       launch_rows(stream, queries(), softmax_backward_kernel<T>, kept, d_scores, queries(),
                   static_cast<unsigned>(n), scale);
-      // Of the queries, and of the keys.
+      // The gradients of the queries, and of the keys.
       products_({view_.head, n, n, view_.in_qkv<T>(), view_.in_scores<T>(), view_.in_qkv<T>(),
                  view_.heads},
                 {.a = keys(qkv), .b = d_scores, .c = d_qkv}, stream);

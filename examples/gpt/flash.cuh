@@ -3,7 +3,7 @@
 #pragma once
 
 // Causal attention in one kernel, bf16 on tensor cores: scores never reach memory. Forward keeps,
-// for each query, the binary logarithm of its sum of exponentials, from which backward computes its
+// for each query, the binary logarithm of its sum of exponentials, from which backward computes the
 // probabilities again. The method is that of FlashAttention-2 (Dao, arXiv:2307.08691).
 
 #include "flash_backward.cuh"
@@ -29,14 +29,14 @@ namespace transformer {
 /// Attention in one kernel forward and three backward.
 class FlashAttention {
  public:
-  /// Heads have 64 or 128 values, and sequences a multiple of 128 tokens.
+  /// Throws OptionError unless heads have 64 or 128 values, and sequences a multiple of 128 tokens.
   FlashAttention(penstock::CudaDevice& gpu, const Shape& shape)
       : shape_{checked(shape)}, along_{gpu, shape.batch * shape.heads * shape.tokens},
         d_queries_{gpu, shape.values()} {
     shape.head() == 64 ? allow<64>() : allow<128>();
   }
 
-  /// A float for each query of each head.
+  /// Returns the bytes that are kept for backward: a float for each query of each head.
   std::size_t kept() const noexcept { return along_.size() * sizeof(float); }
 
   void forward(const Attention<penstock::BFloat16>& x, cudaStream_t stream) {
@@ -72,7 +72,7 @@ class FlashAttention {
     return {shape_.tokens, static_cast<unsigned>(shape_.heads),
             static_cast<unsigned>(shape_.head()), 1 / std::sqrt(static_cast<float>(shape_.head()))};
   }
-  /// Of `rows` tokens of a head each.
+  /// Returns a grid whose blocks take `rows` tokens of a head each.
   dim3 blocks(std::size_t rows) const {
     return {static_cast<unsigned>(shape_.batch * shape_.heads),
             static_cast<unsigned>(shape_.tokens / rows)};

@@ -15,13 +15,14 @@
 
 namespace transformer::flash {
 
-/// Lanes that share a query where each takes 16 bytes of it, and queries of a block then.
+/// How many lanes share a query if each takes 16 bytes of it, and how many queries a block then
+/// has.
 /// @{
 template <int Head> inline constexpr unsigned query_lanes = Head / Pack<Bf16>::size;
 template <int Head> inline constexpr unsigned block_queries = threads / query_lanes<Head>;
 /// @}
 
-/// For each query the sum of d_out * out.
+/// Computes for each query the sum of d_out * out.
 template <int Head>
 __global__ void along_kernel(const Bf16* d_out, const Bf16* out, float* along, FlashShape shape) {
   const std::size_t query = blockIdx.y * block_queries<Head> + threadIdx.x / query_lanes<Head>;
@@ -45,9 +46,10 @@ inline constexpr std::size_t backward_tiles =
 template <int Head>
 inline constexpr std::size_t backward_bytes = backward_tiles<Head> + 4 * step * sizeof(float);
 
-/// Each block takes 128 keys of a head and goes through the queries that see them. Two warps share
-/// 32 keys: of probabilities each has those of half of the queries, and of gradients half of the
-/// head's values. Gradients of queries, to which all blocks add, are summed up in floats.
+/// Computes the gradients. Each block takes 128 keys of a head and goes through the queries that
+/// see them. Two warps share 32 keys: each has the probabilities of half of the queries, and the
+/// gradients of half of the head's values. Gradients of queries, to which all blocks add, are
+/// summed up in floats.
 template <int Head>
 __global__ void __launch_bounds__(threads)
     backward(const Bf16* qkv, const Bf16* d_out, const float* kept, const float* along,
@@ -61,12 +63,12 @@ __global__ void __launch_bounds__(threads)
   const std::uint32_t behind = d_scores.begin + Scores::bytes;
   const auto queries = [&](int turn) { return Queries{behind + turn % 2 * 2 * Queries::bytes}; };
   const auto d_outs = [&](int turn) { return Queries{queries(turn).begin + Queries::bytes}; };
-  const auto log_sums = [&](int turn) { // and what goes along with d_out
+  const auto log_sums = [&](int turn) { // and behind them `along`
     return reinterpret_cast<float*>(shared_memory() + backward_tiles<Head>) + turn % 2 * 2 * step;
   };
 
   const int first = static_cast<int>(blockIdx.y) * rows;
-  const int begin = first / step; // queries before it see none of the keys
+  const int begin = first / step; // earlier queries see none of the keys
   const int end = static_cast<int>(shape.tokens) / step;
   const std::size_t stride = 3 * shape.width();
   const auto load = [&](int turn) {
@@ -100,7 +102,7 @@ __global__ void __launch_bounds__(threads)
   clear(d_values);
   for (int turn = begin; turn < end; ++turn) {
     wait_for_copies();
-    __syncthreads(); // all have read what the next load fills
+    __syncthreads(); // all threads have read what the next load fills
     if (turn + 1 < end) {
       load(turn + 1);
     }
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(threads)
     }
 #pragma unroll
     for (int i = 0; i < sixteens; ++i) {
-      // Of the first key, counted from the first query.
+      // The first key, counted from the first query.
       const int behind_queries = first + 16 * (own + i) - turn * step - own_query;
       scores[i].each([&](float& score, int row, int column) {
         const float2 two = log_sum[column / 8];
@@ -146,7 +148,7 @@ __global__ void __launch_bounds__(threads)
       d[i].store(d_scores.part(16 * own, own_query / 8), i);
     }
     __syncthreads();
-    // Over all of the queries, the warp's half of the head's values.
+    // Sums over all queries, for the warp's half of the head's values.
     const auto queries_side = queries(turn).part(0, side * (Head / 16));
     const auto d_outs_side = d_outs(turn).part(0, side * (Head / 16));
     const auto own_probabilities = probabilities.part(16 * own, 0);
@@ -160,7 +162,7 @@ __global__ void __launch_bounds__(threads)
         add(d_keys, k, d_score, right(queries_side, query, k));
       }
     }
-    // Over all keys, the warp's queries, and a quarter of the head's values.
+    // Sums over all keys, for the warp's queries and a quarter of the head's values.
     Sums<Head / 4> d_query[sixteens];
     clear(d_query);
     const int quarter = number / 2 * (Head / 4);
@@ -199,7 +201,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Gradients of queries from floats to where they belong.
+/// Rounds and scales the gradients of queries, and stores them in d_qkv.
 template <int Head>
 __global__ void queries_kernel(const float* d_queries, Bf16* d_qkv, FlashShape shape) {
   const std::size_t query = blockIdx.y * block_queries<Head> + threadIdx.x / query_lanes<Head>;

@@ -18,13 +18,13 @@ namespace transformer::flash {
 
 template <int Head> inline constexpr std::size_t forward_bytes = (rows + 4 * step) * Head * 2;
 
-/// The softmax of 16 queries of a warp, of which this lane has two.
+/// The softmax of 16 queries of a warp; this lane has two of them.
 struct OnlineSoftmax {
-  float most[2] = {-INFINITY, -INFINITY}; // what exponents are counted from
+  float most[2] = {-INFINITY, -INFINITY}; // exponents are counted from it
   float total[2] = {};                    // this lane's part
 
-  /// Takes scores of further keys, times `scale`, and makes them exponentials. `sums` are those of
-  /// values, each times its exponential.
+  /// Takes the scores of further keys, times `scale`, and turns them into exponentials. `sums` are
+  /// those of values, each times its exponential.
   template <int Head>
   __device__ void meet(Sums<step>& scores, Sums<Head>& sums, float scale) {
     float newest[2] = {most[0], most[1]};
@@ -33,7 +33,7 @@ struct OnlineSoftmax {
     for (int half = 0; half < 2; ++half) {
       newest[half] = warp_max<row_lanes>(newest[half]);
     }
-    // Exponentials up to 2^8 do no harm, and nearly always nothing has to shrink then. The
+    // Exponentials up to 2^8 do no harm, and with that room nearly nothing ever has to shrink. The
     // threshold is that of FlashAttention-4.
     if (__any_sync(0xffffffffU,
                    (newest[0] - most[0]) * scale > 8 || (newest[1] - most[1]) * scale > 8)) {
@@ -55,7 +55,7 @@ struct OnlineSoftmax {
   }
 };
 
-/// Each block takes 128 queries of a head, each warp 32 of them.
+/// Computes attention. Each block takes 128 queries of a head, each warp 32 of them.
 template <int Head>
 __global__ void __launch_bounds__(forward_threads, 2)
     forward(const Bf16* qkv, Bf16* out, float* kept, FlashShape shape) {
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(forward_threads, 2)
   const auto keys = [&](int turn) { return Keys{behind + turn % 2 * 2 * Keys::bytes}; };
   const auto values = [&](int turn) { return Keys{keys(turn).begin + Keys::bytes}; };
 
-  // The longest first, so that none of them is the last to begin.
+  // The longest first, so that none of them begins last.
   const int first = static_cast<int>(gridDim.y - 1 - blockIdx.y) * rows;
   const int turns = (first + rows) / step;
   const std::size_t stride = 3 * shape.width();
@@ -86,13 +86,13 @@ __global__ void __launch_bounds__(forward_threads, 2)
   clear(sums);
   for (int turn = 0; turn < turns; ++turn) {
     wait_for_copies();
-    __syncthreads(); // all have read what the next load fills
+    __syncthreads(); // all threads have read what the next load fills
     if (turn + 1 < turns) {
       load(turn + 1);
     }
-    // Of the warp's first query, counted from the first key.
+    // The warp's first query, counted from the first key.
     const int behind_keys = first + 16 * own - turn * step;
-    if (behind_keys > -16 * sixteens) { // or none of its queries sees these keys
+    if (behind_keys > -16 * sixteens) { // else none of its queries sees these keys
       Sums<step> scores[sixteens];
       clear(scores);
 #pragma unroll
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(forward_threads, 2)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float total = warp_sum<row_lanes>(softmax[i].total[half]);
-      const float share = 1 / total; // one division for all of them
+      const float share = 1 / total; // one division for all values
       const std::size_t query = first + 16 * (own + i) + lane() / 4 + 8 * half;
       if (lane() % 4 == 0) {
         kept[shape.in_queries() + query] = softmax[i].most[half] * scale + log2f(total);

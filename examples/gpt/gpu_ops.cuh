@@ -19,20 +19,20 @@
 
 namespace transformer {
 
-/// What the operations on a GPU may be told.
+/// Options of the operations on a GPU.
 struct GpuOptions {
-  Precision precision = Precision::exact; ///< Of products of floats.
+  Precision precision = Precision::exact; ///< How exact products of floats are.
   bool fused = true;                      ///< Attention in one kernel, which is for bf16.
 };
 
-/// HostOps's operations on a GPU: products by cuBLASLt, with bias, GELU and residual where they
-/// come out, and the rest by kernels of their own.
+/// HostOps's operations on a GPU: cuBLASLt computes products, with bias, GELU and residual where
+/// they come out; kernels of their own do the rest.
 template <class T> class GpuOps {
  public:
   using value_type = T;
   using device_type = penstock::CudaDevice;
 
-  /// `width` must be a multiple of 8.
+  /// Throws OptionError unless the width is a multiple of 8 and of the heads.
   GpuOps(penstock::CudaDevice& gpu, const Shape& shape, GpuOptions options = {})
       : shape_{checked(shape)}, stream_{gpu.stream()}, products_{gpu, options.precision} {
     if (std::is_same_v<T, float> || !options.fused) {
@@ -57,7 +57,7 @@ template <class T> class GpuOps {
   void linear(const Linear<T>& x) {
     const auto in = size(x.in_width);
     const auto out = size(x.out_width);
-    // In columns, a row of values is a column.
+    // Counted in columns, as here, a row of values is a column.
     products_(
         {.m = out,
          .n = size(shape_.rows()),

@@ -15,7 +15,7 @@
 
 namespace transformer {
 
-/// tanh's approximation, as cuBLASLt's.
+/// GELU in tanh's approximation, as cuBLASLt's, and its slope.
 /// @{
 inline float gelu(float x) {
   const float inner = 0.7978845608F * (x + 0.044715F * x * x * x);
@@ -27,8 +27,8 @@ inline float gelu_slope(float x) {
 }
 /// @}
 
-/// The operations in plain loops, on a host stream: the reference of all others. They compute in
-/// floats, and in each sum from the first to the last.
+/// The operations in plain loops, on a host stream: the reference for all others. They compute in
+/// floats, and each sum from the first to the last.
 template <class T> class HostOps {
  public:
   using value_type = T;
@@ -69,7 +69,7 @@ template <class T> class HostOps {
       for (std::size_t row = 0; row < rows; ++row) {
         const T* const in = x.in + row * width;
         const T* const d_out = x.d_out + row * width;
-        const auto scaled = [&](std::size_t i) { // what came out, but for weight and bias
+        const auto scaled = [&](std::size_t i) { // the output without weight and bias
           return (float(in[i]) - x.mean[row]) * x.inverse[row];
         };
         float sum = 0;
@@ -133,7 +133,8 @@ template <class T> class HostOps {
     });
   }
 
-  /// The logarithm of each row's sum of exponentials, from which its probabilities follow.
+  /// Returns the bytes that are kept for backward: the logarithm of each query's sum of
+  /// exponentials, from which its probabilities follow.
   std::size_t attention_kept() const noexcept {
     return shape_.heads * shape_.rows() * sizeof(float);
   }
@@ -200,7 +201,7 @@ template <class T> class HostOps {
   static constexpr float norm_epsilon = 1e-5F;
 
  private:
-  /// Where a head's values of a token lie; part 0 are queries, 1 keys, 2 values.
+  /// Says where a head's values of a token lie; part 0 has queries, 1 keys, 2 values.
   struct View {
     const Shape& shape;
     std::size_t batch;

@@ -20,7 +20,8 @@ inline void check(cudaError_t status, const char* what) {
   }
 }
 
-/// Enqueues `kernel(arguments...)` with a warp for each row; the last block may have some too many.
+/// Enqueues `kernel(arguments...)` with a warp for each row; the last block may have some warps
+/// more.
 template <class... Parameters>
 void launch_rows(cudaStream_t stream, std::size_t rows, void (*kernel)(Parameters...),
                  std::type_identity_t<Parameters>... arguments) {
@@ -30,7 +31,7 @@ void launch_rows(cudaStream_t stream, std::size_t rows, void (*kernel)(Parameter
   check(cudaGetLastError(), "a kernel with a warp for each row");
 }
 
-/// The row that this thread's warp takes.
+/// Returns the row that this thread's warp takes.
 __device__ inline std::size_t row_of_warp() {
   return (std::size_t{blockIdx.x} * blockDim.x + threadIdx.x) / warp;
 }
@@ -44,7 +45,7 @@ template <class T> struct alignas(16) Pack {
   T at[size];
 };
 
-/// Of `Lanes` neighbouring lanes, a power of 2, to each of them.
+/// Return the sum, or the greatest, of `Lanes` neighbouring lanes, a power of 2, to each of them.
 /// @{
 template <unsigned Lanes = warp> __device__ float warp_sum(float value) {
   for (unsigned lanes = Lanes / 2; lanes != 0; lanes /= 2) {

@@ -16,8 +16,8 @@
 
 namespace transformer {
 
-/// Calls f(first, pack) for each pack of a row that is this lane's, of which the first value has
-/// number `first`.
+/// Calls f(first, pack) for each pack of a row that is this lane's; `first` is the number of its
+/// first value.
 template <class T, class F> __device__ void each_pack(const T* row, std::size_t width, F f) {
   constexpr std::size_t size = Pack<T>::size;
   for (std::size_t first = lane() * size; first < width; first += warp * size) {
@@ -64,7 +64,7 @@ __global__ void norm_kernel(Norm<T> x, std::size_t rows, std::size_t width, floa
   }
 }
 
-/// d_in alone.
+/// Computes d_in alone.
 template <class T>
 __global__ void norm_backward_kernel(NormBackward<T> x, std::size_t rows, std::size_t width) {
   const std::size_t row = row_of_warp();
@@ -74,7 +74,7 @@ __global__ void norm_backward_kernel(NormBackward<T> x, std::size_t rows, std::s
   const float mean = x.mean[row];
   const float inverse = x.inverse[row];
   const T* const d_out = x.d_out + row * width;
-  // f(first, i, gradient of what is scaled, what is scaled) for each value.
+  // Calls f(number, gradient of the scaled value, scaled value) for each value.
   const auto each = [&](auto f) {
     each_pack(x.in + row * width, width, [&](std::size_t first, const Pack<T>& in) {
       const auto& d = *reinterpret_cast<const Pack<T>*>(d_out + first);
@@ -104,7 +104,7 @@ inline constexpr unsigned columns_a_block = 32;
 inline constexpr unsigned rows_at_once = 8;
 inline constexpr unsigned rows_a_block = 256;
 
-/// Adds to sums[column] f(row, column) over all rows: a block takes some columns, and some rows.
+/// Adds to f.to(k)[column] what f.add() sums up over all rows: a block takes some columns and rows.
 template <int Sums, class F>
 __global__ void column_sums_kernel(std::size_t rows, std::size_t columns, F f) {
   __shared__ float shared[Sums][rows_at_once][columns_a_block];
@@ -140,7 +140,7 @@ void column_sums(cudaStream_t stream, std::size_t rows, std::size_t columns, F f
   check(cudaGetLastError(), "column_sums_kernel");
 }
 
-/// The gradients of layer norm's weights and biases.
+/// Sums up the gradients of layer norm's weights and biases.
 template <class T> struct NormSums {
   NormBackward<T> x;
   std::size_t width;
@@ -152,7 +152,7 @@ template <class T> struct NormSums {
   }
   __device__ float* to(int sum) const { return sum == 0 ? x.d_weight : x.d_bias; }
 };
-/// The gradient of a bias.
+/// Sums up the gradient of a bias.
 template <class T> struct BiasSums {
   const T* d_out;
   float* d_bias;

@@ -9,9 +9,9 @@
 
 namespace transformer {
 
-// What the operations of a block are told: HostOps and GpuOps have the same ones. Values are Ts,
-// float or BFloat16, in device memory, rows one after the other; gradients of parameters are
-// floats, and what backward finds is added to them.
+// The arguments of a block's operations, which HostOps and GpuOps both have. Values are Ts, float
+// or BFloat16, in device memory, rows back to back; gradients of parameters are floats, to which
+// backward adds.
 
 /// out = (in - mean) / deviation * weight + bias, row by row.
 template <class T> struct Norm {
@@ -19,7 +19,7 @@ template <class T> struct Norm {
   const T* weight;
   const T* bias;
   T* out;
-  float* mean;    ///< Of each row, kept for backward.
+  float* mean;    ///< The mean of each row, kept for backward.
   float* inverse; ///< 1 / deviation of each row, kept for backward.
 };
 /// Adds to d_in.
@@ -34,8 +34,8 @@ template <class T> struct NormBackward {
   float* d_bias;
 };
 
-/// A matrix product and what goes with it: out = gelu(in * weight^T + bias) or, without `gelu`, in
-/// * weight^T + bias + residual.
+/// A matrix product and what goes with it. With `gelu`, out = gelu(in * weight^T + bias); without
+/// it, out = in * weight^T + bias + residual.
 template <class T> struct Linear {
   const T* in;     ///< rows x in_width
   const T* weight; ///< out_width x in_width
@@ -43,8 +43,8 @@ template <class T> struct Linear {
   T* out; ///< rows x out_width
   std::size_t in_width;
   std::size_t out_width;
-  const T* residual = nullptr; ///< Of the size of `out`, which it may be; or none.
-  T* gelu = nullptr;           ///< Or: where what goes into GELU is kept for backward.
+  const T* residual = nullptr; ///< As large as `out`, which it may be; or none.
+  T* gelu = nullptr;           ///< Where GELU's input is kept for backward; null without GELU.
 };
 /// d_in = d_out * weight, times GELU's slope at `gelu` if `in` came out of one.
 template <class T> struct LinearBackward {
@@ -59,8 +59,8 @@ template <class T> struct LinearBackward {
   const T* gelu = nullptr;
 };
 
-/// Causal attention of all heads. A row of `qkv` has a token's queries, keys and values, head by
-/// head each.
+/// Causal attention of all heads. A row of `qkv` has a token's queries, keys and values, each head
+/// by head.
 template <class T> struct Attention {
   const T* qkv; ///< rows x 3 width
   T* out;       ///< rows x width

@@ -30,13 +30,13 @@ inline void check(cublasStatus_t status, const char* call) {
 /// Whether floats are multiplied as they are, or cut to 19 bits for the tensor cores.
 enum class Precision : std::uint8_t { exact, tf32 };
 
-/// c = alpha * a * b + beta * d, all in columns, as cuBLAS has them, `m` rows by `n` columns out of
-/// `k`; a matrix that is `transposed` lies as its transpose. Of `count` such products, those of one
-/// matrix lie `stride` values from those of the next.
+/// c = alpha * a * b + beta * d, all in columns, as cuBLAS has them: `m` rows by `n` columns out of
+/// `k`. A matrix that is `transposed` lies as its transpose. Of `count` such products, each matrix
+/// lies `stride` values from the next product's.
 struct Product {
   struct Matrix {
     cudaDataType_t type = CUDA_R_32F;
-    std::int64_t leading = 0; ///< Values from a column to the next.
+    std::int64_t leading = 0; ///< Values from one column to the next.
     std::int64_t stride = 0;
     bool transposed = false;
     auto operator<=>(const Matrix&) const = default;
@@ -49,7 +49,7 @@ struct Product {
   auto operator<=>(const Product&) const = default;
 };
 
-/// What a product works on. `d` may be `c`; none if nothing is added.
+/// What a product works on. `d` may be `c`; it is null if nothing is added.
 struct Operands {
   const void* a;
   const void* b;
@@ -63,8 +63,8 @@ struct Operands {
 template <class T>
 inline constexpr cudaDataType_t data_type = std::is_same_v<T, float> ? CUDA_R_32F : CUDA_R_16BF;
 
-/// Products by cuBLASLt. How each is best computed is asked once. One stream at a time, since they
-/// share a workspace.
+/// Products by cuBLASLt. It is asked only once how to compute each of them best. One stream at a
+/// time, since they share a workspace.
 class Products {
  public:
   Products(penstock::CudaDevice& gpu, Precision precision)
@@ -91,7 +91,7 @@ class Products {
   }
 
  private:
-  // What NVIDIA advises for Hopper and later.
+  // The size that NVIDIA advises for Hopper and later.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
   template <class Handle, auto destroy> struct Destroy {

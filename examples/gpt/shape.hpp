@@ -13,17 +13,17 @@ struct Shape {
   std::size_t layers = 12;
   std::size_t width = 768; ///< Values of a token: a multiple of `heads`.
   std::size_t heads = 12;
-  std::size_t tokens = 1024; ///< Of a sequence.
-  std::size_t batch = 1;     ///< Sequences.
+  std::size_t tokens = 1024; ///< Tokens of a sequence.
+  std::size_t batch = 1;     ///< Sequences of a batch.
 
   std::size_t head() const noexcept { return width / heads; }
   std::size_t rows() const noexcept { return batch * tokens; }
-  /// Values of all tokens.
+  /// Returns how many values all tokens have.
   std::size_t values() const noexcept { return rows() * width; }
 };
 
-/// The tensors of a block's parameters, in the order in which they lie in memory. Matrices have a
-/// row for each value that comes out.
+/// The tensors of a block's parameters, in the order in which they lie in memory. A matrix has a
+/// row for each output value.
 enum class Tensor : std::uint8_t {
   norm1_weight,
   norm1_bias,
@@ -41,7 +41,7 @@ enum class Tensor : std::uint8_t {
 };
 inline constexpr std::size_t tensors = static_cast<std::size_t>(Tensor::count);
 
-/// Where they lie: each at a multiple of `grain` values, and so of 256 bytes at least.
+/// Where a block's tensors lie: each at a multiple of `grain` values, and so of 256 bytes at least.
 class Layout {
  public:
   static constexpr std::size_t grain = 256;
@@ -58,9 +58,9 @@ class Layout {
   std::size_t begin(Tensor tensor) const noexcept {
     return begins_[static_cast<std::size_t>(tensor)];
   }
-  /// Of a block, what lies between tensors included.
+  /// Returns how many values a block has, with those between tensors.
   std::size_t block() const noexcept { return begins_[tensors]; }
-  /// Whether a tensor's weights decay: matrices do, what scales and shifts does not.
+  /// Returns whether a tensor's weights decay: matrices do, scales and shifts do not.
   static constexpr bool decays(std::size_t tensor) noexcept {
     constexpr std::array matrices{Tensor::qkv_weight, Tensor::project_weight, Tensor::up_weight,
                                   Tensor::down_weight};

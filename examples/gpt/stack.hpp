@@ -18,13 +18,13 @@
 
 namespace transformer {
 
-/// What gradients begin with.
+/// Sets gradients to 0, with which they begin.
 struct Clear {
   float* at;
   PENSTOCK_HD void operator()(std::size_t i) const { at[i] = 0; }
 };
 
-/// A block's activations: what backward needs of forward, besides the block's input.
+/// A block's activations: what backward needs from forward, besides the block's input.
 template <class T, class D> struct Activations {
   template <class Ops>
   Activations(D& device, const Ops& ops)
@@ -47,18 +47,18 @@ template <class T, class D> struct Activations {
   penstock::DeviceArray<std::byte, D> kept;   // by attention
 };
 
-/// Transformer blocks one after the other, as in GPT-2: x + project(attention(norm(x))), and to
-/// that down(gelu(up(norm(that)))) is added. Forward keeps the activations of `group` blocks, and
-/// the input of each group; backward recomputes those of every other group from its input. With one
-/// group of all blocks nothing is recomputed.
+/// Transformer blocks one after the other, as in GPT-2: y = x + project(attention(norm(x))), and
+/// then y + down(gelu(up(norm(y)))). Forward keeps the activations of `group` blocks, and the input
+/// of each group; backward recomputes those of all other groups from their inputs. With one group
+/// of all blocks nothing is recomputed.
 ///
-/// All is enqueued on the operations' stream. Not for several threads at once.
+/// All work is enqueued on the operations' stream. Not for several threads at once.
 template <class Ops> class Stack {
  public:
   using T = typename Ops::value_type;
   using D = typename Ops::device_type;
 
-  /// Allocates. Throws if `group` does not divide the number of layers.
+  /// Allocates. Throws OptionError if `group` does not divide the number of layers.
   Stack(D& device, Ops& ops, std::size_t group)
       : ops_{ops}, shape_{ops.shape()}, layout_{shape_}, group_{checked(group, shape_)},
         parameters_{device, shape_.layers * layout_.block()},
@@ -69,24 +69,26 @@ template <class Ops> class Stack {
       if (block < group_) {
         activations_.emplace_back(device, ops);
       }
-      // Of a block inside a group it is a place that all groups share.
+      // The input of a block inside a group lies in a place that all groups share.
       if (block % group_ == 0 || block < group_) {
         inputs_.emplace_back(device, shape_.values());
       }
     }
   }
 
-  /// Of all blocks, `layout().block()` values each; to be filled before forward().
+  /// Returns the parameters of all blocks, `layout().block()` values each: fill them before
+  /// forward().
   T* parameters() noexcept { return parameters_.data(); }
   float* gradients() noexcept { return gradients_.data(); }
   const Layout& layout() const noexcept { return layout_; }
-  /// For as many values as a batch has: what goes in, and what comes out.
+  /// Returns where the input goes; out() has the output. Both have as many values as a batch.
   T* in() noexcept { return input(0); }
   const T* out() const noexcept { return out_.data(); }
-  /// To be filled before backward() with the gradient of what came out; then that of what went in.
+  /// Returns the output's gradient, which you fill before backward(); after it, the input's
+  /// gradient.
   T* d() noexcept { return d_.data(); }
 
-  /// Bytes that are kept between forward and backward.
+  /// Returns the bytes that are kept between forward and backward.
   std::size_t activation_bytes() const noexcept {
     return activations_.size() * activations_.front().bytes() +
            inputs_.size() * shape_.values() * sizeof(T);
@@ -95,14 +97,14 @@ template <class Ops> class Stack {
   void clear_gradients() {
     penstock::for_each(ops_.stream(), gradients_.size(), Clear{gradients_.data()});
   }
-  /// From in() to out().
+  /// Computes out() from in().
   void forward() {
     for (std::size_t block = 0; block < shape_.layers; ++block) {
       forward(block, block + 1 < shape_.layers ? input(block + 1) : out_.data());
     }
   }
-  /// After forward(). Adds to the gradients, and calls done(block) when those of a block have been
-  /// enqueued, from the last to the first.
+  /// Adds to the gradients, after forward(). Calls done(block) when the work for a block's
+  /// gradients has been enqueued, from the last block to the first.
   template <class F> void backward(F done) {
     for (std::size_t end = shape_.layers; end != 0; end -= group_) {
       if (end != shape_.layers) {
@@ -127,7 +129,7 @@ template <class Ops> class Stack {
     }
     return group;
   }
-  // The first group has a place for each block, and each later one a place for its first.
+  // The first group has a place for each block, and each later group one for its first block.
   T* input(std::size_t block) noexcept {
     const std::size_t inside = block % group_;
     return inputs_[inside != 0 || block == 0 ? inside : group_ + block / group_ - 1].data();
@@ -139,7 +141,7 @@ template <class Ops> class Stack {
     return gradients_.data() + block * layout_.block() + layout_.begin(tensor);
   }
 
-  // Without the last product if nobody wants what comes out.
+  // Leaves out the last product if `out` is null.
   void forward(std::size_t block, T* out) {
     Activations<T, D>& a = activations_[block % group_];
     const std::size_t c = shape_.width;
@@ -172,7 +174,7 @@ template <class Ops> class Stack {
     Activations<T, D>& a = activations_[block % group_];
     const std::size_t c = shape_.width;
     const float* const statistics = a.statistics.data();
-    // What comes out of a residual's two ways goes back both: d_ stays, and the rest is added.
+    // The gradient of a residual's sum goes back both ways: d_ stays, and the other way's is added.
     ops_.linear_backward({d_.data(), a.gelu.data(), parameter(block, Tensor::down_weight),
                           d_up_.data(), gradient(block, Tensor::down_weight),
                           gradient(block, Tensor::down_bias), 4 * c, c, a.up.data()});

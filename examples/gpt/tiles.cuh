@@ -3,8 +3,8 @@
 #pragma once
 
 // Tiles of bf16 in shared memory, and products of 16 x 8 out of 16 by a warp on the tensor cores.
-// Which lane has what is in the PTX manual, "Matrix fragments for mma.m16n8k16": of a result, lane
-// i has columns 2 (i % 4) and the next of row i / 4, and of the row 8 below.
+// The PTX manual says which lane has what, "Matrix fragments for mma.m16n8k16": of a result, lane i
+// has columns 2 (i % 4) and the next of row i / 4, and of the row 8 below.
 
 #include "launch.cuh"
 
@@ -22,7 +22,7 @@ namespace transformer {
 
 using Bf16 = __nv_bfloat16;
 
-/// Stores two values side by side, of which the first has an even place.
+/// Stores two adjacent values, the first of them at an even place.
 __device__ inline void store_two(Bf16* to, float first, float second) {
   *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(first, second);
 }
@@ -37,13 +37,13 @@ template <int Rows, int Columns> struct Tile {
   std::uint32_t begin; // in shared memory, a multiple of 256
   int first = 0;       // of its pieces
 
-  /// What begins at a row, a multiple of 8, and at a piece, a multiple of how many are used from
-  /// there on, which must be a power of 2.
+  /// Returns the tile that begins at a row, a multiple of 8, and at a piece. From there on it has a
+  /// power of 2 of pieces, and the piece is a multiple of that.
   __device__ Tile part(int row, int piece) const {
     return {begin + static_cast<std::uint32_t>(row) * pitch, first ^ piece};
   }
-  /// Where row 8 `down` + `row` has piece `across` ^ `piece`. With constants for `down` and
-  /// `across` it is one operation away from what other constants give.
+  /// Returns where piece `across` ^ `piece` of row 8 `down` + `row` lies. With constants for `down`
+  /// and `across` it is one operation away from where other constants lead.
   __device__ std::uint32_t at(int down, int row, int across, int piece) const {
     const std::uint32_t known = begin + static_cast<std::uint32_t>(row) * pitch +
                                 static_cast<std::uint32_t>(first ^ piece ^ (row & 7)) * 16;
@@ -76,7 +76,8 @@ __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/// Four matrices of 8 x 8, each lane giving a row's address: lanes 0 to 7 of the first, and so on.
+/// Four matrices of 8 x 8. To load them each lane gives a row's address: lanes 0 to 7 of the first,
+/// and so on.
 /// @{
 struct Fragment {
   std::uint32_t at[4];
@@ -99,35 +100,35 @@ __device__ inline Fragment load_transposed(std::uint32_t row) {
 }
 /// @}
 
-/// What the products take, for this lane. Rows and columns are counted in tiles of 16.
+/// The factors of products, as this lane has them. Rows and columns are counted in tiles of 16.
 /// @{
-/// Left factor: 16 rows of the tile by 16 columns.
+/// Returns a left factor: 16 rows of the tile by 16 columns.
 template <int R, int C> __device__ Fragment left(const Tile<R, C>& tile, int row, int column) {
   const int l = static_cast<int>(lane());
   return load_matrices(tile.at(2 * row, l % 16, 2 * column, l / 16));
 }
-/// Left factor: the transpose of 16 rows by 16 columns, so that the tile's columns are its rows.
+/// Returns a left factor: the transpose of 16 rows by 16 columns, so that the tile's columns are
+/// its rows.
 template <int R, int C>
 __device__ Fragment left_transposed(const Tile<R, C>& tile, int row, int column) {
   const int l = static_cast<int>(lane());
   return load_transposed(tile.at(2 * row, l % 8 + l / 16 * 8, 2 * column, l / 8 % 2));
 }
-/// Two right factors, side by side: the transpose of 16 rows by 16 columns, so that what comes out
-/// has a column for each of the tile's rows.
+/// Returns two right factors, side by side: the transpose of 16 rows by 16 columns, so that the
+/// product has a column for each of the tile's rows.
 template <int R, int C>
 __device__ Fragment right_transposed(const Tile<R, C>& tile, int row, int column) {
   const int l = static_cast<int>(lane());
   return load_matrices(tile.at(2 * row, l % 8 + l / 16 * 8, 2 * column, l / 8 % 2));
 }
-/// Two right factors, side by side: 16 rows by 16 columns as they are.
+/// Returns two right factors, side by side: 16 rows by 16 columns as they are.
 template <int R, int C> __device__ Fragment right(const Tile<R, C>& tile, int row, int column) {
   const int l = static_cast<int>(lane());
   return load_transposed(tile.at(2 * row, l % 16, 2 * column, l / 16));
 }
 /// @}
 
-/// 16 rows by `Columns`, in floats, of which this lane has two columns of two rows in each eight
-/// columns.
+/// 16 rows by `Columns`, in floats. In each eight columns this lane has two columns of two rows.
 template <int Columns> struct Sums {
   static constexpr int eights = Columns / 8;
   float at[eights][4];
@@ -139,7 +140,7 @@ template <int Columns> struct Sums {
       }
     }
   }
-  /// Calls f(value, row, column) for each that is this lane's: rows of 0 to 15.
+  /// Calls f(value, row, column) for each value that this lane has: rows of 0 to 15.
   template <class F> __device__ void each(F f) {
     const int l = static_cast<int>(lane());
     for (int eight = 0; eight < eights; ++eight) {
@@ -161,14 +162,14 @@ template <int Columns> struct Sums {
     add(at[2 * sixteen], a, b.at[0], b.at[1]);
     add(at[2 * sixteen + 1], a, b.at[2], b.at[3]);
   }
-  /// As a left factor, in bf16: columns 16 `sixteen` to 16 `sixteen` + 15.
+  /// Returns a left factor, in bf16: columns 16 `sixteen` to 16 `sixteen` + 15.
   __device__ Fragment as_left(int sixteen) const {
     const float(&low)[4] = at[2 * sixteen];
     const float(&high)[4] = at[2 * sixteen + 1];
     return {{pair(low[0], low[1]), pair(low[2], low[3]), pair(high[0], high[1]),
              pair(high[2], high[3])}};
   }
-  /// Stores them to a tile in bf16, from its row 16 `sixteen` and its first column on.
+  /// Stores the sums to a tile in bf16, from its row 16 `sixteen` and its first column on.
   template <int R, int C> __device__ void store(const Tile<R, C>& to, int sixteen) const {
     const int l = static_cast<int>(lane());
     for (int i = 0; i < eights; ++i) {

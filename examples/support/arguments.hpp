@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-/// What a small example may be told: a device, and files, all or none of those that it names.
+/// The arguments of a small example: a device, and all or none of the files that it names.
 struct Arguments {
-  /// `names` is what the usage calls the files, of which there are `most`. Throws
+  /// Reads the arguments: `names` is what the usage calls the files, `most` their number. Throws
   /// std::invalid_argument with the usage for anything else.
   Arguments(int argc, char** argv, std::size_t most = 0, const std::string& names = "") {
     for (int i = 1; i < argc; ++i) {

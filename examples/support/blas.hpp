@@ -26,12 +26,12 @@ inline void check(cublasStatus_t status, const char* call) {
 }
 /// @}
 
-/// cuBLAS on the current GPU, for callables of a pipeline: they must enqueue and never wait, so the
-/// handle is made before the run, and so is a workspace for each stream, or cuBLAS would take
-/// memory of its own. One thread at a time.
+/// cuBLAS on the current GPU, for callables of a pipeline. They must enqueue and never wait: make
+/// this before the run, and a workspace for each stream, or cuBLAS would take memory of its own.
+/// One thread at a time.
 class Blas {
  public:
-  /// What NVIDIA advises for Hopper and later.
+  /// The size of workspace that NVIDIA advises for Hopper and later.
   static constexpr std::size_t workspace_bytes = std::size_t{32} << 20;
 
   Blas() { check(cublasCreate(&handle_), "cublasCreate"); }
@@ -39,8 +39,8 @@ class Blas {
   Blas& operator=(const Blas&) = delete;
   ~Blas() { cublasDestroy(handle_); }
 
-  /// The handle, for calls whose work goes to `stream`, with a workspace that work of no other
-  /// stream uses.
+  /// Returns the handle, for calls whose work goes to `stream`, with a workspace that work of no
+  /// other stream uses.
   cublasHandle_t on(cudaStream_t stream,
                     const penstock::Workspace<penstock::CudaDevice>& workspace) {
     check(cublasSetStream(handle_, stream), "cublasSetStream");

@@ -5,8 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-/// The arguments of 02_histogram. Throws std::invalid_argument with the usage for what it does not
-/// know.
+/// The arguments of 02_histogram. Throws std::invalid_argument with the usage for any other.
 struct CommandLine {
   CommandLine(int argc, char** argv) {
     bool options = true;

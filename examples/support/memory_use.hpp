@@ -24,7 +24,8 @@ struct Free {
 };
 using Floats = std::unique_ptr<float[], Free>;
 
-/// Pageable memory, zeroed, in huge pages where the system has them, as page-locked memory is too.
+/// Returns pageable memory, zeroed, in huge pages where the system has them, as page-locked memory
+/// is too.
 inline Floats make_floats(std::size_t count) {
   constexpr std::size_t huge_page = std::size_t{2} << 20;
   const std::size_t bytes = (count * sizeof(float) + huge_page - 1) / huge_page * huge_page;
@@ -68,8 +69,8 @@ class Pinned {
   float* data_;
 };
 
-/// What Linux says of this process's memory, in MiB: RssAnon, VmHWM and so on. Not a number where
-/// it is not said.
+/// Returns what Linux says of this process's memory, in MiB: RssAnon, VmHWM and so on. Not a number
+/// where Linux does not say it.
 inline double process_mib(const std::string& name) {
   std::ifstream status{"/proc/self/status"};
   for (std::string word; status >> word;) {
@@ -79,7 +80,7 @@ inline double process_mib(const std::string& name) {
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
-/// What is free on the current GPU, in MiB.
+/// Returns how much memory is free on the current GPU, in MiB.
 inline double free_on_gpu_mib() {
   std::size_t free = 0;
   std::size_t total = 0;

@@ -10,20 +10,21 @@
 
 #include <cuda_runtime.h>
 
-// For each of many queries, those of a stream of vectors that may be the nearest.
+// For each of many queries, finds those of a stream of vectors that may be the nearest.
 
 /// How many candidates are kept for a query.
 inline constexpr unsigned kept = 64;
 
-/// A vector's number, below the least that its distance may be: so the less is the nearer, and of
-/// equals the first.
+/// A vector's number, below the least that its distance may be: the lesser candidate is the nearer,
+/// and of equal distances the first.
 using Candidate = std::uint64_t;
 inline constexpr Candidate nobody = ~Candidate{0};
 
 inline std::uint32_t index_of(Candidate candidate) {
   return static_cast<std::uint32_t>(candidate);
 }
-/// The inverse of what as_candidate() does to a float.
+/// Returns the least that a candidate's distance may be: undoes what as_candidate() does to a
+/// float.
 inline float least_of(Candidate candidate) {
   const auto bits = static_cast<std::uint32_t>(candidate >> 32);
   return std::bit_cast<float>((bits >> 31) != 0 ? bits & 0x7FFF'FFFFU : ~bits);
@@ -32,21 +33,21 @@ inline float least_of(Candidate candidate) {
 namespace nearest {
 
 inline constexpr unsigned threads = 256;
-inline constexpr unsigned room = 2 * threads; // for candidates, and those that may become some
+inline constexpr unsigned room = 2 * threads; // for candidates, and vectors that may become some
 
 struct Norm {
   float squared;
   float length;
 };
 
-/// The bits of a float sort as numbers once those of negative ones are inverted.
+/// Makes a candidate. The bits of a float sort as numbers once those of negative ones are inverted.
 __device__ inline Candidate as_candidate(float least, std::uint32_t index) {
   const unsigned bits = __float_as_uint(least);
   const unsigned sorted = (bits >> 31) != 0 ? ~bits : bits | 0x8000'0000U;
   return Candidate{sorted} << 32 | index;
 }
 
-/// A warp for each vector.
+/// Fills `norms`, with a warp for each vector.
 __global__ void __launch_bounds__(threads)
     norms_kernel(const float* vectors, unsigned count, unsigned dimensions, Norm* norms) {
   const unsigned vector = (blockIdx.x * threads + threadIdx.x) / 32;
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(threads)
   }
 }
 
-/// Sorts the first `filled` of `all`, which has `room`, by a bitonic network.
+/// Sorts the first `filled` of `all`, which has room for `room`, by a bitonic network.
 __device__ inline void sort(Candidate* all, unsigned filled) {
   for (unsigned i = filled + threadIdx.x; i < room; i += threads) {
     all[i] = nobody;
@@ -87,7 +88,7 @@ __device__ inline void sort(Candidate* all, unsigned filled) {
   __syncthreads();
 }
 
-/// A block for each query: its column of products, its candidates so far.
+/// Keeps the nearest, with a block for each query: its column of products, its candidates so far.
 __global__ void __launch_bounds__(threads)
     keep_kernel(const Norm* norms, const float* products, std::size_t stride, const float* lengths,
                 unsigned count, std::uint32_t first, Candidate* best) {
@@ -103,14 +104,14 @@ __global__ void __launch_bounds__(threads)
     next = kept;
   }
   __syncthreads();
-  unsigned filled = kept; // what `next` is, as every thread knows
+  unsigned filled = kept; // the value of `next`, as every thread knows
   for (unsigned from = 0; from < count; from += threads) {
     const unsigned vector = from + threadIdx.x;
     Candidate candidate = nobody;
     if (vector < count) {
-      // TF32 cuts each factor by up to 2^-10 of it, so the sum of products, which is twice that of
-      // q and v, by 2^-8 of |q| |v|. The tenth more is for the sum's own rounding, the rest for the
-      // norm's.
+      // TF32 cuts each factor by up to 2^-10 of it. So it cuts the sum of products, which is twice
+      // that of q and v, by 2^-8 of |q| |v|. The tenth more is for the sum's own rounding, the rest
+      // for the norm's.
       const Norm norm = norms[vector];
       const float cut = 1.1F * 0x1p-8F * length * norm.length + 0x1p-18F * norm.squared;
       candidate = as_candidate(norm.squared + column[vector] - cut, first + vector);
@@ -139,12 +140,12 @@ __global__ void __launch_bounds__(threads)
 
 } // namespace nearest
 
-/// Makes nobody of each candidate.
+/// Sets each candidate to nobody.
 inline void forget(Candidate* best, std::size_t count, cudaStream_t stream) {
   check(cudaMemsetAsync(best, 0xFF, count * sizeof(Candidate), stream), "cudaMemsetAsync");
 }
 
-/// Fills `norms`, of `count` vectors.
+/// Fills `norms` for `count` vectors.
 inline void norms_of(const float* vectors, unsigned count, unsigned dimensions,
                      nearest::Norm* norms, cudaStream_t stream) {
   constexpr unsigned a_block = nearest::threads / 32;
@@ -154,8 +155,8 @@ inline void norms_of(const float* vectors, unsigned count, unsigned dimensions,
 }
 
 /// Lets `count` vectors, the first of them number `first`, become candidates of the queries, whose
-/// lengths are in `lengths`. `products` has -2 times the inner products with TF32 factors, a column
-/// for each query, a row for each vector; from column to column it is `stride`.
+/// lengths are in `lengths`. `products` has -2 times the inner products with TF32 factors: a column
+/// for each query, `stride` from one to the next, and a row for each vector.
 inline void keep_nearest(const nearest::Norm* norms, const float* products, std::size_t stride,
                          const float* lengths, unsigned queries, unsigned count,
                          std::uint32_t first, Candidate* best, cudaStream_t stream) {

@@ -23,7 +23,7 @@ struct Result {
   std::vector<std::uint64_t> counts;
 };
 
-/// How much faster the pipeline was than the same work without one; 0 where it was not tried.
+/// How much faster the pipeline was than the same work without one; 0 if it was not tried.
 struct Comparison {
   double naive = 0;
   double sequential = 0;
@@ -67,7 +67,7 @@ inline void check(const Result& result, const Reference& expected) {
   }
 }
 
-/// In bits for each byte: 0 for one value only, 8 for noise.
+/// Returns the entropy in bits a byte: 0 for one value only, 8 for noise.
 inline double entropy_bits(const Result& result) {
   double bits = 0;
   for (const std::uint64_t count : result.counts) {
@@ -135,7 +135,7 @@ inline void print_json(const Result& result, const Comparison& other) {
   std::cout << json.str();
 }
 
-/// A line on the terminal that tells how far the run is, ten times a second; nothing elsewhere.
+/// A line on the terminal that shows how far the run is, ten times a second; nothing elsewhere.
 class Progress {
   using Clock = std::chrono::steady_clock;
 

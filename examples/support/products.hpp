@@ -30,7 +30,7 @@ inline double ms_between(const penstock::CudaEvent& first, const penstock::CudaE
   return ms;
 }
 
-/// Integers from -2 to 2: sums of their products are exact in a float.
+/// Fills memory with integers from -2 to 2: sums of their products are exact in a float.
 inline void fill(float* at, std::size_t count, std::uint32_t seed) {
   for (std::size_t i = 0; i < count; ++i) {
     seed = seed * 1664525 + 1013904223;
@@ -38,7 +38,7 @@ inline void fill(float* at, std::size_t count, std::uint32_t seed) {
   }
 }
 
-/// out = weights * in, all of n columns of n floats.
+/// Enqueues out = weights * in, all of n columns of n floats.
 inline void multiply(Blas& blas, std::size_t n, const float* weights, const float* in, float* out,
                      cudaStream_t stream,
                      const penstock::Workspace<penstock::CudaDevice>& workspace) {
@@ -50,7 +50,8 @@ inline void multiply(Blas& blas, std::size_t n, const float* weights, const floa
         "cublasSgemm");
 }
 
-/// The least size, in steps of 128, at which a product takes no less than a copy one way.
+/// Returns the least size, in steps of 128, at which a product takes no less time than a copy one
+/// way.
 inline std::size_t balanced_size(penstock::CudaDevice& gpu) {
   constexpr std::size_t most = 4096;
   Blas blas;
@@ -85,7 +86,7 @@ inline std::size_t balanced_size(penstock::CudaDevice& gpu) {
   }
 }
 
-/// The items, what is done with each, and what is to come of it.
+/// The items, what the program does with each, and what must come of it.
 class Work {
  public:
   Work(penstock::CudaDevice& device, std::size_t size, std::size_t count)
@@ -98,7 +99,7 @@ class Work {
     for (std::size_t i = 0; i < 2 * items; ++i) {
       events_.push_back(timing_event());
     }
-    // The first product loads cuBLAS's kernels, whose memory no way is to answer for.
+    // The first product loads cuBLAS's kernels, whose memory must count for none of the ways.
     const auto in = penstock::device_array<float>(gpu, floats);
     const auto out = penstock::device_array<float>(gpu, floats);
     const penstock::Workspace<penstock::CudaDevice> workspace{gpu, Blas::workspace_bytes};
@@ -122,7 +123,7 @@ class Work {
   enum class Use { keep, compare_all, compare_a_column };
   Use use_as = Use::keep;
 
-  /// What the host does with a product.
+  /// Does what the host does with a product.
   void use(std::size_t i, const float* product) {
     float* const wanted = wanted_.get() + i * floats;
     const std::size_t column = i * 37 % n * n;
@@ -141,7 +142,7 @@ class Work {
     used_ = 0;
     check(cudaEventRecord(start_.get(), clock_), "cudaEventRecord");
   }
-  /// For how long the GPU has multiplied since begin(); products side by side count once.
+  /// Returns for how long the GPU has multiplied since begin(); products side by side count once.
   double end() {
     if (used_ != items) {
       throw std::runtime_error{std::to_string(used_) + " products came"};
@@ -169,7 +170,7 @@ class Work {
       throw std::runtime_error{"product " + std::to_string(i) + " is wrong"};
     }
   }
-  /// By a plain loop: the column of the product that begins at float number `first`.
+  /// Computes the column of the product that begins at float number `first`, by a plain loop.
   std::vector<float> column_of(std::size_t i, std::size_t first) const {
     std::vector<float> column(n);
     for (std::size_t k = 0; k < n; ++k) {

@@ -12,7 +12,7 @@
 
 #include <unistd.h>
 
-/// A file in TMPDIR, or /tmp, that goes with this object.
+/// A file in TMPDIR, or /tmp, that is removed with this object.
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string_view contents) {

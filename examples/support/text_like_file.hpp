@@ -11,8 +11,8 @@
 
 #include <unistd.h>
 
-/// 256 MiB of words in a temporary file that goes with this object. They are spelled from
-/// syllables, short words are the more frequent, and every run makes the same.
+/// 256 MiB of words in a temporary file that is removed with this object. The words are made of
+/// syllables, short ones are more frequent, and every run makes the same.
 class TextLikeFile {
  public:
   explicit TextLikeFile(bool wanted) {
@@ -60,7 +60,7 @@ class TextLikeFile {
     while (text.size() < std::size_t{1} << 20) {
       random = random * 6364136223846793005U + 1442695040888963407U;
       std::uint64_t bits = random >> 24;
-      // The minimum of two draws favours what stands first.
+      // The minimum of two draws favours the first letters.
       for (std::uint64_t left = 1 + std::min(bits % 4, bits / 4 % 4); left != 0; --left) {
         bits /= 16;
         text += consonants[std::min(bits % 17, bits / 17 % 17)];

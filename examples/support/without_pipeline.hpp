@@ -21,8 +21,8 @@
 #include <thread>
 #include <vector>
 
-/// The same counts without a pipeline, in two ways, each timed without its set-up, its counts
-/// compared with the pipeline's.
+/// Makes the same counts without a pipeline, in two ways, each timed without its set-up, and
+/// compares them with the pipeline's.
 template <penstock::AnyDevice D> class WithoutPipeline {
   static constexpr std::size_t batch_bytes = std::size_t{4} << 20;
   static constexpr std::size_t read_bytes = std::size_t{1} << 20;
@@ -35,9 +35,9 @@ template <penstock::AnyDevice D> class WithoutPipeline {
     file_.open();
   }
 
-  /// What one writes first: one thread reads a batch into a std::vector, copies it, launches the
-  /// kernel and waits for it. A copy from a std::vector does not return before the bytes are read,
-  /// so this is cudaMemcpy by its other name.
+  /// Times the program that one writes first: one thread reads a batch into a std::vector, copies
+  /// it, launches the kernel and waits for it. A copy from a std::vector returns only when the
+  /// bytes are read: this is cudaMemcpy by its other name.
   double naive() {
     std::vector<std::uint8_t> host(batch_bytes);
     return timed([&](std::uint64_t* counts) {
@@ -51,12 +51,12 @@ template <penstock::AnyDevice D> class WithoutPipeline {
     });
   }
 
-  /// With the pipeline's workers, pinned memory and grain, but one step after the other: all
-  /// workers read, then one copy is made of it, then the kernels run on batches.
+  /// Times the pipeline's workers, pinned memory and grain, but one step after the other: all
+  /// workers read, then one copy goes to the device, then the kernels run on batches.
   double sequential() {
     const unsigned workers = result_.report.stages.front().workers;
     auto* host = static_cast<std::uint8_t*>(device_.allocate_pinned(pool_bytes));
-    std::uint64_t at = 0; // of the pool's first byte in the file
+    std::uint64_t at = 0; // where the pool's first byte is in the file
     std::barrier step{static_cast<std::ptrdiff_t>(workers + 1)};
     std::mutex mutex;
     std::exception_ptr failed;

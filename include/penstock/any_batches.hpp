@@ -17,11 +17,11 @@
 
 namespace penstock {
 
-/// Holds an open pipeline whose type need not be named, only what it gives: a member of a class
-/// that is handed its data by others. `AnyBatches<Batch<const Sample, Device>>
-/// data{std::move(pipeline), stream}`, then `for (auto batch : data.batches())`. Movable; as the
-/// pipeline it is driven by one thread, while report() and stop(), which is without effect while
-/// nothing runs, may be called from any.
+/// An open pipeline behind a type that names only what it gives, not its stages. Use it as a member
+/// of a class that is handed its data. `AnyBatches<Batch<const Sample, Device>>
+/// data{std::move(pipeline), stream}`, then `for (auto batch : data.batches())`. Movable. Like the
+/// pipeline, it is driven by one thread; any thread may call report() and stop(), which has no
+/// effect while nothing runs.
 template <class B> class AnyBatches {
   struct Held {
     virtual ~Held() = default;
@@ -52,7 +52,7 @@ template <class B> class AnyBatches {
   };
 
  public:
-  /// Of a pipeline that ends in host memory.
+  /// Takes a pipeline that ends in host memory.
   template <class P, class Gives = typename detail::chain<P>::gives>
   explicit AnyBatches(P pipeline) {
     using End = detail::batch_of<Gives>;
@@ -68,7 +68,8 @@ template <class B> class AnyBatches {
       held_ = std::make_unique<OnHost<P>>(std::move(pipeline));
     }
   }
-  /// Of one that ends on a device. `stream` must stay.
+  /// Takes a pipeline that ends on a device. `stream` must stay where it is and outlive this
+  /// object.
   template <class P, class S, class Gives = typename detail::chain<P>::gives,
             class On = typename detail::chain<P>::device>
   AnyBatches(P pipeline, S& stream) {
@@ -90,22 +91,22 @@ template <class B> class AnyBatches {
     }
   }
 
-  /// Of one that ends on a device, on CUDA's default stream, written 0 or nullptr.
+  /// Takes a pipeline that ends on a device, for CUDA's default stream, written 0 or nullptr.
   template <class P>
   AnyBatches(P pipeline, std::nullptr_t) : AnyBatches{std::move(pipeline), default_stream} {}
 
-  /// As of the pipeline.
+  /// Returns one run as a range, as Pipeline::on() and Pipeline::batches() do.
   Batches<B> batches(RunOptions options = {}) { return held_->batches(std::move(options)); }
-  /// As of the pipeline: opens the source, makes memory and threads. Blocks, and throws as it does.
+  /// Opens the source, makes memory and threads. Blocks, and throws, as Pipeline::prepare() does.
   void prepare(const PrepareOptions& options = {}) { held_->prepare(options); }
-  /// Ends the loop's run early. Any thread, and any signal handler; never blocks. Without effect
+  /// Ends the loop's run early. Any thread, and any signal handler; never blocks. Has no effect
   /// while nothing runs.
   void stop() noexcept { held_->stop(); }
-  /// What the run has done so far, or the last one. Any thread.
+  /// Returns what the run has done so far, or what the last one did. Any thread.
   Report report() const { return held_->report(); }
 
  private:
-  // Null as any kind of stream that is a pointer.
+  // A null that converts to any kind of stream that is a pointer.
   struct DefaultStream {
     template <class S>
       requires std::is_pointer_v<S>
@@ -115,7 +116,7 @@ template <class B> class AnyBatches {
   };
   static constexpr DefaultStream default_stream{};
 
-  // What is read only, as loops give it.
+  // Whether B is the read-only batch that loops over such a pipeline give.
   template <class Gives> static consteval bool is_given() {
     using End = detail::batch_of<Gives>;
     if constexpr (End::host || End::device) {

@@ -16,7 +16,7 @@ namespace penstock {
 
 namespace detail {
 
-/// What a batch is, without its types: where its arrays lie, and the numbers that run time knows.
+/// A batch without its types: where its arrays lie, and the numbers known only at run time.
 template <class Schema> struct BatchView {
   void* parts[schema_traits<Schema>::parts]{};
   std::size_t sizes[schema_traits<Schema>::sizes != 0 ? schema_traits<Schema>::sizes : 1]{};
@@ -62,7 +62,7 @@ struct view_of<At, Const, Columns<Fields...>> {
   }
 };
 
-/// Looked up in a class: nvcc 13 warns of it inside a function for host and device.
+/// A class, since nvcc 13 warns about the lookup inside a function for host and device.
 template <class Spelled, class Schema, bool Const> struct lookup {
   using columns = typename columns_of<Schema>::type;
   static constexpr std::size_t at = columns_traits<columns>::template find<Spelled>();
@@ -80,9 +80,9 @@ PENSTOCK_HD auto get(const Batch<Schema, Where>& batch);
 
 /// A view of consecutive records in one space: what stages hand to callables. Trivially copyable,
 /// so it can be a kernel's argument. `Batch<const T, Where>` may only be read. It owns nothing: the
-/// bytes are good until the callable returns, for a device batch until the work it put on its
-/// stream is done. A schema is one type, whose records lie back to back at data(), or named
-/// Columns, each an array of its own: `get<"name">(batch)`.
+/// bytes are valid until the callable returns, those of a device batch until the work that it put
+/// on its stream is done. A schema is one type, whose records lie back to back at data(), or named
+/// Columns, each in an array of its own: `get<"name">(batch)`.
 template <class Schema, class Where> class Batch {
   static constexpr bool in_a_space = Space<Where>;
   static_assert(in_a_space, "penstock: a batch lies in ps::Pageable, ps::Pinned or ps::Device.");
@@ -92,23 +92,23 @@ template <class Schema, class Where> class Batch {
   /// What it is a batch of.
   using schema = std::remove_const_t<Schema>;
   using space = Where;                    ///< Where it lies.
-  using View = detail::BatchView<schema>; ///< For stages: the same without types.
+  using View = detail::BatchView<schema>; ///< For stages: the batch without its types.
   /// Whether it may only be read.
   static constexpr bool read_only = std::is_const_v<Schema>;
 
   Batch() = default;
 
-  /// Views `size` records of `record_bytes` each at `data`; `index` is the first one's number in
-  /// its run. `alignment` is what every batch of this sequence is aligned to, in bytes.
+  /// Views `size` records of `record_bytes` each at `data`; `index` is the number of the first one
+  /// in its run. `alignment` is what every batch of this sequence is aligned to, in bytes.
   PENSTOCK_HD Batch(Schema* data, std::size_t size, std::uint64_t index = 0,
                     std::size_t record_bytes = sizeof(Schema),
                     std::size_t alignment = alignof(Schema))
     requires(whole_records)
       : view_{{const_cast<schema*>(data)}, {record_bytes}, size, index, index, alignment} {}
-  /// What stages make batches of.
+  /// For stages: makes a batch of a view without types.
   PENSTOCK_HD explicit Batch(const View& view) : view_{view} {}
 
-  /// A batch that may be written can be read; never the other way round.
+  /// Makes a read-only batch of one that may be written; never the other way round.
   template <class S>
     requires(read_only && std::is_same_v<S, schema>)
   PENSTOCK_HD Batch(const Batch<S, Where>& b) : view_{b.view()} {}
@@ -116,15 +116,15 @@ template <class Schema, class Where> class Batch {
     requires(!read_only && std::is_same_v<S, const schema>)
   Batch(const Batch<S, Where>&) = delete;
 
-  /// How many records.
+  /// Returns the number of records.
   PENSTOCK_HD std::size_t size() const { return view_.size; }
-  /// The number of the first record, counted from 0 over everything delivered in one run, epochs
-  /// included. In a Decoder, which may be ahead of records that turn out bad, what would be
-  /// delivered if none was.
+  /// Returns the number of the first record, counted from 0 over everything delivered in one run,
+  /// epochs included. In a Decoder: the number it would have if nothing were skipped.
   PENSTOCK_HD std::uint64_t index() const { return view_.index; }
-  /// The number of the first record in its source, whatever was skipped, in each epoch anew.
+  /// Returns the number of the first record in its source, counted anew in each epoch; skipped
+  /// records count too.
   PENSTOCK_HD std::uint64_t source_index() const { return view_.source_index; }
-  /// The records, back to back: size() * record_bytes() bytes.
+  /// Returns the records, back to back: size() * record_bytes() bytes.
   PENSTOCK_HD std::conditional_t<whole_records, Schema*, detail::Anything> data() const {
     static_assert(whole_records,
                   "penstock: a batch of columns has no bytes of its own: ask for one "
@@ -135,30 +135,30 @@ template <class Schema, class Where> class Batch {
       return {};
     }
   }
-  /// Bytes from one record to the next: sizeof(Schema), or what the source was told for records of
-  /// a run-time size.
+  /// Returns the bytes from one record to the next: sizeof(Schema), or the size that the source was
+  /// given for records of a run-time size.
   PENSTOCK_HD std::size_t record_bytes() const {
     static_assert(whole_records, "penstock: a batch of columns has no record_bytes(): ask for one "
                                  "column, get<\"name\">(batch), and its elements().");
     return view_.sizes[0];
   }
-  /// Bytes in all.
+  /// Returns the bytes of all records.
   PENSTOCK_HD std::size_t size_bytes() const { return size() * record_bytes(); }
-  /// What data(), or every column's data(), is aligned to in every batch of this pipeline: a power
-  /// of two, at most 256. It follows from the batch size: places lie back to back, so a batch of
-  /// 256 times n bytes keeps 256.
+  /// Returns what data(), or every column's data(), is aligned to in every batch of this pipeline:
+  /// a power of two, at most 256. It follows from the batch size: places lie back to back, so a
+  /// batch of 256 times n bytes keeps 256.
   PENSTOCK_HD std::size_t alignment() const { return view_.alignment; }
 
-  /// The column of a name; in generic code rather penstock::get<"name">(batch).
+  /// Returns the column of a name; in generic code, call penstock::get<"name">(batch).
   template <Name Wanted> PENSTOCK_HD auto get() const { return penstock::get<Wanted>(*this); }
-  /// For stages: the same without types.
+  /// For stages: returns the batch without its types.
   PENSTOCK_HD const View& view() const { return view_; }
 
  private:
   View view_;
 };
 
-/// The column of a name, `get<"image">(batch)`, for host and device code: see Column.
+/// Returns the column of a name, `get<"image">(batch)`, for host and device code: see Column.
 template <Name Wanted, class Schema, class Where, class Spelled>
 PENSTOCK_HD auto get(const Batch<Schema, Where>& batch) {
   using Found = detail::lookup<Spelled, std::remove_const_t<Schema>, std::is_const_v<Schema>>;

@@ -14,10 +14,10 @@
 namespace penstock {
 
 /// One run of an open pipeline, as a range of leases: what `pipeline.on(stream)` gives. begin()
-/// starts the run, each step blocks for the next batch and throws a StageError if the run has
-/// failed; at the end it blocks until every batch that was given back is used up. Leaving the loop
-/// early, by `break`, `return` or an exception, stops the run, and blocks for the same. For one
-/// thread, and one loop at a time; the pipeline must stay where it is.
+/// starts the run. Each step blocks until the next batch, and throws a StageError if the run has
+/// failed. At the end, the last step blocks until every batch that was given back is used up.
+/// Leaving the loop early, by `break`, `return` or an exception, stops the run, and blocks in the
+/// same way. For one thread, and one loop at a time; the pipeline must stay where it is.
 template <class B> class Batches {
  public:
   /// For the pipeline.
@@ -33,7 +33,7 @@ template <class B> class Batches {
     }
   }
 
-  /// Gives each lease once.
+  /// An iterator that gives each lease once.
   class iterator {
    public:
     using iterator_concept = std::input_iterator_tag; ///< One pass.
@@ -42,23 +42,23 @@ template <class B> class Batches {
 
     /// For begin().
     explicit iterator(Batches* batches) : batches_{batches} {}
-    /// The lease, which is moved out: once a step.
+    /// Returns the lease and moves it out: call it once a step.
     Lease<B> operator*() const { return std::move(batches_->current_); }
-    /// Blocks for the next batch. Throws the run's StageError.
+    /// Blocks until the next batch. Throws the run's StageError.
     iterator& operator++() {
       batches_->advance();
       return *this;
     }
-    /// Goes on to the next batch, as the other does.
+    /// Goes on to the next batch, as the prefix form does.
     void operator++(int) { ++*this; }
-    /// Whether the run is over.
+    /// Returns whether the run is over.
     bool operator==(std::default_sentinel_t) const noexcept { return !batches_->running_; }
 
    private:
     Batches* batches_;
   };
 
-  /// Starts the run.
+  /// Starts the run and blocks until its first batch.
   iterator begin() {
     engine_.start(options_);
     running_ = true;
@@ -66,7 +66,7 @@ template <class B> class Batches {
     advance();
     return iterator{this};
   }
-  /// For the loop: an iterator is equal to it when the run is over.
+  /// Returns the sentinel that an iterator equals when the run is over.
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:

@@ -10,7 +10,7 @@
 #include <string>
 #include <type_traits>
 
-// A record of a view outlives the view: g++ 13 fears otherwise where one is bound to a reference.
+// A record of a view outlives the view, but g++ 13 warns where one is bound to a reference.
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 13
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdangling-reference"
@@ -20,7 +20,7 @@ namespace penstock {
 
 /// A view of one column of a batch, for host and device code: what `get<"name">(batch)` gives. It
 /// owns nothing, and T is const where the batch is. `operator[]` gives a record's values: one T, or
-/// an array of T of the column's extents.
+/// an array of T with the column's extents.
 template <class T, std::size_t... Extents> class Column {
   template <class U, std::size_t... E> struct array_of {
     using type = U;
@@ -38,13 +38,13 @@ template <class T, std::size_t... Extents> class Column {
   PENSTOCK_HD Column(T* data, std::size_t size, const std::size_t* = nullptr)
       : data_{data}, size_{size} {}
 
-  /// All values, record after record.
+  /// Returns all values, record after record.
   PENSTOCK_HD T* data() const { return data_; }
-  /// How many records.
+  /// Returns the number of records.
   PENSTOCK_HD std::size_t size() const { return size_; }
-  /// Values of one record.
+  /// Returns how many values a record has.
   PENSTOCK_HD static constexpr std::size_t elements() { return (std::size_t{1} * ... * Extents); }
-  /// The values of record `i`, less than size().
+  /// Returns the values of record `i`, less than size().
   PENSTOCK_HD record_type& operator[](std::size_t i) const {
     return reinterpret_cast<record_type*>(data_)[i];
   }
@@ -54,23 +54,23 @@ template <class T, std::size_t... Extents> class Column {
   std::size_t size_{};
 };
 
-/// A column of which an extent is dynamic: a record's values come as one flat row.
+/// A view of a column with a dynamic extent: a record's values come as one flat row.
 template <class T, std::size_t... Extents>
   requires((Extents == dynamic) || ...)
 class Column<T, Extents...> {
  public:
   Column() = default;
-  /// `sizes`: the dynamic extents, in order.
+  /// For batches: `sizes` are the dynamic extents, in order.
   PENSTOCK_HD Column(T* data, std::size_t size, const std::size_t* sizes)
       : data_{data}, size_{size}, extents_{(Extents == dynamic ? *sizes++ : Extents)...} {}
 
-  /// All values, record after record.
+  /// Returns all values, record after record.
   PENSTOCK_HD T* data() const { return data_; }
-  /// How many records.
+  /// Returns the number of records.
   PENSTOCK_HD std::size_t size() const { return size_; }
-  /// Extent number `at`, be it dynamic or not.
+  /// Returns extent number `at`, dynamic or not.
   PENSTOCK_HD std::size_t extent(std::size_t at) const { return extents_[at]; }
-  /// Values of one record.
+  /// Returns how many values a record has.
   PENSTOCK_HD std::size_t elements() const {
     std::size_t product = 1;
     for (const std::size_t extent : extents_) {
@@ -78,7 +78,7 @@ class Column<T, Extents...> {
     }
     return product;
   }
-  /// The values of record `i`, less than size(), as a column of single values.
+  /// Returns the values of record `i`, less than size(), as a column of single values.
   PENSTOCK_HD Column<T> operator[](std::size_t i) const {
     return {data_ + i * elements(), elements()};
   }
@@ -89,42 +89,42 @@ class Column<T, Extents...> {
   std::size_t extents_[sizeof...(Extents)]{};
 };
 
-/// A column of variable length: offsets and values, as Columns tells.
+/// A view of a column of variable length: offsets and values, laid out as Columns says.
 template <class T> class Column<Ragged<T>> {
   using Offset = std::conditional_t<std::is_const_v<T>, const std::int64_t, std::int64_t>;
 
  public:
   Column() = default;
-  /// `capacity`: how many values there is room for; `first`: the first record's number, for
-  /// messages.
+  /// For batches: `capacity` is how many values there is room for, `first` the first record's
+  /// number, for messages.
   PENSTOCK_HD Column(T* values, Offset* offsets, std::size_t size, std::size_t capacity,
                      std::uint64_t first)
       : values_{values}, offsets_{offsets}, size_{size}, capacity_{capacity}, first_{first} {}
 
-  /// How many records.
+  /// Returns the number of records.
   PENSTOCK_HD std::size_t size() const { return size_; }
-  /// The values of all records, back to back.
+  /// Returns the values of all records, back to back.
   PENSTOCK_HD T* values() const { return values_; }
-  /// size() + 1 of them, the first 0: record i has the values from offsets()[i] to before
+  /// Returns size() + 1 offsets, the first 0: record i has the values from offsets()[i] to before
   /// offsets()[i + 1].
   PENSTOCK_HD const std::int64_t* offsets() const { return offsets_; }
-  /// There is none: see values() and operator[].
+  /// Refused by the compiler: use values() or operator[].
   template <class Value = T> PENSTOCK_HD Value* data() const {
     constexpr bool fixed = !sizeof(Value);
     static_assert(fixed, "penstock: a Ragged column has records of any length: column.values() are "
                          "those of all, column[i].data() of one.");
     return values_;
   }
-  /// How many values a batch can hold.
+  /// Returns how many values a batch can hold.
   PENSTOCK_HD std::size_t capacity() const { return capacity_; }
-  /// The values of record i; when filling, of one that was put.
+  /// Returns the values of record i; while you fill the column, i must have been put.
   PENSTOCK_HD Column<T> operator[](std::size_t i) const {
     return {values_ + offsets_[i], static_cast<std::size_t>(offsets_[i + 1] - offsets_[i])};
   }
 
-  /// Makes room for `count` values of record i, and gives the place to write them to. Host memory
-  /// only, for all records and in order: i is 0, 1, 2, … Throws Error, with the record's number, if
-  /// they do not fit.
+  /// Makes room for `count` values of record i, and returns the place to write them to. Host memory
+  /// only. Call it for all records in order: i is 0, 1, 2, … Throws Error, with the record's
+  /// number, out of that order or if the values do not fit.
   T* put(std::size_t i, std::size_t count) const
     requires(!std::is_const_v<T>)
   {

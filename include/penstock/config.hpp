@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the library has; its own headers need what is refused below as well.
+// Says what the standard library has. On a system that is refused below, its headers may fail too.
 #if defined(__linux__) && defined(__x86_64__) && __cplusplus >= 202002L
 #include <version>
 #endif
 
-// What is not tested is refused, and by whatever header users begin with: each includes this one
-// before all else. An #error alone would let compilers go on; a file that is not there does not.
+// A system or compiler that is not tested is refused, whichever header a user includes first: each
+// includes this one before all others. An #error alone would let compilers go on; a missing file
+// does not.
 #if !defined(__linux__) || !defined(__x86_64__)
 #error "penstock needs Linux on x86-64, and this is another system: build for x86_64-linux-gnu."
 #elif defined(__clang__) && __clang_major__ < 19
@@ -36,7 +37,7 @@
 /// \file
 /// What compilers differ in.
 
-/// Before a function: for the host and the GPU where nvcc compiles it, else for the host.
+/// Marks a function for the host and the GPU where nvcc compiles it, else for the host.
 #if defined(__CUDACC__)
 #define PENSTOCK_HD __host__ __device__
 #else
@@ -45,10 +46,12 @@
 
 namespace penstock::detail {
 
-/// What two threads must keep apart to not slow each other down. A constant of our own, since
-/// std::hardware_destructive_interference_size changes with compiler flags and g++ warns about it.
+/// How far apart the data of two threads must lie not to slow each other down. A constant of our
+/// own, since std::hardware_destructive_interference_size changes with compiler flags and g++ warns
+/// about it.
 inline constexpr std::size_t cache_line = 64;
-/// What is written for each slot keeps two lines: processors fetch them in pairs.
+/// What data written for each slot keeps to itself: two lines, since processors fetch them in
+/// pairs.
 inline constexpr std::size_t cache_lines = 2 * cache_line;
 
 inline constexpr std::size_t page = 4096;

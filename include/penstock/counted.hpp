@@ -13,10 +13,9 @@
 
 namespace penstock {
 
-/// A schema of batches of which only the device knows how many records they have: what is left of a
-/// batch when some were selected. `Batch<Counted<S>, Device>` has room for capacity() records of S,
-/// and the number of them that are there in device memory, *count(). AsyncCopier{to_host} makes
-/// plain batches of them again.
+/// A schema of batches whose number of records only the device knows, such as what a selection left
+/// of a batch. `Batch<Counted<S>, Device>` has room for capacity() records of S; how many it holds
+/// is in device memory, *count(). AsyncCopier{to_host} makes plain batches of them again.
 template <class Schema> struct Counted {};
 
 namespace detail {
@@ -25,7 +24,7 @@ template <class S> inline constexpr bool is_counted = false;
 template <class S> inline constexpr bool is_counted<Counted<S>> = true;
 template <class S> inline constexpr bool is_counted<const Counted<S>> = true;
 
-/// S of Counted<S>; else the same.
+/// S for Counted<S>; every other type as it is.
 template <class S> struct uncounted {
   using type = S;
 };
@@ -37,7 +36,7 @@ template <class S> struct uncounted<const Counted<S>> {
 };
 template <class S> using uncounted_t = typename uncounted<S>::type;
 
-/// The arrays of S, and then the counts.
+/// The arrays of S, and then the count.
 template <class S> struct schema_traits<Counted<S>> : schema_traits<S> {
   static constexpr std::size_t parts = schema_traits<S>::parts + 1;
 };
@@ -45,9 +44,9 @@ template <class S> inline constexpr bool copies_as_bytes<Counted<S>> = copies_as
 
 } // namespace detail
 
-/// A batch with room for capacity() records, of which *count() are there. As a Batch it is a view,
-/// trivially copyable, and a kernel's argument. Who fills it writes `*count()` too, at most
-/// capacity(); who reads it, on the device, looks there.
+/// A batch with room for capacity() records that holds *count() of them. Like every Batch it is a
+/// view, trivially copyable, and can be a kernel's argument. The work that fills it also writes
+/// `*count()`, at most capacity(); the work that reads it, on the device, reads `*count()`.
 template <class Schema, class Where>
   requires(detail::is_counted<Schema>)
 class Batch<Schema, Where> {
@@ -57,31 +56,31 @@ class Batch<Schema, Where> {
  public:
   using schema = std::remove_const_t<Schema>; ///< What it is a batch of.
   using space = Where;                        ///< Where it lies.
-  using View = detail::BatchView<schema>;     ///< For stages: the same without types.
+  using View = detail::BatchView<schema>;     ///< For stages: the batch without its types.
   /// Whether it may only be read.
   static constexpr bool read_only = std::is_const_v<Schema>;
 
   Batch() = default;
-  /// What stages make batches of.
+  /// For stages: makes a batch of a view without types.
   PENSTOCK_HD explicit Batch(const View& view) : records_{plain(view)} {
     count_ = static_cast<Count*>(view.parts[detail::schema_traits<schema>::parts - 1]);
   }
 
-  /// For how many records there is room.
+  /// Returns how many records there is room for.
   PENSTOCK_HD std::size_t capacity() const { return records_.size(); }
-  /// How many are there: device memory, in host code only to be handed on.
+  /// Returns where the number of records lies: device memory, which host code may only pass on.
   PENSTOCK_HD Count* count() const { return count_; }
-  /// The number in the source of the first record that it may be made of, as of a Batch.
+  /// Returns the number in the source of the first record that it may be made of, as of a Batch.
   PENSTOCK_HD std::uint64_t source_index() const { return records_.source_index(); }
-  /// As of a Batch.
+  /// Return what a Batch of capacity() records returns.
   /// @{
   PENSTOCK_HD auto data() const { return records_.data(); }
   PENSTOCK_HD std::size_t record_bytes() const { return records_.record_bytes(); }
   PENSTOCK_HD std::size_t alignment() const { return records_.alignment(); }
   /// @}
-  /// A column, for capacity() records; in generic code rather penstock::get<"name">(batch).
+  /// Returns a column, for capacity() records; in generic code, call penstock::get<"name">(batch).
   template <Name Wanted> PENSTOCK_HD auto get() const { return penstock::get<Wanted>(records_); }
-  /// There is none: see capacity() and count().
+  /// Refused by the compiler: see capacity() and count().
   template <class Number = std::size_t> PENSTOCK_HD Number size() const {
     constexpr bool known = !sizeof(Number);
     static_assert(known, "penstock: only the device knows how many records a counted batch has: "
@@ -110,7 +109,7 @@ class Batch<Schema, Where> {
   Count* count_{};
 };
 
-/// The column of a name, as of a Batch, for capacity() records.
+/// Returns the column of a name, as of a Batch, for capacity() records.
 template <Name Wanted, class Schema, class Where,
           class Spelled = typename detail::spelled<Wanted>::type>
   requires(detail::is_counted<Schema>)

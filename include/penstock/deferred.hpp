@@ -17,27 +17,28 @@
 
 namespace penstock {
 
-/// What a Deferred may be told.
+/// Options of a Deferred.
 struct DeferredOptions {
-  /// How many values it keeps: of a pipeline that gives one a batch, its batches_a_run().
+  /// How many values it has room for. If a pipeline gives one value a batch, take its
+  /// batches_a_run().
   std::size_t results = 1024;
 };
 
 template <class T, AnyDevice D> class Deferred;
 
-/// A value that is on its way: what Deferred::put() gives. A view of the Deferred, which must
-/// outlive it; good until that is cleared. Trivially copyable. Any thread.
+/// A value on its way to the host: what Deferred::put() returns. It is a view of the Deferred,
+/// which must outlive it, and is valid until that is cleared. Trivially copyable. Any thread.
 template <class T, AnyDevice D> class Result {
  public:
-  /// One that was never put.
+  /// Makes one of no value: assign another before you ask it.
   Result() = default;
   /// For Deferred.
   Result(Deferred<T, D>& owner, std::size_t at) : owner_{&owner}, at_{at} {}
 
-  /// Whether get() would not block. Asks the device, but never waits for it.
+  /// Returns whether get() would not block. Asks the device, but never waits for it.
   bool ready() const { return owner_->ready(at_); }
-  /// Blocks until the value is there. Throws Error if there was no room for it, DeviceError if the
-  /// device was lost.
+  /// Blocks until the value has arrived, and returns it. Throws Error if there was no room for it,
+  /// DeviceError if the device was lost.
   T get() const { return owner_->get(at_); }
 
  private:
@@ -45,19 +46,20 @@ template <class T, AnyDevice D> class Result {
   std::size_t at_{};
 };
 
-/// Values that a device computes, a loss or a count for each batch, read by the host when they are
-/// there and not one by one when they are computed: put() enqueues, and waits for nothing. They lie
-/// in one array of pinned memory, in the order in which they were put.
+/// Values that a device computes, such as a loss for each batch, and that the host reads later,
+/// when they have arrived: put() enqueues a copy and waits for nothing. They lie in one array of
+/// pinned memory, in the order in which you put them.
 ///
-/// One thread at a time may put and clear; any may read what was put before. It must not outlive
-/// the device. Memory and events are made once.
+/// One thread at a time may put and clear; any thread may read what was put before. It must not
+/// outlive the device. Memory and events are made once.
 template <class T, AnyDevice D> class Deferred {
   static_assert(std::is_trivially_copyable_v<T>,
                 "penstock: a deferred value is copied byte by byte, so it must be trivially "
                 "copyable.");
 
  public:
-  /// Pins the memory, which blocks. Throws DeviceError with the byte count.
+  /// Pins the memory, which blocks. Throws OptionError for 0 results, DeviceError with the byte
+  /// count.
   explicit Deferred(D& device, DeferredOptions options = {})
       : device_{device}, most_{checked(options.results)},
         allocation_{detail::Allocation::in<Pinned>(
@@ -65,16 +67,17 @@ template <class T, AnyDevice D> class Deferred {
         line_{device, events} {}
   Deferred(const Deferred&) = delete;
   Deferred& operator=(const Deferred&) = delete;
-  /// Waits for what is on its way.
+  /// Waits for the values that are on their way.
   ~Deferred() {
     if (allocation_.is_here()) {
       detail::wait_at_last([this] { line_.sync(); });
     }
   }
 
-  /// Enqueues a copy of `*value`, in device memory, as it will be when `stream` comes to it: two
-  /// device calls, a copy and a record. Where there is no room nothing is enqueued and it counts as
-  /// dropped(); so a run goes on. Throws DeviceError, also for a stream that captures a graph.
+  /// Enqueues a copy of `*value`, in device memory, as it will be when `stream` reaches the copy:
+  /// two device calls, a copy and a record. If there is no room it enqueues nothing and counts the
+  /// value as dropped(), and the run goes on. Throws DeviceError, also for a stream that captures a
+  /// graph.
   Result<T, D> put(const T* value, Stream<D> stream) {
     const std::size_t at = size_.load(StdAtomics::relaxed);
     const std::size_t lost = dropped_.load(StdAtomics::relaxed);
@@ -83,7 +86,7 @@ template <class T, AnyDevice D> class Deferred {
       return {*this, most_ + lost};
     }
     detail::check_not_capturing(device_, stream);
-    // Events of several streams in one order: each stream first waits for the one before.
+    // Events of several streams need one order: a stream first waits for the one used before it.
     if (const auto handle = detail::StreamHandle::of(stream); handle != last_) {
       line_.wait(stream, line_.was_recorded());
       last_ = handle;
@@ -92,20 +95,20 @@ template <class T, AnyDevice D> class Deferred {
     try {
       line_.record(stream);
     } catch (...) {
-      settle(stream); // nobody would know when the copy is over
+      settle(stream); // else nobody would know when the copy is over
       throw;
     }
     size_.store(at + 1, StdAtomics::release); // pairs with size()
     return {*this, at};
   }
 
-  /// How many were put and had room, since the last clear().
+  /// Returns how many values were put and had room, since the last clear().
   std::size_t size() const noexcept { return size_.load(StdAtomics::acquire); } // pairs with put()
-  /// How many had none.
+  /// Returns how many values had no room, since the last clear().
   std::size_t dropped() const noexcept { return dropped_.load(StdAtomics::relaxed); }
-  /// Value number `i`, less than size().
+  /// Returns value number `i`, less than size().
   Result<T, D> operator[](std::size_t i) { return {*this, i}; }
-  /// Forgets all, so that there is room again. Blocks until nothing is on its way.
+  /// Forgets all values, which makes room again. Blocks until none is on its way.
   void clear() {
     line_.sync();
     before_ = line_.was_recorded();
@@ -115,7 +118,7 @@ template <class T, AnyDevice D> class Deferred {
 
  private:
   friend Result<T, D>;
-  // Of an older one is asked by a newer one's.
+  // If an older value's event is in use again, a newer value's event answers for it.
   static constexpr std::size_t events = 64;
 
   static std::size_t checked(std::size_t results) {
@@ -154,12 +157,13 @@ template <class T, AnyDevice D> class Deferred {
   detail::Allocation allocation_;
   Timeline<D> line_;
   detail::StreamHandle last_;
-  std::uint64_t before_{}; // serials of values that are forgotten
+  std::uint64_t before_{}; // serials of forgotten values
   StdAtomics::Atomic<std::size_t> size_{0};
   StdAtomics::Atomic<std::size_t> dropped_{0};
 };
 
-/// `Deferred<T>` of a device whose type is deduced: `auto losses = ps::deferred<float>(gpu)`.
+/// Makes a `Deferred<T>` of a device whose type is deduced:
+/// `auto losses = ps::deferred<float>(gpu)`.
 template <class T, AnyDevice D> Deferred<T, D> deferred(D& device, DeferredOptions options = {}) {
   return Deferred<T, D>{device, options};
 }

@@ -15,36 +15,33 @@ namespace penstock {
 struct CopyPiece {
   void* to{};          ///< The device's memory.
   const void* from{};  ///< Pinned host memory.
-  std::size_t bytes{}; ///< How many.
+  std::size_t bytes{}; ///< How many bytes.
 };
 
-/// What owns streams, events and memory: HostDevice or CudaDevice. Work on a stream runs in order,
-/// asynchronously; an event marks a point of a stream. Every call may be made from any thread, one
+/// The owner of streams, events and memory: HostDevice or CudaDevice. Work on a stream runs in
+/// order, asynchronously; an event marks a point of a stream. Any thread may make any call, one
 /// thread a stream at a time. Calls throw DeviceError; `deallocate` and destructors never do.
 ///
 /// - `stream()`, `event()` make one; both are movable owners and live at most as long as the
-/// device.
+///   device.
 /// - `allocate(n)` / `deallocate(p, n)`: device memory. `allocate_pinned(n)` /
-/// `deallocate_pinned(p, n)`: host memory
-///   page-locked for this device, `n` a multiple of the page.
-/// - `copy_to_device(dst, src, n, stream)`, `copy_to_host(dst, src, n, stream)`: pinned host side,
-/// returns at once.
+///   `deallocate_pinned(p, n)`: host memory page-locked for this device, `n` a multiple of the
+///   page.
+/// - `copy_to_device(dst, src, n, stream)`, `copy_to_host(dst, src, n, stream)`: the host side is
+///   pinned; they return at once.
 /// - `record(event, stream)`; `wait(stream, event)`: later work on the stream waits for what the
-/// event marks *now*, an
-///   event never recorded for nothing; `is_done(event)`; `sync(event)`, `sync(stream)` block the
-///   caller.
-/// - it may have `copy_to_device(pieces, stream)`, of a std::span of CopyPiece: several copies by
-/// one call.
-/// - it may have `graph_type` and `capture(lanes, f)`: what `f()` enqueues on the streams of a
-/// std::span as a movable
-///   owner with `launch(stream)`; work of one stream in order, that of two perhaps side by side.
-/// - `attach()`: makes this the calling thread's device until what it returns dies. It may have
-/// `attach_own_thread()`, the
-///   same for threads that penstock has started.
-/// - it may have `check_not_capturing(stream)`, which throws where an event recorded on the stream
-/// would not mark what has run;
-///   and `launch_check_type`, by whose begin(), check() and forget() calls of a callable are found
-///   that failed unseen.
+///   event marks *now*, and for nothing if it was never recorded; `is_done(event)`; `sync(event)`,
+///   `sync(stream)` block the caller.
+/// - optional: `copy_to_device(pieces, stream)`, of a std::span of CopyPiece: several copies by one
+///   call.
+/// - optional: `graph_type` and `capture(lanes, f)`, which returns what `f()` enqueues on the
+///   streams of a std::span, as a movable owner with `launch(stream)`; work of one stream runs in
+///   order, that of two perhaps side by side.
+/// - `attach()`: makes this the calling thread's device until the object that it returns dies.
+///   Optional: `attach_own_thread()`, which does so for threads that penstock has started.
+/// - optional: `check_not_capturing(stream)`, which throws if an event recorded on the stream would
+///   not mark what has run; and `launch_check_type`, whose begin(), check() and forget() find calls
+///   in a callable that failed unseen.
 template <class D>
 concept AnyDevice =
     requires(D& d, typename D::event_type& e, typename D::stream_type& owned,
@@ -74,7 +71,7 @@ template <AnyDevice D> void check_not_capturing(D& device, typename D::stream_ar
     device.check_not_capturing(stream);
   }
 }
-/// For a thread that penstock has started.
+/// Makes `device` the calling thread's, which is a thread that penstock has started.
 template <AnyDevice D> auto attach_own_thread(D& device) {
   if constexpr (requires { device.attach_own_thread(); }) {
     return device.attach_own_thread();
@@ -82,15 +79,15 @@ template <AnyDevice D> auto attach_own_thread(D& device) {
     return device.attach();
   }
 }
-/// Whether work can be captured on a device's streams, to be launched at once.
+/// Whether work on a device's streams can be captured, to be launched by one call.
 template <class D>
 concept Captures = requires(const typename D::graph_type& graph, typename D::stream_argument s) {
   graph.launch(s);
 };
 } // namespace detail
 
-/// How a callable of a pipeline on device D takes its stream: cudaStream_t, or HostStream&. Also
-/// for `decltype(device)`.
+/// The type by which a callable of a pipeline on device D takes its stream: cudaStream_t, or
+/// HostStream&. Also for `decltype(device)`.
 template <class D> using Stream = typename std::remove_cvref_t<D>::stream_argument;
 
 } // namespace penstock

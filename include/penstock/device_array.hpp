@@ -17,7 +17,7 @@
 namespace penstock {
 
 /// An array in a device's memory: for results that kernels gather and the host reads at the end.
-/// It moves, and must not outlive the device. Work that uses it must be done before it dies.
+/// Movable; it must not outlive the device. All work that uses it must be done before it dies.
 template <class T, AnyDevice D> class DeviceArray {
   static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
                 "penstock: an array is copied byte by byte, so T must be trivially copyable.");
@@ -25,8 +25,8 @@ template <class T, AnyDevice D> class DeviceArray {
                 "penstock: std::vector<bool> packs its elements: take std::uint8_t.");
 
  public:
-  /// `n` elements of zero bytes. Blocks until they are zero: any stream may use them then. Throws
-  /// OptionError if n * sizeof(T) is more than memory can be, else what the device throws.
+  /// Makes `n` elements of zero bytes. Blocks until they are zero: any stream may use them then.
+  /// Throws OptionError if n * sizeof(T) is more than memory can be, else what the device throws.
   DeviceArray(D& device, std::size_t n)
       : device_{&device}, size_{n}, allocation_{detail::Allocation::in<Device>(
                                         &device, detail::checked_bytes(n, sizeof(T), "an array"))} {
@@ -40,14 +40,14 @@ template <class T, AnyDevice D> class DeviceArray {
     transfer.sync();
   }
 
-  /// Device memory, aligned to 256 bytes; null if size() is 0.
+  /// Returns the device memory, aligned to 256 bytes; null if size() is 0.
   T* data() const noexcept { return reinterpret_cast<T*>(allocation_.data()); }
-  /// In elements.
+  /// Returns the number of elements.
   std::size_t size() const noexcept { return size_; }
 
-  /// The elements as they are when all work queued on `stream` so far is done; blocks until then.
-  /// It allocates and makes a stream of its own: not for the middle of a run. Throws DeviceError,
-  /// also for a stream that captures a graph.
+  /// Returns the elements as they are when all work queued on `stream` so far is done; blocks until
+  /// then. It allocates and makes a stream of its own: do not call it in the middle of a run.
+  /// Throws DeviceError, also for a stream that captures a graph.
   std::vector<T> read(Stream<D> stream) const {
     std::vector<T> elements(size_);
     Transfer transfer{*device_, allocation_.bytes()};
@@ -67,8 +67,8 @@ template <class T, AnyDevice D> class DeviceArray {
   }
 
  private:
-  // Goes through page-locked memory of bounded size, which outlives what still runs if a call
-  // fails.
+  // Copies through page-locked memory of bounded size, which outlives a copy still running if a
+  // call fails.
   struct Transfer {
     static constexpr std::size_t most_bytes = std::size_t{4} << 20;
 
@@ -98,7 +98,7 @@ template <class T, AnyDevice D> class DeviceArray {
     D& device;
     detail::Allocation host;
     typename D::stream_type stream;
-    bool at_work{}; // as far as nobody has waited for the stream
+    bool at_work{}; // until a thread has waited for the stream
   };
 
   D* device_;
@@ -106,7 +106,7 @@ template <class T, AnyDevice D> class DeviceArray {
   detail::Allocation allocation_;
 };
 
-/// `n` elements of T, as DeviceArray's constructor makes them; the device's type is deduced.
+/// Makes `n` elements of T, as DeviceArray's constructor does; the device's type is deduced.
 template <class T, AnyDevice D> DeviceArray<T, D> device_array(D& device, std::size_t n) {
   return DeviceArray<T, D>{device, n};
 }

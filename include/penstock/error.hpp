@@ -13,15 +13,15 @@
 
 namespace penstock {
 
-/// The base of everything penstock throws, but for std::bad_alloc. The text names the thing, its
-/// place and the cure. Errors are visible from shared libraries that hide all else, so that one
-/// library catches what another has thrown.
+/// The base of everything that penstock throws, except std::bad_alloc. The text names the thing,
+/// its place and the cure. Errors stay visible in shared libraries that hide all else, so that one
+/// library can catch what another throws.
 class [[gnu::visibility("default")]] Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// An option that cannot work, such as a depth of 1; thrown by prepare(), which then gives back
+/// An option that cannot work, such as a depth of 1. When prepare() throws it, it has given back
 /// what it had made.
 class [[gnu::visibility("default")]] OptionError : public Error {
  public:
@@ -36,11 +36,11 @@ class [[gnu::visibility("default")]] SourceError : public Error {
   SourceError(const std::string& what, std::string file, std::uint64_t offset,
               std::optional<std::uint64_t> record = {})
       : Error{what}, file_{std::move(file)}, offset_{offset}, record_{record} {}
-  /// The file's path, or empty.
+  /// Returns the file's path, or empty.
   const std::string& file() const noexcept { return file_; }
-  /// Bytes from the file's start.
+  /// Returns the offset in bytes from the file's start.
   std::uint64_t offset() const noexcept { return offset_; }
-  /// The record's number in the source, from 0; none where who threw it did not say.
+  /// Returns the record's number in the source, from 0; none if the thrower did not say.
   std::optional<std::uint64_t> record() const noexcept { return record_; }
 
  private:
@@ -49,15 +49,15 @@ class [[gnu::visibility("default")]] SourceError : public Error {
   std::optional<std::uint64_t> record_;
 };
 
-/// What a pipeline gives could not be written.
+/// A pipeline's output could not be written.
 class [[gnu::visibility("default")]] SinkError : public Error {
  public:
   /// `offset` is in bytes from the file's start.
   SinkError(const std::string& what, std::string file, std::uint64_t offset)
       : Error{what}, file_{std::move(file)}, offset_{offset} {}
-  /// The file's path.
+  /// Returns the file's path.
   const std::string& file() const noexcept { return file_; }
-  /// Bytes from the file's start.
+  /// Returns the offset in bytes from the file's start.
   std::uint64_t offset() const noexcept { return offset_; }
 
  private:
@@ -72,11 +72,11 @@ class [[gnu::visibility("default")]] DeviceError : public Error {
   /// ends.
   DeviceError(const std::string& what, std::string call, int code, bool sticky)
       : Error{what}, call_{std::move(call)}, code_{code}, sticky_{sticky} {}
-  /// The function that failed.
+  /// Returns the function that failed.
   const std::string& call() const noexcept { return call_; }
-  /// The device's own number of the error.
+  /// Returns the device's own number of the error.
   int code() const noexcept { return code_; }
-  /// Whether the device cannot be used any more until the process ends.
+  /// Returns whether the device is unusable until the process ends.
   bool sticky() const noexcept { return sticky_; }
 
  private:
@@ -89,22 +89,23 @@ class [[gnu::visibility("default")]] DeviceError : public Error {
 /// (std::rethrow_if_nested).
 class [[gnu::visibility("default")]] StageError : public Error, public std::nested_exception {
  public:
-  /// To be built inside a catch block, so that the cause is the exception in flight.
+  /// Makes one inside a catch block: the exception in flight becomes its cause.
   StageError(const std::string& what, std::string stage, std::uint64_t record,
              std::string file = {}, std::uint64_t offset = 0, std::string enqueued_by = {})
       : Error{what}, stage_{std::move(stage)}, record_{record}, file_{std::move(file)},
         offset_{offset}, enqueued_by_{std::move(enqueued_by)} {}
-  /// The stage that saw it, by its name in the Report.
+  /// Returns the stage that saw the error, by its name in the Report.
   const std::string& stage() const noexcept { return stage_; }
-  /// The record at fault: exact where a source says so, else the first of the slot or batch.
-  /// Counted as the source counts in a Reader and a Decoder, by index() in what comes after.
+  /// Returns the record at fault: exact if the source says which, else the first of the slot or
+  /// batch. In a Reader and a Decoder it is the number in the source, in later stages it counts as
+  /// index() does.
   std::uint64_t record() const noexcept { return record_; }
-  /// After a sticky error of a device, which any later call may bring to light: the stage whose
-  /// work was still queued, which the text tells with its records. Else empty.
+  /// Returns, after a sticky error of a device, the stage whose work was still queued: any later
+  /// call may bring such an error to light. The text names that stage and its records. Else empty.
   const std::string& enqueued_by() const noexcept { return enqueued_by_; }
-  /// The file being read or written, or empty.
+  /// Returns the file being read or written, or empty.
   const std::string& file() const noexcept { return file_; }
-  /// Bytes from the start of file().
+  /// Returns the offset in bytes from the start of file().
   std::uint64_t offset() const noexcept { return offset_; }
 
  private:

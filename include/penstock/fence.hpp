@@ -12,18 +12,18 @@
 namespace penstock {
 
 /// The fences of one stream, in the order they were recorded. A fence is an event from a small
-/// fixed set and the serial of its recording, so that one recording serves all that one copy
+/// fixed set and the serial of its recording. So one recording serves everything that one copy
 /// covers, and an event can be used again: an event recorded later on the same stream is reached
-/// later. Another stream may go on with a timeline if it waits for its newest fence first.
+/// later. Another stream may go on with a timeline if it waits for the newest fence first.
 ///
-/// record() is for one thread at a time; the rest for any. Nothing is created after construction.
-/// Policy is the ring's.
+/// One thread at a time may call record(), any thread the rest. Nothing is created after
+/// construction. Policy is the ring's.
 template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   using Atomics = typename Policy::Atomics;
   using Serial = typename Atomics::template Atomic<std::uint64_t>;
 
  public:
-  /// `events`: how many fences may be outstanding before asking about an old one becomes
+  /// `events`: how many fences may be outstanding before the answer about an old one becomes
   /// pessimistic (it is then reached when a later one is), never wrong.
   Timeline(D& device, std::size_t events) : device_{&device} {
     events_.reserve(events);
@@ -43,8 +43,8 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
     return serial;
   }
 
-  /// Whether the work before the fence is done. Serial 0 is before all work. A fence never recorded
-  /// is never reached, although a device calls an event never recorded done.
+  /// Returns whether the work before the fence is done. Serial 0 is before all work. A fence never
+  /// recorded is never reached, although a device says that an event never recorded is done.
   bool reached(std::uint64_t serial) {
     if (seen(serial)) {
       return true;
@@ -55,16 +55,16 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
     see(serial);
     return true;
   }
-  /// Whether the fence is known to be reached, without asking the device.
+  /// Returns whether the fence is known to be reached, without asking the device.
   bool seen(std::uint64_t serial) const noexcept {
     return serial <= reached_.load(Atomics::acquire); // pairs with see()
   }
 
-  /// Serial of the newest fence that is known to be reached.
+  /// Returns the serial of the newest fence that is known to be reached.
   std::uint64_t was_reached() const noexcept { return reached_.load(Atomics::relaxed); }
 
-  /// The oldest fence that is not reached, or 0. Asks the device about the newest, which answers
-  /// for all when the stream has run dry, and else about one old one.
+  /// Returns the oldest fence that is not reached, or 0. Asks the device about the newest, which
+  /// answers for all when the stream has run dry, and else about one old fence.
   std::uint64_t oldest_open() {
     const std::uint64_t newest = was_recorded();
     const std::uint64_t oldest = reached_.load(Atomics::relaxed) + 1;
@@ -74,7 +74,7 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
     return reached(oldest) ? oldest + 1 : oldest;
   }
 
-  /// Lets later work on `stream` wait for the fence; costs no call if it is known to be reached.
+  /// Makes later work on `stream` wait for the fence; costs no call if it is known to be reached.
   void wait(Stream<D> stream, std::uint64_t serial) {
     if (!seen(serial)) {
       device_->wait(stream, event(serial));
@@ -88,18 +88,19 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
       see(serial);
     }
   }
-  /// Blocks the calling thread until all that was recorded is reached.
+  /// Blocks the calling thread until every recorded fence is reached.
   void sync() { sync(was_recorded()); }
 
-  /// Serial of the newest fence. It may be a newer one by the time the caller looks at it.
+  /// Returns the serial of the newest fence. There may be a newer one by the time the caller looks
+  /// at it.
   std::uint64_t was_recorded() const noexcept {
     return recorded_.load(Atomics::acquire); // pairs with record()
   }
 
  private:
   typename D::event_type& event(std::uint64_t serial) { return events_[serial % events_.size()]; }
-  // Never back, whichever of two threads comes last: what was said to be reached stays so, though
-  // its event may be one recorded since.
+  // Never goes back, whichever of two threads comes last: a serial said to be reached stays
+  // reached, though its event may have been recorded again since.
   void see(std::uint64_t serial) noexcept {
     std::uint64_t known = reached_.load(Atomics::relaxed);
     // Pairs with seen().
@@ -114,17 +115,17 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   alignas(detail::cache_line) Serial reached_{0};
 };
 
-/// A point of a timeline: what a place carries from one stage to the next. Default: nothing to wait
-/// for.
+/// A point of a timeline, which a place carries from one stage to the next. By default there is
+/// nothing to wait for.
 template <AnyDevice D> struct Fence {
-  Timeline<D>* line{};    ///< Whose point it is; null for nothing to wait for.
-  std::uint64_t serial{}; ///< Which point, as Timeline::record() said.
+  Timeline<D>* line{};    ///< The timeline; null if there is nothing to wait for.
+  std::uint64_t serial{}; ///< The point, as Timeline::record() returned it.
 
-  /// Whether it is the same point.
+  /// Returns whether both are the same point.
   bool operator==(const Fence&) const = default;
-  /// Whether the work before it is done. Never blocks.
+  /// Returns whether the work before it is done. Never blocks.
   bool reached() const { return !line || line->reached(serial); }
-  /// Lets later work on `stream` wait for it. Never blocks.
+  /// Makes later work on `stream` wait for it. Never blocks.
   void wait(Stream<D> stream) const {
     if (line) {
       line->wait(stream, serial);

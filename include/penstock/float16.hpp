@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <cstring>
 
-// Numbers of 16 bits for records and columns of code for both devices: to be stored and converted,
-// not computed with. Their bits are those of CUDA's __half and __nv_bfloat16, which kernels and
-// libraries get by a cast of the pointer.
+// 16-bit numbers for records and columns, in code for both devices: to store and convert, not to
+// compute with. Their bits are those of CUDA's __half and __nv_bfloat16: cast the pointer for
+// kernels and libraries that take those.
 namespace penstock {
 
 namespace detail {
@@ -26,10 +26,10 @@ PENSTOCK_HD inline float bits_float(std::uint32_t bits) noexcept {
 }
 
 inline constexpr std::uint32_t float_infinity_bits = 0x7F80'0000;
-/// What a GPU makes of each NaN, in either type of 16 bits.
+/// The bits that a GPU gives each NaN, in either 16-bit type.
 inline constexpr std::uint16_t nan16 = 0x7FFF;
 
-/// Cuts the low `cut` bits off, rounding to the nearest, and of two to the even one.
+/// Cuts off the low `cut` bits, rounding to the nearest, ties to even.
 PENSTOCK_HD inline std::uint32_t round_off(std::uint32_t bits, unsigned cut) noexcept {
   const std::uint32_t odd = (bits >> cut) & 1;
   return (bits + (std::uint32_t{1} << (cut - 1)) - 1 + odd) >> cut;
@@ -40,9 +40,9 @@ PENSTOCK_HD inline std::uint32_t round_off(std::uint32_t bits, unsigned cut) noe
 /// A binary16 of IEEE 754: 11 significant bits, up to 65504.
 struct Half {
   Half() = default;
-  /// The nearest, of two the even one; from 65520 on infinity. Also for a GPU, as all here.
+  /// Rounds to the nearest, ties to even; from 65520 on, to infinity. Host and GPU.
   PENSTOCK_HD explicit Half(float value) noexcept : bits{rounded(value)} {}
-  /// Exact.
+  /// Converts exactly. Host and GPU.
   PENSTOCK_HD explicit operator float() const noexcept;
 
   std::uint16_t bits; ///< Sign, 5 of exponent, 10 of significand.
@@ -54,9 +54,9 @@ struct Half {
 /// The upper half of a float: 8 significant bits, and a float's range.
 struct BFloat16 {
   BFloat16() = default;
-  /// The nearest, of two the even one. Also for a GPU, as all here.
+  /// Rounds to the nearest, ties to even. Host and GPU.
   PENSTOCK_HD explicit BFloat16(float value) noexcept : bits{rounded(value)} {}
-  /// Exact.
+  /// Converts exactly. Host and GPU.
   PENSTOCK_HD explicit operator float() const noexcept {
     return detail::bits_float(std::uint32_t{bits} << 16);
   }
@@ -73,7 +73,7 @@ struct BFloat16 {
 
 PENSTOCK_HD inline std::uint16_t Half::rounded(float value) noexcept {
 #if defined(__CUDA_ARCH__)
-  // One instruction instead of twenty, which would hold up a conversion that memory should.
+  // One instruction. The twenty below would hold up a conversion that only memory should limit.
   std::uint16_t narrow;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(narrow) : "f"(value));
   return narrow;
@@ -88,7 +88,8 @@ PENSTOCK_HD inline std::uint16_t Half::rounded(float value) noexcept {
   }
   std::uint32_t narrow = 0x7C00;
   if (size < least_normal) {
-    // The last bit of 0.5 is worth 2^-24, as that of the smallest binary16: the sum is rounded so.
+    // The last bit of 0.5 is worth 2^-24, as is that of the smallest binary16: the sum rounds to
+    // it.
     narrow = detail::float_bits(detail::bits_float(size) + 0.5F) - detail::float_bits(0.5F);
   } else if (size < beyond) {
     narrow = detail::round_off(size - other_exponents, 13);

@@ -11,15 +11,14 @@
 
 namespace penstock {
 
-/// For asking: whether `left | next` compiles. The refusal itself, with its reason, is in
-/// operator|.
+/// Whether `left | next` compiles. The refusal itself, with its reason, is in operator|.
 template <class Left, class Next>
 concept Feeds =
     detail::find_verdict<Left, Next, typename detail::chain<Left>::gives,
                          typename detail::taken<Next, typename detail::chain<Left>::gives>::type,
                          typename detail::chain<Left>::device>() == detail::Verdict::fits;
 
-/// Joins a stage, or a pipeline not yet run, with the stage after it. What does not fit does not
+/// Joins a stage, or a pipeline not yet run, with the next stage. Two that do not fit do not
 /// compile; the first message names what one gives, what the other takes, and the cure.
 template <class Left, class Next, class Last = typename detail::chain<Left>::last,
           class Gives = typename detail::chain<Left>::gives,

@@ -17,19 +17,19 @@ namespace penstock {
 
 namespace detail {
 
-/// S as the compiler spells it: the same in every shared library, which an object's address is not
-/// where a library hides what it does not export.
+/// Returns S as the compiler spells it: the same in every shared library. An object's address is
+/// not, where a library hides what it does not export.
 template <class S> consteval std::string_view name_of() {
   constexpr std::string_view text = __PRETTY_FUNCTION__; // "... S = penstock::HostStream; ...]"
   constexpr std::size_t begin = text.find("S = ") + 4;
   return text.substr(begin, text.find_first_of(";]", begin) - begin);
 }
-/// Of a stream, which may be a pointer to what has a name.
+/// The kind of a stream, which may be a pointer to a type that has a name.
 template <class S>
 inline constexpr std::string_view stream_kind =
     name_of<std::remove_cv_t<std::remove_pointer_t<std::remove_cv_t<S>>>>();
 
-/// A stream of whichever device, without its type; of no kind: none. Null is a stream, CUDA's
+/// A stream of any device, without its type; of no kind: no stream. Null is a stream, CUDA's
 /// default one.
 struct StreamHandle {
   const void* stream{};
@@ -48,12 +48,12 @@ struct StreamHandle {
       return {&stream, stream_kind<S>};
     }
   }
-  /// Whether it is one that a device takes as S; a null that is written out is any pointer's.
+  /// Returns whether a device can take it as S; a null that is written out fits any pointer.
   template <class S> bool is() const noexcept {
     return kind == stream_kind<std::remove_reference_t<S>> ||
            (std::is_pointer_v<S> && kind == stream_kind<std::nullptr_t>);
   }
-  /// As that.
+  /// Returns the stream as S.
   template <class S> S as() const noexcept {
     if constexpr (std::is_pointer_v<S>) {
       return static_cast<S>(const_cast<void*>(stream));
@@ -63,7 +63,7 @@ struct StreamHandle {
   }
 };
 
-/// Where leases come from. One thread at a time.
+/// Lends the batches that leases hold, and takes their places back. One thread at a time.
 class Lender {
  public:
   virtual ~Lender() = default;
@@ -75,22 +75,21 @@ class Lender {
 
 } // namespace detail
 
-/// A batch of the application's own loop, with its place: what `for (auto batch :
-/// pipeline.on(stream))` gives. It is a Batch to whatever takes one. When it is released or dies
-/// its place goes back, for a device batch by recording an event on the loop's stream, never by
-/// waiting. Move-only.
+/// A batch of your own loop, with its place: what `for (auto batch : pipeline.on(stream))` gives.
+/// It is a Batch to everything that takes one. When you release it or it dies its place goes back;
+/// for a device batch this records an event on the loop's stream, and never waits. Move-only.
 ///
-/// Leases may be given back in any order, but the places are used in turn: a lease kept while the
-/// loop goes on holds up the ring when its place comes round again, which next asking then reports
-/// as an error. They keep their memory alive past the pipeline, not past the device and the stream.
-/// The leases of one pipeline are for one thread at a time.
+/// You may give leases back in any order, but the places are used in turn. A lease kept while the
+/// loop goes on holds up the ring when its place comes round again; the loop's next step then
+/// throws an error. Leases keep their memory alive past the pipeline, not past the device and the
+/// stream. One thread at a time may use the leases of one pipeline.
 template <class B> class Lease : public B {
  public:
   Lease() = default;
-  /// `other` has then no place.
+  /// Moves the lease; `other` then has no place.
   Lease(Lease&& other) noexcept
       : B{other}, lender_{std::move(other.lender_)}, ticket_{other.ticket_} {}
-  /// What this one held is released first.
+  /// Releases what this one held first.
   Lease& operator=(Lease&& other) noexcept {
     if (this != &other) {
       release();
@@ -102,29 +101,29 @@ template <class B> class Lease : public B {
   }
   ~Lease() { release(); }
 
-  /// Whether it still has its place.
+  /// Returns whether it still has its place.
   explicit operator bool() const noexcept { return lender_ != nullptr; }
 
-  /// Gives the place back now. Never blocks; what goes wrong is thrown by the loop's next step.
+  /// Gives the place back now. Never blocks; the loop's next step throws what goes wrong.
   void release() noexcept {
     if (lender_ && !lender_->origin.is_here()) {
-      std::construct_at(&lender_); // a forked child's: what it kept alive stays
+      std::construct_at(&lender_); // in a forked child: what it kept alive stays
     } else if (const std::shared_ptr<detail::Lender> lender = std::move(lender_)) {
       lender->give_back(ticket_);
     }
   }
 
-  /// Says that work on `stream`, one besides the loop's, uses the batch too: the place is free when
-  /// what is enqueued there until the lease is released is done. The work itself must wait for the
-  /// loop's stream, or for an event on it, to see the batch. Throws OptionError for a stream of
-  /// another device's kind, for a third stream, and after the release; DeviceError for one that
-  /// captures a graph.
+  /// Says that work on `stream`, one besides the loop's, uses the batch too. The place is then free
+  /// when everything enqueued there until you release the lease is done. That work itself must wait
+  /// for the loop's stream, or for an event on it, to see the batch. Throws OptionError for a
+  /// stream of another device's kind, for a third stream, and after the release; DeviceError for a
+  /// stream that captures a graph.
   template <class S>
     requires(!std::is_integral_v<std::remove_cvref_t<S>>)
   void used_on(S&& stream) {
     use(detail::StreamHandle::of(stream));
   }
-  /// Says it of CUDA's default stream, written 0 or nullptr.
+  /// Says that work on CUDA's default stream, written 0 or nullptr, uses the batch too.
   void used_on(std::nullptr_t) { use({nullptr, detail::stream_kind<std::nullptr_t>}); }
 
   /// For the loop.

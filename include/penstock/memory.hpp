@@ -17,7 +17,7 @@ struct Pageable {
 struct Pinned {
   Pinned() = delete;
 };
-/// A device's own memory: to be touched by work on one of its streams only.
+/// A device's own memory: only work on one of its streams may touch it.
 struct Device {
   Device() = delete;
 };

@@ -8,14 +8,14 @@
 
 namespace penstock {
 
-/// What a Reader or a Decoder does about an item that fails, by whatever exception. An item is a
-/// slot, or, for a Decoder whose callable takes one record, that record. By default the first error
-/// ends the run: `.on_error = {.skips = 100}` leaves out up to 100 items, `.on_error = {.retries =
-/// 3}` tries each up to three times more.
+/// What a Reader or a Decoder does when an item fails, with any exception. An item is a slot; for a
+/// Decoder whose callable takes one record, it is that record. By default the first error ends the
+/// run: `.on_error = {.skips = 100}` leaves out up to 100 items, `.on_error = {.retries = 3}` tries
+/// each up to three times more.
 struct OnError {
   /// How often an item is tried again, at once, before it counts as bad.
   unsigned retries = 0;
-  /// How many bad items a run may leave out; one more ends it. What was left out is in the Report.
+  /// How many bad items a run may leave out; one more ends it. The Report lists what was left out.
   std::uint64_t skips = 0;
 };
 

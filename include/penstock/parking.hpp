@@ -22,14 +22,14 @@ struct SpinThenFutex {
   static_assert(sizeof(Word) == sizeof(std::uint32_t) && Word::is_always_lock_free,
                 "the kernel compares the word itself");
 
-  /// Whether sleep() may be called; without it, waiters spin and nobody pays for waking them.
+  /// Whether sleep() may be called. Without it, waiters spin and no thread pays for waking them.
   static constexpr bool sleeps = true;
-  /// Looks at the word before going to sleep: some microseconds, less than a wake-up costs.
+  /// How often to look at the word before sleeping: some microseconds, less than a wake-up costs.
   static constexpr int spins = 200;
 
-  /// Between two looks.
+  /// Pauses between two looks.
   static void pause() noexcept { __builtin_ia32_pause(); }
-  /// Blocks while `word` holds `seen`, until woken; may return early. `limit` < 0 is for ever.
+  /// Blocks while `word` holds `seen`, until woken; may return early. `limit` < 0 means for ever.
   static void sleep(Word& word, std::uint32_t seen,
                     std::chrono::nanoseconds limit = std::chrono::nanoseconds{-1}) noexcept {
     timespec time{};

@@ -10,8 +10,8 @@
 
 // IWYU pragma: begin_exports
 
-// Before what includes them: compilers say by which headers they came to the place of an error, and
-// refusals are to be short.
+// These come before the headers that include them: compilers list the headers on the way to an
+// error, and refusals are to be short.
 #include <penstock/batch.hpp>
 #include <penstock/column.hpp>
 #include <penstock/counted.hpp>

@@ -26,22 +26,22 @@
 
 namespace penstock {
 
-/// Stages joined by `|`: `Reader{…} | … | Consumer{…}`, or without a Consumer an open pipeline,
-/// whose batches the application takes in a loop of its own. Movable. It is a description until
-/// prepare(), which makes rings, memory and threads of it, all kept until it dies. One thread
-/// drives it, and any may stop it. Its device must outlive it.
+/// Stages joined by `|`: `Reader{…} | … | Consumer{…}`, or, without a Consumer, an open pipeline
+/// whose batches your own loop takes. Movable. It is a description until prepare(), which makes
+/// rings, memory and threads; the pipeline keeps them until it dies. One thread drives it, and any
+/// thread may stop it. Its device must outlive it.
 template <class... Stages> class Pipeline {
   using Assembly = detail::Assembly<Stages...>;
   using Gives = typename Assembly::Gives;
   using On = typename Assembly::On;
 
  public:
-  /// What `|` makes.
+  /// For `|`: makes a pipeline of its stages.
   explicit Pipeline(std::tuple<Stages...> stages) : stages_{std::move(stages)} {}
 
-  /// Opens the source, allocates all memory and starts all threads; the first run() does it if it
-  /// was not done. Blocks. Throws OptionError, SourceError, DeviceError, Error or what progress
-  /// throws, and is then as if it had not been called.
+  /// Opens the source, allocates all memory and starts all threads; the first run() does it if you
+  /// did not. Blocks. Throws OptionError, SourceError, DeviceError, Error or what progress throws,
+  /// and is then as if it had not been called.
   template <class Named = On> void prepare(const PrepareOptions& options = {}) {
     constexpr bool pinned_by_a_device = !Assembly::pins() || AnyDevice<Named>;
     static_assert(
@@ -55,11 +55,11 @@ template <class... Stages> class Pipeline {
     }
   }
 
-  /// Runs to the source's end, or until it is asked to stop, which is no error: the Report says
-  /// so. The last stage's callable runs on the calling thread. Blocks until the last batch is used
-  /// up. The first error ends the run and is thrown as a StageError, the cause nested, when all
-  /// workers rest; the pipeline may be run again. A second run allocates nothing. The Report is
-  /// good until the next run.
+  /// Runs to the source's end, or until you ask it to stop, which is no error: the Report says that
+  /// it stopped. The last stage's callable runs on the calling thread. Blocks until the last batch
+  /// is used up. The first error ends the run; when all workers rest, run() throws it as a
+  /// StageError, the cause nested. You may run the pipeline again. A second run allocates nothing.
+  /// The Report is valid until the next run.
   template <class StillGives = Gives, class Named = On>
   const Report& run(const RunOptions& options = {}) {
     constexpr bool complete = std::is_void_v<StillGives>;
@@ -81,9 +81,10 @@ template <class... Stages> class Pipeline {
     return run<StillGives>(RunOptions{.stop = std::move(token)});
   }
 
-  /// The application's own loop over the batches of an open pipeline that ends on its device: `for
-  /// (auto batch : pipeline.on(stream))`, each a Lease that is ready when `stream`, of that device,
-  /// comes to it. On the calling thread: two device calls a batch. See Batches.
+  /// Returns the batches of an open pipeline that ends on its device, for a loop of your own:
+  /// `for (auto batch : pipeline.on(stream))`. Each is a Lease that is ready when `stream`, of that
+  /// device, reaches it. The loop runs on the calling thread: two device calls a batch. See
+  /// Batches.
   template <class S, class StillGives = Gives, class Named = On>
     requires(!std::is_same_v<S, int>)
   [[nodiscard]] auto on(S&& stream, RunOptions options = {}) & {
@@ -110,7 +111,7 @@ template <class... Stages> class Pipeline {
       return Refused::Range{};
     }
   }
-  /// Such a loop on CUDA's default stream, written 0 or nullptr.
+  /// Returns the batches for a loop on CUDA's default stream, written 0 or nullptr.
   [[nodiscard]] auto on(std::nullptr_t stream, RunOptions options = {}) & {
     return on<std::nullptr_t&>(stream, std::move(options));
   }
@@ -118,8 +119,8 @@ template <class... Stages> class Pipeline {
   [[nodiscard]] auto on(detail::Number stream, RunOptions options = {}) & {
     return on<detail::Number&>(stream, std::move(options));
   }
-  /// The application's own loop over the batches of an open pipeline that ends in host memory: `for
-  /// (auto batch : pipeline.batches())`.
+  /// Returns the batches of an open pipeline that ends in host memory, for a loop of your own:
+  /// `for (auto batch : pipeline.batches())`.
   template <class StillGives = Gives> [[nodiscard]] auto batches(RunOptions options = {}) & {
     constexpr bool open = !std::is_void_v<StillGives>;
     constexpr bool on_the_host = !open || detail::batch_of<StillGives>::host;
@@ -139,7 +140,7 @@ template <class... Stages> class Pipeline {
       return Refused::Range{};
     }
   }
-  /// Of a temporary it does not compile, with the cure.
+  /// Refused for a temporary: the message names the cure.
   template <class S> Refused::Range on(S&&, RunOptions = {}) && {
     constexpr bool named = !sizeof(S);
     static_assert(named, "penstock: this pipeline is a temporary and would be gone before the loop "
@@ -147,7 +148,7 @@ template <class... Stages> class Pipeline {
                          "pipeline.on(stream)).");
     return {};
   }
-  /// Of a temporary it does not compile, with the cure.
+  /// Refused for a temporary: the message names the cure.
   template <class StillGives = Gives> Refused::Range batches(RunOptions = {}) && {
     constexpr bool named = std::is_same_v<StillGives, void>;
     static_assert(named, "penstock: this pipeline is a temporary and would be gone before the loop "
@@ -156,23 +157,23 @@ template <class... Stages> class Pipeline {
     return {};
   }
 
-  /// How many batches a run gives at most, or unknown_size: for a Deferred that is to hold a value
-  /// of each. Prepares, as prepare() does.
+  /// Returns how many batches a run gives at most, or unknown_size: for a Deferred that holds a
+  /// value of each. Prepares, as prepare() does.
   std::uint64_t batches_a_run() {
     prepare();
     return engine_.get()->batches();
   }
 
   /// Ends the current run early, as a stop token does. Any thread, and any signal handler; never
-  /// blocks. Without effect while nothing runs: the next run goes on as if it had not been called.
+  /// blocks. Has no effect while nothing runs: the next run goes on as if it had not been called.
   void stop() noexcept {
     if (detail::Engine* engine = engine_.get()) {
       engine->stop();
     }
   }
 
-  /// What the run has done so far, or, when none is going on, of the last one, also of one that
-  /// failed. Any thread. Before prepare() an empty one.
+  /// Returns what the run has done so far; between runs, what the last one did, also if it failed.
+  /// Any thread. Empty before prepare().
   Report report() const {
     const detail::Engine* engine = engine_.get();
     return engine ? engine->report() : Report{};

@@ -12,8 +12,8 @@
 
 namespace penstock {
 
-/// What `|` gives after a refusal: it takes every use and says nothing, so that one mistake makes
-/// one error.
+/// What `|` gives after a refusal. It accepts every use silently, so that one mistake makes one
+/// error.
 struct Refused : StageBase {
   struct Range {
     const detail::Anything* begin() const;

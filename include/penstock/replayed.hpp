@@ -15,8 +15,8 @@
 
 namespace penstock {
 
-/// What a replayed callable takes in a Batch's stead: the same records, without their numbers,
-/// since the work that it enqueues is captured once for each place of the device's ring and then
+/// What a replayed callable takes instead of a Batch: the same records, without their numbers. The
+/// work that the callable enqueues is captured once for each place of the device's ring, and then
 /// stands for every batch that comes to lie there. Trivially copyable.
 template <class Schema, class Where = Device> class FrozenBatch {
   using Viewed = Batch<Schema, Where>;
@@ -32,7 +32,7 @@ template <class Schema, class Where = Device> class FrozenBatch {
   PENSTOCK_HD explicit FrozenBatch(const Viewed& batch, unsigned lane = 0)
       : batch_{batch}, lane_{lane} {}
 
-  /// As a Batch's; capacity() and count() are of Counted ones.
+  /// Return what the Batch returns; capacity() and count() are for Counted batches.
   /// @{
   PENSTOCK_HD std::size_t size() const { return batch_.size(); }
   PENSTOCK_HD auto data() const { return batch_.data(); }
@@ -43,10 +43,11 @@ template <class Schema, class Where = Device> class FrozenBatch {
   PENSTOCK_HD std::size_t alignment() const { return batch_.alignment(); }
   template <Name Wanted> PENSTOCK_HD auto get() const { return batch_.template get<Wanted>(); }
   /// @}
-  /// Which of ReplayOptions::lanes it is in: batches of one lane are worked on one after the other,
-  /// those of two lanes perhaps at once. So what is written to lies in as many parts.
+  /// Returns which of ReplayOptions::lanes it is in: batches of one lane are worked on one after
+  /// the other, those of two lanes perhaps at once. So give each lane its own part of what you
+  /// write to.
   PENSTOCK_HD unsigned lane() const { return lane_; }
-  /// There are none: see replayed().
+  /// Refused by the compiler: see replayed().
   /// @{
   template <class Number = std::uint64_t> PENSTOCK_HD Number index() const {
     constexpr bool known = !sizeof(Number);
@@ -66,16 +67,16 @@ template <class Schema, class Where = Device> class FrozenBatch {
   unsigned lane_{};
 };
 
-/// The column of a name, as of a Batch.
+/// Returns the column of a name, as of a Batch.
 template <Name Wanted, class Schema, class Where>
 PENSTOCK_HD auto get(const FrozenBatch<Schema, Where>& batch) {
   return batch.template get<Wanted>();
 }
 
-/// What replayed() may be told.
+/// Options of replayed().
 struct ReplayOptions {
-  /// Batches that may be worked on side by side, which is for those that do not depend on each
-  /// other: at most 64.
+  /// How many batches may be worked on side by side, at most 64: for batches that do not depend on
+  /// each other.
   unsigned lanes = 1;
 };
 
@@ -95,20 +96,21 @@ template <class S, class W> struct frozen_of<FrozenBatch<S, W>> {
 /// A Consumer's or Kernel's callable whose work is replayed: see replayed().
 template <class F> struct Replayed {
   F call;                ///< What is captured.
-  ReplayOptions options; ///< As given.
+  ReplayOptions options; ///< As given to replayed().
 };
 
-/// Makes small batches cheap to enqueue: `Consumer{replayed(f)}` or `Kernel{replayed(f)}` calls `f`
-/// in prepare(), for every place of the device's ring, and captures what it enqueues; a run then
-/// launches whole groups of batches, up to 64, by one call each.
+/// Makes small batches cheap to enqueue. In prepare(), `Consumer{replayed(f)}` or
+/// `Kernel{replayed(f)}` calls `f` for every place of the device's ring, and captures what it
+/// enqueues; a run then launches whole groups of batches, up to 64, by one call each.
 ///
-/// `f` is `void(FrozenBatch<const T, Device>, stream)`, for a Kernel also `void(FrozenBatch<const
-/// In>, FrozenBatch<Out>, stream)` or in place `void(FrozenBatch<T>, stream)`, and must enqueue the
-/// same work each time: what it does on the host, and the values that it hands to kernels, are
-/// those of prepare(). For an epoch's last batch, if it is short, it is called anew, and so it may
-/// be for any other that is in no captured group. Where it cannot be captured (it waits for the
-/// device, or the device captures nothing) it is called for each batch, and the Report's note says
-/// why. If the device is lost meanwhile prepare() throws DeviceError.
+/// `f` is `void(FrozenBatch<const T, Device>, stream)`, for a Kernel also
+/// `void(FrozenBatch<const In>, FrozenBatch<Out>, stream)` or in place
+/// `void(FrozenBatch<T>, stream)`. It must enqueue the same work each time: what it does on the
+/// host, and the values that it hands to kernels, are those of prepare(). A run calls `f` anew for
+/// an epoch's last batch, if that is short, and may call it for any other batch outside a captured
+/// group. If the work cannot be captured (`f` waits for the device, or the device captures
+/// nothing), the run calls `f` for each batch, and the Report's note says why. If the device is
+/// lost meanwhile, prepare() throws DeviceError.
 template <class F, class Takes = detail::parameters_of<F>>
 Replayed<F> replayed(F f, ReplayOptions options = {}) {
   constexpr bool frozen_batch_and_stream =
@@ -137,7 +139,7 @@ struct thawed<Parameters<A, B, S>> {
   using type = Parameters<typename frozen_of<std::remove_cvref_t<A>>::batch,
                           typename frozen_of<std::remove_cvref_t<B>>::batch, S>;
 };
-/// To the stages before it a replayed callable takes what the callable would.
+/// To the stages before it, a replayed callable takes what the callable itself would.
 template <class F> struct call_signature<Replayed<F>> : thawed<parameters_of<F>> {};
 
 template <class F> inline constexpr bool is_replayed = false;

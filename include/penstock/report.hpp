@@ -14,47 +14,46 @@
 namespace penstock {
 
 /// What one stage did in a run. Times are seconds of one worker, the mean over its workers: busy,
-/// starved (waiting for what comes in) and blocked (waiting for room) make up the run. A stage on
-/// the GPU is seen from its fences by the thread that polls them, so to within some microseconds.
+/// starved (waiting for input) and blocked (waiting for room) make up the run. The thread that
+/// polls the fences of a stage on the GPU measures it, to within some microseconds.
 struct StageReport {
   std::string name;        ///< Such as "Reader" or "Decoder 2".
   unsigned workers{};      ///< How many threads.
-  std::uint64_t records{}; ///< What it has passed on.
-  std::uint64_t bytes{};   ///< Their bytes.
+  std::uint64_t records{}; ///< Records that it has passed on.
+  std::uint64_t bytes{};   ///< Bytes of those records.
   double busy_s{};         ///< Seconds at work.
   double starved_s{};      ///< Seconds without anything to work on.
-  double blocked_s{};      ///< Seconds without room for what was made.
-  /// Of a run going on: how many of its workers are at work now, wait for what comes in, and wait
-  /// for room.
+  double blocked_s{};      ///< Seconds without room for its output.
+  /// In a run going on: how many workers are at work now.
   unsigned busy_now{};
-  /// How many wait for what comes in.
+  /// In a run going on: how many workers wait for input now.
   unsigned starved_now{};
-  /// How many wait for room.
+  /// In a run going on: how many workers wait for room now.
   unsigned blocked_now{};
-  /// CPU seconds of its threads per second of the run, known at its end: 1 is one core kept busy.
+  /// CPU seconds of its threads per second of the run, known at the end of the run: 1 is one core
+  /// kept busy.
   double cpu_share{};
-  /// Slots in the ring it fills, and how many were in use on average when one was added. A last
-  /// stage fills none.
+  /// Slots in the ring that it fills; 0 for a last stage, which fills none.
   std::size_t depth{};
-  /// How many of them were in use, on average, when one was added.
+  /// How many of those slots were in use, on average, when one was added.
   double depth_in_use{};
-  /// Records left out because they failed, and tries that were made again.
+  /// Records left out because they failed.
   std::uint64_t skipped{};
-  /// Tries that were made again.
+  /// Tries made again after a failure.
   std::uint64_t retries{};
-  /// What the stage had to decide otherwise than asked or usual, or empty.
+  /// What the stage decided differently from what you asked or from the usual; else empty.
   std::string note;
 };
 
 /// What was left out of a run because it failed: see OnError.
 struct SkippedItem {
-  /// Whose it was, by its name in the Report.
+  /// The stage, by its name in the Report.
   std::string stage;
-  /// The first record's number in the source, and how many.
+  /// The first record's number in the source.
   std::uint64_t record{};
-  /// How many records.
+  /// How many records were left out.
   std::uint64_t records{};
-  /// Empty and 0 where the error names no file.
+  /// The file; empty, with an offset of 0, if the error names none.
   std::string file;
   /// Bytes from the file's start.
   std::uint64_t offset{};
@@ -62,23 +61,24 @@ struct SkippedItem {
   std::string reason;
 };
 
-/// What a run did, or while it runs what it has done so far. `os << report` prints it as a table.
+/// What a run did, or, while it runs, what it has done so far. `os << report` prints it as a table.
 struct Report {
   /// One for each stage, in the order of the pipeline.
   std::vector<StageReport> stages;
-  /// Call to return, without what prepare() sets up; of a run going on, until now.
+  /// Seconds from call to return, without what prepare() sets up; in a run going on, until now.
   double seconds{};
-  /// What reached the last stage.
+  /// Records that reached the last stage.
   std::uint64_t records{};
-  /// Their bytes.
+  /// Bytes of those records.
   std::uint64_t bytes{};
-  /// What a whole run has to read, epochs included; unknown_size if the source does not know.
+  /// Records that a whole run has to read, epochs included; unknown_size if the source does not
+  /// know.
   std::uint64_t records_in_all{};
   /// Records read that a stop or an error kept from the last stage.
   std::uint64_t dropped{};
-  /// Records left out because they failed, and the first thousand failures.
+  /// Records left out because they failed.
   std::uint64_t skipped{};
-  /// The first thousand failures, in the order in which they came.
+  /// The first thousand failures, in the order in which they happened.
   std::vector<SkippedItem> skips;
   /// The stage that was busy for the largest share of the run: the one that held the others back.
   std::string limiting_stage;
@@ -86,9 +86,9 @@ struct Report {
   std::string device;
   /// Whether a stop ended the run early.
   bool stopped{};
-  /// The text of the StageError that the run threw, also where it could not begin, and all else is
-  /// of the run before; or that the next run throws, where the error was found after the loop was
-  /// left. Else empty.
+  /// The text of the StageError that the run threw, or that the next run throws if the error was
+  /// found after the loop was left. Else empty. If a run could not begin, all other members are
+  /// those of the run before.
   std::string error;
 };
 
@@ -96,7 +96,8 @@ namespace detail {
 inline constexpr std::size_t most_skips_printed = 10;
 }
 
-/// Prints it as a table of several lines, each ended. The stage marked by * held the others back.
+/// Prints the report as a table of several lines, each ended. A * marks the stage that held the
+/// others back.
 inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   const auto flags = os.flags();
   const auto precision = os.precision();

@@ -22,8 +22,8 @@
 
 namespace penstock {
 
-/// What a ring is made with: where its atomics come from, how its threads wait, and how many bits
-/// of a slot's word count laps (few in tests, so that they wrap).
+/// What a ring is made with: its atomics, how its threads wait, and how many bits of a slot's word
+/// count laps (few in tests, so that they wrap).
 struct RingPolicy {
   using Atomics = StdAtomics;    ///< Where its atomics come from.
   using Parking = SpinThenFutex; ///< How its threads wait.
@@ -32,30 +32,30 @@ struct RingPolicy {
 };
 
 /// N slots, filled and emptied in place and in order, without locks, by any number of threads on
-/// either side. Order is fixed early: who claims takes a ticket, ticket t is slot t mod N in lap
-/// t / N, and takers are given slots in the order of their tickets however long each took to fill.
+/// either side. Order is fixed early: a thread that claims takes a ticket, ticket t is slot t mod N
+/// in lap t / N, and takers get slots in the order of their tickets however long each took to fill.
 ///
 /// A ring moves places, not bytes: `Slot` is what travels with a place (a count, a fence), written
-/// through a lease. All members but the constructor, on_*() and reset() may be called from any
-/// thread of the side they belong to; on a side that is one thread, leases are given back by it
-/// too, or by one that it has handed over to. A thread that dies holding a claim holds back all
-/// later slots.
+/// through a lease. Any thread of a side may call that side's members, except the constructor,
+/// on_*() and reset(). On a side of one thread, that thread also gives the leases back, or a thread
+/// that it has handed over to. A thread that dies holding a claim holds back all later slots.
 template <class Slot, class Policy = RingPolicy> class Ring {
  public:
   using slot_type = Slot;                    ///< What travels with a place.
   using Claim = penstock::Claim<Ring>;       ///< A slot to fill.
   using Take = penstock::Take<Ring>;         ///< Filled slots.
-  using Doorbell = detail::Doorbell<Policy>; ///< Wakes who watches several rings.
+  using Doorbell = detail::Doorbell<Policy>; ///< Wakes a thread that watches several rings.
 
-  /// `slots` >= 2, else OptionError. Nothing is allocated later.
+  /// Makes a ring of `slots` slots. Throws OptionError for fewer than 2. Nothing is allocated
+  /// later.
   explicit Ring(std::size_t slots, Side claimers = Side::many, Side takers = Side::many)
       : slots_{checked(slots)}, one_to_one_{claimers == Side::one && takers == Side::one},
         spsc_{one_to_one_ ? slots : 0}, mpmc_{one_to_one_ ? 0 : slots, claimers, takers} {}
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
-  /// The next slot to fill. Blocks until it is free; the claim is empty (false) when the ring has
-  /// ended, stopped or failed, which state() tells apart.
+  /// Claims the next slot to fill. Blocks until it is free; the claim is empty (false) when the
+  /// ring has ended, stopped or failed, which state() tells apart.
   Claim claim() {
     if (const std::uint64_t ticket = spsc_.was_claimed(); spsc_.knows_free(state_, ticket))
         [[likely]] {
@@ -64,20 +64,20 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     return {this, await_claim()};
   }
 
-  /// The next slot to fill, or an empty claim where claim() would block. No ticket is lost.
+  /// Claims the next slot to fill; the claim is empty where claim() would block. Loses no ticket.
   Claim try_claim() {
     return {this, one_to_one_ ? spsc_.try_claim(state_) : mpmc_.try_claim(state_)};
   }
 
-  /// The slot of a ticket that came from another ring: slot t in, slot t out. Every ticket is
-  /// claimed once. Blocks as claim() does; where takers are one thread, until those before it are
-  /// free as well. Not to be mixed with claim().
+  /// Claims the slot of a ticket that came from another ring: slot t in, slot t out. Claim every
+  /// ticket once. Blocks as claim() does; where takers are one thread, until the slots before it
+  /// are free as well. Do not mix it with claim().
   Claim claim_at(std::uint64_t ticket) {
     return {this, one_to_one_ ? spsc_.claim_at(state_, ticket) : mpmc_.claim_at(state_, ticket)};
   }
 
-  /// The oldest slot not taken. Blocks until it is published; empty (false) when the ring has ended
-  /// and all was taken, or has stopped or failed.
+  /// Takes the oldest slot not taken. Blocks until it is published; the take is empty (false) when
+  /// the ring has ended and all was taken, or has stopped or failed.
   Take take(Empties empties = Empties::pass_over) {
     if (const std::uint64_t ticket = spsc_.was_taken(); spsc_.knows_filled(state_, ticket))
         [[likely]] {
@@ -90,8 +90,9 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     return {this, await_take(empties)};
   }
 
-  /// Up to `most` adjacent slots, if they are ready now: they follow each other in the ring without
-  /// wrapping, each full but the last, which may be partial. Never blocks, never loses a ticket.
+  /// Takes up to `most` adjacent slots, if they are ready now: they follow each other in the ring
+  /// without wrapping, each full but the last, which may be partial. Never blocks, never loses a
+  /// ticket.
   Take try_take(std::size_t most = 1, Empties empties = Empties::pass_over) {
     for (;;) {
       Take taken{this, one_to_one_ ? spsc_.try_take(state_) : mpmc_.try_take(state_)};
@@ -102,28 +103,29 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     }
   }
 
-  /// No ticket from `ticket` on will be published: takers are given what comes before it, then
-  /// none. The first end of a run counts, whoever finds it; all tickets before it must be
-  /// published.
+  /// Ends the ring: no ticket from `ticket` on will be published. Takers get what comes before it,
+  /// then nothing. The first end of a run counts, whichever thread sets it; all tickets before it
+  /// must be published.
   void end_at(std::uint64_t ticket) noexcept {
     if (state_.set_end(ticket)) {
       announce(detail::RingWord<Policy::lap_bits>::ended);
     }
   }
-  /// Ends at what has been claimed so far: for one claimer, when it is done.
+  /// Ends the ring at what has been claimed so far: for one claimer, when it is done.
   void end() noexcept { end_at(was_claimed()); }
-  /// Closes the ring to both sides: who waits returns, who comes is refused. Leases stay good.
+  /// Closes the ring to both sides: threads that wait return, later calls get nothing. Leases stay
+  /// valid.
   void stop() noexcept { halt(Flow::stopped); }
-  /// Stops the ring as stop() does, for an error. What the error is, the ring does not know.
+  /// Stops the ring as stop() does, for an error, which the ring itself does not know.
   void fail() noexcept { halt(Flow::failed); }
 
-  Flow state() const noexcept { return state_.state(); } ///< Never blocks.
-  /// Whether the ring has ended and all of it was taken.
+  Flow state() const noexcept { return state_.state(); } ///< Returns the state. Never blocks.
+  /// Returns whether the ring has ended and all of it was taken.
   bool exhausted() const noexcept { return state() == Flow::ended && state_.over(was_taken()); }
-  /// The first ticket that will not be published, once state() is `ended`.
+  /// Returns the first ticket that will not be published, once state() is `ended`.
   std::uint64_t end_ticket() const noexcept { return state_.end_ticket(); }
-  std::size_t slots() const noexcept { return slots_; } ///< N, as given.
-  /// Tickets taken on the two sides so far: past tense, since both move while one looks.
+  std::size_t slots() const noexcept { return slots_; } ///< Returns N, as given.
+  /// Return the tickets drawn so far on each side: past tense, since both move while you look.
   /// @{
   std::uint64_t was_claimed() const noexcept {
     return one_to_one_ ? spsc_.was_claimed() : mpmc_.was_claimed();
@@ -132,22 +134,22 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     return one_to_one_ ? spsc_.was_taken() : mpmc_.was_taken();
   }
   /// @}
-  /// Slots claimed and not taken: those being filled and those ready.
+  /// Returns how many slots are claimed and not taken: those being filled and those ready.
   std::size_t was_in_use() const noexcept {
-    // Takers that wait hold tickets ahead of those claimed.
+    // Takers that wait hold tickets ahead of the claimed ones.
     const std::uint64_t taken = was_taken();
     const std::uint64_t claimed = was_claimed();
     return claimed <= taken ? 0 : std::min<std::uint64_t>(claimed - taken, slots());
   }
 
-  /// Rung after each publish or release, and each change of state. To be set before the first
-  /// claim.
+  /// Set the bell to ring after each publish or release, and each change of state. Call them before
+  /// the first claim.
   /// @{
   void on_publish(Doorbell* bell) noexcept { publish_bell_ = bell; }
   void on_release(Doorbell* bell) noexcept { release_bell_ = bell; }
   /// @}
 
-  /// Back to the first ticket, all slots free. No lease may be out, no other thread inside.
+  /// Goes back to the first ticket, all slots free. No lease may be out, no other thread inside.
   void reset() noexcept {
     spsc_.reset();
     mpmc_.reset();
@@ -159,8 +161,8 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   friend Claim;
   friend Take;
 
-  // What claim() and take() do where nothing is known at a glance. Neither gives a lease, which
-  // would then have to lie in memory.
+  // The slow paths of claim() and take(). Neither gives a lease, which would then have to lie in
+  // memory.
   [[gnu::noinline]] Drawn await_claim() noexcept {
     return one_to_one_ ? spsc_.claim(state_) : mpmc_.claim(state_);
   }
@@ -174,7 +176,7 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     }
   }
 
-  // What leases call.
+  // For leases to call.
   Slot& slot(std::size_t place) const noexcept {
     return one_to_one_ ? spsc_.slot(place) : mpmc_.slot(place);
   }
@@ -232,7 +234,7 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     ring_bell(release_bell_);
   }
 
-  // What both sides read and hardly anybody writes.
+  // Both sides read these, and hardly any thread writes them.
   detail::RingState<Policy> state_;
   const std::size_t slots_;
   const bool one_to_one_;

@@ -12,18 +12,18 @@
 
 namespace penstock {
 
-/// A slot to fill. Move-only; empty (false) if there was none to have. What is dropped unpublished
-/// is published with nothing in it, so that those behind it are not held back.
+/// A slot to fill. Move-only; empty (false) if there was none to have. A claim that dies
+/// unpublished publishes its slot with nothing in it, so that later slots are not held back.
 template <class Ring> class Claim {
  public:
   /// What travels with a place.
   using Slot = typename Ring::slot_type;
 
   Claim() = default;
-  /// `other` is then empty.
+  /// Moves the claim; `other` is then empty.
   Claim(Claim&& other) noexcept
       : ring_{std::exchange(other.ring_, nullptr)}, ticket_{other.ticket_}, place_{other.place_} {}
-  /// What this one held is dropped first.
+  /// Moves the claim; drops what this one held.
   Claim& operator=(Claim&& other) noexcept {
     Claim old{std::move(*this)};
     ring_ = std::exchange(other.ring_, nullptr);
@@ -33,13 +33,13 @@ template <class Ring> class Claim {
   }
   ~Claim() { publish(Fill::none); }
 
-  /// Whether there is a slot to fill.
+  /// Returns whether there is a slot to fill.
   explicit operator bool() const noexcept { return ring_ != nullptr; }
-  /// The slot's number in the order of all, from 0.
+  /// Returns the slot's number in the order of all, from 0.
   std::uint64_t ticket() const noexcept { return ticket_; }
-  /// Which of the ring's slots it is: ticket() modulo their number.
+  /// Returns which of the ring's slots it is: ticket() modulo their number.
   std::size_t place() const noexcept { return place_; }
-  /// What travels with the place, to be written before publish().
+  /// Returns what travels with the place: write it before publish().
   Slot& slot() const noexcept { return ring_->slot(place_); }
 
   /// Hands the slot to the other side; the claim is then empty. Never blocks.
@@ -61,19 +61,19 @@ template <class Ring> class Claim {
   std::size_t place_{};
 };
 
-/// One filled slot, or a run of adjacent ones. Move-only; empty (false) if there was none to have.
-/// Gives its slots back, in order, when it is released or dies.
+/// One filled slot, or several adjacent ones. Move-only; empty (false) if there was none to have.
+/// Gives its slots back, in order, when you release it or it dies.
 template <class Ring> class Take {
  public:
   /// What travels with a place.
   using Slot = typename Ring::slot_type;
 
   Take() = default;
-  /// `other` is then empty.
+  /// Moves the take; `other` is then empty.
   Take(Take&& other) noexcept
       : ring_{other.ring_}, ticket_{other.ticket_}, place_{other.place_},
         size_{std::exchange(other.size_, 0)} {}
-  /// What this one held is released first.
+  /// Moves the take; releases what this one held.
   Take& operator=(Take&& other) noexcept {
     Take old{std::move(*this)};
     ring_ = other.ring_;
@@ -84,21 +84,21 @@ template <class Ring> class Take {
   }
   ~Take() { release(); }
 
-  /// Whether it holds any.
+  /// Returns whether it holds any slot.
   explicit operator bool() const noexcept { return size_ != 0; }
-  /// How many adjacent slots.
+  /// Returns how many adjacent slots it holds.
   std::size_t size() const noexcept { return size_; }
-  /// The first slot's ticket; the others follow it.
+  /// Returns the first slot's ticket; the others follow it.
   std::uint64_t ticket() const noexcept { return ticket_; }
-  /// Which of the ring's slots the first is.
+  /// Returns which of the ring's slots the first is.
   std::size_t place() const noexcept { return place_; }
-  /// What travels with the place of slot number `i` of it.
+  /// Returns what travels with the place of its slot number `i`.
   Slot& slot(std::size_t i = 0) const noexcept { return ring_->slot(place_ + i); }
-  /// How that one was filled.
+  /// Returns how its slot number `i` was filled.
   Fill fill(std::size_t i = 0) const noexcept { return ring_->fill(place_ + i); }
 
-  /// Takes on adjacent slots that are ready now, until it holds `most`; true if any came. Only the
-  /// last of a run may be partial. Never blocks.
+  /// Adds adjacent slots that are ready now, until it holds `most`; returns true if any came. Only
+  /// the last slot may be partial. Never blocks.
   bool extend(std::size_t most) noexcept {
     const std::size_t before = size_;
     while (size_ != 0 && size_ < most &&
@@ -108,7 +108,7 @@ template <class Ring> class Take {
     return size_ != before;
   }
 
-  /// The first `count` slots (at most size()) as a lease of their own.
+  /// Splits off the first `count` slots (at most size()) as a lease of their own.
   Take split(std::size_t count) noexcept {
     Take first{ring_, ticket_, place_, count};
     ticket_ += count;

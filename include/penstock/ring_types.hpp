@@ -8,18 +8,18 @@
 
 namespace penstock {
 
-/// How many threads a side has. All calls of `one` are made by one thread at a time, those of its
-/// leases too: this saves what several threads need to agree, for each slot.
+/// How many threads a side has. With `one`, one thread at a time makes all calls of the side and of
+/// its leases: this saves what several threads must do to agree on each slot.
 enum class Side : bool { one, many };
 
-/// What a ring's two sides see. `ended`: no more will be published than what there is. `stopped`
-/// and `failed`: nothing more is handed out to either side.
+/// The state that both sides of a ring see. `ended`: no ticket from the end on will be published.
+/// `stopped` and `failed`: neither side is handed anything more.
 enum class Flow : std::uint8_t { open, ended, stopped, failed };
 
-/// How a slot was filled: `partial` ends a run of adjacent slots, `none` is passed over by takers.
+/// How a slot was filled: `partial` ends a run of adjacent slots, takers pass over `none`.
 enum class Fill : std::uint8_t { full = 1, partial = 2, none = 3 };
 
-/// Whether a taker passes over empty slots, or is given them too, to keep step with another ring.
+/// Whether a taker passes over empty slots, or gets them too, to keep step with another ring.
 enum class Empties : bool { pass_over, give };
 
 } // namespace penstock

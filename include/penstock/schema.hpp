@@ -12,19 +12,19 @@
 
 namespace penstock {
 
-/// An extent of a column that is known at run time only, from the source or from a stage's options.
+/// An extent of a column that is known only at run time, from the source or from a stage's options.
 inline constexpr std::size_t dynamic = ~std::size_t{0};
 
-/// A column's name, made of a string literal of at most 32 characters. It holds words and no array,
-/// since nvcc 13 writes such arguments back as source, and cannot write an array.
+/// A column's name, made of a string literal of at most 32 characters. It holds words instead of an
+/// array, since nvcc 13 writes such arguments back as source, and cannot write an array.
 struct Name {
-  /// The letters, eight a word, and how many they are.
+  /// The letters, eight to a word, and their number.
   /// @{
   std::uint64_t word0{}, word1{}, word2{}, word3{};
   std::size_t size{};
   /// @}
 
-  /// Of a string literal; a longer one does not compile.
+  /// Makes a name of a string literal; more than 32 characters do not compile.
   template <std::size_t Count> consteval Name(const char (&text)[Count]) : size{Count - 1} {
     static_assert(Count <= 33, "penstock: a column's name has at most 32 characters.");
     std::uint64_t words[4]{};
@@ -36,11 +36,11 @@ struct Name {
     word2 = words[2];
     word3 = words[3];
   }
-  /// For nvcc, which writes it so.
+  /// For nvcc, which writes names in this form.
   consteval Name(std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d, std::size_t n)
       : word0{a}, word1{b}, word2{c}, word3{d}, size{n} {}
 
-  /// Letter number `i`, less than `size`.
+  /// Returns letter number `i`, less than `size`.
   constexpr char at(std::size_t i) const {
     const std::uint64_t words[]{word0, word1, word2, word3};
     return static_cast<char>((words[i / 8] >> (8 * (i % 8))) & 0xff);
@@ -49,16 +49,16 @@ struct Name {
 
 /// A name as a type, which messages spell out.
 template <char... Letters> struct Chars {
-  /// The name, with a zero behind it.
+  /// The name, ended by a zero.
   static constexpr char text[]{Letters..., '\0'};
 };
 
-/// The values of a column whose records have any number of them: see Columns.
+/// The values of a column whose records each have any number of values: see Columns.
 template <class T> struct Ragged {
   using value_type = T; ///< One value.
 };
 
-/// A column of a schema; written as Field<"name", T, Extents...>.
+/// A column of a schema; write it as Field<"name", T, Extents...>.
 template <class Spelled, class T, std::size_t... Extents> struct NamedColumn {
   using name = Spelled; ///< Its name, as Chars.
   using value_type = T; ///< One value.
@@ -66,8 +66,8 @@ template <class Spelled, class T, std::size_t... Extents> struct NamedColumn {
 
 namespace detail {
 
-/// What stands for a type that is not known, after a mistake that was reported already: it takes
-/// every use and says nothing.
+/// Stands for a type that is unknown after a mistake already reported. It accepts every use
+/// silently.
 struct Anything {
   template <class T> PENSTOCK_HD operator T() const;
   PENSTOCK_HD Anything data() const;
@@ -76,7 +76,7 @@ struct Anything {
   PENSTOCK_HD Anything operator[](std::size_t) const;
 };
 
-// Clang would print the expressions behind the letters, were they not deduced once more.
+// Deduced once more, or clang would print the expressions behind the letters.
 template <class> struct canonical;
 template <char... Letters> struct canonical<Chars<Letters...>> {
   using type = Chars<Letters...>;
@@ -102,14 +102,14 @@ inline constexpr bool has_values<NamedColumn<Spelled, T, Extents...>> = ((Extent
 template <Name Text, class T, std::size_t... Extents>
 using Field = NamedColumn<typename detail::spelled<Text>::type, T, Extents...>;
 
-/// A schema of named columns, each an array of its own in every batch. To be derived from, which
-/// keeps messages short: `struct Sample : Columns<Field<"image", …>, Field<"label", int>> {};`
+/// A schema of named columns, each an array of its own in every batch. Derive from it, which keeps
+/// messages short: `struct Sample : Columns<Field<"image", …>, Field<"label", int>> {};`
 ///
-/// A Ragged column lies as Apache Arrow lays out variable-size lists with 64-bit offsets: the
-/// values of all records back to back, and for n records n + 1 offsets, the first of them 0. A
-/// batch of it is one slot all the way, with a maximum of records and of value bytes.
+/// A Ragged column has Apache Arrow's layout of variable-size lists with 64-bit offsets: the values
+/// of all records back to back, and for n records n + 1 offsets, the first of them 0. A batch of it
+/// is one slot all the way, with a maximum of records and of value bytes.
 template <class... Fields> struct Columns {
-  /// Where it is written, before anything else is asked of it.
+  /// Whether every column has values: checked where the schema is written, before any other check.
   static constexpr bool have_values = (detail::has_values<Fields> && ...);
   static_assert(have_values,
                 "penstock: a column of extent 0 has no values: give Field<name, T, extents...> "
@@ -122,7 +122,7 @@ template <class... Fields> Columns<Fields...> columns_fn(const Columns<Fields...
 template <class S>
 concept HasColumns = std::is_class_v<S> && requires(const S* s) { columns_fn(s); };
 
-/// The columns of a schema; of a plain type none.
+/// The columns of a schema; none for a plain type.
 template <class S> struct columns_of {
   using type = Columns<>;
 };
@@ -142,7 +142,7 @@ template <HasColumns S>
   requires(!std::is_same_v<S, typename columns_of<S>::type>)
 inline constexpr bool copies_as_bytes<S> = copies_as_bytes<typename columns_of<S>::type>;
 
-/// What a column is made of: `parts` arrays, and `sizes` numbers that run time knows.
+/// What a column is made of: `parts` arrays, and `sizes` numbers known only at run time.
 template <class Column> struct column_traits;
 template <class Spelled, class T, std::size_t... Extents>
 struct column_traits<NamedColumn<Spelled, T, Extents...>> {
@@ -150,7 +150,7 @@ struct column_traits<NamedColumn<Spelled, T, Extents...>> {
   static constexpr std::size_t value_bytes = sizeof(T);
   static constexpr std::size_t parts = 1;
   static constexpr std::size_t sizes = (std::size_t{0} + ... + (Extents == dynamic ? 1 : 0));
-  /// Values of one record without the extents that are dynamic.
+  /// Values of one record, without the dynamic extents.
   static constexpr std::size_t fixed = (std::size_t{1} * ... * (Extents == dynamic ? 1 : Extents));
 };
 template <class Spelled, class T> struct column_traits<NamedColumn<Spelled, Ragged<T>>> {
@@ -161,7 +161,7 @@ template <class Spelled, class T> struct column_traits<NamedColumn<Spelled, Ragg
   static constexpr std::size_t fixed = 0;
 };
 
-/// What the columns before number `At` are made of; with At the number of columns, the whole.
+/// The columns of a schema as a whole: their number, and what those before number `at` are made of.
 template <class All> struct columns_traits;
 template <class... Fields> struct columns_traits<Columns<Fields...>> {
   static constexpr std::size_t count = sizeof...(Fields);
@@ -187,7 +187,7 @@ template <class... Fields> struct columns_traits<Columns<Fields...>> {
   }
 };
 
-/// A plain schema is one array, and one number: the bytes of a record.
+/// A plain schema is one array and one number, the bytes of a record.
 template <class S> struct schema_traits {
   static constexpr bool named = false;
   static constexpr bool ragged = false;

@@ -24,18 +24,18 @@
 
 namespace penstock {
 
-/// What a Scratch may be told.
+/// Options of a Scratch.
 struct ScratchOptions {
-  /// How many streams use it; each gets an equal part of its memory. A Consumer has one, a Kernel
-  /// its KernelOptions::streams, and what is replayed its ReplayOptions::lanes.
+  /// How many streams use it, each an equal part: a Consumer has one, a Kernel its
+  /// KernelOptions::streams, a replayed callable its ReplayOptions::lanes.
   unsigned streams = 1;
 };
 
-/// What a Scratch has been used for.
+/// How a Scratch has been used.
 struct ScratchCounts {
   std::uint64_t frames = 0; ///< Made by on().
-  /// The most bytes of one part that were taken at once, each piece rounded up to 256: times the
-  /// streams, the smallest budget that would have done.
+  /// The most bytes of one part taken at once, each piece rounded up to 256. Times the streams,
+  /// this is the smallest budget that would have done.
   std::size_t most_bytes = 0;
   std::uint64_t refusals = 0; ///< Errors thrown, by on() and by frames.
 };
@@ -48,20 +48,18 @@ struct ScratchCounts {
 ///         auto frame = scratch.on(stream);
 ///         float* const tmp = frame.take<float>(in.size());
 ///
-/// Work on one stream runs in order. So what a frame took is free for what is enqueued there next
-/// as soon as the frame dies, though nothing of its work need have run: there are no events and no
-/// waits. Work that a callable puts on another stream must be waited for by this one before the
-/// frame dies.
+/// Work on one stream runs in order. So memory that a frame took is free for the next work on the
+/// stream as soon as the frame dies, even if its own work has not run: there are no events or
+/// waits. If a callable puts work on another stream, this one must wait for it before that.
 ///
 /// A stream gets its part when it is first seen and keeps it. A frame made while no other of its
-/// stream lives starts where the part does, and so equal calls on a stream take equal addresses.
-/// That is why replayed() callables may use it: what was captured keeps the addresses of its lane's
-/// stream, which nobody else gets; work of one lane is captured in order, and all graphs are
-/// launched on one stream.
+/// stream lives starts where the part does, so equal calls take equal addresses. That is why
+/// replayed() callables may use it: captured work keeps the addresses of its lane's stream, which
+/// no other stream gets; work of one lane is captured in order, and all graphs run on one stream.
 ///
 /// It must outlive the work that uses it, and the device must outlive it; the streams must stay
 /// where they are and live until that work is done. Any thread may call, one thread a stream at a
-/// time; cudaStreamPerThread is another stream on each thread, and so for one thread alone. Nothing
+/// time; cudaStreamPerThread is another stream on each thread: use it on one thread alone. Nothing
 /// blocks, allocates or calls the device after the constructor.
 template <AnyDevice D> class Scratch {
   struct Part;
@@ -69,7 +67,7 @@ template <AnyDevice D> class Scratch {
  public:
   /// Allocates `bytes`, rounded up so that each part is a multiple of 256. May block, as the
   /// device's allocate() may. Throws OptionError for no streams and for more bytes than memory can
-  /// be, DeviceError if the device has not as many.
+  /// be, DeviceError if the device has fewer.
   explicit Scratch(D& device, std::size_t bytes, ScratchOptions options = {})
       : streams_{checked(options.streams)},
         part_bytes_{padded((detail::checked_bytes(bytes, 1, "Scratch") + streams_ - 1) / streams_)},
@@ -83,9 +81,9 @@ template <AnyDevice D> class Scratch {
   Scratch(const Scratch&) = delete;
   ~Scratch() { assert(is_idle() && "penstock: a Scratch must outlive its frames"); }
 
-  /// What one call, or a part of one, takes on a stream; given back when it dies. Frames of one
-  /// stream nest: a function that is called with the stream may make one of its own. It stays where
-  /// it was made, on the stack, so that frames die in the reverse of their order.
+  /// Memory that one call, or a part of one, takes on a stream; the frame gives it back when it
+  /// dies. Frames of one stream nest: a function called with the stream may make one of its own. A
+  /// frame stays on the stack, where it was made: frames die in reverse order.
   class Frame {
    public:
     Frame(const Frame&) = delete;
@@ -97,21 +95,21 @@ template <AnyDevice D> class Scratch {
       part_.depth = depth_ - 1;
     }
 
-    /// Device memory for `n` elements, aligned to 256 bytes, which holds anything; until the frame
-    /// dies. Never blocks, and calls nothing. Throws Error if less is left of the stream's part,
-    /// and while a later frame of the stream lives.
+    /// Returns device memory for `n` elements, aligned to 256 bytes, with undefined contents, until
+    /// the frame dies. Never blocks. Throws Error if less is left of the stream's part, and while a
+    /// later frame of the stream lives.
     template <class T> T* take(std::size_t n) & {
       static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T> && alignof(T) <= align,
                     "penstock: scratch memory is raw bytes aligned to 256, so T must be trivially "
                     "copyable, not const, and aligned to 256 at most.");
       return static_cast<T*>(scratch_.take(part_, depth_, n, sizeof(T)));
     }
-    /// Takes memory as a Workspace, for reduce() and the other algorithms that want one:
-    /// `workspace(left())` is all that there is.
+    /// Takes a Workspace, for reduce() and other algorithms: `workspace(left())` is all that is
+    /// left.
     Workspace<D> workspace(std::size_t bytes = Workspace<D>::usual_bytes) & {
       return {take<std::byte>(bytes), bytes};
     }
-    /// There are none of a frame that nobody keeps: its memory would be free at once.
+    /// Refused for a temporary frame: its memory would be free at once.
     /// @{
     template <class T> T* take(std::size_t) && {
       constexpr bool kept = !sizeof(T);
@@ -126,14 +124,14 @@ template <AnyDevice D> class Scratch {
     }
     /// @}
 
-    /// Bytes of the stream's part that may still be taken, in one piece.
+    /// Returns the bytes of the stream's part that may still be taken, in one piece.
     std::size_t left() const noexcept { return scratch_.part_bytes_ - part_.taken; }
 
    private:
     friend class Scratch;
     Frame(Scratch& scratch, Part& part) noexcept
         : scratch_{scratch}, part_{part}, begin_{part.taken}, depth_{++part.depth} {
-      // One writer: the thread that has the stream.
+      // One writer: the thread that uses the stream.
       part.frames.store(part.frames.load(StdAtomics::relaxed) + 1, StdAtomics::relaxed);
     }
 
@@ -143,15 +141,15 @@ template <AnyDevice D> class Scratch {
     const std::size_t depth_;
   };
 
-  /// A frame of `stream`, which gets its part if it has none. Throws Error if all parts are other
-  /// streams'.
+  /// Makes a frame of `stream`, which gets its part if it has none. Throws Error if all parts
+  /// belong to other streams.
   [[nodiscard]] Frame on(Stream<D> stream) {
     return Frame{*this, part_of(detail::StreamHandle::of(stream).stream)};
   }
 
-  /// Takes the parts from their streams, for streams that come later: those of another pipeline,
-  /// say. No frame may live, all work that uses the memory must be done, and a pipeline whose
-  /// replayed() callable used it must not run again. No other thread may call meanwhile.
+  /// Takes the parts from their streams, for later ones, such as another pipeline's. No frame may
+  /// live, all work that uses the memory must be done, and a pipeline whose replayed() callable
+  /// used it must not run again. No other thread may call meanwhile.
   void unbind() noexcept {
     assert(is_idle() && "penstock: a Scratch's frame lives while its stream is unbound");
     for (Part& part : parts()) {
@@ -159,7 +157,8 @@ template <AnyDevice D> class Scratch {
     }
   }
 
-  /// From any thread. Each count is exact; together they are of one moment only when all is quiet.
+  /// Returns the counts, from any thread. Each is exact; together they are of one moment only when
+  /// all is quiet.
   ScratchCounts counts() const noexcept {
     ScratchCounts counts{.refusals = refusals_.load(StdAtomics::relaxed)};
     for (const Part& part : parts()) {
@@ -176,10 +175,10 @@ template <AnyDevice D> class Scratch {
 
   struct alignas(detail::cache_lines) Part {
     StdAtomics::Atomic<const void*> stream{&nobody};
-    // The rest is for the thread that has the stream, and counted for all.
+    // The rest is for the thread that uses the stream; all may read the counts.
     std::byte* data{};
-    std::size_t taken{}; // by the frames that live, a multiple of the grain
-    std::size_t depth{}; // how many those are
+    std::size_t taken{}; // by the frames that live, a multiple of align
+    std::size_t depth{}; // how many frames live
     StdAtomics::Atomic<std::uint64_t> frames{0};
     StdAtomics::Atomic<std::size_t> most{0};
   };
@@ -200,9 +199,9 @@ template <AnyDevice D> class Scratch {
   }
 
   Part& part_of(const void* stream) {
-    // Parts are given away in turn, and one thread has the stream: behind the first that is
-    // nobody's there is none of its own. What a part holds is handed on with the stream, whoever
-    // does that, so all is relaxed.
+    // Parts are given away in turn, and one thread uses the stream: behind the first free part,
+    // none is this stream's. Handing a stream on also hands on its part's contents, so all is
+    // relaxed.
     for (Part& part : parts()) {
       const void* owner = part.stream.load(StdAtomics::relaxed);
       if (owner == stream ||
@@ -222,7 +221,7 @@ template <AnyDevice D> class Scratch {
       throw Error{"penstock: Scratch: a frame was asked for memory while a later one of its stream "
                   "lives: ask that one, or ask before it is made."};
     }
-    const std::size_t left = part_bytes_ - part.taken; // a multiple of the grain: padding fits
+    const std::size_t left = part_bytes_ - part.taken; // a multiple of align: padding fits
     if (n > left / each) {
       refuse(std::to_string(n) + " times " + std::to_string(each) +
                  " bytes were asked for, and of the stream's " + std::to_string(part_bytes_) +
@@ -237,7 +236,7 @@ template <AnyDevice D> class Scratch {
     return at;
   }
 
-  // `bytes` a part and `streams` would have done.
+  // `streams` parts of `bytes` would have done.
   [[noreturn]] void refuse(const std::string& why, std::size_t bytes, std::size_t streams) {
     refusals_.fetch_add(1, StdAtomics::relaxed);
     if (bytes > most_bytes / streams) {

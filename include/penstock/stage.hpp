@@ -14,32 +14,33 @@ struct Plan;
 struct NoDevice {};
 } // namespace detail
 
-/// The base of every stage: what a stage is asked, with the usual answers. Its own names come
-/// before these.
+/// The base of every stage: what penstock asks a stage, with the usual answers. The stage's own
+/// names come before these.
 struct StageBase {
-  /// Whether it was refused already, so that `|` says no more of it.
+  /// Whether the stage was refused already, so that `|` says no more about it.
   static constexpr bool refused = false;
-  /// Whether it takes records alone, and no columns.
+  /// Whether it takes whole records only, no columns.
   static constexpr bool one_array_alone = false;
   /// Whether it takes no columns of variable length.
   static constexpr bool fixed_length_alone = false;
-  /// The device that it names. If it names one it has `device_type* device() const`.
+  /// The device that it names. A stage that names one has `device_type* device() const`.
   using device_type = detail::NoDevice;
   /// The stream that its callable takes; void if it takes none.
   using stream_parameter = void;
 
-  /// prepare() asks all stages, in order, before it builds any: says what slots must hold.
+  /// Says what slots must hold. prepare() asks all stages, in order, before it builds any.
   template <class Given> void plan(detail::Plan& /*plan*/) const {}
 };
 
 /// What can stand right of `|`, and a Reader left of it: a cheap, movable description of what is
-/// done, with which options. It derives from StageBase. Besides what that has
+/// done, with which options. It derives from StageBase, and also has
 /// - `template <class Given> using takes`, `gives`: the batch that it takes, and the one it gives,
-///   where the stage before gives Given; void is nothing, as a Reader takes and a Consumer gives;
-/// - `template <class Given, class D> void build(detail::Build<D>& build) const`: called once, by
-///   prepare(), after the stage before it. It asks `build` for the link to take from, makes the one
+///   where the stage before gives Given; void means none: a Reader takes none, a Consumer gives
+///   none;
+/// - `template <class Given, class D> void build(detail::Build<D>& build) const`: prepare() calls
+///   it once, after the stage before it. It asks `build` for the link to take from, makes the one
 ///   to fill, and adds a node that is given both. It may throw OptionError, SourceError or
-///   DeviceError, and prepare() does.
+///   DeviceError, which prepare() passes on.
 ///
 /// Adding one: docs/maintaining.md.
 template <class S>
@@ -47,7 +48,7 @@ concept Stage = std::is_base_of_v<StageBase, std::remove_cvref_t<S>>;
 
 /// Asks for pinned output: `Reader{source, to_pinned}`.
 struct to_pinned_t {
-  /// Not by {}, which would be taken for options.
+  /// Takes a number, since {} would be taken for options.
   explicit constexpr to_pinned_t(int) {}
 };
 /// The tag itself: see to_pinned_t.
@@ -55,7 +56,7 @@ inline constexpr to_pinned_t to_pinned{0};
 
 /// Asks for the way back: `AsyncCopier{to_host}`.
 struct to_host_t {
-  /// Not by {}, which would be taken for options.
+  /// Takes a number, since {} would be taken for options.
   explicit constexpr to_host_t(int) {}
 };
 /// The tag itself: see to_host_t.

@@ -17,8 +17,8 @@
 namespace penstock {
 namespace detail {
 
-/// Of `allowed` processors as many as the control groups' quotas of time are worth, rounded up; at
-/// least one. `root` comes before all paths.
+/// Returns as many of `allowed` processors as the control groups' quotas of time are worth, rounded
+/// up; at least one. `root` comes before all paths.
 inline unsigned processors_within(const std::string& root, unsigned allowed) {
   std::uint64_t usable = std::max(allowed, 1U);
   each_control_group(root, "cpu", [&](const std::string& group, bool unified) {
@@ -35,7 +35,8 @@ inline unsigned processors_within(const std::string& root, unsigned allowed) {
   return static_cast<unsigned>(usable);
 }
 
-/// Bytes that the control groups leave of what the machine has. `root` comes before all paths.
+/// Returns the bytes that the control groups leave of the machine's memory. `root` comes before all
+/// paths.
 inline std::uint64_t memory_within(const std::string& root) {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
   const auto kib = number_of(text_of(root + "/proc/meminfo"), "MemAvailable:");
@@ -44,7 +45,7 @@ inline std::uint64_t memory_within(const std::string& root) {
     const auto at_most = [&group](const char* file) {
       return number_in(text_of(group + file)).value_or(unknown);
     };
-    // Above "high" a process is slowed down until it gives memory back.
+    // Above "high" the kernel slows a process down until it gives memory back.
     const std::uint64_t limit = unified ? std::min(at_most("/memory.max"), at_most("/memory.high"))
                                         : at_most("/memory.limit_in_bytes");
     if (limit == unknown) {
@@ -54,7 +55,7 @@ inline std::uint64_t memory_within(const std::string& root) {
         text_of(group + (unified ? "/memory.current" : "/memory.usage_in_bytes"));
     const std::string parts = text_of(group + "/memory.stat");
     const std::string of_all = unified ? "" : "total_"; // with the groups below
-    // The page cache would give those up.
+    // The page cache would give these up.
     const std::uint64_t files = number_of(parts, of_all + "inactive_file").value_or(0) +
                                 number_of(parts, of_all + "active_file").value_or(0);
     const std::uint64_t used = number_in(use).value_or(0);
@@ -66,11 +67,11 @@ inline std::uint64_t memory_within(const std::string& root) {
 
 } // namespace detail
 
-/// How many processors this thread, and those that it starts, may use at once, at least 1: those
-/// that it may run on (`taskset`, a cpuset), and no more than the quotas of time of its control
-/// groups are worth (a container's limit), in version 1 or 2, where a part of one counts as one.
-/// Looked up at each call, since limits may change: some ten small files, no more. Any thread.
-/// Throws nothing but std::bad_alloc.
+/// Returns how many processors this thread, and the threads that it starts, may use at once, at
+/// least 1: those that it may run on (`taskset`, a cpuset), and no more than the time quotas of its
+/// control groups, in version 1 or 2, are worth (a container's limit), where a part of one counts
+/// as one. Looks them up at each call, since limits may change: some ten small files, no more. Any
+/// thread. Throws nothing but std::bad_alloc.
 inline unsigned usable_processors() {
   cpu_set_t allowed[8]; // 8192 processors, the most that Linux can be built for
   const bool known = ::sched_getaffinity(0, sizeof allowed, allowed) == 0;
@@ -79,10 +80,10 @@ inline unsigned usable_processors() {
                 : std::thread::hardware_concurrency());
 }
 
-/// Bytes of memory that are free for this process, or that the page cache would give up: of the
-/// machine, and no more than its control groups, in version 1 or 2, have left of their limits (a
-/// container's limit). 0 if nothing is left, or if nobody says. Looked up at each call. Any thread.
-/// Throws nothing but std::bad_alloc.
+/// Returns the bytes of memory that are free for this process, or that the page cache would give
+/// up: of the machine, and no more than its control groups, in version 1 or 2, have left of their
+/// limits (a container's limit). 0 if nothing is left, or if the system does not say. Looks them up
+/// at each call. Any thread. Throws nothing but std::bad_alloc.
 inline std::uint64_t usable_memory() {
   return detail::memory_within("");
 }

@@ -5,7 +5,7 @@
 /// \file
 /// penstock's version.
 
-/// As the build file has it: a test compares the two.
+/// The version that the build file has: a test compares the two.
 /// @{
 #define PENSTOCK_VERSION_MAJOR 0
 #define PENSTOCK_VERSION_MINOR 1

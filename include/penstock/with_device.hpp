@@ -5,8 +5,8 @@
 #include <penstock/error.hpp>
 #include <penstock/host/device.hpp>
 
-// nvcc links the CUDA runtime by itself. Another compiler may have its headers and yet no library
-// to link, and this header is also for those without either.
+// nvcc links the CUDA runtime by itself. Another compiler may have its headers but no library to
+// link, and this header also works without either.
 #if defined(__CUDACC__)
 #include <penstock/cuda/device.hpp>
 #endif
@@ -16,18 +16,18 @@
 
 namespace penstock {
 
-/// What nvcc compiles and what others do are two functions, also for the linker, if one program has
-/// both.
+/// The version that nvcc compiles and that of other compilers are two functions, also for the
+/// linker, if one program has both.
 #if defined(__CUDACC__)
 inline namespace with_cuda {
 #else
 inline namespace without_cuda {
 #endif
 
-/// Calls `f(device)` with a device that lives for the call, and returns what it returns, of one
+/// Calls `f(device)` with a device that lives for the call, and returns what `f` returns, of one
 /// type for both devices. `which` is "cuda", "host", or "auto": the first GPU if there is one, else
-/// the host. Only what nvcc compiles can have a GPU. Blocks while `f` does. Throws Error if there
-/// is no such device, and what `f` throws.
+/// the host. Only a program that nvcc compiles can have a GPU. Blocks while `f` runs. Throws Error
+/// if there is no such device, and what `f` throws.
 template <class F> decltype(auto) with_device(std::string_view which, F f) {
 #if defined(__CUDACC__)
   if (which == "cuda" || (which == "auto" && CudaDevice::count() > 0)) {

@@ -15,27 +15,29 @@ namespace penstock {
 /// Scratch memory on a device for algorithms such as reduce() and sort(), made once so that they
 /// allocate nothing. A Scratch's frame lends one too.
 ///
-/// Work on a stream uses it when it runs. So one stream at a time may use it, and it must outlive
-/// that work; calls on the same stream take their turns. It moves, and must not outlive the device.
+/// Work on a stream uses it when it runs. So only one stream at a time may use it, and it must
+/// outlive that work; calls on the same stream take turns. Movable; it must not outlive the device.
 template <AnyDevice D> class Workspace {
  public:
-  /// What it has if nothing is said.
+  /// Its size if you name none.
   static constexpr std::size_t usual_bytes = std::size_t{1} << 20;
 
-  /// May block, as the device's allocate() may. Throws DeviceError with the byte count.
+  /// Allocates `bytes`. May block, as the device's allocate() may. Throws DeviceError with the byte
+  /// count.
   explicit Workspace(D& device, std::size_t bytes = usual_bytes)
       : allocation_{detail::Allocation::in<Device>(&device, bytes)}, data_{allocation_.data()},
         size_{bytes} {}
-  /// Device memory that is someone else's, aligned to 256 bytes, and is not given back: what a
-  /// Scratch's frame lends.
+  /// Wraps device memory that somebody else owns, aligned to 256 bytes, and does not give it back:
+  /// a Scratch's frame lends it.
   Workspace(void* data, std::size_t bytes) noexcept : data_{data}, size_{bytes} {}
 
-  /// Device memory, aligned to 256 bytes.
+  /// Returns the device memory, aligned to 256 bytes.
   void* data() const noexcept { return data_; }
-  /// In bytes.
+  /// Returns the size in bytes.
   std::size_t size() const noexcept { return size_; }
 
-  /// Throws Error, with both sizes, if `bytes` are more than there are; `what` is who needs them.
+  /// Throws Error, with both sizes, if `bytes` are more than size(); `what` names the function that
+  /// needs them.
   void require(std::size_t bytes, const char* what) const {
     if (bytes > size()) {
       throw Error{std::string{"penstock: "} + what + " needs a workspace of " +
@@ -46,7 +48,7 @@ template <AnyDevice D> class Workspace {
   }
 
  private:
-  detail::Allocation allocation_; // none, if the memory is someone else's
+  detail::Allocation allocation_; // empty if somebody else owns the memory
   void* data_;
   std::size_t size_;
 };

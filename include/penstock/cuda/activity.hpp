@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// How busy is the GPU? For any program, with a pipeline in it or not. It needs CUPTI, which comes
+// How busy is the GPU? For any program, with or without a pipeline. It needs CUPTI, which comes
 // with the CUDA toolkit, and -lcupti.
 
 #include <penstock/cuda/activity_summary.hpp>
@@ -18,18 +18,18 @@
 
 namespace penstock {
 
-/// Records when one GPU runs kernels and copies, whoever launches them in this process, from its
-/// making until stop(). Kernels of a graph are seen one by one. It makes launches slower, so time
-/// and watch in two runs; and it keeps 32 bytes for each kernel and copy.
+/// A recording of when one GPU runs kernels and copies, whoever launches them in this process, from
+/// construction until stop(). It sees each kernel of a graph. It makes launches slower, so time and
+/// record in two runs; and it keeps 32 bytes for each kernel and copy.
 ///
-/// One at a time may record, and no other profiler in the process. Calls throw CudaError,
-/// CuptiError or Error. Not for several threads at once.
+/// Only one may record at a time, and no other profiler in the process. Calls throw CudaError,
+/// CuptiError or Error. For one thread at a time.
 class GpuActivity {
  public:
-  /// Records what GPU `device`, as CUDA counts them, begins from now on. Waits for nothing: what
-  /// was given to it before is to be done, or is in it.
+  /// Records what GPU `device`, as CUDA numbers them, begins from now on. Waits for nothing:
+  /// earlier work must be done, or it is in the recording.
   explicit GpuActivity(int device = 0) {
-    const detail::AttachedDevice here{device}; // if there is one of that number
+    const detail::AttachedDevice here{device}; // throws if there is none of that number
     detail::ActivityLog::only().start(device);
   }
   GpuActivity(const GpuActivity&) = delete;
@@ -42,9 +42,9 @@ class GpuActivity {
     }
   }
 
-  /// Ends the recording and sums up all of it; called again it gives the same. Waits for no work of
-  /// the GPU, since somebody may capture a graph meanwhile: wait for your streams first, as run()
-  /// does for its own. What is not done counts as dropped, or is missing.
+  /// Ends the recording and sums up all of it; a second call returns the same. Does not wait for
+  /// the GPU, since another thread may be capturing a graph: wait for your streams first, as run()
+  /// does for its own. Work that is not done counts as dropped, or is missing.
   GpuActivitySummary stop() {
     if (recording_) {
       recording_ = false;
@@ -55,8 +55,8 @@ class GpuActivity {
     return between(0, 1);
   }
 
-  /// After stop(): a part of the recording, from one fraction of its span to another. So
-  /// `between(0.05, 0.95)` is the steady state of a run, without how it begins and ends.
+  /// Sums up a part of the recording, from one fraction of its span to another; call stop() first.
+  /// `between(0.05, 0.95)` is the steady state of a run, without its beginning and end.
   GpuActivitySummary between(double first, double last) const {
     if (recording_) {
       throw Error{"penstock: GpuActivity::between(): it is still recording: stop() it first."};

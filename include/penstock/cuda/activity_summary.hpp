@@ -13,51 +13,51 @@
 
 namespace penstock {
 
-/// What a GPU did in some span of time: what GpuActivity (cuda/activity.hpp) has recorded.
+/// What a GPU did in some span of time, as GpuActivity (cuda/activity.hpp) recorded it.
 /// `os << summary` prints it in one line. Times are seconds of the span in which at least one of
-/// the things named went on, so that two kernels side by side count once.
+/// the named things went on, so that two kernels side by side count once.
 struct GpuActivitySummary {
-  /// The span's length: from the first thing's begin to the last one's end.
+  /// The span's length in seconds, from the first thing's begin to the last one's end.
   double seconds{};
-  /// In which a kernel ran. A memset counts as a kernel.
+  /// Seconds in which a kernel ran. A memset counts as a kernel.
   double kernel_s{};
-  /// In which a copy from the host to the GPU ran.
+  /// Seconds in which a copy from the host to the GPU ran.
   double to_device_s{};
-  /// In which a copy from the GPU to the host ran.
+  /// Seconds in which a copy from the GPU to the host ran.
   double to_host_s{};
-  /// In which a copy of any kind ran, those within the GPU and between GPUs among them.
+  /// Seconds in which any copy ran, also those within the GPU and between GPUs.
   double copy_s{};
-  /// In which a kernel and a copy ran at once.
+  /// Seconds in which a kernel and a copy ran at once.
   double overlap_s{};
-  /// In which anything ran.
+  /// Seconds in which anything ran.
   double busy_s{};
   /// Kernels and memsets that began in the span, each node of a graph by itself.
   std::uint64_t kernels{};
-  /// Copies that began in the span. What CUDA has merged counts as one.
+  /// Copies to the device that began in the span. Copies that CUDA has merged count as one.
   std::uint64_t copies_to_device{};
-  /// Copies from the GPU to the host.
+  /// Copies from the GPU to the host that began in the span.
   std::uint64_t copies_to_host{};
-  /// Copies within the GPU and between GPUs.
+  /// Copies within the GPU and between GPUs that began in the span.
   std::uint64_t other_copies{};
   /// Bytes of the copies to the device that began in the span.
   std::uint64_t bytes_to_device{};
-  /// Bytes of the copies to the host.
+  /// Bytes of the copies to the host that began in the span.
   std::uint64_t bytes_to_host{};
-  /// Records that were lost, in the whole of the recording: unless it is 0, all else is too low.
+  /// Records lost in the whole recording: unless it is 0, all other numbers are too low.
   std::uint64_t dropped{};
 
-  /// The share of the span in which a kernel ran; 0 of an empty one.
+  /// Returns the share of the span in which a kernel ran; 0 for an empty one.
   double kernel_share() const noexcept { return share(kernel_s); }
-  /// In which anything ran.
+  /// Returns the share of the span in which anything ran; 0 for an empty one.
   double busy_share() const noexcept { return share(busy_s); }
-  /// In which nothing ran.
+  /// Returns the share of the span in which nothing ran; 0 for an empty one.
   double idle_share() const noexcept { return seconds > 0 ? 1 - share(busy_s) : 0.0; }
 
  private:
   double share(double part) const noexcept { return seconds > 0 ? part / seconds : 0.0; }
 };
 
-/// Prints one line, which it ends.
+/// Prints one line, and ends it.
 inline std::ostream& operator<<(std::ostream& os, const GpuActivitySummary& gpu) {
   const auto flags = os.flags();
   const auto precision = os.precision();
@@ -84,12 +84,12 @@ enum class GpuWork : std::uint8_t { kernel, to_device, to_host, other_copy };
 struct GpuInterval {
   std::uint64_t begin{};
   std::uint64_t end{};   ///< After `begin`.
-  std::uint64_t bytes{}; ///< Of a copy.
+  std::uint64_t bytes{}; ///< Those of a copy.
   GpuWork work{};
 };
 
-/// How long at least one of several intervals lasts. They are added in the order in which they
-/// begin, so that nothing is kept of them but where the latest ends.
+/// How long at least one of several intervals lasts. You add them in the order in which they begin,
+/// so that it need only keep where the latest ends.
 class IntervalUnion {
  public:
   void add(std::uint64_t begin, std::uint64_t end) noexcept {
@@ -105,8 +105,8 @@ class IntervalUnion {
   std::uint64_t end_{0};
 };
 
-/// Sums up the part of `intervals`, which are sorted by `begin`, that lies between two fractions
-/// of their span: what reaches in from outside counts with its part inside.
+/// Sums up the part of `intervals`, sorted by `begin`, between two fractions of their span: an
+/// interval that reaches in from outside counts with its part inside.
 inline GpuActivitySummary summarize(std::span<const GpuInterval> intervals, double first,
                                     double last) {
   GpuActivitySummary sum;

@@ -19,13 +19,14 @@
 #include <cub/device/device_reduce.cuh>
 #include <cuda_runtime.h>
 
-// Work on a GPU's stream, with the signatures that algorithm.hpp has for a HostStream&: code for
-// both devices includes this under nvcc, and that one else. For nvcc alone, and an extra, since it
-// takes seconds to compile.
+// Work on a GPU's stream, with the signatures that host/algorithm.hpp has for a HostStream&: code
+// for both devices includes this header under nvcc, and that one otherwise. For nvcc alone, and an
+// extra, since it takes seconds to compile.
 //
-// The stream's device must be the calling thread's current one (CudaDevice::attach()); callables of
-// a pipeline find it so. All return at once and run in the stream's order. Functors must be
-// callable on the GPU: named ones, with PENSTOCK_HD. All throw CudaError if CUDA refuses the work.
+// The stream's device must be the calling thread's current one (CudaDevice::attach()), as it is in
+// a pipeline's callables. All functions return at once and run in the stream's order. Functors must
+// be callable on the GPU: named ones, with PENSTOCK_HD. All throw CudaError if CUDA refuses the
+// work.
 namespace penstock {
 
 namespace detail {
@@ -36,8 +37,8 @@ template <class R> struct ConvertTo {
   }
 };
 
-/// Before a call of CUB, which takes an error that was pending for its own, and clears it. Throws
-/// CudaError, which says that; the error stays pending.
+/// Throws CudaError if an error is pending before a call of CUB, which would take that error for
+/// its own and clear it. The error stays pending.
 inline void check_nothing_pending(const char* call_name) {
   if (const cudaError_t pending = cudaPeekAtLastError(); pending != cudaSuccess) {
     throw CudaError{"penstock: " + std::string{call_name} + " was called while an error of an " +
@@ -47,13 +48,13 @@ inline void check_nothing_pending(const char* call_name) {
   }
 }
 
-/// Runs `call(scratch, bytes)`, a function of CUB, with what the workspace has from byte `from` on.
+/// Runs `call(scratch, bytes)`, a function of CUB, with the workspace's memory from byte `from` on.
 template <class Call>
 void with_scratch(const char* call_name, Workspace<CudaDevice>& workspace, std::size_t from,
                   Call call) {
   check_nothing_pending(call_name);
-  // CUB asks the driver for occupancies in order to tell what it needs, so it is asked only if what
-  // there is will not do: that is cudaErrorInvalidValue. Null and 0 bytes would be the question.
+  // To tell what it needs, CUB asks the driver for occupancies. So it is asked only if the
+  // workspace will not do, which is cudaErrorInvalidValue. Null and 0 bytes would be the question.
   cudaError_t status = cudaErrorInvalidValue;
   if (workspace.size() > from) {
     std::size_t bytes = workspace.size() - from;
@@ -70,9 +71,9 @@ void with_scratch(const char* call_name, Workspace<CudaDevice>& workspace, std::
 
 } // namespace detail
 
-/// *out = op over `init` and in[0] to in[n - 1], each made an R; `in` and `out` are device memory.
-/// `op(R, R)` must be associative and commutative: it is grouped as suits the GPU. The workspace
-/// needs some hundred KiB at most, for an R of 8 bytes; Error tells if it has less.
+/// Sets *out to op over `init` and in[0] to in[n - 1], each made an R; `in` and `out` are device
+/// memory. `op(R, R)` must be associative and commutative: the GPU groups as it likes. The
+/// workspace needs some hundred KiB at most, for an R of 8 bytes; throws Error if it has less.
 template <class T, class R, class Op>
 void reduce(cudaStream_t stream, const T* in, std::size_t n, R* out, R init, Op op,
             Workspace<CudaDevice>& workspace) {
@@ -84,9 +85,9 @@ void reduce(cudaStream_t stream, const T* in, std::size_t n, R* out, R init, Op 
 
 namespace detail {
 
-/// Values of a piece are counted in 32 bits, the width that CUB is tuned for.
+/// Counts the values of a piece in 32 bits, the width that CUB is tuned for.
 using PieceCount = unsigned;
-/// A multiple of 256, so that pieces keep the alignment of the first.
+/// The most bytes of a piece: a multiple of 256, so that pieces keep the alignment of the first.
 inline constexpr std::size_t most_piece_bytes = std::size_t{1} << 30;
 
 struct AddCounts {
@@ -98,7 +99,7 @@ struct AddCounts {
 } // namespace detail
 
 /// Adds to counts[v] how often each byte value v occurs in in[0] to in[n - 1]; both are device
-/// memory, `counts` 256 numbers. The workspace needs some hundred KiB; Error tells if it has less.
+/// memory, `counts` 256 numbers. The workspace needs some hundred KiB; throws Error if it has less.
 inline void histogram(cudaStream_t stream, const std::uint8_t* in, std::size_t n,
                       std::uint64_t* counts, Workspace<CudaDevice>& workspace) {
   using namespace detail;

@@ -14,24 +14,24 @@
 
 #include <cuda_runtime.h>
 
-// Work on a GPU's stream, with the signatures that convert.hpp has for a HostStream&: what
-// cuda/algorithm.cuh says of its algorithms holds for these. For nvcc alone.
+// Work on a GPU's stream, with the signatures that host/convert.hpp has for a HostStream&. What
+// cuda/algorithm.cuh says of its algorithms holds for these too. For nvcc alone.
 namespace penstock {
 
 namespace detail {
 
-/// How many elements a thread takes at once: the larger type's fill a widest access, so that the
-/// threads of a warp read and write what lies side by side, whatever the other type.
+/// How many elements a thread takes at once: those of the larger type fill a widest access, so that
+/// the threads of a warp read and write adjacent memory, whatever the other type.
 template <class T, class R> constexpr std::size_t elements_at_once() {
   constexpr std::size_t larger = std::max(sizeof(T), sizeof(R));
   constexpr bool powers = std::has_single_bit(sizeof(T)) && std::has_single_bit(sizeof(R));
   return powers && larger <= widest_access ? widest_access / larger : 1;
 }
 
-/// Packs that a thread loads before it stores the first, so that enough loads are under way.
+/// How many packs a thread loads before it stores the first, so that enough loads are under way.
 inline constexpr unsigned packs_at_once = 4;
 
-/// The first `head` elements and those after the last whole pack are taken one by one.
+/// Takes the first `head` elements, and those after the last whole pack, one by one.
 template <std::size_t size, class T, class R, class Op>
 __global__ void __launch_bounds__(block_threads)
     transform_kernel(const T* in, std::size_t n, R* out, std::size_t head, Op op) {
@@ -70,9 +70,9 @@ __global__ void __launch_bounds__(block_threads)
 
 } // namespace detail
 
-/// out[i] = op(in[i]) for each i of 0 to n - 1, in no order to rely on; both are device memory.
-/// `out` may be `in` if T and R have the same size; else they must not overlap. `op` is copied to
-/// the GPU, and what it points to must be there.
+/// Sets out[i] = op(in[i]) for each i from 0 to n - 1, in no order to rely on; both are device
+/// memory. `out` may be `in` if T and R have the same size; else they must not overlap. `op` is
+/// copied to the GPU, and what it points to must be there.
 ///
 /// Types of 1, 2, 4, 8 and 16 bytes are read and written 16 bytes at once if `in` and `out` allow
 /// it: both, or both after the same few elements, must be aligned to as many elements as fit into
@@ -101,9 +101,9 @@ void transform(cudaStream_t stream, const T* in, std::size_t n, R* out, Op op) {
   launch(stream, n, block_packs, transform_kernel<1, T, R, Op>, in, n, out, std::size_t{0}, op);
 }
 
-/// out[i] = in[i] * scale + bias for each i of 0 to n - 1, as convert() on a HostStream& makes it,
-/// to the last bit; both are device memory. `out` may be `in` if T and R have the same size; else
-/// they must not overlap. It moves memory as transform() does.
+/// Sets out[i] = in[i] * scale + bias for each i from 0 to n - 1, as convert() on a HostStream&
+/// does, to the last bit; both are device memory. `out` may be `in` if T and R have the same size;
+/// else they must not overlap. It moves memory as transform() does.
 template <class T, class R>
 void convert(cudaStream_t stream, const T* in, std::size_t n, R* out, float scale = 1.0F,
              float bias = -0.0F) {

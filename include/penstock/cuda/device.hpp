@@ -25,7 +25,7 @@
 
 namespace penstock {
 
-/// A GPU. Thin: what it makes are CUDA's own streams, events and memory.
+/// A GPU. Thin: it makes CUDA's own streams, events and memory.
 ///
 /// It must outlive its memory. Any thread may call, whichever device is current there, and whatever
 /// others capture; one thread a stream at a time. Calls throw CudaError. A call that succeeds
@@ -36,10 +36,10 @@ class CudaDevice {
   using event_type = CudaEvent;                      ///< What event() makes.
   using graph_type = CudaGraph;                      ///< What capture() makes.
   using stream_argument = cudaStream_t;              ///< How calls and callables take a stream.
-  using launch_check_type = detail::CudaLaunchCheck; ///< What finds launches that failed unseen.
+  using launch_check_type = detail::CudaLaunchCheck; ///< Finds launches that failed unseen.
 
-  /// GPU `number`, as CUDA counts them. Sets it up, which blocks for some tenths of a second the
-  /// first time in a process. Throws if there is no such GPU, or no driver.
+  /// Takes GPU `number`, as CUDA numbers them, and sets it up, which blocks for some tenths of a
+  /// second the first time in a process. Throws if there is no such GPU, or no driver.
   explicit CudaDevice(int number = 0) : number_{number} {
     int devices = 0;
     const cudaError_t status = cudaGetDeviceCount(&devices);
@@ -62,7 +62,7 @@ class CudaDevice {
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
-  /// How many GPUs this process has; 0 where there is no driver.
+  /// Returns how many GPUs this process has; 0 where there is no driver.
   static int count() noexcept {
     int devices = 0;
     const cudaError_t status = cudaGetDeviceCount(&devices);
@@ -70,27 +70,28 @@ class CudaDevice {
     return status == cudaSuccess ? devices : 0;
   }
 
-  /// Such as "cuda:0 NVIDIA H200".
+  /// Returns a name such as "cuda:0 NVIDIA H200".
   std::string name() const { return name_; }
-  /// Makes this the calling thread's current device, as kernels and the algorithms of
-  /// cuda/algorithm.cuh need it to be, until what it returns dies. With another GPU than 0, call
+  /// Makes this the calling thread's current device until the object that it returns dies: kernels
+  /// and the algorithms of cuda/algorithm.cuh need that. With another GPU than 0, call
   /// cudaSetDevice() first on each of your own threads: CUDA takes memory on GPU 0 otherwise.
   [[nodiscard]] detail::AttachedDevice attach() { return detail::AttachedDevice{number_}; }
-  /// As attach(), for a thread of penstock's own, whose callables need not mind who captures.
+  /// Attaches a thread of penstock's own, whose callables then work whoever captures a graph.
   [[nodiscard]] detail::OwnThread attach_own_thread() { return detail::OwnThread{number_}; }
 
-  /// A stream of this GPU.
+  /// Makes a stream of this GPU.
   CudaStream stream() {
     const detail::AttachedDevice here{number_};
     return CudaStream{};
   }
-  /// An event of this GPU.
+  /// Makes an event of this GPU.
   CudaEvent event() {
     const detail::AttachedDevice here{number_};
     return CudaEvent{};
   }
 
-  /// `bytes` of GPU memory aligned to 256, not cleared; null for 0. May wait for work on the GPU.
+  /// Returns `bytes` of GPU memory aligned to 256, not cleared; null for 0. May wait for the GPU's
+  /// work.
   void* allocate(std::size_t bytes) {
     void* at = nullptr;
     if (bytes == 0) {
@@ -111,7 +112,7 @@ class CudaDevice {
     }
     return at;
   }
-  /// Blocks until the GPU has done all queued work. Null is nothing.
+  /// Gives memory back. Blocks until the GPU has done all queued work. Ignores null.
   void deallocate(void* at, std::size_t) noexcept {
     if (at != nullptr) {
       const detail::CurrentDevice here{number_};
@@ -119,7 +120,8 @@ class CudaDevice {
       detail::cuda_ignore(cudaFree(at));
     }
   }
-  /// `bytes` of zeroed host memory, a multiple of 4096, page-locked; blocks until it is all there.
+  /// Returns `bytes` of zeroed, page-locked host memory, a multiple of 4096; blocks until it is all
+  /// there.
   void* allocate_pinned(std::size_t bytes) {
     const detail::AttachedDevice here{number_};
     const detail::RelaxedCapture relaxed;
@@ -134,8 +136,8 @@ class CudaDevice {
     pinned_bytes_.fetch_add(bytes, StdAtomics::relaxed);
     return at;
   }
-  /// All queued work that uses it must be done: a copy still on its way would go to pages that are
-  /// someone else's by then. Null is nothing.
+  /// Gives page-locked memory back. All queued work that uses it must be done: a copy still on its
+  /// way would go to pages that are someone else's by then. Ignores null.
   void deallocate_pinned(void* at, std::size_t bytes) noexcept {
     if (at != nullptr) {
       const detail::CurrentDevice here{number_};
@@ -144,7 +146,7 @@ class CudaDevice {
       detail::unmap_pages(at, bytes);
     }
   }
-  /// Bytes ever page-locked by this device; given back or not.
+  /// Returns the bytes ever page-locked by this device, given back or not.
   std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_.load(StdAtomics::relaxed); }
 
   /// Copies `bytes` from pinned memory to the GPU's when the stream gets there; returns at once.
@@ -152,13 +154,13 @@ class CudaDevice {
     detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream),
                        "cudaMemcpyAsync", bytes, " to the device");
   }
-  /// Several such copies, by one call where there is more than one.
+  /// Enqueues several copies from pinned memory to the GPU's, up to 16 of them by one call.
   void copy_to_device(std::span<const CopyPiece> pieces, cudaStream_t stream) {
     if (pieces.size() == 1) {
       copy_to_device(pieces[0].to, pieces[0].from, pieces[0].bytes, stream);
       return;
     }
-    // As many at a time as there is room for here: columns are few.
+    // At most this many at a time: columns are few.
     constexpr std::size_t most = 16;
     void* to[most];
     const void* from[most];
@@ -178,19 +180,19 @@ class CudaDevice {
       pieces = pieces.subspan(count);
     }
   }
-  /// Enqueues a copy from the GPU's memory to pinned.
+  /// Enqueues a copy from the GPU's memory to pinned memory; returns at once.
   void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
     detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream),
                        "cudaMemcpyAsync", bytes, " to the host");
   }
 
-  /// As CudaGraph::capture().
+  /// Captures what `f()` enqueues on `lanes`, as CudaGraph::capture() does.
   template <class F> CudaGraph capture(std::span<CudaStream> lanes, F f) {
     const detail::AttachedDevice here{number_};
     return CudaGraph::capture(lanes, std::move(f));
   }
 
-  /// As the members of CudaEvent and CudaStream; the stream may be any of this GPU.
+  /// Do what the members of CudaEvent and CudaStream do; the stream may be any of this GPU.
   /// @{
   void record(CudaEvent& event, cudaStream_t stream) { event.record(stream); }
   void wait(cudaStream_t stream, const CudaEvent& event) {
@@ -204,7 +206,7 @@ class CudaDevice {
   }
   /// @}
 
-  /// Throws if `stream` captures a graph: nothing there could tell when a batch was used. Does no
+  /// Throws if `stream` captures a graph: nothing on it could tell when a batch was used. Does no
   /// harm to the capture. Costs some 15 ns.
   void check_not_capturing(cudaStream_t stream) {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

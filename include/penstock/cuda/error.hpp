@@ -50,20 +50,20 @@ class [[gnu::visibility("default")]] CudaError : public DeviceError {
   /// `call` is the function's name; the status says whether the error is sticky.
   CudaError(const std::string& what, std::string call, cudaError_t status)
       : DeviceError{what, std::move(call), static_cast<int>(status), detail::is_sticky(status)} {}
-  /// CUDA's error.
+  /// Returns CUDA's error.
   cudaError_t status() const noexcept { return static_cast<cudaError_t>(code()); }
 };
 
 namespace detail {
 
-/// "cudaErrorMemoryAllocation (2), out of memory". Any thread.
+/// Returns text such as "cudaErrorMemoryAllocation (2), out of memory". Any thread.
 inline std::string cuda_text(cudaError_t status) {
   return std::string{cudaGetErrorName(status)} + " (" + std::to_string(static_cast<int>(status)) +
          "), " + cudaGetErrorString(status);
 }
 
-/// Throws CudaError: `call`, `asked` for what (" of 42 bytes"), has failed with `status`. The cure
-/// of a sticky error is always the same; `cure` is that of another, a whole sentence.
+/// Throws CudaError: `call`, asked for what `asked` says (" of 42 bytes"), has failed with
+/// `status`. A sticky error always has the same cure; `cure` is that of another, a whole sentence.
 [[noreturn]] inline void cuda_fail(cudaError_t status, const char* call,
                                    const std::string& asked = {}, const std::string& cure = {}) {
   cudaGetLastError(); // a failed call stays latched, and the next launch would report it as its own
@@ -78,21 +78,21 @@ inline std::string cuda_text(cudaError_t status) {
   throw CudaError{what, call, status};
 }
 
-/// The door that the status of every CUDA call goes through: throws CudaError, with `call` as its
-/// name, unless it is cudaSuccess.
+/// Checks the status of a CUDA call; every status comes through such a function. Throws CudaError,
+/// with `call` as its name, unless it is cudaSuccess.
 inline void cuda_check(cudaError_t status, const char* call) {
   if (status != cudaSuccess) {
     cuda_fail(status, call);
   }
 }
-/// The door of a call about `bytes`; `where` is " to" or " on" what.
+/// Checks the status of a call about `bytes`; `where` is " to" or " on" what.
 inline void cuda_check(cudaError_t status, const char* call, std::size_t bytes, const char* where) {
   if (status != cudaSuccess) {
     cuda_fail(status, call, " of " + std::to_string(bytes) + " bytes" + where);
   }
 }
 
-/// The door of questions: "not ready" is the answer false. CUDA does not latch that one.
+/// Checks the status of a question: "not ready" is the answer false. CUDA does not latch that one.
 inline bool cuda_is_done(cudaError_t status, const char* call) {
   if (status == cudaErrorNotReady) {
     return false;
@@ -101,8 +101,8 @@ inline bool cuda_is_done(cudaError_t status, const char* call) {
   return true;
 }
 
-/// The door of destructors: a failure (the driver may be unloaded, the GPU lost) is not reported,
-/// and not latched either.
+/// Drops the status of a call in a destructor: a failure (the driver may be unloaded, the GPU lost)
+/// is not reported, and not latched either.
 inline void cuda_ignore(cudaError_t status) noexcept {
   if (status != cudaSuccess) {
     cudaGetLastError();

@@ -12,12 +12,12 @@
 
 namespace penstock {
 
-/// Marks a point of a stream; without timing, which would make it slower. Made by
-/// CudaDevice::event(), with the names and semantics of CCCL's `cuda::event`.
+/// A point of a stream, marked without timing, which would make it slower. CudaDevice::event()
+/// makes it; names and semantics are those of CCCL's `cuda::event`.
 ///
-/// It is an owner, and moves; an event moved from or released may only be assigned to or destroyed.
-/// It may be recorded anew or destroyed while streams wait for it. Any thread may call. Calls throw
-/// CudaError.
+/// It owns its event, and moves; one moved from or released may only be assigned to or destroyed.
+/// You may record it again or destroy it while streams wait for it. Any thread may call. Calls
+/// throw CudaError.
 class CudaEvent {
  public:
   /// Makes one on the calling thread's current device.
@@ -27,13 +27,13 @@ class CudaEvent {
   }
   /// Takes over what `other` owns.
   CudaEvent(CudaEvent&& other) noexcept : event_{std::exchange(other.event_, nullptr)} {}
-  /// Takes over the other's event; what this one owned is destroyed.
+  /// Takes over the other's event, and destroys its own.
   CudaEvent& operator=(CudaEvent&& other) noexcept {
     CudaEvent old{std::move(*this)};
     event_ = std::exchange(other.event_, nullptr);
     return *this;
   }
-  /// Never blocks, and never throws.
+  /// Destroys the event. Never blocks, and never throws.
   ~CudaEvent() {
     if (event_ != nullptr) {
       detail::cuda_ignore(cudaEventDestroy(event_));
@@ -44,16 +44,16 @@ class CudaEvent {
   [[nodiscard]] static CudaEvent from_native_handle(cudaEvent_t event) noexcept {
     return CudaEvent{event};
   }
-  /// 0 and nullptr are no events.
+  /// Refused: 0 and nullptr are no events.
   static CudaEvent from_native_handle(int) = delete;
   static CudaEvent from_native_handle(std::nullptr_t) = delete;
 
-  /// Marks the point behind all that is enqueued on `stream` now, which must be of the event's
+  /// Marks the point after everything enqueued on `stream` so far, which must be of the event's
   /// device. Never blocks.
   void record(cudaStream_t stream) {
     detail::cuda_check(cudaEventRecord(event_, stream), "cudaEventRecord");
   }
-  /// Whether the latest point recorded was reached; true if there is none. Never blocks.
+  /// Returns whether the latest point recorded was reached; true if there is none. Never blocks.
   bool is_done() const {
     const detail::RelaxedCapture relaxed;
     return detail::cuda_is_done(cudaEventQuery(event_), "cudaEventQuery");
@@ -64,7 +64,7 @@ class CudaEvent {
     detail::cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize");
   }
 
-  /// CUDA's handle; this stays its owner.
+  /// Returns CUDA's handle; this stays its owner.
   cudaEvent_t get() const noexcept { return event_; }
   /// Gives up the event: the caller destroys it.
   [[nodiscard]] cudaEvent_t release() noexcept { return std::exchange(event_, nullptr); }

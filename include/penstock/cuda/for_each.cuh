@@ -11,8 +11,8 @@
 
 #include <cuda_runtime.h>
 
-// What algorithm.cuh has without CUB, so that it compiles in less time. All that is said there goes
-// for it.
+// The part of cuda/algorithm.cuh that needs no CUB, so that it compiles in less time. All that is
+// said there holds for it.
 namespace penstock {
 
 namespace detail {
@@ -27,8 +27,8 @@ template <class F> __global__ void __launch_bounds__(block_threads)
 
 } // namespace detail
 
-/// Calls f(i) for each i of 0 to n - 1, in no order to rely on. `f` is copied to the GPU, and what
-/// it points to must be there.
+/// Calls f(i) for each i from 0 to n - 1, in no order to rely on. `f` is copied to the GPU, and
+/// what it points to must be there.
 template <class F> void for_each(cudaStream_t stream, std::size_t n, F f) {
   static_assert(std::is_trivially_copyable_v<F>,
                 "penstock: a functor is copied to the GPU byte by byte, so it must be trivially "

@@ -15,35 +15,35 @@
 
 namespace penstock {
 
-/// Work that was captured on streams and is launched by one call. Made by CudaDevice::capture().
+/// Work captured on streams and launched by one call. CudaDevice::capture() makes it.
 ///
-/// It is an owner, and moves; a graph moved from may only be assigned to or destroyed. Any thread
+/// It owns its graph, and moves; one moved from may only be assigned to or destroyed. Any thread
 /// may call, one at a time. Calls throw CudaError.
 class CudaGraph {
  public:
   /// Takes over what `other` owns.
   CudaGraph(CudaGraph&& other) noexcept : graph_{std::exchange(other.graph_, nullptr)} {}
-  /// Takes over the other's graph; what this one owned is destroyed.
+  /// Takes over the other's graph, and destroys its own.
   CudaGraph& operator=(CudaGraph&& other) noexcept {
     CudaGraph old{std::move(*this)};
     graph_ = std::exchange(other.graph_, nullptr);
     return *this;
   }
-  /// Never blocks; what was launched is still done.
+  /// Destroys the graph. Never blocks; launched work is still done.
   ~CudaGraph() {
     if (graph_ != nullptr) {
-      // Driver 580 breaks off others' captures here without a word, or crashes.
+      // Without this, driver 580 breaks off other threads' captures here, silently, or crashes.
       const detail::RelaxedCapture relaxed;
       detail::cuda_ignore(cudaGraphExecDestroy(graph_));
     }
   }
 
   /// Captures what `f()` enqueues on `lanes`, at least one stream: work of one in order, that of
-  /// two side by side. Nothing of it runs. On the streams' device, which must be current. Throws
-  /// CudaError if it cannot be captured, and what `f` throws; the streams are then as before.
+  /// two side by side. None of it runs. The streams' device must be current. Throws CudaError if
+  /// the work cannot be captured, and what `f` throws; the streams are then as before.
   template <class F> static CudaGraph capture(std::span<CudaStream> lanes, F f) {
     const cudaStream_t first = lanes[0];
-    // Only this thread's calls are to be minded: others may allocate meanwhile.
+    // Only this thread's calls can spoil the capture: others may allocate meanwhile.
     detail::cuda_check(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal),
                        "cudaStreamBeginCapture");
     cudaGraph_t captured = nullptr;
@@ -79,11 +79,11 @@ class CudaGraph {
     return owner;
   }
 
-  /// Enqueues all of it on `stream`; returns at once.
+  /// Enqueues the whole graph on `stream`; returns at once.
   void launch(cudaStream_t stream) const {
     detail::cuda_check(cudaGraphLaunch(graph_, stream), "cudaGraphLaunch");
   }
-  /// CUDA's handle; this stays its owner.
+  /// Returns CUDA's handle; this stays its owner.
   cudaGraphExec_t get() const noexcept { return graph_; }
 
  private:

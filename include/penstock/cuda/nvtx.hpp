@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Included anywhere in a program, it shows what its pipelines do in Nsight Systems and other tools
-// that know NVTX: one range for each thing that a stage does, on the thread that does it, in the
+// Include this anywhere in a program, and Nsight Systems and other tools that know NVTX show what
+// its pipelines do: one range for each thing that a stage does, on the thread that does it, in the
 // domain "penstock". The range's name is the stage's, so that tools can sum up by stage; its
 // payload is the number of the first record. Waiting has no range. Without a tool a range costs
 // some nanoseconds. It needs CUDA's headers alone: no library and no GPU.
@@ -17,7 +17,8 @@
 
 namespace penstock::detail {
 
-/// Made with the first range, not with the program: the first call of NVTX loads the tool.
+/// Returns the domain. The first range makes it, not the program's start: the first call of NVTX
+/// loads the tool.
 inline nvtxDomainHandle_t nvtx_domain() noexcept {
   static const nvtxDomainHandle_t domain = nvtxDomainCreateA("penstock");
   return domain;

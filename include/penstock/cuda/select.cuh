@@ -14,15 +14,15 @@
 #include <cub/device/device_select.cuh>
 #include <cuda_runtime.h>
 
-// Work on a GPU's stream, with the signatures that select.hpp has for a HostStream&: what
-// cuda/algorithm.cuh says of its algorithms holds for these. For nvcc alone. Any n will do: more
-// than 2^31 too.
+// Work on a GPU's stream, with the signatures that host/select.hpp has for a HostStream&. What
+// cuda/algorithm.cuh says of its algorithms holds for these too. For nvcc alone. Any n will do,
+// also more than 2^31.
 namespace penstock {
 
 /// Copies those of in[0] to in[n - 1] for which `predicate` is true, in their order, to the front
-/// of `out`, and writes to *count how many they are. All are device memory, and must not overlap;
-/// `out` has room for n. `predicate(const T&)` is copied to the GPU, and what it points to must be
-/// there. The workspace needs some 16 bytes for each thousand elements; Error tells if it has less.
+/// of `out`, and writes their number to *count. All are device memory, and must not overlap; `out`
+/// has room for n. `predicate(const T&)` is copied to the GPU, and what it points to must be there.
+/// The workspace needs some 16 bytes for each thousand elements; throws Error if it has less.
 template <class T, class Predicate>
 void select(cudaStream_t stream, const T* in, std::size_t n, Predicate predicate, T* out,
             std::uint64_t* count, Workspace<CudaDevice>& workspace) {

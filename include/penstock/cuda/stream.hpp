@@ -13,11 +13,11 @@
 
 namespace penstock {
 
-/// A stream that runs its work in order, and does not wait for the default stream. Made by
-/// CudaDevice::stream(), with the names and semantics of CCCL's `cuda::stream`; goes wherever a
-/// cudaStream_t does.
+/// A stream that runs its work in order, and does not wait for the default stream.
+/// CudaDevice::stream() makes it; names and semantics are those of CCCL's `cuda::stream`. It goes
+/// wherever a cudaStream_t does.
 ///
-/// It is an owner, and moves; a stream moved from or released may only be assigned to or destroyed.
+/// It owns its stream, and moves; one moved from or released may only be assigned to or destroyed.
 /// Any thread may call, one at a time. Calls throw CudaError.
 class CudaStream {
  public:
@@ -28,14 +28,14 @@ class CudaStream {
   }
   /// Takes over what `other` owns.
   CudaStream(CudaStream&& other) noexcept : stream_{std::exchange(other.stream_, nullptr)} {}
-  /// Takes over the other's stream; what this one owned is destroyed.
+  /// Takes over the other's stream, and destroys its own.
   CudaStream& operator=(CudaStream&& other) noexcept {
     CudaStream old{std::move(*this)};
     stream_ = std::exchange(other.stream_, nullptr);
     return *this;
   }
-  /// Never blocks, unlike HostStream's: queued work is still done, so what it uses must live until
-  /// then. Never throws.
+  /// Destroys the stream. Never blocks, unlike HostStream's: queued work is still done, so what it
+  /// uses must live until then. Never throws.
   ~CudaStream() {
     if (stream_ != nullptr) {
       detail::cuda_ignore(cudaStreamDestroy(stream_));
@@ -46,29 +46,29 @@ class CudaStream {
   [[nodiscard]] static CudaStream from_native_handle(cudaStream_t stream) noexcept {
     return CudaStream{stream};
   }
-  /// 0 and nullptr are the default stream, which is nobody's own.
+  /// Refused: 0 and nullptr are the default stream, which nobody owns.
   static CudaStream from_native_handle(int) = delete;
   static CudaStream from_native_handle(std::nullptr_t) = delete;
 
-  /// Later work waits for what `event` marks now; for nothing if it was never recorded. Returns at
-  /// once.
+  /// Makes later work wait for what `event` marks now; for nothing if it was never recorded.
+  /// Returns at once.
   void wait(const CudaEvent& event) {
     detail::cuda_check(cudaStreamWaitEvent(stream_, event.get(), 0), "cudaStreamWaitEvent");
   }
-  /// Blocks until all that was enqueued before is done.
+  /// Blocks until all work enqueued before is done.
   void sync() const {
     const detail::RelaxedCapture relaxed;
     detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   }
-  /// Whether all that was enqueued before is done. Never blocks.
+  /// Returns whether all work enqueued before is done. Never blocks.
   bool is_done() const {
     const detail::RelaxedCapture relaxed;
     return detail::cuda_is_done(cudaStreamQuery(stream_), "cudaStreamQuery");
   }
 
-  /// CUDA's handle; this stays its owner.
+  /// Returns CUDA's handle; this stays its owner.
   cudaStream_t get() const noexcept { return stream_; }
-  /// CUDA's handle, where a cudaStream_t is wanted.
+  /// Returns CUDA's handle, where a cudaStream_t is wanted.
   operator cudaStream_t() const noexcept { return stream_; }
   /// Gives up the stream: the caller destroys it.
   [[nodiscard]] cudaStream_t release() noexcept { return std::exchange(stream_, nullptr); }

@@ -14,11 +14,11 @@
 
 // Work on a host stream, with the signatures that cuda/algorithm.cuh has for a cudaStream_t: code
 // for both devices calls these by their names alone. All return at once, run in the stream's order
-// and throw DeviceError if the device has broken down. What pointers point to must outlive the
+// and throw DeviceError if the device has broken down. The memory behind pointers must outlive the
 // work.
 namespace penstock {
 
-/// Calls f(i) for each i of 0 to n - 1, in no order to rely on, as on a GPU. `f` is copied, and
+/// Calls f(i) for each i from 0 to n - 1, in no order to rely on, as on a GPU. `f` is copied, and
 /// must not throw.
 template <class F> void for_each(HostStream& stream, std::size_t n, F f) {
   if (n == 0) {
@@ -31,13 +31,13 @@ template <class F> void for_each(HostStream& stream, std::size_t n, F f) {
   });
 }
 
-/// *out = op over `init` and in[0] to in[n - 1], each made an R; `in` and `out` are device memory.
-/// `op(R, R)` must be associative and commutative, for a GPU groups and orders as it likes.
+/// Sets *out to op over `init` and in[0] to in[n - 1], each made an R; `in` and `out` are device
+/// memory. `op(R, R)` must be associative and commutative: a GPU groups and orders as it likes.
 template <class T, class R, class Op>
 void reduce(HostStream& stream, const T* in, std::size_t n, R* out, R init, Op op,
             Workspace<HostDevice>&) {
   stream.enqueue([in, n, out, init = std::move(init), op = std::move(op)]() mutable {
-    R all = init; // captured work runs more than once
+    R all = init; // a copy: captured work runs more than once
     for (std::size_t i = 0; i < n; ++i) {
       all = op(std::move(all), static_cast<R>(in[i]));
     }
@@ -48,8 +48,9 @@ void reduce(HostStream& stream, const T* in, std::size_t n, R* out, R init, Op o
 namespace detail {
 
 inline constexpr std::size_t byte_values = 256;
-/// Partial counts of one byte value, for bytes at different places: neighbours are often equal,
-/// and counting both in one table would make each addition wait for the last.
+/// How many tables have partial counts of the byte values, for bytes at different places:
+/// neighbours are often equal, and counting both in one table would make each addition wait for the
+/// last.
 inline constexpr std::size_t histogram_tables = 4;
 
 inline void count_bytes(const std::uint8_t* in, std::size_t n, std::uint64_t* counts,

@@ -11,13 +11,13 @@
 #include <type_traits>
 #include <utility>
 
-// Work on a host stream, with the signatures that cuda/convert.cuh has for a cudaStream_t: what
-// algorithm.hpp says of its algorithms holds for these.
+// Work on a host stream, with the signatures that cuda/convert.cuh has for a cudaStream_t. What
+// host/algorithm.hpp says of its algorithms holds for these too.
 namespace penstock {
 
-/// out[i] = op(in[i]) for each i of 0 to n - 1, in no order to rely on; both are device memory.
-/// `out` may be `in` if T and R have the same size; else they must not overlap. `op` is copied, and
-/// must not throw.
+/// Sets out[i] = op(in[i]) for each i from 0 to n - 1, in no order to rely on; both are device
+/// memory. `out` may be `in` if T and R have the same size; else they must not overlap. `op` is
+/// copied, and must not throw.
 template <class T, class R, class Op>
 void transform(HostStream& stream, const T* in, std::size_t n, R* out, Op op) {
   if (n == 0) {
@@ -32,7 +32,7 @@ void transform(HostStream& stream, const T* in, std::size_t n, R* out, Op op) {
 
 namespace detail {
 
-/// What an integer R can be, and as floats the first number above it and the lowest in it.
+/// The range of an integer R, and as floats the first number above it and the lowest in it.
 template <class R> struct IntegerRange {
   using Limits = std::numeric_limits<R>;
   static constexpr R most = Limits::max();
@@ -41,7 +41,7 @@ template <class R> struct IntegerRange {
   static constexpr float lowest = Limits::is_signed ? -beyond : 0.0F;
 };
 
-/// The nearest R: of two the even one, the last of an integer's range if it is beyond, 0 for a NaN.
+/// Returns the nearest R, ties to even. An integer saturates, and is 0 for a NaN.
 template <class R> PENSTOCK_HD R nearest(float value) {
   static_assert(!std::is_same_v<R, bool>, "penstock: a bool has no scale: take std::uint8_t.");
   if constexpr (std::is_integral_v<R>) {
@@ -61,7 +61,7 @@ template <class R> PENSTOCK_HD R nearest(float value) {
 template <class T, class R> struct Rescale {
   float scale;
   float bias;
-  // Fused, with one rounding: else whether there are two would be up to each compiler.
+  // Fused, with one rounding: else each compiler would choose between one and two.
   PENSTOCK_HD R operator()(const T& value) const {
     return nearest<R>(std::fma(static_cast<float>(value), scale, bias));
   }
@@ -69,15 +69,15 @@ template <class T, class R> struct Rescale {
 
 } // namespace detail
 
-/// out[i] = in[i] * scale + bias for each i of 0 to n - 1; both are device memory. `out` may be
-/// `in` if T and R have the same size; else they must not overlap.
+/// Sets out[i] = in[i] * scale + bias for each i from 0 to n - 1; both are device memory. `out` may
+/// be `in` if T and R have the same size; else they must not overlap.
 ///
-/// T and R are any arithmetic types, Half, BFloat16, and what else casts to a float, and is made of
-/// one, as CUDA's __half is. Whatever they are, in[i] becomes a float, product and sum are rounded
-/// once, as std::fma does, and that is rounded to R: to the nearest, of two the even one; integers
-/// saturate, and a NaN gives 0.
+/// T and R are any arithmetic types, Half, BFloat16, and others that convert to a float and from
+/// one, as CUDA's __half does. Whatever they are, in[i] becomes a float, product and sum are
+/// rounded once, as std::fma does, and the result is rounded to R: to the nearest, ties to even;
+/// integers saturate, and are 0 for a NaN.
 ///
-/// The default bias changes no number; 0 would make 0 of -0.
+/// The default bias changes no number; a bias of 0 would make 0 of -0.
 template <class T, class R>
 void convert(HostStream& stream, const T* in, std::size_t n, R* out, float scale = 1.0F,
              float bias = -0.0F) {

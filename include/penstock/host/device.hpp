@@ -27,53 +27,53 @@ namespace penstock {
 
 /// How a HostDevice behaves.
 struct HostOptions {
-  /// Not 0: each copy starts late, by 0 to 400 microseconds, the n-th always by the same for one
+  /// If not 0, each copy starts late, by 0 to 400 microseconds, the n-th always by the same for one
   /// seed. So copies of different streams finish in other orders; within a stream nothing changes.
   std::uint64_t late_seed = 0;
   /// How much longer a copy takes, in nanoseconds for each KiB.
   std::uint64_t copy_ns_per_kib = 0;
 };
 
-/// How a call is to fail, for HostDevice::fail_call().
+/// How a call fails, for HostDevice::fail_call().
 struct HostFault {
-  /// All later calls fail too, not that one alone.
+  /// All later calls fail too, not only that one.
   bool persistent = false;
-  /// The device cannot be used any more, as a GPU after a trap.
+  /// The device is unusable afterwards, as a GPU is after a trap.
   bool sticky = false;
   int code = 2; ///< What DeviceError::code() is.
 };
 
 /// What a HostDevice has done and holds.
 struct HostCounts {
-  /// Counted calls, failed ones included; what fail_call() counts.
+  /// Counted calls, failed ones included: those that fail_call() counts.
   std::uint64_t calls = 0;
   std::uint64_t copies = 0;       ///< Copies enqueued.
-  std::uint64_t copied_bytes = 0; ///< Their bytes.
+  std::uint64_t copied_bytes = 0; ///< Bytes of those copies.
   std::uint64_t records = 0;      ///< Events recorded.
-  std::uint64_t waits = 0;        ///< Streams told to wait.
-  std::uint64_t queries = 0;      ///< Questions, is_done().
+  std::uint64_t waits = 0;        ///< Times a stream was told to wait.
+  std::uint64_t queries = 0;      ///< Calls of is_done().
   std::uint64_t syncs = 0;        ///< Blocking waits.
-  /// Bytes ever page-locked; given back or not.
+  /// Bytes ever page-locked, given back or not.
   std::uint64_t pinned_bytes = 0;
-  std::size_t live_allocations = 0; ///< Of device memory, not given back yet.
-  std::size_t live_pinned = 0;      ///< The same of pinned memory.
-  std::size_t live_streams = 0;     ///< That there are now.
-  std::size_t live_events = 0;      ///< That there are now.
+  std::size_t live_allocations = 0; ///< Pieces of device memory not given back yet.
+  std::size_t live_pinned = 0;      ///< Pieces of pinned memory not given back yet.
+  std::size_t live_streams = 0;     ///< Streams that exist now.
+  std::size_t live_events = 0;      ///< Events that exist now.
 };
 
-/// What HostDevice::attach() returns: a guard of nothing, with a destructor as guards have, so that
-/// keeping one is no unused variable.
+/// What HostDevice::attach() returns: a guard of nothing. Its destructor keeps compilers from
+/// warning of an unused variable.
 struct HostAttachment {
   ~HostAttachment() {}
 };
 
-/// The device that needs no GPU: its streams are threads, its memory is host memory. Its
-/// streams and events keep CUDA's order and no other, and it can be late and fail on purpose. What
-/// is not waited for it does not notice itself: ThreadSanitizer does. Host code can read its device
-/// memory, as it could not read a GPU's.
+/// A device that needs no GPU: its streams are threads, its memory is host memory. Its streams and
+/// events keep CUDA's order and no other, and it can be late and fail on purpose. It does not
+/// notice a missing wait itself: ThreadSanitizer does. Host code can read its device memory, as it
+/// could not read a GPU's.
 ///
 /// It must outlive its streams, events and memory. Any thread may call, one thread a stream at a
-/// time. Calls throw DeviceError; none allocates but those that make something.
+/// time. Calls throw DeviceError; only those that make something allocate.
 class HostDevice {
  public:
   using stream_type = HostStream;      ///< What stream() makes.
@@ -91,10 +91,10 @@ class HostDevice {
   }
 
   std::string name() const { return "host"; } ///< For the Report.
-  /// Nothing: all host devices are everywhere.
+  /// No-op: host memory is reachable from every thread.
   [[nodiscard]] HostAttachment attach() noexcept { return {}; }
 
-  /// Starts the stream's thread.
+  /// Makes a stream, and starts its thread.
   HostStream stream() {
     context_.gate.pass("stream");
     try {
@@ -103,14 +103,14 @@ class HostDevice {
       fail("stream", {}, "no thread could be started; raise the limit on them (ulimit -u)");
     }
   }
-  /// An event, not recorded yet.
+  /// Makes an event, not recorded yet.
   HostEvent event() {
     context_.gate.pass("event");
     return HostEvent{context_};
   }
 
-  /// `bytes` of memory aligned to 256 and filled with 0xCD, since a GPU's is not zero either; null
-  /// for 0 bytes.
+  /// Returns `bytes` of memory aligned to 256 and filled with 0xCD, since a GPU's is not zero
+  /// either; null for 0 bytes.
   void* allocate(std::size_t bytes) {
     context_.gate.pass("allocate", bytes);
     if (bytes == 0) {
@@ -124,7 +124,7 @@ class HostDevice {
     live_allocations_.fetch_add(1, StdAtomics::relaxed);
     return std::memset(at, 0xCD, bytes);
   }
-  /// No queued work may use it any more. Null is nothing.
+  /// Gives memory back; no queued work may use it any more. Ignores null.
   void deallocate(void* at, std::size_t) noexcept {
     if (at != nullptr) {
       rest();
@@ -132,7 +132,7 @@ class HostDevice {
       live_allocations_.fetch_sub(1, StdAtomics::relaxed);
     }
   }
-  /// `bytes` of zeroed host memory, a multiple of 4096; blocks until its pages are there.
+  /// Returns `bytes` of zeroed host memory, a multiple of 4096; blocks until its pages are there.
   void* allocate_pinned(std::size_t bytes) {
     context_.gate.pass("allocate_pinned", bytes);
     try {
@@ -144,7 +144,7 @@ class HostDevice {
       context_.gate.fail("allocate_pinned", Gate::out_of_memory, e.what());
     }
   }
-  /// No queued work may use it any more. Null is nothing.
+  /// Gives pinned memory back; no queued work may use it any more. Ignores null.
   void deallocate_pinned(void* at, std::size_t bytes) noexcept {
     if (at != nullptr) {
       rest();
@@ -157,12 +157,12 @@ class HostDevice {
   void copy_to_device(void* to, const void* from, std::size_t bytes, HostStream& stream) {
     copy("copy_to_device", to, from, bytes, stream);
   }
-  /// Enqueues a copy from the device's memory to pinned.
+  /// Enqueues a copy from the device's memory to pinned memory; returns at once.
   void copy_to_host(void* to, const void* from, std::size_t bytes, HostStream& stream) {
     copy("copy_to_host", to, from, bytes, stream);
   }
 
-  /// As the members of HostEvent and HostStream.
+  /// Do what the members of HostEvent and HostStream do.
   /// @{
   void record(HostEvent& event, HostStream& stream) { event.record(stream); }
   void wait(HostStream& stream, const HostEvent& event) { stream.wait(event); }
@@ -171,7 +171,7 @@ class HostDevice {
   void sync(HostStream& stream) { stream.sync(); }
   /// @}
 
-  /// As HostGraph::capture().
+  /// Captures what `f()` enqueues on `lanes`, as HostGraph::capture() does.
   template <class F> HostGraph capture(std::span<HostStream> lanes, F f) {
     context_.gate.pass("capture");
     return HostGraph::capture(lanes, std::move(f));
@@ -179,18 +179,18 @@ class HostDevice {
 
   /// Makes the `k`-th counted call from now fail: 1 is the next; 0 takes the fault away. Counted
   /// are stream, event, allocate, allocate_pinned, copy_to_device, copy_to_host, record, wait,
-  /// is_done, sync, capture and a graph's launch, by whichever way they are called. One thread at a
-  /// time; others may make calls meanwhile: then it can be a later one that fails, but one does.
+  /// is_done, sync, capture and a graph's launch, however they are called. For one thread at a
+  /// time. If others make calls meanwhile, a later call may fail instead, but one does.
   void fail_call(std::uint64_t k, HostFault fault = {}) noexcept {
     context_.gate.arm(k, fault.persistent, fault.sticky, fault.code);
   }
-  /// Whether a call has failed since fail_call(), because of it.
+  /// Returns whether a call has failed since fail_call(), because of it.
   bool fault_fired() const noexcept { return context_.gate.fired(); }
-  /// Returns the latched error code and clears it, as cudaGetLastError does; a sticky one stays.
-  /// What was thrown is not latched any more.
+  /// Returns the latched error code and clears it, as cudaGetLastError does; a sticky one stays. An
+  /// error that was thrown is no longer latched.
   int last_error() noexcept { return context_.gate.last_error(); }
 
-  /// Each count is exact; together they are of one moment only when no call runs.
+  /// Returns the counts. Each is exact; together they are of one moment only when no call runs.
   HostCounts counts() const noexcept {
     const auto now = [](const auto& count) { return count.load(StdAtomics::relaxed); };
     return {.calls = context_.gate.calls(),
@@ -234,7 +234,7 @@ class HostDevice {
         bytes / 1024 * options_.copy_ns_per_kib + bytes % 1024 * options_.copy_ns_per_kib / 1024;
     return detail::lateness(options_.late_seed, copy) + std::chrono::nanoseconds{ns};
   }
-  // After a trap nobody waits for a GPU's work, and memory is freed at once: so here none may run.
+  // After a trap no thread waits for a GPU's work, and memory is freed at once: none may run here.
   void rest() noexcept {
     if (context_.gate.is_broken()) {
       context_.queues.await_rest();

@@ -14,18 +14,17 @@ namespace penstock {
 class HostDevice;
 class HostStream;
 
-/// Marks a point of a stream. Made by HostDevice::event(), at most as long-lived as the device;
-/// names and semantics are those of CCCL's `cuda::event`.
+/// A point of a stream. HostDevice::event() makes it, and the device must outlive it; names and
+/// semantics are those of CCCL's `cuda::event`.
 ///
-/// Each record() is a new generation: who waited for an earlier one goes on waiting for that. It is
-/// an owner, and moves; an event moved from may only be assigned to or destroyed. It may be
-/// recorded anew or destroyed while streams wait for it. Any thread may call. Calls throw
-/// DeviceError.
+/// Each record() is a new generation: a wait for an earlier one goes on waiting for that. It is an
+/// owner, and moves; one moved from may only be assigned to or destroyed. You may record it again
+/// or destroy it while streams wait for it. Any thread may call. Calls throw DeviceError.
 class HostEvent {
  public:
-  /// Marks the point behind all that is enqueued on `stream` now. Never blocks.
+  /// Marks the point after everything enqueued on `stream` so far. Never blocks.
   void record(HostStream& stream);
-  /// Whether the latest point recorded was reached; true if there is none. Never blocks.
+  /// Returns whether the latest point recorded was reached; true if there is none. Never blocks.
   bool is_done() const {
     detail::HostContext& c = state_->context;
     c.gate.pass("is_done");
@@ -33,8 +32,8 @@ class HostEvent {
     if (!latest().is_reached()) {
       return false;
     }
-    // The device may have broken down meanwhile: points are then reached whatever became of the
-    // work, which a GPU does not say of its events.
+    // The device may have broken down meanwhile. Its points are then reached whatever became of the
+    // work, but a GPU's events would not say that.
     c.gate.check("is_done");
     return true;
   }
@@ -62,7 +61,7 @@ class HostEvent {
       }
     }
   };
-  // Apart from the event, so that it moves though its mutex cannot.
+  // Apart from the event, which can then move though its mutex cannot.
   struct State {
     explicit State(detail::HostContext& c) : context{c} {
       c.live_events.fetch_add(1, StdAtomics::relaxed);

@@ -16,7 +16,7 @@ class HostStream;
 
 namespace detail {
 
-/// Work captured on several streams, the lanes: kept, and run as often as one likes.
+/// Work captured on several streams, the lanes: kept, and run any number of times.
 class CapturedWork {
  public:
   explicit CapturedWork(std::size_t lanes) : lanes_(lanes) {}
@@ -24,8 +24,8 @@ class CapturedWork {
   template <class F> void add(std::size_t lane, F f) {
     lanes_[lane].push_back(std::make_unique<Work<F>>(std::move(f)));
   }
-  /// What lanes do must not depend on each other, so the last comes first: who relies on the order
-  /// in which it was enqueued is found out.
+  /// Runs all work. Lanes must not depend on each other, so the last one runs first: this finds out
+  /// work that relies on the order in which it was enqueued.
   void run() {
     for (auto lane = lanes_.rbegin(); lane != lanes_.rend(); ++lane) {
       for (const auto& work : *lane) {
@@ -47,7 +47,7 @@ class CapturedWork {
   std::vector<std::vector<std::unique_ptr<AnyWork>>> lanes_;
 };
 
-/// Where a stream's work goes while it is captured.
+/// Where a stream puts its work while it is captured.
 struct Capture {
   CapturedWork* work{};
   std::size_t lane{};
@@ -55,15 +55,15 @@ struct Capture {
 
 } // namespace detail
 
-/// Work that was captured on streams of a HostDevice: made by HostDevice::capture(), moved, and
-/// launched any number of times; it may die while it still runs.
+/// Work captured on streams of a HostDevice. HostDevice::capture() makes it; it moves, and can be
+/// launched any number of times. It may die while its work still runs.
 class HostGraph {
  public:
-  /// Captures what `f()` enqueues on `lanes`: work of one in order, that of two in any. Nothing of
-  /// it runs. Throws what `f` throws; the streams are then as before.
+  /// Captures what `f()` enqueues on `lanes`: work of one in order, that of two in any. None of it
+  /// runs. Throws what `f` throws; the streams are then as before.
   template <class F> static HostGraph capture(std::span<HostStream> lanes, F f);
-  /// Enqueues all of it on `stream`, as one piece of work; returns at once, unless
-  /// HostStream::capacity are waiting. Throws DeviceError.
+  /// Enqueues the whole graph on `stream`, as one piece of work; returns at once, unless
+  /// HostStream::capacity pieces are waiting. Throws DeviceError.
   void launch(HostStream& stream) const;
 
  private:

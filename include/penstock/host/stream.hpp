@@ -21,11 +21,10 @@ namespace penstock {
 
 class HostDevice;
 
-/// A stream of the host device: a thread that runs queued work in order. Made by
-/// HostDevice::stream(), at most as long-lived as the device; names and semantics are those of
-/// CCCL's `cuda::stream`.
+/// A stream of the host device: a thread that runs queued work in order. HostDevice::stream() makes
+/// it, and the device must outlive it; names and semantics are those of CCCL's `cuda::stream`.
 ///
-/// It is an owner, and moves; a stream moved from may only be assigned to or destroyed. Destruction
+/// It is an owner, and moves; one moved from may only be assigned to or destroyed. Destruction
 /// blocks until all queued work is done. Any thread may call, one at a time. Calls throw
 /// DeviceError.
 class HostStream {
@@ -35,27 +34,27 @@ class HostStream {
   /// How many pieces of work it holds, the running one included, before enqueue() blocks.
   static constexpr std::size_t capacity = detail::HostQueue::capacity;
 
-  /// Runs `f()` later on the stream's thread, after all that was enqueued before; returns at once,
-  /// unless `capacity` of them are waiting. `f` is kept in the queue itself: nothing is allocated.
-  /// If it throws, the device breaks down as a GPU does by a trap: nothing runs on it any more, and
-  /// every later call throws. `f` must not call the device, the streams or the events.
+  /// Runs `f()` later on the stream's thread, after all work enqueued before; returns at once,
+  /// unless `capacity` pieces are waiting. `f` is kept in the queue itself: nothing is allocated.
+  /// If `f` throws, the device breaks down as a GPU does by a trap: nothing runs on it any more,
+  /// and every later call throws. `f` must not call the device, its streams or its events.
   template <class F> void enqueue(F f) {
     context().gate.check("enqueue");
     put(std::move(f));
   }
 
-  /// Later work waits for what `event` marks now; for nothing if it was never recorded. Returns at
-  /// once. This and the following throw while the stream is captured, as what they wait for or
-  /// mark is then not there.
+  /// Makes later work wait for what `event` marks now; for nothing if it was never recorded.
+  /// Returns at once. Throws while the stream is captured, since nothing runs then.
   void wait(const HostEvent& event);
-  /// Blocks until all that was enqueued before is done.
+  /// Blocks until all work enqueued before is done. Throws while the stream is captured.
   void sync() {
     detail::HostContext& c = passed("sync");
     c.syncs.fetch_add(1, StdAtomics::relaxed);
     queue().await(queue().end());
     c.gate.check("sync");
   }
-  /// Whether all that was enqueued before is done. Never blocks.
+  /// Returns whether all work enqueued before is done. Never blocks. Throws while the stream is
+  /// captured.
   bool is_done() const {
     detail::HostContext& c = passed("is_done");
     c.queries.fetch_add(1, StdAtomics::relaxed);
@@ -79,7 +78,7 @@ class HostStream {
     }
     detail::HostContext& context;
     detail::HostQueue& queue;
-    detail::Capture capture; // on while it has work
+    detail::Capture capture; // set while the stream is captured
   };
 
   explicit HostStream(detail::HostContext& c) : state_{std::make_unique<State>(c)} {}
@@ -92,7 +91,7 @@ class HostStream {
       queue().push(std::move(f));
     }
   }
-  // A counted call that cannot be made while the stream is captured.
+  // Passes a counted call that cannot be made while the stream is captured.
   detail::HostContext& passed(const char* call) const {
     detail::CallGate& gate = context().gate;
     gate.pass(call);

@@ -20,15 +20,15 @@
 namespace penstock {
 
 /// Whether a file is read directly, that is past the page cache (O_DIRECT). A file that is not in
-/// the cache is read about twice as fast so, with less work for the processor, but is not in the
-/// cache afterwards either; one that is there is read many times slower.
+/// the cache is read about twice as fast that way, with less work for the processor, but is not in
+/// the cache afterwards either; a file that is in the cache is read many times slower.
 enum class DirectReads {
-  /// Directly where, when it is opened, less than half of the file is in the cache, by a look at
-  /// some of its pages. Not files below 1 MiB, nor on file systems that refuse.
+  /// Directly if less than half of the file is in the cache when it is opened, by a look at some of
+  /// its pages. Not for files below 1 MiB, nor on file systems that refuse.
   automatic,
-  /// Directly, whatever is in the cache; it is an error where the file system refuses.
+  /// Directly, whatever is in the cache; it is an error if the file system refuses.
   always,
-  /// Through the page cache: for what is read again soon and fits into memory.
+  /// Through the page cache: for files that you read again soon and that fit into memory.
   never,
 };
 
@@ -36,11 +36,11 @@ namespace detail {
 
 inline constexpr std::uint64_t least_direct_bytes = std::uint64_t{1} << 20;
 inline constexpr std::size_t most_direct_alignment = std::size_t{1} << 16;
-/// A read of 1 MiB from anywhere, and the blocks that it begins and ends in.
+/// Room for a read of 1 MiB from anywhere, and for the blocks that it begins and ends in.
 inline constexpr std::size_t bounce_bytes = (std::size_t{1} << 20) + 2 * most_direct_alignment;
 
-/// Aligned memory for direct reads that do not fit where they are wanted. Each thread has its own,
-/// from its first such read to its end.
+/// Returns aligned memory for direct reads that cannot go straight into place. Each thread has its
+/// own, from its first such read to its end.
 inline std::span<std::byte> bounce_buffer() {
   constexpr std::align_val_t alignment{most_direct_alignment};
   struct Free {
@@ -53,13 +53,13 @@ inline std::span<std::byte> bounce_buffer() {
 
 } // namespace detail
 
-/// A File that is read directly where that is wanted and can be. Movable. Its const members may be
-/// called from any thread, by any number at once.
+/// A File that is read directly where you want that and it can be. Movable. Any number of threads
+/// may call its const members at once.
 template <class Io = PosixIo> class DirectFile {
  public:
-  /// Opens it and decides; a direct one has two descriptors, of the same file. Throws what File
-  /// throws, and SourceError if reads are `always` to be direct and cannot, or if another file took
-  /// its name meanwhile. Blocks.
+  /// Opens the file and decides; a direct one has two descriptors, of the same file. Throws what
+  /// File throws, and SourceError if reads are `always` to be direct and cannot, or if another file
+  /// took its name meanwhile. Blocks.
   DirectFile(const Io& io, std::string path, DirectReads reads) : file_{io, std::move(path)} {
     if (!is_wanted(reads)) {
       return;
@@ -80,11 +80,11 @@ template <class Io = PosixIo> class DirectFile {
     }
   }
 
-  /// As it was given.
+  /// Returns the path as it was given.
   const std::string& path() const noexcept { return file_.path(); }
-  /// In bytes, when it was opened.
+  /// Returns the file's bytes when it was opened.
   std::uint64_t size() const noexcept { return file_.size(); }
-  /// Whether it is read directly.
+  /// Returns whether it is read directly.
   bool is_direct() const noexcept { return alignment_ != 0; }
   /// Gives its descriptors back: from now on each read_full() opens the file for itself.
   void close() noexcept {
@@ -107,7 +107,7 @@ template <class Io = PosixIo> class DirectFile {
            share < 0.5;
   }
 
-  // Returns an errno. Reads a block, since some file systems refuse no sooner than that.
+  // Returns an errno. Reads a block, since some file systems refuse only then.
   int open_direct() {
     if (const int error = file_.open_direct(direct_); error != 0) {
       return error;
@@ -124,9 +124,9 @@ template <class Io = PosixIo> class DirectFile {
   }
 
   // Whole blocks go directly: straight into place, or through the bounce buffer where offset and
-  // address differ modulo the alignment. What is left at either end, and at the file's, goes
-  // through the cache, and so does all the rest once a direct read gives nothing: whether that is
-  // an error is told there.
+  // address differ modulo the alignment. What is left at either end, and at the file's end, goes
+  // through the cache. So does all the rest once a direct read gives nothing: the cached read tells
+  // whether that is an error.
   void read(const Descriptor& direct, std::uint64_t offset, std::span<std::byte> into) const {
     const std::uint64_t end = size() / alignment_ * alignment_;
     while (!into.empty() && offset < end) {
@@ -152,7 +152,7 @@ template <class Io = PosixIo> class DirectFile {
     read_full(file_, offset, into);
   }
 
-  // What lies `past` bytes after the aligned offset `from`. Returns how much came.
+  // Reads what lies `past` bytes after the aligned offset `from`. Returns how many bytes came.
   std::size_t read_bounced(const Descriptor& direct, std::uint64_t from, std::size_t past,
                            std::span<std::byte> into) const {
     const std::span<std::byte> buffer = detail::bounce_buffer();
@@ -164,7 +164,7 @@ template <class Io = PosixIo> class DirectFile {
     return used;
   }
 
-  // 0 too where the file system refuses just this read.
+  // Returns 0 also where the file system refuses just this read.
   std::size_t read_some(const Descriptor& direct, std::span<std::byte> into,
                         std::uint64_t offset) const {
     const std::int64_t got = direct.read(into, offset);
@@ -176,12 +176,12 @@ template <class Io = PosixIo> class DirectFile {
 
   File<Io> file_;
   std::optional<Descriptor> direct_;
-  std::size_t alignment_ = 0; // 0: it is not read directly
+  std::size_t alignment_ = 0; // 0: not read directly
 };
 
 /// Fills `into` from byte `offset` on, as read_full() of a File does and with the same errors. Any
-/// offset, count and address will do; the fastest are those whose offset and address are multiples
-/// of 4096, which are read straight into place. A thread's first other direct read allocates 1.1
+/// offset, count and address will do; the fastest reads have an offset and an address that are
+/// multiples of 4096, and go straight into place. A thread's first other direct read allocates 1.1
 /// MiB, which it keeps.
 template <class Io>
 void read_full(const DirectFile<Io>& file, std::uint64_t offset, std::span<std::byte> into) {

@@ -21,7 +21,7 @@ namespace penstock {
 namespace detail {
 
 inline constexpr unsigned most_tries = 1000;
-/// Linux reads 4096 bytes less than 2 GiB at most; other systems fail above that.
+/// Linux reads at most 4096 bytes less than 2 GiB; other systems fail above that.
 inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
 
 [[noreturn]] inline void throw_io_error(const std::string& doing, const std::string& path,
@@ -56,8 +56,8 @@ inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
   throw_io_error("read byte " + std::to_string(offset) + " of", path, error, offset);
 }
 
-/// Makes a system call, again and again where it was interrupted or is to be tried later, but not
-/// for ever.
+/// Makes a system call, again and again while it is interrupted or says to try later, but not for
+/// ever.
 template <class Io, class Call> auto persist(const Io& io, Call call) {
   for (unsigned tries = 1;; ++tries) {
     const auto result = call();
@@ -77,7 +77,8 @@ template <class Io, class Call> auto persist(const Io& io, Call call) {
                     path, 0};
 }
 
-/// To be asked of what was opened again: `now` is what it is, `first` what was opened first.
+/// Checks a file that was opened again: `first` is its status when it was opened first, `now` the
+/// present one. Throws SourceError if it is another file or was written to.
 inline void check_same(const std::string& path, const FileStatus& first, const FileStatus& now) {
   if (now != first) {
     const std::string how =
@@ -93,7 +94,7 @@ inline void check_same(const std::string& path, const FileStatus& first, const F
 
 struct direct_t {};
 
-/// An open regular file's number. Closes it in the end.
+/// The number of an open regular file, which it closes in the end.
 template <class Io> class Descriptor {
  public:
   Descriptor(const Io& io, const FixedPath& path, FileStatus& status) : io_{io} {
@@ -101,7 +102,7 @@ template <class Io> class Descriptor {
     if (fd_ < 0) {
       throw_io_error("open", path.given(), errno);
     }
-    // Asked again: another file may have taken the name since.
+    // Asked of the open file: another may have taken the name since.
     const int result = this->status(status);
     if (result < 0 || status.kind != FileKind::regular) {
       const int error = errno;
@@ -109,8 +110,8 @@ template <class Io> class Descriptor {
       result < 0 ? throw_io_error("examine", path.given(), error) : throw_not_a_file(path.given());
     }
   }
-  /// Past the page cache, of a file that was opened before. If that fails it is not open, and errno
-  /// says why.
+  /// Opens a file past the page cache that was opened before. If that fails it is not open, and
+  /// errno says why.
   Descriptor(const Io& io, const FixedPath& path, direct_t)
       : io_{io}, fd_{persist(io, [&] { return io.open_direct(path.absolute().c_str()); })} {}
   Descriptor(Descriptor&& other) noexcept : io_{other.io_}, fd_{std::exchange(other.fd_, -1)} {}
@@ -142,12 +143,12 @@ template <class Io> class Descriptor {
 
 } // namespace detail
 
-/// A regular file, opened for reading; it is closed in the end. Movable. Its const members may be
-/// called from any thread, by any number at once.
+/// A regular file, opened for reading, and closed in the end. Movable. Any number of threads may
+/// call its const members at once.
 template <class Io = PosixIo> class File {
  public:
-  /// Throws SourceError if `path` cannot be opened or is no regular file with a size, without
-  /// waiting for anything but the file system.
+  /// Opens `path`. Throws SourceError if it cannot be opened or is no regular file with a size.
+  /// Waits for nothing but the file system.
   File(const Io& io, std::string path) : path_{std::move(path)}, descriptor_{io, path_, status_} {
     std::byte any;
     const std::int64_t got = size() == 0 ? descriptor_.read({&any, 1}, 0) : 0;
@@ -162,16 +163,17 @@ template <class Io = PosixIo> class File {
     }
   }
 
-  /// As it was given. A relative one leads to where it led when the file was opened.
+  /// Returns the path as it was given. A relative one leads to where it led when the file was
+  /// opened.
   const std::string& path() const noexcept { return path_.given(); }
-  /// In bytes, when it was opened.
+  /// Returns the file's bytes when it was opened.
   std::uint64_t size() const noexcept { return status_.size; }
   /// Gives the descriptor back: from now on each read_full() opens the file for itself.
   void close() noexcept { descriptor_.close(); }
-  /// Whether it still has its descriptor.
+  /// Returns whether it still has its descriptor.
   bool is_open() const noexcept { return descriptor_.is_open(); }
 
-  /// For what reads it in another way.
+  /// For code that reads the file in another way.
   /// @{
   const detail::Descriptor<Io>& descriptor() const noexcept { return descriptor_; }
   detail::Descriptor<Io> opened_again() const {
@@ -180,7 +182,7 @@ template <class Io = PosixIo> class File {
     detail::check_same(path(), status_, now);
     return again;
   }
-  /// Past the page cache. Returns an errno.
+  /// Opens the file past the page cache. Returns an errno.
   int open_direct(std::optional<detail::Descriptor<Io>>& direct) const {
     FileStatus now;
     direct.emplace(descriptor_.io(), path_, detail::direct_t{});
@@ -198,10 +200,10 @@ template <class Io = PosixIo> class File {
   detail::Descriptor<Io> descriptor_;
 };
 
-/// Fills `into` from byte `offset` on, all of which lies in the file as it was when opened. Goes on
-/// after short reads and interruptions. Blocks; any thread. Throws SourceError with the place where
-/// it failed, also if the file has become shorter, and where it has to be opened anew if it is
-/// another or was written to.
+/// Fills `into` from byte `offset` on; all of it must lie in the file as it was when opened. Goes
+/// on after short reads and interruptions. Blocks; any thread. Throws SourceError with the place
+/// where it failed, also if the file has become shorter, and, where it has to be opened anew, if it
+/// is another or was written to.
 template <class Io>
 void read_full(const File<Io>& file, std::uint64_t offset, std::span<std::byte> into) {
   const auto fill = [&](const detail::Descriptor<Io>& from) {

@@ -18,7 +18,7 @@
 namespace penstock {
 namespace detail {
 
-/// What lies in a folder, but for hidden entries. Not sorted.
+/// Returns the names of what lies in a folder, except hidden entries. Not sorted.
 template <class Io> std::vector<std::string> names_in(const Io& io, const std::string& path) {
   typename Io::Folder folder{};
   if (persist(io, [&] { return io.open_folder(path.c_str(), folder); }) < 0) {
@@ -58,7 +58,7 @@ template <class Io> FileStatus status_of(const Io& io, const std::string& path) 
   return status;
 }
 
-/// What lies at each of `paths`, by several threads.
+/// Looks at each of `paths`, by several threads.
 template <class Io>
 FirstFailure look_at(const Io& io, const std::vector<std::string>& paths,
                      std::vector<FileStatus>& seen, OpeningProgress& progress) {
@@ -102,8 +102,8 @@ void find_in_folder(const Io& io, const std::string& path, OpeningProgress& prog
   }
 }
 
-/// The regular files that `paths` name: see files_at(). Of what cannot be found the first in order
-/// is thrown.
+/// Returns the regular files that `paths` name: see files_at(). Throws for the first in order that
+/// cannot be found.
 template <class Io>
 std::vector<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
                                   OpeningProgress& progress) {
@@ -126,11 +126,11 @@ std::vector<FoundFile> find_files(const Io& io, const std::vector<std::string>& 
 
 } // namespace detail
 
-/// The regular files that `path` names: itself, or if it is a directory those in it, in the order
-/// of their names' bytes. Links count as what they lead to; hidden files and folders within are
-/// passed over. Opens no file. Of many files it asks by several threads. Blocks; any thread. Throws
-/// SourceError for what is neither, for a directory without files, and for a link that leads
-/// nowhere.
+/// Returns the regular files that `path` names: itself, or if it is a directory those in it, in the
+/// order of their names' bytes. Links count as what they lead to; it passes over hidden files and
+/// inner folders. Opens no file. Asks about many files by several threads. Blocks; any thread.
+/// Throws SourceError if `path` is neither, for a directory without files, and for a link that
+/// leads nowhere.
 template <class Io = PosixIo>
 std::vector<std::string> files_at(const Io& io, const std::string& path) {
   const PrepareOptions quietly;

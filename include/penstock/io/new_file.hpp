@@ -63,7 +63,7 @@ inline const char* cure_of_writing(int error) {
                   path, offset};
 }
 
-/// What comes before the name in a path: empty, or all up to the last slash.
+/// Returns what comes before the name in a path: empty, or all up to the last slash.
 inline std::string folder_of(const std::string& path) {
   return path.substr(0, path.rfind('/') + 1); // npos + 1 is 0
 }
@@ -71,20 +71,20 @@ inline std::string folder_of(const std::string& path) {
 } // namespace detail
 
 /// A file that is written in parts and appears whole or not at all: until commit() it has a hidden
-/// name of its own in the folder of `path`, and what lies at `path` stays as it is. It is a new
-/// file with the rights of one, whatever it replaces; a link at `path` is replaced itself, not what
-/// it leads to. A process that is killed leaves the hidden file behind. Movable: what it was moved
+/// name of its own in the folder of `path`, and what lies at `path` stays as it is. It has the
+/// rights of a new file, whatever it replaces; a link at `path` is itself replaced, not the file
+/// that it leads to. A process that is killed leaves the hidden file behind. Movable: one moved
 /// from can only be destroyed.
 template <class Io = PosixIo> class NewFile {
  public:
-  /// Makes the file. Throws SinkError if that cannot be, or if something lies at `path` that is no
+  /// Makes the file. Throws SinkError if it cannot, or if something lies at `path` that is no
   /// regular file. Blocks.
   NewFile(const Io& io, std::string path) : io_{io}, path_{std::move(path)} {
     check_path();
     const std::string& to = path_.absolute();
     const std::string folder = detail::folder_of(to);
     const std::string stem = folder + '.' + to.substr(folder.size()) + '.' +
-                             std::to_string(::getpid()) + '.'; // others may have it too
+                             std::to_string(::getpid()) + '.'; // other files may have it too
     for (unsigned tries = 0; fd_ < 0; ++tries) {
       temporary_ = stem + std::to_string(tries);
       fd_ = detail::persist(io_, [&] { return io_.create(temporary_.c_str()); });
@@ -93,21 +93,21 @@ template <class Io = PosixIo> class NewFile {
       }
     }
   }
-  /// `other` holds nothing then.
+  /// Moves the file; `other` then holds nothing.
   NewFile(NewFile&& other) noexcept
       : io_{other.io_}, path_{std::move(other.path_)},
         temporary_{std::exchange(other.temporary_, {})}, fd_{std::exchange(other.fd_, -1)} {}
   NewFile& operator=(NewFile&&) = delete;
-  /// Removes what was not committed.
+  /// Removes the file if it was not committed.
   ~NewFile() { discard(); }
 
-  /// Where it will lie, as it was given. A relative one leads to where it led when the file was
-  /// made.
+  /// Returns where it will lie, as it was given. A relative path leads to where it led when the
+  /// file was made.
   const std::string& path() const noexcept { return path_.given(); }
 
-  /// Writes all of `from` from byte `offset` on. Goes on after short writes and interruptions. What
-  /// no write touches, below the last byte, is 0. Blocks. Any thread, by any number at once, before
-  /// commit(). Throws SinkError with the place where it failed; it may be tried again.
+  /// Writes all of `from` from byte `offset` on. Goes on after short writes and interruptions.
+  /// Bytes below the last one that no write touches are 0. Blocks. Any number of threads at once,
+  /// before commit(). Throws SinkError with the place where it failed; you may try again.
   void write(std::uint64_t offset, std::span<const std::byte> from) const {
     while (!from.empty()) {
       const std::size_t wanted = std::min(from.size(), detail::most_bytes_a_read);
@@ -116,7 +116,7 @@ template <class Io = PosixIo> class NewFile {
         if (result != 0) {
           return result;
         }
-        errno = EAGAIN; // nothing written, and no reason told
+        errno = EAGAIN; // nothing written, and no reason given
         return -1;
       });
       if (got < 0) {
@@ -129,16 +129,17 @@ template <class Io = PosixIo> class NewFile {
     }
   }
 
-  /// Gives the file its name, in place of what had it; once, after all writes have returned. If
-  /// `durable` it is on the disk before that, and its name after, so that a power failure takes
-  /// neither, as far as the file system can keep that. Blocks. Throws SinkError: then the file is
-  /// removed and what lay at `path` is as it was, unless the text says that the file has its name.
+  /// Gives the file its name, in place of what had it; call it once, after all writes have
+  /// returned. If `durable` the file is on the disk before that, and its name after, so that a
+  /// power failure takes neither, as far as the file system can keep that. Blocks. Throws
+  /// SinkError: then the file is removed and what lay at `path` is as it was, unless the text says
+  /// that the file has its name.
   void commit(bool durable) {
     commit(durable, [] { return true; });
   }
-  /// Commits unless `still_wanted()` says false: then the file is removed, and what lay at `path`
-  /// is as it was. It is asked once, when all but the name is done, which may take seconds: what
-  /// follows, the rename, is the point of no return.
+  /// Commits unless `still_wanted()` returns false: then the file is removed, and what lay at
+  /// `path` is as it was. It calls `still_wanted()` once, when all but the name is done, which may
+  /// take seconds. The rename comes next, and is the point of no return.
   template <class StillWanted> void commit(bool durable, StillWanted still_wanted) {
     if (fd_ < 0) {
       fail("write", EBADF);
@@ -146,7 +147,7 @@ template <class Io = PosixIo> class NewFile {
     if (durable && !done([&] { return io_.sync(fd_); })) {
       fail("write", errno);
     }
-    // Some file systems tell no sooner that a write has failed. It is closed even so.
+    // Some file systems tell only here that a write has failed. The file is closed even then.
     if (io_.close(std::exchange(fd_, -1)) < 0) {
       fail("write", errno);
     }
@@ -197,7 +198,7 @@ template <class Io = PosixIo> class NewFile {
     detail::throw_sink_error(doing, path(), error);
   }
 
-  // That it fails is no error: what could be done has been.
+  // Ignores failures: what could be done has been.
   void discard() noexcept {
     if (fd_ >= 0) {
       io_.close(std::exchange(fd_, -1));
@@ -210,7 +211,7 @@ template <class Io = PosixIo> class NewFile {
 
   Io io_;
   detail::FixedPath path_;
-  std::string temporary_; // empty: there is none
+  std::string temporary_; // empty if there is none
   int fd_ = -1;
 };
 

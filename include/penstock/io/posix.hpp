@@ -23,25 +23,26 @@ namespace penstock {
 /// What a path names.
 enum class FileKind { regular, directory, other };
 
-/// What a file system says of a file. Two are equal if it is the same file and was not written to.
+/// What a file system says of a file. Two are equal if they are of the same file, not written to
+/// between.
 struct FileStatus {
   FileKind kind{};          ///< What it is.
   std::uint64_t size{};     ///< In bytes.
-  std::uint64_t device{};   ///< The file system that it lies on,
-  std::uint64_t inode{};    ///< and its number there.
-  std::uint64_t modified{}; ///< When it was written to: nanoseconds since 1970, modulo 2^64.
-  bool operator==(const FileStatus&) const = default; ///< All of it.
+  std::uint64_t device{};   ///< The file system that it lies on.
+  std::uint64_t inode{};    ///< Its number on that file system.
+  std::uint64_t modified{}; ///< When it was last written to: nanoseconds since 1970, modulo 2^64.
+  bool operator==(const FileStatus&) const = default; ///< Compares all of it.
 };
 
-/// The system calls that files are read and written with. A policy: in its place may stand anything
-/// cheap to copy with the same members, such as a test's that fails on demand; what only reads does
-/// without those of NewFile, from create() on. Each returns -1 and sets errno if it fails; any
+/// The system calls that files are read and written with. A policy: anything cheap to copy with the
+/// same members may stand in its place, such as a test's that fails on demand; code that only reads
+/// needs none of NewFile's, create() to unlink(). Each returns -1 and sets errno if it fails; any
 /// thread may call.
 class PosixIo {
  public:
   using Folder = DIR*; ///< An open directory.
 
-  /// For reading. Never waits for a FIFO's writer.
+  /// Opens a file for reading. Never waits for a FIFO's writer.
   int open(const char* path) const noexcept {
     return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   }
@@ -50,18 +51,18 @@ class PosixIo {
   int open_direct(const char* path) const noexcept {
     return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_DIRECT);
   }
-  int close(int fd) const noexcept { return ::close(fd); } ///< Of what they gave.
-  /// Of what lies at `path`, behind links.
+  int close(int fd) const noexcept { return ::close(fd); } ///< Closes a file.
+  /// Asks about what lies at `path`, behind links.
   int status(const char* path, FileStatus& status) const noexcept {
     struct stat s;
     return filled(::stat(path, &s), s, status);
   }
-  /// Of an open file.
+  /// Asks about an open file.
   int status(int fd, FileStatus& status) const noexcept {
     struct stat s;
     return filled(::fstat(fd, &s), s, status);
   }
-  /// What addresses, offsets and counts of reads must be multiples of, for a file that
+  /// Returns what addresses, offsets and counts of reads must be multiples of, for a file that
   /// open_direct() opened: a power of two.
   std::int64_t direct_alignment(int fd) const noexcept {
 #if defined(STATX_DIOALIGN)
@@ -69,7 +70,7 @@ class PosixIo {
     if (::statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &s) == 0 &&
         (s.stx_mask & STATX_DIOALIGN) != 0) {
       const unsigned alignment = std::max(s.stx_dio_mem_align, s.stx_dio_offset_align);
-      errno = EINVAL; // which it would be to read it
+      errno = EINVAL; // as to read it would
       return s.stx_dio_offset_align != 0 ? static_cast<std::int64_t>(alignment) : -1;
     }
 #else
@@ -77,9 +78,9 @@ class PosixIo {
 #endif
     return detail::page; // older systems do not say, and disks have no larger blocks
   }
-  /// How much of a file of `size` bytes, not 0, lies in the page cache: a share from 0 to 1, by a
-  /// look at some pages. It reads none of them, so that looking changes nothing. Linux tells it to
-  /// who may write the file; others hear that all of it is there.
+  /// Tells how much of a file of `size` bytes, not 0, lies in the page cache: a share from 0 to 1,
+  /// by a look at some pages. It reads none of them, so that looking changes nothing. Linux tells
+  /// this only to users who may write the file; others hear that all of it is there.
   int cached(int fd, std::uint64_t size, double& share) const noexcept {
     constexpr std::uint64_t most_places = 64;
     void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
@@ -102,31 +103,32 @@ class PosixIo {
     errno = error;
     return result;
   }
-  /// Bytes of memory that are free, or that the page cache would give up; 0 if nobody says.
+  /// Returns the bytes of memory that are free, or that the page cache would give up; 0 if the
+  /// system does not say.
   std::uint64_t available_memory() const { return usable_memory(); }
-  /// How many bytes were read: perhaps fewer than asked, 0 at the file's end. Blocks.
+  /// Returns how many bytes it read: perhaps fewer than asked, 0 at the file's end. Blocks.
   std::int64_t read(int fd, std::byte* into, std::size_t bytes,
                     std::uint64_t offset) const noexcept {
     return ::pread(fd, into, bytes, static_cast<off_t>(offset));
   }
-  /// For next_name().
+  /// Opens a directory for next_name().
   int open_folder(const char* path, Folder& folder) const noexcept {
     folder = ::opendir(path);
     return folder ? 0 : -1;
   }
-  /// `name` is null after the last, else good until the next call.
+  /// Sets `name` to null after the last, else to a name that is valid until the next call.
   int next_name(Folder folder, const char*& name) const noexcept {
-    errno = 0; // readdir() tells its end from an error by nothing else
+    errno = 0; // only errno tells readdir()'s end from an error
     const dirent* entry = ::readdir(folder);
     name = entry ? entry->d_name : nullptr;
     return entry || errno == 0 ? 0 : -1;
   }
-  int close_folder(Folder folder) const noexcept { return ::closedir(folder); } ///< Ends it.
-  /// A new file, for writing. If there is anything of that name it fails, with EEXIST.
+  int close_folder(Folder folder) const noexcept { return ::closedir(folder); } ///< Ends a listing.
+  /// Makes a new file, for writing. Fails with EEXIST if anything has that name.
   int create(const char* path) const noexcept {
     return ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   }
-  /// How many bytes were written: perhaps fewer than asked. Blocks.
+  /// Returns how many bytes it wrote: perhaps fewer than asked. Blocks.
   std::int64_t write(int fd, const std::byte* from, std::size_t bytes,
                      std::uint64_t offset) const noexcept {
     return ::pwrite(fd, from, bytes, static_cast<off_t>(offset));
@@ -145,11 +147,11 @@ class PosixIo {
     errno = error;
     return result;
   }
-  /// Gives what is called `from` the name `to`, at once: `to` is the old file or the new one at any
-  /// time. A link `to` is replaced itself.
+  /// Gives the file called `from` the name `to`, at once: `to` is the old file or the new one at
+  /// any time. If `to` is a link, the link is replaced.
   int rename(const char* from, const char* to) const noexcept { return ::rename(from, to); }
   int unlink(const char* path) const noexcept { return ::unlink(path); } ///< Removes a name.
-  /// Before a call that said "try again later" is made again.
+  /// Waits before a call that said "try again later" is made again.
   void pause() const { std::this_thread::sleep_for(std::chrono::milliseconds{1}); }
 
  private:

@@ -23,7 +23,7 @@ template <class T, class F, bool Counted> class Generate {
       "threads at once, so f must take these and be callable as const: no mutable "
       "lambda; std::ref shares an object that may be called concurrently.");
   using Result = std::conditional_t<Counted, void, std::size_t>;
-  // Of what cannot be called too, which would else be a second error.
+  // Also for an f that cannot be called, which would else be a second error.
   using Returned =
       typename std::conditional_t<callable,
                                   std::invoke_result<const F&, std::span<T>, std::uint64_t>,
@@ -33,7 +33,7 @@ template <class T, class F, bool Counted> class Generate {
                 "generate<T>(f) it returns a std::size_t: how many it wrote, fewer at the end.");
 
  public:
-  /// Whether f is none of these, so that a Reader says no more of it.
+  /// Whether f was refused, so that a Reader says no more about it.
   static constexpr bool refused = !callable || !std::is_same_v<Returned, Result>;
   /// The type of its records.
   using schema = T;
@@ -41,11 +41,11 @@ template <class T, class F, bool Counted> class Generate {
   /// `size` is how many records there are, or unknown_size.
   Generate(std::uint64_t size, F f) : size_{size}, f_{std::move(f)} {}
 
-  /// How many records, or unknown_size.
+  /// Returns how many records there are, or unknown_size.
   std::uint64_t size() const noexcept { return size_; }
 
-  /// Calls f for the records into.index() and following. Blocks as long as f does; throws what f
-  /// throws, and SourceError if f says that it wrote more than it was given.
+  /// Calls f for the records from into.index() on. Blocks as long as f does; throws what f throws,
+  /// and SourceError if f says that it wrote more than it was given.
   template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
     detail::check_range("generate", into, size_, sizeof(T));
     const std::span<T> out{into.data(), into.size()};
@@ -71,18 +71,20 @@ template <class T, class F, bool Counted> class Generate {
   F f_;
 };
 
-/// `count` records that `f(std::span<T> out, std::uint64_t first)` writes: it fills all of `out`,
-/// whose first record is number `first`. The same f writes to pageable and to pinned memory. All
-/// workers of a Reader call one f at once, each for a range of its own and in any order; with
-/// `.workers = 1` the calls come one after the other, in order. What f throws ends the run.
+/// Makes a source of `count` records that `f(std::span<T> out, std::uint64_t first)` writes: f
+/// fills all of `out`, whose first record is number `first`. The same f writes to pageable and to
+/// pinned memory. All workers of a Reader call one f at once, each for a range of its own and in
+/// any order; with `.workers = 1` the calls come one after the other, in order. What f throws ends
+/// the run.
 template <class T, class F>
 Generate<T, F, true> generate(std::uint64_t count, F f) {
   return {count, std::move(f)};
 }
 
-/// As above where nobody knows how many there are: f returns how many it wrote, and fewer than
-/// out.size() means that the source ends there. With more than one worker f is asked for ranges
-/// beyond the end as well, and must return 0 for them.
+/// Makes a source of unknown size, whose records `f(std::span<T> out, std::uint64_t first)` writes:
+/// f returns how many it wrote, and fewer than out.size() means that the source ends there. More
+/// than one worker of a Reader asks f for ranges beyond the end as well, and f must return 0 for
+/// them.
 template <class T, class F>
 Generate<T, F, false> generate(F f) {
   return {unknown_size, std::move(f)};

@@ -14,9 +14,9 @@
 
 namespace penstock {
 
-/// What memory() may be told.
+/// Options of memory().
 struct MemoryOptions {
-  /// Bytes of one record, where T is a single byte; 0: one T.
+  /// Bytes of one record, if T is a single byte; 0: one T.
   std::size_t record_bytes = 0;
 };
 
@@ -27,7 +27,7 @@ template <class T> class Memory {
   /// The type of its records.
   using schema = T;
 
-  /// Views `records`; nothing is checked before open().
+  /// Views `records`; checks nothing before open().
   explicit Memory(std::span<const T> records, MemoryOptions options = {})
       : records_{records}, asked_bytes_{options.record_bytes} {}
 
@@ -45,13 +45,13 @@ template <class T> class Memory {
                         size()};
     }
   }
-  /// How many records.
+  /// Returns how many records there are.
   std::uint64_t size() const noexcept { return records_.size_bytes() / record_bytes(); }
-  /// Bytes of one.
+  /// Returns the bytes of one record.
   std::size_t record_bytes() const noexcept { return asked_bytes_ != 0 ? asked_bytes_ : sizeof(T); }
 
-  /// Copies the records into.index() and following. Any thread, any number at once. Throws
-  /// SourceError if there are not so many.
+  /// Copies the records from into.index() on. Any number of threads at once. Throws SourceError if
+  /// there are not so many.
   template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
     detail::check_range("memory", into, size(), record_bytes());
     read_bytes(into.index() * record_bytes(),
@@ -71,15 +71,15 @@ template <class T> class Memory {
   std::size_t asked_bytes_;
 };
 
-/// Reads from memory: `memory(data)` of a std::vector, an array, a std::span or whatever holds its
-/// records contiguously, or with records of a run-time size `memory(bytes, {.record_bytes = n})`.
-/// The caller keeps the memory alive and unchanged.
+/// Makes a source that reads from memory: `memory(data)` of a std::vector, an array, a std::span or
+/// any other contiguous container, or with records of a run-time size
+/// `memory(bytes, {.record_bytes = n})`. You keep the memory alive and unchanged.
 template <class Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
 Memory<T> memory(const Container& container, MemoryOptions options = {}) {
   return Memory<T>{std::span{container}, options};
 }
-/// Of a temporary nothing would be left to read.
+/// Refused for a temporary: nothing would be left to read.
 template <class Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
 Memory<T> memory(const Container&& container, MemoryOptions options = {})

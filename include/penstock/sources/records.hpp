@@ -23,22 +23,22 @@
 
 namespace penstock {
 
-/// What records() may be told.
+/// Options of records().
 struct RecordsOptions {
   /// Bytes to pass over at the start of each file.
   std::uint64_t offset = 0;
-  /// Bytes of one record, where T is a single byte; 0: one T.
+  /// Bytes of one record, if T is a single byte; 0: one T.
   std::size_t record_bytes = 0;
-  /// Leaves out what a file has after its last whole record, as one that is still being written
-  /// may; otherwise such a file is refused.
+  /// Leaves out what a file has after its last whole record, as one may that is still being
+  /// written; without it such a file is refused.
   bool drop_partial = false;
   /// Whether files are read past the page cache. Such reads leave nothing there for the next run,
-  /// so `automatic` has none where all files together fit into half of the memory that is free.
+  /// so `automatic` makes none if all files together fit into half of the memory that is free.
   DirectReads direct = DirectReads::automatic;
 };
 
 /// A source of records that lie back to back in files, as they lie in memory. Made by records().
-/// Copies share what open() has opened. Io is how files are read: see PosixIo.
+/// Copies share what open() has opened. Io makes the system calls: see PosixIo.
 template <class T, class Io = PosixIo> class Records {
   static_assert(!std::is_const_v<T>, "penstock: records<T> writes T's into memory, so T must not "
                                      "be const.");
@@ -47,15 +47,15 @@ template <class T, class Io = PosixIo> class Records {
   /// The type of its records.
   using schema = T;
 
-  /// Of files and directories, one after the other; none is touched before open().
+  /// Takes files and directories, to be read one after the other; touches none before open().
   explicit Records(std::vector<std::string> paths, RecordsOptions options = {}, Io io = {})
       : paths_{std::move(paths)}, options_{options}, io_{std::move(io)} {}
 
-  /// Opens the files, many by several threads at once, and refuses with the file's name what cannot
-  /// be read in whole records: what is missing or no regular file, a directory without files, a
-  /// file that ends in the middle of a record or before the offset. Of several the first in order
-  /// is named. A file that ends at the offset has no records. Blocks. Throws SourceError;
-  /// OptionError for record_bytes; what progress throws. Does nothing the second time.
+  /// Opens the files, many by several threads at once, and refuses those that cannot be read in
+  /// whole records, naming the first in order: one that is missing or no regular file, a directory
+  /// without files, a file that ends in the middle of a record or before the offset. A file that
+  /// ends at the offset has no records. Blocks. Throws SourceError; OptionError for record_bytes;
+  /// what progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
     if (parts_) {
       return;
@@ -88,22 +88,21 @@ template <class T, class Io = PosixIo> class Records {
     parts_ = std::move(parts);
   }
 
-  /// In all files. After open().
+  /// Returns how many records all files have. After open().
   std::uint64_t size() const { return parts().empty() ? 0 : parts().back().end; }
-  /// How many of the files that have records are read directly: see RecordsOptions::direct. After
-  /// open().
+  /// Returns how many of the files that have records are read directly: see RecordsOptions::direct.
+  /// After open().
   std::size_t direct_files() const {
     return static_cast<std::size_t>(std::count_if(
         parts().begin(), parts().end(), [](const Part& part) { return part.file.is_direct(); }));
   }
-  /// Bytes of one record.
+  /// Returns the bytes of one record.
   std::size_t record_bytes() const noexcept {
     return options_.record_bytes != 0 ? options_.record_bytes : sizeof(T);
   }
 
-  /// Reads the records into.index() and following, which are numbered through all files. After
-  /// open(). Blocks; any thread, any number at once. Throws SourceError with file, offset and
-  /// record.
+  /// Reads the records from into.index() on, which are numbered through all files. After open().
+  /// Blocks; any number of threads at once. Throws SourceError with file, offset and record.
   template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
     detail::check_range("records", into, size(), record_bytes());
     read_bytes(into.index() * record_bytes(),
@@ -134,8 +133,8 @@ template <class T, class Io = PosixIo> class Records {
     std::uint64_t end;
   };
   using Parts = std::vector<Part>;
-  // Systems allow 1024 open files or more a process, and one that is read directly takes two. Of
-  // more files than this, each read opens its own, which needs no lock.
+  // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
+  // files beyond this many are opened by each read for itself, which needs no lock.
   static constexpr std::size_t most_open = 256;
 
   const Parts& parts() const {
@@ -147,7 +146,8 @@ template <class T, class Io = PosixIo> class Records {
     return *parts_;
   }
 
-  // The first to read such files reads them once from the disk, and everybody from memory then.
+  // Whether all files fit: the first run then reads them from the disk, and every later one from
+  // memory.
   bool fit_into_memory(const std::vector<detail::FoundFile>& files) const {
     if (options_.direct != DirectReads::automatic) {
       return false;
@@ -163,7 +163,7 @@ template <class T, class Io = PosixIo> class Records {
   std::uint64_t whole_records(std::uint64_t size) const {
     return size < options_.offset ? 0 : (size - options_.offset) / record_bytes();
   }
-  // The number of the first file that has `most` before it that have records.
+  // Returns the number of the first file that has `most` files with records before it.
   std::size_t behind_first(std::size_t most, const std::vector<detail::FoundFile>& files) const {
     std::size_t i = 0;
     for (; i < files.size() && most != 0; ++i) {
@@ -171,7 +171,7 @@ template <class T, class Io = PosixIo> class Records {
     }
     return i;
   }
-  // Whole records only, and none of what would not fit the numbers.
+  // Adds whole records only, and refuses what would not fit the numbers.
   void add(Parts& parts, DirectFile<Io> file) const {
     const std::uint64_t before = parts.empty() ? 0 : parts.back().end;
     const std::size_t bytes = record_bytes();
@@ -205,12 +205,12 @@ template <class T, class Io = PosixIo> class Records {
   }
 
   void read_part(const Part& part, std::uint64_t at, std::span<std::byte> into) const {
-    // No overflow: it is less than the file's size.
+    // No overflow: the sum is less than the file's size.
     const std::uint64_t offset = options_.offset + (at - part.first * record_bytes());
     try {
       read_full(part.file, offset, into);
     } catch (const SourceError& e) {
-      // The file knows bytes only.
+      // The file knows only bytes.
       const std::uint64_t failed =
           (at + (e.offset() > offset ? e.offset() - offset : 0)) / record_bytes();
       throw SourceError{std::string{e.what()} + " This was record " + std::to_string(failed) + ".",
@@ -224,22 +224,23 @@ template <class T, class Io = PosixIo> class Records {
   std::shared_ptr<const Parts> parts_;
 };
 
-/// Reads files of records: `records<Frame>("frames.bin")`, `records<std::byte>(path, {.offset = 16,
-/// .record_bytes = 784})`. A directory stands for the files in it, in the order of their names'
-/// bytes. No file is touched before open(), which prepare() calls. The files must stay as they are
-/// while they are read.
+/// Makes a source of files of records: `records<Frame>("frames.bin")`,
+/// `records<std::byte>(path, {.offset = 16, .record_bytes = 784})`. A directory stands for the
+/// files in it, in the order of their names' bytes. It touches no file before open(), which
+/// prepare() calls. The files must stay as they are while they are read.
 template <class T, class Io = PosixIo>
 Records<T, Io> records(std::string path, RecordsOptions options = {}, Io io = {}) {
   std::vector<std::string> paths;
   paths.push_back(std::move(path));
   return Records<T, Io>{std::move(paths), options, std::move(io)};
 }
-/// Reads several files or directories, one after the other.
+/// Makes a source of several files or directories, read one after the other.
 template <class T, class Io = PosixIo>
 Records<T, Io> records(std::vector<std::string> paths, RecordsOptions options = {}, Io io = {}) {
   return Records<T, Io>{std::move(paths), options, std::move(io)};
 }
-/// As above, for `records<T>({"a.bin", "b.bin"})`, which could else be one string's two ends.
+/// Makes a source of several files named in a list, `records<T>({"a.bin", "b.bin"})`, which could
+/// else be one string's two ends.
 template <class T, class Io = PosixIo>
 Records<T, Io> records(std::initializer_list<std::string> paths, RecordsOptions options = {},
                        Io io = {}) {

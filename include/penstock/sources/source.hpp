@@ -19,32 +19,30 @@
 
 namespace penstock {
 
-/// What size() of a source says if nobody knows before its end is reached.
+/// What size() of a source returns if nobody knows before its end is reached.
 inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 
 /// What a Reader reads. A cheap, copyable description, with
 /// - `schema`: the type of its records, or Columns;
 /// - `size() const`: how many records it has, or unknown_size;
 /// - `read(Batch<schema, Where> into) const`, for Pageable and for Pinned: fills all of `into`,
-/// whose
-///   first record is the source's record number into.index(), and returns how many it filled: fewer
-///   than into.size() only at the end of a source of unknown size. Blocks. Many threads call it at
-///   once, each for a range of its own, in any order. Throws, best a SourceError.
+///   whose first record is the source's record number into.index(), and returns how many it filled:
+///   fewer than into.size() only at the end of a source of unknown size. Blocks. Many threads call
+///   it at once, each for a range of its own, in any order. Throws, best a SourceError.
 ///
 /// It may have
-/// - `open()`: called once by prepare(), before anything else, on one thread: opens and checks. As
-///   `open(const PrepareOptions&)` it is handed what prepare() was told: it may call `progress`, on
+/// - `open()`: opens and checks. prepare() calls it once, before anything else, on one thread. As
+///   `open(const PrepareOptions&)` it gets the options of prepare(), and may call `progress`, on
 ///   that thread, if there is one;
 /// - `record_bytes() const`: for a plain schema, bytes from one record to the next, after open();
-///   sizeof(schema) if it is not there;
-/// - `extents() const`: for a schema of Columns, the extents that are `dynamic`, in order, after
-///   open(): a range of numbers;
-/// - `read_bytes(std::uint64_t at, std::span<std::byte> into) const`: the bytes from `at` on,
-/// counted
-///   over all records back to back; throws if there are not so many. Records larger than a read are
-///   then fetched in pieces.
+///   without it, sizeof(schema);
+/// - `extents() const`: for a schema of Columns, the `dynamic` extents, in order, after open(): a
+///   range of numbers;
+/// - `read_bytes(std::uint64_t at, std::span<std::byte> into) const`: reads the bytes from `at` on,
+///   counted over all records back to back; throws if there are not so many. A Reader then fetches
+///   records larger than a read in pieces.
 ///
-/// Of a Ragged column read() must put() every record.
+/// For a Ragged column read() must put() every record.
 template <class S>
 concept Source = std::copy_constructible<S> && std::is_object_v<typename S::schema> &&
                  requires(const S& source, Batch<typename S::schema, Pageable> pageable,
@@ -63,7 +61,7 @@ template <class S, class Where>
 concept Fills = requires(S& source, Batch<typename S::schema, Where> into) {
   { source.read(into) } -> std::convertible_to<std::size_t>;
 };
-/// Why S is no source, if it is none.
+/// Returns why S is no source, if it is none.
 template <class S> consteval SourceFlaw source_flaw() {
   if constexpr (Source<S>) {
     return SourceFlaw::none;
@@ -82,13 +80,13 @@ concept ReadsBytes = requires(const S& source, std::uint64_t at, std::span<std::
   source.read_bytes(at, into);
 };
 
-/// Whether a source was refused already, so that nobody says more of it.
+/// Whether a source was refused already, so that no stage says more about it.
 template <class S> inline constexpr bool refused_source = false;
 template <class S>
   requires requires { S::refused; }
 inline constexpr bool refused_source<S> = S::refused;
 
-/// A source's record type; a byte for what has none and is refused elsewhere.
+/// A source's record type; a byte for a source that has none, which is refused elsewhere.
 template <class S> struct schema_of {
   using type = std::byte;
 };
@@ -106,7 +104,7 @@ template <Source S> void open_source(S& source, const PrepareOptions& preparing 
   }
 }
 
-/// Of an opened source. Never 0.
+/// Returns the bytes of an opened source's records, never 0.
 template <Source S> std::size_t record_bytes_of(const S& source) {
   if constexpr (requires {
                   { source.record_bytes() } -> std::convertible_to<std::size_t>;
@@ -124,7 +122,8 @@ template <Source S> std::size_t record_bytes_of(const S& source) {
   }
 }
 
-/// What is dynamic in an opened source's schema; for a plain schema the bytes of a record.
+/// Returns the dynamic extents of an opened source's schema; for a plain schema the bytes of a
+/// record.
 template <Source S> std::vector<std::size_t> extents_of(const S& source) {
   if constexpr (!HasColumns<typename S::schema>) {
     return {record_bytes_of(source)};
@@ -136,8 +135,8 @@ template <Source S> std::vector<std::size_t> extents_of(const S& source) {
   }
 }
 
-/// The size of T's records, where `asked` is what the user said: 0 for sizeof(T). `call` is what he
-/// called.
+/// Returns the size of T's records: `asked`, which the user gave, or sizeof(T) if that is 0. `call`
+/// names what the user called. Throws OptionError.
 template <class T> std::size_t checked_record_bytes(const char* call, std::size_t asked) {
   constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
   const auto text = [&](const char* why) {
@@ -153,8 +152,8 @@ template <class T> std::size_t checked_record_bytes(const char* call, std::size_
   return asked != 0 ? asked : sizeof(T);
 }
 
-/// To be asked before anything is written: whether `into` is a range of a source of `size` records
-/// of `record_bytes`.
+/// Throws SourceError unless `into` is a range of a source of `size` records of `record_bytes`.
+/// Call it before you write anything.
 template <class T, class Where>
 void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
                  std::size_t record_bytes) {
@@ -177,7 +176,7 @@ void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
   }
 }
 
-/// Throws if a source that has `size` records is asked for bytes beyond them, by read_bytes().
+/// Throws SourceError if read_bytes() asks a source of `size` records for bytes beyond them.
 inline void check_bytes(const char* call, std::uint64_t at, std::size_t bytes, std::uint64_t size,
                         std::size_t record_bytes) {
   const std::uint64_t end = size * record_bytes;

@@ -18,13 +18,13 @@
 
 namespace penstock {
 
-/// What windows() may be told.
+/// Options of windows().
 struct WindowsOptions {
   /// Tokens in a window, at least 1: to predict the next of 1024 tokens it takes 1025.
   std::size_t length = 0;
   /// How many windows; 0: as many as would lie back to back in the sequence.
   std::uint64_t count = 0;
-  /// A seed gives its windows each time.
+  /// One seed gives the same windows each time.
   std::uint64_t seed = 0;
 };
 
@@ -42,7 +42,7 @@ template <class T> class Windows {
   /// The type of its records.
   using schema = Window<T>;
 
-  /// Views `tokens`; nothing is checked before open().
+  /// Views `tokens`; checks nothing before open().
   explicit Windows(std::span<const T> tokens, WindowsOptions options)
       : tokens_{tokens}, options_{options}, start_{detail::splitmix(options.seed, 0)} {}
 
@@ -62,23 +62,23 @@ template <class T> class Windows {
                         0};
     }
   }
-  /// How many windows.
+  /// Returns how many windows there are.
   std::uint64_t size() const noexcept {
     return options_.count != 0 || options_.length == 0 ? options_.count
                                                        : tokens_.size() / options_.length;
   }
-  /// The length of a window.
+  /// Returns the length of a window.
   std::array<std::size_t, 1> extents() const noexcept { return {options_.length}; }
 
-  /// Where window `i` begins in the sequence: a function of the seed and `i` alone, spread evenly
-  /// over all places where a whole window fits. After open().
+  /// Returns where window `i` begins in the sequence: a function of the seed and `i` alone, spread
+  /// evenly over all places where a whole window fits. After open().
   std::size_t offset_of(std::uint64_t i) const noexcept {
-    // So much more than there are places that none is favoured measurably.
+    // splitmix() gives so many more numbers than there are places that none is favoured measurably.
     return detail::splitmix(start_, i + 1) % (tokens_.size() - options_.length + 1);
   }
 
-  /// Copies the windows into.index() and following. After open(). Any thread, any number at once.
-  /// Throws SourceError if there are not so many.
+  /// Copies the windows from into.index() on. After open(). Any number of threads at once. Throws
+  /// SourceError if there are not so many.
   template <HostSpace Where> std::size_t read(Batch<Window<T>, Where> into) const {
     const auto windows = get<"tokens">(into);
     const std::size_t bytes = options_.length * sizeof(T);
@@ -99,17 +99,17 @@ template <class T> class Windows {
   std::uint64_t start_;
 };
 
-/// Reads windows of consecutive tokens at random places, as a language model is trained on:
-/// `windows(tokens, {.length = 1025, .count = n, .seed = s})`. `tokens` is a std::vector, an array,
-/// a std::span or whatever holds them contiguously, such as a file that the caller has mapped. The
-/// caller keeps the memory alive and unchanged. Every epoch has the same windows; for others take a
-/// greater count.
+/// Makes a source of windows of consecutive tokens at random places, as language models are trained
+/// on: `windows(tokens, {.length = 1025, .count = n, .seed = s})`. `tokens` is a std::vector, an
+/// array, a std::span or any other contiguous container, such as a file that you have mapped. You
+/// keep the memory alive and unchanged. Every epoch has the same windows; for others take a greater
+/// count.
 template <class Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
 Windows<T> windows(const Container& tokens, WindowsOptions options) {
   return Windows<T>{std::span{tokens}, options};
 }
-/// Of a temporary nothing would be left to read.
+/// Refused for a temporary: nothing would be left to read.
 template <class Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
 Windows<T> windows(const Container&& tokens, WindowsOptions options)

@@ -43,20 +43,20 @@ template <class Schema, class... From> class Zip {
                 "a record, so a column may have one at most.");
 
  public:
-  /// Whether it is none, so that a Reader says no more of it.
+  /// Whether it was refused, so that a Reader says no more about it.
   static constexpr bool refused = !all_are_sources || !has_columns || !one_source_each ||
                                   traits::ragged || !one_dynamic_extent_each;
   /// Its columns.
   using schema = Schema;
 
-  /// One source for each column, in the schema's order.
+  /// Takes one source for each column, in the schema's order.
   explicit Zip(From... sources) : sources_{std::move(sources)...} {}
 
-  /// Opens all of them, one after the other; files are counted over all. Throws what they throw,
-  /// and SourceError if they differ in how many records they have or if a record is not one of its
+  /// Opens all sources, one after the other; files are counted over all. Throws what they throw,
+  /// and SourceError if they differ in how many records they have or if a record does not fit its
   /// column.
   void open(const PrepareOptions& preparing = {}) {
-    Preparation before; // of the sources that are open
+    Preparation before; // files of the sources that are open
     Preparation so_far;
     PrepareOptions each_is_told{.every = preparing.every};
     if (preparing.progress) {
@@ -78,13 +78,13 @@ template <class Schema, class... From> class Zip {
       }
     }
   }
-  /// How many records each source has. After open().
+  /// Returns how many records each source has. After open().
   std::uint64_t size() const { return std::get<0>(sources_).size(); }
-  /// The dynamic extents, in order. After open().
+  /// Returns the dynamic extents, in order. After open().
   const std::vector<std::size_t>& extents() const noexcept { return extents_; }
 
-  /// Reads the records into.index() and following of every source. Any thread, any number at once.
-  /// Throws SourceError where one ends before another.
+  /// Reads the records from into.index() on of every source. Any number of threads at once. Throws
+  /// SourceError if one ends before another.
   template <HostSpace Where> std::size_t read(Batch<Schema, Where> into) const {
     std::size_t first = 0;
     each([&]<class S>(std::size_t column, const S& source) {
@@ -154,10 +154,10 @@ template <class Schema, class... From> class Zip {
   std::vector<std::size_t> extents_;
 };
 
-/// Reads each column of Schema from a source of its own, all of the same number of records:
-/// `zip<Sample>(records<std::uint8_t>(images, {.offset = 16, .record_bytes = 784}),
-/// records<…>(…))`. The sources stand in the order of the columns; a record of each is as long as
-/// one of its column, or, where the column has a dynamic extent, tells it.
+/// Makes a source that reads each column of Schema from a source of its own, all of the same number
+/// of records: `zip<Sample>(records<std::uint8_t>(images, {.offset = 16, .record_bytes = 784}),
+/// records<…>(…))`. The sources stand in the order of the columns. A record of each is as long as
+/// one of its column; where the column has a dynamic extent, the record's length sets it.
 template <class Schema, class... From> Zip<Schema, From...> zip(From... sources) {
   return Zip<Schema, From...>{std::move(sources)...};
 }

@@ -22,20 +22,20 @@
 
 namespace penstock {
 
-/// What an AsyncCopier may be told.
+/// Options of an AsyncCopier.
 struct CopierOptions {
-  /// Records a batch, for the stages after the copy; 0: about 4 MiB of them, and to the host about
-  /// 1 MiB, but no more than the device's. With a Ragged column a batch is a slot, and 0 the
-  /// Reader's.
+  /// Records a batch, for the stages after the copy; 0: about 4 MiB of them, or, to the host, about
+  /// 1 MiB, but no more than the device's batch. With a Ragged column a batch is a slot, and 0
+  /// means the Reader's.
   std::size_t batch = 0;
-  /// Batches that may be where it copies to at once, at least 2. There may be more: on the device
-  /// three full copies always have room, and in host memory 48 MiB are used.
+  /// Batches that may be in the memory it copies to at once, at least 2. There may be more: on the
+  /// device three full copies always have room, and in host memory 48 MiB are used.
   std::size_t depth = 3;
 };
 
 /// Copies batches from pinned memory to `device`, on a stream of its own, and makes batches of the
-/// size that the kernel wants. How much one copy takes is its own affair: about 12 MiB where there
-/// is that much, at once where there is less.
+/// size that the kernel wants. It decides itself how much one copy takes: about 12 MiB if that much
+/// is ready, else what is ready, at once.
 template <class D, class Told = CopierOptions> class AsyncCopier : public StageBase {
  public:
   /// Whether D is no device, so that `|` says no more of it.
@@ -47,7 +47,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
   /// The batch it gives: the same records, on the device.
   template <class Given> using gives = detail::moved_t<Given, Device>;
 
-  /// `device` must outlive the pipeline.
+  /// Copies to `device`, which must outlive the pipeline.
   template <bool IsADevice = AnyDevice<D>>
   explicit AsyncCopier(D& device, CopierOptions options = {})
       : device_{&device}, options_{options} {
@@ -83,7 +83,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
   }
 
  private:
-  // A slot with a Ragged column is a batch.
+  // A slot with a Ragged column is itself a batch.
   detail::Layout batch(const detail::Layout& slot) const {
     if (!slot.ragged()) {
       const std::size_t record = slot.record_bytes();
@@ -103,10 +103,10 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
   CopierOptions options_;
 };
 
-/// `AsyncCopier{ps::to_host}`: copies device batches back into pinned memory, on a stream of its
-/// own, beside the copies that go the other way, and makes host batches of them for Consumers,
-/// Decoders and a Writer. Small batches ride together in one copy. Of Counted batches the counts
-/// come first, and then the records that there are.
+/// Copies device batches back into pinned memory: `AsyncCopier{ps::to_host}`. It has a stream of
+/// its own, beside the copies that go the other way, and makes host batches for Consumers, Decoders
+/// and a Writer. Small batches ride together in one copy. Of Counted batches it copies the counts
+/// first, and then the records that there are.
 template <> class AsyncCopier<const to_host_t> : public StageBase {
  public:
   /// Whether columns of variable length are refused.
@@ -154,17 +154,17 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
 
   CopierOptions options_;
 };
-/// Where options fit no list.
+/// Refuses options that fit no list.
 template <class D> class AsyncCopier<D, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(D);
   static_assert(options_fit,
                 "penstock: these are no CopierOptions. By name, in this order: .batch, .depth.");
 
  public:
-  /// Takes whatever it is given.
+  /// Takes any arguments.
   AsyncCopier(const D&, ...) {}
 };
-/// Refused. A temporary device is refused by the constructor.
+/// Deduces the refusal. The constructor refuses a temporary device.
 template <detail::Object D>
 AsyncCopier(const volatile D&, ...) -> AsyncCopier<D, detail::Misspelt>;
 

@@ -17,11 +17,11 @@
 
 namespace penstock {
 
-/// What a Consumer may be told.
+/// Options of a Consumer.
 struct ConsumerOptions {
   /// For host batches: threads that call at once, each its own copy of the callable; the thread
-  /// that called run() is one of them. With more than one, batches are taken in order but may be
-  /// worked on side by side. For device batches it must be 1.
+  /// that called run() is one of them. With more than one, they take batches in order but may work
+  /// on them side by side. For device batches it must be 1.
   unsigned workers = 1;
 };
 
@@ -57,9 +57,9 @@ template <class F, class P> consteval ConsumerForm consumer_form() {
 
 /// Hands each batch to a callable. The last stage of a pipeline.
 ///
-/// For device batches the callable is `void(Batch<const T, Device>, stream)`: it is called on the
-/// thread that called run() and only enqueues work on the stream, which is one of the pipeline's
-/// own; the batch's memory is used again when that work is done. Of many small ones replayed()
+/// For device batches the callable is `void(Batch<const T, Device>, stream)`. The thread that
+/// called run() calls it. It only enqueues work on the stream, which is one of the pipeline's own;
+/// the batch's memory is used again when that work is done. For many small batches, replayed()
 /// makes few calls. For host batches it is `void(Batch<const T, Pageable>)` or `Pinned`, and the
 /// memory is used again when it returns.
 template <class F, class Told = ConsumerOptions>
@@ -74,10 +74,10 @@ class Consumer : public StageBase {
   using stream_parameter = detail::stream_of<P>;
   /// The batch that the callable takes.
   template <class> using takes = In;
-  /// Nothing: it is the last.
+  /// Nothing: a Consumer is the last stage.
   template <class> using gives = void;
 
-  /// `f` is copied: once for each worker. Its parameters, written out, are the stage's types.
+  /// Copies `f`, once for each worker. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
             detail::ConsumerForm Verdict = detail::consumer_form<F, Takes>()>
   explicit Consumer(F f, ConsumerOptions options = {}) : f_{std::move(f)}, options_{options} {
@@ -135,21 +135,21 @@ class Consumer : public StageBase {
   F f_;
   ConsumerOptions options_;
 };
-/// Where options fit no list.
+/// Refuses options that fit no list.
 template <class F> class Consumer<F, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(F);
   static_assert(options_fit, "penstock: these are no ConsumerOptions. By name: .workers.");
 
  public:
-  /// Takes whatever it is given.
+  /// Takes any arguments.
   Consumer(const F&, ...) {}
 };
-/// With options or without.
+/// Deduces the callable's type, with options or without.
 /// @{
 template <class F> Consumer(F&&) -> Consumer<std::decay_t<F>>;
 template <class F> Consumer(F&&, ConsumerOptions) -> Consumer<std::decay_t<F>>;
 /// @}
-/// Refused.
+/// Deduces the refusal.
 /// @{
 template <detail::Object F> Consumer(const volatile F&&, ...) -> Consumer<F, detail::Misspelt>;
 template <detail::Object F> Consumer(const volatile F&, ...) -> Consumer<F, detail::Misspelt>;

@@ -17,19 +17,19 @@
 
 namespace penstock {
 
-/// What a Decoder may be told.
+/// Options of a Decoder.
 struct DecoderOptions {
   /// Threads that decode at once, each with its own copy of the callable; 0: half of the
   /// processors, at most 16.
   unsigned workers = 0;
   /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
   std::size_t depth = 0;
-  /// The extents that are `dynamic` in what it gives, in order; of single bytes, the bytes of a
+  /// The `dynamic` extents of what it gives, in order; for records of single bytes, the bytes of a
   /// record.
   std::vector<std::size_t> extents = {};
-  /// What a slot holds of each Ragged column's values, in bytes; 0: 1 MiB.
+  /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB.
   std::size_t value_bytes = 0;
-  /// What is done about an item that fails.
+  /// What it does when an item fails.
   OnError on_error = {};
 };
 
@@ -50,7 +50,7 @@ enum class DecoderForm {
 template <class T> inline constexpr bool is_batch = false;
 template <class S, class W> inline constexpr bool is_batch<Batch<S, W>> = true;
 
-/// A callable of records takes a record to read and one to fill: `void(const In&, Out&)`.
+/// Returns whether a callable takes a record to read and one to fill: `void(const In&, Out&)`.
 template <class P> consteval bool takes_records() {
   using In = parameter_t<0, P>;
   using Out = parameter_t<1, P>;
@@ -60,7 +60,7 @@ template <class P> consteval bool takes_records() {
          !HasColumns<std::remove_cvref_t<Out>>;
 }
 
-/// Where is what the tag says; void without one.
+/// Returns a callable's form. Where is what the tag says; void without one.
 template <class P, class Where> consteval DecoderForm decoder_form() {
   using In = batch_of<batch_parameter<0, P>>;
   using Out = batch_of<batch_parameter<1, P>>;
@@ -87,7 +87,7 @@ template <class P, class Where> consteval DecoderForm decoder_form() {
              : DecoderForm::other_space;
 }
 
-/// Which form it has, where each worker can have its copy.
+/// Returns a callable's form; not_copyable if workers cannot each have a copy.
 template <class F, class P, class Where> consteval DecoderForm decoder_verdict() {
   constexpr DecoderForm form = decoder_form<P, Where>();
   const bool good = form == DecoderForm::batches || form == DecoderForm::records;
@@ -109,7 +109,7 @@ template <class P, class Where, DecoderForm Form> struct decoder_types {
 template <class P, class Where> struct decoder_types<P, Where, DecoderForm::records> {
   using In = std::remove_cvref_t<parameter_t<0, P>>;
   using Out = std::remove_cvref_t<parameter_t<1, P>>;
-  // From host memory of either kind; of the device's it is refused as pageable.
+  // Takes host memory of either kind; for device memory it asks for pageable, and is refused.
   template <class Given> struct host {
     using type = Pageable;
   };
@@ -123,13 +123,13 @@ template <class P, class Where> struct decoder_types<P, Where, DecoderForm::reco
 
 } // namespace detail
 
-/// Turns records into others of another type or size, as many, with several threads and in order.
-/// Its types are its callable's parameters, either two batches,
-/// `void(Batch<const In, Pageable> in, Batch<Out, Pageable> out)`, to fill `out` whose size is
-/// in's, or two records, `void(const In& in, Out& out)`, called for each. Batches may lie in Pinned
-/// memory as well, so that what is decoded need not be copied to get there; a callable of records
-/// says so by the tag: `Decoder{f, to_pinned}`. Each worker has its own copy of the callable;
-/// std::ref shares one. What it throws ends the run, or as `.on_error` says.
+/// Turns each record into another, of another type or size, in order, with several threads. Its
+/// types are its callable's parameters: either two batches,
+/// `void(Batch<const In, Pageable> in, Batch<Out, Pageable> out)`, to fill `out`, which has in's
+/// size, or two records, `void(const In& in, Out& out)`, called for each. Batches may lie in Pinned
+/// memory too, so that nothing decoded need be copied there; with a callable of records, ask for
+/// that by the tag: `Decoder{f, to_pinned}`. Each worker has its own copy of the callable; std::ref
+/// shares one. What it throws ends the run, unless `.on_error` says otherwise.
 template <class F, class Where = void> class Decoder : public StageBase {
   using P = detail::parameters_of<F>;
   static constexpr detail::DecoderForm form = detail::decoder_verdict<F, P, Where>();
@@ -144,7 +144,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
   /// The batch that it gives.
   template <class Given> using gives = typename Types::template gives<Given>;
 
-  /// `f` is copied: once for each worker. Its parameters, written out, are the stage's types.
+  /// Copies `f`, once for each worker. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
             detail::DecoderForm Verdict = detail::decoder_verdict<F, Takes, Where>()>
   explicit Decoder(F f, DecoderOptions options = {})
@@ -178,7 +178,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
                   "one cannot be copied: std::ref(f) shares one, which several threads then "
                   "call; or hold what cannot be copied in a std::shared_ptr.");
   }
-  /// `f` fills pinned memory.
+  /// Takes an `f` that fills pinned memory.
   Decoder(F f, to_pinned_t, DecoderOptions options = {})
       : Decoder{std::move(f), std::move(options)} {
     constexpr bool fills_pinned = form != detail::DecoderForm::other_space;
@@ -223,27 +223,27 @@ template <class F, class Where = void> class Decoder : public StageBase {
   F f_;
   DecoderOptions options_;
 };
-/// Where options fit no list.
+/// Refuses options that fit no list.
 template <class F> class Decoder<F, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(F);
   static_assert(options_fit, "penstock: these are no DecoderOptions. By name, in this order: "
                              ".workers, .depth, .extents, .value_bytes, .on_error.");
 
  public:
-  /// Takes whatever it is given.
+  /// Takes any arguments.
   Decoder(const F&, ...) {}
 };
-/// Without the tag: what its callable fills says where that lies.
+/// Deduce, without the tag, a Decoder whose callable says where its output lies.
 /// @{
 template <class F> Decoder(F&&) -> Decoder<std::decay_t<F>, void>;
 template <class F> Decoder(F&&, DecoderOptions) -> Decoder<std::decay_t<F>, void>;
 /// @}
-/// With it: pinned memory.
+/// Deduce, with the tag, a Decoder that fills pinned memory.
 /// @{
 template <class F> Decoder(F&&, to_pinned_t) -> Decoder<std::decay_t<F>, Pinned>;
 template <class F> Decoder(F&&, to_pinned_t, DecoderOptions) -> Decoder<std::decay_t<F>, Pinned>;
 /// @}
-/// Refused.
+/// Deduce the refusal.
 /// @{
 template <detail::Object F> Decoder(const volatile F&&, ...) -> Decoder<F, detail::Misspelt>;
 template <detail::Object F> Decoder(const volatile F&, ...) -> Decoder<F, detail::Misspelt>;

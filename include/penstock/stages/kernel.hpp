@@ -25,20 +25,21 @@
 
 namespace penstock {
 
-/// What a Kernel may be told.
+/// Options of a Kernel.
 struct KernelOptions {
-  /// Streams that batches go to in turn, at most 64: work of two may run side by side. What a
-  /// callable keeps between batches must then be kept for each.
+  /// Streams that batches go to in turn, at most 64: work of two may run side by side. A callable
+  /// must then keep apart for each stream what it keeps between batches.
   unsigned streams = 1;
-  /// Batches that the stage after it may hold at once, at least 2; 0: as many as of the stage
-  /// before. There may be more. In place it has no meaning.
+  /// Batches that the next stage may hold at once, at least 2; 0: as many as of the stage before.
+  /// There may be more. Has no effect in place.
   std::size_t depth = 0;
-  /// How many records a batch gives: `gives` for each `per` of its records, a begun group counted.
-  /// With `per = 0` for the whole batch, however short.
+  /// How many records a batch gives: `gives` for each group of `per` of its records, the last
+  /// perhaps short. With `per = 0` for the whole batch, however short.
   std::size_t gives = 1;
-  /// See gives.
+  /// Records in a group: see gives.
   std::size_t per = 1;
-  /// For each extent of what it gives that is ps::dynamic, in order; for records of bytes how many.
+  /// The ps::dynamic extents of what it gives, in order; for records of bytes, the bytes of a
+  /// record.
   std::vector<std::size_t> extents{};
 };
 
@@ -89,7 +90,7 @@ template <class P> consteval KernelForm kernel_form() {
   return KernelForm::two_batches;
 }
 
-/// Which form it has, where it can be copied.
+/// Returns a callable's form; not_copyable if it cannot be copied.
 template <class F, class P> consteval KernelForm kernel_verdict() {
   constexpr KernelForm form = kernel_form<P>();
   const bool good = form == KernelForm::two_batches || form == KernelForm::in_place;
@@ -98,16 +99,16 @@ template <class F, class P> consteval KernelForm kernel_verdict() {
 
 } // namespace detail
 
-/// Turns device batches into others, by work that its callable enqueues on a stream. Any number may
-/// follow each other between an AsyncCopier{device} and the end.
+/// Turns device batches into others, by work that its callable enqueues on a stream. Any number of
+/// Kernels may follow each other between an AsyncCopier{device} and the end.
 ///
 /// The callable is `void(Batch<const In, Device> in, Batch<Out, Device> out, stream)`, to fill
-/// `out`, or `void(Batch<T, Device> batch, stream)`, to change a batch in place. It is called on
-/// the thread that enqueues all the pipeline's copies, so it must enqueue only, and wait for
-/// nothing; the memory of `in` is used again when its work is done. `out` has as many records as
-/// `in`, or as the options say; its index() counts what the stage gives. Records keep their order,
-/// whatever the streams. `Batch<Counted<Out>, Device>` is for a number of records that only the
-/// device comes to know, at most as many. What the callable throws ends the run.
+/// `out`, or `void(Batch<T, Device> batch, stream)`, to change a batch in place. The thread that
+/// enqueues all the pipeline's copies calls it: it must only enqueue, and wait for nothing. The
+/// memory of `in` is used again when its work is done. `out` has as many records as `in`, or as the
+/// options say; its index() counts what the stage gives. Records keep their order, whatever the
+/// streams. If only the device comes to know their number, at most that, fill a
+/// `Batch<Counted<Out>, Device>`. What the callable throws ends the run.
 template <class F, class Told = KernelOptions>
 class Kernel : public StageBase {
   using P = detail::parameters_of<F>;
@@ -126,7 +127,7 @@ class Kernel : public StageBase {
   /// The batch that it gives.
   template <class> using gives = Batch<typename Out::schema, Device>;
 
-  /// `f` is copied. Its parameters, written out, are the stage's types.
+  /// Copies `f`. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
             detail::KernelForm Verdict = detail::kernel_verdict<F, Takes>()>
   explicit Kernel(F f, KernelOptions options = {})
@@ -195,7 +196,8 @@ class Kernel : public StageBase {
                                   : ": a batch gives at least one record.")};
     }
   }
-  // The ring it fills: with room for as much as the one before it has, but for three copies back.
+  // Makes the ring it fills: as many slots as the ring before it, or as three copies back need if
+  // that is fewer, and at least the depth.
   template <class D>
   std::shared_ptr<detail::DeviceLink<D>> link(const detail::Recount& recount,
                                               detail::Build<D>& build) const {
@@ -229,22 +231,22 @@ class Kernel : public StageBase {
   F f_;
   KernelOptions options_;
 };
-/// Where options fit no list.
+/// Refuses options that fit no list.
 template <class F> class Kernel<F, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(F);
   static_assert(options_fit, "penstock: these are no KernelOptions. By name, in this order: "
                              ".streams, .depth, .gives, .per, .extents.");
 
  public:
-  /// Takes whatever it is given.
+  /// Takes any arguments.
   Kernel(const F&, ...) {}
 };
-/// With options or without.
+/// Deduce the callable's type, with options or without.
 /// @{
 template <class F> Kernel(F&&) -> Kernel<std::decay_t<F>>;
 template <class F> Kernel(F&&, KernelOptions) -> Kernel<std::decay_t<F>>;
 /// @}
-/// Refused.
+/// Deduce the refusal.
 /// @{
 template <detail::Object F> Kernel(const volatile F&&, ...) -> Kernel<F, detail::Misspelt>;
 template <detail::Object F> Kernel(const volatile F&, ...) -> Kernel<F, detail::Misspelt>;

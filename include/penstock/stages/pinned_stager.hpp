@@ -14,7 +14,7 @@
 
 namespace penstock {
 
-/// What a PinnedStager may be told.
+/// Options of a PinnedStager.
 struct PinnedStagerOptions {
   /// Threads that copy at once; 0: three of eight processors, at most 8.
   unsigned workers = 0;
@@ -22,9 +22,9 @@ struct PinnedStagerOptions {
   std::size_t depth = 0;
 };
 
-/// Copies batches from pageable into pinned memory with several threads, in order: for what cannot
-/// be read or decoded in place. It pins for the device of the pipeline's AsyncCopier, or for the
-/// one it names: `PinnedStager{gpu}`.
+/// Copies batches from pageable into pinned memory with several threads, in order: for records that
+/// cannot be read or decoded in place. It pins for the device of the pipeline's AsyncCopier, or for
+/// the one it names: `PinnedStager{gpu}`.
 template <class On = detail::NoDevice, class Told = PinnedStagerOptions>
 class PinnedStager : public StageBase {
  public:
@@ -40,7 +40,7 @@ class PinnedStager : public StageBase {
   explicit PinnedStager(PinnedStagerOptions options = {})
     requires(std::is_same_v<On, detail::NoDevice>)
       : options_{options} {}
-  /// `device` must outlive the pipeline.
+  /// Pins for `device`, which must outlive the pipeline.
   explicit PinnedStager(On& device, PinnedStagerOptions options = {})
     requires(!std::is_same_v<On, detail::NoDevice>)
       : device_{&device}, options_{options} {}
@@ -68,7 +68,7 @@ class PinnedStager : public StageBase {
   On* device_{};
   PinnedStagerOptions options_;
 };
-/// Where options fit no list.
+/// Refuses options that fit no list.
 template <class On> class PinnedStager<On, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(On);
   static_assert(
@@ -76,21 +76,21 @@ template <class On> class PinnedStager<On, detail::Misspelt> : public detail::Re
       "penstock: these are no PinnedStagerOptions. By name, in this order: .workers, .depth.");
 
  public:
-  /// Takes whatever it is given.
+  /// Takes any arguments.
   /// @{
   explicit PinnedStager(...) {}
   template <class D> PinnedStager(D&, ...) {}
   /// @}
 };
-/// For the AsyncCopier's device.
+/// Deduce a stager that pins for the AsyncCopier's device.
 /// @{
 PinnedStager() -> PinnedStager<detail::NoDevice>;
 PinnedStager(PinnedStagerOptions) -> PinnedStager<detail::NoDevice>;
 /// @}
-/// For the one that it names.
+/// Deduces a stager that pins for the device it names.
 template <AnyDevice D>
 PinnedStager(D&, PinnedStagerOptions = {}) -> PinnedStager<D>;
-/// Refused.
+/// Deduces the refusal.
 template <class On = detail::NoDevice> PinnedStager(...) -> PinnedStager<On, detail::Misspelt>;
 
 } // namespace penstock

@@ -20,26 +20,27 @@
 
 namespace penstock {
 
-/// What a Reader may be told.
+/// Options of a Reader.
 struct ReaderOptions {
-  /// Threads that read at once; 0: into pinned memory five of eight processors, else half, for
+  /// Threads that read at once; 0: five of eight processors into pinned memory, else half, since
   /// other stages need some; at most 12.
   unsigned workers = 0;
   /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
   std::size_t depth = 0;
   /// How often the source is delivered, at least once.
   std::uint64_t epochs = 1;
-  /// Records a slot, in all host stages of the chain; 0: so many that the largest slot has about 1
-  /// MiB. With a Ragged column, whose slots are batches, 0 is the copier's batch, else 256.
+  /// Records a slot, in all host stages of the chain; 0: as many as give the largest slot about 1
+  /// MiB. With a Ragged column, whose slots are batches, 0 means the copier's batch, else 256.
   std::size_t batch = 0;
-  /// What a slot holds of each Ragged column's values, in bytes; 0: 1 MiB.
+  /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB.
   std::size_t value_bytes = 0;
-  /// What is done about a slot that cannot be read.
+  /// What it does when a slot cannot be read.
   OnError on_error = {};
 };
 
 /// Reads a source with several threads, in order, into pageable memory, or with `to_pinned`
-/// straight into pinned memory, where an AsyncCopier fetches it. The first stage of a pipeline.
+/// straight into pinned memory, from where an AsyncCopier fetches it. The first stage of a
+/// pipeline.
 template <class From, class Where = Pageable> class Reader : public StageBase {
   using T = typename detail::schema_of<From>::type;
   static constexpr detail::SourceFlaw flaw = detail::source_flaw<From>();
@@ -65,12 +66,12 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   /// Whether From is no source, so that `|` says no more of it.
   static constexpr bool refused =
       flaw != detail::SourceFlaw::none || !reads_bytes || detail::refused_source<From>;
-  /// Nothing: it is the first.
+  /// Nothing: a Reader is the first stage.
   template <class> using takes = void;
   /// The batch it gives.
   template <class> using gives = Batch<T, Where>;
 
-  /// `source` is copied; prepare() opens a copy.
+  /// Copies `source`; prepare() opens a copy of it.
   explicit Reader(From source, ReaderOptions options = {})
       : source_{std::move(source)}, options_{options} {}
   /// Reads straight into pinned memory.
@@ -118,7 +119,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     }
     return size == unknown_size ? size : size * options_.epochs;
   }
-  // A record larger than a read goes in pieces, where nothing on the host must see it whole.
+  // Whether records go in pieces: those larger than a read, which nothing on the host must see
+  // whole.
   bool in_pieces(std::size_t record_bytes, const detail::Plan& plan) const {
     return detail::ReadsBytes<From> && !detail::schema_traits<T>::named &&
            record_bytes > detail::usual_read && plan.to_device && !plan.whole &&
@@ -128,27 +130,27 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   From source_;
   ReaderOptions options_;
 };
-/// Where options fit no list.
+/// Refuses options that fit no list.
 template <class From> class Reader<From, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(From);
   static_assert(options_fit, "penstock: these are no ReaderOptions. By name, in this order: "
                              ".workers, .depth, .epochs, .batch, .value_bytes, .on_error.");
 
  public:
-  /// Takes whatever it is given.
+  /// Takes any arguments.
   Reader(const From&, ...) {}
 };
-/// Without the tag: into pageable memory.
+/// Deduce, without the tag, a Reader into pageable memory.
 /// @{
 template <class S> Reader(S&&) -> Reader<std::decay_t<S>, Pageable>;
 template <class S> Reader(S&&, ReaderOptions) -> Reader<std::decay_t<S>, Pageable>;
 /// @}
-/// With it: into pinned memory.
+/// Deduce, with the tag, a Reader into pinned memory.
 /// @{
 template <class S> Reader(S&&, to_pinned_t) -> Reader<std::decay_t<S>, Pinned>;
 template <class S> Reader(S&&, to_pinned_t, ReaderOptions) -> Reader<std::decay_t<S>, Pinned>;
 /// @}
-/// Refused.
+/// Deduce the refusal.
 /// @{
 template <detail::Object S> Reader(const volatile S&&, ...) -> Reader<S, detail::Misspelt>;
 template <detail::Object S> Reader(const volatile S&, ...) -> Reader<S, detail::Misspelt>;

@@ -18,13 +18,13 @@
 
 namespace penstock {
 
-/// What a Writer may be told.
+/// Options of a Writer.
 struct WriterOptions {
   /// Threads that write at once, each where its records belong. Through the system's cache a file
-  /// takes from one what it takes from several.
+  /// takes as much from one as from several.
   unsigned workers = 1;
   /// Whether a run ends only when the file, and its name, are on the disk and not in memory alone:
-  /// what a crash of the whole system then cannot take back.
+  /// a crash of the whole system then cannot take them back.
   bool durable = false;
 };
 
@@ -33,35 +33,34 @@ namespace detail {
 template <class Given> struct written {
   using type = Anything;
 };
-// What lies on a device is refused by `|`.
+// `|` refuses memory on a device.
 template <class S, class Where> struct written<Batch<S, Where>> {
   using type = Batch<S, std::conditional_t<std::is_same_v<Where, Device>, Pinned, Where>>;
 };
 
 } // namespace detail
 
-/// Writes all records, in order and one after the other, into one new file. The last stage of a
-/// pipeline.
+/// Writes all records, in order and back to back, into one new file. The last stage of a pipeline.
 ///
-/// The file appears whole or not at all: it is created beside `path` under another name when a run
-/// begins, and takes the name, and the place of what had it, when the run has ended by itself. That
-/// rename is the point of no return. A run that fails or is stopped before it leaves what was there
+/// The file appears whole or not at all: a run creates it beside `path` under another name. When
+/// the run has ended by itself, it renames the file to `path`, over what had that name. That rename
+/// is the point of no return. A run that fails or is stopped before it leaves what was there
 /// before. A stop that comes later does nothing: the Report's `stopped` is false and the file is
-/// the new one. An error that comes later, such as what `progress` throws, is thrown even so.
+/// the new one. An error that comes later, such as what `progress` throws, is thrown all the same.
 ///
-/// Each run writes the file anew, with several epochs one after the other. The folder must exist.
-/// What fails is a StageError with file() and offset() and a SinkError within. Io makes the system
+/// Each run writes the file anew, with several epochs one after the other. The folder must exist. A
+/// failure is a StageError with file() and offset() and a SinkError within. Io makes the system
 /// calls.
 template <class Io = PosixIo, class Told = WriterOptions> class Writer : public StageBase {
  public:
   /// Whether columns are refused.
   static constexpr bool one_array_alone = true;
-  /// The batch it takes: Given's, in host memory of either kind.
+  /// The batch it takes: Given's records, in host memory of either kind.
   template <class Given> using takes = typename detail::written<Given>::type;
-  /// Nothing: it is the last.
+  /// Nothing: a Writer is the last stage.
   template <class> using gives = void;
 
-  /// Nothing is created before a run.
+  /// Takes the file's path; creates nothing before a run.
   explicit Writer(std::string path, WriterOptions options = {}, Io io = {})
       : path_{std::move(path)}, options_{options}, io_{std::move(io)} {}
 
@@ -80,7 +79,7 @@ template <class Io = PosixIo, class Told = WriterOptions> class Writer : public 
   WriterOptions options_;
   Io io_;
 };
-/// Where options fit no list.
+/// Refuses options that fit no list.
 template <class Io> class Writer<Io, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(Io);
   static_assert(
@@ -88,12 +87,12 @@ template <class Io> class Writer<Io, detail::Misspelt> : public detail::RefusedS
       "penstock: these are no WriterOptions. By name, in this order: .workers, .durable.");
 
  public:
-  /// Takes whatever it is given.
+  /// Takes any arguments.
   explicit Writer(const std::string&, ...) {}
 };
-/// With the system's own calls.
+/// Deduces a Writer with the system's own calls.
 Writer(std::string) -> Writer<PosixIo>;
-/// Refused.
+/// Deduces the refusal.
 template <class Io = PosixIo> Writer(std::string, ...) -> Writer<Io, detail::Misspelt>;
 
 } // namespace penstock

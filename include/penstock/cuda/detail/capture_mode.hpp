@@ -9,11 +9,11 @@
 
 namespace penstock::detail {
 
-/// While it lives, the calling thread's calls are not refused because somebody, this thread too,
-/// captures a graph in global mode: CUDA refuses then what might not belong into a capture, such as
-/// questions about events, waits, and memory that is taken or given back, and breaks the capture
-/// off. Two calls of some 40 ns, but for those that live inside of another. The device that memory
-/// is to be taken on must be current.
+/// While it lives, CUDA does not refuse the calling thread's calls because a thread, this one
+/// included, captures a graph in global mode. CUDA would refuse what might not belong into a
+/// capture, such as questions about events, waits, and taking or freeing memory, and would break
+/// the capture off. Costs two calls of some 40 ns, and none inside another one. The device that
+/// memory is taken on must be current.
 class RelaxedCapture {
  public:
   RelaxedCapture() noexcept : outermost_{!is_relaxed()} { exchange(true); }
@@ -34,11 +34,11 @@ class RelaxedCapture {
   }
 
   const bool outermost_;
-  cudaStreamCaptureMode mode_{cudaStreamCaptureModeRelaxed}; // and then the one before
+  cudaStreamCaptureMode mode_{cudaStreamCaptureModeRelaxed}; // later the mode before
 };
 
-/// cudaStreamIsCapturing(). Each batch asks, so this asks the driver itself: in 14 ns, where the
-/// runtime takes 47 (the host of an H200, CUDA 13.0).
+/// Does what cudaStreamIsCapturing() does. Each batch asks, so this asks the driver itself: in 14
+/// ns, where the runtime takes 47 (the host of an H200, CUDA 13.0).
 inline cudaError_t capture_status(cudaStream_t stream, cudaStreamCaptureStatus& status) noexcept {
   using Ask = CUresult (*)(CUstream, CUstreamCaptureStatus*);
   static const auto ask = [] {
@@ -49,7 +49,7 @@ inline cudaError_t capture_status(cudaStream_t stream, cudaStreamCaptureStatus& 
     return reinterpret_cast<Ask>(found);
   }();
   CUstreamCaptureStatus answer{};
-  // A thread that has called nothing of the runtime's has no context yet, and gets one there.
+  // A thread that has not called the runtime yet has no context; the runtime gives it one.
   if (!ask || ask(stream, &answer) != CUDA_SUCCESS) {
     return cudaStreamIsCapturing(stream, &status);
   }

@@ -31,7 +31,7 @@ class CuptiError : public DeviceError {
   /// `call` is the function's name.
   CuptiError(const std::string& what, std::string call, CUptiResult status)
       : DeviceError{what, std::move(call), static_cast<int>(status), false} {}
-  /// CUPTI's error.
+  /// Returns CUPTI's error.
   CUptiResult status() const noexcept { return static_cast<CUptiResult>(code()); }
 };
 
@@ -53,7 +53,7 @@ inline const char* cupti_cure(CUptiResult status) noexcept {
   }
 }
 
-/// The door of CUPTI's calls.
+/// Checks the status of a call of CUPTI: throws CuptiError unless it is CUPTI_SUCCESS.
 inline void cupti_check(CUptiResult status, const char* call) {
   if (status != CUPTI_SUCCESS) {
     const char* name = nullptr;
@@ -66,8 +66,8 @@ inline void cupti_check(CUptiResult status, const char* call) {
   }
 }
 
-/// Where CUPTI's callbacks, which get no argument of ours, put what they are told. They come on
-/// CUPTI's thread and on those that call CUDA.
+/// The log that CUPTI's callbacks, which get no argument of ours, write to. They come on CUPTI's
+/// thread and on threads that call CUDA.
 class ActivityLog {
  public:
   static constexpr std::array kinds{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
@@ -80,7 +80,7 @@ class ActivityLog {
     std::uint64_t dropped{};
   };
 
-  /// Never destroyed: CUPTI may still call while the process ends.
+  /// Returns the one log. It is never destroyed: CUPTI may still call while the process ends.
   static ActivityLog& only() {
     static ActivityLog& log = *new ActivityLog;
     return log;
@@ -108,11 +108,11 @@ class ActivityLog {
       throw;
     }
   }
-  /// Gives what has been recorded, sorted by begin; the GPU must be done with it. Whether that is
-  /// all of it is in `status`.
+  /// Ends the recording and returns it, sorted by begin; the GPU must be done with its work.
+  /// `status` says whether all of it is there.
   Records stop(CUptiResult& status) {
     end();
-    // By force, since a buffer with a record that never ends would not come otherwise.
+    // By force: a buffer with a record that never ends would not come otherwise.
     status = cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     const std::lock_guard lock{mutex_};
     Records all = std::exchange(records_, {});
@@ -134,8 +134,8 @@ class ActivityLog {
 
   static void CUPTIAPI buffer_requested(std::uint8_t** buffer, std::size_t* bytes,
                                         std::size_t* most_records) {
-    // malloc's alignment is more than CUPTI asks for. Without a buffer it drops records, and
-    // counts.
+    // malloc aligns to more than CUPTI asks for. Without a buffer CUPTI drops records, and counts
+    // them.
     *buffer = static_cast<std::uint8_t*>(std::malloc(buffer_bytes));
     *bytes = *buffer != nullptr ? buffer_bytes : 0;
     *most_records = 0;
@@ -176,7 +176,7 @@ class ActivityLog {
       add(copy, GpuWork::other_copy, copy.bytes);
       break;
     }
-    default: // of a kind that somebody else has enabled
+    default: // a kind that somebody else has enabled
       break;
     }
   }
@@ -190,7 +190,7 @@ class ActivityLog {
       return;
     }
     try {
-      // The clock ticks in nanoseconds: nothing takes no time.
+      // The clock ticks in nanoseconds: everything takes at least one.
       records_.intervals.push_back(
           {record.start, std::max(record.end, record.start + 1), bytes, work});
     } catch (const std::exception&) {

@@ -9,8 +9,8 @@
 
 namespace penstock::detail {
 
-/// Makes GPU `number` the calling thread's current device, and in the end again the one before. A
-/// failure is in status(), for destructors use it too.
+/// Makes GPU `number` the calling thread's current device while it lives, then again the one
+/// before. A failure is in status(), since destructors use it too.
 class CurrentDevice {
  public:
   [[nodiscard]] explicit CurrentDevice(int number) noexcept : status_{cudaGetDevice(&before_)} {
@@ -35,14 +35,15 @@ class CurrentDevice {
   bool switched_{false};
 };
 
-/// Makes a GPU current for those who can be told of a failure.
+/// Makes a GPU current, and throws CudaError if that fails.
 struct AttachedDevice : CurrentDevice {
   explicit AttachedDevice(int number) : CurrentDevice{number} {
     cuda_check(status(), "cudaSetDevice");
   }
 };
 
-/// Makes a GPU current for a thread of penstock's own, which need not mind who captures either.
+/// Makes a GPU current for a thread of penstock's own, whose calls then work whoever captures a
+/// graph.
 struct OwnThread : AttachedDevice {
   using AttachedDevice::AttachedDevice;
   RelaxedCapture relaxed{};

@@ -12,11 +12,12 @@
 namespace penstock::detail {
 
 inline constexpr unsigned block_threads = 256;
-/// More blocks than any GPU holds at once; beyond, each thread takes several.
+/// More blocks than any GPU holds at once; with more work, each thread takes several pieces.
 inline constexpr std::size_t most_blocks = std::size_t{1} << 16;
 
 /// Enqueues `kernel(args...)` with blocks of `block_threads` threads: one for each `block_work` of
-/// `work` pieces, at least 1 and at most `most_blocks`, which must take what is beyond by turns.
+/// `work` pieces, at least 1 and at most `most_blocks`. The kernel must take the work beyond those
+/// by turns.
 template <class... Parameters>
 void launch(cudaStream_t stream, std::size_t work, std::size_t block_work,
             void (*kernel)(Parameters...), Parameters... args) {
@@ -25,7 +26,7 @@ void launch(cudaStream_t stream, std::size_t work, std::size_t block_work,
   launch.gridDim = dim3{static_cast<unsigned>(std::clamp(blocks, std::size_t{1}, most_blocks))};
   launch.blockDim = dim3{block_threads};
   launch.stream = stream;
-  // Unlike <<<>>>, it says whether this launch failed, and not any call before it.
+  // Unlike <<<>>>, it says whether this launch failed, and not an earlier call.
   cuda_check(cudaLaunchKernelEx(&launch, kernel, args...), "cudaLaunchKernelEx");
 }
 

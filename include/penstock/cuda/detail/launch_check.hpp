@@ -8,17 +8,18 @@
 
 namespace penstock::detail {
 
-/// Finds what a callable's own CUDA calls have left behind: `kernel<<<…>>>` returns nothing, and
-/// one that CUDA refuses (more threads than a block may have, no code for this GPU) only latches an
-/// error in its thread. One peek a callable, some 25 ns. Of the thread that calls.
+/// Finds what a callable's own CUDA calls have left behind: `kernel<<<…>>>` returns nothing, and a
+/// launch that CUDA refuses (more threads than a block may have, no code for this GPU) only latches
+/// an error in its thread. One peek a callable, some 25 ns. For the calling thread alone.
 ///
-/// It sees a code that was not latched before. An error with the code of one that was pending stays
-/// unseen, and so does one that the callable has cleared, as CUB's launches do.
+/// It sees a code that was not latched before. An error with the code of a pending one stays
+/// unseen, as does one that the callable has cleared, as CUB's launches do.
 class CudaLaunchCheck {
  public:
-  /// Before the first callable: what is latched now is somebody else's, and stays.
+  /// Call before the first callable: an error latched by now is somebody else's, and stays.
   void begin() noexcept { before_ = cudaPeekAtLastError(); }
-  /// After each. Throws CudaError, and clears what it throws; `whose` callable it was.
+  /// Call after each callable; `whose` names it. Throws CudaError, and clears the error that it
+  /// throws.
   void check(const char* whose) {
     const cudaError_t now = cudaPeekAtLastError();
     if (now != before_ && now != cudaSuccess) [[unlikely]] {
@@ -29,7 +30,8 @@ class CudaLaunchCheck {
     }
     before_ = now;
   }
-  /// After one that threw: what it has left is told by that, and is not the next one's.
+  /// Call after a callable that threw: its exception tells of the error, which is not the next
+  /// one's.
   void forget() noexcept {
     if (cudaPeekAtLastError() != before_) {
       cudaGetLastError();

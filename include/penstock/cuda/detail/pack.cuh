@@ -12,7 +12,7 @@
 
 namespace penstock::detail {
 
-/// The most that one instruction loads or stores.
+/// The most bytes that one instruction loads or stores.
 inline constexpr std::size_t widest_access = 16;
 
 template <std::size_t bytes> struct Access;
@@ -29,8 +29,8 @@ template <> struct Access<16> {
   using type = uint4;
 };
 
-/// `size` elements that lie side by side, aligned as a whole. Loaded and stored as one word: arrays
-/// of small elements compilers take apart.
+/// `size` adjacent elements, aligned as a whole. Loaded and stored as one word: compilers take
+/// arrays of small elements apart.
 template <class T, std::size_t size> struct Pack {
   T elements[size];
 
@@ -52,7 +52,7 @@ template <class T, std::size_t size> struct Pack {
       using Word = typename Access<sizeof(Pack)>::type;
       Word word;
       std::memcpy(&word, this, sizeof word);
-      __stwb(reinterpret_cast<Word*>(to), word); // an assignment may be taken apart, too
+      __stwb(reinterpret_cast<Word*>(to), word); // compilers may take an assignment apart, too
     }
   }
 };

@@ -15,20 +15,20 @@
 
 namespace penstock::detail {
 
-/// What every call on a HostDevice, its streams and events passes first: it throws where CUDA
-/// would return an error, and fails where a test asked it to. Any thread.
+/// The gate that every call on a HostDevice, its streams and events passes first: it throws where
+/// CUDA would return an error, and fails where a test asked it to. Any thread.
 ///
 /// It counts with relaxed atomics and takes no lock on the good path. A lock here would order all
 /// threads that use the device, and so hide from ThreadSanitizer what they forgot to order.
 class CallGate {
  public:
   static constexpr int out_of_memory = 2;
-  /// What a trap in a kernel is to CUDA: an illegal instruction.
+  /// CUDA's code for an illegal instruction, which a trap in a kernel is.
   static constexpr int trapped = 715;
-  /// What a call to a stream that is captured is to CUDA.
+  /// CUDA's code for a call to a stream that is captured.
   static constexpr int captured = 900;
 
-  /// A counted call. Throws DeviceError; `bytes` goes into its text.
+  /// Counts a call. Throws DeviceError; `bytes` goes into its text.
   void pass(const char* call, std::optional<std::size_t> bytes = {}) {
     const std::uint64_t number = calls_.fetch_add(1, StdAtomics::relaxed) + 1;
     if (is_due(number)) {
@@ -42,7 +42,7 @@ class CallGate {
     }
     check(call, bytes);
   }
-  /// A call that is not counted: throws only if the device has broken down.
+  /// Checks a call that is not counted: throws only if the device has broken down.
   void check(const char* call, std::optional<std::size_t> bytes = {}) {
     if (is_broken()) {
       const std::lock_guard lock{mutex_};
@@ -51,10 +51,10 @@ class CallGate {
                         call, broken_code_, true};
     }
   }
-  /// A call that failed on its own: latches the code, as CUDA does, and throws by the gate.
+  /// Fails a call that failed on its own: latches the code, as CUDA does, and throws.
   [[noreturn]] void fail(const char* call, int code, const std::string& what) {
     last_error_.store(code, StdAtomics::relaxed);
-    // Whoever asks next must not be told of what is thrown here.
+    // The next thread to ask must not be told of what is thrown here.
     last_error();
     throw DeviceError{what, call, code, false};
   }
@@ -82,7 +82,7 @@ class CallGate {
   bool is_broken() const noexcept {
     return broken_.load(StdAtomics::acquire); // pairs with break_down()
   }
-  /// The latched code, 0 if there is none, which it clears; a sticky one stays.
+  /// Returns the latched code, 0 if there is none, and clears it; a sticky one stays.
   int last_error() noexcept {
     if (is_broken()) {
       const std::lock_guard lock{mutex_};
@@ -91,7 +91,7 @@ class CallGate {
     return last_error_.exchange(0, StdAtomics::relaxed);
   }
 
-  /// The `k`-th counted call from now fails (1 is the next, 0 takes the fault away).
+  /// Makes the `k`-th counted call from now fail (1 is the next, 0 takes the fault away).
   void arm(std::uint64_t k, bool persistent, bool sticky, int code) noexcept {
     fail_at_.store(never, StdAtomics::relaxed);
     fired_.store(false, StdAtomics::relaxed);
@@ -106,8 +106,8 @@ class CallGate {
  private:
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
 
-  // Calls of other threads may pass the number while arm() sets it: the next one fails then, and
-  // takes the fault away unless it is to stay.
+  // Calls of other threads may pass the number while arm() sets it: the next call then fails, and
+  // takes the fault away unless it is persistent.
   bool is_due(std::uint64_t number) noexcept {
     std::uint64_t at = fail_at_.load(StdAtomics::acquire); // pairs with arm()
     return number >= at && (persistent_.load(StdAtomics::relaxed) ||

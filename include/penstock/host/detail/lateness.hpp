@@ -9,7 +9,7 @@
 
 namespace penstock::detail {
 
-/// How late the `copy`-th copy, counted from 0, starts for a seed.
+/// Returns how late the `copy`-th copy, counted from 0, starts for a seed.
 inline std::chrono::nanoseconds lateness(std::uint64_t seed, std::uint64_t copy) noexcept {
   if (seed == 0) {
     return {};

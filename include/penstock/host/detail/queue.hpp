@@ -24,9 +24,9 @@
 
 namespace penstock::detail {
 
-/// Work in order on a thread of its own: a bounded ring of entries in which callables are stored.
-/// Each has a number, from 1; a number is also a point of the stream: it is reached when that work
-/// and all before it is done. Numbers go on over restarts, so a point stays good.
+/// Work in order on a thread of its own: a bounded ring of entries that store callables. Each piece
+/// of work has a number, from 1. A number is also a point of the stream: it is reached when that
+/// work and all before it is done. Numbers go on over restarts, so a point stays valid.
 class HostQueue {
  public:
   static constexpr std::size_t capacity = 128;
@@ -35,7 +35,7 @@ class HostQueue {
 
   explicit HostQueue(CallGate& gate) : gate_{gate}, ring_(capacity) {}
 
-  /// Starts the thread; it must not run. Throws std::system_error.
+  /// Starts the thread, which must not be running. Throws std::system_error.
   void start() {
     closed_ = false;
     thread_ = start_thread([this] { work(); });
@@ -50,7 +50,8 @@ class HostQueue {
     thread_.join();
   }
 
-  /// Blocks while all entries are taken, so not to be called from the queue's own thread.
+  /// Stores `f` for the thread. Blocks while all entries are taken: do not call it from the queue's
+  /// own thread.
   template <class F> void push(F f) {
     static_assert(std::invocable<F&>, "penstock: a stream's work is called without arguments.");
     static_assert(sizeof(F) <= work_bytes && alignof(F) <= cache_line,
@@ -73,7 +74,7 @@ class HostQueue {
     changed_.notify_all();
   }
 
-  /// The point behind all that has been pushed.
+  /// Returns the point after everything that was pushed.
   std::uint64_t end() const {
     const std::lock_guard lock{mutex_};
     return pushed_;
@@ -120,9 +121,9 @@ class HostQueue {
       changed_.notify_all();
     }
   }
-  // On a broken device nothing runs any more, but points are still reached, so nobody hangs. That
-  // is asked after running_ was set under the lock: who saw the device broken, and then under this
-  // lock that nothing runs, knows that nothing will.
+  // On a broken device nothing runs any more, but points are still reached, so no thread hangs. The
+  // gate is asked after running_ was set under the lock: a thread that saw the device broken, and
+  // then under this lock that nothing runs, knows that nothing will.
   void run(Entry& entry) noexcept {
     try {
       entry.run(entry.bytes, !gate_.is_broken());
@@ -144,8 +145,8 @@ class HostQueue {
   std::thread thread_;
 };
 
-/// A device's queues. They stay until it dies, for the events that mark points in them, and serve
-/// again. Any thread.
+/// A device's queues. They stay until it dies, for the events that mark points in them, and are
+/// used again. Any thread.
 class HostQueues {
  public:
   HostQueues() = default;
@@ -153,13 +154,13 @@ class HostQueues {
   HostQueues& operator=(const HostQueues&) = delete;
   ~HostQueues() {
     if (!is_here()) {
-      std::construct_at(&queues_); // a forked child's: the old ones stay as they are
+      std::construct_at(&queues_); // in a forked child: the old ones stay as they are
     }
   }
 
-  /// Whether its threads are this process's.
+  /// Returns whether its threads are this process's.
   bool is_here() const noexcept { return origin_.is_here(); }
-  /// A running queue. Throws std::system_error, std::bad_alloc.
+  /// Returns a running queue. Throws std::system_error, std::bad_alloc.
   HostQueue& start(CallGate& gate) {
     const std::lock_guard lock{mutex_};
     const auto unused = [](const Kept& kept) { return !kept.used; };
@@ -171,7 +172,8 @@ class HostQueues {
     kept->used = true;
     return kept->queue;
   }
-  /// Blocks until all work of the queue is done; not in a forked child, where nobody would do it.
+  /// Blocks until all work of the queue is done; not in a forked child, where no thread would do
+  /// it.
   void finish(HostQueue& queue) noexcept {
     if (!is_here()) {
       return;
@@ -182,7 +184,7 @@ class HostQueues {
       kept.used = kept.used && &kept.queue != &queue;
     }
   }
-  /// On a device that has broken down: blocks until no work runs; none will again.
+  /// Blocks until no work runs, on a device that has broken down: none will run again.
   void await_rest() const noexcept {
     const std::lock_guard lock{mutex_};
     for (const Kept& kept : queues_) {
