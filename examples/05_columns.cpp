@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 05_columns: images and labels from two files, as columns of one record. On the device each
-// batch's pixels become floats of 16 bits from 0 to 1, as a network would take them, and kernels sum
-// up how bright the images of each label are.
+// batch's pixels become floats of 16 bits from 0 to 1, as a network would take them, and kernels
+// sum up how bright the images of each label are.
 //
 //   05_columns [--device auto|cuda|host] [IMAGES LABELS]
 //

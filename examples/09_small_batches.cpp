@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 09_small_batches: batches so small that starting their kernels takes longer than moving their
-// bytes. Each is a millisecond of a sensor, to be summed up. The program enqueues the same work batch
-// by batch, and replayed: captured once for every place of the device's ring, and launched for up to
-// 64 batches by one call, four side by side. Its scratch memory comes from a ps::Scratch, which has a
-// part for each of the four.
+// bytes. Each is a millisecond of a sensor, to be summed up. The program enqueues the same work
+// batch by batch, and replayed: captured once for every place of the device's ring, and launched
+// for up to 64 batches by one call, four side by side. Its scratch memory comes from a ps::Scratch,
+// which has a part for each of the four.
 //
 //   09_small_batches [--device auto|cuda|host]
 //
