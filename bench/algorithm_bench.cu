@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How near to the GPU's memory do the algorithms of cuda/*.cuh come, and to what one would take
-// instead?
+// How near do the algorithms of cuda/*.cuh come to the speed of the GPU's memory, and to that of
+// thrust and CUB?
 //
-// A run is twenty calls on one stream, from the first to the wait for the last. Bytes are those
-// read and those written. algorithm/CONTENDER/SIZE, of 256 MiB of input if the name says nothing:
+// A run is twenty calls on one stream, from the first to the wait for the last. Bytes read and
+// bytes written both count. algorithm/CONTENDER/SIZE, of 256 MiB of input if the name has no size:
 //   copy                   cudaMemcpyAsync on the device: the limit
 //   u8_to_bf16, u8_to_f32, bf16_to_u8
 //                          convert()
 //   square, square_thrust  transform(), and thrust::transform with par_nosync, of floats
 //   select, select_cub     select() that keeps every third 32-bit number, and CUB's
-// To be run with --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true. What they
-// compute is checked by the tests.
+// To be run with --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true. The tests
+// check the results.
 
 #include "support/contender.hpp"
 #include "support/gpu.hpp"
@@ -59,7 +59,7 @@ struct Scramble {
     at[i] = x * 2246822519U >> 1; // a float that is no NaN
   }
 };
-/// What all share: memory filled with numbers.
+/// Shared by all contenders: memory filled with numbers.
 class Memory {
  public:
   Memory() {
@@ -78,7 +78,7 @@ class Memory {
   ps::Workspace<ps::CudaDevice> workspace{gpu, out_bytes};
 };
 
-/// CUB asks how much it needs, and is then given all there is.
+/// CUB says how much memory it needs, and then gets all there is.
 template <class F> void by_cub(const Memory& memory, F call) {
   std::size_t bytes = 0;
   check(call(nullptr, bytes), "CUB's question");
@@ -104,7 +104,7 @@ class Calls : public Contender {
   std::function<void()> call_;
 };
 
-/// `bytes`: read and written by a call.
+/// `bytes`: the bytes that a call reads and writes.
 void add_call(Memory& memory, const std::string& name, std::size_t bytes,
               std::function<void()> call) {
   add(

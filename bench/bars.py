@@ -31,7 +31,7 @@ class Results:
         found: dict[str, list[dict]] = {}
         for row in json.loads(file.read_text(encoding="utf-8"))["benchmarks"]:
             if row.get("run_type", "iteration") == "iteration" and not row.get("error_occurred"):
-                # Google Benchmark adds how it was run.
+                # Google Benchmark appends to the name how it was run.
                 name = "/".join(row["name"].split("/")[:3])
                 found.setdefault(name, []).append(row)
         self.rows.update(found)
@@ -64,10 +64,10 @@ class Results:
 @dataclass
 class Bar:
     name: str
-    bar: float | None  # None is for what is only reported
+    bar: float | None  # None: the figure is only reported
     stretch: float | None
     value: Callable[[Results], float | None]
-    most: bool = False  # the figure must not be above, rather than below
+    most: bool = False  # the figure must not be above the bar, rather than below
 
     def meets(self, value: float, bar: float) -> bool:
         return value <= bar if self.most else value >= bar

@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Is a pipeline as fast as its slowest stage alone? And what does overlap gain if all are as slow?
+// Is a pipeline as fast as its slowest stage alone? And what does overlap gain if all stages are
+// equally slow?
 //
-// Each "alone" is the stage without penstock, at its own best grain and number of threads; which
-// number is best the results say, since all are run. The file is feed_bench.cu's, and so is how
-// runs are timed, checked and repeated:
+// Each "alone" is the stage without penstock, at its own best grain and number of threads; all
+// numbers are run, and the results say which is best. The file, and the timing, checking and
+// repeating of runs, are those of feed_bench.cu:
 //
 //   binding_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //                 --benchmark_enable_random_interleaving=true
@@ -17,14 +18,14 @@
 //   kernel_pipeline      the pipeline with that kernel
 //   decode_alone_N       some milliseconds of arithmetic a MiB, by N threads over an eighth of the
 //                        file, mapped into memory, each into 1 MiB of its own
-//   decode_by_hand_N     the same by N threads into pinned memory, from which a loop by hand copies
+//   decode_by_hand_N     decoding by N threads into pinned memory, which a loop by hand copies
 //   decode_pipeline_N    Reader | Decoder to_pinned with N workers | AsyncCopier | Consumer
-// and with the time of a kernel, and the number of readers, chosen such that reading, copying and
-// the kernel take about as long (see the label):
+// The time of the kernel and the number of readers are chosen such that reading, copying and the
+// kernel take about as long as each other (see the label):
 //   balanced_read, balanced_copy, balanced_kernel    each alone
 //   balanced_pipeline    all three in a pipeline
 //   balanced_sequential  by hand, one after the other: as many readers, 1 MiB a read
-//   balanced_two_buffers by hand: one batch is read while the one before is copied and worked on
+//   balanced_two_buffers by hand: reads one batch while the one before is copied and worked on
 
 #include "support/crew.hpp"
 #include "support/from_file.hpp"
@@ -48,7 +49,7 @@ namespace {
 namespace ps = penstock;
 using namespace penstock_bench;
 
-/// What a decoder does, some milliseconds a MiB: 64 rounds of mixing for each eight bytes.
+/// The work of a decoder, some milliseconds a MiB: 64 rounds of mixing for each eight bytes.
 void decode(const std::uint8_t* in, std::uint8_t* out, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes; i += sizeof(std::uint64_t)) {
     std::uint64_t word = 0;
@@ -109,10 +110,10 @@ class DecodeAlone : public Contender {
   Crew crew_;
 };
 
-/// Threads that decode to where copies are made from, and a loop that copies and works, by hand.
+/// By hand: threads that decode into the memory that is copied, and a loop that copies and works.
 class DecodeByHand : public Contender {
  public:
-  /// Of the options: bytes, batch_bytes, read_bytes and readers, which decode.
+  /// Uses of the options: bytes, batch_bytes, read_bytes and readers, which decode.
   DecodeByHand(const Mapped& file, const LoopOptions& options, const Work& work)
       : file_{file}, options_{options}, work_{work}, gpu_{options, work_} {}
 
@@ -206,7 +207,7 @@ class BatchReader {
 
 enum class Overlap { none, two_buffers, only_reads };
 
-/// Reads a batch, copies it, works on it, with or without the next being read meanwhile.
+/// Reads a batch, copies it, works on it; may read the next one meanwhile.
 class ByHand : public Contender {
  public:
   ByHand(const FileOptions& file, std::size_t batch_bytes, unsigned readers, Overlap overlap,
@@ -246,7 +247,7 @@ class ByHand : public Contender {
   }
   std::string label() const override { return std::to_string(readers_) + " readers"; }
 
-  /// The checksum of the last batch alone, of a run that only reads.
+  /// Returns the checksum of the last batch only, for a run that only reads.
   std::uint64_t last_read() {
     const std::uint64_t last = (bytes_ - 1) / batch_bytes_ * batch_bytes_;
     return checksum_of({host(last), reader_.size(last)}, last, batch_bytes_);
@@ -274,7 +275,7 @@ class ByHand : public Contender {
   PinnedBytes pinned_ = make_pinned(buffers * batch_bytes_);
   DeviceBytes on_device_ = make_on_device(buffers * batch_bytes_);
   Stream stream_ = make_stream();
-  BatchReader reader_; // its threads rest before the memory goes
+  BatchReader reader_; // its threads must rest before the memory is freed
 };
 
 double best_seconds_of(Contender& contender) {
@@ -286,7 +287,7 @@ double best_seconds_of(Contender& contender) {
 }
 
 class Binding : FromFile {
-  // Two of them fit into the 48 MiB that a pipeline's ring has, as two buffers need.
+  // Two of them fit into the 48 MiB of a pipeline's ring, as two buffers need.
   static constexpr std::size_t balanced_batch = 16 * MiB;
 
   /// A kernel and readers that take as long as copying does.

@@ -4,25 +4,24 @@
 // How fast does a file in the page cache get to the GPU and back into host memory, and into a file?
 //
 // A run is all of the file, from call to return: threads start, fill and drain included. Bytes
-// count once each way, and once on the way into a file. Every contender is checked once (the sum of
-// all words that came back, of two runs), and made and warmed by one run for each repetition;
-// repetitions of all are interleaved:
+// count once each way, and once on the way into a file. Every contender is checked once (by the sum
+// of all words that came back, in two runs). For each repetition it is made and warmed by one run;
+// repetitions of all contenders are interleaved:
 //
 //   both_ways_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //                   --benchmark_enable_random_interleaving=true
 //
-// both_ways/CONTENDER/BATCH, of penstock's:
+// both_ways/CONTENDER/BATCH, with penstock:
 //   run       Reader to_pinned | AsyncCopier | AsyncCopier to_host | Consumer, which looks at a
-//   word
-//             of each page
-//   in_place  the same with a Kernel between that changes each byte in place
-//   kernel    the same with a Kernel that fills another batch
+//             word of each page
+//   in_place  run with a Kernel between that changes each byte in place
+//   kernel    run with a Kernel between that fills another batch
 //   written   Reader to_pinned | AsyncCopier | Kernel in place | AsyncCopier to_host | Writer, into
-//             a new file in memory (/dev/shm); written_W with so many workers, and
-//             disk_written_W into one beside the file
+//             a new file in memory (/dev/shm); written_W with W workers, and disk_written_W into
+//             a new file beside the one read
 // and without penstock:
 //   duplex    cudaMemcpyAsync of 256 MiB pieces of pinned memory both ways at once, on two streams
-//   back      the same to the host alone
+//   back      such copies to the host only
 //   read_R    R threads that read the file into memory, 1 MiB each
 //   writes_W  W threads that write pinned memory into such a file, 1 MiB each, and disk_writes_W
 
@@ -49,7 +48,7 @@ namespace {
 namespace ps = penstock;
 using namespace penstock_bench;
 
-/// Sixteen bytes at a time.
+/// Inverts sixteen bytes at a time.
 struct Invert {
   const uint4* in;
   uint4* out;
@@ -59,7 +58,7 @@ struct Invert {
   }
 };
 
-/// Words of `bytes` added up; the same for inverted ones is told from it.
+/// Adds up the words of `bytes`; the sum of inverted words follows from it.
 std::uint64_t sum_of(std::span<const std::uint8_t> bytes) {
   std::uint64_t sum = 0;
   for (std::size_t at = 0; at + sizeof sum <= bytes.size(); at += sizeof sum) {
@@ -70,7 +69,8 @@ std::uint64_t sum_of(std::span<const std::uint8_t> bytes) {
   return sum;
 }
 
-/// What a consumer of what came back adds up: every word if it is to be checked, else one a page.
+/// A consumer's sum of the words that came back: every word if it is to be checked, else one a
+/// page.
 class Arrived {
  public:
   explicit Arrived(bool checked) : checked_{checked} {}
@@ -115,7 +115,7 @@ template <class P> class BackPipeline : public Contender {
   Arrived arrived_;
 };
 
-/// Pieces of pinned memory to the device, and others back, at once.
+/// Copies pieces of pinned memory to the device, and others back, at once.
 class Duplex : public Contender {
  public:
   Duplex(std::uint64_t bytes, bool there) : bytes_{bytes}, there_{there} {}
@@ -143,8 +143,7 @@ class Duplex : public Contender {
   Stream streams_[2] = {make_stream(), make_stream()};
 };
 
-/// Threads that read, or write, 1 MiB after another, from memory as large as the ring of a
-/// pipeline.
+/// Threads that read, or write, one MiB after another, from memory as large as a pipeline's ring.
 class Threads : public Contender {
  public:
   Threads(const std::string& path, std::uint64_t bytes, unsigned threads, bool write)
@@ -187,7 +186,7 @@ template <class P> class WrittenPipeline : public Contender {
   }
   ~WrittenPipeline() override { std::filesystem::remove(path_); }
   std::uint64_t run() override {
-    // As of the writes alone: some file systems write out what takes another file's place.
+    // As for the writes alone: some file systems write out a file that takes another's place.
     std::filesystem::remove(path_);
     pipeline_.run();
     if (!checked_) {
@@ -299,7 +298,7 @@ class BothWays : FromFile {
         });
         summed_ = true;
       }
-      // Of a word w the inverted one is -w - 1.
+      // The inverse of a word w is -w - 1.
       return inverted ? -sum_ - options_.bytes / sizeof(std::uint64_t) : sum_.load();
     };
   }

@@ -1,19 +1,19 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How much of the time is the GPU busy with kernels when the kernel is what takes longest?
+// How much of the time is the GPU busy with kernels if the kernel takes longest?
 //
 // A file in the page cache goes through Reader to_pinned | AsyncCopier | Consumer, by run(), with a
 // kernel of 1.5 ms a batch of 37.6 MB and one of 100 us a batch of 1 MiB, measured alone: more than
-// twice and five times what the copies take. The GPU's intervals are recorded by CUPTI
-// (cuda/activity.hpp) in a run of their own, since recording slows down launches; the time of a run
-// without it is beside it. Of a recording the steady state is what lies between 5 % and 95 % of its
-// span. As a share of that:
+// twice and five times what the copies take. CUPTI (cuda/activity.hpp) records the GPU's intervals
+// in a run of their own, since recording slows down launches; the time of a run without recording
+// is given beside them. The steady state of a recording lies between 5 % and 95 % of its span.
+// Shares of the steady state:
 //
-//   busy_kernels   in which a kernel ran
-//   busy_union     in which a kernel or a copy ran
-//   overlap        in which a kernel and a copy ran at once
-// and of the whole span, fill and drain included, busy_kernels_whole.
+//   busy_kernels   a kernel ran
+//   busy_union     a kernel or a copy ran
+//   overlap        a kernel and a copy ran at once
+// A share of the whole span, fill and drain included: busy_kernels_whole.
 //
 // busy/CONTENDER/BATCH:
 //   run            the pipeline
@@ -21,8 +21,8 @@
 //   kernels_alone  the same kernels, as many, launched one after the other on one stream, from a
 //                  batch that is there already: what launches and CUPTI leave at most
 //
-// Each contender is checked by what its kernels wrote, in two runs, before it is timed, and CUPTI
-// must have seen one kernel a batch and lost none.
+// Before a contender is timed, the output of its kernels in two runs is checked, and CUPTI must
+// have seen one kernel a batch and lost none.
 //
 //   busy_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //              --benchmark_enable_random_interleaving=true
@@ -44,7 +44,7 @@ namespace {
 namespace ps = penstock;
 using namespace penstock_bench;
 
-/// Kernels on one batch that lies on the GPU, as many as a run has batches.
+/// Runs kernels on one batch that lies on the GPU, as many as a run has batches.
 class KernelsAlone : public Contender {
  public:
   KernelsAlone(const OpenFile& file, std::uint64_t launches, const WorkOptions& options)

@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How fast does a file that is not in the page cache get to the GPU, against what the disk gives?
+// How fast does a file that is not in the page cache get to the GPU, compared with the disk?
 //
-// Before each run the file is dropped from the cache (posix_fadvise), and it is seen that it is not
-// there; that is not timed. A run is all of the file, 1.1 GB if nothing else is said, from call to
-// return. Every contender is checked once (a checksum of all bytes, of two runs), and made and
-// warmed by one run for each repetition; repetitions of all are interleaved:
+// Before each run, untimed, the file is dropped from the cache (posix_fadvise), and the program
+// checks that it is gone. A run is all of the file, 1.1 GB by default, from call to return. Every
+// contender is checked once (by a checksum of all bytes, in two runs). For each repetition it is
+// made and warmed by one run; repetitions of all contenders are interleaved:
 //
 //   cold_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //              --benchmark_enable_random_interleaving=true
 //
-// The file must lie on a disk. cold/CONTENDER/GRAIN, of penstock's, whose labels say how the file
-// was read in the end:
+// The file must lie on a disk. cold/CONTENDER/GRAIN, with penstock; the labels say how the file was
+// finally read:
 //   pipeline       Reader{records} to_pinned | AsyncCopier | Consumer with a light kernel
-//   pipeline_4     the same with 4 readers
-//   buffered       the same through the page cache (DirectReads::never)
+//   pipeline_4     pipeline with 4 readers
+//   buffered       pipeline through the page cache (DirectReads::never)
 // and without penstock, the slowest stage alone:
 //   direct_T       T threads, each of which reads the next piece with O_DIRECT into a pinned pool
 //                  as large as the Reader's, without a GPU; pieces of 1 and of 4 MiB
@@ -55,7 +55,7 @@ constexpr std::size_t record = 16 * KiB;
 constexpr std::size_t batch = 4 * MiB;
 constexpr std::size_t pool_bytes = 48 * MiB;
 
-/// Takes the file out of the page cache. Throws if it does not go.
+/// Drops the file from the page cache. Throws if it stays.
 void drop(const FileOptions& file) {
   const ps::PosixIo io;
   const int descriptor = io.open(file.path.c_str());
@@ -64,7 +64,7 @@ void drop(const FileOptions& file) {
   }
   double share = 1;
   for (int tries = 0; tries < 20 && share > 0.02; ++tries) {
-    // Pages that somebody is just using stay, and go the next time.
+    // Pages in use stay, and go the next time.
     std::this_thread::sleep_for(std::chrono::milliseconds{tries == 0 ? 0 : 50});
     ::fsync(descriptor);
     ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
@@ -117,7 +117,7 @@ std::uint64_t sum_of_words(std::span<const std::uint8_t> bytes) {
   return sum;
 }
 
-/// Threads that read, and nothing else. If checked, the sum of all words.
+/// Threads that only read. If checked, returns the sum of all words.
 class DirectLoop : public Contender {
  public:
   DirectLoop(const FileOptions& file, unsigned threads, std::size_t grain, bool checked)
@@ -132,8 +132,8 @@ class DirectLoop : public Contender {
   }
 
  private:
-  // Nobody takes what was read, so the next round may write over it. When it is checked each thread
-  // has a place of its own.
+  // Nobody uses the data, so the next round may write over them. In a checked run each thread has
+  // memory of its own.
   void read_pieces(std::atomic<std::uint64_t>& next, std::atomic<std::uint64_t>& sum) {
     const std::size_t places = pool_bytes / grain_;
     std::vector<std::uint8_t> own;
@@ -162,7 +162,7 @@ class DirectLoop : public Contender {
   PinnedBytes pool_ = make_pinned(pool_bytes);
 };
 
-/// As add() of contender.hpp, but the file is dropped from the cache before each run.
+/// Does what add() of contender.hpp does, but drops the file from the cache before each run.
 void add_cold(const std::string& name, const FileOptions& file,
               std::function<std::uint64_t()> expected, Make make) {
   const auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
@@ -175,7 +175,7 @@ void add_cold(const std::string& name, const FileOptions& file,
   });
 }
 
-/// A file of its own, an eighth of the others' size: the disk takes seconds for it.
+/// A file of its own, an eighth as large as the others: the disk takes seconds for it.
 struct ColdOptions : FileOptions {
   ColdOptions(int argc, char** argv) : FileOptions{argc, argv, "penstock-bench-cold.bin", 7} {}
 };

@@ -3,9 +3,9 @@
 
 // What does it cost that a schema has columns? The same bytes as records of one array, of two
 // columns and of seven, from page-locked memory to the GPU in the application's own loop, with the
-// columns of a copy sent by one call together and one by one. Nothing is read and nothing computed:
-// what is timed is the way across. Rounds are interleaved; each line is a median of seven runs, in
-// GB/s, with the share of a core that the device thread took in the last one.
+// columns of a copy sent by one call, or one by one. Nothing is read and nothing computed: only the
+// transfer is timed. Rounds are interleaved; each line is a median of seven runs, in GB/s, with the
+// share of a core that the device thread took in the last run.
 
 #include <penstock/cuda.hpp>
 
@@ -78,7 +78,7 @@ struct Line {
 
 template <class Schema, class Device> Line line(const char* name) {
   auto contender = std::make_shared<Contender<Schema, Device>>();
-  contender->run(); // what prepare() sets up
+  contender->run(); // sets up what prepare() does
   return {name, [contender] { return contender->run(); }, [contender] { return contender->cpu(); }};
 }
 

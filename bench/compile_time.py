@@ -54,7 +54,7 @@ def main():
             with tempfile.TemporaryDirectory() as folder:
                 suffix = ".cu" if compiler == "nvcc" else ".cpp"
                 files = [Path(folder) / (name + suffix) for name in ("without", "with")]
-                # What cudart's own header is for, and nvcc includes unasked.
+                # cuda_runtime.h includes cuda_runtime_api.h, and nvcc includes it unasked.
                 names = {name.replace("cuda_runtime_api.h", "cuda_runtime.h") for name in others(header, set())}
                 files[0].write_text("".join(f"#include <{name}>\n" for name in sorted(names)) + "int main() {}\n")
                 files[1].write_text(f"#include <{header}>\nint main() {{}}\n")

@@ -8,22 +8,22 @@
 //   run          file -> pinned -> device -> light kernel, by run()
 //   pread        the same file by pread alone, as many threads, the same reads of 1 MiB into
 //                pinned memory of the same size, as fast as it goes
-//   pread_paced  the same at the pace of the pipeline's last run: each thread sleeps until its next
+//   pread_paced  pread at the pace of the pipeline's last run: each thread sleeps until its next
 //                read is due
-// A run reads with as many threads as a Reader takes by itself.
+// A run reads with as many threads as a Reader uses by default.
 //
-// submission/CONTENDER/64KiB: what the threads of the process spend inside CUDA's calls for each
-// batch of 64 KiB, in microseconds: submit_us in what enqueues (launches, graph launches, copies,
-// event records, stream waits), of which launch_us in launches, and beside it query_us in event
-// queries, wait_us in calls that wait for the GPU and other_us in the rest; submit_calls for each
-// batch. Each call is timed between CUPTI's callbacks at its entry and its exit, in a run of its
-// own, so whatever a stage calls is in it, on whichever thread. That adds to each call what bias_ns
-// says: a call's time as CUPTI's callbacks have it, less its time without them, for cudaEventRecord
-// on an idle stream.
+// submission/CONTENDER/64KiB: the time that the threads of the process spend inside CUDA's calls
+// for each batch of 64 KiB, in microseconds: submit_us in calls that enqueue (launches, graph
+// launches, copies, event records, stream waits), launch_us in the launches among these, query_us
+// in event queries, wait_us in calls that wait for the GPU, and other_us in the rest; submit_calls
+// counts the calls for each batch. Each call is timed between CUPTI's callbacks at its entry and
+// its exit, in a run of its own: every call of a stage counts, on any thread. Timing lengthens each
+// call by bias_ns: the time of cudaEventRecord on an idle stream as the callbacks measure it, less
+// its time without them.
 //   run, replayed                from the file; replayed in 4 lanes
 //   run_memory, replayed_memory  from memory that is full already
 //
-// Each pipeline is checked by what its kernels wrote, in two runs, before it is timed.
+// Before a pipeline is timed, the output of its kernels in two runs is checked.
 //
 //   cost_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //              --benchmark_enable_random_interleaving=true
@@ -55,12 +55,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Size small{"64KiB", 64 * KiB, 16 * KiB};
 
-/// As many as a Reader takes if it is told nothing.
+/// Returns as many as a Reader uses by default.
 unsigned readers() {
   return std::clamp(std::thread::hardware_concurrency() * 5 / 8, 2U, 12U);
 }
 
-/// What a run took.
+/// What a run cost.
 struct Spent {
   double seconds{};
   double cpu_s{};
@@ -74,13 +74,13 @@ Spent spent_by(Contender& contender) {
 /// pread alone, into pinned memory.
 class PreadAlone : public Contender {
  public:
-  /// `seconds` tells how long all of it is to take; 0 is as short as can be.
+  /// `seconds` returns how long all of it is to take; 0 is as fast as possible.
   PreadAlone(ps::CudaDevice& gpu, const OpenFile& file, std::uint64_t bytes,
              std::function<double()> seconds)
       : gpu_{gpu}, file_{file}, bytes_{bytes}, seconds_{std::move(seconds)} {}
   ~PreadAlone() override { gpu_.deallocate_pinned(pool_, pool_bytes); }
 
-  /// Gives how many bytes were read.
+  /// Returns how many bytes were read.
   std::uint64_t run() override {
     const double seconds = seconds_();
     std::atomic<std::uint64_t> next{0};
@@ -128,7 +128,7 @@ bool enqueues(std::string_view name) {
          has(name, "StreamWaitEvent");
 }
 
-/// How much longer CUPTI's callbacks make a call look, in nanoseconds.
+/// Returns by how many nanoseconds CUPTI's callbacks lengthen a call.
 double bias_ns() {
   constexpr int times = 20'000;
   const Stream stream = make_stream();

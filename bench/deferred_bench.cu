@@ -6,10 +6,10 @@
 // A step is a kernel over 256 KiB that also writes one number. The sum of all numbers is checked.
 // deferred/CONTENDER/STEP:
 //   item         the number is copied to the stack and waited for, step by step, as .item() does
-//   item_pinned  the same into pinned memory
+//   item_pinned  item, but copied to pinned memory
 //   deferred     Deferred::put() after each step, and all are read at the end
-//   steps        the steps alone, and one wait
-// with the counter `syncs`: how often the host waits for the GPU in a run. To be run with
+//   steps        only the steps, and one wait
+// The counter `syncs` says how often the host waits for the GPU in a run. To be run with
 // --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true.
 
 #include "support/contender.hpp"
@@ -71,7 +71,7 @@ class Steps : public Contender {
       }
     }
     if (how_ == How::deferred) {
-      ++syncs_; // of the last, and with it of all
+      ++syncs_; // of the last one, and thereby of all
       for (std::size_t i = steps; i-- != 0;) {
         sum += values_[i].get();
       }

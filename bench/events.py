@@ -28,7 +28,7 @@ class Way:
         return statistics.median(values) if values else None
 
 
-# Of every repetition, whatever it counts.
+# Every repetition has these, whatever it counts.
 NO_COUNTERS = {"name", "run_name", "run_type", "family_index", "per_family_instance_index", "repetitions", "repetition_index",
                "threads", "iterations", "time_unit", "label", "error_occurred", "error_message", "cpu_time", "aggregate_name",
                "aggregate_unit"}
@@ -104,7 +104,7 @@ COLUMNS: list[tuple[str, str, Callable[[float], str]]] = [
     ("copies", "copies", figure),
     ("MB to the GPU", "bytes_to_device", megabytes),
     ("MB back", "bytes_to_host", megabytes),
-    # Of some events alone.
+    # Only some events have these.
     ("kernels", "kernels", figure),
     ("in copy calls", "in_calls", per_cent),
     ("peak of host memory, times the data", "peak", figure),
@@ -130,7 +130,7 @@ def table(events: Events, program: str) -> list[list[str]]:
                 way.name = f"{part} {way.name}"
                 way.values["part_ceiling_ms"] = way.values.get("ceiling_ms", [])
             rows.append(way)
-    # Where each launch is of one kernel they are as many.
+    # If each launch is of one kernel, their numbers are equal.
     if all(way.median("kernels") == way.median("launches") for way in rows):
         for way in rows:
             way.values.pop("kernels", None)

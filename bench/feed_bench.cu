@@ -4,28 +4,28 @@
 // How fast does a file in the page cache, or memory that is full already, get to a light kernel?
 //
 // The kernel turns each byte into a bf16 between 0 and 1 and writes it. A run is all of the file,
-// 8.6 GB if nothing else is said, from call to return: threads start, fill and drain included.
-// Every contender is checked once (a checksum of what the kernels wrote, against the host's,
-// of two runs), and made and warmed by one run for each repetition, so that no two live at once;
-// repetitions of all are interleaved:
+// 8.6 GB by default, from call to return: threads start, fill and drain included. Every contender
+// is checked once (a checksum of the kernels' output against the host's, in two runs). For each
+// repetition it is made and warmed by one run, and no two live at once; repetitions of all
+// contenders are interleaved:
 //
 //   feed_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //              --benchmark_enable_random_interleaving=true
 //
-// feed/CONTENDER/BATCH, of penstock's:
+// feed/CONTENDER/BATCH, with penstock:
 //   run               Reader to_pinned | AsyncCopier | Consumer, by run()
-//   loop              the same in the application's own loop
+//   loop              run, but in the application's own loop
 //   replayed          run with a replayed Consumer, in 4 lanes, at 16 KiB in 16
 //   run_twice         run over two epochs, for the slope between two lengths
 //   run_heavy         run with a kernel that takes 1.5 ms a batch
-//   full_ring         run from a source that has nothing to do: its memory is full already
+//   full_ring         run from a source that has nothing to do: its memory is already full
 //   full_ring_replayed
 //   copier            full_ring without the kernel: what the copier alone can do
 // and without penstock:
 //   link              cudaMemcpyAsync of 256 MiB pieces of pinned memory, and nothing else
 //   one_grain_R       by hand, R readers: one slot is one read, one copy, one kernel
 //   three_grains      by hand: reads, copies of adjacent slots and batches each of their best size
-//   three_grains_two  the same with two copies in flight instead of all there is room for
+//   three_grains_two  three_grains with two copies in flight, not as many as there is room for
 
 #include "support/from_file.hpp"
 #include "support/hand_written.hpp"
@@ -41,7 +41,7 @@ namespace {
 using namespace penstock_bench;
 
 struct Grains : Size {
-  // What was best for three grains by hand.
+  // The best sizes for three grains by hand.
   std::size_t read_bytes;
   std::size_t copy_bytes;
 };
@@ -126,7 +126,8 @@ class Feed : FromFile {
               });
     }
     for (const unsigned readers : {4U, 8U, 12U, 15U}) {
-      // The slots of larger batches would leave no memory to lock; four readers pay at 64 KiB only.
+      // With larger batches the slots would leave no memory to lock; four readers are worthwhile at
+      // 64 KiB only.
       if (size.batch < 64 * KiB || size.batch > image_batch_bytes ||
           (readers == 4 && size.batch != 64 * KiB)) {
         continue;

@@ -10,11 +10,11 @@
 //   Reader{generate} | Decoder | Decoder | Consumer  3 hops
 //
 // A hop is a slot's way through one ring: claimed and published by one stage, taken and released by
-// the next, with the metering, the order and the callable's empty call that belong to it. cpu_us is
-// the CPU time of the whole process (getrusage, user and system, spinning and sleeping included)
-// around a run, over slots and hops; wall_us is the run's time over slots. Threads start and end in
-// a run, which has a million slots. Each chain is checked by what its callables saw, in two runs,
-// before it is timed, and warmed by a run. It needs no GPU.
+// the next, with its share of metering, ordering and empty calls of the callable. cpu_us is the CPU
+// time of the whole process (getrusage, user and system, spinning and sleeping included) around a
+// run, over slots and hops; wall_us is the run's time over slots. Threads start and end in a run,
+// which has a million slots. Before a chain is timed, its callables check what they get in two
+// runs, and one run warms it. It needs no GPU.
 //
 // hop/HOPS_hops/DEPTH, DEPTH slots a ring. To be run with --benchmark_repetitions=5
 // --benchmark_enable_random_interleaving=true.
@@ -45,7 +45,7 @@ using Out = ps::Batch<Record, ps::Pageable>;
 constexpr std::uint64_t slots = 1'000'000;
 constexpr std::uint64_t checked_slots = 10'000;
 
-/// Whether the callables hand on numbers and add them up, as they do to be checked.
+/// Whether the callables pass numbers on and add them up, to be checked.
 struct Numbers {
   bool checked;
   std::uint64_t* sum;
@@ -77,7 +77,7 @@ auto consumer(Numbers numbers) {
                       {.workers = 1}};
 }
 
-/// A chain of so many hops.
+/// A chain of `hops` hops.
 template <unsigned hops> auto chain(Numbers numbers, std::size_t depth, std::uint64_t count) {
   if constexpr (hops == 1) {
     return reader(numbers, depth, count) | consumer(numbers);
@@ -89,7 +89,7 @@ template <unsigned hops> auto chain(Numbers numbers, std::size_t depth, std::uin
   }
 }
 
-/// If checked, the sum of what arrives: each slot's number, and one more for each decoder.
+/// If checked, returns the sum of what arrives: each slot's number, and one more for each decoder.
 template <unsigned hops> class Chain : public Contender {
  public:
   Chain(std::size_t depth, bool checked)

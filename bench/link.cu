@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The link: what copies of 256 MiB from pinned memory to the GPU reach, the most that any pipeline
-// can. Prints GB/s, the median of five times 4 GiB.
+// The link: the rate of copies of 256 MiB from pinned memory to the GPU, which no pipeline can
+// exceed. Prints GB/s, the median of five times 4 GiB.
 
 #include <penstock/cuda.hpp>
 

@@ -3,11 +3,11 @@
 
 // How long does it take to open many small files?
 //
-// ps::records opens a folder of files of three bytes; one_by_one is a loop that looks at each file,
-// opens it, asks for its size and closes it but for the first 256, which is what records does, on
-// one thread. `cached`: 100,000 files in the system's temporary folder, whose names and sizes are
-// in memory. `network`: 1000 files, where each call by name takes a millisecond more, as it may on
-// a network disk. Each is checked by the number of records before it is timed. It needs no GPU.
+// ps::records opens a folder of files of three bytes. one_by_one does the same in a loop on one
+// thread: it looks at each file, opens it, asks for its size, and closes all but the first 256.
+// `cached`: 100,000 files in the system's temporary folder, whose names and sizes are in memory.
+// `network`: 1000 files, where each call by name takes a millisecond more, as it may on a network
+// disk. Before each is timed, its number of records is checked. It needs no GPU.
 //
 // open/WAY/PLACE. To be run with --benchmark_repetitions=5
 // --benchmark_enable_random_interleaving=true.
@@ -37,7 +37,7 @@ using namespace penstock_bench;
 
 constexpr std::size_t record_bytes = 3;
 
-/// A folder of files, which goes in the end.
+/// A folder of files, removed at the end.
 struct Files {
   explicit Files(std::size_t count)
       : folder{fs::temp_directory_path() / ("penstock-open-" + std::to_string(count))} {

@@ -14,7 +14,7 @@ from bars import Results
 ROOT = Path(__file__).resolve().parents[1]
 SIZES = {"16KiB": 16 << 10, "64KiB": 64 << 10, "256KiB": 256 << 10, "1MiB": 1 << 20, "37.6MB": 38_535_168,
          "256MB": 256_000_000}
-# Name, what fits in the results, colour on light and on dark, shape of the points.
+# Name, pattern of the results, colour on light and on dark, shape of the points.
 LINES = [
     ("penstock", "feed/run/{size}", "#1d4ed8", "#6ea8fe", "circle"),
     ("penstock, replayed", "feed/replayed/{size}", "#0f766e", "#2dd4bf", "square"),
@@ -112,7 +112,7 @@ def draw(results: Results) -> str:
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "bench" / "results" / "h200"
     out = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs" / "feed.svg"
-    # Files of later days come last, and replace what is in earlier ones.
+    # Files of later days come last, and replace the results of earlier ones.
     out.write_text(draw(Results(sorted(folder.glob("*.json")))), encoding="utf-8")
 
 

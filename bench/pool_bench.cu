@@ -3,15 +3,15 @@
 
 // What does it cost to set up 512 MiB of pinned memory, as a pipeline does before its first run?
 //
-// - penstock: CudaDevice::allocate_pinned: an anonymous mapping, huge pages where there are any,
+// - penstock: CudaDevice::allocate_pinned: an anonymous mapping, with huge pages if there are any,
 //   touched by several threads, then page-locked by cudaHostRegister.
-// - one_thread: the same by hand, touched by one thread: what huge pages alone bring.
+// - one_thread: such a mapping by hand, touched by one thread: shows what huge pages alone gain.
 // - cudaMallocHost: the same memory from CUDA.
 //
-// Timed is one set-up by the wall clock, in a process that has used the GPU before; it is given
-// back before the next one, which free_ms has. Before anything is timed each contender's memory is
-// written at both ends of every page, goes to the GPU and comes back, and CUDA must say that it is
-// page-locked. To be run with --benchmark_repetitions=5
+// One set-up is timed by the wall clock, in a process that has used the GPU before. The memory is
+// given back before the next set-up, in free_ms. Before anything is timed, each contender's memory
+// is written at both ends of every page, goes to the GPU and comes back, and CUDA must say that it
+// is page-locked. To be run with --benchmark_repetitions=5
 // --benchmark_enable_random_interleaving=true.
 
 #include "support/contender.hpp"
@@ -40,7 +40,7 @@ constexpr std::size_t bytes = std::size_t{512} << 20;
 constexpr std::size_t page = 4096;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
-/// One way to set it up.
+/// One way to set the memory up.
 struct Pool {
   std::string name;
   std::function<void*()> set_up;
@@ -48,7 +48,7 @@ struct Pool {
   bool tried = false;
 };
 
-/// Huge pages, touched by this thread alone, and page-locked.
+/// Huge pages, touched by this thread only, and page-locked.
 class OneThread {
  public:
   void* set_up() {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What does a slot's way through a ring cost? penstock's Ring against queues that others would
-// take. Ownership of a slot moves, there and back, and the side that takes checks that each number
-// comes, in order. QUESTION/CONTENDER/SLOTS:
+// What does a slot's way through a ring cost? Compares penstock's Ring with common queues.
+// Ownership of a slot moves there and back, and the taking side checks that each number comes, in
+// order. QUESTION/CONTENDER/SLOTS:
 //
 //   recycle        one thread to one; a slot has 64 bytes. With queues it takes two, one for full
 //                  slots and one for free ones.
@@ -16,19 +16,17 @@
 //                  whatever order. With queues it takes two; who fills keeps those that came back
 //                  too early.
 //
-// by_hand is the limit: what is left if nobody can sleep, stop or give back late
+// by_hand is the limit: the cost if nobody can sleep, stop or give back late
 // (support/ring_by_hand.hpp). tickets are W threads that draw as many tickets and do nothing else.
-// Each has the room that SLOTS says: moodycamel's queue for one thread and one other, which rounds
-// up, is asked for one less and has one less (at 65536 nine hundred more), and moodycamel_2x, asked
-// for SLOTS, has about twice as much.
+// Each contender has room for SLOTS. moodycamel's queue for one thread and one other rounds up:
+// asked for one less, it has one less (at 65536 nine hundred more); moodycamel_2x, asked for SLOTS,
+// has about twice as much.
 //
-// What a thread counts for each slot is its own until the end, and not in a cache line with what
-// others read. A run is all slots of `one_way` or `fan`, threads started and joined;
-// bytes_per_second counts 8 a slot. Contenders are checked before they are timed, and made anew and
-// warmed by a run for each repetition. Those that need more threads than there are processors are
-// left out. To be run with
-// --benchmark_repetitions=5
-// --benchmark_enable_random_interleaving=true.
+// Each thread keeps its counts to itself until the end, in no cache line that others read. A run is
+// all slots of `one_way` or `fan`, threads started and joined; bytes_per_second counts 8 bytes a
+// slot. Contenders are checked before they are timed, and made anew and warmed by a run for each
+// repetition. A contender that needs more threads than there are processors is left out. To be run
+// with --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true.
 
 #include "support/contender.hpp"
 #include "support/ring_by_hand.hpp"
@@ -145,7 +143,7 @@ template <class Channel> class OneToOne final : public Contender {
   Channel channel_;
 };
 
-/// Tickets that come in any order and go in theirs.
+/// Tickets that arrive in any order and leave in their own.
 class Reordered {
  public:
   explicit Reordered(std::size_t slots) : here_(slots) {}
@@ -259,7 +257,7 @@ class ByHandManyToOne final : public Contender {
   ByHandTickets cells_;
   std::size_t workers_;
 };
-/// What the tickets alone cost: threads that only draw them.
+/// The cost of the tickets alone: threads that only draw them.
 class Tickets final : public Contender {
  public:
   Tickets(std::size_t slots, std::size_t workers) : tickets_{slots}, workers_{workers} {}
@@ -282,9 +280,9 @@ class Tickets final : public Contender {
   std::size_t workers_;
 };
 
-/// What a worker was given: that it came in order, and how much.
+/// What a worker got: whether it came in order, and how many.
 struct alignas(64) Given {
-  std::uint64_t after = 0; // the last, and one more
+  std::uint64_t after = 0; // the number after the last one
   std::uint64_t right = 0;
 
   void note(std::uint64_t ticket, std::uint64_t number) {

@@ -1,19 +1,20 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What does it cost to leave out bad records, and to be allowed to?
+// What does it cost to skip bad records, and to be allowed to?
 //
-// skips/left_out/BYTES: a Decoder of single records, one of ten of which throws, and a loop by hand
-// that calls, throws and catches for the same records. A chain of one worker a stage, 4 MiB of
-// records of BYTES. rate_ratio is the loop's time over the run's: what is left of a loop's rate.
+// skips/left_out/BYTES: a Decoder of single records that throws for one record in ten, and a loop
+// by hand that calls, throws and catches for the same records. The chain has one worker a stage,
+// and 4 MiB of records of BYTES. rate_ratio is the loop's time over the run's: the share of the
+// loop's rate that is left.
 //
-// skips/allowed/WORKERS: a Reader of one worker, slots of 16 records of 8 bytes, and so many
-// workers of a Consumer that does nothing, with `.skips` and without; nothing is left out.
-// cpu_ratio is the CPU time of the whole process (getrusage, user and system) with over that
+// skips/allowed/WORKERS: a Reader of one worker, slots of 16 records of 8 bytes, and WORKERS
+// workers of a Consumer that does nothing, with `.skips` and without; nothing is skipped. cpu_ratio
+// is the CPU time of the whole process (getrusage, user and system) with `.skips` over that
 // without.
 //
-// A repetition does one after the other, in this order and in the other by turns. Both are checked
-// by what they delivered. It needs no GPU. To be run with --benchmark_repetitions=5
+// A repetition does both, in this order and in the other by turns. The records that both deliver
+// are checked. It needs no GPU. To be run with --benchmark_repetitions=5
 // --benchmark_enable_random_interleaving=true; the medians count.
 
 #include "support/contender.hpp"
@@ -35,11 +36,11 @@ namespace {
 namespace ps = penstock;
 using namespace penstock_bench;
 
-/// What two ways have cost, in the order in which they were asked about.
+/// The costs of two ways, in the order of the arguments.
 struct Both {
   double first, second;
 };
-/// Does one after the other, and the other way round the next time.
+/// Measures one after the other, and in the other order the next time.
 template <class F, class G> Both in_turn(bool& other_way, F first, G second) {
   if (std::exchange(other_way, !other_way)) {
     const double b = second();

@@ -1,18 +1,19 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is left of the link with a PinnedStager between, for data that cannot be read in place?
+// How much of the link's rate is left with a PinnedStager between, for data that cannot be read in
+// place?
 //
-// The file of feed_bench.cu, from the page cache into pageable memory, from there into pinned
-// memory by threads of their own, and to the same light kernel. Timed, checked and repeated as
-// there:
+// The file of feed_bench.cu goes from the page cache into pageable memory, from there into pinned
+// memory, by threads of their own, and to the same light kernel. Runs are timed, checked and
+// repeated as in feed_bench.cu:
 //
 //   stager_bench [--file=PATH] [--bytes=N] --benchmark_repetitions=5
 //                --benchmark_enable_random_interleaving=true
 //
 // stager/CONTENDER/BATCH:
 //   run            Reader | PinnedStager | AsyncCopier | Consumer, all options at their defaults
-//   run_R_S        the same with R workers that read and S that stage
+//   run_R_S        run with R workers that read and S that stage
 //   two_hops_R_S   by hand: R threads read 1 MiB each into 48 MiB, S copy into 48 MiB of pinned
 //                  memory, copies of up to 8 MiB, two in flight
 //   link           cudaMemcpyAsync of 256 MiB pieces of pinned memory, and nothing else
@@ -30,7 +31,7 @@ namespace {
 namespace ps = penstock;
 using namespace penstock_bench;
 
-// Of sixteen processors.
+// On sixteen processors.
 constexpr std::pair<unsigned, unsigned> workers[] = {{6, 4}, {6, 6}, {8, 6}, {8, 8}, {10, 4}};
 
 class Staged : FromFile {

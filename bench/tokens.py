@@ -90,7 +90,7 @@ def main():
         sys.exit("tokens.py: PyTorch sees no GPU")
     if not os.path.exists(args.file) or os.path.getsize(args.file) != 2 * args.tokens:
         np.random.default_rng(1).integers(0, 50257, args.tokens, dtype=np.uint16).tofile(args.file)
-    memory = np.fromfile(args.file, dtype=np.uint16)  # and the file is in the page cache
+    memory = np.fromfile(args.file, dtype=np.uint16)  # and puts the file into the page cache
     kept = mapped(args.file)
     variants = {
         "get_batch": lambda at: stacked(mapped(args.file), at),

@@ -3,17 +3,17 @@
 
 // How fast is a language model fed? Batches of 64 windows of 1024 tokens at random places of a
 // sequence of 16-bit tokens in memory, delivered on the GPU as nanoGPT's get_batch() delivers them:
-// 64-bit inputs x, and targets y, one token later. tokens.py is the same with PyTorch.
+// 64-bit inputs x, and targets y, one token later. tokens.py does it with PyTorch.
 //
-// A run is so many batches, from call to return. Each contender is made once and checked: x and y
+// A run is --batches batches, from call to return. Each contender is made once and checked: x and y
 // of the first and the last batches of two runs are compared with a plain loop over the windows
-// that offset_of() names. For each repetition it is made and
-// warmed by one run; repetitions are interleaved:
+// that offset_of() names. For each repetition it is made and warmed by one run; repetitions are
+// interleaved:
 //
 //   tokens_bench [--tokens=N] [--batches=N] --benchmark_repetitions=5
 //                --benchmark_enable_random_interleaving=true
 //
-// N is 512 Mi tokens and 32768 batches if nothing is said. items_per_second are tokens of x.
+// The defaults are 512 Mi tokens and 32768 batches. items_per_second are tokens of x.
 //
 // tokens/loop/64x1024    the application's own loop over Reader to_pinned | AsyncCopier
 // tokens/run/64x1024     the same by run(), with a Consumer
@@ -58,7 +58,7 @@ __global__ void shift_kernel(const Token* tokens, std::size_t pairs, longlong2* 
   }
 }
 
-/// x and y on the GPU, made anew of each batch. If checked, some are compared with a plain loop.
+/// x and y on the GPU, computed from each batch. If checked, some are compared with a plain loop.
 class Targets {
  public:
   Targets(const std::vector<Token>& tokens, const ps::Windows<Token>& source, bool checked)
@@ -77,7 +77,7 @@ class Targets {
       compare(batch, stream);
     }
   }
-  /// How many windows came since the last call.
+  /// Returns how many windows came since the last call.
   std::uint64_t taken() { return std::exchange(seen_, 0); }
 
  private:
@@ -130,13 +130,13 @@ class Loop : public Contender {
   std::string label() const override { return "held back by " + pipeline_.report().limiting_stage; }
 
  private:
-  // The pipeline dies first.
+  // The pipeline is destroyed first.
   Stream stream_ = make_stream();
   Targets targets_;
   decltype(batches(std::declval<ps::CudaDevice&>(), std::declval<ps::Windows<Token>>())) pipeline_;
 };
 
-/// The same by run().
+/// A Consumer, by run().
 class Run : public Contender {
  public:
   Run(ps::CudaDevice& gpu, const std::vector<Token>& tokens, const ps::Windows<Token>& source,
@@ -191,7 +191,7 @@ std::vector<Token> random_tokens(std::size_t count) {
   return tokens;
 }
 
-/// As add() of contender.hpp, whose counter is bytes: here tokens and batches.
+/// Does what add() of contender.hpp does; it counts bytes, this one tokens and batches.
 void add_tokens(const std::string& contender, std::uint64_t windows, Make make) {
   const auto checked = std::make_shared<Checked>(std::move(make), [windows] { return windows; });
   const auto timed = [windows](benchmark::State& state, Contender& feed) {

@@ -12,7 +12,7 @@
 
 namespace {
 
-// Work that holds a stream back until it is opened.
+// Holds a stream's work back until it is opened.
 struct Gate {
   std::atomic<bool> open{false};
   void hold(ps::HostStream& stream) {
@@ -33,7 +33,7 @@ TEST_CASE("a value put is ready when its stream has come to it, and not before")
   auto deferred = ps::deferred<int>(device, {.results = 2});
   Gate gate;
   gate.hold(stream);
-  // After the gate: as it will be then.
+  // All this runs when the gate opens, and each put() copies the value of its turn.
   stream.enqueue([at = values.data()] { *at = 7; });
   const auto first = deferred.put(values.data(), stream);
   stream.enqueue([at = values.data()] { *at = 8; });
@@ -51,7 +51,7 @@ TEST_CASE("a value put is ready when its stream has come to it, and not before")
 
 namespace {
 
-// A thread of its own may be held up between the device's answer and what it makes of that.
+// A thread may be held up between the device's answer and the use of that answer.
 struct HeldUp : ps::HostDevice {
   bool is_done(const ps::HostEvent& event) {
     const bool done = ps::HostDevice::is_done(event);
@@ -117,7 +117,7 @@ TEST_CASE("values from several streams keep the order in which they were put") {
   const auto first = deferred.put(values.data(), one);
   two.enqueue([at = values.data() + 1] { *at = 2; });
   const auto second = deferred.put(values.data() + 1, two);
-  CHECK_FALSE(second.ready()); // or first would be taken for ready with it
+  CHECK_FALSE(second.ready()); // or first would count as ready with it
   gate.open = true;
   CHECK(second.get() == 2);
   CHECK(first.ready());
@@ -208,7 +208,7 @@ TEST_CASE("more batches than can be counted are an unknown number") {
       }
     }
     CHECK(batches == 10);
-    CHECK(pipeline.report().stages[3].depth == 48); // not as for a run of nothing
+    CHECK(pipeline.report().stages[3].depth == 48); // more than for an empty run
   }
 }
 

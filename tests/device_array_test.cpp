@@ -30,7 +30,7 @@ struct Count {
 
 TEST_CASE("a new array is zero, whatever its size") {
   ps::HostDevice device{{.late_seed = 3}};
-  // The last is passed through the pinned memory in three pieces, the last of them short.
+  // The last array passes through the pinned memory in three pieces, the last of them short.
   for (const std::size_t n : {0, 1, 1023, 1024, 1025, (9 << 20) / 4 + 1}) {
     CAPTURE(n);
     const auto array = ps::device_array<std::uint32_t>(device, n);
@@ -38,7 +38,7 @@ TEST_CASE("a new array is zero, whatever its size") {
         std::is_same_v<decltype(array), const ps::DeviceArray<std::uint32_t, ps::HostDevice>>);
     CHECK(array.size() == n);
     CHECK((array.data() == nullptr) == (n == 0));
-    // The memory itself: the constructor has blocked until it is zero.
+    // Reads the memory itself: the constructor has blocked until it is zero.
     CHECK(std::count(array.data(), array.data() + n, 0U) == static_cast<std::ptrdiff_t>(n));
   }
   ps::tests::check_nothing_lives(device);
@@ -121,7 +121,7 @@ TEST_CASE("whichever call fails while an array is made or read, nothing is left 
       CHECK(last == (fired ? 0 : (5 << 20) / 4 - 1));
       ps::tests::check_nothing_lives(device);
     }
-    // Made: allocate, pinned, stream, 2 copies, sync. The stream. Read: pinned, stream, event,
+    // Made: allocate, pinned, stream, 2 copies, sync. Then the stream. Read: pinned, stream, event,
     // record, wait, 2 times copy and sync. And one try in which nothing fails.
     CHECK(k - 1 == 6 + 1 + 9 + 1);
   }

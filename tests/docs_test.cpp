@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The code of docs/, as it stands there, and whether it does what is said there. What needs a GPU
-// is in cuda/docs_test.cu; tools/check_docs.py compares both with the pages.
+// The code of docs/, word for word, and checks that it does what the pages say. Code that needs a
+// GPU is in cuda/docs_test.cu; tools/check_docs.py compares both with the pages.
 
 #include <penstock/detail/host_side/slot_by_slot.hpp>
 #include <penstock/host/select.hpp>
@@ -92,7 +92,7 @@ class Flip : public ps::StageBase {
   }
 };
 
-/// Where a stream's text goes meanwhile.
+/// Catches the text of a stream while it lives.
 class Captured {
  public:
   explicit Captured(std::ostream& stream) : stream_{stream}, before_{stream.rdbuf(text_.rdbuf())} {}
@@ -105,7 +105,7 @@ class Captured {
   std::streambuf* before_;
 };
 
-// Sixteen batches, worked on for 50 ms each.
+// A pipeline of sixteen batches, with 50 ms of work on each.
 auto slow_pipeline() {
   const auto numbers = [](std::span<int> out, std::uint64_t) { std::ranges::fill(out, 1); };
   return ps::Reader{ps::generate<int>(16, numbers), {.batch = 1}} |

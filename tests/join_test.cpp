@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Which stages fit together, as the compiler is told: each wrong wiring has its own verdict, which
+// Which stages fit together, at compile time: each wrong wiring has a verdict of its own, which
 // picks the message of operator|.
 
 #include "support/catch.hpp"
@@ -61,7 +61,7 @@ using Home = ps::AsyncCopier<const ps::to_host_t>;
 using Made = ps::Pipeline<Pinned, Copier, Make>;
 using Back = ps::Pipeline<Pinned, Copier, InPlace, Home>;
 
-// What is const and moved is copied, and no misspelt option: a capture that is moved is const.
+// A const object that is moved is copied, and is no misspelt option: a moved capture is const.
 static_assert(std::is_same_v<decltype(ps::Reader{std::declval<const Bytes>()}), Pageable>);
 static_assert(std::is_same_v<decltype(ps::Consumer{std::declval<const OnHost<ps::Pageable>>()}),
                              ps::Consumer<OnHost<ps::Pageable>>>);
@@ -125,7 +125,7 @@ static_assert(!std::is_constructible_v<Copier, ps::HostDevice>);
 static_assert(std::is_constructible_v<ps::PinnedStager<ps::HostDevice>, ps::HostDevice&>);
 static_assert(!std::is_constructible_v<ps::PinnedStager<ps::HostDevice>, ps::HostDevice>);
 
-// A batch that may be written can be read, never the other way round.
+// A batch that may be written can be read, but not the other way round.
 static_assert(std::is_convertible_v<ps::Batch<int, ps::Pinned>, ps::Batch<const int, ps::Pinned>>);
 static_assert(!std::is_convertible_v<ps::Batch<const int, ps::Pinned>, ps::Batch<int, ps::Pinned>>);
 static_assert(!std::is_convertible_v<ps::Batch<int, ps::Pinned>, ps::Batch<int, ps::Device>>);

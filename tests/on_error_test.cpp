@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Items that fail and are left out or tried again: what is delivered, how it is numbered, and what
-// the Report says of the rest.
+// Items that fail and are skipped or tried again: which records are delivered, how they are
+// numbered, and what the Report says of the others.
 
 #include "suite/through.hpp"
 #include "support/catch.hpp"
@@ -32,7 +32,7 @@ using tests::outcome_of;
 
 namespace {
 
-// A record says its number in the source.
+// Each record is its number in the source.
 using Number = std::uint64_t;
 using OnDevice = ps::Batch<const Number, ps::Device>;
 using OnHost = ps::Batch<const Number, ps::Pageable>;
@@ -65,7 +65,7 @@ auto good_source() {
   return source_with({});
 }
 
-// The numbers that are no multiple of any of these, `epochs` times.
+// Returns the numbers for which `bad` is false, `epochs` times.
 Numbers without(const std::function<bool(Number)>& bad, std::uint64_t epochs = 1) {
   Numbers left;
   for (Number i = 0; i < count * epochs; ++i) {
@@ -76,11 +76,11 @@ Numbers without(const std::function<bool(Number)>& bad, std::uint64_t epochs = 1
   return left;
 }
 
-// What a run delivered, in batches.
+// The batches that a run delivered.
 struct Delivered {
   Numbers numbers;
   std::vector<std::size_t> sizes;
-  bool numbered{true};     // index() counts what is delivered
+  bool numbered{true};     // index() counts the records delivered
   bool placed{true};       // source_index() is the first record's number
   bool epochs_apart{true}; // no batch goes on beyond an epoch's end
 
@@ -116,7 +116,7 @@ template <class P> Delivered through_host(P& pipeline) {
   return delivered;
 }
 
-// The skips in the order of their records.
+// Returns the skips in the order of their records.
 std::vector<ps::SkippedItem> sorted(std::vector<ps::SkippedItem> skips) {
   std::sort(skips.begin(), skips.end(),
             [](const auto& a, const auto& b) { return a.record < b.record; });
@@ -160,7 +160,7 @@ TEST_CASE("slots that cannot be read are left out, numbered and listed") {
 TEST_CASE("one bad item more than may be left out ends the run with that item's error") {
   auto pipeline = ps::Reader{source_with({200, 500, 900}), reading({.skips = 2}, 1, 1)} |
                   ps::Consumer{[](OnHost) {}};
-  for (int run = 0; run < 2; ++run) { // each with a fresh budget and list
+  for (int run = 0; run < 2; ++run) { // each run has a fresh budget and list
     CAPTURE(run);
     const Outcome out = outcome_of([&] { pipeline.run(); });
     CAPTURE(out);
@@ -300,7 +300,7 @@ TEST_CASE("Decoders of records leave out single ones, and each keeps its number"
     Number number;
     char more[24];
   };
-  // Several in a slot, neighbours among them, its first and its last.
+  // Several bad records in a slot, neighbours among them, its first and its last.
   const auto bad_for_one = [](Number i) { return i % 10 == 3 || i % 10 == 4 || i % slot == 0; };
   const auto bad_for_two = [](Number i) { return i % 7 == 0 || i % slot == 99; };
   const auto one = [=](const Number& in, Text& out) {
@@ -317,7 +317,7 @@ TEST_CASE("Decoders of records leave out single ones, and each keeps its number"
   };
   const ps::DecoderOptions options{.workers = 2, .on_error = {.skips = 1'000'000}};
   const auto both = [=](Number i) { return bad_for_one(i) || bad_for_two(i); };
-  for (const std::size_t batch : {1, 7, 64, 5000}) { // 1: each record's number is seen
+  for (const std::size_t batch : {1, 7, 64, 5000}) { // 1: every record's own number is seen
     CAPTURE(batch);
     ps::Report report;
     const Delivered got = through_device(ps::Reader{source_with({600}), reading({.skips = 2}, 2)} |
@@ -336,7 +336,7 @@ TEST_CASE("Decoders of records leave out single ones, and each keeps its number"
       of_stages += stage.skipped;
     }
     CHECK(of_stages == report.skipped);
-    // Each in the list by its own number, with its own reason.
+    // Each skip is listed by its record's number, with its own reason.
     std::multiset<Number> listed;
     for (const ps::SkippedItem& skip : report.skips) {
       CAPTURE(skip.record, skip.stage, skip.reason);
@@ -442,7 +442,7 @@ TEST_CASE("an error behind what was left out has the record's own number, also a
 }
 
 TEST_CASE("a slot of many records may leave out many of them") {
-  // What each cost when it was looked up in the list of all before would take minutes.
+  // If each skip were looked up in the list of all before, this would take minutes.
   constexpr std::size_t many = 400'000;
   const auto bad = [](Number i) { return i % 10 == 3; };
   ps::HostDevice device;
@@ -653,7 +653,7 @@ TEST_CASE("a kept batch whose place lies behind a slot left out is an error, and
 
 namespace {
 constexpr int few = 64;
-// Ten slots of four records in the middle cannot be read.
+// A source whose ten slots of four records in the middle cannot be read.
 struct BadInTheMiddle {
   using schema = int;
   static std::uint64_t size() { return few; }

@@ -49,7 +49,8 @@ TEST_CASE("nobody sleeps on a word that has changed") {
 
 TEST_CASE("a sleep ends when its limit has passed") {
   ps::SpinThenFutex::Word word{1};
-  // More than a second, so that both parts of the kernel's time are used; one may return early.
+  // More than a second, so that both parts of the kernel's time are used. One wait may return
+  // early.
   constexpr milliseconds limit{1100};
   const auto end = Clock::now() + limit;
   int sleeps = 0;

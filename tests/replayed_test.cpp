@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite on the host device, whose copies come late in three different orders.
+// The suite of replayed work on the host device, whose copies come late in three different orders.
 
 #include <penstock/penstock.hpp>
 
@@ -38,7 +38,7 @@ TEST_CASE("whichever call of a replayed run fails, it is an error, and the next 
   std::size_t failed = 0;
   for (std::uint64_t k = 1; k <= 60; ++k) {
     CAPTURE(k);
-    // Of all calls, a graph's launches among them.
+    // The k-th of all calls fails, a graph's launches included.
     device.fail_call(k);
     try {
       pipeline.run();

@@ -36,7 +36,7 @@ struct NarrowLaps : ps::RingPolicy {
 struct Spinning : ps::RingPolicy {
   using Parking = ps::tests::SpinOnly;
 };
-// For more threads than cores.
+// Waiting for tests with more threads than cores.
 struct Giving : ps::tests::SpinOnly {
   static void pause() noexcept { std::this_thread::yield(); }
 };
@@ -89,7 +89,7 @@ std::string error_of(std::size_t slots) {
   return "nothing was thrown";
 }
 
-/// How many threads a ring is told of. As types too, since sections cannot stand in a loop.
+/// The sides as a ring is told of them. As types too, since sections cannot stand in a loop.
 struct Sides {
   Side claimers;
   Side takers;
@@ -127,7 +127,7 @@ TEMPLATE_TEST_CASE("slots pass through a ring of any depth in order, over many l
       std::uint64_t put_so_far = 0;
       std::uint64_t taken = 0;
       for (std::size_t lap = 0; lap < 11; ++lap) {
-        // Another fill level in each lap, so that each place is a run's first once.
+        // Each lap has another fill level, so that each place comes first in a run once.
         const std::size_t level = 1 + (lap * 7) % slots;
         for (std::size_t i = 0; i < level; ++i, ++put_so_far) {
           auto claim = ring.claim();
@@ -166,7 +166,7 @@ TEST_CASE("trying never blocks and loses no ticket") {
     }
     CHECK(!ring.try_claim());
     CHECK(ring.was_claimed() == 3);
-    // Out of order: takers get nothing until the first is there.
+    // Published out of order: takers get nothing until the first is there.
     claims[2].publish();
     claims[1].publish();
     CHECK(!ring.try_take(3));
@@ -299,7 +299,7 @@ TEMPLATE_TEST_CASE("a lease is split, moved, assigned and released in parts", ""
   CHECK(!front); // NOLINT: what a move leaves is what is asked
   CHECK(moved.slot().value == 0);
   CHECK(!ring.try_claim());
-  // The assigned lease gives back what it held.
+  // Assigning to a lease gives back the slots that it held.
   moved = all.split(2);
   CHECK(moved.ticket() == 1);
   CHECK(ring.try_claim().ticket() == 4);
@@ -323,7 +323,7 @@ TEMPLATE_TEST_CASE("a claim is moved and assigned, and published once", "", OneT
   moved.publish();
   moved.publish(Fill::none);
   CHECK(ring.try_take().slot().value == 7);
-  // The assigned claim's own slot is published empty.
+  // Assigning to a claim publishes its own slot empty.
   Claim held = ring.claim();
   held = ring.claim();
   CHECK(held.ticket() == 2);
@@ -347,7 +347,7 @@ TEMPLATE_TEST_CASE("a dropped claim is an empty slot: passed over, or given to w
     Take take = ring.take();
     CHECK(take.ticket() == 2);
     CHECK(take.fill() == Fill::full);
-    CHECK(ring.try_claim().ticket() == 3); // those before it are free again
+    CHECK(ring.try_claim().ticket() == 3); // the slots before it are free again
   }
   SECTION("given") {
     Take first = ring.take(Empties::give);
@@ -462,7 +462,7 @@ TEMPLATE_TEST_CASE("a ring that was reset is as new", "", OneToOne, OneToMany, M
       put(ring, i);
       ring.take().release();
     }
-    // Out of turn, and the first missing: nothing of this may be left.
+    // Slots out of turn, with the first missing: none of this may be left.
     {
       Claim first = ring.claim();
       put(ring, 6, Fill::partial);
@@ -535,7 +535,7 @@ TEMPLATE_TEST_CASE("what is published out of turn is taken when its turn comes",
       claims.push_back(ring.claim());
       claims.back().slot().value = claims.back().ticket();
     }
-    // All but the first, the last of them first.
+    // All but the first slot, from the last on.
     for (std::size_t i = count - 1; i > 0; --i) {
       claims[i].publish();
       CHECK(!ring.try_take());
@@ -576,7 +576,7 @@ TEMPLATE_TEST_CASE("what is released out of turn is claimed when its turn comes"
     takes[1].release();
     CHECK(!ring.try_claim());
     takes[0].release();
-    // Two are free: they go round, and back to where the next begins.
+    // Two slots are free: the ring comes round, to where the next lap begins.
     put(ring, begin + 5);
     put(ring, begin + 6);
     CHECK(!ring.try_claim());
@@ -646,7 +646,7 @@ TEMPLATE_TEST_CASE("who waits for a slot is woken by the end, a stop or an error
                                      {false, Side::one},
                                      {false, Side::many}}) {
       CAPTURE(flow, full, side);
-      // The other side is one thread, so that what is waited for is counted.
+      // The other side is one thread, so the slots waited for are counted.
       ps::Ring<Slot, TestType> ring{2, full ? side : Side::one, full ? Side::one : side};
       const int waiters = side == Side::one ? 1 : 3;
       if (full) {
@@ -683,7 +683,8 @@ TEMPLATE_TEST_CASE("who waits for a slot is woken by the end, a stop or an error
 
 namespace {
 
-/// What a stress run does beside passing slots: seldom, so that rings are both full and empty.
+/// What threads of a stress run do besides passing slots: seldom, so that rings are both full and
+/// empty.
 struct Habits {
   std::minstd_rand random;
 
@@ -709,12 +710,12 @@ struct Load {
   int takers;
   std::size_t slots;
   std::uint64_t tickets;
-  Sides alone;     // what a side is told where one thread is alone on it
-  bool end_early;  // told before the first claim, else found by a worker
+  Sides alone;     // what a ring is told of a side with one thread
+  bool end_early;  // told before the first claim; else a worker finds it
   std::size_t run; // 0: take(); else try_take(run)
 };
 
-/// Passes all tickets through, and gives what each taker got, in its order.
+/// Passes all tickets through the ring, and returns those that each taker got, in its order.
 template <class Policy> std::vector<std::vector<std::uint64_t>> pass(const Load& load) {
   ps::Ring<Slot, Policy> ring{load.slots, load.claimers == 1 ? load.alone.claimers : Side::many,
                               load.takers == 1 ? load.alone.takers : Side::many};
@@ -728,7 +729,7 @@ template <class Policy> std::vector<std::vector<std::uint64_t>> pass(const Load&
       for (;;) {
         auto claim = habits.seldom() ? ring.try_claim() : ring.claim();
         if (!claim) {
-          claim = ring.claim(); // the try may only have found the ring full
+          claim = ring.claim(); // the try may have failed only because the ring is full
         }
         if (!claim) {
           return;
@@ -805,7 +806,8 @@ TEMPLATE_TEST_CASE("every value arrives once and in order, whatever the number o
     int claimers;
     int takers;
   };
-  // Narrow laps tell four laps apart: no more threads than that a side on two slots.
+  // Narrow laps tell four laps apart: with two slots, that allows no more threads a side than
+  // these.
   for (const Threads threads : {Threads{1, 1}, {3, 1}, {1, 3}, {3, 2}}) {
     for (const std::size_t slots : {2, 3, 7, 64}) {
       for (const Sides alone : all_sides) {
@@ -829,7 +831,7 @@ TEMPLATE_TEST_CASE("every value arrives once and in order in runs", "", ps::Ring
 
 namespace {
 
-/// Up to `most` leases, one of which goes back at a time, whichever.
+/// Holds up to `most` leases, and gives back one at a time, any of them.
 template <class Lease> class Hands {
  public:
   Hands(unsigned seed, std::size_t most) : random_{seed}, most_{most} {}
@@ -858,14 +860,15 @@ TEMPLATE_TEST_CASE("leases may go back in any order while the other side works",
       CAPTURE(sides.claimers, sides.takers, slots);
       using R = ps::Ring<Slot, TestType>;
       R ring{slots, sides.claimers, sides.takers};
-      // Together less than the ring has: both sides could wait for what the other holds.
+      // Together fewer than the ring's slots: otherwise each side could wait for slots that the
+      // other holds.
       const std::size_t most = slots == 2 ? 1 : slots / 2;
       std::thread claimer{[&] {
         Hands<typename R::Claim> hands{1, most};
         Habits habits{2};
         for (std::uint64_t t = 0; t < tickets || !hands.empty();) {
           if (t < tickets && !hands.full()) {
-            // Who holds some must not wait for those who wait for them.
+            // A thread that holds slots must not wait for threads that wait for those.
             if (auto claim = hands.empty() ? ring.claim() : ring.try_claim()) {
               hands.hold(std::move(claim));
               ++t;

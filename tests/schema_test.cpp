@@ -58,7 +58,7 @@ struct Memory {
   }
 };
 
-// As in a template of the user's, where `batch.template get` would be needed.
+// As in a user's template, where `batch.template get` would be needed.
 template <class B> std::int32_t label_of(const B& batch, std::size_t i) {
   return ps::get<"label">(batch)[i];
 }

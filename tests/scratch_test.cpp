@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite on the host device, whose copies come late in two different orders, and what only can
-// be counted or held back there.
+// The suite of scratch memory on the host device, whose copies come late in two different orders,
+// and tests that can count or hold back work only there.
 
 #include "support/counted_new.hpp"
 
@@ -30,7 +30,7 @@ namespace suite {
 
 using HostScratch = ps::Scratch<ps::HostDevice>;
 
-// A frame stays where it was made, which is what lets frames die in the reverse of their order.
+// A frame cannot be moved, so frames die in the reverse of their order.
 template <class S>
 concept MadeOnTheHeap =
     requires(S& scratch, ps::HostStream& stream) { new typename S::Frame(scratch.on(stream)); };
@@ -83,7 +83,7 @@ TEST_CASE("scratch memory is taken again while the work of the frame before is s
   ps::Scratch scratch{device, 512};
   auto stream = device.stream();
   struct Gate {
-    ~Gate() { open = true; } // or the stream would never end
+    ~Gate() { open = true; } // else the stream would never end
     std::atomic<bool> open{false};
   } gate;
   stream.enqueue([&gate] {
@@ -114,7 +114,7 @@ TEST_CASE("a workspace may be over memory that is someone else's") {
     CHECK(moved.data() == at);
     CHECK(moved.size() == 8192);
     ps::Workspace own{device, 100};
-    own = ps::Workspace<ps::HostDevice>{at, 8192}; // what it had is given back
+    own = ps::Workspace<ps::HostDevice>{at, 8192}; // the memory that it had is given back
     CHECK(device.counts().live_allocations == 1);
     CHECK(own.data() == at);
   }

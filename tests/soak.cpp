@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A soak: pipelines of random shapes, one after the other, for as long as it is told, every byte
-// compared. `soak SECONDS [SEED] [host|cuda]` prints what went through, and exits 1 at the first
-// wrong byte, order or count, after naming the shape that brought it.
+// A soak: runs pipelines of random shapes, one after the other, for as long as it is told, and
+// compares every byte. `soak SECONDS [SEED] [host|cuda]` prints what went through, and exits 1 at
+// the first wrong byte, order or count, after naming the shape at fault.
 
 #include "suite/through.hpp"
 #include "support/temp_dir.hpp"
@@ -55,11 +55,11 @@ struct Shape {
     s.decoded = pick(0, 2) == 0;
     s.columns = pick(0, 3) == 0;
     s.replayed = pick(0, 3) == 0;
-    if (s.replayed) { // that there are groups of each size
+    if (s.replayed) { // so that there are groups of each size
       s.batch = pick(1, std::max<std::size_t>(s.records / pick(1, 1000), 1));
     }
     s.lanes = static_cast<unsigned>(std::size_t{1} << pick(0, 6));
-    s.lanes -= static_cast<unsigned>(pick(0, s.lanes - 1)); // few as often as many
+    s.lanes -= static_cast<unsigned>(pick(0, s.lanes - 1)); // few lanes as often as many
     return s;
   }
   std::string text() const {
@@ -96,7 +96,7 @@ template <class D> class Checker {
   std::byte* back_;
 };
 
-/// Walks an open pipeline; `check(batch)` says whether it is right.
+/// Walks an open pipeline; `check(batch)` returns whether the batch is right.
 template <class P, class Stream, class F>
 bool walk(P pipeline, Stream& stream, const Shape& shape, F check) {
   std::uint64_t next = 0;
@@ -120,7 +120,7 @@ bool walk(P pipeline, Stream& stream, const Shape& shape, F check) {
   return true;
 }
 
-/// Numbers of records, such that their bits differ much.
+/// Returns the numbers of records multiplied, so that their bits differ much.
 constexpr std::uint64_t factor = 0x9E3779B97F4A7C15U;
 std::vector<std::uint64_t> some_numbers(std::size_t n) {
   std::vector<std::uint64_t> numbers(n);
@@ -130,7 +130,7 @@ std::vector<std::uint64_t> some_numbers(std::size_t n) {
   return numbers;
 }
 
-/// What a record's bytes are told by.
+/// Returns a record's hash.
 PENSTOCK_HD std::uint64_t hash(const std::byte* record, std::size_t bytes) {
   std::uint64_t sum = 1;
   for (std::size_t i = 0; i < bytes; ++i) {
@@ -138,7 +138,7 @@ PENSTOCK_HD std::uint64_t hash(const std::byte* record, std::size_t bytes) {
   }
   return sum;
 }
-/// Adds each record's hash to where its number says.
+/// Adds each record's hash to the sum that its number picks.
 struct AddHash {
   ps::Column<const std::byte, ps::dynamic> bytes;
   const std::uint64_t* number;
@@ -150,7 +150,7 @@ struct AddHash {
   }
 };
 
-/// Runs a pipeline whose replayed consumer says by itself which records came.
+/// Runs a pipeline whose replayed consumer notes which records came.
 template <class D, class P>
 bool replay(D& device, const Shape& shape, std::span<const std::byte> bytes, P open) {
   const ps::DeviceArray<std::uint64_t, D> sums{device, shape.records * shape.lanes};

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What of the machine a process may use: by control groups as the kernel shows them, laid out in a
+// What a process may use of the machine: by control groups as the kernel shows them, laid out in a
 // folder, and by this process's own.
 
 #include "support/catch.hpp"
@@ -72,7 +72,7 @@ const std::string v1_groups = "12:cpuset:/other\n"
 TEST_CASE("without control groups the processors are those allowed, and memory is the machine's") {
   Machine machine;
   CHECK(machine.processors() == 64);
-  CHECK(machine.processors(0) == 1); // nobody says
+  CHECK(machine.processors(0) == 1); // nothing tells how many
   CHECK(machine.memory() == 900 * gib);
   machine.remove("/proc/meminfo");
   CHECK(machine.memory() == 0);
@@ -94,10 +94,10 @@ TEST_CASE("a quota of time is worth processors, parts rounded up, of the group o
   CHECK(machine.processors() == 1);
   machine.write(at + "/cpu.max", "100 100000\n");
   CHECK(machine.processors() == 1);
-  // Beside it, and not above.
+  // A group beside this process's limits nothing; only those above do.
   machine.write(at + "/cpu.max", "max 100000\n").write("/sys/fs/cgroup/d/cpu.max", "1000 100000\n");
   CHECK(machine.processors() == 4);
-  // Of a namespace's own, the topmost group has limits too.
+  // In a namespace of its own, the topmost group has limits too.
   machine.write("/proc/self/cgroup", "0::/\n").write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
   CHECK(machine.processors() == 2);
 }
@@ -113,7 +113,7 @@ TEST_CASE("version 1 has its quotas in files of their own, and hierarchies for e
   limit(at, "-1");
   limit(at + "/kubepods/pod1/c", "-1");
   CHECK(machine.processors() == 64);
-  limit("/sys/fs/cgroup/cpuset/other", "50000"); // another hierarchy's
+  limit("/sys/fs/cgroup/cpuset/other", "50000"); // a group of another hierarchy
   limit("/sys/fs/cgroup/memory/kubepods", "50000");
   limit(at + "/other", "50000");
   CHECK(machine.processors() == 64);
@@ -147,7 +147,7 @@ TEST_CASE(
   CHECK(machine.memory() == 30 * gib);
   group(at, std::to_string(16 * gib), 15 * gib, 2 * gib, 0);
   CHECK(machine.memory() == 3 * gib);
-  group(at, std::to_string(16 * gib), 17 * gib, 0, 0); // since it was lowered
+  group(at, std::to_string(16 * gib), 17 * gib, 0, 0); // above the limit, which was lowered
   CHECK(machine.memory() == 0);
   group(at, std::to_string(16 * gib), 1 * gib, 2 * gib, 0); // counted later
   CHECK(machine.memory() == 16 * gib);
@@ -157,7 +157,7 @@ TEST_CASE(
   CHECK(machine.memory() == 15 * gib);
   machine.write(at + "/memory.high", "max\n");
   CHECK(machine.memory() == 16 * gib);
-  // The machine itself may have less, or say nothing.
+  // The machine itself may have less, or report nothing.
   machine.write("/proc/meminfo", "MemAvailable:    1048576 kB\n");
   CHECK(machine.memory() == 1 * gib);
   machine.remove("/proc/meminfo");
@@ -195,11 +195,11 @@ TEST_CASE("a group lies where its hierarchy is mounted, in a container too") {
   CHECK(processors(mount("/", "/cg"), "0::/sub\n") == 1);
   CHECK(processors(mount("/docker/12", "/cg"), "0::/docker/12\n") == 1);
   CHECK(processors(mount("/docker/12", "/other"), "0::/docker/12/sub\n") == 4);
-  // What has a blank or a backslash in its name, which the one file tells in another way.
+  // Groups with a blank or a backslash in their names, which mountinfo writes differently.
   CHECK(processors(mount("/docker\\04012", "/other"), "0::/docker 12\n") == 4);
   CHECK(processors(mount("/a\\134b", "/other"), "0::/a\\b/sub\n") == 4);
   CHECK(processors(mount("/", "/ot\\150er"), "0::/\n") == 4);
-  // Others' groups, and what lies outside of what is to be seen.
+  // Groups of others, and groups outside of the visible part.
   CHECK(processors(mount("/docker/1", "/cg"), "0::/docker/12\n") == 64);
   CHECK(processors(mount("/docker/13", "/cg"), "0::/docker/12\n") == 64);
   CHECK(processors(mount("/", "/cg/sub"), "0::/../ce\n") == 64);

@@ -8,7 +8,8 @@
 #include <string>
 #include <type_traits>
 
-// What a program that nvcc did not compile gets; tests/cuda/no_gpu_test.cu has the other.
+// with_device() in a program that nvcc did not compile; tests/cuda/no_gpu_test.cu tests one that it
+// did.
 
 using namespace penstock;
 

@@ -16,9 +16,9 @@
 
 namespace penstock_bench {
 
-/// The checksum of light.cuh's kernels over the bytes that begin at `at` of a sequence in batches
-/// of `batch_bytes`: what is written for each byte, times an odd number that its place in its batch
-/// gives.
+/// Returns the checksum that light.cuh's kernels compute of the bytes that begin at `at` of a
+/// sequence in batches of `batch_bytes`: the sum of what is written for each byte, times an odd
+/// number that depends on its place in the batch.
 inline std::uint64_t checksum_of(std::span<const std::uint8_t> bytes, std::uint64_t at,
                                  std::size_t batch_bytes) {
   static const std::array<std::uint64_t, 256> bits = [] {
@@ -37,15 +37,15 @@ inline std::uint64_t checksum_of(std::span<const std::uint8_t> bytes, std::uint6
   return sum;
 }
 
-/// The checksums that a right run has. Remembered by batch size.
+/// The checksums of a right run. Remembered by batch size.
 class Expected {
  public:
-  /// `fill` writes the bytes from `at` on, called from several threads.
+  /// `fill` writes the bytes from `at` on; several threads call it.
   Expected(std::uint64_t bytes,
            std::function<void(std::uint64_t at, std::span<std::uint8_t> into)> fill)
       : bytes_{bytes}, fill_{std::move(fill)} {}
 
-  /// In batches of `batch_bytes`, the last of which may be short.
+  /// Returns the checksum in batches of `batch_bytes`, the last of which may be short.
   std::uint64_t sum(std::size_t batch_bytes) {
     const auto [entry, is_new] = sums_.try_emplace(batch_bytes, 0);
     if (is_new) {
@@ -53,7 +53,7 @@ class Expected {
     }
     return entry->second;
   }
-  /// The same, for add().
+  /// Returns a function that returns sum(batch_bytes), for add().
   std::function<std::uint64_t()> of(std::size_t batch_bytes) {
     return [this, batch_bytes] { return sum(batch_bytes); };
   }

@@ -18,7 +18,7 @@
 
 namespace penstock_bench {
 
-/// One way to do all the work that a question is about.
+/// One way to do all the work of a question.
 class Contender {
  public:
   Contender() = default;
@@ -26,10 +26,10 @@ class Contender {
   Contender& operator=(const Contender&) = delete;
   virtual ~Contender() = default;
 
-  /// Does all of it once, and returns when it is done. One made to be checked gives a checksum of
-  /// what came out, another 0.
+  /// Does all of it once, and returns when it is done. Returns a checksum of the output if made to
+  /// be checked, else 0.
   virtual std::uint64_t run() = 0;
-  /// What is worth a word in the results about the last run.
+  /// Returns what the results should say about the last run.
   virtual std::string label() const { return {}; }
 };
 
@@ -44,8 +44,7 @@ class Checked {
   Checked(Make make, std::function<std::uint64_t()> expected)
       : make_{std::move(make)}, expected_{std::move(expected)} {}
 
-  /// Throws if the checksum is wrong, or what making it or running it throws, and then again each
-  /// time.
+  /// Throws if the checksum is wrong, or if making or running it throws, and then again each time.
   std::unique_ptr<Contender> get() {
     if (!checked_ && !failure_) {
       try {
@@ -90,8 +89,8 @@ inline bool& any_failed() {
   return failed;
 }
 
-/// Registers a benchmark whose every repetition calls `body` once. It sets the iteration's time;
-/// what it throws is the benchmark's error, and makes the program fail. To be run with
+/// Registers a benchmark whose every repetition calls `body` once. `body` sets the iteration's
+/// time; its exception is the benchmark's error, and makes the program fail. To be run with
 /// --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true.
 inline void add_benchmark(const std::string& name, std::function<void(benchmark::State&)> body) {
   benchmark::RegisterBenchmark(name.c_str(),
@@ -108,7 +107,7 @@ inline void add_benchmark(const std::string& name, std::function<void(benchmark:
       ->Unit(benchmark::kMillisecond);
 }
 
-/// The same with a contender: body(state, contender).
+/// Registers a benchmark as add_benchmark() does, with a contender: body(state, contender).
 template <class F>
 void add_contender(const std::string& name, const std::shared_ptr<Checked>& checked, F body) {
   add_benchmark(name, [checked, body](benchmark::State& state) {
@@ -118,7 +117,7 @@ void add_contender(const std::string& name, const std::shared_ptr<Checked>& chec
   });
 }
 
-/// How long a run takes, in seconds.
+/// Returns how many seconds a run takes.
 inline double seconds_of_run(Contender& contender) {
   const auto start = std::chrono::steady_clock::now();
   contender.run();
@@ -126,8 +125,8 @@ inline double seconds_of_run(Contender& contender) {
 }
 
 /// Registers a contender as a benchmark whose every repetition is one run: `name` is
-/// question/contender/size, `bytes` what a run transfers, `expected` the checksum, asked for at the
-/// first run.
+/// question/contender/size, `bytes` the bytes that a run transfers, `expected` returns the
+/// checksum, and is called at the first run.
 inline void add(const std::string& name, std::uint64_t bytes,
                 std::function<std::uint64_t()> expected, Make make) {
   const auto checked = std::make_shared<Checked>(std::move(make), std::move(expected));
@@ -139,8 +138,8 @@ inline void add(const std::string& name, std::uint64_t bytes,
   });
 }
 
-/// Runs what was registered, and gives the program's exit code. All contenders die before it
-/// returns, since what they use does.
+/// Runs the registered benchmarks, and returns the program's exit code. All contenders die before
+/// it returns, since the objects that they use do.
 inline int run_all() {
   add_context();
   benchmark::RunSpecifiedBenchmarks();
@@ -149,7 +148,7 @@ inline int run_all() {
   return any_failed() ? 1 : 0;
 }
 
-/// What a program was told besides Google Benchmark's options: nothing.
+/// For programs without options besides Google Benchmark's.
 struct NoOptions {
   NoOptions(int argc, char** argv) {
     if (argc > 1) {
@@ -159,7 +158,7 @@ struct NoOptions {
   }
 };
 
-/// A program's main(): `all(options)` registers its benchmarks and gives what run_all() does.
+/// A program's main(): `all(options)` registers its benchmarks and returns what run_all() does.
 template <class Options, class F> int program(int argc, char** argv, F all) try {
   benchmark::Initialize(&argc, argv);
   return all(Options{argc, argv});

@@ -6,7 +6,7 @@
 
 namespace penstock_bench {
 
-/// What the process has spent so far, user and system, in seconds.
+/// Returns the CPU seconds of the process so far, user and system.
 inline double cpu_seconds() {
   rusage used{};
   getrusage(RUSAGE_SELF, &used);

@@ -11,7 +11,7 @@
 
 namespace penstock_bench {
 
-/// Threads that are kept, and do one job after the other together. One thread gives them jobs.
+/// Threads that stay, and do one job after the other together. One thread gives them jobs.
 class Crew {
  public:
   explicit Crew(unsigned threads)
@@ -39,13 +39,13 @@ class Crew {
     start({});
   }
 
-  /// Every thread calls `job`, which must not throw. The last one must have been waited for.
+  /// Has every thread call `job`, which must not throw. The job before must have been waited for.
   void start(std::function<void()> job) {
     job_ = std::move(job);
     busy_ = true;
     start_.arrive_and_wait();
   }
-  /// Blocks until all have done it.
+  /// Blocks until all have done the job.
   void wait() {
     done_.arrive_and_wait();
     busy_ = false;

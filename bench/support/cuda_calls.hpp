@@ -15,11 +15,11 @@
 
 namespace penstock_bench {
 
-/// How often CUDA's runtime is called by all threads of the process while this lives, and how long
-/// that takes; by CUPTI's callbacks, which make calls slower. One at a time.
+/// Counts and times the calls of CUDA's runtime by all threads of the process while it lives, by
+/// CUPTI's callbacks, which make calls slower. One at a time.
 class CudaCalls {
  public:
-  /// Of some calls.
+  /// The number and time of some calls.
   struct Sum {
     std::uint64_t calls{};
     double us{};
@@ -37,7 +37,8 @@ class CudaCalls {
   CudaCalls& operator=(const CudaCalls&) = delete;
   ~CudaCalls() { cuptiUnsubscribe(subscriber_); }
 
-  /// The sum of the calls whose name, such as cudaEventQuery_v3020, fits.
+  /// Returns the sum of the calls for whose name, such as cudaEventQuery_v3020, `fits` returns
+  /// true.
   template <class Fits> Sum of(Fits fits) const {
     Sum sum;
     for (std::uint32_t id = 0; id < calls_.size(); ++id) {
@@ -73,7 +74,7 @@ class CudaCalls {
       calls[id].count.fetch_add(1, Atomics::relaxed);
       calls[id].ns.fetch_add(at - *call->correlationData, Atomics::relaxed);
     } else {
-      *call->correlationData = now(); // without what this took
+      *call->correlationData = now(); // leaves out the time of this callback
     }
   }
 

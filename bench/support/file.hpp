@@ -27,22 +27,22 @@ namespace penstock_bench {
 inline constexpr std::size_t KiB = 1024;
 inline constexpr std::size_t MiB = 1024 * KiB;
 
-/// A record of 224 x 224 x 3 bytes, as of an image, and the largest of the usual batches, which has
-/// 256 of them.
+/// A record of 224 x 224 x 3 bytes, like an image, and the largest of the usual batches, of 256
+/// such records.
 inline constexpr std::size_t image_bytes = std::size_t{224} * 224 * 3;
 inline constexpr std::size_t image_batch_bytes = 256 * image_bytes;
-/// Files are whole numbers of this, four such batches: so also of 1 MiB and of all smaller batches.
+/// Files are whole numbers of this, four such batches: therefore also of 1 MiB and of all smaller
+/// batches.
 inline constexpr std::uint64_t file_unit = 4 * image_batch_bytes;
 
-/// What a program was told besides Google Benchmark's options, which must be gone from argv.
+/// A program's options besides Google Benchmark's, which must be gone from argv.
 struct FileOptions {
-  /// --file=PATH: made if it is not there, or of another size.
+  /// --file=PATH: made if it is missing, or of another size.
   std::string path;
-  /// --bytes=N: what a run transfers, cut to a multiple of file_unit, of which there is at least
-  /// one.
+  /// --bytes=N: the bytes that a run transfers, cut to a multiple of file_unit, at least one.
   std::uint64_t bytes;
 
-  /// If nothing is said, a temporary file of that name, of so many file_units: 8.6 GB.
+  /// By default a temporary file called `name`, of `units` file_units: 8.6 GB.
   FileOptions(int argc, char** argv, const char* name = "penstock-bench.bin",
               std::uint64_t units = 56)
       : path{(std::filesystem::temp_directory_path() / name).string()}, bytes{units * file_unit} {
@@ -74,7 +74,7 @@ class OpenFile {
   OpenFile& operator=(const OpenFile&) = delete;
   ~OpenFile() { close(descriptor_); }
 
-  /// All of `into` from `at` on. Any thread.
+  /// Reads all of `into` from `at` on. Any thread.
   void read(std::uint64_t at, std::span<std::uint8_t> into) const {
     while (!into.empty()) {
       const ssize_t got = pread(descriptor_, into.data(), into.size(), static_cast<off_t>(at));
@@ -95,7 +95,8 @@ class OpenFile {
       from = from.subspan(static_cast<std::size_t>(put));
     }
   }
-  /// Blocks until it is on the disk, so that nothing is written while something else is timed.
+  /// Blocks until the file is on the disk, so that nothing is written while something else is
+  /// timed.
   void sync() const {
     if (fsync(descriptor_) != 0) {
       fail("fsync");
@@ -123,14 +124,14 @@ template <class F> void in_chunks(std::uint64_t bytes, F f) {
   });
 }
 
-/// The file that `options` ask for, of random bytes: made unless it is there with that size, and
-/// then read into the page cache. Blocks.
+/// Makes the file that `options` ask for, of random bytes, unless it is there with that size; then
+/// reads it into the page cache. Blocks.
 inline void prepare_file(const FileOptions& options) {
   std::error_code missing;
   if (std::filesystem::file_size(options.path, missing) != options.bytes || missing) {
     const OpenFile file{options.path, O_RDWR | O_CREAT | O_TRUNC};
     in_chunks(options.bytes, [&](std::uint64_t at, std::span<std::uint8_t> buffer) {
-      // splitmix64, begun anew in each chunk.
+      // splitmix64, seeded anew in each chunk.
       std::uint64_t state = at;
       for (std::uint8_t& byte : buffer) {
         state += 0x9e3779b97f4a7c15;

@@ -15,7 +15,7 @@
 
 namespace penstock_bench {
 
-/// A batch, and the records of which it is made.
+/// A batch, and the size of its records.
 struct Size {
   const char* name;
   std::size_t batch;
@@ -24,8 +24,8 @@ struct Size {
 inline constexpr Size mebibytes{"1MiB", MiB, sizeof(Block)};
 inline constexpr Size images{"37.6MB", image_batch_bytes, image_bytes};
 
-/// What programs share that ask about the file, or about memory that is full already: both, what is
-/// right for them, and pipelines over them.
+/// Shared by programs that ask about the file, or about full memory: both, their right checksums,
+/// and pipelines over them.
 class FromFile {
  protected:
   explicit FromFile(const FileOptions& options)
@@ -33,26 +33,27 @@ class FromFile {
         of_file_{options.bytes, [this](auto at, auto into) { file_.read(at, into); }},
         of_memory_{options.bytes, [this](auto at, auto into) { full_.fill(at, into); }} {}
 
-  /// In place, bytes.
+  /// Reads bytes in place.
   auto file_reader(const Size& size, const penstock::ReaderOptions& options = {}) const {
     return penstock::Reader{
         penstock::records<std::uint8_t>(options_.path, {.record_bytes = size.record}),
         penstock::to_pinned, options};
   }
-  /// In place, blocks.
+  /// Reads blocks in place.
   auto memory_reader() const {
     return penstock::Reader{penstock::generate<Block>(options_.bytes / sizeof(Block), full_),
                             penstock::to_pinned};
   }
   auto copier(std::size_t records) { return penstock::AsyncCopier{gpu_, {.batch = records}}; }
 
-  /// What `reader` reads, in batches of `records` Ts, through the copier to the work, by run().
+  /// Takes what `reader` reads, in batches of `records` Ts, through the copier to the work, by
+  /// run().
   template <class T, class R>
   std::unique_ptr<Contender> run_from(R reader, std::size_t records, const WorkOptions& options) {
     const Work work{options};
     return by_run(std::move(reader) | copier(records) | consumer<T>(work), work);
   }
-  /// The same with the work replayed, in as many lanes as it has.
+  /// Does what run_from() does with the work replayed, in as many lanes as it has.
   template <class T, class R>
   std::unique_ptr<Contender> replay_from(R reader, std::size_t records,
                                          const WorkOptions& options) {
@@ -66,7 +67,7 @@ class FromFile {
                           {.lanes = options.lanes})},
                   work);
   }
-  /// run_from() the file.
+  /// Calls run_from() for the file.
   std::unique_ptr<Contender> run_file(const Size& size, const WorkOptions& options,
                                       const penstock::ReaderOptions& reading = {}) {
     return run_from<std::uint8_t>(file_reader(size, reading), size.batch / size.record, options);

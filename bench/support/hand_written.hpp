@@ -25,12 +25,12 @@
 
 namespace penstock_bench {
 
-/// What a loop by hand is told.
+/// The options of a loop by hand.
 struct LoopOptions {
-  std::uint64_t bytes = 0;                          ///< In all: whole places.
+  std::uint64_t bytes = 0;                          ///< In all: a multiple of read_bytes.
   std::size_t batch_bytes = 0;                      ///< For the kernel.
   std::size_t read_bytes = std::size_t{1} << 20;    ///< Of a place.
-  std::size_t copy_bytes = std::size_t{8} << 20;    ///< The most that one copy takes.
+  std::size_t copy_bytes = std::size_t{8} << 20;    ///< Of one copy, at most.
   std::size_t pinned_bytes = std::size_t{48} << 20; ///< Of all places.
   std::size_t in_flight = 200;                      ///< Copies enqueued at once.
   unsigned readers = 10;
@@ -38,7 +38,7 @@ struct LoopOptions {
 };
 
 /// The GPU's half of a loop whose reads, copies and batches have sizes of their own: adjacent full
-/// places go by one copy, and batches are worked on where they come to lie in a ring on the device.
+/// places go in one copy, and batches are worked on where they lie in a ring on the device.
 class CopyAndWork {
  public:
   CopyAndWork(const LoopOptions& options, const Work& work)
@@ -91,7 +91,7 @@ class CopyAndWork {
       flights_.pop_front();
     }
   }
-  // Up to where a copy can go: through full places, not around the end of their memory.
+  // Returns how far a copy can go: through full places, not around the end of their memory.
   std::int64_t full_from(std::int64_t first, const Places& places) const {
     const auto count = static_cast<std::int64_t>(places.count());
     const auto most = static_cast<std::int64_t>(
@@ -188,8 +188,8 @@ class ThreeGrains : public Contender {
   CopyAndWork gpu_;
 };
 
-/// The same with a hop between: read into pageable memory, and copied into pinned memory by threads
-/// of their own.
+/// Three sizes, with a hop between: reads into pageable memory, and threads of their own copy into
+/// pinned memory.
 class TwoHops : public Contender {
  public:
   TwoHops(const std::string& path, const LoopOptions& options, const Work& work)
@@ -231,11 +231,11 @@ class TwoHops : public Contender {
   CopyAndWork gpu_;
 };
 
-/// One slot is one read, one copy and one kernel. Whoever reads asks the GPU whether the slot's
-/// last copy is done.
+/// One slot is one read, one copy and one kernel. The thread that reads asks the GPU whether the
+/// slot's last copy is done.
 class OneGrain : public Contender {
  public:
-  /// Of the options: bytes, batch_bytes and readers.
+  /// Uses of the options: bytes, batch_bytes and readers.
   OneGrain(const std::string& path, const LoopOptions& options, const Work& work)
       : file_{path, O_RDONLY}, options_{options}, work_{work}, copied_(slots_), used_(slots_) {
     std::generate(copied_.begin(), copied_.end(), make_event);
@@ -251,7 +251,7 @@ class OneGrain : public Contender {
     for (unsigned i = 0; i < options_.readers; ++i) {
       readers.emplace_back([&](std::stop_token given_up) {
         for (std::int64_t n = next++; n < count; n = next++) {
-          // Empty says that the copy is enqueued, its event that it is done.
+          // An empty place says that its copy is enqueued, its event that it is done.
           if (!spin_until(given_up, [&] { return places_.is_empty(n); }) ||
               !spin_until(given_up, [&] { return is_done(copied_[slot(n)]); })) {
             return;
@@ -279,7 +279,7 @@ class OneGrain : public Contender {
   }
 
  private:
-  // As many as 256 MiB hold, from 4 to 64, and two more than there are readers.
+  // Returns as many as 256 MiB hold, from 4 to 64, and at least two more than there are readers.
   static std::size_t slots_for(const LoopOptions& options) {
     const std::size_t fit = (std::size_t{256} << 20) / options.batch_bytes;
     return std::max<std::size_t>(std::clamp<std::size_t>(fit, 4, 64), options.readers + 2);

@@ -20,9 +20,8 @@ struct Sixteen {
   uint4 halves[2];
 };
 
-/// What every kernel here computes: a byte as a bf16 between 0 and 1. `rounds` are for the heavy
-/// kernel, which computes the same with so many multiplications by `one` on the way; the compiler
-/// does not know that it is 1.
+/// What every kernel here computes: a byte as a bf16 between 0 and 1. The heavy kernel multiplies
+/// by `one` another `rounds` times, for the same result; the compiler does not know that it is 1.
 __device__ inline Sixteen scaled(uint4 sixteen, int rounds, float one, float zero) {
   // In whole words, so that each thread loads and stores 16 bytes at a time.
   const unsigned words[4] = {sixteen.x, sixteen.y, sixteen.z, sixteen.w};
@@ -61,7 +60,7 @@ __global__ void heavy_kernel(const uint4* in, Sixteen* out, std::size_t sixteens
     out[i] = scaled(in[i], rounds, one, zero);
   }
 }
-/// Adds to `sum` the bits of each value times an odd number that its place in the batch gives.
+/// Adds to `sum` the bits of each value times an odd number that depends on its place in the batch.
 __global__ void checksum_kernel(const std::uint16_t* values, std::size_t count,
                                 unsigned long long* sum) {
   unsigned long long part = 0;
@@ -77,13 +76,13 @@ __global__ void checksum_kernel(const std::uint16_t* values, std::size_t count,
   }
 }
 
-/// What is done with each batch on the GPU.
+/// The work on each batch on the GPU.
 struct WorkOptions {
   std::size_t batch_bytes = 0; ///< Of a full batch: a multiple of 16.
   unsigned lanes = 1;          ///< Batches at once, each with an output of its own.
   int rounds = 0;              ///< Of the heavy kernel; 0: the light one.
   bool kernel = true;          ///< Whether there is a kernel; a checked run always has it.
-  bool checked = false;        ///< Whether it is followed by the checksum's kernel.
+  bool checked = false;        ///< Whether the checksum's kernel follows.
 };
 
 /// Work on batches, for pipelines and for loops by hand. Copies share the memory.
@@ -118,7 +117,7 @@ class Work {
     }
   }
 
-  /// The sum since the last call. Blocks until the GPU is done.
+  /// Returns the sum since the last call. Blocks until the GPU is done.
   std::uint64_t checksum() const {
     if (!options_.checked) {
       return 0;
@@ -133,7 +132,7 @@ class Work {
 
  private:
   static constexpr unsigned threads = 256;
-  // Four blocks for each of an H200's multiprocessors are enough for what the link brings.
+  // Four blocks for each of an H200's multiprocessors are enough for the link's rate.
   static unsigned blocks(std::size_t items) {
     return static_cast<unsigned>(
         std::clamp<std::size_t>((items + threads - 1) / threads, 1, std::size_t{4} * 132));
@@ -144,8 +143,8 @@ class Work {
   std::shared_ptr<std::uint8_t[]> sum_;
 };
 
-/// How many rounds make the heavy kernel take `seconds` for a batch of `batch_bytes`, alone on this
-/// GPU. Blocks for some tenths of a second.
+/// Returns how many rounds make the heavy kernel take `seconds` for a batch of `batch_bytes`, alone
+/// on this GPU. Blocks for some tenths of a second.
 inline int rounds_for(double seconds, std::size_t batch_bytes) {
   const DeviceBytes batch = make_on_device(batch_bytes);
   const Stream stream = make_stream();
@@ -164,7 +163,7 @@ inline int rounds_for(double seconds, std::size_t batch_bytes) {
     }
     return best;
   };
-  // Long enough to be bound by arithmetic, where time is a straight line.
+  // Long enough to be bound by arithmetic, where time grows linearly.
   constexpr int few = 256;
   constexpr int many = 1024;
   const double slope = (measured(many) - measured(few)) / (many - few);

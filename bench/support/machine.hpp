@@ -16,7 +16,8 @@
 
 namespace penstock_bench {
 
-/// The first line of a file that has `word` in it, from behind `from` on; empty if there is none.
+/// Returns the first line of a file that contains `word`, from behind `from` on; empty if there is
+/// none.
 inline std::string line_with(const std::string& path, const std::string& word,
                              const std::string& from = {}) {
   std::ifstream file{path};
@@ -32,8 +33,8 @@ inline std::string line_with(const std::string& path, const std::string& word,
 }
 
 /// Puts into the JSON's context what the figures depend on: processor, GPU, its link, driver and
-/// CUDA's version where the program is one of nvcc's, compiler, and the commit, which bench/run
-/// hands on in PENSTOCK_COMMIT. Once, before RunSpecifiedBenchmarks().
+/// CUDA's version if nvcc compiled the program, compiler, and the commit, which bench/run passes in
+/// PENSTOCK_COMMIT. To be called once, before RunSpecifiedBenchmarks().
 inline void add_context() {
   using benchmark::AddCustomContext;
   AddCustomContext("cpu", line_with("/proc/cpuinfo", "model name", ":"));

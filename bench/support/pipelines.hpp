@@ -21,11 +21,11 @@
 
 namespace penstock_bench {
 
-/// What the files of these programs are read as: small records.
+/// The small records as which these programs read files.
 struct Block {
   std::uint8_t bytes[16384];
 };
-/// The bytes of `batch`, of blocks or of single bytes.
+/// Returns the bytes of `batch`, of blocks or of single bytes.
 template <class AnyBatch> const std::uint8_t* bytes_of(const AnyBatch& batch) {
   return reinterpret_cast<const std::uint8_t*>(batch.data());
 }
@@ -38,7 +38,7 @@ template <class T> auto consumer(const Work& work) {
       }};
 }
 
-/// What held a run back, and what its stages note.
+/// Returns what held a run back, and the notes of its stages.
 inline std::string label_of(const penstock::Report& report) {
   std::string label = "held back by " + report.limiting_stage;
   for (const penstock::StageReport& stage : report.stages) {
@@ -84,7 +84,7 @@ template <class P> class LoopPipeline : public Contender {
   std::string label() const override { return label_of(pipeline_.report()); }
 
  private:
-  // The pipeline dies first.
+  // The pipeline is destroyed first.
   Stream stream_ = make_stream();
   P pipeline_;
   Work work_;
@@ -101,7 +101,8 @@ class AlwaysFull {
       block_.bytes[i] = static_cast<std::uint8_t>(1 + i * i % 251);
     }
   }
-  /// For generate(): writes what is not there yet. Blocks are written in order, so the last tells.
+  /// For generate(): writes only blocks that are not there yet. Blocks are written in order, so it
+  /// looks at the last one.
   void operator()(std::span<Block> out, std::uint64_t /*first*/) const {
     if (out.back().bytes[0] == 0) {
       for (Block& block : out) {
@@ -109,7 +110,7 @@ class AlwaysFull {
       }
     }
   }
-  /// The bytes from `at` on of a sequence of such blocks.
+  /// Copies the bytes from `at` on of a sequence of such blocks.
   void fill(std::uint64_t at, std::span<std::uint8_t> into) const {
     for (std::size_t i = 0; i < into.size(); ++i) {
       into[i] = block_.bytes[(at + i) % sizeof(Block)];

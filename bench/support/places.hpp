@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the loops by hand share on the host: places in memory that threads fill and empty in turn.
-// Nothing of penstock but the pause of a spinning thread.
+// Shared by the loops by hand, on the host: places in memory that threads fill and empty in turn.
+// Of penstock they use only the pause of a spinning thread.
 
 #include "support/file.hpp"
 
@@ -19,7 +19,7 @@
 
 namespace penstock_bench {
 
-/// Spins until `done()`; false if the loop is given up before.
+/// Spins until `done()`; returns false if the loop is given up before.
 template <class F> bool spin_until(const std::stop_token& given_up, F done) {
   while (!done()) {
     if (given_up.stop_requested()) {
@@ -30,14 +30,14 @@ template <class F> bool spin_until(const std::stop_token& given_up, F done) {
   return true;
 }
 
-/// Places that are filled and emptied in turn: number n lies where number n - count() lay. Each may
-/// be filled and emptied by another thread, in any order.
+/// Places that are filled and emptied in turn: number n lies where number n - count() lay. Any
+/// thread may fill or empty each, in any order.
 class Places {
  public:
   Places(std::uint8_t* memory, std::size_t bytes, std::size_t place_bytes)
       : memory_{memory}, place_bytes_{place_bytes}, words_(bytes / place_bytes) {}
 
-  /// Makes all empty. Nobody may use them.
+  /// Makes all places empty. Nobody may use them.
   void reset() {
     for (Word& word : words_) {
       word.filled = word.emptied = -1;

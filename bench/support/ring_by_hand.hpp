@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The least that handing on slots takes, without penstock: nobody sleeps, nothing can be stopped,
-// ended or given back late. What these reach is the limit for a Ring.
+// The least that passing slots on takes, without penstock: nobody sleeps, and nothing can be
+// stopped, ended or given back late. Their speed is the limit for a Ring.
 
 #include <penstock/parking.hpp>
 
@@ -39,10 +39,10 @@ template <class Of> class ByHand {
  private:
   struct alignas(128) Side {
     std::atomic<std::uint64_t> counter{0}; // the other side looks at it
-    alignas(128) std::uint64_t known{0};   // up to where the other side lets this one go
+    alignas(128) std::uint64_t known{0};   // how far the other side lets this one go
     std::size_t place{0};
 
-    // Who went on at every single slot would have the counters' lines move each time.
+    // A thread that went on at every single slot would have the counters' lines move each time.
     void look(const std::atomic<std::uint64_t>& other, std::uint64_t ahead, std::uint64_t enough) {
       const std::uint64_t next = known;
       for (int looks = 0; known == next || (looks < 16 && known < next + enough); ++looks) {
@@ -76,7 +76,7 @@ class ByHandTickets {
       cell.sequence = 0;
     }
   }
-  /// Draws tickets below `count` and fills their cells, until there are none.
+  /// Draws tickets below `count` and fills their cells, until none are left.
   void put_all(std::uint64_t count) {
     std::uint64_t taken = 0;
     for (std::uint64_t ticket = draw(); ticket < count; ticket = draw()) {
@@ -90,7 +90,7 @@ class ByHandTickets {
       cell.sequence.store(ticket + 1, std::memory_order_release);
     }
   }
-  /// In the order of the tickets.
+  /// Takes a ticket's number; to be called in the order of the tickets.
   std::uint64_t take(std::uint64_t ticket) {
     const Cell& cell = at(ticket);
     // Pairs with the release of put_all().
@@ -101,7 +101,7 @@ class ByHandTickets {
     taken_.store(ticket + 1, std::memory_order_release);
     return number;
   }
-  /// The next ticket.
+  /// Draws the next ticket.
   std::uint64_t draw() { return tickets_.fetch_add(1, std::memory_order_relaxed); }
 
  private:

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Queues that others would take instead of a Ring, behind one interface. HAVE_... says which of
-// them are here.
+// Common queues that could take the place of a Ring, behind one interface. HAVE_... says which of
+// them this machine has.
 
 #include <penstock/parking.hpp>
 
@@ -16,7 +16,7 @@
 #include <concurrentqueue/concurrentqueue.h>
 #define HAVE_CONCURRENT
 #endif
-#if defined(HAVE_TBB) // its library too
+#if defined(HAVE_TBB) // and its library
 #include <tbb/concurrent_queue.h>
 #endif
 
@@ -43,7 +43,8 @@ struct ReaderWriter {
   bool pop(std::uint64_t& number) { return queue.try_dequeue(number); }
   moodycamel::ReaderWriterQueue<std::uint64_t> queue;
 };
-/// Asked for a power of two up to 1024 it has about twice the room, for one less just that.
+/// Asked for a power of two up to 1024 the queue has about twice the room; asked for one less, just
+/// that.
 struct ReaderWriterLess : ReaderWriter {
   explicit ReaderWriterLess(std::size_t capacity) : ReaderWriter{capacity - 1} {}
 };
@@ -120,7 +121,7 @@ class Tbb {
   Queue queue_;
 };
 #endif
-/// It holds no more than there are slots, since a slot is at one place at a time.
+/// It holds no more numbers than there are slots, since a slot is in one place at a time.
 class Deque {
  public:
   explicit Deque(std::size_t /*capacity*/) {}

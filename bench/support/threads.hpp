@@ -10,8 +10,8 @@
 
 namespace penstock_bench {
 
-/// Calls work(i), for i below `count`, each on a thread of its own and of a copy of its own: what
-/// the callable holds lies apart from what other threads write. Blocks until all are done, and
+/// Calls work(i), for i below `count`, each on a thread of its own and on its own copy of the
+/// callable, whose state lies apart from what other threads write. Blocks until all are done, and
 /// throws what one of them threw.
 template <class F> void on_threads(std::size_t count, F work) {
   std::mutex mutex;

@@ -19,7 +19,7 @@ using penstock::detail::summarize;
 
 namespace {
 
-// Nanoseconds of a time that was one of whole nanoseconds before.
+// Converts seconds back to the whole nanoseconds that they once were.
 std::uint64_t ns(double seconds) {
   return static_cast<std::uint64_t>(seconds * 1e9 + 0.5);
 }
@@ -30,7 +30,8 @@ std::vector<GpuInterval> sorted(std::vector<GpuInterval> intervals) {
   return intervals;
 }
 
-// The same by counting nanoseconds: in how many of [from, to) something that `is` told runs.
+// Does what summarize() does by counting nanoseconds: returns in how many of [from, to) something
+// runs that `is` accepts.
 template <class Is>
 std::uint64_t counted(const std::vector<GpuInterval>& intervals, std::uint64_t from,
                       std::uint64_t to, Is is) {
@@ -47,8 +48,8 @@ bool is_kernel(const GpuInterval& one) {
   return one.work == GpuWork::kernel;
 }
 
-// A kernel of 100, 100 of nothing, a copy of 100 to the device half of which is under a kernel of
-// 150, and a copy of 50 to the host behind it.
+// A kernel of 100, a pause of 100, a copy of 100 to the device whose second half runs beside a
+// kernel of 150, and after it a copy of 50 to the host.
 const std::vector<GpuInterval> pattern{{1000, 1100, 0, GpuWork::kernel},
                                        {1200, 1300, 4096, GpuWork::to_device},
                                        {1250, 1400, 0, GpuWork::kernel},
@@ -113,7 +114,7 @@ TEST_CASE("copies that are neither to the device nor to the host are copies stil
 }
 
 TEST_CASE("a window cuts what reaches into it, and counts what begins in it") {
-  // The span is [1000, 1450): this is [1225, 1360).
+  // The whole span is [1000, 1450): this part is [1225, 1360).
   const GpuActivitySummary sum = summarize(pattern, 0.5, 0.8);
   CHECK(ns(sum.seconds) == 135);
   CHECK(ns(sum.to_device_s) == 75);

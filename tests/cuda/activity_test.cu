@@ -48,7 +48,7 @@ __global__ void spin(std::uint64_t ns) {
   for (const std::uint64_t start = now(); now() - start < ns;) {
   }
 }
-/// Says that it runs, and runs until it is told to end; some seconds at most.
+/// Says that it runs, and runs until it is told to end; at most for some seconds.
 __global__ void hold(volatile std::uint32_t* runs, const volatile std::uint32_t* end) {
   *runs = 1;
   for (const std::uint64_t start = now(); *end == 0 && now() - start < 5000 * ms;) {
@@ -60,7 +60,7 @@ void launch_spin(std::uint64_t ns, cudaStream_t stream) {
   check(cudaGetLastError());
 }
 
-/// Memory and streams, and kernels that were launched before, so that no code is loaded later.
+/// Memory, streams, and a first launch of each kernel, so that no code is loaded later.
 struct Ground {
   Ground() {
     launch_spin(1, a);
@@ -78,7 +78,7 @@ struct Ground {
     gpu.deallocate_pinned(pinned, bytes);
   }
   volatile std::uint32_t* flags() { return static_cast<std::uint32_t*>(pinned); }
-  /// Behind the flags.
+  /// The host memory after the flags.
   const void* host() const { return static_cast<const std::byte*>(pinned) + mib; }
 
   static constexpr std::size_t bytes = 32 * mib;
@@ -262,7 +262,7 @@ TEST_CASE("a window of a recording leaves out its ends") {
   CHECK(whole.kernels == 2);
   CHECK(whole.idle_share() > 0.1);
   CHECK(end.seconds == Approx(0.1 * whole.seconds).epsilon(0.01));
-  if (whole.seconds < 0.2) { // else so much time went by before the long kernel that it is shorter
+  if (whole.seconds < 0.2) { // else the long kernel began late
     CHECK(end.kernels == 0);
     CHECK(end.kernel_share() == Approx(1));
   }
@@ -289,7 +289,7 @@ TEST_CASE("what GpuActivity cannot do is refused, and it goes on") {
   CHECK(no_gpu.status() == cudaErrorInvalidDevice);
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 
-  { // one that dies without stop() makes room for the next
+  { // a GpuActivity that dies without stop() makes room for the next
     const GpuActivity forgotten;
   }
   GpuActivity next;

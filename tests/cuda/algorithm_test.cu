@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-// Typed over both devices, which must agree with plain loops and so with each other.
+// Typed over both devices, which must agree with plain loops and therefore with each other.
 
 using namespace penstock;
 using penstock::tests::Gate;
@@ -72,7 +72,7 @@ std::vector<std::uint64_t> counted(const std::uint8_t* in, std::size_t n) {
 
 const std::size_t sizes[] = {0, 1, 2, 3, 255, 256, 257, 4095, 9216, 9217, 100'003, (1 << 21) + 1};
 
-// What a refusal says is needed.
+// Returns the bytes that a refusal says are needed.
 std::size_t needed(const std::string& text) {
   const std::string before = "a workspace of ";
   REQUIRE(text.find(before) != std::string::npos);
@@ -119,13 +119,13 @@ TEMPLATE_TEST_CASE("reduce agrees with a plain loop", "", HostDevice, CudaDevice
     const auto numbers = random_values<std::int32_t>(n);
     auto bytes_there = in_memory_of(device, bytes);
     auto numbers_there = in_memory_of(device, numbers);
-    for (const std::size_t from : {0, 1, 2, 3}) { // starts that no vector load is aligned to
+    for (const std::size_t from : {0, 1, 2, 3}) { // no vector load is aligned to most of these
       CAPTURE(from);
       reduce(stream, static_cast<const std::uint8_t*>(bytes_there.data()) + from, n, sum.data(),
              std::uint64_t{1} << 40, Plus{}, workspace);
       std::uint64_t expected = std::uint64_t{1} << 40;
       for (std::size_t i = 0; i < n; ++i) {
-        expected += bytes[from + i]; // far more than a byte holds: each is made an R first
+        expected += bytes[from + i]; // far more than a byte holds: each byte becomes an R first
       }
       CHECK(sum.read(stream)[0] == expected);
     }
@@ -153,7 +153,7 @@ TEMPLATE_TEST_CASE("histogram adds what a plain loop counts", "", HostDevice, Cu
       CAPTURE(from);
       auto counts = device_array<std::uint64_t>(device, 257);
       histogram(stream, there.data() + from, n, counts.data(), workspace);
-      histogram(stream, there.data(), from, counts.data(), workspace); // it adds
+      histogram(stream, there.data(), from, counts.data(), workspace); // adds to the counts
       const std::vector<std::uint64_t> got = counts.read(stream);
       CHECK(std::vector<std::uint64_t>(got.begin(), got.end() - 1) ==
             counted(bytes.data(), n + from));

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite on a GPU, and what is there alone.
+// The suite of conversions on a GPU, and tests for GPUs only.
 
 #include "gate.hpp"
 
@@ -58,7 +58,7 @@ struct Check {
   std::uint64_t* wrong;
   PENSTOCK_HD void operator()(std::size_t i) const {
     if (in[i] != i % 251 + 2) {
-      *wrong = 1; // by whichever threads: it is the same
+      *wrong = 1; // by any of the threads: all write the same
     }
   }
 };

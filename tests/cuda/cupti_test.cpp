@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What becomes of CUPTI's records, with a CUPTI of the test's own in its place: no test needs a GPU
-// or libcupti.
+// How CUPTI's records are read, with a CUPTI of the test's own in its place: no test needs a GPU or
+// libcupti.
 
 #include <penstock/cuda/detail/cupti.hpp>
 
@@ -25,7 +25,7 @@ using tests::has;
 
 namespace {
 
-/// The CUPTI below.
+/// The state of the CUPTI below.
 struct Fake {
   CUpti_BuffersCallbackRequestFunc requested = nullptr;
   CUpti_BuffersCallbackCompleteFunc completed = nullptr;
@@ -41,7 +41,7 @@ struct Fake {
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(&record);
     records.emplace_back(bytes, bytes + sizeof record);
   }
-  /// Hands over what was added, as CUPTI's thread does.
+  /// Hands over the records added, as CUPTI's thread does.
   void deliver() {
     std::uint8_t* buffer = nullptr;
     std::size_t size = 0;

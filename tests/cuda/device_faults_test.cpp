@@ -15,9 +15,9 @@
 
 #include <sys/mman.h>
 
-// CudaDevice over a CUDA runtime that fails when told to, which a real one does not. It stands
-// below and takes the place of cudart in this program: two GPUs, errors latched as CUDA does, and a
-// count of all that lives.
+// CudaDevice over a CUDA runtime that fails when told to, as a real one does not. It is defined
+// below and takes the place of cudart in this program: it has two GPUs, latches errors as CUDA
+// does, and counts all that lives.
 
 using namespace penstock;
 
@@ -27,15 +27,15 @@ struct Runtime {
   int current = 0;
   cudaError_t latched = cudaSuccess;
   cudaError_t error = cudaErrorMemoryAllocation;
-  std::string fail;    // the call that fails, by name
+  std::string fail;    // the name of the call that fails
   int fail_at = 0;     // or the k-th one, 1 is the next
   bool broken = false; // all calls fail
   bool fired = false;
   std::uintptr_t made = 0;
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-  std::vector<cudaStreamCaptureMode> modes; // the thread's at each call
-  int unknown = 0;                          // given back, and not there or not any more
+  std::vector<cudaStreamCaptureMode> modes; // the thread's mode at each call
+  int unknown = 0;                          // given back, but not there or no longer there
   std::set<void*> live;                     // streams, events and device memory
   std::set<void*> locked;                   // page-locked memory
   void* last_locked = nullptr;
@@ -48,7 +48,7 @@ struct Runtime {
     modes.push_back(mode);
     if (broken || fail == call || (fail_at > 0 && --fail_at == 0)) {
       fired = true;
-      latched = error == cudaErrorNotReady ? latched : error; // an answer
+      latched = error == cudaErrorNotReady ? latched : error; // an answer, not an error
       return error;
     }
     return cudaSuccess;
@@ -86,7 +86,7 @@ bool is_mapped(void* at) {
   return ::mincore(at, 4096, &there) == 0;
 }
 
-// Every call that a pipeline makes.
+// Makes every call that a pipeline makes.
 void use_all(int number) {
   struct Memory {
     CudaDevice& device;
@@ -204,7 +204,8 @@ cudaError_t cudaHostUnregister(void* at) {
 cudaError_t cudaPeekAtLastError() {
   return cuda.latched;
 }
-// Of a driver that answers as it does a thread without a context: then the runtime is asked.
+// Stands for a driver that answers as it does a thread without a context: then the runtime is
+// asked.
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
@@ -217,7 +218,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status)
   *status = cuda.capturing;
   return cuda.pass("cudaStreamIsCapturing");
 }
-// Not counted: it fails only where all does, and nobody is told.
+// Not counted: it fails only if everything does, and then nobody is told.
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   std::swap(*mode, cuda.mode);
   return cudaSuccess;
@@ -273,7 +274,7 @@ TEST_CASE("each call that must not fail unseen throws with its own name") {
     cuda = Runtime{};
     cuda.fail = call;
     const CudaError e = error_of([] { use_all(1); });
-    // Whether the current device cannot be asked or cannot be set is the same to who calls.
+    // A caller gets one error whether the current device cannot be asked or cannot be set.
     CHECK(e.call() == (std::string{call} == "cudaGetDevice" ? "cudaSetDevice" : call));
     CHECK(cuda.latched == cudaSuccess);
     CHECK(cuda.live.empty());

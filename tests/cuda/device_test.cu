@@ -41,7 +41,7 @@ struct Trap {
   }
 };
 
-// Makes a call that fails and stays latched.
+// Makes a call that fails and whose error stays latched.
 cudaError_t latch_an_error() {
   const cudaError_t status = cudaSetDevice(9999);
   REQUIRE(status == cudaErrorInvalidDevice);
@@ -364,7 +364,7 @@ TEST_CASE("with_device takes the GPU where there is one") {
   CHECK(with_device("host", name) == "host");
 }
 
-// It ends the GPU's use for a process, so it has one of its own: this test case again.
+// A trap ends the GPU's use for a process, so this test case runs again in a process of its own.
 TEST_CASE("a trap in a kernel is a sticky error, and nothing hangs after it", "[trap]") {
   if (std::getenv("PENSTOCK_TEST_TRAP") == nullptr) {
     char self[4096] = {};

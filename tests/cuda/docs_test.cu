@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The code of README.md and docs/ that is about a GPU, as it stands there, and whether it does what
-// is said there: see tests/docs_test.cpp, and tests/cookbook_test.cpp.
+// The code of README.md and docs/ that is about a GPU, word for word, and checks that it does what
+// the pages say: see tests/docs_test.cpp, and tests/cookbook_test.cpp.
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>
@@ -39,7 +39,7 @@ struct Decode {
 struct Sample
     : ps::Columns<ps::Field<"image", std::uint8_t, 4, 4>, ps::Field<"label", std::int32_t>> {};
 
-// What the kernels below add to.
+// The kernels below add to it.
 __device__ unsigned long long total;
 
 unsigned long long total_so_far() {
@@ -105,7 +105,7 @@ class Samples {
 };
 constexpr unsigned long long sum_of_samples = 10 * (99 * 100 / 2) + 1000;
 
-/// Where std::cout's text goes meanwhile.
+/// Catches the text of std::cout while it lives.
 struct Captured {
   Captured() : before{std::cout.rdbuf(text.rdbuf())} {}
   ~Captured() { std::cout.rdbuf(before); }
@@ -113,7 +113,7 @@ struct Captured {
   std::streambuf* before;
 };
 
-/// The program's folder meanwhile.
+/// Makes `folder` the current one while it lives.
 struct Inside {
   explicit Inside(const std::string& folder) { std::filesystem::current_path(folder); }
   ~Inside() { std::filesystem::current_path(before); }

@@ -12,8 +12,9 @@
 #include <string>
 #include <type_traits>
 
-// What CUDA errors become. No test needs a GPU, and all see none: every CUDA call fails for real.
-// Whether an error stays latched is asked in device_test.cu: without a driver CUDA latches always.
+// How CUDA errors become exceptions. No test needs a GPU, and none sees one: every CUDA call fails
+// for real. device_test.cu asks whether an error stays latched: without a driver CUDA always
+// latches.
 
 using namespace penstock;
 

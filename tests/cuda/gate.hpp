@@ -11,8 +11,8 @@
 
 namespace penstock::tests {
 
-/// Holds a stream until `*open`, on either device; at most for some seconds, so that who waits for
-/// work behind it is late, and does not hang.
+/// Holds a stream until `*open`, on either device; at most for some seconds, so that a thread that
+/// waits for the work behind it is late, and does not hang.
 struct WaitFor {
   const volatile std::uint32_t* open;
   PENSTOCK_HD void operator()(std::size_t) const {
@@ -28,13 +28,13 @@ struct WaitFor {
   }
 };
 
-/// Work that stays queued until it is let go, on one stream. Opens when it dies.
+/// Keeps work queued on one stream until it is let go. Opens when it dies.
 template <class D> class Gate {
  public:
   explicit Gate(D& device)
       : device_{device}, open_{static_cast<std::uint32_t*>(device.allocate_pinned(4096))},
         last_{device.event()} {
-    // A kernel's first launch may wait for the GPU while its code is loaded: let that be over.
+    // A kernel's first launch may wait for the GPU while its code is loaded: that is done here.
     let_go();
     auto stream = device_.stream();
     shut(stream);
@@ -46,14 +46,14 @@ template <class D> class Gate {
   ~Gate() {
     let_go();
     try {
-      device_.sync(last_); // what is queued reads the flag
+      device_.sync(last_); // queued work reads the flag
     } catch (const DeviceError&) {
-      // A test has failed before, and says why.
+      // A test has failed before, and its own error says why.
     }
     device_.deallocate_pinned(open_, 4096);
   }
 
-  /// What is put on the stream after this waits.
+  /// Has all work that is put on the stream after this wait.
   void shut(Stream<D> stream) {
     for_each(stream, 1, WaitFor{flag()});
     device_.record(last_, stream);

@@ -28,7 +28,7 @@ using namespace transformer;
 
 namespace {
 
-/// Numbers from -1 to 1, as T has them, the same for each seed.
+/// Returns numbers from -1 to 1, as T has them, the same for each seed.
 template <class T> std::vector<float> numbers(std::size_t count, std::uint64_t seed, float scale) {
   std::vector<float> all(count);
   std::generate(all.begin(), all.end(), [&] {
@@ -38,7 +38,7 @@ template <class T> std::vector<float> numbers(std::size_t count, std::uint64_t s
   return all;
 }
 
-/// Copies to and from a device, as Ts. Blocks.
+/// Copy to and from a device, as Ts. Block.
 /// @{
 template <class T, class D>
 void put(D& device, typename D::stream_type& stream, T* to, const std::vector<float>& from) {
@@ -60,7 +60,7 @@ std::vector<float> get(D& device, typename D::stream_type& stream, const T* from
 }
 /// @}
 
-/// How far `a` is from `b`, as a share of `b`.
+/// Returns how far `a` is from `b`, as a share of `b`.
 double off(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0;
   double all = 0;
@@ -72,7 +72,7 @@ double off(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(difference / all);
 }
 
-/// What comes out of a stack, and what goes back into it. All numbers are such as bf16 has.
+/// The outputs of a stack, and the gradients that go back into it. All numbers are exact in bf16.
 struct Outcome {
   std::vector<float> out, d, gradients;
 };
@@ -99,7 +99,7 @@ Outcome outcome(const Shape& shape, std::size_t group, Options... options) {
   }
   const auto in = numbers<ps::BFloat16>(shape.values(), 100, 1);
   const auto d = numbers<ps::BFloat16>(shape.values(), 101, 1);
-  for (int run = 0; run < 2; ++run) { // what one leaves behind for the next must be right too
+  for (int run = 0; run < 2; ++run) { // what one run leaves behind for the next must be right too
     put(device, ops.stream(), stack.in(), in);
     stack.clear_gradients();
     stack.forward();
@@ -112,8 +112,8 @@ Outcome outcome(const Shape& shape, std::size_t group, Options... options) {
               shape.layers * layout.block())};
 }
 
-/// Attention alone, forward and backward, of numbers up to `size` in queries, keys and values: such
-/// as bf16 has. Gradients are those of queries, keys and values.
+/// Runs attention alone, forward and backward, on numbers up to `size` in queries, keys and values,
+/// exact in bf16. The gradients are those of queries, keys and values.
 template <class T>
 Outcome attended(const Shape& shape, float size, const GpuOptions& options = {}) {
   ps::CudaDevice gpu;

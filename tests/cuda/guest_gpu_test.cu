@@ -26,7 +26,7 @@ inline void plus_one(cudaStream_t stream, const std::uint32_t* in, std::uint32_t
 inline void count_all(cudaStream_t stream, std::uint64_t* count, std::size_t n) {
   set_kernel<<<1, 1, 0, stream>>>(count, n);
 }
-// No block has so many threads.
+// No block may have this many threads.
 inline constexpr cudaError_t refused_launch_code = cudaErrorInvalidValue;
 inline void refused_launch(cudaStream_t stream) {
   set_kernel<<<1, 4096, 0, stream>>>(nullptr, 0);
@@ -51,7 +51,7 @@ __global__ void count_others_kernel(const U* in, std::size_t n, U first,
   }
 }
 
-// Batches large enough that the ring comes round while a slow second stream still reads.
+// Batches so large that the ring comes round while a slow second stream still reads.
 std::uint64_t wrong_on(ps::CudaDevice& gpu, cudaStream_t second, bool said) {
   constexpr std::size_t large = std::size_t{1} << 20;
   static const auto all = [] {

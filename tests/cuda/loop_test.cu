@@ -30,7 +30,7 @@ inline void delay(cudaStream_t stream, std::chrono::nanoseconds time) {
   penstock::for_each(stream, 1, Spin{time.count()});
 }
 
-// What a GPU has given back nobody can count from outside; but it must still be well.
+// Nobody can count from outside what a GPU has got back; but it must still work.
 inline bool all_given_back(TestDevice& device) {
   auto stream = device.stream();
   device.sync(stream);

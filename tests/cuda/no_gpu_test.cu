@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-// A program that nvcc compiled, where there is no GPU: none is seen here, on any machine.
+// A program that nvcc compiled, without a GPU: this one sees none on any machine.
 
 using namespace penstock;
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // A tool as NVTX loads one, from the path in NVTX_INJECTION64_PATH: a library of its own, which
-// notes what it is told. It allocates nothing.
+// notes the calls that it gets. It allocates nothing.
 
 #include "cuda/nvtx_injection.hpp"
 

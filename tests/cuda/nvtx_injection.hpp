@@ -23,16 +23,16 @@ struct NvtxCall {
   std::thread::id thread;
 };
 
-/// All calls since the program began; those after the last place are counted and not kept.
+/// All calls since the program began; calls for which there is no room are counted and not kept.
 struct NvtxCalls {
   std::array<NvtxCall, 1024> calls;
   std::atomic<std::size_t> count{0};
   std::atomic<std::size_t> domains{0};
-  /// Calls of which something is not as NVTX demands it.
+  /// How many calls were not as NVTX demands.
   std::atomic<std::size_t> wrong{0};
 };
 
-/// What the tool exports to the test, as "nvtx_calls".
+/// The function that the tool exports to the test, as "nvtx_calls".
 using NvtxCallsFunction = NvtxCalls*();
 
 } // namespace penstock::tests

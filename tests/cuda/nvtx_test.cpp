@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a tool sees of a program that includes cuda/nvtx.hpp, in two of its files. The tool is
-// nvtx_injection.cpp, whose path the build gives as NVTX_INJECTION. No test needs a GPU.
+// What a tool sees of a program that includes cuda/nvtx.hpp in two of its files. The tool is
+// nvtx_injection.cpp; the build gives its path as NVTX_INJECTION. No test needs a GPU.
 
 #include "support/counted_new.hpp"
 
@@ -31,14 +31,14 @@ void range_in_the_other_unit();
 
 namespace {
 
-// The tool that NVTX has loaded, at the first range.
+// Returns the tool, which NVTX loads at the first range.
 NvtxCalls& tool() {
   static NvtxCalls* const calls = []() -> NvtxCalls* {
     ::setenv("NVTX_INJECTION64_PATH", NVTX_INJECTION, 1);
     {
       const TraceRange range{"first", 0};
     }
-    // Not loaded by this: whoever is there was loaded by NVTX.
+    // This call does not load the tool: if it is there, NVTX has loaded it.
     void* const library = ::dlopen(NVTX_INJECTION, RTLD_NOW | RTLD_NOLOAD);
     if (library == nullptr) {
       return nullptr;
@@ -51,7 +51,7 @@ NvtxCalls& tool() {
   return *calls;
 }
 
-// The calls that f makes.
+// Returns the calls that f makes.
 template <class F> std::vector<NvtxCall> calls_in(F f) {
   NvtxCalls& all = tool();
   const std::size_t before = all.count;

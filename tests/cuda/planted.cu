@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Faults on purpose: what compute-sanitizer must find, or its silence about the rest means nothing.
+// Faults on purpose: compute-sanitizer must find them, or its silence about the rest means nothing.
 // `planted bounds` writes beyond a device buffer, `planted leak` forgets one, `planted
 // uninitialised` lets a pipeline's consumer read a byte that no copy wrote, `planted race` has two
-// warps exchange values in shared memory without a barrier, `planted barrier` lets half a warp pass
-// by a barrier.
+// warps exchange values in shared memory without a barrier, `planted barrier` lets half a warp
+// bypass a barrier.
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite on a GPU.
+// The suite of replayed work on a GPU.
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>

@@ -22,14 +22,14 @@ struct Sample : Columns<Field<"image", std::uint8_t, 3, 4, 5>, Field<"label", st
                         Field<"tokens", std::uint16_t, dynamic, 2>, Field<"text", Ragged<char>>,
                         Field<"abcdefghijklmnopqrstuvwxyz012345", double>> {};
 
-// What the kernel finds in a record.
+// What the kernel read from a record.
 struct Found {
   std::uint64_t image, tokens, text, text_size, extent, index;
   double last;
   bool operator==(const Found&) const = default;
 };
 
-// Written once for the kernel and for the host, so with get<>() in generic code.
+// Written once for the kernel and for the host, and therefore with get<>() in generic code.
 template <class Where>
 PENSTOCK_HD Found look(const Batch<const Sample, Where>& batch, std::size_t i) {
   Found found{};
@@ -63,7 +63,7 @@ __global__ void look_at_all(Batch<const Sample, Device> batch, Found* found) {
   }
 }
 
-// Through a batch that may be written: all but the offsets.
+// Writes all but the offsets, through a batch that may be written.
 __global__ void write_all(Batch<Sample, Device> batch) {
   const auto tokens = get<"tokens">(batch);
   const auto text = get<"text">(batch);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite on a GPU, and what is there alone.
+// The suite of selections on a GPU, and tests for GPUs only.
 
 #include "gate.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The same program, as nvcc compiles it: for a GPU too.
+// The program of soak.cpp, compiled by nvcc: for a GPU too.
 #include "../soak.cpp"

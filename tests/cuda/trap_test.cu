@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Whole pipelines one of whose kernels traps, each in a process of its own, since a trap ends the
-// GPU's use for a process.
+// Whole pipelines one of whose kernels traps. Each runs in a process of its own, since a trap ends
+// the GPU's use for a process.
 
 #include <penstock/cuda/algorithm.cuh>
 #include <penstock/penstock.hpp>
@@ -68,7 +68,7 @@ double ms(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
 
-// In the process that traps: runs twice and destroys the pipeline, by `make` and `run`.
+// Runs a pipeline twice and destroys it, by `make` and `run`, in the process that traps.
 template <class Make, class Run>
 void trap(const char* stage, std::uint64_t bad, Make make, Run run) {
   tests::Watchdog watchdog{stage};
@@ -88,12 +88,12 @@ void trap(const char* stage, std::uint64_t bad, Make make, Run run) {
   CHECK(calls > bad);
   if (out.came == Came::stage_error) {
     CHECK(out.cause == Came::device_error);
-    // Whoever saw it, it is said whose work it was.
+    // Whichever stage saw the trap, the error names the stage whose work it was.
     CHECK((out.stage == stage || out.enqueued_by == stage));
     CHECK((out.enqueued_by.empty() ||
            out.says("Still queued was what " + std::string{stage} + " enqueued from record ")));
   } else {
-    // A launch of the application's own loop may see it first.
+    // A launch in the application's own loop may see it first.
     CHECK(out.came == Came::device_error);
     CHECK(std::string{stage} == "loop");
   }

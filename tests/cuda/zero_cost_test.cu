@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite on a GPU, and the counters of CUDA's functions.
+// The suite of steady-state costs on a GPU, and the counters of CUDA's functions.
 
 #include "support/interposed.hpp"
 
@@ -31,7 +31,7 @@ inline void work(cudaStream_t stream) {
 
 namespace suite {
 
-// Throws, so that an offence that could not be committed is not taken for one.
+// Throws, so that a failed call is not taken for an offence.
 void succeed(cudaError_t status) {
   if (status != cudaSuccess) {
     throw std::runtime_error{cudaGetErrorString(status)};

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The blocks of examples/gpt/ and their optimiser, in plain loops on the host device: what the
-// GPU's operations are compared with.
+// The blocks of examples/gpt/ and their optimiser, in plain loops on the host device: the
+// operations of the GPU are compared with these.
 
 #include "support/catch.hpp"
 
@@ -28,7 +28,7 @@ namespace {
 
 constexpr Shape tiny{.layers = 4, .width = 9, .heads = 3, .tokens = 5, .batch = 2};
 
-/// Numbers from -1 to 1, the same for each seed.
+/// Random numbers from -1 to 1, the same for each seed.
 class Numbers {
  public:
   explicit Numbers(std::uint64_t seed) : state_{seed} {}
@@ -41,8 +41,7 @@ class Numbers {
   std::uint64_t state_;
 };
 
-/// A stack on a device of its own, whose loss is the sum of what comes out, each value times a
-/// weight.
+/// A stack on a device of its own, whose loss is the sum of its outputs, each times a weight.
 template <class T> struct Trial {
   explicit Trial(std::size_t group = tiny.layers, const Shape& shape = tiny)
       : ops{device, shape}, stack{device, ops, group} {
@@ -64,7 +63,7 @@ template <class T> struct Trial {
     std::generate(weights.begin(), weights.end(), [&] { return float(T(weight())); });
   }
 
-  // Before it the stream is idle, and after it.
+  // The stream is idle before and after.
   double loss() {
     stack.forward();
     device.sync(ops.stream());
@@ -103,7 +102,7 @@ template <class T> struct Trial {
   std::vector<float> weights;
 };
 
-/// The slope of the loss where `values` move along `direction`, by central differences.
+/// Returns the slope of the loss as `values` move along `direction`, by central differences.
 double slope(Trial<float>& trial, float* values, const std::vector<float>& direction) {
   constexpr float step = 1.0F / 512;
   const std::vector<float> before{values, values + direction.size()};
@@ -134,7 +133,8 @@ double norm(const std::vector<float>& a) {
   return std::sqrt(along(a, a));
 }
 
-/// Its own gradient, of length 1: there a slope is least in danger of being nothing but noise.
+/// Returns `a` at length 1. For a gradient: along it a slope is least in danger of being only
+/// noise.
 std::vector<float> unit(std::vector<float> a) {
   const auto length = static_cast<float>(norm(a));
   std::transform(a.begin(), a.end(), a.begin(), [=](float x) { return x / length; });
@@ -158,7 +158,7 @@ TEST_CASE("gradients of all tensors are those of central differences") {
       const std::vector<float>& gradient = found[block][tensor];
       float* const at = trial.stack.parameters() + block * trial.stack.layout().block() +
                         trial.stack.layout().begin(tensor);
-      // Along the gradient, and along something else.
+      // Along the gradient, and along another direction.
       for (const std::vector<float>& direction : {unit(gradient), [&] {
                                                     std::vector<float> other(gradient.size());
                                                     Numbers number{block * tensors + tensor};
@@ -180,7 +180,7 @@ TEST_CASE("the gradient of what goes in is that of central differences") {
   const std::vector<float> direction = unit(gradient);
   const double wanted = slope(trial, trial.stack.in(), direction);
   CHECK(std::abs(along(gradient, direction) - wanted) < 1e-3 * norm(gradient));
-  CHECK(norm(gradient) > 1); // else all of this says nothing
+  CHECK(norm(gradient) > 1); // else the slopes prove nothing
 }
 
 TEST_CASE("recomputed activations give the gradients of those that were kept, bit by bit") {
@@ -192,7 +192,7 @@ TEST_CASE("recomputed activations give the gradients of those that were kept, bi
     trial.gradients();
     CHECK(trial.all_gradients() == wanted);
     CHECK(trial.stack.activation_bytes() < kept.stack.activation_bytes());
-    trial.gradients(); // and again: nothing is left behind
+    trial.gradients(); // and again: nothing is left of the first time
     CHECK(trial.all_gradients() == wanted);
   }
   CHECK_THROWS_AS(Trial<float>{3}, ps::OptionError);
@@ -202,7 +202,7 @@ TEST_CASE("recomputed activations give the gradients of those that were kept, bi
 TEST_CASE("bf16 comes near to floats") {
   Trial<float> floats;
   Trial<ps::BFloat16> halves;
-  // The same numbers, which both can hold.
+  // Both get the same numbers, which both types can hold.
   const std::size_t count = tiny.layers * floats.stack.layout().block();
   std::transform(halves.stack.parameters(), halves.stack.parameters() + count,
                  floats.stack.parameters(), [](ps::BFloat16 value) { return float(value); });
@@ -237,8 +237,8 @@ TEST_CASE("what stands behind a token in its sequence does not change it, nor an
 }
 
 TEST_CASE("AdamW does what its formula says, tensor by tensor, block by block and all at once") {
-  // As in the paper on decoupled weight decay (Loshchilov and Hutter, arXiv:1711.05101), algorithm
-  // 2, with the rate as the schedule.
+  // As in algorithm 2 of the paper on decoupled weight decay (Loshchilov and Hutter,
+  // arXiv:1711.05101), with the rate in the place of the schedule.
   constexpr AdamWOptions options{.rate = 0.01F, .decay = 0.2F};
   constexpr int steps = 3;
   std::vector<std::vector<float>> found;
@@ -370,7 +370,7 @@ TEST_CASE("steps of AdamW make a loss small") {
   AdamW<float, ps::HostDevice> optimiser{
       trial.device,       tiny,           trial.stack.parameters(), trial.stack.gradients(),
       trial.ops.stream(), {.rate = 0.02F}};
-  // To give what goes in.
+  // The loss is smallest if the output equals the input.
   const auto loss = [&] {
     trial.stack.forward();
     trial.device.sync(trial.ops.stream());

@@ -28,7 +28,7 @@ struct Max {
   int operator()(int a, int b) const { return a < b ? b : a; }
 };
 
-// Work that holds a stream back until it is opened.
+// Holds a stream's work back until it is opened.
 struct Gate {
   std::atomic<bool> open{false};
   void hold(ps::HostStream& stream) {

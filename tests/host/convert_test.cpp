@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite on the host device.
+// The suite of conversions on the host device.
 
 #include "support/host_gate.hpp"
 

@@ -31,7 +31,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Work that holds a stream back until it is opened, at its death at the latest.
+// Holds a stream's work back until it is opened, at its death at the latest.
 class Gate {
  public:
   Gate() = default;
@@ -52,7 +52,7 @@ class Gate {
   std::shared_ptr<std::atomic<bool>> open_{std::make_shared<std::atomic<bool>>(false)};
 };
 
-// Device memory, pinned memory: given back when it dies.
+// Device memory or pinned memory, given back when it dies.
 struct Memory {
   Memory(ps::HostDevice& d, std::size_t n) : device{d}, bytes{n}, at{d.allocate(n)} {}
   ~Memory() { device.deallocate(at, bytes); }
@@ -79,7 +79,7 @@ std::optional<ps::DeviceError> error_of(const std::function<void()>& f) {
   return std::nullopt;
 }
 
-// A device that has broken down by work that threw `what`.
+// Breaks a device down, by work that throws `what`.
 void break_down(ps::HostDevice& device, ps::HostStream& stream, const std::string* what) {
   stream.enqueue([what] { throw std::runtime_error{*what}; });
   while (device.last_error() == 0) {
@@ -87,7 +87,7 @@ void break_down(ps::HostDevice& device, ps::HostStream& stream, const std::strin
   }
 }
 
-// One of each counted call, by name. Stands for the time of one test.
+// One of each counted call, by name. For use in one test.
 struct Calls {
   explicit Calls(ps::HostDevice& d) : device{d}, stream{d.stream()}, event{d.event()} {}
 
@@ -550,7 +550,7 @@ TEST_CASE("a thread that cannot be started is an error of stream, and leaves not
   pthread_attr_t usual, huge;
   REQUIRE(pthread_getattr_default_np(&usual) == 0);
   REQUIRE(pthread_attr_init(&huge) == 0);
-  // A stack that does not fit into any address space.
+  // No address space has room for such a stack.
   REQUIRE(pthread_attr_setstacksize(&huge, std::size_t{1} << 60) == 0);
   REQUIRE(pthread_setattr_default_np(&huge) == 0);
   const auto error = error_of([&] { device.stream(); });
@@ -641,7 +641,7 @@ TEST_CASE("a fault set while another thread calls comes, once") {
     }};
     for (std::uint64_t round = 1; round <= 500; ++round) {
       device.fail_call(1 + round % 2);
-      // In calls of the other thread, which may see late what this one has set.
+      // In calls of the other thread, which may see late that this one has set a fault.
       for (const std::uint64_t until = calls + 10'000; failed != round && calls < until;) {
         std::this_thread::yield();
       }
@@ -736,7 +736,7 @@ TEST_CASE("work that throws breaks the device down and not the process") {
     CHECK(std::string{error->what()}.find("penstock: ") == 0);
     CHECK(std::string{error->what()}.find(what) != std::string::npos);
     CHECK(error_of([&] { stream.sync(); }));
-    // Who asks no device sees it too: nothing behind the trap has run.
+    // A thread that asks no device sees it too: no work after the trap has run.
     {
       const ps::HostStream last = std::move(stream), one = std::move(other);
     }

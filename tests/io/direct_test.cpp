@@ -55,7 +55,7 @@ bool says(const ps::SourceError& e, const std::string& text) {
   return std::string{e.what()}.find(text) != std::string::npos;
 }
 
-// Direct reads as they are on the strictest disks, on whatever file system the test runs.
+// Direct reads as on the strictest disks, on whatever file system the test runs.
 IoFaults aligned_to(std::size_t alignment) {
   IoFaults faults;
   faults.direct_alignment = alignment;
@@ -71,7 +71,7 @@ class Room {
     std::fill(bytes_.begin(), bytes_.end(), std::byte{0xEE});
     return std::span{bytes_}.subspan(base + past, size);
   }
-  // What lies outside of the last span of `size` bytes, `past` bytes after, is as it was.
+  // Returns whether all bytes outside of `inside` are as they were.
   bool kept(std::span<std::byte> inside) const {
     const auto untouched = [](std::byte b) { return b == std::byte{0xEE}; };
     const auto from = bytes_.begin() + (inside.data() - bytes_.data());
@@ -94,7 +94,7 @@ bool reads_right(const ps::DirectFile<Io>& file, const std::vector<std::byte>& b
          room.kept(into);
 }
 
-// The file's pages leave the cache, where its system lets them.
+// Drops the file's pages from the cache, if the system allows it.
 void drop(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   REQUIRE(fd >= 0);
@@ -169,7 +169,7 @@ TEST_CASE("what is aligned goes straight into place, in one read, and its file's
     REQUIRE(reads_right(file, bytes, room, offset, size, past));
     return std::pair{io.direct_reads() - direct, io.reads() - all};
   };
-  using Reads = std::pair<long, long>; // direct ones, all
+  using Reads = std::pair<long, long>; // direct reads, all reads
   REQUIRE(reads_for(4096, 40 * 4096, 0) == Reads{1, 1});
   REQUIRE(reads_for(0, bytes.size(), 0) == Reads{1, 2});
   REQUIRE(reads_for(100, 10 * 4096, 100) == Reads{1, 3}); // a head and a tail
@@ -240,7 +240,7 @@ TEST_CASE("what is in the page cache is seen as it is, and looking changes nothi
   const double share = cached_share(path, bytes.size());
   REQUIRE(share == cached_share(path, bytes.size()));
   const ps::DirectFile dropped{ps::PosixIo{}, path, DirectReads::automatic};
-  // Some systems keep files in memory alone, or refuse direct reads: then it is not direct.
+  // Some systems keep files in memory only, or refuse direct reads: then the file is not direct.
   const bool refused =
       error_of([&] { ps::DirectFile{ps::PosixIo{}, path, DirectReads::always}; }).has_value();
   REQUIRE(dropped.is_direct() == (share < 0.5 && !refused));
@@ -258,7 +258,7 @@ TEST_CASE("the share of a file that is in the page cache is told for its whole l
   const TempDir dir;
   const std::string path = dir.write("a", "");
   std::filesystem::resize_file(path, 8 * mib);
-  REQUIRE(cached_share(path, 8 * mib) == 0); // a hole, which nobody has looked into
+  REQUIRE(cached_share(path, 8 * mib) == 0); // a hole, which nobody has read
   const auto bytes = some_bytes(4 * mib);
   const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   REQUIRE(fd >= 0);
@@ -275,7 +275,7 @@ TEST_CASE("reads of the alignment that the system names are taken") {
   const int fd = io.open_direct(path.c_str());
   const std::int64_t alignment = fd < 0 ? -1 : io.direct_alignment(fd);
   if (alignment < 0) {
-    REQUIRE(errno == EINVAL); // it has no direct reads
+    REQUIRE(errno == EINVAL); // the file system has no direct reads
   } else {
     const auto bytes = static_cast<std::size_t>(alignment);
     CAPTURE(bytes);
@@ -319,7 +319,7 @@ TEST_CASE("where direct reads are refused the cache is read, or it is said with 
     const ps::DirectFile file{FaultyIo<>{faults}, path, DirectReads::automatic};
     REQUIRE(file.is_direct() == (alignment == std::size_t{1} << 16));
   }
-  // Not to be told whether it is cached: read through the cache.
+  // Whether the file is cached cannot be told: it is read through the cache.
   IoFaults blind = IoFaults::fail([](const IoCall& c) { return c.name == "cached" ? EPERM : 0; });
   blind.direct_alignment = 4096;
   REQUIRE(!ps::DirectFile{FaultyIo<>{blind}, path, DirectReads::automatic}.is_direct());
@@ -416,7 +416,7 @@ TEST_CASE("direct files are closed, and read when closed") {
     REQUIRE(io.open_now() == 0);
     const long opens = io.opens();
     REQUIRE(reads_right(file, bytes, room, 7, 0, 0));
-    REQUIRE(io.opens() == opens); // for nothing
+    REQUIRE(io.opens() == opens); // an empty read opens nothing
     std::filesystem::remove(path);
     const auto e = error_of([&] { ps::read_full(file, 5, room.at(0, 10)); });
     REQUIRE(e);
@@ -461,7 +461,7 @@ TEST_CASE("what is opened again for direct reads is what was opened first") {
     std::filesystem::rename(dir / "b", path);
     const long reads = io.reads();
     replaced(error_of([&] { ps::read_full(file, 4096, room.at(0, 8192)); }));
-    replaced(error_of([&] { ps::read_full(file, mib + 1, room.at(0, 5)); })); // by the cache
+    replaced(error_of([&] { ps::read_full(file, mib + 1, room.at(0, 5)); })); // through the cache
     REQUIRE(io.reads() == reads);
     REQUIRE(io.open_now() == 0);
   }
@@ -485,8 +485,8 @@ TEST_CASE("records are read directly, from many files and by many threads") {
     auto source = ps::records<std::byte>(
         paths, {.offset = 100, .record_bytes = record, .direct = DirectReads::always}, io);
     source.open();
-    REQUIRE(source.direct_files() == 146); // the others have no records
-    REQUIRE(io.open_now() == 256);         // two each
+    REQUIRE(source.direct_files() == 146); // the other files have no records
+    REQUIRE(io.open_now() == 256);         // two for each file
     REQUIRE(source.size() == expected.size() / record);
     std::vector<std::byte> into(expected.size());
     std::atomic<std::uint64_t> next{0};
@@ -532,7 +532,7 @@ TEST_CASE("files that fit into half of the memory that is free are left to the p
   };
   REQUIRE(direct_files(2 * (2 * mib + 8), DirectReads::automatic) == 0);
   REQUIRE(direct_files(2 * (2 * mib + 8) - 1, DirectReads::automatic) == 2);
-  REQUIRE(direct_files(0, DirectReads::automatic) == 2); // nobody says
+  REQUIRE(direct_files(0, DirectReads::automatic) == 2); // the memory is not known
   REQUIRE(direct_files(100 * mib, DirectReads::always) == 2);
   REQUIRE(direct_files(0, DirectReads::never) == 0);
   REQUIRE(ps::PosixIo{}.available_memory() > 64 * mib);

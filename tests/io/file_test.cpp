@@ -42,7 +42,7 @@ using ps::tests::TempDir;
 
 namespace {
 
-// A test that hangs must not hang for ever: the process is killed, and the run is red.
+// Ends a test that hangs: the process is killed, and the run fails.
 struct Alarm {
   Alarm() { ::alarm(20); }
   ~Alarm() { ::alarm(0); }
@@ -75,14 +75,14 @@ template <class Io = ps::PosixIo> auto open_error(const std::string& path, Io io
   return error_of([&] { ps::File{io, path}; });
 }
 
-// It was last written to so many nanoseconds after a time in the past.
+// Sets the time of the last write to so many nanoseconds after a time in the past.
 void set_time(const std::string& path, long nanoseconds) {
   const timespec time{1'600'000'000, 123'456'000 + nanoseconds};
   const timespec times[2] = {time, time};
   REQUIRE(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
 }
 
-// Reads as if from an endless file, touching no memory.
+// Reads as if from an endless file, without touching memory.
 struct HugeIo : ps::PosixIo {
   std::shared_ptr<std::vector<std::size_t>> asked = std::make_shared<std::vector<std::size_t>>();
   int status(int, ps::FileStatus& status) const {
@@ -261,7 +261,7 @@ TEST_CASE("a file that is not there, or not for this user, is named with the rea
   REQUIRE(e);
   REQUIRE(says(*e, path + "/b: Not a directory. Check the path"));
 
-  // By a double, since for the superuser there is no such thing.
+  // FaultyIo refuses, since no file system refuses the superuser.
   const auto refuse = [](int error) {
     return FaultyIo<>{
         IoFaults::fail([error](const IoCall& c) { return c.name == "open" ? error : 0; })};
@@ -294,7 +294,7 @@ TEST_CASE("what is no regular file is refused without waiting for it") {
     REQUIRE(says(*e, "penstock: " + path + " is not a regular file"));
     REQUIRE(io.calls() == 1); // looked at, not opened
   }
-  // As if it had taken the place of a file that was looked at before.
+  // As if each had taken the place of a file that was looked at before.
   for (const std::string& path : {fifo, std::string{"/dev/zero"}, dir.path()}) {
     CAPTURE(path);
     const FaultyIo<> io;
@@ -331,7 +331,7 @@ TEST_CASE("a file is closed once, in the end or before") {
     REQUIRE(io.open_now() == 0);
     REQUIRE(!moved.is_open());
 
-    // From now on each read opens it for itself.
+    // From now on each read opens the file for itself.
     REQUIRE(read_all(moved, 1, 2) == std::vector{std::byte{'b'}, std::byte{'c'}});
     REQUIRE(read_all(moved, 0, 1) == std::vector{std::byte{'a'}});
     REQUIRE(io.opens() == 3);
@@ -539,7 +539,7 @@ TEST_CASE("a relative path is good where the folders above it may not be passed 
   dir.write("closed/open/data", std::string{"four"});
   const pid_t child = ::fork();
   if (child == 0) {
-    // Root may pass through anything, so it becomes somebody else.
+    // Root may pass through any folder, so the child becomes another user.
     bool good = ::chdir((closed / "open").c_str()) == 0 && ::chmod(closed.c_str(), 0) == 0 &&
                 (::geteuid() != 0 || ::setuid(65534) == 0);
     try {

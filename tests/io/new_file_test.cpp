@@ -42,7 +42,7 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-// A test that hangs must not hang for ever: the process is killed, and the run is red.
+// Ends a test that hangs: the process is killed, and the run fails.
 struct Alarm {
   Alarm() { ::alarm(20); }
   ~Alarm() { ::alarm(0); }
@@ -66,7 +66,7 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>{file}, {}};
 }
 
-// All that lies in a folder, hidden files too.
+// Returns the names of all files in a folder, hidden ones too.
 Names names_in(const TempDir& dir) {
   Names names;
   for (const auto& entry : fs::directory_iterator{dir.path()}) {
@@ -88,7 +88,7 @@ bool says(const ps::SinkError& e, const std::string& text) {
   return std::string{e.what()}.find(text) != std::string::npos;
 }
 
-// The whole life of a file, its second half first.
+// Does all that a file's life has, writing its second half first.
 template <class Io>
 void write_whole(const Io& io, const std::string& path, const std::string& text, bool durable) {
   ps::NewFile file{io, path};
@@ -98,7 +98,7 @@ void write_whole(const Io& io, const std::string& path, const std::string& text,
   file.commit(durable);
 }
 
-// Writes to an endless disk, without a look at any memory.
+// Writes as if to an endless disk, without reading memory.
 struct HugeIo : ps::PosixIo {
   std::shared_ptr<std::vector<std::size_t>> asked = std::make_shared<std::vector<std::size_t>>();
   std::int64_t write(int, const std::byte*, std::size_t bytes, std::uint64_t) const {
@@ -224,7 +224,7 @@ TEST_CASE("a file moves, and what it was moved from holds nothing") {
 
 TEST_CASE("files of one name keep apart until they are committed, and the last one stays") {
   const TempDir dir;
-  // As one that was killed leaves it, whose process had this one's number.
+  // As a killed process leaves it that had this one's number.
   const std::string left = ".a." + std::to_string(::getpid()) + ".0";
   dir.write(left, "left");
   ps::NewFile one{ps::PosixIo{}, dir / "a"};
@@ -304,7 +304,7 @@ TEST_CASE("a write that fails names the file, the byte, the cause and what to do
   REQUIRE(std::string{e->what()} == "penstock: cannot write byte 50 of " + path +
                                         ": No space left on device. Free some space, or write to "
                                         "another disk.");
-  // Again, with success.
+  // The same writes succeed now.
   file.write(0, part(text, 0, 100));
   file.commit(false);
   REQUIRE(text_of(path) == text);
@@ -604,7 +604,7 @@ TEST_CASE("whichever call fails, there is the old file or the whole new one, and
           IoFaults faults =
               persistent ? IoFaults::fail_from(k, error) : IoFaults::fail_once(k, error);
           faults.most_bytes = 15;
-          std::string failed; // the first that did
+          std::string failed; // the first call that failed
           faults.error = [inner = faults.error, &failed](const IoCall& call) {
             const int e = inner(call);
             failed = e != 0 && failed.empty() ? call.name : failed;
@@ -676,8 +676,8 @@ TEST_CASE("whenever the process is killed, there is the old file or the whole ne
     dir.write("a", "old");
   }
   REQUIRE(killed == 12);               // status, create, 6 writes, sync, close, rename, sync_folder
-  REQUIRE(names_in(dir).size() == 10); // itself, and what those left that had made it and no more
-  // Which is in nobody's way.
+  REQUIRE(names_in(dir).size() == 10); // the file, and nine that killed children left
+  // The files left are in nobody's way.
   write_whole(ps::PosixIo{}, path, text, true);
   REQUIRE(text_of(path) == text);
 }

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Proves how the device thread and the consumer part: with the real ring and the real bell, the
-// device thread's loop written out as DeviceThread::look_on() and over() have it. Run without
-// arguments, or with parts of models' names; after all of them, two planted bugs must be found.
+// Proves how the device thread and the consumer end a run, with the real ring and the real bell;
+// the device thread's loop is written out as in DeviceThread::look_on() and over(). Run without
+// arguments, or with parts of models' names; after all models, two planted bugs must be found.
 
 #include <iostream>
 
@@ -17,8 +17,8 @@ using DeviceRing = Ring<rl::var<int>, ModelPolicy<>>;
 enum class Change { none, stop, fail };
 enum class Bug { none, bell_read_late, finished_relaxed };
 
-// The device thread fills places and ends the ring; the consumer uses them up, says so and rings;
-// a third thread may close the ring at any time.
+// The device thread fills places and ends the ring; the consumer uses up the places, says that it
+// has finished, and rings; a third thread may close the ring at any time.
 template <Change How, Bug Planted> struct LastDoorbell : Scenario {
   static constexpr int batches = 3;
   static constexpr auto acquire =
@@ -29,7 +29,7 @@ template <Change How, Bug Planted> struct LastDoorbell : Scenario {
   DeviceRing ring{2, Side::one, Side::one};
   DeviceRing::Doorbell bell;
   RelacyAtomic<std::uint32_t> finished{0};
-  rl::var<int> used{0}; // by the consumer, until it has finished
+  rl::var<int> used{0}; // only the consumer's, until it has finished
   int published = 0;
   bool ended = false;
 

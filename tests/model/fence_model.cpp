@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Proves what a timeline hands from thread to thread: who is told that a fence was recorded may ask
-// its event, and who is told that it was reached may use what the work before it used.
+// Proves what a timeline hands from thread to thread: a thread that is told that a fence was
+// recorded may ask its event, and a thread that is told that it was reached may use what the work
+// before it used.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,8 @@ struct EventState {
   RelacyAtomic<std::uint32_t> done{0};
 };
 
-// A device whose work is done when the model says so. An event that was not recorded is no good.
+// A device whose work is done when the model says so. It fails if asked about an event that was not
+// recorded.
 struct ModelDevice {
   struct event_type {
     std::unique_ptr<EventState> state = std::make_unique<EventState>();
@@ -61,8 +63,8 @@ struct ModelDevice {
   std::vector<EventState*> made;
 };
 
-// Thread 0 records, and is the device as well, which then uses the bytes; thread 1 asks, and tells
-// thread 2, which never asks, that the bytes are free.
+// Thread 0 records, and is the device as well, whose work uses the bytes. Thread 1 asks, and
+// thereby tells thread 2, which never asks, that the bytes are free.
 struct AskAndTell : Scenario {
   ModelDevice device;
   Timeline<ModelDevice, ModelPolicy<>> line{device, 1};
@@ -86,8 +88,8 @@ struct AskAndTell : Scenario {
   }
 };
 
-// Two threads ask for two fences, and come back with their answers in any order: what one was told
-// is reached stays so.
+// Two threads ask for two fences, and come back with their answers in any order: a fence that one
+// thread was told is reached stays reached.
 struct NeverGoesBack : Scenario {
   ModelDevice device;
   Timeline<ModelDevice, ModelPolicy<>> line{device, 2};
@@ -96,7 +98,7 @@ struct NeverGoesBack : Scenario {
     for (int serial = 1; serial <= 2; ++serial) {
       line.record(0);
     }
-    // Of two events each has one serial.
+    // There are two events, one for each serial.
     device.made[0]->done.store(1, rl::mo_relaxed);
     device.made[1]->done.store(1, rl::mo_relaxed);
   }

@@ -36,15 +36,15 @@ LEASE = "penstock/ring_lease.hpp"
 TURNS = "penstock/detail/links/sequencer.hpp"
 FENCE = "penstock/fence.hpp"
 GATE = "penstock/detail/engine/stop_gate.hpp"
-# What is proved by another model than the ring's.
+# Files proved by another model than the ring's.
 MODEL_OF = {TURNS: "sequencer_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
-# Models that see a weaker order soon; all are asked after them.
+# Models that see a weaker order soon; all others are asked after them.
 SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
         STATE: ["empty ring, end", "empty ring, fail"], CELLS: ["one to many"]}
 # Seconds: many times what all models need. The checker itself ends threads that spin for ever.
 LIMIT = 900
 
-# name, file, text that stands there once, what it becomes, models that see it (parts of names)
+# name, file, text found there once, its replacement, models that see it (parts of names)
 PLANTED = [
     ("a slot is handed over without looking for sleepers", WAIT,
      "if constexpr (Parking::sleeps) {\n      // Pairs with look(). An",

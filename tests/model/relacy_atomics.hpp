@@ -10,18 +10,18 @@
 #include <source_location>
 #include <type_traits>
 
-// Last: it redefines words such as new, delete and free.
+// Included last: it redefines words such as new, delete and free.
 #include <relacy/relacy.hpp>
 
 namespace penstock::model {
 
-/// Tells the checker's reports where something was done.
+/// Returns the caller's place, for the checker's reports.
 inline rl::debug_info at(std::source_location place = std::source_location::current()) {
   return {place.function_name(), place.file_name(), place.line()};
 }
 
 /// An atomic whose every use is a choice of the model checker, under the names of std::atomic. It
-/// also keeps who sleeps on it, as the kernel does for a futex.
+/// also knows the threads that sleep on it, as the kernel does for a futex.
 template <class T> class RelacyAtomic {
   using Number = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
   using Where = std::source_location;
@@ -63,8 +63,8 @@ template <class T> class RelacyAtomic {
     return value_.fetch_and(value, order, at(where));
   }
 
-  /// FUTEX_WAIT: compares and falls asleep in one step. What is compared is the value now, and
-  /// neither this nor being woken orders anything in memory: the ring must not lean on it.
+  /// FUTEX_WAIT: compares and falls asleep in one step. It compares the value of now, and neither
+  /// this nor being woken orders anything in memory: the ring must not rely on that.
   void sleep(T seen, Where where = Where::current()) {
     rl::context& checker = rl::ctx();
     checker.sched();
@@ -74,7 +74,7 @@ template <class T> class RelacyAtomic {
       checker.yield(1, at(where));
     }
   }
-  /// FUTEX_WAKE: everyone who sleeps at this moment.
+  /// FUTEX_WAKE: wakes every thread that sleeps at this moment.
   void wake(Where where = Where::current()) {
     rl::context& checker = rl::ctx();
     checker.sched();
@@ -97,7 +97,8 @@ struct RelacyAtomics {
   static constexpr auto acq_rel = rl::mo_acq_rel;
 };
 
-/// The same with every order seq_cst, so that nobody who looks for sleepers overlooks one.
+/// The ring's atomics with every order seq_cst, so that a thread that looks for sleepers misses
+/// none.
 struct RelacySequential : RelacyAtomics {
   static constexpr auto relaxed = rl::mo_seq_cst;
   static constexpr auto acquire = rl::mo_seq_cst;
@@ -105,11 +106,11 @@ struct RelacySequential : RelacyAtomics {
   static constexpr auto acq_rel = rl::mo_seq_cst;
 };
 
-/// What becomes of a sleep with a limit: it ends at once, as it may, or never by itself.
+/// How a sleep with a limit ends: at once, as it may, or never by itself.
 enum class Naps : bool { never_end, end };
 
-/// The ring's parking, in the model. Where time limits never pass, a wake-up that is lost is a
-/// deadlock, which the checker reports.
+/// The ring's parking, in the model. If time limits never pass, a lost wake-up is a deadlock, which
+/// the checker reports.
 template <int Spins, Naps Limited = Naps::never_end> struct RelacyParking {
   using Word = RelacyAtomic<std::uint32_t>;
   static constexpr bool sleeps = true;
@@ -134,8 +135,8 @@ struct RelacySpinning : RelacyParking<0> {
   static constexpr bool sleeps = false;
 };
 
-/// What the rings of the model are made with: laps that wrap after four. A ring that counts leans
-/// on the end of a nap, but for the changes of its state: see WaitWord::rouse().
+/// The policy of the model's rings: laps wrap after four. A ring that counts relies on the end of a
+/// nap, except for changes of its state: see WaitWord::rouse().
 template <class Waiting = RelacyParking<0, Naps::end>, class Orders = RelacyAtomics>
 struct ModelPolicy {
   using Atomics = Orders;

@@ -20,7 +20,7 @@ struct Payload {
   rl::var<int> value{0};
 };
 
-using Asleep = RelacyParking<0>; // and woken by nothing but a wake-up
+using Asleep = RelacyParking<0>; // woken by nothing but a wake-up
 using Napping = RelacyParking<0, Naps::end>;
 using NapLater = RelacyParking<1, Naps::end>;
 template <class Waiting = Napping, class Orders = RelacyAtomics>
@@ -64,7 +64,7 @@ struct Taken {
   }
 };
 
-// Where the end is known from the start, nothing wakes a taker after the last slot.
+// If the end is known from the start, nothing wakes a taker after the last slot.
 template <class Waiting, int Items, class Orders = RelacyAtomics, bool Known = false>
 struct OneToOne : Scenario {
   ModelRing<Waiting, Orders> ring{2, Side::one, Side::one};
@@ -114,7 +114,7 @@ template <class Waiting, class Orders = RelacyAtomics> struct ManyToOne : Scenar
   }
 };
 
-// The end is found when there is nothing more, while takers may sleep.
+// The end is found when there are no more slots, while takers may sleep.
 template <class Waiting, class Orders = RelacyAtomics> struct OneToMany : Scenario {
   ModelRing<Waiting, Orders> ring{2, Side::one, Side::many};
   Taken taken;
@@ -135,8 +135,7 @@ template <class Waiting, class Orders = RelacyAtomics> struct OneToMany : Scenar
   void after() override { taken.require_first(3); }
 };
 
-// Both workers find the end, in whatever order: the first counts, and what is dropped is passed
-// over.
+// Both workers find the end, in any order: the first end counts, and dropped slots are passed over.
 struct ManyToMany : Scenario {
   ModelRing<> ring{2};
   Taken taken;
@@ -174,7 +173,7 @@ struct RoleSwap : Scenario {
   void after() override { taken.require_first(4); }
 };
 
-// Two try to claim, one takes.
+// Two threads try to claim, one takes.
 struct TryClaims : Scenario {
   ModelRing<> ring{2, Side::many, Side::one};
   Taken taken;
@@ -198,7 +197,7 @@ struct TryClaims : Scenario {
   void after() override { taken.require_first(3); }
 };
 
-// Two try to take, runs of two at a time, and one of them extends what it holds.
+// Two threads try to take, runs of two slots at a time, and one of them extends what it holds.
 template <Side Takers> struct TryTakes : Scenario {
   ModelRing<> ring{2, Side::one, Takers};
   Taken taken;
@@ -221,13 +220,13 @@ template <Side Takers> struct TryTakes : Scenario {
   void after() override { taken.require_first(3); }
 };
 
-// Three slots are published in one turn, the last first: who sees the first sees all.
+// Three slots are published in one turn, the last first: a taker that sees the first sees all.
 template <Side Takers, class Waiting = Napping, class Orders = RelacyAtomics>
 struct Bunch : Scenario {
   ModelRing<Waiting, Orders> ring{3, Side::one, Takers};
   Taken taken;
 
-  Bunch() { ring.end_at(3); } // so that nothing else wakes who sleeps
+  Bunch() { ring.end_at(3); } // so that nothing else wakes a sleeper
   void thread(unsigned id) override {
     if (id == 0) {
       auto first = ring.claim();
@@ -268,7 +267,7 @@ template <Side Claimers> struct TwoLeases : Scenario {
   void after() override { taken.require_first(4); }
 };
 
-// Leases go back out of turn in one lap, and otherwise out of turn in the next.
+// Leases go back out of turn in one lap, and in another wrong order in the next.
 struct OutOfTurn : Scenario {
   ModelRing<> ring{3, Side::one, Side::one};
   Taken taken;
@@ -342,7 +341,7 @@ template <Change How, int Takers, Side Claimers = Side::many> struct EmptyRing :
   }
 };
 
-// A stop in the midst of a hand-over: both sides return, whichever of them slept.
+// A stop in the middle of a hand-over: both sides return, whichever of them slept.
 template <Change How, class Waiting> struct Halted : Scenario {
   ModelRing<Waiting> ring{2, Side::one, Side::one};
 
@@ -366,7 +365,7 @@ template <Change How, class Waiting> struct Halted : Scenario {
   }
 };
 
-// What a side knows to be there is not handed out once the ring is closed.
+// A slot that a side knows to be there is not handed out once the ring is closed.
 struct StopBetween : Scenario {
   ModelRing<> ring{3, Side::one, Side::one};
 
@@ -383,7 +382,7 @@ struct StopBetween : Scenario {
   }
 };
 
-// Two see trouble at the same time, one the end, and one sleeps.
+// Two threads close the ring at the same time, one of them with the end, and one sleeps.
 template <Side Both> struct EndAndStop : Scenario {
   ModelRing<Asleep> ring{2, Both, Both};
 
@@ -400,7 +399,7 @@ template <Side Both> struct EndAndStop : Scenario {
   }
 };
 
-// Two find an end: the first counts, and both see the same.
+// Two threads find an end: the first counts, and both see the same.
 struct TwoEnds : Scenario {
   ModelRing<> ring{2};
   std::uint64_t seen[2] = {};
@@ -413,7 +412,7 @@ struct TwoEnds : Scenario {
   void after() override { RL_ASSERT(seen[0] == seen[1] && seen[0] < 2); }
 };
 
-// What one claimer drops is passed over, and holds nobody back.
+// A slot that one claimer drops is passed over, and holds nobody back.
 struct Dropped : Scenario {
   ModelRing<> ring{2, Side::many, Side::one};
   int given = 0;
@@ -478,7 +477,7 @@ template <int Workers> struct Chain : Scenario {
   }
 };
 
-// The bell by itself: who waits for two changes sees both, and what came with them.
+// The bell by itself: a thread that waits for two changes sees both, and what came with them.
 struct BellAlone : Scenario {
   detail::Doorbell<ModelPolicy<>> bell;
   RelacyAtomic<std::uint32_t> changed[2] = {0, 0};
@@ -501,7 +500,7 @@ struct BellAlone : Scenario {
   }
 };
 
-// One rings twice: the second ring must be heard by who woke from the first.
+// One thread rings twice: the thread that woke from the first ring must hear the second.
 struct BellTwice : Scenario {
   detail::Doorbell<ModelPolicy<>> bell;
   RelacyAtomic<std::uint32_t> changes{0};
@@ -524,8 +523,8 @@ struct BellTwice : Scenario {
   }
 };
 
-// A thread that only tries, and sleeps on a bell when nothing came of it. Where the end is known
-// from the start, nothing rings after the last slot.
+// A thread that only tries, and sleeps on a bell when it gets nothing. If the end is known from the
+// start, nothing rings after the last slot.
 template <Change How, bool Known = false> struct BellTaker : Scenario {
   ModelRing<> ring{2, Side::one, Side::one};
   ModelRing<>::Doorbell bell;
@@ -572,7 +571,8 @@ template <Change How, bool Known = false> struct BellTaker : Scenario {
   }
 };
 
-// The same between two rings, woken by either: by what is published and by what is released.
+// A thread between two rings that only tries, and sleeps on a bell when it gets nothing: a slot
+// published or released wakes it.
 struct BellBetween : Scenario {
   ModelRing<> in{2, Side::one, Side::one};
   ModelRing<> out{2, Side::one, Side::one};
@@ -618,8 +618,7 @@ struct BellBetween : Scenario {
   }
 };
 
-// What takes long is compiling: mutate.py asks for those models alone whose names have this in
-// them.
+// Compiling takes long: mutate.py has only those models compiled whose names contain this.
 #if !defined(PENSTOCK_MODELS)
 #define PENSTOCK_MODELS ""
 #endif

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The checker itself, apart from what it checks: it is slow to compile.
+// The checker itself, apart from the models that it checks: it is slow to compile.
 
 #include <chrono>
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 #include <new>
 
-// The checker brings its own operator new and delete, but not the sized delete that goes with them.
-// This stands before it, since it makes a macro of the word.
+// The checker brings its own operator new and delete, but not the matching sized delete. This one
+// stands before the checker, which makes a macro of the word.
 void operator delete(void* at, std::size_t) noexcept {
   ::operator delete(at);
 }
@@ -20,7 +20,7 @@ void operator delete(void* at, std::size_t) noexcept {
 namespace penstock::model {
 namespace {
 
-/// The bridge to the checker, which wants its threads counted at compile time.
+/// Connects a Scenario to the checker, which wants its threads counted at compile time.
 template <unsigned Threads> struct Suite : rl::test_suite<Suite<Threads>, Threads> {
   inline static std::unique_ptr<Scenario> (*make)() = nullptr;
   std::unique_ptr<Scenario> scenario;

@@ -10,8 +10,8 @@
 
 namespace penstock::model {
 
-/// What is to be proved: what each thread does, and what must hold when all have finished. A new
-/// one is made for each interleaving.
+/// A claim to prove: what each thread does, and what must hold when all have finished. A new one is
+/// made for each interleaving.
 struct Scenario {
   virtual ~Scenario() = default;
   virtual void thread(unsigned id) = 0;
@@ -43,11 +43,11 @@ struct Model {
   std::vector<Search> searches;
 };
 
-/// True if no interleaving went wrong; else the first that did has been printed.
+/// Returns true if no interleaving went wrong; else prints the first that did.
 bool check(const Model& model, const Search& search);
 
-/// Runs the models that `arguments` name (a part of the name will do; none: all), up to the first
-/// that is red. Returns main()'s result: 2 if nothing was run.
+/// Runs the models that `arguments` name (parts of names; none: all), up to the first that fails.
+/// Returns main()'s result: 2 if nothing was run.
 int run(const std::vector<Model>& models, int count, char** arguments);
 
 } // namespace penstock::model

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Proves that turns are taken in the order of tickets, each once and by one thread at a time, who
-// sees what was done before and what each brought, also where places are used again at once.
+// Proves that turns are taken in the order of tickets, each once and by one thread at a time. That
+// thread sees what was done before and what each thread brought, even if places are used again at
+// once.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,12 +18,12 @@ namespace {
 
 constexpr std::size_t places = 2;
 
-// Thread i brings the tickets i, i + Threads and so on, each when the one before it in its place is
-// done: what a ring's claims say.
+// Thread i brings the tickets i, i + Threads and so on, each when the ticket before it in its place
+// is done, as a ring's claims ensure.
 template <unsigned Threads, unsigned Tickets> struct InOrder : Scenario {
   detail::Sequencer<ModelPolicy<>> turns{places};
   RelacyAtomic<std::uint32_t> laps[places]{0, 0};
-  rl::var<unsigned> brought[places]; // as a slot
+  rl::var<unsigned> brought[places]; // stands for a slot
   rl::var<unsigned> done{0};
 
   void thread(unsigned id) override {

@@ -2,18 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // How a run ends, for spin: a chain of stages joined by rings, any of which may fail at any record,
-// and a stop that may come at any time. shutdown.py says which chains are searched and what for.
+// and a stop that may come at any time. shutdown.py says which chains are searched and for which
+// faults.
 //
-// What the code does in one step of an atomic, or without another thread seeing what lies between,
-// is one step here. Memory is sequentially consistent: orders, and the ring by itself, are
-// ring_model.cpp's. Left out is what only makes threads look once more: spinning before sleeping,
-// and the device thread's time limit while the consumer works.
+// A step of an atomic in the code, and steps between which no other thread sees a difference, are
+// one step here. Memory is sequentially consistent: ring_model.cpp checks memory orders and the
+// ring by itself. Left out is what only makes threads look once more: spinning before sleeping, and
+// the device thread's time limit while the consumer works.
 
 #ifndef STAGES
 #define STAGES 3
 #endif
 #ifndef DEVICE
-#define DEVICE 0 // 1: the last but one stage is the device thread, and the last takes from it
+#define DEVICE 0 // 1: the device thread is the last stage but one, and the last takes from it
 #endif
 #ifndef WORKERS
 #define WORKERS 1 // of each stage before the device thread or the last
@@ -22,19 +23,19 @@
 #define DEPTH 2
 #endif
 #ifndef RECORDS
-#define RECORDS 3 // at most so many come
+#define RECORDS 3 // the most that come
 #endif
 #ifndef KNOWN_SIZE
-#define KNOWN_SIZE 0 // 1: exactly so many, and the source says so at the start
+#define KNOWN_SIZE 0 // 1: exactly RECORDS come, and the source says so at the start
 #endif
 #ifndef RUNS
 #define RUNS 1
 #endif
 #ifndef MISHAPS
-#define MISHAPS 2 // failures and stops, at most so many a run
+#define MISHAPS 2 // failures and stops in a run, at most
 #endif
-// 1: other threads may come between any two accesses of a ring's waiting and announcing. 0: each is
-// one step, so that long chains can be searched.
+// 1: other threads may run between any two accesses of a ring's waiting and announcing. 0: each of
+// these is one step, so that long chains can be searched.
 #ifndef FINE
 #define FINE 0
 #endif
@@ -76,25 +77,25 @@ byte end[RINGS];
 byte flow[RINGS];
 byte head[RINGS];
 byte tail[RINGS];
-byte sleeps[THREADS]; // on which word, counted from 1
+byte sleeps[THREADS]; // the word it sleeps on, counted from 1
 
 // device_side/device_thread.hpp. Whether the bell has rung since its count was read.
 bool rung;
 bool drained;
 byte copying; // copies enqueued and not done
 
-// engine/control.hpp and engine/crew.hpp.
+// engine/run_control.hpp and engine/crew.hpp.
 bool locked;
 bool running;
 bool stopped;
-byte error; // whose, counted from 1
-byte started; // runs
+byte error; // whose it is, counted from 1
+byte started; // how many runs
 byte working;
 
-// What happens, and what the assertions look at.
+// What happens, and what the assertions check.
 byte total;
 byte mishaps;
-byte first; // who was the first to fail
+byte first; // the first to fail
 bool stop_is_done; // stop() has returned in this run
 bool finished;
 
@@ -111,7 +112,7 @@ inline wake(w) {
   k = 0
 }
 
-// Block until it is so (ok), or will not be.
+// Block until the slot is ready (ok), or never will be.
 inline await(r, t, filled) {
   do
   :: atomic {
@@ -246,7 +247,7 @@ inline fail(stage) {
   fi
 }
 
-// The oldest slot not taken, by any number of takers; its ticket is in t.
+// Takes the oldest slot not taken, by any number of takers; its ticket is in t.
 inline take(r) {
   STEP {
     atomic {
@@ -260,7 +261,7 @@ inline take(r) {
     :: ok -> await(r, t, true)
     :: else
     fi;
-    assert(!(ok && late)); // nothing is handed out to who comes after a stop
+    assert(!(ok && late)); // a taker that comes after a stop gets nothing
     late = false
   }
 }
@@ -323,7 +324,7 @@ proctype reader(byte me) {
 }
 
 #if HOST_STAGES > 1
-// host_side/stager_node.hpp, and any stage that makes one slot of one slot
+// host_side/stager_node.hpp, and any stage that makes one slot of each slot
 proctype stager(byte me; byte stage) {
   LOCALS;
   byte served;
@@ -401,7 +402,7 @@ proctype device_thread(byte me) {
         fi;
 #endif
         atomic {
-          // What was copied goes back.
+          // Gives back copied slots.
           any = false;
           do
           :: in_flight > copying ->
@@ -412,7 +413,7 @@ proctype device_thread(byte me) {
              any = true
           :: else -> break
           od;
-          // What can be enqueued is.
+          // Enqueues all copies that it can.
           do
           :: in_flight == 2 -> break
           :: else ->
@@ -467,7 +468,7 @@ proctype device_thread(byte me) {
            }
         fi
      od;
-     // Nothing is given back while a copy may be at work.
+     // Nothing is given back while a copy may be running.
      atomic {
        copying == 0;
        do
@@ -506,7 +507,7 @@ active proctype gpu() {
 }
 #endif
 
-// The application, at any time: also before a run, and after it.
+// The application stops at any time: also before a run, and after it.
 proctype stopper() {
   byte i, j, k;
   if
@@ -607,7 +608,7 @@ init {
         fi
      od;
 #if DEVICE
-     // Waiting for the device fails too; it is tried twice.
+     // Waiting for the device may fail too; it is tried twice.
      do
      :: atomic { tries < 2 && mishaps < MISHAPS -> mishaps++; tries++ }; fail(LAST)
      :: true -> break

@@ -23,7 +23,7 @@ MODEL = pathlib.Path(__file__).resolve().parent / "shutdown.pml"
 # Seconds of processor time a search, and MB.
 LIMIT, MEMORY = 60, 4000
 
-# Deep rings and many runs for short chains, at least one of each for the longest.
+# Short chains get deep rings and many runs, the longest at least one of each.
 CHAINS = {
     "2 stages, 2 runs": dict(STAGES=2, RUNS=2, MISHAPS=3, FINE=1),
     "2 stages, 2 workers": dict(STAGES=2, WORKERS=2, DEPTH=3),
@@ -33,20 +33,19 @@ CHAINS = {
     "4 stages, device": dict(STAGES=4, DEVICE=1, DEPTH=1, RECORDS=2, MISHAPS=1),
     "5 stages, device": dict(STAGES=5, DEVICE=1, DEPTH=1, RECORDS=2, MISHAPS=1, KNOWN_SIZE=1),
 }
-# All searches look for assertions that fail. Spin looks for either of the others: threads that wait
-# for ever, or runs that go on for ever. No fairness is assumed: no thread may loop without end.
+# All searches look for assertions that fail. Each also looks for one of two faults: threads that wait for ever, or runs
+# that go on for ever. No fairness is assumed: no thread may loop without end.
 SEARCHES = {
     "deadlock": (["-DSAFETY", "-DNOCLAIM"], []),
     "every run ends": ([], ["-a"]),
 }
-# The longest chain would take minutes: of it only deadlocks are looked for. Without
-# PENSTOCK_THOROUGH=1 in the environment it is left out, of the other long ones only deadlocks are
-# looked for, and every third bug is planted.
+# The longest chain would take minutes: it is searched for deadlocks only. Without PENSTOCK_THOROUGH=1 in the
+# environment it is left out, the other long ones are searched for deadlocks only, and every third bug is planted.
 LONGEST = "5 stages, device"
 LONG = [chain for chain in CHAINS if not chain.startswith("2")]
 THOROUGH = os.environ.get("PENSTOCK_THOROUGH", "") not in ("", "0")
 
-# What is planted, its name in the model, the chain that shows it.
+# The planted bug, its name in the model, the chain that shows it.
 PLANTED = [
     ("a failing stage leaves its upstream ring open", "UPSTREAM_STAYS_OPEN", "3 stages, device"),
     ("the device thread reads its bell after it looked whether the run is over", "BELL_READ_LATE",

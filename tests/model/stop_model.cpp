@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Proves what stop() leans on: who stops a run closes all that there is to close or nothing, sees
-// what was made ready for that run, and has left before the next is made ready.
+// Proves what stop() relies on: a thread that stops a run closes everything that there is to close
+// or nothing, sees what was made ready for that run, and has left before the next run is made
+// ready.
 
 #include <cstdint>
 #include <memory>
@@ -14,8 +15,8 @@
 namespace penstock::model {
 namespace {
 
-// Thread 0 runs twice; each other one stops once, whenever the model likes. What is closed is, as
-// the rings are, made ready by the one and closed by any of the others.
+// Thread 0 runs twice; each other thread stops once, whenever the model likes. Thread 0 makes the
+// rings ready, and any of the others closes them.
 template <unsigned Stoppers> struct StopAtAnyTime : Scenario {
   static constexpr int runs = 2;
 

@@ -70,7 +70,7 @@ bool says(const std::exception& e, const std::string& text) {
   return std::string{e.what()}.find(text) != std::string::npos;
 }
 
-// The bytes of `count` records from `first` on, read at once.
+// Returns the bytes of `count` records from `first` on, read at once.
 template <class Where = ps::Pageable, class Source>
 std::vector<std::byte> read(const Source& source, std::uint64_t first, std::size_t count) {
   using T = typename Source::schema;
@@ -82,7 +82,7 @@ std::vector<std::byte> read(const Source& source, std::uint64_t first, std::size
   return into;
 }
 
-// All of it, in reads of at most `step` records, the last ones first.
+// Returns all bytes, in reads of at most `step` records, the last records first.
 template <class Where = ps::Pageable, class Source>
 std::vector<std::byte> read_backwards(const Source& source, std::size_t step) {
   std::vector<std::byte> all;
@@ -170,7 +170,7 @@ TEST_CASE("records are numbered through several files, whichever end inside a re
   check(ps::records<Record<3>>(paths, {.offset = 8}));
   check(ps::records<Record<3>>(dir.path(), {.offset = 8}));
 
-  // In the order given, and a list's strings are files as well.
+  // In the order given; a list's strings are file names as well.
   auto turned = ps::records<Record<3>>({paths[6], paths[0]}, {.offset = 8});
   turned.open();
   REQUIRE(read(turned, 0, 5) == joined({bodies[6], bodies[0]}));
@@ -253,7 +253,7 @@ TEST_CASE("what cannot be opened is named") {
   for (const std::string& path :
        {dir / "none", dir / "fifo", dir / "folder", std::string{"/dev/zero"}}) {
     CAPTURE(path);
-    ::alarm(20); // should it block after all
+    ::alarm(20); // in case it blocks after all
     const auto e = open_error(ps::records<int>({good, path}));
     ::alarm(0);
     REQUIRE(e);
@@ -273,7 +273,7 @@ TEST_CASE("what cannot be opened is named") {
 }
 
 TEST_CASE("more records than 64 bits count are refused") {
-  // No file system holds such files: those of two bytes are said to be as long as can be.
+  // No file system holds such files: those of two bytes are said to have the greatest length.
   struct Io : ps::PosixIo {
     int status(const char* path, ps::FileStatus& s) const { return PosixIo::status(path, s); }
     int status(int fd, ps::FileStatus& s) const {
@@ -357,7 +357,7 @@ TEST_CASE("a file that shrinks is refused with file, offset and the record that 
   REQUIRE(e->record() == 13);
   REQUIRE(says(*e, path + " shrank while it was read: it had 100 bytes"));
   REQUIRE(says(*e, "This was record 13."));
-  REQUIRE(read(source, 8, 5).size() == 50); // what is left of it
+  REQUIRE(read(source, 8, 5).size() == 50); // the rest of the records
 }
 
 TEST_CASE("of more files than stay open one that is replaced half-way is an error that names it") {
@@ -440,7 +440,7 @@ TEST_CASE("places on both sides of 4 GiB are reached in a sparse file") {
   const std::string path = dir.write("sparse", "");
   std::filesystem::resize_file(path, offset + count * record_bytes);
 
-  // Each record chosen begins with its own offset; those next to the border are among them.
+  // Each record chosen begins with its own offset; the records next to the border are among them.
   std::mt19937_64 random{4};
   std::vector<std::uint64_t> chosen{0, border / record_bytes - 1, border / record_bytes, count - 1};
   while (chosen.size() < 1000) {
@@ -487,7 +487,7 @@ TEST_CASE("of very many files only some stay open, and reading them allocates no
   REQUIRE(io.open_most() <= 256 + static_cast<long>(ps::detail::opening_threads(700)));
   const long opens = io.opens();
   REQUIRE(read(counted, 3 * 400, 3) == bodies[400]);
-  REQUIRE(io.opens() == opens + 1); // not the one that ends before it
+  REQUIRE(io.opens() == opens + 1); // not the file that ends before it
 
   auto source = ps::records<Record<2>>(dir.path());
   source.open();
@@ -497,7 +497,7 @@ TEST_CASE("of very many files only some stay open, and reading them allocates no
   source.read(ps::Batch<Record<2>, ps::Pageable>{into.data(), into.size()});
   const std::uint64_t after = ps::tests::memory::allocations;
   REQUIRE(after == before);
-  REQUIRE(before > 2100); // so they are counted
+  REQUIRE(before > 2100); // reads are counted
   REQUIRE(std::memcmp(into.data(), expected.data(), expected.size()) == 0);
 }
 
@@ -544,7 +544,7 @@ TEST_CASE("whichever call fails, records come out right or the error names the f
   std::vector<std::string> many(257, few[1]);
   many.insert(many.begin(), few[0]);
   int fired = 0;
-  // Of the many files' calls, those in the middle are alike.
+  // Of the calls for many files, those in the middle are alike.
   const auto check = [&](const std::vector<std::string>& paths, long alike_from, long alike_to) {
     std::vector<std::vector<std::byte>> parts(paths.size(), other);
     parts[0] = first;
@@ -704,7 +704,7 @@ TEST_CASE("a callable's own error goes through, and std::ref shares its object")
 
 namespace {
 
-// Almost sources, each with one defect.
+// Types that are almost sources, each with one defect.
 struct Good {
   using schema = int;
   std::uint64_t size() const { return 0; }

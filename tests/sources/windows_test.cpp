@@ -34,7 +34,7 @@ bool says(const std::exception& e, const std::string& text) {
   return std::string{e.what()}.find(text) != std::string::npos;
 }
 
-// `count` windows from `first` on, into memory for windows of `length`.
+// Reads `count` windows from `first` on, into memory for windows of `length`.
 template <class Where = ps::Pageable>
 std::vector<Token> read(const ps::Windows<Token>& source, std::uint64_t first, std::size_t count,
                         std::size_t length) {
@@ -87,7 +87,7 @@ TEST_CASE("windows hold the tokens from where offset_of says, in any order of re
 }
 
 TEST_CASE("offsets follow from seed and number alone") {
-  // Worked out by another program, from splitmix64's definition.
+  // Another program computed these, from splitmix64's definition.
   const auto tokens = some_tokens(1'000'000);
   const auto seeded = [&](std::uint64_t seed) {
     return ps::windows(tokens, {.length = 1025, .count = 10, .seed = seed});
@@ -105,7 +105,7 @@ TEST_CASE("offsets reach all places where a window fits, evenly, and no other") 
   for (std::uint64_t i = 0; i < 80'000; ++i) {
     ++hits.at(source.offset_of(i));
   }
-  // Ten thousand each; a standard deviation is 94.
+  // Ten thousand are expected for each; a standard deviation is 94.
   REQUIRE(*std::min_element(hits.begin(), hits.end()) > 9'500);
   REQUIRE(*std::max_element(hits.begin(), hits.end()) < 10'500);
 

@@ -106,7 +106,7 @@ TEST_CASE("zip learns an extent of each column from the bytes of its records") {
   source.open();
   CHECK(source.size() == 10);
   CHECK(source.extents() == std::vector<std::size_t>{4, 9});
-  // Opened again, as each prepare() does with its copy, it says the same.
+  // Opened again, as each prepare() does with its copy, it has the same extents.
   source.open();
   CHECK(source.extents() == std::vector<std::size_t>{4, 9});
 }
@@ -182,7 +182,7 @@ TEST_CASE("records that are not as long as one of their column are refused with 
   CHECK(has(refused, "source number 0 has records of 7 bytes"));
   CHECK(has(refused, "its column's take 6"));
 
-  // Of sizes that a dynamic extent cannot make up: 3 rows of two bytes each.
+  // Sizes that a dynamic extent cannot match: 3 rows of two bytes each.
   const auto few = labels(10);
   auto uneven = ps::zip<Tokens>(images(bytes, 35), ps::memory(few), images(bytes, 35));
   const auto no_multiple = caught<ps::SourceError>([&] { uneven.open(); });
@@ -221,7 +221,7 @@ TEST_CASE("what a zipped source cannot open or read it says itself, with file an
   }
   CHECK(io.failures() > 0);
 
-  // It grew short after it was opened.
+  // The file became shorter after it was opened.
   auto shrunk =
       ps::zip<Sample>(ps::records<std::byte>(path, {.record_bytes = 6}), ps::memory(label));
   shrunk.open();

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Writers: what stands in the file, when it appears, and what is left if it does not.
+// Writers: the contents of the file, when it appears, and what is left if it does not.
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"
@@ -52,7 +52,7 @@ std::string content(const std::string& path) {
   std::ifstream file{path, std::ios::binary};
   return {std::istreambuf_iterator<char>{file}, {}};
 }
-// So that a comparison that fails does not print them.
+// Compares here, so that a failed check does not print the bytes.
 bool holds(const std::string& path, const std::string& bytes) {
   return content(path) == bytes;
 }
@@ -261,7 +261,7 @@ TEST_CASE("an error counts until a Writer's file gets its name, and is told even
     const FaultyIo<> io{IoFaults::fail([&](const IoCall& call) {
       if (call.name == at) {
         there = true;
-        // Who looks for the second time has reported what he threw the first time.
+        // A worker that looks for the second time has reported the exception of the first time.
         const auto late = std::chrono::steady_clock::now() + std::chrono::seconds{20};
         while (looked < 2 && std::chrono::steady_clock::now() < late) {
           std::this_thread::yield();

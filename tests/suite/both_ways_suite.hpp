@@ -57,12 +57,13 @@ using In = ps::Batch<const std::byte, ps::Device>;
 using Out = ps::Batch<std::byte, ps::Device>;
 using Landed = ps::Batch<const std::byte, ps::Pinned>;
 
-// One type each, whatever they do: stages of many lambdas would take long to compile.
+// One type for all callables: stages of many lambdas would take long to compile.
 using Make = std::function<void(In, Out, Stream)>;
 using Change = std::function<void(Out, Stream)>;
 using See = std::function<void(Landed)>;
 
-/// Byte `at` of what a batch gives: that byte of the sum of a group's records, each time another.
+/// Computes byte `at` of a batch's output: that byte of the sum of a group's records, with another
+/// summand for each output record of the group.
 struct Fold {
   In in;
   Out out;
@@ -88,7 +89,7 @@ struct Fold {
   }
 };
 
-/// out = in + add, each byte by itself, `step` of them a call; both begin at a multiple of 8.
+/// out = in + add, each byte by itself, `step` bytes a call; both begin at a multiple of 8.
 struct Add {
   static constexpr std::size_t step = 64;
   const std::byte* in;
@@ -120,7 +121,7 @@ inline std::vector<std::byte> added(std::vector<std::byte> bytes, unsigned add) 
   return bytes;
 }
 
-/// A run: what is read, what a Kernel makes of it, and how it lands.
+/// A run: the records it reads, what a Kernel makes of them, and the slots in which they land.
 struct Shape {
   std::size_t record = 16; // bytes
   std::size_t records = 1000;
@@ -131,7 +132,7 @@ struct Shape {
   std::size_t out = 16; // bytes of a record given
   unsigned streams = 1;
   std::size_t landing = 0;
-  bool uneven = false; // batches take times that differ much
+  bool uneven = false; // the times of batches differ much
 
   std::size_t of(std::size_t n) const { return per == 0 ? gives : (n + per - 1) / per * gives; }
   std::size_t given_an_epoch() const {
@@ -148,7 +149,7 @@ struct Shape {
       ps::for_each(stream, made.size_bytes(), Fold{in, made, s.gives, s.per});
     };
   }
-  /// What is given of an epoch of `bytes`, once for each epoch.
+  /// Returns the output for an epoch of `bytes`, repeated for each epoch.
   std::vector<std::byte> made(const std::vector<std::byte>& bytes) const {
     std::vector<std::byte> all;
     for (std::size_t at = 0; at < records; at += batch) {
@@ -182,7 +183,7 @@ struct Shape {
   auto home() const { return ps::AsyncCopier{ps::to_host, {.batch = landing}}; }
 };
 
-/// What came home, in order.
+/// What arrived on the host, in order.
 struct Arrived {
   struct One {
     std::uint64_t index, source;
@@ -202,14 +203,14 @@ struct Arrived {
   }
   bool holds(const std::vector<std::byte>& expected) const { return bytes == expected; }
 
-  /// What is wrong with the slots' numbers; empty if nothing.
+  /// Says what is wrong with the slots' numbers; empty if nothing.
   std::string wrong(const Shape& s) const {
     const std::size_t epoch = s.given_an_epoch();
     std::uint64_t index = 0;
     for (const One& slot : slots) {
       const std::size_t at = epoch == 0 ? 0 : index % epoch;
       const std::size_t whole = s.of(s.batch);
-      // Of a batch that has another number of records it is the batch's own.
+      // A batch with another number of records gives all of them its own number.
       const bool same = s.gives == 1 && s.per == 1;
       const std::uint64_t source = at / whole * s.batch + (same ? at % whole : 0);
       if (slot.index != index || slot.size != std::min(s.lands(), epoch - at) ||
@@ -225,7 +226,7 @@ struct Arrived {
   }
 };
 
-// The pipelines, each made in one place for the same reason.
+// The pipelines, each made in one place, which saves compile time.
 
 [[gnu::noinline]] inline auto by_kernel(const Shape& s, Device& device,
                                         const std::vector<std::byte>& bytes, Make make) {
@@ -247,14 +248,14 @@ struct Arrived {
                                             const std::vector<std::byte>& bytes, See see) {
   return s.to_device(device, bytes) | s.home() | ps::Consumer<See>{std::move(see), {.workers = 1}};
 }
-/// Two in place, on one stream and on `streams`.
+/// Two Kernels in place, on one stream and on `streams`.
 [[gnu::noinline]] inline auto twice_in_place(const Shape& s, Device& device,
                                              const std::vector<std::byte>& bytes, Change first,
                                              Change second, ps::KernelOptions options = {}) {
   return s.to_device(device, bytes) | ps::Kernel<Change>{std::move(first), options} |
          ps::Kernel<Change>{std::move(second), {.streams = 2}};
 }
-/// Two in place, one out of it, and one in place.
+/// Four Kernels: two in place, one out of place, and one in place.
 [[gnu::noinline]] inline auto home_by_four(const Shape& s, Device& device,
                                            const std::vector<std::byte>& bytes, Change first,
                                            Change second, Make make, Change last, See see) {
@@ -272,8 +273,8 @@ inline Change adder(unsigned add, std::chrono::microseconds pause = 0us) {
   };
 }
 
-/// Who is slow with the first batch, and so with all, so that places come round while they are in
-/// use.
+/// Which user is slow with the first batch, and thereby with all, so that places come round while
+/// they are in use.
 enum class Slow { nobody, kernel, consumer, second_stream };
 
 inline Make slow_add(Slow slow, unsigned add) {
@@ -451,7 +452,7 @@ TEST_CASE("batches that take times of their own keep their order, on one stream 
 }
 
 TEST_CASE("eight bytes a batch come home, many at once, through slots that come round again") {
-  // More slots than there may be of such small ones.
+  // More slots than a landing ring may have of this size.
   const std::size_t records = 3000 * 16 + 1;
   for (const std::size_t landing : {0, 1, 5}) {
     Shape s{.record = 4, .records = records, .batch = 16, .per = 0, .out = 8, .landing = landing};
@@ -485,7 +486,7 @@ template <class P> bool loop_sees_right(P& pipeline, Device& device, Slow slow,
       continue;
     }
     device.record(ready, stream);
-    device.TestDevice::wait(other, ready); // the application's own wait is never forgotten
+    device.TestDevice::wait(other, ready); // the application's own wait always counts
     if (batch.index() == 0) {
       delay(other, 100ms);
     }
@@ -705,7 +706,7 @@ struct Words
     : ps::Columns<ps::Field<"tokens", std::uint16_t, ps::dynamic>, ps::Field<"label", std::int64_t>,
                   ps::Field<"mask", std::uint8_t, 2, ps::dynamic>> {};
 
-/// Samples that tell by their values where they belong.
+/// Samples whose values tell where they belong.
 struct Samples {
   using schema = Sample;
   std::uint64_t records;
@@ -800,7 +801,7 @@ TEST_CASE("columns become other columns, with extents of their own, are changed,
   });
 }
 
-/// Counts what it sees; each sum in its own place.
+/// Counts the bytes that it sees; each sum in its own place.
 struct CountBytes {
   const std::byte* in;
   std::size_t bytes;

@@ -32,7 +32,7 @@ struct TwoDynamic
     : ps::Columns<ps::Field<"tokens", std::uint16_t, ps::dynamic>, ps::Field<"label", std::int64_t>,
                   ps::Field<"mask", std::uint8_t, 3, ps::dynamic>> {};
 
-/// The bytes of a record in array number `part`: a piece of random ones, one of 65521.
+/// Returns the bytes of a record in array number `part`: one of 65521 pieces of random bytes.
 inline const std::byte* bytes_of(std::uint64_t record, std::size_t part) {
   constexpr std::size_t most = 4096;
   static const std::vector<std::byte> table = some_bytes(65'521 + most);
@@ -88,7 +88,7 @@ template <class S> void check_columns(std::vector<std::size_t> extents = {}) {
        {std::pair<std::size_t, std::size_t>{0, 256}, {97, 1000}, {1000, 97}, {64, 64}, {311, 0}}) {
     CAPTURE(slot, batch);
     const ps::ReaderOptions reading{.workers = 3, .depth = 3, .epochs = epochs, .batch = slot};
-    // About 4 MiB by itself.
+    // About 4 MiB, the default.
     const std::size_t expected = batch != 0 ? batch : (std::size_t{4} << 20) / each;
     for_each_device([&](D& device) {
       Keeper<S, D> kept{device, epochs * (records * each + 256 * 8 * (records / expected + 1))};
@@ -140,7 +140,7 @@ TEST_CASE("columns stay apart when the places of a ring are used again") {
   });
 }
 
-// Each column of one schema from columns of another.
+// Makes each column of one schema from columns of another.
 template <class Where> struct TwoToSeven {
   void operator()(ps::Batch<const Two, ps::Pageable> in, ps::Batch<Seven, Where> out) const {
     const auto image = ps::get<"image">(in);
@@ -198,7 +198,7 @@ template <class S> struct OneBatch {
   ps::detail::RingMemory places;
 };
 
-/// Whether a kept batch has the same records as `all`, from its source_index() on.
+/// Returns whether a kept batch has the same records as `all`, from its source_index() on.
 template <class S>
 bool part_of(const ps::detail::BatchView<S>& batch, const ps::detail::BatchView<S>& all) {
   bool same = true;
@@ -243,7 +243,7 @@ TEST_CASE("a Decoder turns columns into others, with extents of its own") {
           dynamic);
   });
 
-  // The same without a device.
+  // The chain without a device.
   HostKeeper<TwoDynamic, ps::Pageable> kept{epochs * records * 80};
   auto pipeline = ps::Reader{Filled<Two>{records}, reading} |
                   ps::Decoder{TwoToSeven<ps::Pageable>{}, decoding} |

@@ -130,7 +130,7 @@ TEST_CASE("a stop during the run ends it early, and what was dropped is counted"
       const ps::Report& report = pipeline.run(stop.get_token());
       CHECK(report.stopped);
       CHECK(report.records == records);
-      CHECK(report.records == 6 << 20); // nothing after the batch that asked
+      CHECK(report.records == 6 << 20); // none after the batch that asked for the stop
       CHECK(report.dropped == report.stages[0].records - report.records);
     }
   });
@@ -140,7 +140,7 @@ TEST_CASE("a stop from another thread wakes a pipeline whose every thread sleeps
   for_each_device([&](D& device) {
     std::stop_source stop;
     const auto stuck = [&](std::span<std::byte> out, std::uint64_t first) {
-      // One slot comes; the rest wait until they are no longer wanted.
+      // One slot comes; the rest wait until the run is stopped.
       while (first != 0 && !stop.stop_requested()) {
         std::this_thread::sleep_for(100us);
       }
@@ -208,7 +208,7 @@ TEST_CASE("pinned memory is slots times slot bytes, rounded up once to a page") 
                                {.depth = 5}} |
                     ps::AsyncCopier{device} | ps::Consumer{[](Bytes, ps::Stream<D>) {}};
     pipeline.prepare();
-    const std::uint64_t slot = 6 * 150'529; // six records are nearest to 1 MiB
+    const std::uint64_t slot = 6 * 150'529; // six records are the number nearest to 1 MiB
     CHECK(pinned_bytes(device) - before == (5 * slot + 4095) / 4096 * 4096);
     pipeline.run();
     CHECK(pinned_bytes(device) - before == (5 * slot + 4095) / 4096 * 4096);
@@ -248,11 +248,11 @@ TEST_CASE("the Report accounts for every record, byte and second") {
 }
 
 TEST_CASE("the Report names the stage that is three times slower than the others", "[timed]") {
-  // One worker each; a slot is 1 MiB; the others take a third of `slow` or less.
-  // Also than the stager's copying, which ThreadSanitizer slows.
+  // Each stage has one worker; a slot is 1 MiB; the other stages take a third of `slow` or less,
+  // even the stager's copying, which ThreadSanitizer slows.
   constexpr std::chrono::microseconds slow = tests::under_tsan ? 15ms : 1500us;
-  // A machine that is busy with other things wakes threads late, and then another stage may seem
-  // the slow one: once undisturbed is enough.
+  // A busy machine wakes threads late, and then another stage may seem the slow one: one
+  // undisturbed run is enough.
   const auto names = [](const std::string& stage, auto& device, std::chrono::microseconds read,
                         int copies, std::chrono::microseconds use) {
     using Dev = std::remove_reference_t<decltype(device)>;
@@ -274,8 +274,8 @@ TEST_CASE("the Report names the stage that is three times slower than the others
     names("AsyncCopier", device, slow / 3, equal * 3, slow / 3);
     names("Consumer", device, slow / 3, equal, slow);
   });
-  // The stager's copying cannot be slowed, so the others are made quick: no bytes are written, and
-  // only the first of each copy go to the device.
+  // The stager's copying cannot be slowed, so the other stages are made quick: no bytes are
+  // written, and only the first of each copy go to the device.
   struct Large {
     std::byte bytes[48 << 20];
   };
@@ -284,7 +284,7 @@ TEST_CASE("the Report names the stage that is three times slower than the others
   auto pipeline = ps::Reader{ps::generate<Large>(8, quick), {.workers = 1, .depth = 2}} |
                   ps::PinnedStager{{.workers = 1, .depth = 2}} | ps::AsyncCopier{device} |
                   ps::Consumer{[](ps::Batch<const Large, ps::Device>, ps::Stream<D>) {}};
-  // Here the others sleep, so that the thread that watches the copies is woken late most often.
+  // The other stages sleep here, so the thread that watches the copies often wakes late.
   bool named = false;
   for (int attempt = 0; attempt < 100 && !named; ++attempt) {
     named = pipeline.run().limiting_stage == "PinnedStager";

@@ -33,7 +33,7 @@ struct Inverted {
   }
 };
 
-// Behind what is to be written is one element more, to be left alone.
+// One more element lies behind the output, and must be left alone.
 template <class T, class R, class Call, class Make>
 void check_elementwise(Call call, Make make) {
   D device;
@@ -66,7 +66,8 @@ template <class T, class R> void check_convert(float scale, float bias) {
       [&](T in) { return static_cast<R>(std::fma(static_cast<float>(in), scale, bias)); });
 }
 
-// Both by their definition, without a look at bits: `digits` significant ones, from 2^lowest on.
+// Rounds by the definition of either type, without a look at bits: to `digits` significant ones,
+// from 2^lowest on.
 inline float rounded(float value, int digits, int lowest, float largest) {
   if (value == 0 || !std::isfinite(value)) {
     return value;
@@ -83,7 +84,7 @@ inline float rounded_bfloat16(float value) {
   return rounded(value, 8, -126, std::ldexp(255.0F, 120));
 }
 
-// What `R` makes of these, sent through the device.
+// Converts these numbers to `R`, on the device.
 template <class R, class T>
 std::vector<R> converted(const std::vector<T>& in, float scale = 1.0F, float bias = -0.0F) {
   D device;
@@ -94,7 +95,8 @@ std::vector<R> converted(const std::vector<T>& in, float scale = 1.0F, float bia
   return out.read(stream);
 }
 
-// All finite ones, their middles, and what is next to those; and what is beyond either end.
+// Returns all finite numbers of `R`, the middles between them, the neighbours of those, and numbers
+// beyond either end.
 template <class R> std::vector<float> floats_around() {
   std::vector<float> floats{65519.996F, 65520.0F,        65536.0F,        1e30F,
                             -1e30F,     0x1.FEp127F,     0x1.FEFFFEp127F, 0x1.FFp127F,

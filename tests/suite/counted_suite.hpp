@@ -27,8 +27,8 @@ using Numbers = ps::Batch<const Number, ps::Device>;
 using Some = ps::Batch<ps::Counted<Number>, ps::Device>;
 using SomeRead = ps::Batch<const ps::Counted<Number>, ps::Device>;
 
-// Of ten thousand numbers the first thousand, none of the next thousand, and then each seventh: so
-// batches of a hundred are full, empty, or neither.
+// Picks, of each ten thousand numbers, the first thousand, none of the next thousand, and then each
+// seventh: batches of a hundred are then full, empty, or neither.
 PENSTOCK_HD inline bool is_wanted(Number n) {
   return n % 10000 < 1000 || (n % 10000 >= 2000 && n % 7 == 0);
 }
@@ -50,7 +50,7 @@ struct Select {
 template <class Stream> void select(const Numbers& in, const Some& out, Stream&& stream) {
   ps::for_each(stream, 1, Select{in.data(), in.size(), out.data(), out.count()});
 }
-// What is there, and no more, one up.
+// Adds one to each record that is there, and to no more.
 struct PlusOne {
   Number* at;
   const std::uint64_t* count;

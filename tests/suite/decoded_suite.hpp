@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Chains with Decoders: what comes out is what a plain loop makes. The including file defines
+// Chains with Decoders, whose output must be that of a plain loop. The including file defines
 // TestDevice and for_each_device(f), which calls f with each device to try.
 
 #include "suite/kept.hpp"
@@ -26,7 +26,8 @@ using D = TestDevice;
 
 inline constexpr std::size_t fewer_under_tsan = tests::under_tsan ? 4 : 1;
 
-// What is decoded: a type, another, how one becomes the other, and how many records.
+// What a Decoder does: its input type, its output type, how one becomes the other, and how many
+// records.
 struct Narrowed {
   using In = std::uint32_t;
   using Out = std::uint8_t;
@@ -58,7 +59,7 @@ struct Same {
   static void convert(const In& in, Out& out) { out = in * 3 + 1; }
 };
 
-// The same as callables of whole batches, which know where they are, and of single records.
+// The kinds as callables: of whole batches, which know where they are, and of single records.
 template <class Kind, class Where> struct OfBatches {
   const typename Kind::In* source;
   void operator()(ps::Batch<const typename Kind::In, ps::Pageable> in,
@@ -79,7 +80,7 @@ template <class Kind> struct OfRecords {
     Kind::convert(in, out);
   }
 };
-// A second decoder.
+// The callable of a second Decoder.
 template <class T, class Where> struct Inverts {
   void operator()(ps::Batch<const T, ps::Pageable> in, ps::Batch<T, Where> out) const {
     const auto* from = reinterpret_cast<const unsigned char*>(in.data());
@@ -209,7 +210,7 @@ TEST_CASE("what is decoded is what a plain loop makes, for all pairs of settings
   }
 }
 
-// No multiple of anything.
+// A size that is no multiple of anything.
 struct Odd {
   std::array<std::uint8_t, 150'529> bytes;
 };
@@ -240,7 +241,7 @@ TEST_CASE("records of 150529 bytes come out whole, decoded or not") {
     check(ps::Reader{ps::records<Odd>(paths), {.workers = 3}} |
               ps::Decoder{Inverts<Odd, ps::Pinned>{}, {.workers = 3, .depth = 2}},
           inverted);
-    // Records of a run-time size are given by their first byte.
+    // A record of a run-time size is passed as its first byte.
     const auto whole = [](const std::byte& from, Odd& to) { std::memcpy(&to, &from, sizeof to); };
     check(ps::Reader{ps::records<std::byte>(paths, {.record_bytes = sizeof(Odd)})} |
               ps::Decoder{whole, {.workers = 2}} | ps::PinnedStager{{.workers = 2, .depth = 3}},
@@ -258,7 +259,7 @@ TEST_CASE("what is appended to a file while it is read is for the next pipeline"
     const tests::TempDir dir;
     const std::string path = dir.write("growing", std::span{bytes}.first(records * record));
     bool grown = false;
-    // It grows while the first of many slots is decoded.
+    // The file grows while the first of many slots is decoded.
     const auto grow = [&](const std::uint64_t& in, std::uint64_t& out) {
       if (!grown) {
         grown = true;
@@ -272,7 +273,7 @@ TEST_CASE("what is appended to a file while it is read is for the next pipeline"
       auto pipeline = ps::Reader{ps::records<std::uint64_t>(path), reading} |
                       ps::Decoder{grow, ps::to_pinned, {.workers = 1, .depth = 2}} |
                       ps::AsyncCopier{device, {.batch = 100}} | ps::Consumer{std::ref(kept)};
-      // The second run has the files open from the first.
+      // The second run uses the files that the first has opened.
       for (int run = 0; run < 2; ++run) {
         kept.clear();
         CHECK(pipeline.run().records == records);
@@ -288,7 +289,7 @@ TEST_CASE("what is appended to a file while it is read is for the next pipeline"
           ps::AsyncCopier{device, {.batch = 100}} | ps::Consumer{std::ref(kept)};
       pipeline.run();
     };
-    // Three bytes of the next record are there.
+    // The file now has three bytes of a next record.
     CHECK_THROWS_AS(again({}), ps::SourceError);
     CHECK(kept.batches.empty());
     again({.drop_partial = true});

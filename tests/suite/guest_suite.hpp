@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// A pipeline on a GPU as a guest: launches that fail in callables, errors that the program around
-// has pending, streams that are null, and graphs that others capture. The including file defines
-// the kernels: plus_one(stream, in, out, n), which makes each number one larger, and
-// refused_launch(stream), which CUDA refuses with refused_launch_code; count_all(stream, count, n),
-// which sets a count; and captures_beside(), how many graphs others are to capture.
+// A pipeline on a GPU as a guest: launches that fail in callables, errors that the surrounding
+// program has pending, streams that are null, and graphs that others capture. The including file
+// defines plus_one(stream, in, out, n), which makes each number one larger, refused_launch(stream),
+// which CUDA refuses with refused_launch_code, count_all(stream, count, n), which sets a count, and
+// captures_beside(), how many graphs others are to capture.
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"
@@ -70,7 +70,7 @@ struct Right {
   }
 };
 
-/// How often the callable was called, on whichever thread, and which call's launch is refused.
+/// Counts the calls of a callable, on any thread; the launch of one of them is refused.
 struct Launches {
   std::atomic<std::uint64_t> calls{0};
   std::atomic<std::uint64_t> refused{~std::uint64_t{0}};
@@ -182,7 +182,7 @@ TEST_CASE("a launch refused while it is captured leaves the batches to the calla
       pipeline.prepare();
       CHECK(cudaPeekAtLastError() == cudaSuccess);
       CHECK(pipeline.report().stages[at].note.find("not replayed") != std::string::npos);
-      // As loose calls they are errors too, and not 40 batches of what was there before.
+      // Called in a run they are errors too, and not 40 batches of old contents.
       is_a_refused_launch(outcome_of([&] { pipeline.run(); }), stage, 0);
       refuse = false;
       CHECK(pipeline.run().records == numbers().size());
@@ -329,7 +329,7 @@ TEST_CASE("an error that was pending before is nobody's fault here, and stays pe
   cudaGetLastError();
 }
 
-/// Captures a graph on `stream` in global mode; how it ended.
+/// Captures a graph on `stream` in global mode; returns how the capture ended.
 inline cudaError_t capture_on(cudaStream_t stream, const std::function<void()>& meanwhile) {
   cudaGraph_t graph = nullptr;
   cudaError_t status = cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
@@ -388,7 +388,7 @@ TEST_CASE("who captures beside a pipeline has his graph, and the pipeline its ru
   const std::size_t most = captures_beside();
   Capturer capturer{gpu};
   std::uint64_t runs = 0;
-  // All of a pipeline's life, and of what callables have, again and again.
+  // The whole life of a pipeline, and of the objects that callables use, again and again.
   while (capturer.captures < most) {
     std::uint64_t right = 0;
     auto values = ps::device_array<U>(gpu, 100);
@@ -492,7 +492,7 @@ TEST_CASE("a batch that is to change hands on a stream that captures is one erro
   CHECK(ended(stream) == cudaSuccess);
   runs();
 
-  // Left early, so that nobody can be thrown it: the Report has it.
+  // The loop is left early, so nobody can be thrown the error: the Report has it.
   for (auto batch : pipeline.on(stream)) {
     REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
     break;
@@ -501,7 +501,8 @@ TEST_CASE("a batch that is to change hands on a stream that captures is one erro
   CHECK(ended(stream) == cudaSuccess);
   runs();
 
-  // What the last body did and what was not given back are two errors of one run, and not of two.
+  // The error of the last body and that of a batch not given back are two errors of one run, not of
+  // two runs.
   is_a_refused_launch(outcome_of([&] {
                         for (auto batch : pipeline.on(stream)) {
                           refused_launch(stream);
@@ -581,7 +582,7 @@ TEST_CASE("null is a stream: the loop's, a second one, a Deferred's") {
     std::uint64_t records = 0;
     for (auto batch : pipeline.on(stream)) {
       use(batch);
-      CHECK_THROWS_AS(batch.used_on(gpu.stream()), ps::OptionError); // a third
+      CHECK_THROWS_AS(batch.used_on(gpu.stream()), ps::OptionError); // a third stream
       records += batch.size();
     }
     CHECK(records == numbers().size());

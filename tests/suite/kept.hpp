@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Batches of any schema, kept to be looked at after the run.
+// Batches of any schema, kept until after the run.
 
 #include "suite/through.hpp"
 #include "support/temp_dir.hpp"
@@ -18,7 +18,8 @@
 
 namespace suite {
 
-/// The bytes that a batch has in each of its arrays; of Ragged values all that there is room for.
+/// Returns the bytes that a batch has in each of its arrays; for Ragged values, the bytes that
+/// there is room for.
 template <class S> std::vector<std::size_t> bytes_of_parts(const ps::detail::BatchView<S>& view) {
   if constexpr (!ps::detail::HasColumns<S>) {
     return {view.size * view.sizes[0]};
@@ -59,8 +60,8 @@ template <class S> class Kept {
     misaligned.clear();
   }
 
-  /// What is wrong with the batches' numbers, if they are to be of `batch` records each but for a
-  /// short one at each epoch's end, and in order; empty if nothing.
+  /// Says what is wrong with the batches' numbers; empty if nothing. They are to be in order, of
+  /// `batch` records each but for a short batch at each epoch's end.
   std::string out_of_turn(std::size_t batch, std::size_t records, std::size_t epochs) const {
     std::uint64_t index = 0;
     for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -79,7 +80,7 @@ template <class S> class Kept {
   }
 
   std::vector<Batch> batches;
-  /// Which array of which batch does not lie as alignment() says; empty if none.
+  /// Names the array and batch that does not lie as alignment() says; empty if all do.
   std::string misaligned;
 
  protected:
@@ -111,7 +112,7 @@ template <class S> class Kept {
   std::size_t used_{};
 };
 
-/// Memory that a Kept is made of, so that it dies after it.
+/// The memory of a Kept, which must outlive it.
 template <class D> struct PinnedRoom {
   PinnedRoom(D& on, std::size_t asked)
       : device{on}, bytes{(asked / 4096 + 1) * 4096},
@@ -125,7 +126,7 @@ template <class D> struct PinnedRoom {
   std::byte* data;
 };
 
-/// Keeps what arrives on the device.
+/// Keeps the batches that arrive on the device.
 template <class S, class D> class Keeper : private PinnedRoom<D>, public Kept<S> {
  public:
   /// `room` bytes for all batches, each array rounded up to 256.
@@ -140,7 +141,7 @@ template <class S, class D> class Keeper : private PinnedRoom<D>, public Kept<S>
   }
 };
 
-/// Keeps what arrives on the host.
+/// Keeps the batches that arrive on the host.
 template <class S, class Where> class HostKeeper : private std::vector<std::byte>, public Kept<S> {
   using Room = std::vector<std::byte>;
 
@@ -154,7 +155,7 @@ template <class S, class Where> class HostKeeper : private std::vector<std::byte
   }
 };
 
-/// Whether the batches hold `expected`, the records of one epoch.
+/// Returns whether the batches hold `expected`, the records of one epoch.
 template <class T> bool hold(const std::vector<ps::Batch<const T, ps::Pinned>>& batches,
                              const std::vector<T>& expected) {
   return std::all_of(batches.begin(), batches.end(), [&](const auto& b) {
@@ -163,7 +164,8 @@ template <class T> bool hold(const std::vector<ps::Batch<const T, ps::Pinned>>& 
   });
 }
 
-/// The directory's files, together `bytes`; the second of them empty, the others of whole records.
+/// Writes `bytes` as files into the directory; the second of them is empty, the others have whole
+/// records.
 inline std::vector<std::string> in_files(const tests::TempDir& dir,
                                          std::span<const std::byte> bytes, std::size_t record,
                                          std::size_t files) {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The application's own loop on every device: what it hands out, how it ends, and what is kept of
-// it. The including file defines TestDevice, for_each_device(f), which calls f with each device to
-// try, delay(stream, time), which keeps a stream busy, and all_given_back(device), whether nothing
-// of the device's lives any more.
+// The application's own loop on every device: which batches it gets, how it ends, and what may
+// outlive it. The including file defines TestDevice, for_each_device(f), which calls f with each
+// device to try, delay(stream, time), which keeps a stream busy, and all_given_back(device), which
+// tells whether all memory of the device was given back.
 
 #include "suite/through.hpp"
 #include "support/catch.hpp"
@@ -63,7 +63,7 @@ auto to_device(Device& device, const std::vector<std::byte>& bytes, ps::CopierOp
 template <class Device> auto to_device(Device& device) {
   return to_device(device, ten_batches(), {.batch = batch_size});
 }
-/// One that ends on the host: ten slots through three places.
+/// An open pipeline that ends on the host: ten slots through three places.
 inline auto to_host() {
   return ps::Pipeline{std::tuple{ps::Reader{ps::memory(std::span{ten_batches()}),
                                             {.workers = 2, .depth = 3, .batch = batch_size}}}};
@@ -75,14 +75,14 @@ inline auto to_host_by_decoder() {
                                  {.workers = 2, .depth = 3}};
 }
 
-/// Whether a batch in host memory has the bytes that belong there.
+/// Returns whether a batch in host memory has the bytes that belong there.
 template <class Where>
 bool is_right(const ps::Batch<const std::byte, Where>& batch, std::span<const std::byte> expected) {
   return batch.index() + batch.size() <= expected.size() &&
          std::memcmp(batch.data(), expected.data() + batch.index(), batch.size()) == 0;
 }
 
-/// One whole run of the loop; whether all came.
+/// Runs the loop once; returns whether all batches came.
 template <class P, class Device>
 bool delivers_all(P& pipeline, Device& device, const std::vector<std::byte>& bytes) {
   Collector<Device> got{device, bytes.size()};
@@ -103,8 +103,8 @@ template <class P> bool delivers_all(P& pipeline) {
   return right && records == ten_batches().size();
 }
 
-/// Lets a stream be so late with the first batch, and so with all, that the copies of later ones
-/// wait to take its place.
+/// Makes a stream so late with the first batch, and thereby with all, that the copies of later
+/// batches wait for its place.
 template <class S> void delay_first(const Bytes& batch, S&& stream) {
   if (batch.index() == 0) {
     delay(stream, 30ms);
@@ -180,7 +180,7 @@ TEST_CASE("leases go back in any order, while places are used again") {
 TEST_CASE("leases outlive the loop and the pipeline, and then give all back") {
   for_each_device([&](D& device) {
     for (const std::size_t first : {std::size_t{0}, (batch_count - 2) * batch_size}) {
-      CAPTURE(first); // the loop is left early, and comes to its end
+      CAPTURE(first); // left early, the loop ends
       auto stream = device.stream();
       Collector<D> got{device, ten_batches().size()};
       std::vector<Lease<Bytes>> held;
@@ -290,7 +290,8 @@ TEST_CASE("what is given back after the loop is waited for by the next run, on a
   });
 }
 
-/// A run whose batches a second stream uses, slowly; whether that saw the right bytes.
+/// Runs a loop whose batches a slow second stream uses; returns whether that stream saw the right
+/// bytes.
 template <class Device> bool second_stream_sees_right(Device& device, bool said) {
   const auto& bytes = more_than_fits();
   Collector<Device> got{device, bytes.size()};
@@ -459,7 +460,7 @@ TEST_CASE("a batch kept until its place comes round again is an error that names
 
 enum class Leaves { by_break, by_return, by_throw };
 
-/// Walks a range and leaves it at batch `last`; how many batches there were.
+/// Walks a range and leaves it at batch `last`; returns how many batches there were.
 template <class Range> std::size_t leave_at(Range range, std::size_t last, Leaves how) {
   std::size_t batches = 0;
   for (auto batch : range()) {
@@ -668,7 +669,7 @@ TEST_CASE("an empty source is a loop without batches, and a range need not be wa
   CHECK(empty.report().records == 0);
 }
 
-/// Counts the calls of the thread that made it.
+/// Counts the calls made by the thread that made it.
 template <class Base> struct CountsCaller : Base {
   using Base::Base;
   void copy_to_device(void* to, const void* from, std::size_t bytes, ps::Stream<Base> stream) {
@@ -746,12 +747,12 @@ TEST_CASE("batches() walks what ends in host memory, whichever stage is last") {
   });
 }
 
-/// A class that is handed its data by others.
+/// A class that gets its data from others.
 template <class B> class Trainer {
  public:
   explicit Trainer(ps::AnyBatches<B> data) : data_{std::move(data)} {}
 
-  /// Steps until the data or `most` are at an end.
+  /// Steps until the data end, or `most` steps are done.
   std::uint64_t train(std::size_t most) {
     std::uint64_t records = 0;
     for (auto batch : data_.batches()) {

@@ -25,7 +25,7 @@ namespace ps = penstock;
 inline const std::size_t sizes[] = {
     0, 1, 31, 32, 33, 255, 256, 257, penstock::tests::under_tsan ? 10'003U : 100'003U};
 
-/// Any bits for integers; else whole numbers of which each sum is exact.
+/// Returns random values: any bits for integers; else whole numbers whose sums are exact.
 template <class T> std::vector<T> random_values(std::size_t n, std::uint64_t seed = 1) {
   std::mt19937_64 random{seed * 1'000'003 + n};
   std::vector<T> values(n);
@@ -54,7 +54,7 @@ ps::DeviceArray<T, D> in_memory_of(D& device, const std::vector<T>& values) {
   return array;
 }
 
-/// How many elements differ in their bits.
+/// Returns how many elements differ in their bits.
 template <class T>
 std::size_t differences(const std::vector<T>& got, const std::vector<T>& expected) {
   REQUIRE(got.size() == expected.size());
@@ -65,7 +65,7 @@ std::size_t differences(const std::vector<T>& got, const std::vector<T>& expecte
   return wrong;
 }
 
-/// What an Error says.
+/// Returns the text of the Error that f throws.
 template <class F> std::string error_of(F f) {
   try {
     f();
@@ -75,7 +75,7 @@ template <class F> std::string error_of(F f) {
   return "nothing was thrown";
 }
 
-/// How many bytes a refusal of a workspace says are needed.
+/// Returns how many bytes a refusal of a workspace says are needed.
 inline std::size_t needed(const std::string& text) {
   const std::string before = "a workspace of ";
   CAPTURE(text);

@@ -42,7 +42,8 @@ inline std::vector<std::string> write_files(const tests::TempDir& dir,
   return paths;
 }
 
-/// The expected batch sizes: full ones, and a short one at each epoch's end.
+/// Returns whether batches have the expected sizes: all full, but for a short one at each epoch's
+/// end.
 inline bool sizes_fit(const std::vector<std::size_t>& sizes, std::size_t batch, std::size_t records,
                       std::size_t epochs) {
   std::size_t i = 0;
@@ -115,7 +116,7 @@ TEST_CASE("bytes out are bytes in, in order, for all pairs of settings") {
 }
 
 TEST_CASE("records of 100 MB travel in pieces, or are a slot each", "[large]") {
-  // ThreadSanitizer keeps four times as much about them. No whole number of pieces.
+  // ThreadSanitizer keeps four times as many bytes about them. Not a whole number of pieces.
   constexpr std::size_t record = tests::under_tsan ? 5'000'011 : 100'000'007;
   const auto bytes = some_bytes(3 * record);
   for (const std::size_t slot : {0, 1}) {
@@ -185,7 +186,7 @@ TEST_CASE("a sparse file is read right on both sides of 4 GiB") {
   constexpr std::uint64_t margin = 24 << 20;
   const tests::TempDir dir;
   const std::string path = dir / "sparse";
-  // Eight bytes that say where they are, at 1000 places.
+  // Eight bytes that hold their own offset, at 1000 places.
   std::map<std::uint64_t, std::uint64_t> places;
   {
     std::fstream file{path, std::ios::binary | std::ios::out | std::ios::trunc};

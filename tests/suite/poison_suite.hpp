@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// A slot handed back too early is caught: slots are spoilt the moment they are given back, so a
-// copy that still reads one brings spoilt bytes. The including file defines TestDevice and
+// Catches slots that are handed back too early: slots are spoilt the moment they are given back, so
+// that a copy that still reads one brings spoilt bytes. The including file defines TestDevice and
 // for_each_device(f).
 
 #include "suite/through.hpp"
@@ -22,7 +22,7 @@ namespace suite {
 
 using D = TestDevice;
 
-// None of them looks spoilt.
+// Returns bytes none of which looks spoilt.
 inline std::vector<std::byte> clean_bytes(std::size_t n) {
   std::vector<std::byte> bytes = some_bytes(n);
   for (std::byte& byte : bytes) {

@@ -27,7 +27,7 @@ struct Tokens
                   ps::Field<"odd", ps::Ragged<std::uint8_t>>> {};
 struct Sum : ps::Columns<ps::Field<"sum", std::uint64_t>, ps::Field<"count", std::uint32_t>> {};
 
-/// How long a record's text is, many of them empty, and what stands in it.
+/// Tells how long a record's text is (many are empty), and its letters.
 inline std::size_t length_of(std::uint64_t record) {
   return record % 3 == 1 ? 0 : (record * 2'654'435'761U >> 7) % 61;
 }
@@ -35,7 +35,7 @@ inline char letter_of(std::uint64_t record, std::size_t at) {
   return static_cast<char>(record * 31 + at * 7);
 }
 
-/// A source of texts. `length` says how long they are.
+/// A source of texts. `length` tells how long each is.
 struct Texts {
   using schema = Text;
   std::uint64_t records;
@@ -57,7 +57,7 @@ struct Texts {
   }
 };
 
-/// Ragged into Ragged: a token a letter, and each second letter by itself.
+/// Ragged into Ragged: a token for each letter, and each second letter by itself.
 template <class Where> struct Tokenise {
   void operator()(ps::Batch<const Text, ps::Pageable> in, ps::Batch<Tokens, Where> out) const {
     const auto text = ps::get<"text">(in);
@@ -166,10 +166,10 @@ inline ps::DecoderOptions decoding_texts(std::size_t value_bytes = token_bytes) 
   return {.workers = 3, .depth = 2, .value_bytes = value_bytes};
 }
 
-/// Runs what ends in pinned memory through the device and looks at what arrives.
+/// Runs a chain that ends in pinned memory through the device and looks at what arrives.
 template <class S, class Host> void check_ragged(D& device, Host host,
                                                  std::size_t batch = ragged_batch) {
-  // A batch is kept with all the room that it has.
+  // A kept batch takes all the room that it could fill.
   const std::size_t batches = (ragged_records / batch + 1) * ragged_epochs;
   Keeper<S, D> kept{device, batches * (2 * token_bytes + batch * 32 + 2048)};
   auto pipeline = std::move(host) | ps::AsyncCopier{device, {.batch = batch, .depth = 2}} |
@@ -217,7 +217,7 @@ TEST_CASE("fixed records become Ragged ones, and these fixed ones again") {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     numbers[i] = i;
   }
-  // A slot is the copier's batch, where the Reader is not told.
+  // A slot is as large as the copier's batch if the Reader is not told a size.
   const ps::ReaderOptions reading{.workers = 2, .depth = 3, .epochs = ragged_epochs};
   for_each_device([&](D& device) {
     const auto read = [&] { return ps::Reader{ps::memory(numbers), reading}; };
@@ -233,7 +233,7 @@ TEST_CASE("fixed records become Ragged ones, and these fixed ones again") {
 }
 
 TEST_CASE("Ragged places of a ring are used again, each with its own values") {
-  // Each has a megabyte of room, so that the ring has few.
+  // Each place has a megabyte of room, so that the ring has few.
   constexpr std::size_t records = 2000, batch = 20;
   for_each_device([&](D& device) {
     std::uint64_t seen = 0;
@@ -268,7 +268,7 @@ TEST_CASE("Ragged batches reach consumers and loops on the host") {
   CHECK(kept.out_of_turn(ragged_batch, ragged_records, ragged_epochs) == "");
   CHECK(all_right(kept));
 
-  // Without a copier and without a number a slot has 256 records.
+  // Without a copier and without a .batch a slot has 256 records.
   std::vector<std::size_t> sizes;
   bool good = true;
   auto looped = ps::Reader{Texts{600}, {.workers = 2}} |
@@ -332,7 +332,7 @@ TEST_CASE("a source of unknown size may end within a Ragged slot, or before it")
 
 TEST_CASE(
     "a record may fill all the room for values, and one value more is an error with its name") {
-  // The only text of its slot, in the second of them.
+  // This text is alone in its slot, the second one.
   const auto long_one = [](std::uint64_t record) -> std::size_t { return record == 17 ? 64 : 0; };
   const ps::ReaderOptions reading{.workers = 2, .epochs = 2, .batch = 10, .value_bytes = 64};
   for_each_device([&](D& device) {
@@ -360,7 +360,7 @@ TEST_CASE(
 }
 
 TEST_CASE("values that do not fit what a Decoder gives are an error with the record's name") {
-  // Eight tokens of four bytes each, of record 31 alone, in the epoch's second slot.
+  // Eight tokens of four bytes each, all of record 31, in the epoch's second slot.
   const auto long_one = [](std::uint64_t record) -> std::size_t { return record == 31 ? 8 : 0; };
   const auto run = [&](std::size_t room) {
     HostKeeper<Tokens, ps::Pageable> kept{1 << 16};
@@ -381,7 +381,7 @@ TEST_CASE("values that do not fit what a Decoder gives are an error with the rec
 struct Forgetful : Texts {
   template <ps::HostSpace Where> std::size_t read(ps::Batch<Text, Where> into) const {
     auto view = into.view();
-    // All of a batch but what follows record 76.
+    // Puts all records of a batch but those after record 76.
     view.size = into.index() <= 77 && 77 < into.index() + into.size()
                     ? static_cast<std::size_t>(77 - into.index())
                     : into.size();
@@ -404,7 +404,7 @@ TEST_CASE("a record that was not put is an error with its name") {
                              ps::Batch<Tokens, ps::Pageable> out) {
     for (std::size_t i = 0; i < in.size(); ++i) {
       ps::get<"tokens">(out).put(i, 0);
-      // The second Ragged column of record 55 and what follows in its slot.
+      // Leaves out the second Ragged column of record 55 and of those after it in its slot.
       if (in.source_index() + i < 55 || in.source_index() > 55) {
         ps::get<"odd">(out).put(i, 0);
       }

@@ -29,7 +29,7 @@ struct Mark {
   Number* seen;
   PENSTOCK_HD void operator()(std::size_t i) const { seen[in[i]] += 1; }
 };
-/// Whether batches come one after the other: `state` is the number to come, and how many came
+/// Checks that batches come one after the other: `state` is the next number, and how many came
 /// wrongly.
 struct InTurn {
   const Number* in;
@@ -62,8 +62,8 @@ TEST_CASE("a replayed consumer sees each record once, in every run") {
   struct Sizes {
     std::size_t records, batch;
   };
-  // Places of the device's ring: of one group and of several, with groups of each size left
-  // over; a short batch at the end, none, nothing but one, and nothing at all.
+  // Places of the device's ring: one group and several, with groups of each size left over; with a
+  // short batch at the end, without one, with nothing but one, and with nothing at all.
   const auto check = [](const Sizes& sizes, unsigned lanes) {
     const std::size_t records = sizes.records;
     const std::size_t batch = sizes.batch;
@@ -83,7 +83,7 @@ TEST_CASE("a replayed consumer sees each record once, in every run") {
                                   {.lanes = lanes})});
       pipeline.prepare();
       const std::size_t captured = calls;
-      CHECK(captured >= 2); // one of each place, at the least
+      CHECK(captured >= 2); // at least one for each place
       for (Number runs = 1; runs <= 3; ++runs) {
         CHECK(pipeline.run().records == records);
         CHECK(read(seen, device) == std::vector<Number>(records, runs));
@@ -107,7 +107,7 @@ TEST_CASE("short batches between epochs are called for, and those around them re
   for_each_device([&](D& device) {
     const ps::DeviceArray<Number, D> seen{device, records};
     std::size_t calls = 0;
-    // A Decoder that leaves out: every hundredth, and more than a batch at an epoch's end.
+    // The Decoder skips every hundredth record, and more than a batch at an epoch's end.
     auto pipeline =
         ps::Reader{ps::memory(all), {.workers = 2, .epochs = 5, .batch = 128}} |
         ps::Decoder{[](const Number& in, Number& out) {
@@ -127,7 +127,7 @@ TEST_CASE("short batches between epochs are called for, and those around them re
     const std::size_t captured = calls;
     std::vector<Number> expected(records, 0);
     for (Number runs = 1; runs <= 2; ++runs) {
-      // 198 times 99 are 196 batches, and 2 records more.
+      // 198 times 99 records are 196 batches, and 2 records more.
       CHECK(pipeline.run().records == 5 * 198 * 99);
       CHECK(calls == captured + runs * 5);
     }
@@ -140,7 +140,7 @@ TEST_CASE("short batches between epochs are called for, and those around them re
 
 /// Records of variable length.
 struct Words : ps::Columns<ps::Field<"word", ps::Ragged<Number>>> {};
-/// A number into a word of that number, up to four times.
+/// Turns a number into a word that repeats it, up to four times.
 struct Spelled {
   void operator()(ps::Batch<const Number, ps::Pageable> in, ps::Batch<Words, ps::Pinned> out) {
     for (std::size_t i = 0; i < in.size(); ++i) {
@@ -239,12 +239,12 @@ TEST_CASE("of very small batches' places no more graphs are made than pay") {
                   ps::for_each(stream, in.size(), Mark{in.data(), at});
                 })});
     pipeline.prepare();
-    const std::size_t places = 50'002; // of a whole run
+    const std::size_t places = 50'002; // that a whole run fills
     CHECK(calls == places / 64 * 64 + places / 16 * 16);
     const std::size_t captured = calls;
     CHECK(pipeline.run().records == records);
     CHECK(read(seen, device) == std::vector<Number>(records, 1));
-    // Those at the end of a copy that are no group.
+    // Batches at the end of a copy that make no group.
     CHECK(calls - captured < 1000);
   });
 }
@@ -334,7 +334,7 @@ TEST_CASE("a replayed run that is stopped ends, and the next is whole") {
     CHECK(report.stopped);
     const std::uint64_t got = report.records;
     CHECK(got < records);
-    // All that was counted was used, in order, and nothing besides.
+    // Every record counted was used, in order, and no other.
     std::vector<Number> expected(records, 0);
     std::fill_n(expected.begin(), got, Number{1});
     CHECK(read(seen, device) == expected);
@@ -360,7 +360,7 @@ TEST_CASE("lanes must be as many as a group has batches, or fewer") {
   });
 }
 
-/// In a Kernel: each number, thrice, plus one.
+/// For a Kernel: each number three times, plus one.
 struct Thrice {
   const Number* in;
   Number* out;

@@ -41,7 +41,7 @@ struct Count {
   Number first;
   PENSTOCK_HD void operator()(std::size_t i) const { at[i] = first + static_cast<Number>(i); }
 };
-/// Counts in wrong[i] how often that is not so.
+/// Counts in wrong[i] how often at[i] is not first + i.
 struct Verify {
   const Number* at;
   Number first;
@@ -55,7 +55,7 @@ struct Triple {
   Number* out;
   PENSTOCK_HD void operator()(std::size_t i) const { out[i] = 3 * in[i] + 1; }
 };
-/// Adds to the number that in[i] names what lies in its mirror place: all must be there before.
+/// Adds the number at the mirror place to out[in[i]]: all numbers must be there before.
 struct AddMirrored {
   const Number* in;
   const Number* from;
@@ -88,7 +88,7 @@ std::vector<Number> read(const ps::DeviceArray<Number, Device>& array, Device& d
   auto stream = device.stream();
   return array.read(stream);
 }
-/// What AddMirrored gives of whole batches and a short one.
+/// Returns what AddMirrored gives for whole batches and a short one.
 inline std::vector<Number> mirrored(std::size_t records, std::size_t batch, Number runs) {
   std::vector<Number> all(records);
   for (std::size_t i = 0; i < records; ++i) {
@@ -98,7 +98,7 @@ inline std::vector<Number> mirrored(std::size_t records, std::size_t batch, Numb
   }
   return all;
 }
-/// The budget that a refusal asks for.
+/// Returns the budget that a refusal asks for.
 inline std::size_t cure(const std::exception& e) {
   const std::string text = e.what();
   const std::string before = "make it Scratch{device, ";
@@ -156,7 +156,7 @@ TEST_CASE("a frame gives no memory while a later one of its stream lives") {
     auto other = device.stream();
     auto outer = scratch.on(stream);
     {
-      auto elsewhere = scratch.on(other); // another stream's is not later
+      auto elsewhere = scratch.on(other); // a frame of another stream is not later
       CHECK(outer.template take<Number>(1) != nullptr);
       auto inner = scratch.on(stream);
       const auto e = tests::caught<ps::Error>([&] { outer.template take<Number>(1); });
@@ -281,14 +281,14 @@ TEST_CASE("streams use their scratch memory from several threads at once") {
         auto outer = scratch.on(stream);
         auto* const a = outer.template take<Number>(n);
         ps::for_each(stream, n, Count{a, value});
-        for (Number nested = 1; nested <= 2; ++nested) { // one after the other, in one place
+        for (Number nested = 1; nested <= 2; ++nested) { // one after the other, in the same memory
           auto inner = scratch.on(stream);
           auto* const b = inner.template take<Number>(n);
           ps::for_each(stream, n, Count{b, value + nested});
           ps::for_each(stream, n, Verify{b, value + nested, wrong[k].data()});
         }
         ps::for_each(stream, n, Verify{a, value, wrong[k].data()});
-        seen += scratch.counts().frames != 0; // while others make theirs
+        seen += scratch.counts().frames != 0; // while other streams make their frames
       }
       device.sync(stream);
     };
@@ -423,8 +423,8 @@ TEST_CASE("replayed callables use scratch memory, which is where it was when the
       CHECK(pipeline.run().records == records);
       const bool equal = read(out, device) == mirrored(records, batch, runs); // too many to print
       CHECK(equal);
-      CHECK(scratch.counts().frames == captured + 2 * runs - 1); // the short one
-      // Someone else, in memory that no captured work has.
+      CHECK(scratch.counts().frames == captured + 2 * runs - 1); // the short batch makes a frame
+      // Another stream gets memory that no captured work has.
       auto frame = scratch.on(other);
       auto* const at = frame.template take<Number>(256);
       CHECK(seen.count(address(at)) == 0);
@@ -444,7 +444,7 @@ TEST_CASE("kernels on several streams and the consumer after them share scratch 
   for (Number& each : expected) {
     each = 3 * each + 1;
   }
-  // On 3 streams and the Consumer's; replayed in 2 lanes, the first of which has the short batch.
+  // On 3 streams and the Consumer's; replayed in 2 lanes, the first of which gets the short batch.
   const auto check = [&](D& device, auto kernel) {
     const ps::DeviceArray<Number, D> out{device, records};
     ps::Scratch scratch{device, 4 * 4096, {.streams = 4}};

@@ -21,7 +21,7 @@ namespace suite {
 namespace ps = penstock;
 namespace tests = penstock::tests;
 
-/// Bytes that tell by their value where they belong.
+/// Returns bytes whose values tell where they belong.
 inline std::vector<std::byte> some_bytes(std::size_t n, std::uint64_t seed = 1) {
   std::vector<std::byte> bytes(n);
   std::uint64_t x = seed * 0x9E3779B97F4A7C15U + 1;
@@ -36,7 +36,7 @@ inline std::vector<std::byte> some_bytes(std::size_t n, std::uint64_t seed = 1) 
   return bytes;
 }
 
-/// Brings what arrives on the device back, batch by batch, to where its index says.
+/// Brings the batches that arrive on the device back, each to where its index says.
 template <class D> class Collector {
  public:
   Collector(D& device, std::size_t bytes)

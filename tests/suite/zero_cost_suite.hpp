@@ -4,12 +4,12 @@
 
 // What a pipeline costs in steady state besides its device's own functions and the user's
 // callables, on every device: nothing. The including file defines TestDevice, for_each_device(f),
-// work(stream), which enqueues something, and after the suite device_offences(device).
+// work(stream), which enqueues something, and, after the suite, device_offences(device).
 //
 // Steady state begins when every ring has been lapped twice and ends before a worker finds its work
-// done. Another chain is another test case like the first: a callable that makes it of
-// `reader(watch, workers)`, and whose last stage tells `watch` of each batch. If run() is not what
-// drives it, costs_nothing() takes another callable, (pipeline, device, watch), that does.
+// done. To test another chain, add a test case like the first: a callable that makes the chain of
+// `reader(watch, workers)`, and whose last stage tells `watch` of each batch. If run() does not
+// drive it, costs_nothing() takes a second callable, (pipeline, device, watch), that does.
 
 #include "suite/through.hpp"
 #include "support/catch.hpp"
@@ -44,7 +44,7 @@ constexpr std::uint64_t disarmed_at = 3 * lap;
 constexpr std::uint64_t total = 4 * lap;
 constexpr std::uint64_t epochs = 20;
 
-/// What is not to be done, and what it counts as.
+/// Something that must not be done, and what it counts as.
 struct Offence {
   std::string name;
   Kind kind{};
@@ -52,10 +52,11 @@ struct Offence {
   std::function<void()> commit;
 };
 
-/// Whose code commits an offence, on whose thread: the caller's, the Reader's, the device thread.
+/// Whose code commits an offence, and on which thread: the caller's, the Reader's, the device
+/// thread.
 enum class By { nobody, callable, source, copy };
 
-/// Looks on as a chain runs: arms and disarms the counters, and between commits an offence once.
+/// Watches a chain run: arms and disarms the counters, and commits an offence once in between.
 class Watch {
  public:
   Watch() = default;
@@ -77,7 +78,8 @@ class Watch {
       offence_.commit();
     }
   }
-  /// The counters were armed and are no more, and the offence was committed, if there was one.
+  /// Returns whether the counters were armed and are not any more, and the offence was committed,
+  /// if there was one.
   bool is_over() const { return over_ && committed_ == (by_ != By::nobody); }
 
  private:
@@ -109,8 +111,8 @@ class WatchedMemory {
   ps::Memory<std::byte> memory_;
 };
 
-/// The same, but with nobody else to tell `watch` of what arrives: as read, by one worker, which is
-/// ahead of the stages after it by what the rings hold.
+/// A WatchedMemory for chains that nobody else tells `watch` of: it reports what it reads, by one
+/// worker, which is ahead of the later stages by what the rings hold.
 class ToldOfMemory : public WatchedMemory {
  public:
   explicit ToldOfMemory(Watch& watch) : WatchedMemory{watch}, told_{&watch} {}
@@ -125,7 +127,7 @@ class ToldOfMemory : public WatchedMemory {
   std::shared_ptr<std::uint64_t> read_ = std::make_shared<std::uint64_t>(0); // in all epochs
 };
 
-/// A device that may commit an offence as it is told to copy.
+/// A device that may commit an offence when it is told to copy.
 template <class Device> struct WatchedCopies : Device {
   void copy_to_device(void* to, const void* from, std::size_t bytes, ps::Stream<Device> stream) {
     watch->here(By::copy);
@@ -154,7 +156,7 @@ const auto pinned_chain = [](auto& device, unsigned workers, Watch& watch) {
 
 const auto run = [](auto& pipeline, auto&, Watch&) { pipeline.run(); };
 
-/// What a new pipeline's first run, but for its beginning and end, counts.
+/// Returns what was counted in a new pipeline's first run, except at its beginning and end.
 template <class Device, class Make, class Drive>
 Counts counted(Device& device, unsigned workers, Watch& watch, const Make& make,
                const Drive& drive) {
@@ -166,14 +168,14 @@ Counts counted(Device& device, unsigned workers, Watch& watch, const Make& make,
   }
   CHECK(held >= depth * slot);
   CHECK(held < lap);
-  interposed::await_rest(); // or a worker comes to work while armed
+  interposed::await_rest(); // or a worker begins to work while armed
   drive(pipeline, device, watch);
   CHECK(pipeline.report().records == total);
   CHECK(watch.is_over());
   return interposed::ours();
 }
 
-/// Says so where nothing can be counted.
+/// Returns whether anything can be counted, and says so if not.
 inline bool can_count() {
   if (!interposed::counts) {
     WARN("under a sanitizer nothing is counted");
@@ -195,7 +197,7 @@ void costs_nothing(const Make& make, const Drive& drive = run) {
   }
 }
 
-/// Checks of each offence that it, and nothing else, is counted when it is committed by `by`.
+/// Checks that each offence is counted, and nothing else is, when `by` commits it.
 template <class Device>
 void are_seen(Device& device, By by, std::vector<Offence> offences) {
   if (!can_count()) {
@@ -213,10 +215,10 @@ void are_seen(Device& device, By by, std::vector<Offence> offences) {
   }
 }
 
-/// What the including file knows to be an offence of its device's functions.
+/// Returns the offences that the including file knows among its device's functions.
 std::vector<Offence> device_offences(D& device);
 inline std::vector<Offence> host_offences() {
-  // What a compiler sees to be of no use it may leave out.
+  // A compiler may leave out code that has no effect.
   static void* volatile kept;
   const auto mutex = std::make_shared<std::timed_mutex>();
   const auto shared = std::make_shared<std::shared_mutex>();

@@ -10,8 +10,8 @@
 
 namespace penstock::tests {
 
-/// Choices for N parameters, parameter i having `values[i]` values, such that every pair of values
-/// of every two parameters stands together at least once. Greedy and deterministic.
+/// Returns choices for N parameters, such that every pair of values of every two parameters stands
+/// together at least once. Parameter i has `values[i]` values. Greedy and deterministic.
 template <std::size_t N>
 std::vector<std::array<std::size_t, N>> all_pairs(const std::array<std::size_t, N>& values) {
   using Row = std::array<std::size_t, N>;
@@ -27,7 +27,7 @@ std::vector<std::array<std::size_t, N>> all_pairs(const std::array<std::size_t, 
   }
   std::vector<Row> rows;
   while (!missing.empty()) {
-    // Begins with a pair that is missing and chooses the rest so that most others are covered.
+    // Each row begins with a missing pair; the rest is chosen to cover most other pairs.
     const auto first = *missing.begin();
     Row row{};
     std::array<bool, N> chosen{};

@@ -1,10 +1,10 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The main function of all Catch2 tests. Says of each test case how it went, in a line that
+// The main function of all Catch2 tests. Prints how each test case went, in a line that
 // tests/tools/run_tests.py reads: "[passed] name", "[failed] name" or "[skipped] name". Exits with
-// 77, Meson's "skipped", where the machine lacks what the tests need, and with 1 if a test case
-// failed or if there are not as many as PENSTOCK_TEST_CASES in the environment says.
+// 77, Meson's "skipped", if the machine lacks what the tests need, and with 1 if a test case failed
+// or if there are not as many as PENSTOCK_TEST_CASES in the environment says.
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>
 #include <catch2/catch_test_case_info.hpp>
@@ -56,7 +56,7 @@ struct CaseLines : Listener {
 };
 CATCH_REGISTER_LISTENER(CaseLines)
 
-/// Whether the program has all test cases that tests/meson.build lists, and no other.
+/// Returns whether the program has as many test cases as tests/meson.build says.
 bool all_there(std::size_t count) {
   const char* const listed = std::getenv("PENSTOCK_TEST_CASES");
   if (listed == nullptr || listed == std::to_string(count)) {
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   const auto tests = Catch::getAllTestCasesSorted(session.config());
   const std::string lacking = penstock::tests::missing();
   if (lacking.empty() || session.configData().showHelp || session.configData().listTests) {
-    // Catch2 ends with the number of failures, which may be 77.
+    // Catch2 returns the number of failures, which may be 77.
     const bool passed = session.run() == 0;
     return all_there(tests.size()) && passed ? 0 : 1;
   }

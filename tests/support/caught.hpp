@@ -12,7 +12,7 @@
 
 namespace penstock::tests {
 
-/// The E that f throws; the test case fails if it throws none.
+/// Returns the E that f throws; the test case fails if f throws none.
 template <class E, class F> E caught(F f) {
   try {
     f();
@@ -23,7 +23,7 @@ template <class E, class F> E caught(F f) {
   throw 0;
 }
 
-/// The E that f throws, if it throws one.
+/// Returns the E that f throws, if it throws one.
 template <class E, class F> std::optional<E> thrown_by(F f) {
   try {
     f();
@@ -33,14 +33,14 @@ template <class E, class F> std::optional<E> thrown_by(F f) {
   return std::nullopt;
 }
 
-/// Whether a text of penstock's holds `part`.
+/// Returns whether the text of penstock's error holds `part`.
 inline bool has(const std::exception& e, const std::string& part) {
   INFO(e.what());
   CHECK(std::string{e.what()}.rfind("penstock: ", 0) == 0);
   return std::string{e.what()}.find(part) != std::string::npos;
 }
 
-/// Whether all was given back to a device but for `pinned` pieces of pinned memory.
+/// Checks that all was given back to a device but for `pinned` pieces of pinned memory.
 inline void check_nothing_lives(const HostDevice& device, std::size_t pinned = 0) {
   const HostCounts counts = device.counts();
   CHECK(counts.live_allocations == 0);

@@ -54,14 +54,14 @@ inline std::atomic<std::uint64_t> refused_from{never}, refused_to{never};
 inline std::atomic<bool> refused{false};
 
 /// Refuses the `k`-th allocation from now, by any thread, and with `persistent` all later ones too:
-/// 1 is the next; 0 is none. While no other thread allocates.
+/// 1 is the next; 0 is none. To be called while no other thread allocates.
 inline void refuse_allocation(std::uint64_t k, bool persistent = false) noexcept {
   refused_from = never;
-  refused = refused && k == 0; // to be asked for after it was taken away
+  refused = refused && k == 0; // so that has_refused() still tells after the fault was taken away
   refused_to = persistent ? never : allocations + k;
   refused_from = k == 0 ? never : allocations + k;
 }
-/// Whether that has happened.
+/// Returns whether an allocation was refused.
 inline bool has_refused() noexcept {
   return refused;
 }
@@ -75,7 +75,7 @@ inline void* take(std::size_t bytes, std::size_t alignment = alignof(std::max_al
     refused = true;
     return nullptr;
   }
-  // What std::aligned_alloc takes is a multiple of the alignment, and not 0.
+  // std::aligned_alloc wants a multiple of the alignment, and not 0.
   return std::aligned_alloc(alignment, bytes / alignment * alignment + alignment);
 }
 inline void* take_or_throw(std::size_t bytes, std::size_t alignment = alignof(std::max_align_t)) {
@@ -88,8 +88,8 @@ inline void* take_or_throw(std::size_t bytes, std::size_t alignment = alignof(st
 
 } // namespace penstock::tests::memory
 
-// Not inline: g++ warns of a mismatch where it sees the free() in a delete and not what is in the
-// new.
+// Not inline: g++ warns of a mismatch if it sees the free() in a delete and not the allocation in
+// the new.
 [[gnu::noinline]] void* operator new(std::size_t n) {
   return penstock::tests::memory::take_or_throw(n);
 }

@@ -10,8 +10,8 @@
 
 namespace penstock::tests {
 
-/// Calls of a device, counted apart: questions whether an event is done, which a run asks as often
-/// as it has time for, and all other calls, of which two like runs make nearly as many.
+/// Kinds of calls of a device, counted apart. A run asks whether events are done as often as it has
+/// time for; of all other calls two like runs make nearly as many.
 enum class Calls { questions, others };
 
 /// A HostDevice whose k-th call of a kind fails.
@@ -19,7 +19,8 @@ class FailingDevice : public HostDevice {
  public:
   using HostDevice::HostDevice;
 
-  /// The `k`-th call of this kind from now fails. To be said, and taken away, while nothing runs.
+  /// Makes the `k`-th call of this kind from now fail. This and mend() are called while nothing
+  /// runs.
   void fail(Calls calls, std::uint64_t k, HostFault fault) noexcept {
     mend();
     fault_ = fault;
@@ -81,7 +82,7 @@ class FailingDevice : public HostDevice {
   }
 
  private:
-  // Relaxed, as the device's own: no order between threads that the tested ones forgot.
+  // Relaxed, as the device's own counters: threads get no order that the tested code forgot.
   struct Counter {
     std::atomic<std::uint64_t> made{0}, fails{0};
   };

@@ -3,18 +3,17 @@
 #pragma once
 
 // A CUDA runtime of one GPU that needs none: it takes the place of cudart in the one program that
-// includes it. All work is done at once, by the thread that enqueues it. It keeps what CUDA says of
-// latched errors and of captures, as tried on an H200 with driver 580 and CUDA 13.0:
+// includes it. All work is done at once, by the thread that enqueues it. It has CUDA's rules on
+// latched errors and captures, as tried on an H200 with driver 580 and CUDA 13.0:
 //
-// - what may not be called beside a capture in global mode, unless the thread's mode is relaxed:
-//   cudaMalloc, cudaFree, page-locking, questions and waits, cudaGraphInstantiate. It fails with
-//   900, and the capture is broken off; cudaGraphExecDestroy breaks it off without a word;
-// - cudaDeviceSynchronize beside any capture, in any mode: the same;
+// - some calls may not be made beside a capture in global mode, unless the thread's mode is
+//   relaxed: cudaMalloc, cudaFree, page-locking, questions and waits, cudaGraphInstantiate. They
+//   fail with 900, and break the capture off; cudaGraphExecDestroy breaks it off without a word;
+// - cudaDeviceSynchronize fails in the same way beside any capture, in any mode;
 // - an event recorded in a capture must not be asked (907), and a stream that captures cannot wait
 //   for another (905), nor be waited for (900): each breaks the capture off;
 // - a refused launch latches its error, and breaks off the capture that it was to be in; "not
-// ready"
-//   is not latched.
+//   ready" is not latched.
 
 #include <algorithm>
 #include <cstddef>
@@ -57,7 +56,7 @@ inline Runtime& runtime() {
 
 inline thread_local cudaError_t latched = cudaSuccess;
 inline thread_local cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
-// Which a thread has when it has called the runtime, and the driver wants.
+// A thread has a context once it has called the runtime; the driver refuses a thread without one.
 inline thread_local bool has_context = false;
 inline const void* this_thread() {
   return &mode;
@@ -72,7 +71,7 @@ inline cudaError_t break_off(Capture& capture, cudaError_t status) {
   return status;
 }
 
-/// What a call that might not belong into a capture is answered.
+/// Returns the answer to a call that may not belong into a capture.
 inline cudaError_t unsafe() {
   Runtime& cuda = runtime();
   const std::scoped_lock lock{cuda.mutex};
@@ -88,7 +87,7 @@ inline cudaError_t unsafe() {
   return latch(status);
 }
 
-/// Does the work, or keeps it where the stream captures.
+/// Does the work, or keeps it if the stream captures.
 inline cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   Runtime& cuda = runtime();
   {
@@ -351,7 +350,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   const cudaError_t before = fake_cuda::latched;
   fake_cuda::unsafe();
-  fake_cuda::latched = before; // it says nothing
+  fake_cuda::latched = before; // this call latches no error
   return drop_work(exec);
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {

@@ -26,7 +26,7 @@ struct IoCall {
   /// "read_direct", "open_folder", "next_name", "close_folder", "create", "write", "sync",
   /// "sync_folder", "rename" or "unlink".
   std::string_view name;
-  /// "" where the call has a descriptor; of a rename what it renames to.
+  /// "" if the call has a descriptor; for a rename, the new path.
   std::string_view path;
 };
 
@@ -40,9 +40,9 @@ struct IoFaults {
   std::uint64_t ends_at = std::numeric_limits<std::uint64_t>::max();
   /// Not 0: files can be read directly, wherever they lie, and such reads must be aligned to this.
   std::size_t direct_alignment = 0;
-  /// What is free.
+  /// Bytes of memory that are said to be free.
   std::uint64_t memory = 0;
-  /// Not negative: what files are said to have in the page cache.
+  /// If not negative, the share of each file that is said to be in the page cache.
   double cached = -1;
 
   static IoFaults fail_once(long number, int error) {
@@ -58,7 +58,7 @@ struct IoFaults {
   }
 };
 
-/// An Io that fails as told, and counts. A handle: copies share what they have counted.
+/// An Io that fails as told, and counts its calls. A handle: copies share their counts.
 template <class Inner = PosixIo> class FaultyIo {
  public:
   using Folder = typename Inner::Folder;
@@ -188,7 +188,7 @@ template <class Inner = PosixIo> class FaultyIo {
     return fails("rename", to) ? -1 : inner_.rename(from, to);
   }
   int unlink(const char* path) const { return fails("unlink", path) ? -1 : inner_.unlink(path); }
-  /// Counted, and over at once.
+  /// Counts a pause, and returns at once.
   void pause() const { ++shared_->pauses; }
 
  private:

@@ -9,8 +9,8 @@
 
 namespace penstock::tests {
 
-/// Work that stays queued until it is let go, on streams of a HostDevice, as cuda/gate.hpp has it
-/// for both devices. It must outlive what waits for it.
+/// Keeps work queued on streams of a HostDevice until it opens, as cuda/gate.hpp does for both
+/// devices. It must outlive the work that waits for it.
 class HostGate {
  public:
   explicit HostGate(HostDevice&) {}
@@ -18,7 +18,7 @@ class HostGate {
   HostGate& operator=(const HostGate&) = delete;
   ~HostGate() { let_go(); }
 
-  /// What is put on the stream after this waits.
+  /// Has all work that is put on the stream after this wait.
   void shut(HostStream& stream) {
     stream.enqueue([this] {
       while (!open_) {

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The functions of the C library that are counted. The dynamic linker takes a program's own
-// definition before a library's, for calls from the libraries too: what libstdc++ and CUDA allocate
-// and lock comes by here. So <mutex> and <thread> have no place in this file.
+// The functions of the C library that are counted. The dynamic linker prefers a program's own
+// definition to a library's, for calls from libraries too: what libstdc++ and CUDA allocate and
+// lock comes through here. This file must therefore use neither <mutex> nor <thread>.
 
 #include "support/interposed.hpp"
 
@@ -45,7 +45,7 @@ Counts now(const Atomics& atomics) noexcept {
 } // namespace
 
 void arm() noexcept {
-  // The first call allocates.
+  // The first call of backtrace() allocates.
   std::array<void*, 1> frame{};
   backtrace(frame.data(), 1);
   for (std::size_t i = 0; i < count_of_ours.size(); ++i) {
@@ -91,7 +91,7 @@ void count(Kind kind) noexcept {
   }
   count_of_ours[i].fetch_add(1, std::memory_order_relaxed);
   if (!first_taken.exchange(true)) {
-    const Inside looking; // which may lock
+    const Inside looking; // dlsym() may lock
     first_frames = backtrace(first.data(), static_cast<int>(first.size()));
   }
 }
@@ -101,8 +101,8 @@ void count(Kind kind) noexcept {
 #if defined(PENSTOCK_TESTS_INTERPOSES)
 
 extern "C" {
-// The names under which the C library has these four for those who replace them: dlsym() may need
-// memory itself.
+// The C library's own names of these four, for programs that replace them: dlsym() may need memory
+// itself.
 void* __libc_malloc(std::size_t) noexcept;
 void* __libc_calloc(std::size_t, std::size_t) noexcept;
 void* __libc_realloc(void*, std::size_t) noexcept;
@@ -116,10 +116,10 @@ using penstock::tests::interposed::count;
 using penstock::tests::interposed::Inside;
 using penstock::tests::interposed::Kind;
 
-// The C library's own function. Of the condition variables' there are two: the older, for programs
-// of before 2003, is what dlsym() may find.
+// Returns the C library's own function. Those of condition variables exist twice: dlsym() may find
+// the older ones, for programs from before 2003.
 void* own(const char* name) noexcept {
-  const Inside looking; // which may allocate
+  const Inside looking; // dlvsym() may allocate
   void* const newer = dlvsym(RTLD_NEXT, name, "GLIBC_2.3.2");
   return newer != nullptr ? newer : dlsym(RTLD_NEXT, name);
 }
@@ -136,7 +136,7 @@ auto counted(Kind kind, const char* name,
   return forward<Function>(name, arguments...);
 }
 
-// What a thread does, and whether it is a device's: as who started it.
+// What a thread runs, and whether it is a device's, as the thread is that started it.
 struct Start {
   void* (*run)(void*);
   void* argument;

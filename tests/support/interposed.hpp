@@ -18,10 +18,10 @@
 
 /// Counts what a program does behind its own back: support/interposed.cpp defines malloc, the locks
 /// of pthreads and their like anew, and support/interposed_cuda.cpp stands, with the linker's
-/// --wrap, before CUDA's functions. All count and then do what was asked for.
+/// --wrap, before CUDA's functions. All count and then do what they were called for.
 ///
-/// What a device does inside its own functions is its own affair, and counted apart: on any thread
-/// within an `Inside`, and on the threads that were started there.
+/// What a device does inside its own functions is counted apart: on any thread within an `Inside`,
+/// and on the threads that were started there.
 namespace penstock::tests::interposed {
 
 /// Whether anything is counted in this build.
@@ -32,12 +32,12 @@ inline constexpr bool counts = false;
 #endif
 
 enum class Kind : std::uint8_t {
-  heap,     ///< malloc and its like, so operator new too, and free
+  heap,     ///< malloc and its like (operator new too), and free
   lock,     ///< a mutex or rwlock locked or tried, a wait for a condition variable
   thread,   ///< a thread started
   creation, ///< a stream, an event or memory of a device made or given back
   blocking, ///< a wait for the device
-  callback, ///< a function of the host's queued on a stream
+  callback, ///< a host function queued on a stream
 };
 
 /// How often each Kind was seen.
@@ -64,25 +64,26 @@ void arm() noexcept;
 void disarm() noexcept;
 bool is_armed() noexcept;
 
-/// What was counted outside every device.
+/// Returns what was counted outside all devices.
 Counts ours() noexcept;
-/// What was counted inside.
+/// Returns what was counted inside devices.
 Counts devices() noexcept;
-/// Writes the stack of the first that ours() counted to stderr, if there is one.
+/// Writes the stack of the first call that ours() counted to stderr, if there is one.
 void print_first_of_ours() noexcept;
 
-/// Blocks until every other thread, devices' aside, waits for a condition variable: what it does
-/// first would else come late. For a second at most, and not if nothing is counted.
+/// Blocks until every other thread, devices' aside, waits for a condition variable: the first
+/// things that it does would else be counted late. For a second at most, and not if nothing is
+/// counted.
 void await_rest() noexcept;
 
-/// Counts one, if armed. Any thread.
+/// Counts one call, if armed. Any thread.
 void count(Kind kind) noexcept;
 
-/// While it lives its thread is inside a device. To be nested at will.
+/// While it lives, its thread is inside a device. May be nested.
 class Inside {
  public:
   Inside() noexcept { ++depth_; }
-  /// A call that is one of `kind` itself: counted as where it came from.
+  /// For a call that is one of `kind` itself: it counts where it came from.
   explicit Inside(Kind kind) noexcept {
     count(kind);
     ++depth_;

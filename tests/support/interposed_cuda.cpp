@@ -5,7 +5,7 @@
 // with --wrap=cudaMalloc and so on, for every name here: calls of cudaMalloc then come here, and
 // __real_cudaMalloc is CUDA's own, whether linked statically or not.
 //
-// What a function that is missing here allocates and locks counts as the library's, and is seen.
+// If a function is missing here, its allocations and locks count as the library's, and are seen.
 
 #include "support/interposed.hpp"
 
@@ -18,7 +18,7 @@ using penstock::tests::interposed::Inside;
 using penstock::tests::interposed::Kind;
 
 #if CUDART_VERSION >= 13000
-// What <<<>>> calls, which nvcc alone declares.
+// <<<>>> calls these, and only nvcc declares them.
 extern "C" cudaError_t __cudaGetKernel(cudaKernel_t*, const void*);
 extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std::size_t,
                                           cudaStream_t);
@@ -32,7 +32,7 @@ extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, std:
     return __real_##function arguments;                                                            \
   }
 
-// Make something, or give it back.
+// These make something, or give it back.
 PENSTOCK_TESTS_WRAP(cudaMalloc, (void** at, std::size_t bytes), (at, bytes), Kind::creation)
 PENSTOCK_TESTS_WRAP(cudaMallocAsync, (void** at, std::size_t bytes, cudaStream_t stream),
                     (at, bytes, stream), Kind::creation)
@@ -67,7 +67,7 @@ PENSTOCK_TESTS_WRAP(cudaGetDriverEntryPointByVersion,
                      cudaDriverEntryPointQueryResult* result),
                     (name, function, version, flags, result), Kind::creation)
 
-// Wait for the device.
+// These wait for the device.
 PENSTOCK_TESTS_WRAP(cudaDeviceSynchronize, (), (), Kind::blocking)
 PENSTOCK_TESTS_WRAP(cudaStreamSynchronize, (cudaStream_t stream), (stream), Kind::blocking)
 PENSTOCK_TESTS_WRAP(cudaEventSynchronize, (cudaEvent_t event), (event), Kind::blocking)
@@ -76,14 +76,14 @@ PENSTOCK_TESTS_WRAP(cudaMemcpy, (void* to, const void* from, std::size_t bytes, 
 PENSTOCK_TESTS_WRAP(cudaMemset, (void* at, int value, std::size_t bytes), (at, value, bytes),
                     Kind::blocking)
 
-// Call the host back.
+// These call the host back.
 PENSTOCK_TESTS_WRAP(cudaLaunchHostFunc, (cudaStream_t stream, cudaHostFn_t f, void* data),
                     (stream, f, data), Kind::callback)
 PENSTOCK_TESTS_WRAP(cudaStreamAddCallback,
                     (cudaStream_t stream, cudaStreamCallback_t f, void* data, unsigned flags),
                     (stream, f, data, flags), Kind::callback)
 
-// May be called at any time.
+// These may be called at any time.
 PENSTOCK_TESTS_WRAP(cudaMemcpyAsync,
                     (void* to, const void* from, std::size_t bytes, cudaMemcpyKind way,
                      cudaStream_t stream),

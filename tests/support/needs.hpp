@@ -6,7 +6,7 @@
 
 namespace penstock::tests {
 
-/// What this machine lacks for the tests of this executable: empty if nothing.
+/// Returns what this machine lacks for the tests of this executable: empty if nothing.
 std::string missing();
 
 } // namespace penstock::tests

@@ -30,7 +30,7 @@ struct Outcome {
   /// Of a DeviceError, nested or not.
   int code{};
   bool sticky{};
-  /// What a StageError holds.
+  /// The exception nested in a StageError.
   std::exception_ptr nested;
 
   bool says(const std::string& part) const { return text.find(part) != std::string::npos; }
@@ -42,7 +42,7 @@ struct Outcome {
   }
 };
 
-/// Of an exception that was caught.
+/// Returns the outcome of an exception that was caught.
 inline Outcome outcome_of(const std::exception_ptr& thrown) {
   Outcome out;
   const auto note = [&out](const std::exception& e, Came came) {
@@ -86,7 +86,7 @@ inline Outcome outcome_of(const std::exception_ptr& thrown) {
   return out;
 }
 
-/// Calls f and says what became of it.
+/// Calls f and returns what became of it.
 template <class F>
   requires std::invocable<F&>
 Outcome outcome_of(F f) {

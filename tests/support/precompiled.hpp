@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the host tests spend most of their parsing on, once for all of them. Each file includes what
-// it uses all the same: tests/meson.build says who takes this.
+// The headers that host tests spend most of their parsing on, parsed once for all of them. Each
+// file still includes what it uses; tests/meson.build says which programs take this.
 #include "support/catch.hpp"
 
 #include <penstock/penstock.hpp>

@@ -13,7 +13,7 @@
 
 namespace penstock::tests {
 
-/// A new, empty directory; it goes in the end, with all in it.
+/// A new, empty directory, removed at the end with all that is in it.
 class TempDir {
  public:
   TempDir() {
@@ -30,7 +30,7 @@ class TempDir {
   }
 
   const std::string& path() const noexcept { return path_; }
-  /// Where `name` would lie in it.
+  /// Returns the path that `name` would have in it.
   std::string operator/(const std::string& name) const { return path_ + '/' + name; }
 
   /// Makes the file `name` of these bytes; returns its path.

@@ -11,8 +11,8 @@
 
 namespace penstock::tests {
 
-/// Ends the program with a message if nobody says for `limit` that there is progress: a hang is
-/// then a failed test with a name, and not one that never returns.
+/// Ends the program with a message if no progress is reported for `limit`: a hang is then a failed
+/// test with a name, and not one that never returns.
 class Watchdog {
   using Clock = std::chrono::steady_clock;
 
@@ -26,15 +26,15 @@ class Watchdog {
     thread_.join();
   }
 
-  /// All is well at `step`, which the message would name.
+  /// Reports progress at `step`, which the message would name.
   void progress(std::uint64_t step) noexcept {
     step_ = step;
     due_ = Clock::now() + limit_;
   }
 
  private:
-  // Looks at atomics and sleeps: a condition variable would add an order between threads, and so
-  // hide from ThreadSanitizer what the tested ones forgot.
+  // Looks at atomics and sleeps: a condition variable would order threads, and so hide from
+  // ThreadSanitizer an order that the tested code forgot.
   void watch() const noexcept {
     while (!over_) {
       if (Clock::now() > due_.load()) {

@@ -27,8 +27,8 @@ problems = []
 counts = dict.fromkeys(["blocks", "links", "files", "members", "options"], 0)
 
 
-# Blocks. A comment that does not fit in its line elsewhere has its // more than once. Of what must not compile the pages
-# show that.
+# Blocks. A comment may be wrapped differently in a file, and then has its // more than once. Of programs that must not
+# compile the pages show the refused part.
 COMPILED = {
     "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/cuda/activity_test.cu",
             "tests/cookbook/*",
@@ -96,18 +96,18 @@ def check_names(page: str, line: str):
     files = FILE.findall(code)
     for name in files:
         counts["files"] += 1
-        # The changelog also names what is gone.
+        # The changelog also names files that are gone.
         if not files_named(name) and not page.endswith("changelog.md"):
             problems.append(f"{page}: there is no file {name}")
     for owner, member in MEMBER.findall(code):
         counts["members"] += 1
-        # In a row of a table the file beside it is the one.
+        # A name in a row of a table belongs to the file named beside it.
         among = [path for name in files for path in files_named(name) if path in headers] if line.startswith("|") else []
         if not any(declares(headers[path], owner, member) for path in among or headers):
             problems.append(f"{page}: there is no {owner}::{member}" + (f" in {', '.join(among)}" if among else ""))
 
 
-# Options, by the heading that they stand under.
+# Options, by the heading under which they stand.
 OPTIONS = {
     "Reader": ["ReaderOptions", "RecordsOptions", "MemoryOptions", "WindowsOptions"],
     "Decoder": ["DecoderOptions"],
@@ -124,7 +124,7 @@ OPTIONS = {
     "What can prepare() be told?": ["PrepareOptions"],
 }
 WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|prepare_options|on_error|replayed|scratch|deferred)\.hpp")
-# How a page writes a default that C++ writes otherwise.
+# How a page writes a default that C++ writes differently.
 WRITTEN = {"{}": ["none", "`{}`"], "100": ["100 ms"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"]}
 
 

@@ -21,7 +21,7 @@ for old in folder.glob("*.html"):
     old.unlink()
 run = subprocess.run(["doxygen", sys.argv[1]], capture_output=True, text=True)
 print(run.stdout + run.stderr, end="")
-# That nothing was warned of says nothing where nothing was read. Of concepts Doxygen 1.9 never warns.
+# No warnings mean nothing if nothing was read. Doxygen 1.9 never warns of concepts.
 pages = {"index.html": "penstock", "stages.html": "value_bytes", "namespacepenstock.html": "with_device"}
 pages["classpenstock_1_1Pipeline.html"] = "prepare"
 for path in HEADERS.rglob("*.hpp"):

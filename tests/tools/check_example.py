@@ -88,7 +88,7 @@ def train_loop(program: str, folder: Path):
                 loss += error * error
             weights = [w - rate * g / 4096 for w, g in zip(weights, gradient)]
             losses.append(loss / 4096)
-    for _ in range(3):  # nothing depends on which thread comes first
+    for _ in range(3):  # the result must not depend on which thread comes first
         loss, learned, *report = run(program, "--device", "host").splitlines()
         said = [float(word) for word in loss.split() if word[0].isdigit()]
         assert len(said) == 2 and all(abs(a - b) < 2e-4 for a, b in zip(said, [losses[0], losses[-1]])), (loss, losses)
@@ -272,7 +272,7 @@ def run_on_gpu(program: str, *args) -> str:
 def streams(program: str, folder: Path):
     pinning, items, head, *rows, last = run_on_gpu(program, "--small").splitlines()
     found = [float(word) for word in pinning.replace(",", "").split() if re.fullmatch(r"\d+\.\d+", word)]
-    # Some sandboxes do not say how much memory a process has.
+    # Some sandboxes do not tell how much memory a process has.
     assert "nan" in pinning or (len(found) == 2 and abs(found[0] - 1) < 0.2 and abs(found[1] - 2) < 0.2), pinning
     assert items.startswith("64 items of 0.25 MiB on cuda:"), items
     for row, name in zip(rows, ("pinned", "pageable", "pinned, streams", "pipeline")):
@@ -294,7 +294,7 @@ def knn(program: str, folder: Path):
     assert first.startswith("of vector 0: 0 (0) ") and len(first.split()) == 3 + 20, first
     rng = random.Random(6)
     file = folder / "vectors"
-    vectors = [[float(rng.randrange(16)) for _ in range(128)] for _ in range(300)]  # some are at one distance
+    vectors = [[float(rng.randrange(16)) for _ in range(128)] for _ in range(300)]  # some distances are equal
     file.write_bytes(b"".join(struct.pack("<128f", *vector) for vector in vectors))
     squared = [sum((a - b) ** 2 for a, b in zip(vectors[0], vector)) for vector in vectors]
     *_, first = run_on_gpu(program, file).splitlines()

@@ -19,7 +19,7 @@ from tree_files import tree_files
 
 ROOT = Path(__file__).resolve().parents[2]
 MESON = os.environ.get("MESON", "meson")
-PREFIX = "opt/penstock"  # where no compiler and no tool looks by itself
+PREFIX = "opt/penstock"  # where no compiler and no tool looks by default
 LIMIT = 280
 NO_NVCC = ["--native-file", ROOT / "tests/tools/without_nvcc.ini"]
 
@@ -103,13 +103,13 @@ def finds(build: Path, include: Path):
 def pkg_config(work: Path, root: Path, cxx: str):
     folder = foreign(work, "pkg_config", "host")
     path = {"PKG_CONFIG_PATH": root / PREFIX / "share/pkgconfig"}
-    here = {"PKG_CONFIG_SYSROOT_DIR": root, **path}  # or, as where it is moved later on, --define-prefix
+    here = {"PKG_CONFIG_SYSROOT_DIR": root, **path}  # --define-prefix does the same for a prefix that was moved
     cflags, libs = (run("pkg-config", what, "penstock", **here).split() for what in ("--cflags", "--libs"))
     assert cflags == run("pkg-config", "--define-prefix", "--cflags", "penstock", **path).split()
     assert cflags == [f"-I{root / PREFIX / 'include'}", "-pthread"] and libs == ["-pthread"], (cflags, libs)
     run("pkg-config", "--exists", "penstock >= 9", fails=True, **path)
     version = run("pkg-config", "--modversion", "penstock", **path).strip()
-    # As who copies the headers may have it: they are nobody's system headers here.
+    # As for a user who copies the headers: they are no system headers here.
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", *([] if "clang" in cxx else ["-Wuseless-cast"]), "-Werror"]
     run(cxx, "-std=c++20", *warnings,
         folder / "main.cpp", folder / "other.cpp", "-o", folder / "mine", *cflags, *libs)
@@ -122,7 +122,7 @@ def with_meson(work: Path, root: Path, cxx: str, way: str, kind: str):
     environment = {"CXX": cxx, "PKG_CONFIG_SYSROOT_DIR": root, "PKG_CONFIG_PATH": root / PREFIX / "share/pkgconfig"}
     options = ["--buildtype=plain"]
     if way == "subproject":
-        options.append("-Dcpp_args=-Weffc++")  # which penstock has not got for itself
+        options.append("-Dcpp_args=-Weffc++")  # penstock itself is not built with it
         environment |= {"PKG_CONFIG_PATH": "", "PKG_CONFIG_LIBDIR": ""}
         copy_project(folder / "subprojects/penstock")
         include = folder / "subprojects/penstock/include"
@@ -148,7 +148,7 @@ def with_cmake(work: Path, root: Path, cxx: str, way: str, kind: str):
     if kind == "host":
         project = folder / "CMakeLists.txt"
         text = project.read_text()
-        for wanted in "9", "0.2", "0.0":  # before 1.0 a minor version is another interface
+        for wanted in "9", "0.2", "0.0":  # before 1.0 each minor version is another interface
             project.write_text(text.replace("penstock 0.1", f"penstock {wanted}"))
             said = run(*configure, "-B", fresh(folder / "refused"), fails=True, CXX=cxx)
             assert f'requested version "{wanted}"' in " ".join(said.split()) and f"version: {version}" in said, said

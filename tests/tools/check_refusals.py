@@ -27,7 +27,7 @@ MOST_LINES = 12
 AT_ONCE = 60  # nvcc gives up after 100 errors
 REFUSED = re.compile(r"^// refused: (.+)$", re.MULTILINE)
 OURS = re.compile(r"error: .*(penstock: |deleted (member )?function|deleted constructor)")
-# Before an error stands where it is; what stands after it belongs to it, up to the next.
+# Lines that tell where an error is come before it; lines after an error belong to it, up to the next.
 PLACE = re.compile(r"^(In file included from| +from )|: (In .+|At global scope):$|:   (recursively )?required ")
 PROGRAM = re.compile(r"compile_fail/(\w+)\.cu?(?:pp)?\b")
 CRASH = re.compile(r"internal (compiler )?error|PLEASE submit a bug report")
@@ -51,18 +51,18 @@ class Compiler:
         self.nvcc = "nvcc" in Path(command).name
         self.base = [command, "-std=c++20", f"-I{root / 'include'}"]
         self.work = work
-        # A main in a namespace must return something, as the others need not.
+        # A main in a namespace must return something; the real main need not.
         self.many = ["-diag-suppress=940"] if self.nvcc else ["-Wno-return-type"]
         self.many += ["-ferror-limit=0"] if "clang" in command else []
         if self.nvcc:
-            # The device pass alone reads the whole program, and nothing comes before it.
+            # -ptx runs the device pass alone, which reads the whole program, and nothing before it.
             self.base += ["-Xcompiler=-Wall,-Wextra,-Wshadow", "-Werror=all-warnings", "-ptx", "-o", os.devnull]
             return
         self.base += ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow"]
         if cuda:
             self.base += ["-isystem", str(cuda)]
 
-    # Most of the time is the headers'. What the compiler says is the same, but for a line more of clang++.
+    # The headers take most of the time. Precompiled, they change what compilers say by one line, of clang++.
     @cached_property
     def header(self) -> list[str]:
         if self.nvcc:

@@ -15,11 +15,11 @@ from pathlib import Path
 ROOT, COMPILERS = Path(sys.argv[1]), sys.argv[2:]
 INCLUDE = ROOT / "include"
 LIMIT = 100
-MOST_LINES = 7  # besides those that say which file includes which
+MOST_LINES = 7  # besides those that tell which file includes which
 CXX17 = "penstock needs C++20, and this is an older standard: compile with -std=c++20."
 SYSTEM = "penstock needs Linux on x86-64, and this is another system: build for x86_64-linux-gnu."
 TOOLKIT = "penstock needs CUDA 13.0 or later, and these are headers of an older one: install CUDA 13."
-# What is defined otherwise than here, and what is said then.
+# What is defined differently from here, and what penstock then says.
 OLD = {
     "g++": [("__GNUC__", "11", "penstock needs g++ 12 or later, and this is g++ 11 or older: take g++-12.")],
     "clang++": [("__clang_major__", "18",
@@ -28,10 +28,10 @@ OLD = {
               "penstock needs nvcc 13.0 or later, and this is nvcc 12 or older: install CUDA 13.")],
 }
 NO_EXCEPTIONS = "penstock needs exceptions, and this build has none: compile without -fno-exceptions."
-# libc++ has stop tokens only if asked for what is experimental.
+# libc++ has stop tokens only in its experimental part.
 NO_TOKENS = "penstock needs std::stop_token, and this library has none: take libstdc++, not libc++."
 WITHOUT_TOKENS = "#include <version>\n#undef __cpp_lib_jthread\n"
-# Of what needed RTTI once, what a device throws while it captures.
+# Code that once needed RTTI: exceptions of a device while it captures.
 WITHOUT_RTTI = """#include <penstock/penstock.hpp>
 
 #include <vector>
@@ -78,7 +78,7 @@ def check(compiler: str, folder: Path):
     stops(compiler, folder, "penstock/penstock.hpp", NO_TOKENS, WITHOUT_TOKENS)
     plain = compiled(compiler, folder, WITHOUT_RTTI, "c++20", "-fno-rtti")
     assert plain.returncode == 0 and not plain.stdout, f"{compiler} -fno-rtti:\n{plain.stdout}"
-    # No header is too small to be somebody's first; version.hpp is for whoever wants to know.
+    # A user may include any header first. version.hpp is left out: any compiler may ask for the version.
     headers = {str(path.relative_to(INCLUDE)) for path in INCLUDE.rglob("*.*") if path.suffix in (".hpp", ".cuh")}
     public = sorted(name for name in headers if "/detail/" not in name and name != "penstock/version.hpp")
     for header in public if kind == "g++" else ["penstock/penstock.hpp", "penstock/cuda.hpp", "penstock/cuda/algorithm.cuh"]:

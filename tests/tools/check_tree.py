@@ -14,9 +14,9 @@ SOURCES = {".hpp", ".cuh", ".cpp", ".cu"}
 LICENSED = SOURCES | {".py", ".sh", ".build"}
 NOTE = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 
-# Beside what it stands is not seen where the comment is read alone, as in the reference.
+# The reference shows each comment alone, without its neighbours.
 SEQUEL = re.compile(r"^\s*///? The same\b")
-# Whose machine it was concerns nobody.
+# Nobody needs to know whose machine it was.
 HOME = re.compile(r"(?<![\w.…])/(root|home)/\w")
 
 root = Path(sys.argv[1])

@@ -31,7 +31,7 @@ class Test:
     name: str
     kind: str  # the first of Meson's suites; the others are labels, see tests/meson.build
     labels: set[str]
-    cases: int  # 0 if it has none: then it is one test
+    cases: int  # 0 for a program without test cases: it is one test
     depends: list[str]
 
     @property
@@ -46,9 +46,9 @@ class Build:
     compiler: str
     kinds: dict[str, str]
     options: list[str]
-    never: set[str] = field(default_factory=set)  # labels of what does not run in it
-    spared: set[str] = field(default_factory=set)  # nor that, where the other builds run it
-    adds: str = ""  # to the first
+    never: set[str] = field(default_factory=set)  # labels of tests that never run in it
+    spared: set[str] = field(default_factory=set)  # labels of tests that it leaves to the other builds, if those run
+    adds: str = ""  # what it tests beyond the first build
 
     def takes(self, test: Test, all_of_it: bool) -> bool:
         if test.kind not in self.kinds or test.labels & self.never:
@@ -62,24 +62,25 @@ class Build:
         return ROOT / "build" / "tests" / self.name
 
 
-# Some versions of Meson break off where there is an nvcc that does not run.
+# Some versions of Meson fail if there is an nvcc that does not run.
 NVCC_RUNS = shutil.which("nvcc") and subprocess.run(["nvcc", "--version"], capture_output=True).returncode == 0
 HOST_ONLY = ["--native-file", str(ROOT / "tests/tools/without_nvcc.ini")]
-# Most of the time goes into compiling.
+# Compiling takes most of the time.
 QUICK = ["-Ddebug=false", "-Doptimization=0"]
 SANITIZED = [*HOST_ONLY, *QUICK, "-Dcpp_args=-g1", "-Db_lundef=false"]
-# What the plain build has no warning for, g++ warns of in what a sanitizer adds.
+# g++ warns of code that a sanitizer adds, though not of the same code in the plain build.
 UNWARNED = ["-Dwarning_level=0", "-Dwerror=false"]
-# Where no GPU runs what nvcc makes, it need not come to the GPU's own code. For Hopper, whose tensor cores some of it is for.
+# Without a GPU nvcc's output is not run, so it need not become GPU code. For Hopper, since some of it uses its tensor
+# cores.
 PTX = ["-Dcuda_args=-gencode=arch=compute_90,code=compute_90"] if NVCC_RUNS and not (THOROUGH or shutil.which("nvidia-smi")) else []
 GXX, CLANG = os.environ.get("CXX", "g++"), "clang++-19"
-# Without an nvcc the examples are built by g++ instead, and the rest is skipped.
+# Without nvcc, g++ builds the examples instead, and the rest is skipped.
 BUILDS = [
     Build("g++", GXX, dict.fromkeys(["host", "headers", "refused", "tree", "example", "model", "spin", "bench", "event"], ""),
           [*HOST_ONLY, *QUICK], spared={"memory", "races"}),
     Build("nvcc", GXX, {"cuda": "", "gpu": "", "fiu": "", "install": "", "example": "nvcc"},
           [*QUICK, *PTX] + ([] if NVCC_RUNS else HOST_ONLY), adds="CUDA, installing, faults of the system"),
-    # g++ 12 takes five times as long to compile this one.
+    # g++ 12 takes five times as long to compile this build.
     Build("clang++-address", CLANG, {"host": "", "example": "address"}, [*SANITIZED, "-Db_sanitize=address,undefined"],
           spared={"races", "types"}, adds="AddressSanitizer, UndefinedBehaviorSanitizer"),
     Build("clang++-thread", CLANG, {"host": ""}, [*SANITIZED, "-Db_sanitize=thread"],
@@ -135,7 +136,7 @@ def configure(build: Build) -> int:
     made_with = json.dumps([build.options, meson("--version"), tools, Path("/usr/include/relacy").exists(), str(ROOT)])
     stamp = build.folder / "made-with"
     if stamp.exists() and stamp.read_text() == made_with:
-        # A changed meson.build is read now, so that what is asked of the folder below is not out of date.
+        # Reads a changed meson.build now, so that the queries of the folder below are not out of date.
         if run(["ninja", "build.ninja"], build.folder.with_suffix(".setup.log"), 300, cwd=build.folder) == 0:
             return 0
     shutil.rmtree(build.folder, ignore_errors=True)
@@ -167,9 +168,9 @@ def compile_tests(build: Build, tests: list[Test]) -> list[Test]:
     failures = [chunk for chunk in chunks if chunk.startswith("FAILED: ")] or chunks[-1:]
     for chunk in failures:
         head, *rest = chunk.splitlines()
-        # The line after the head is the command.
+        # The line after the first is the command.
         print(f"{build.name}: {head}\n" + "\n".join("        " + line for line in rest[1:20]), flush=True)
-    # What is left of an earlier build is not what is to be tested: ninja says what it would still have to make.
+    # Programs left from an earlier build must not be tested: ninja tells which it would still have to make.
     stale = subprocess.run(["ninja", "-k", "0", "-n", "-v", *wanted], cwd=build.folder, capture_output=True, text=True).stdout
     return [test for test in tests
             if all(os.path.exists(name) and os.path.relpath(name, build.folder) not in stale for name in needs[test.name])]
@@ -185,14 +186,14 @@ def run_programs(build: Build, tests: list[Test]) -> dict[str, dict]:
     if build.options[:len(SANITIZED)] == SANITIZED:
         command += ["--timeout-multiplier", "3"]
     if "thread" in build.name:
-        # Address space layout with many random bits is more than g++ 12's ThreadSanitizer can take.
+        # g++ 12's ThreadSanitizer cannot handle address space layout with many random bits.
         if subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0:
             command = ["setarch", "-R", *command]
     run(command, build.folder.with_suffix(".test.log"), TEST_LIMIT, env=ENVIRONMENT)
     ran = {}
     for line in log.read_text().splitlines() if log.exists() else []:
         result = json.loads(line)
-        # Each version of Meson decorates names in another way, but before the name.
+        # Each version of Meson decorates names differently, but only before the name.
         names = [test.name for test in tests if re.search(f"(^|[ :]){re.escape(test.name)}$", result["name"])]
         ran[max(names, key=len)] = result
     return ran

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-# For examples/run and tests/run: finds or installs what they need. All it says goes to stderr.
+# For examples/run and tests/run: finds or installs the tools that they need. All its messages go to stderr.
 
 say() { printf 'penstock: %s\n' "$*" >&2; }
 
@@ -10,21 +10,21 @@ quietly() { # COMMAND…: its output only if it fails
 }
 
 has() { command -v "$1" >/dev/null 2>&1; }
-at_least_meson=${at_least_meson:-1.0} # who needs a newer one says so before
+at_least_meson=${at_least_meson:-1.0} # a caller that needs a newer one sets it before
 new_meson() { has meson && printf '%s\n' "$at_least_meson" "$(meson --version 2>/dev/null)" | sort -V -C; }
 gxx_version() { "$1" -dumpversion 2>/dev/null | cut -d. -f1; }
 new_gxx() { has "$1" && [ "$(gxx_version "$1")" -ge 12 ]; }
 
 nvcc_runs() { nvcc --version >/dev/null 2>&1; }
 
-# The toolkit's own place is often not on the path.
+# The toolkit's own folder is often not on the path.
 for folder in "${CUDA_PATH:-}" "${CUDA_HOME:-}" /usr/local/cuda; do
   if ! nvcc_runs && [ -n "$folder" ] && [ -x "$folder/bin/nvcc" ]; then
     PATH=$folder/bin:$PATH
   fi
 done
 
-have_package() { # PACKAGE: whether what we want from it is there, however it came
+have_package() { # PACKAGE: whether the tool that we want from it is there, however it was installed
   case $1 in
     meson) new_meson ;;
     ninja-build) has ninja ;;
@@ -45,7 +45,7 @@ missing_of() { for package in "$@"; do have_package "$package" || printf '%s ' "
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 
-install_packages() { # PACKAGE…: as many of them as can be had
+install_packages() { # PACKAGE…: as many of them as are available
   if ! has apt-get; then
     say "there is no apt-get here. Please install: $*"
   elif [ "$(id -u)" != 0 ] && ! { has sudo && sudo -n true 2>/dev/null; }; then
@@ -54,7 +54,7 @@ install_packages() { # PACKAGE…: as many of them as can be had
     say "installing $*"
     local get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=2 -o Acquire::http::Timeout=30)
     quietly as_root "${get[@]}" update || say "apt-get update failed; going on with what it knows"
-    # Together if possible; else one by one, since apt-get refuses all when it does not know one.
+    # Together if possible; else one by one, since apt-get refuses all if it does not know one.
     if ! quietly as_root "${get[@]}" install -y --no-install-recommends "$@" 2>/dev/null; then
       for package in "$@"; do
         quietly as_root "${get[@]}" install -y --no-install-recommends "$package" || say "could not install $package"
@@ -63,14 +63,14 @@ install_packages() { # PACKAGE…: as many of them as can be had
   fi
 }
 
-need() { # PACKAGE…: installs those that are not there; they may still be missing afterwards
+need() { # PACKAGE…: installs those that are missing; they may still be missing afterwards
   local missing
   missing=$(missing_of "$@")
   # shellcheck disable=SC2086 # a list of words
   [ -z "$missing" ] || install_packages $missing
 }
 
-must_have() { # PACKAGE…: gives up if one is not there
+must_have() { # PACKAGE…: gives up if one is missing
   local missing
   missing=$(missing_of "$@")
   if [ -n "$missing" ]; then
@@ -98,7 +98,7 @@ need_to_build() { # what every build needs, and which compiler it takes
     [ "$CXX" = g++ ] || export NVCC_PREPEND_FLAGS="-ccbin=$CXX ${NVCC_PREPEND_FLAGS:-}"
     export CXX
   fi
-  # By its place: a python3 that is a shim may put another meson first for what it runs.
+  # By its path: a python3 that is a shim may put another meson first for the programs that it runs.
   MESON=$(command -v meson)
   export PATH MESON
   nvcc_runs || say "there is no CUDA toolkit (no nvcc that runs): building for the host device alone"

@@ -36,7 +36,7 @@ inline void delay(penstock::HostStream& stream, std::chrono::microseconds time) 
   stream.enqueue([time] { std::this_thread::sleep_for(time); });
 }
 
-// A copy takes a third of the suite's `slow` for each MiB, and the same again each time it is
+// A copy takes a third of the suite's `slow` for each MiB, and as long again each time it is
 // repeated.
 template <class F> void for_each_slow_device(F f) {
   penstock::tests::SlowCopies<TestDevice> device{
@@ -61,7 +61,7 @@ struct SlowToClose {
   void stop() {}
 };
 
-// A ring that is interrupted as it is closed, by a handler that stops too and spoils errno.
+// A ring that is interrupted while it is closed, by a handler that stops too and spoils errno.
 struct Interrupted {
   penstock::detail::RunControl* control{};
   int closed = 0;
@@ -98,7 +98,7 @@ TEST_CASE("a stop() that interrupts another closes all too, and both leave errno
 }
 
 TEST_CASE("a run ends behind a stop() that is closing rings, which closes none of the next") {
-  // One that is at work on its ring while the run ends.
+  // A ring that is still being stopped while the run ends.
   struct SlowToStop {
     std::atomic<bool> closing{false}, let_go{false};
     std::atomic<int> closed{0};
@@ -167,7 +167,7 @@ TEST_CASE("who fails second finds every ring closed, though the first is still a
 
 namespace {
 
-// Fails from record 500 on, and names what it is told to.
+// A source that fails from record 500 on, with an error that names record `named`.
 struct Failing {
   using schema = std::uint64_t;
   std::optional<std::uint64_t> named;
@@ -203,7 +203,7 @@ TEST_CASE("a SourceError tells the record where it names one and is the source's
   CHECK(run(523) == 523);
   CHECK(run(0) == 0);
 
-  // Of another source, which a callable reads.
+  // The error is that of another source, which a callable reads.
   const std::vector<std::uint64_t> data(1000);
   const auto reads_on = [](const In& in) {
     if (in.index() == 700) {

@@ -48,10 +48,10 @@ struct PlusOne {
   void operator()(std::size_t i) const { ++at[i]; }
 };
 
-// What a run delivered. No run's numbers are another's.
+// What a run delivered. The numbers of two runs differ.
 struct Seen {
   Number run{};
-  // As delivered. Of a run that has failed some may come late: of a lost device nobody waits for.
+  // As delivered. After a failed run some may come late: nobody waits for a lost device.
   std::vector<std::atomic<Number>> numbers = std::vector<std::atomic<Number>>(records);
   std::size_t given{};
   std::uint64_t trap = ~std::uint64_t{0}; // the batch whose work throws
@@ -119,8 +119,8 @@ bool one_of(const std::string& stage, const char* last) {
   return stage == "AsyncCopier" || stage == "Kernel" || stage == "Kernel 2" || stage == last;
 }
 
-// Makes the k-th device call of a pipeline fail; false if it made fewer. `run` runs it, and
-// `Make(device, seen)` makes it.
+// Makes the k-th device call of a pipeline fail; returns false if it made fewer. `Make(device,
+// seen)` makes the pipeline, and `run` runs it.
 template <class Make, class Run>
 bool fail_call(Make make, Run run, const char* last, Calls calls, std::uint64_t k,
                const ps::HostFault& fault, int& in_run) {
@@ -144,7 +144,7 @@ bool fail_call(Make make, Run run, const char* last, Calls calls, std::uint64_t 
       fired = device.fired();
       in_run += fired ? 1 : 0;
       if (fired && out.came == Came::device_error) {
-        // What the body of a loop throws is the application's own.
+        // An exception of a loop's body is the application's own.
         CHECK((fault.sticky || fault.persistent));
         CHECK(last == std::string{"loop"});
       } else if (fired) {
@@ -192,7 +192,8 @@ template <class Make, class Run> void fail_each_call(const char* last, Make make
       watchdog.progress(k);
       missed = fail_call(make, run, last, Calls::others, k, fault, others) ? 0 : missed + 1;
     }
-    // The first ones each; how many there are depends on how long the fences take.
+    // Only the first ones fail, each in turn; how many there are depends on how long the fences
+    // take.
     int questions = 0;
     constexpr std::uint64_t each = tests::under_tsan ? 4 : 12;
     for (std::uint64_t k = 1, missed = 0; missed < 2; k += k < each ? 1 : k / 2) {
@@ -245,8 +246,8 @@ TEST_CASE("work of a kernel that throws on the device ends the run, and is laid 
           CHECK(out.sticky);
           CHECK(out.says("a trap"));
           CHECK(seen.given <= bad * batch);
-          // Whoever sees it, it is said whose work it was, or whose before it was not known to be
-          // done.
+          // Whichever stage sees it, the error names the stage whose work it was, or one whose
+          // earlier work was not known to be done.
           const auto named = [&](const char* stage) {
             return out.stage == stage || out.enqueued_by == stage;
           };
@@ -263,7 +264,7 @@ TEST_CASE("work of a kernel that throws on the device ends the run, and is laid 
 }
 
 TEST_CASE("records left out before the device keep their numbers in the source on the way back") {
-  // Of each the value is its number.
+  // The value of each record is its number.
   const auto numbers = ps::generate<Number>(3000, [](std::span<Number> out, std::uint64_t first) {
     for (Number& number : out) {
       number = first++;
@@ -303,7 +304,7 @@ TEST_CASE("records left out before the device keep their numbers in the source o
       CHECK(report.dropped == 0);
     }
 
-    // Those left out behind a kernel that gives another number of them are none that it took.
+    // Records skipped after a kernel that changes their number are not among those that it took.
     auto recounted = ps::Reader{numbers, {.workers = 2, .batch = 50}} |
                      ps::Decoder{drop(7), {.workers = 2, .on_error = {.skips = 1000}}} |
                      ps::PinnedStager{{.workers = 2}} | ps::AsyncCopier{device, {.batch = 30}} |

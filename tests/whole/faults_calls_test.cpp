@@ -58,7 +58,7 @@ void check_boom(const Outcome& out, const std::string& stage, std::uint64_t reco
   CHECK_THROWS_AS(std::rethrow_exception(out.nested), Boom);
 }
 
-// Runs it with each record as the one that throws, and after each once without: then all must
+// Runs the pipeline once for each record, which throws, and after each once without: then all must
 // arrive.
 template <class P>
 void break_at_each_record(P& pipeline, const char* stage, std::atomic<std::uint64_t>& bad,
@@ -93,7 +93,7 @@ struct Cooked {
 constexpr std::uint64_t raw_count = 14;
 constexpr std::size_t a_slot = 4;
 
-// Which record throws where.
+// The record that throws in each place.
 struct Bad {
   std::atomic<std::uint64_t> first{never}, second{never}, end{never};
   void clear() { first = second = end = never; }
@@ -135,16 +135,16 @@ bool is_right(const Cooked* at, std::size_t n, std::uint64_t index) {
   return right;
 }
 
-// What stands at the end of the chain.
+// The end of a chain.
 struct End {
   const char* name;
   std::function<void()> run;
   std::function<ps::Report()> report;
-  /// What is to come out if it throws at record k.
+  /// Checks the outcome if it throws at record k.
   std::function<void(const Outcome&, std::uint64_t k)> check;
 };
 
-// Each record throws in each place.
+// Has each record throw in each place.
 void break_everywhere(const End& end, Bad& bad, std::atomic<std::uint64_t>& arrived) {
   tests::Watchdog watchdog{end.name};
   const auto attempt = [&](std::atomic<std::uint64_t>& where, std::uint64_t k, auto check) {
@@ -173,7 +173,7 @@ void break_everywhere(const End& end, Bad& bad, std::atomic<std::uint64_t>& arri
 
 constexpr std::size_t a_batch = 3;
 
-// The body of a loop throws what is the application's own, and that stops the run.
+// The body of a loop throws an exception of the application's own, which stops the run.
 void check_own_boom(const Outcome& out) {
   CAPTURE(out);
   CHECK(out.came == Came::other);
@@ -450,7 +450,7 @@ TEST_CASE("progress may throw at any call, of a run and of a loop") {
 }
 
 TEST_CASE("more bad records than may be left out end the run, and nobody waits for his turn") {
-  // Several consumers wait for one another, to count what is delivered.
+  // Several consumers take turns to count the records delivered.
   for (const unsigned workers : {1U, 3U}) {
     for (std::uint64_t skips = 0; skips < 4; ++skips) {
       CAPTURE(workers, skips);
@@ -490,7 +490,7 @@ TEST_CASE("more bad records than may be left out end the run, and nobody waits f
 TEST_CASE("no callable is given a slot whose filling failed") {
   tests::Watchdog watchdog{"a slot that was not filled"};
   struct Numbered {
-    std::uint64_t number; // that of the record, and one more
+    std::uint64_t number; // the record's number, and one more
   };
   for (std::uint64_t round = 0; round < (tests::under_tsan ? 5 : 20); ++round) {
     for (std::uint64_t k = 1; k < raw_count; ++k) {
@@ -498,7 +498,7 @@ TEST_CASE("no callable is given a slot whose filling failed") {
         CAPTURE(round, k, in_source);
         watchdog.progress(round);
         std::atomic<bool> right{true};
-        // Slots hold what they held a lap before, until they are filled.
+        // Slots hold the records of a lap before until they are filled.
         const auto look = [&right](const ps::Batch<const Numbered, ps::Pageable>& batch) {
           right = right && batch.data()->number == batch.source_index() + 1;
         };

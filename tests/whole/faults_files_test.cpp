@@ -45,7 +45,8 @@ struct Files {
     paths = {dir.write("a", all.first(first_file)), dir.write("b", all.subspan(first_file))};
   }
   bool has(const std::string& path) const { return path == paths[0] || path == paths[1]; }
-  // The record is numbered through all files, the offset counts from the start of its own.
+  // Returns a record's number: records are numbered through all files, while the offset is in one
+  // file.
   std::uint64_t record_at(const std::string& path, std::uint64_t offset) const {
     return (path == paths[0] ? 0 : first_file / record) + offset / record;
   }
@@ -75,7 +76,7 @@ struct ColumnFiles {
   std::vector<std::string> paths;
 };
 
-// What came out of prepare() or run() on these files, with the bytes that arrived.
+// The outcome of prepare() or run() on these files, with the bytes that arrived.
 struct Result {
   Outcome prepare;
   Outcome run;
@@ -124,7 +125,7 @@ Result through_device(const Files& files, const Io& io) {
   return result;
 }
 
-// Each column from a file of its own, turned about by a decoder.
+// Each column comes from a file of its own, and a decoder turns it about.
 Result through_decoder(const ColumnFiles& files, const Io& io) {
   std::vector<std::byte> images(files.images.size()), labels(files.labels.size());
   auto pipeline =
@@ -162,7 +163,7 @@ Result through_decoder(const ColumnFiles& files, const Io& io) {
   return result;
 }
 
-// Right bytes, or one error that says where.
+// Checks for the right bytes, or for one error that says where.
 template <class Input> void check_result(const Input& files, const Result& result) {
   CAPTURE(result.prepare, result.run);
   if (!result.failed()) {
@@ -197,12 +198,12 @@ Points fail_each_call(const Input& files, Through through, int error, bool persi
     CAPTURE(k, error, persistent);
     watchdog.progress(static_cast<std::uint64_t>(k));
     IoFaults faults = persistent ? IoFaults::fail_from(k, error) : IoFaults::fail_once(k, error);
-    faults.direct_alignment = 512; // for who asks for such reads
+    faults.direct_alignment = 512; // for readers that ask for direct reads
     const Io io{faults};
     const Result result = through(files, io);
     check_result(files, result);
     CHECK(io.open_now() == 0);
-    // Closing comes last and is the one call whose failure loses nothing.
+    // Close is the last call, and the only one whose failure loses nothing.
     fired = io.failures() != 0;
     points.fired += fired ? 1 : 0;
     points.errors += result.failed() ? 1 : 0;
@@ -210,7 +211,7 @@ Points fail_each_call(const Input& files, Through through, int error, bool persi
   return points;
 }
 
-// A file that ends earlier than it said when it was opened.
+// Checks the error of a file that ends earlier than it said when it was opened.
 const Outcome& error_of_end(const Files& files, const Result& result, std::uint64_t end) {
   check_result(files, result);
   CHECK(result.run.came == Came::stage_error);
@@ -230,9 +231,9 @@ TEST_CASE("whichever file call fails, the right bytes arrive or one error names 
       for (const int error : {EIO, EACCES, EINTR, EAGAIN}) {
         const Points points = fail_each_call(input, through, error, persistent);
         CAPTURE(error, persistent, points.fired, points.errors);
-        // Two files: found, opened, examined, and read in four parts at least.
+        // Two files: found, opened, examined, and read in at least four parts.
         CHECK(points.fired >= 10);
-        // What is to be tried again is no error, unless it goes on for ever.
+        // An error after which a call is tried again is none, unless it goes on for ever.
         const bool again = error == EINTR || error == EAGAIN;
         CHECK((points.errors == 0) == (again && !persistent));
         all.fired += points.fired;
@@ -313,8 +314,8 @@ TEST_CASE("a file that is cut while it is read is an error with the place where 
     CHECK(out.file == path);
     CHECK(out.offset == left);
     CHECK(out.record == 17);
-    CHECK(records <= 15); // whole slots before the one that ended
-    // It is as it was when it was opened: the pipeline works again.
+    CHECK(records <= 15); // whole slots before the shortened one
+    // The file is again as it was when opened: the pipeline works again.
     dir.write("cut", std::span<const std::byte>{bytes});
     CHECK(pipeline.run().records == 20);
   }
@@ -343,7 +344,7 @@ TEST_CASE("what cannot be opened is one error of prepare with its path") {
       CHECK(out.says(path));
     }
     CHECK(outcome_of([&] { pipeline.run(); }).came == Came::source_error);
-    // Nothing was asked of the device, but for the collector's memory.
+    // The device was asked for nothing but the collector's memory.
     CHECK(device.counts().calls == 1);
   }
 }

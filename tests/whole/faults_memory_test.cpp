@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Whole pipelines whose k-th allocation is refused, or whose k-th thread cannot be started, for
-// every k. Refused is what operator new gives, to any thread. What std::thread and the C++ runtime
-// take by malloc (stacks, exceptions) is not refused here.
+// every k. Allocations by operator new are refused, of any thread. Those that std::thread and the
+// C++ runtime make by malloc (stacks, exceptions) are not refused here.
 
 #include "support/counted_new.hpp"
 
@@ -39,7 +39,7 @@ namespace {
 std::atomic<int> threads_until_failure{-1};
 } // namespace
 
-// Stands before the C library's and sanitizers' own, and fails when told to.
+// Stands before the function of the C library and those of sanitizers, and fails when told to.
 extern "C" {
 [[gnu::weak]] int __interceptor_pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*),
                                                void*);
@@ -61,11 +61,11 @@ namespace {
 using Bytes = ps::Batch<const std::byte, ps::Device>;
 using HostBytes = ps::Batch<const std::byte, ps::Pageable>;
 
-constexpr std::size_t record = 524'289; // one a slot and batch, which makes them small
+constexpr std::size_t record = 524'289; // one in each slot and batch, which keeps these small
 constexpr std::size_t total = 4 * record;
 const ps::RecordsOptions options{.record_bytes = record};
 
-// For one call; what it throws is looked at when memory is to be had again.
+// Refuses allocations for one call; its exception is checked when memory is available again.
 struct Refuse {
   Refuse(std::uint64_t k, bool persistent) { memory::refuse_allocation(k, persistent); }
   Refuse(const Refuse&) = delete;
@@ -73,13 +73,13 @@ struct Refuse {
   ~Refuse() { memory::refuse_allocation(0); }
 };
 
-// Needs no allocation of its own to be thrown.
+// Can be thrown without an allocation.
 struct Boom : std::exception {
   const char* what() const noexcept override { return "boom"; }
 };
 
-// A device pipeline over files, and a host pipeline: all stages that there are. Each brings what it
-// needs and says whether the right bytes came out.
+// A device pipeline over files, and a host pipeline: together they have all stages. Each has all
+// that it needs and checks whether the right bytes came out.
 struct OnDevice {
   explicit OnDevice(const std::string& path)
       : got{device, total},
@@ -134,8 +134,8 @@ struct OnHost {
   decltype(ps::Reader{ps::records<std::byte>(""), {}} | ps::Consumer{std::declval<Use>()}) pipeline;
 };
 
-// The application's own loop over what a decoder gives, through AnyBatches. It is the decoder that
-// calls on_batch.
+// The application's own loop over a decoder's output, through AnyBatches. The decoder calls
+// on_batch.
 struct OnLoop {
   explicit OnLoop(const std::string& path)
       : got{device, total}, stream{device.stream()}, pipeline{this, batches(path)} {}
@@ -206,7 +206,7 @@ template <class On> int refuse_in_prepare(const File& file, const char* name) {
       points += fired ? 1 : 0;
       CAPTURE(out);
       if (fired) {
-        // As if it had not been called.
+        // As if prepare() had not been called.
         CHECK((out.came == Came::bad_alloc || out.came == Came::device_error));
         CHECK(on.nothing_lives());
       } else {
@@ -220,8 +220,8 @@ template <class On> int refuse_in_prepare(const File& file, const char* name) {
   return points;
 }
 
-// The same in a run, which fails by itself from the batch on at which `breaks` is called: what is
-// refused is then what the error needs.
+// Makes the k-th allocation of a run fail for each k, once and for good. The run fails by itself
+// from the batch on at which `breaks` is called: refused are then the error's allocations.
 template <class On, class Breaks>
 int refuse_in_run(const File& file, const char* name, Breaks breaks) {
   tests::Watchdog watchdog{name};
@@ -241,7 +241,7 @@ int refuse_in_run(const File& file, const char* name, Breaks breaks) {
       fired = memory::has_refused();
       points += fired ? 1 : 0;
       CAPTURE(out);
-      // Described as far as there was memory, but always an error.
+      // The description depends on how much memory there was, but there is always an error.
       CHECK(out.came != Came::nothing);
       if (!fired) {
         CHECK(out.came == Came::stage_error);
@@ -280,7 +280,7 @@ TEST_CASE("a run has no allocation that could be refused") {
         on.pipeline.run();
       });
       CAPTURE(run, out);
-      // The collector notes the size of each batch, and that is all.
+      // The collector allocates only to note the size of each batch.
       CHECK(out.came == Came::nothing);
       CHECK_FALSE(memory::has_refused());
       CHECK(on.holds(file.bytes));
@@ -318,7 +318,7 @@ TEST_CASE("whichever allocation of progress is refused, the run ends and the nex
   tests::Watchdog watchdog{"progress without memory"};
   const auto refuse = [&](auto& on, bool persistent, std::chrono::milliseconds every) {
     on.pipeline.prepare();
-    // Long enough for it to be called.
+    // Takes long enough for `progress` to be called.
     on.on_batch = [every](std::uint64_t index) {
       if (index == 1 && every < std::chrono::seconds{1}) {
         std::this_thread::sleep_for(5 * every);
@@ -342,7 +342,7 @@ TEST_CASE("whichever allocation of progress is refused, the run ends and the nex
              out.came == Came::device_error || out.came == Came::error ||
              (out.came == Came::stage_error && out.stage == "progress")));
       CHECK((fired || out.came == Came::nothing));
-      // What did not begin is not going on.
+      // A run that did not begin is not going on.
       const double seconds = on.pipeline.report().seconds;
       std::this_thread::sleep_for(std::chrono::microseconds{100});
       CHECK(on.pipeline.report().seconds == seconds);
@@ -400,7 +400,7 @@ TEST_CASE("whichever allocation of a skip is refused, what the consumer is given
         watchdog.progress(k);
         std::atomic<int> later{0};
         std::atomic<bool> refused{false};
-        // The slot behind is decoded when the record is left out, so it could be handed on.
+        // The next slot is decoded when the record is skipped, so it could be handed on.
         const auto decode = [&](const std::uint64_t& in, std::uint64_t& out) {
           out = in;
           later += in / slot == 6 ? 1 : 0;
@@ -429,7 +429,7 @@ TEST_CASE("whichever allocation of a skip is refused, what the consumer is given
                         ps::Consumer{consume, {.workers = 1}};
         pipeline.prepare();
         const Outcome out = outcome_of([&] {
-          const Refuse none_yet{0, false}; // and none any more in the end
+          const Refuse none_yet{0, false}; // and none later
           pipeline.run();
         });
         fired = memory::has_refused();
@@ -442,7 +442,8 @@ TEST_CASE("whichever allocation of a skip is refused, what the consumer is given
     }
   }
   std::printf("%d allocations of skips refused, %d errors\n", points, errors);
-  // What cannot be described is left out all the same; what cannot be numbered is an error.
+  // Records whose skip cannot be described are skipped all the same; if they cannot be numbered,
+  // that is an error.
   CHECK(points >= (memory::can_refuse ? 60 : 0));
   CHECK(errors >= (memory::can_refuse ? 20 : 0));
 }
@@ -458,7 +459,7 @@ TEST_CASE("an error that there is no memory to describe comes out as it is") {
     }
   };
   const Outcome out = outcome_of([&] {
-    const Refuse none_yet{0, false}; // and none any more in the end
+    const Refuse none_yet{0, false}; // and none later
     on.pipeline.run();
   });
   CAPTURE(out);
@@ -531,7 +532,7 @@ TEST_CASE("many files are opened by as many threads as there are, and whatever m
     auto source = ps::records<char>(paths);
     threads_until_failure = threads;
     source.open();
-    CHECK((threads_until_failure < 0) == (threads < 10)); // five look at them, five open them
+    CHECK((threads_until_failure < 0) == (threads < 10)); // five look at the files, five open them
     threads_until_failure = -1;
     CHECK(source.size() == 300);
   }
@@ -572,6 +573,6 @@ TEST_CASE(
   CHECK(out.says("thread"));
   on.on_batch = [](std::uint64_t) { std::this_thread::sleep_for(std::chrono::milliseconds{5}); };
   CHECK(on.pipeline.run().records == 4);
-  CHECK(told == 0); // the next run was told nothing of progress
+  CHECK(told == 0); // nobody is told of the next run's progress
   CHECK(on.holds(file.bytes));
 }

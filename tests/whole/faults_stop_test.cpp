@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Whole pipelines that are stopped, or die, in every state: it takes a bounded time, nothing is
-// left over, and after a stop the next run delivers all.
+// Whole pipelines that are stopped, or destroyed, in every state: it takes a bounded time, nothing
+// is left over, and after a stop the next run delivers all.
 
 #include "suite/through.hpp"
 #include "support/catch.hpp"
@@ -34,9 +34,9 @@ struct Large {
 using OnDevice = ps::Batch<const Large, ps::Device>;
 using OnHost = ps::Batch<const Large, ps::Pageable>;
 
-// A busy machine wakes threads late; a hang is found by the watchdog.
+// A busy machine wakes threads late; the watchdog finds hangs.
 constexpr auto bounded = 5s;
-// More records than any run sees the end of.
+// More records than any run reads to the end.
 constexpr std::uint64_t endless = std::uint64_t{1} << 40;
 constexpr std::uint64_t few = 12;
 
@@ -134,7 +134,7 @@ bool nothing_lives(const ps::HostDevice& device) {
          now.live_events == 0;
 }
 
-// When nothing moves any more, as far as one can see from outside.
+// Returns when nothing moves any more, as far as can be seen from outside.
 void await_rest(const Behaviour& b) {
   for (std::uint64_t before = ~std::uint64_t{0}; before != b.read + b.used;) {
     before = b.read + b.used;
@@ -142,8 +142,8 @@ void await_rest(const Behaviour& b) {
   }
 }
 
-// Runs it, stops it by `stop` when `ready` returns, and lets go whoever waits; returns the time
-// from the stop to run()'s return.
+// Runs the pipeline, stops it by `stop` when `ready` returns, and lets all waiting callables go on;
+// returns the time from the stop to run()'s return.
 template <class P, class Ready>
 Clock::duration stop_when(P& pipeline, Behaviour& b, bool by_token, Ready ready) {
   std::stop_source source;
@@ -321,7 +321,7 @@ TEST_CASE("a pipeline that does not run is not stopped") {
 }
 
 TEST_CASE("one stop as a run begins, or as it ends, leaves none that hangs") {
-  // It must close all rings of one run, or none: a second stop, which would help, never comes.
+  // A stop must close all rings of one run, or none: a second stop, which would help, never comes.
   tests::Watchdog watchdog{"a stop as a run begins"};
   ps::HostDevice device;
   Behaviour b;

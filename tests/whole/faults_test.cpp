@@ -43,7 +43,7 @@ struct Text
     : ps::Columns<ps::Field<"text", ps::Ragged<std::uint32_t>>, ps::Field<"label", std::uint64_t>> {
 };
 
-// No run's bytes are another's: what comes too late is found out.
+// The values of two runs differ, so that late bytes are found.
 std::uint32_t value_of(std::uint64_t record, std::uint32_t run) {
   return static_cast<std::uint32_t>(record * 7919 + 1) + (run << 24);
 }
@@ -84,13 +84,13 @@ bool holds(const ps::Batch<const Text, ps::Device>& batch, std::uint32_t value) 
          ps::get<"label">(batch)[0] == batch.index();
 }
 
-// What a run delivered, looked at on the device's streams.
+// The bytes that a run delivered, looked at on the device's streams.
 struct Seen {
   template <class B> void look(const B& batch, ps::HostStream& stream) {
     ++given;
     enqueue(batch, stream, std::chrono::microseconds{0});
   }
-  // By a second stream, which takes its time.
+  // Looks at a batch on a second stream, which takes its time.
   template <class B> void look_too(const B& batch, ps::HostStream& stream) {
     enqueue(batch, stream, std::chrono::milliseconds{1});
   }
@@ -130,7 +130,7 @@ template <class P> struct Looped {
   P pipeline;
   Seen& seen;
   ps::HostStream& stream;
-  ps::HostStream* other; // uses each second batch too, after the event
+  ps::HostStream* other; // uses every second batch too, after the event
   ps::HostEvent* event;
   void run() {
     for (auto batch : pipeline.on(stream)) {
@@ -145,7 +145,7 @@ template <class P> struct Looped {
   }
   template <class B> static B as_batch(const ps::Lease<B>& lease) { return lease; }
 };
-// What a test brings along to the device: it is there before and after.
+// The device's memory that a test brings along: it is there before and after.
 struct Bench {
   FailingDevice& device;
   Seen& seen;
@@ -197,7 +197,7 @@ struct Wanted {
   ps::HostFault fault;
   const char* name;
 };
-// After a sticky one all calls fail.
+// After a sticky fault all calls fail.
 constexpr Wanted all_faults[] = {
     {{.persistent = false, .sticky = false, .code = fault_code}, "once"},
     {{.persistent = true, .sticky = false, .code = fault_code}, "from then on"},
@@ -208,7 +208,7 @@ void check_error_of_fault(const Outcome& out, const ps::HostFault& fault, bool i
                           const char* last) {
   CAPTURE(out);
   if (in_run && out.came == Came::device_error) {
-    // What the body of a loop throws is the application's own.
+    // An exception of a loop's body is the application's own.
     CHECK((fault.sticky || fault.persistent));
     CHECK(last == std::string{"loop"});
   } else if (in_run) {
@@ -229,7 +229,7 @@ struct Fired {
   int in_run = 0;
 };
 
-// One pipeline whose k-th device call fails; false if it made fewer.
+// Runs one pipeline whose k-th device call fails; returns false if it made fewer.
 template <class Make>
 bool fail_call(Make make, const char* last, Calls calls, std::uint64_t k,
                const ps::HostFault& fault, Fired& fired) {
@@ -247,7 +247,7 @@ bool fail_call(Make make, const char* last, Calls calls, std::uint64_t k,
     in_prepare = device.fired();
     if (in_prepare) {
       check_error_of_fault(out, fault, false, last);
-      // As if it had not been called.
+      // As if prepare() had not been called.
       const ps::HostCounts now = device.counts();
       CHECK(now.live_allocations + now.live_pinned == 0);
       CHECK(now.live_streams == 2);
@@ -258,7 +258,7 @@ bool fail_call(Make make, const char* last, Calls calls, std::uint64_t k,
       in_run = device.fired();
       if (in_run) {
         check_error_of_fault(out, fault, true, last);
-        // It counts what was handed over, and not the batch at which a call failed.
+        // The Report counts the batches handed over, and not the one at which a call failed.
         CHECK(chain.pipeline.report().records <= seen.given + 1);
         CHECK(chain.pipeline.report().records + 1 >= seen.given);
       } else {
@@ -301,7 +301,8 @@ void fail_each_call(const char* chain, const char* last, Make make) {
       watchdog.progress(k);
       missed = fail_call(make, last, Calls::others, k, fault, others) ? 0 : missed + 1;
     }
-    // The first ones each; how many there are depends on how long the fences take.
+    // Only the first ones fail, each in turn; how many there are depends on how long the fences
+    // take.
     Fired questions;
     constexpr std::uint64_t each = tests::under_tsan ? 4 : 12;
     for (std::uint64_t k = 1, missed = 0; missed < 2; k += k < each ? 1 : k / 2) {
@@ -345,7 +346,7 @@ TEST_CASE("whichever device call fails, a loop that uses a second stream ends wi
 }
 
 TEST_CASE("a run whose waiting at the end fails too leaves a pipeline that runs again") {
-  // All calls fail from a moment when copies and work of the callable are under way.
+  // All calls fail from a moment on when copies and the callable's work are under way.
   tests::Watchdog watchdog{"waiting fails"};
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     CAPTURE(seed);
@@ -362,7 +363,7 @@ TEST_CASE("a run whose waiting at the end fails too leaves a pipeline that runs 
           }
         }};
     CHECK(outcome_of([&] { pipeline.run(); }).cause == Came::device_error);
-    // The device is still not well, and nothing is begun.
+    // The device is still broken, and no run begins.
     CHECK(outcome_of([&] { pipeline.run(); }).cause == Came::device_error);
     device.fail_call(0);
     seen.next_run();
@@ -419,7 +420,7 @@ TEST_CASE("a second stream's use of a lease that outlives its loop is waited for
     ps::Lease<ps::Batch<const Item, ps::Device>> kept;
     for (auto batch : pipeline.on(stream)) {
       if (batch.index() == 0) {
-        batch.used_on(other); // said before the end of the run, which waits
+        batch.used_on(other); // called before the end of the run, which waits
         kept = std::move(batch);
       }
     }
@@ -450,7 +451,7 @@ TEST_CASE("work that throws on the device ends the run, and every later one at o
             ++calls;
             if (batch.index() == bad) {
               stream.enqueue([] { throw std::runtime_error{"a trap"}; });
-              if (seed == 2) { // the copier is to see it before this batch's fence is recorded
+              if (seed == 2) { // the copier must see it before this batch's fence is recorded
                 std::this_thread::sleep_for(std::chrono::milliseconds{3});
               }
             }
@@ -477,7 +478,7 @@ TEST_CASE("work that throws on the device ends the run, and every later one at o
           CHECK(out.cause == Came::device_error);
           CHECK(out.sticky);
           CHECK(out.says("a trap"));
-          // Whoever sees it, it is said whose work it was.
+          // Whichever stage sees it, the error names the stage whose work it was.
           const std::string last = in_loop ? "loop" : "Consumer";
           CHECK((out.stage == last || out.enqueued_by == last));
           CHECK((out.enqueued_by.empty() || out.says("Still queued was what " + last)));

@@ -8,7 +8,7 @@
 #include <typeinfo>
 #include <vector>
 
-// What a shared library exports that hides all else, as plug-ins and Python modules do.
+// The exports of a shared library that hides all else, as plug-ins and Python modules do.
 namespace penstock::tests {
 
 using DeviceNumbers = Batch<const std::uint64_t, Device>;

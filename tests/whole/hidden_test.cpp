@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A program and a shared library that were both built with hidden visibility: what has an identity
-// is one for both.
+// A program and a shared library, both built with hidden visibility: objects with an identity are
+// the same for both.
 
 #include "hidden_library.hpp"
 
@@ -26,7 +26,7 @@ TEST_CASE("batches of a library that hides its symbols may be used on the progra
 }
 
 TEST_CASE("a tool that listens to the program listens to a library that hides its symbols") {
-  CHECK(hidden_page() != &ps::detail::page); // for it does hide them
+  CHECK(hidden_page() != &ps::detail::page); // else the library hides nothing
   CHECK(hidden_trace_hooks() == &ps::detail::trace_hooks);
 }
 

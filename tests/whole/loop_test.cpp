@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite of loops on the host device, and what only a device that fails when told to shows.
+// The suite of loops on the host device, and tests that need a device that fails when told to.
 
 #include "support/caught.hpp"
 

@@ -32,8 +32,8 @@ constexpr std::uint64_t slots = 300;
 
 const std::atomic<unsigned> nobody_looks{1};
 
-// Slots that take their time, some tens of milliseconds in all; the last one waits until `looks`
-// is not 0, so that a run is looked at in its middle however busy the machine is.
+// A source that takes its time for each slot, some tens of milliseconds in all. The last slot waits
+// until `looks` is not 0, so that a run is seen in its middle however busy the machine is.
 auto slow_source(std::uint64_t count, const std::atomic<unsigned>& looks = nobody_looks) {
   return ps::generate<std::byte>(
       count * slot, [count, &looks](std::span<std::byte> out, std::uint64_t first) {
@@ -51,7 +51,7 @@ auto to_device(ps::HostDevice& device, const std::atomic<unsigned>& looks = nobo
          ps::AsyncCopier{device, {.batch = slot}} |
          ps::Consumer{[](OnDevice, ps::HostStream& stream) { stream.enqueue([] {}); }};
 }
-// Until it is told to go on it waits in the second slot.
+// A source that waits in its second slot until it is told to go on.
 struct Gate {
   std::atomic<bool> open{false};
 
@@ -63,7 +63,7 @@ struct Gate {
   }
 };
 
-// Whether `later` is of the same run and has gone on from `earlier`.
+// Returns whether `later` is of the same run as `earlier`, and further on.
 bool goes_on(const ps::Report& earlier, const ps::Report& later) {
   bool right = later.seconds >= earlier.seconds && later.records >= earlier.records &&
                later.bytes >= earlier.bytes && later.skipped >= earlier.skipped &&
@@ -119,7 +119,7 @@ TEST_CASE("report() from other threads grows as the run does, and ends as what r
       ps::Report last;
       while (!over) {
         ps::Report now = pipeline.report();
-        // The last run's is still there until this one has begun.
+        // The report of the last run stays until this one has begun.
         const bool of_this_run = now.records < slots * slot;
         if (of_this_run && !last.stages.empty()) {
           wrong += !goes_on(last, now);
@@ -193,7 +193,7 @@ TEST_CASE("progress is called as the run goes on, one call at a time, and not af
       }
     });
   }
-  // Nobody is called any more in a run that does not ask for it.
+  // Nobody is called any more in a run without `progress`.
   closed.run();
 }
 

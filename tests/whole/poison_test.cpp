@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite on the host device, whose copies come late in three different orders.
+// The suite of slots handed back too early on the host device, whose copies come late in three
+// different orders.
 
 #include <penstock/penstock.hpp>
 

@@ -36,7 +36,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// Goes on until it is stopped.
+// A pipeline that goes on until it is stopped.
 auto endless() {
   const auto fill = [](std::span<std::uint64_t> out, std::uint64_t) -> std::size_t {
     std::this_thread::sleep_for(100us);
@@ -48,7 +48,7 @@ auto endless() {
 }
 using Endless = decltype(endless());
 
-// What the handler of SIGUSR1 stops.
+// The pipeline that the handler of SIGUSR1 stops.
 Endless* to_stop = nullptr;
 std::atomic<std::uint64_t> handled{0};
 
@@ -65,7 +65,7 @@ struct Handler {
   struct sigaction before{};
 };
 
-// The signals that are not blocked in the calling thread.
+// Returns the signals that are not blocked in the calling thread.
 std::set<int> open_signals() {
   sigset_t blocked;
   ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
@@ -76,19 +76,19 @@ std::set<int> open_signals() {
       open.insert(signal);
     }
   }
-  open.erase(SIGKILL); // which nobody can block
+  open.erase(SIGKILL); // nobody can block it
   open.erase(SIGSTOP);
   return open;
 }
 
-// fork(), with nothing in buffers that both would write.
+// Calls fork() with empty buffers, which both processes would write.
 pid_t fork_child() {
   std::cout.flush();
   std::fflush(nullptr);
   return ::fork();
 }
 
-// What a child ended with: its exit code, or why there is none.
+// Returns how a child ended: its exit code, or why there is none.
 std::string end_of(pid_t child) {
   const auto limit = std::chrono::steady_clock::now() + 30s;
   for (int status = 0; std::chrono::steady_clock::now() < limit;) {
@@ -111,7 +111,7 @@ std::vector<std::uint64_t> numbers(std::size_t count) {
   return made;
 }
 
-// In static storage, as a program's own may be: exit() destroys it.
+// In static storage, as a program's own pipeline may be: exit() destroys it.
 std::vector<std::uint64_t> static_numbers = numbers(1000);
 auto static_pipeline = ps::Reader{ps::memory(static_numbers)} |
                        ps::Consumer{[](ps::Batch<const std::uint64_t, ps::Pageable>) {}};
@@ -286,7 +286,7 @@ TEST_CASE(
     } catch (const ps::Error& e) {
       wrong = std::string{e.what()}.find("make another one after the fork") == std::string::npos;
     }
-    if (!penstock::tests::under_tsan) { // which has no threads after a fork
+    if (!penstock::tests::under_tsan) { // ThreadSanitizer has no threads after a fork
       auto own = ps::Reader{ps::memory(static_numbers)} |
                  ps::Consumer{[](ps::Batch<const std::uint64_t, ps::Pageable>) {}};
       wrong += own.run().records != static_numbers.size();

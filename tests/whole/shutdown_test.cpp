@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Every state in which a pipeline may be, with every way out of it, for chains of two to five
-// stages: each returns, in a time that is printed, and nothing is left over.
+// stages: each way ends, in a time that is printed, and nothing is left over.
 
 #include "suite/through.hpp"
 #include "support/catch.hpp"
@@ -36,9 +36,9 @@ using tests::outcome_of;
 
 namespace {
 
-// A busy machine wakes threads late; a hang is found by the watchdog.
+// A busy machine wakes threads late; the watchdog finds hangs.
 constexpr auto bounded = 5s;
-constexpr std::uint64_t some = 40; // records until a state comes about
+constexpr std::uint64_t some = 40; // records until the state is reached
 constexpr std::uint64_t endless = std::uint64_t{1} << 40;
 
 double ms(Clock::duration time) {
@@ -65,11 +65,11 @@ constexpr std::array ways{"destructor", "stop", "throw", "break"};
 // What the callables do, and how far they have come.
 struct Scene {
   std::atomic<bool> source_waits{false}; // from record `some` on, until the way out is open
-  std::atomic<bool> end_waits{false};    // with each batch, until then
+  std::atomic<bool> end_waits{false};    // with each batch, until the way out is open
   std::atomic<bool> source_fails{false}; // at record `some`
-  std::atomic<bool> traps{false};        // the work of the third batch
+  std::atomic<bool> traps{false};        // the work of the third batch fails
   std::atomic<bool> leaves{false};       // the way out is open
-  Way way{stop};                         // before leaves
+  Way way{stop};                         // set before leaves
   std::atomic<std::uint64_t> read{0}, used{0};
   std::atomic<bool> right{true};
   std::atomic<Clock::time_point> left_at{};
@@ -84,7 +84,7 @@ struct Scene {
     }
     out[0].value = first;
   }
-  // What the last stage's callable does first: whether to leave the loop.
+  // Called first by the last stage's callable: returns whether to leave the loop.
   bool is_over() {
     ++used;
     while (end_waits && !leaves) {
@@ -141,7 +141,7 @@ template <class P> class Closed final : public Chain {
  private:
   P pipeline_;
 };
-// What a loop leaves behind: it outlives the pipeline.
+// What outlives the pipeline after a loop.
 struct Kept {
   ps::Lease<OnDevice> on_device;
   ps::Lease<OnHost> on_host;
@@ -174,7 +174,8 @@ template <class P, class B> class Open final : public Chain {
         try {
           scene_.use(batch, stream_);
         } catch (const ps::DeviceError& e) {
-          // This call may be the first to meet the trap. The loop's next step says whose it was.
+          // This call may be the first to meet the trap. The loop's next step names the stage at
+          // fault.
           if (!e.sticky()) {
             throw;
           }
@@ -198,7 +199,7 @@ std::unique_ptr<Chain> open(P p, Scene& s, ps::HostStream& stream, ps::Lease<B>&
   return std::make_unique<Open<P, B>>(std::move(p), s, stream, kept);
 }
 
-// What there is around a chain.
+// The surroundings of a chain.
 struct Stage {
   ps::HostDevice& device;
   Scene& scene;
@@ -260,7 +261,7 @@ constexpr Shape shapes[] = {
      }},
 };
 
-// When nothing moves any more, as far as one can see from outside.
+// Returns when nothing moves any more, as far as can be seen from outside.
 void await_rest(const Scene& s) {
   for (std::uint64_t before = ~std::uint64_t{0}; before != s.read + s.used;) {
     before = s.read + s.used;
@@ -278,12 +279,12 @@ void await_state(State state, const Scene& s) {
     await_rest(s);
   } else if (state == parked) {
     await_rest(s);
-    std::this_thread::sleep_for(30ms); // far longer than anyone spins
+    std::this_thread::sleep_for(30ms); // far longer than any thread spins
   }
 }
 
-// Brings a chain into a state, takes the way out and destroys it. The time from the way out to
-// there.
+// Brings a chain into a state, takes the way out and destroys the chain. Returns the time from the
+// way out to the end.
 Clock::duration leave(const Shape& shape, State state, Way way, std::uint64_t seed) {
   ps::HostDevice device{{.late_seed = state == copying ? seed : 0,
                          .copy_ns_per_kib = state == copying ? 3'000U : 0U}};
@@ -352,7 +353,7 @@ Clock::duration leave(const Shape& shape, State state, Way way, std::uint64_t se
     } else if (runs) {
       CHECK(out.came == Came::nothing);
     }
-    // The pipeline is gone, and what a lease keeps is there.
+    // The pipeline is gone, and the memory that a lease keeps is there.
     if (kept.on_device) {
       CHECK(device.counts().live_allocations == 1);
       scene.use(kept.on_device, stream);
@@ -366,10 +367,10 @@ Clock::duration leave(const Shape& shape, State state, Way way, std::uint64_t se
   return gone - scene.left_at.load();
 }
 
-// Whether there is such a case: who has no loop cannot break out of it, and so on.
+// Returns whether there is such a case: for example, a chain without a loop has no break.
 bool exists(const Shape& shape, State state, Way way) {
   if (tests::under_tsan && &shape < &shapes[4]) {
-    return false; // the longest chains have all that the others have
+    return false; // the longest chains have all states of the others
   }
   return (shape.loop || way != left) && (shape.device || (state != copying && state != sticky));
 }

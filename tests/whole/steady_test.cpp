@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a run may not do once its pipeline is prepared: allocate, make streams or events, or call
-// the device more often than it must.
+// Limits on a run once its pipeline is prepared: it does not allocate, makes no streams or events,
+// and calls the device no more often than it must.
 
 #include "support/counted_new.hpp"
 
@@ -30,7 +30,7 @@ constexpr std::size_t total = 13'300'000;
 constexpr std::size_t batch = 200'000;
 constexpr std::uint64_t batches = (total + batch - 1) / batch;
 
-// Counts what is made, and which thread makes which call: the test's own or another.
+// Counts what is made, and which thread makes each call: the test's own or another.
 struct Counting : ps::HostDevice {
   struct Calls {
     std::atomic<std::uint64_t> copies{0}, records{0}, waits{0}, questions{0}, syncs{0};
@@ -93,7 +93,7 @@ static_assert(ps::AnyDevice<Counting>);
 
 using Bytes = ps::Batch<const std::byte, ps::Device>;
 
-// Allocations of all threads in one more run.
+// Returns the allocations of all threads in one more run.
 template <class P> std::uint64_t allocations_of_a_run(P& pipeline) {
   const std::uint64_t before = memory::allocations;
   pipeline.run();
@@ -194,7 +194,7 @@ TEST_CASE("a second run that leaves records out allocates nothing") {
     const std::uint64_t before = memory::allocations;
     const ps::Report& report = pipeline.run();
     const std::uint64_t after = memory::allocations;
-    // The runtime's own for what is thrown are not operator new's.
+    // The C++ runtime's own allocations for exceptions are not operator new's.
     CHECK((after == before || !memory::can_refuse));
     CHECK(report.skipped == 300 * slot);
   }
@@ -286,7 +286,7 @@ TEST_CASE("a batch costs the caller's thread a record and at most a wait, and a 
     CHECK(device.elsewhere.records == device.elsewhere.copies);
     CHECK(device.elsewhere.waits <= device.elsewhere.copies);
     CHECK(device.elsewhere.syncs <= 1);
-    // There is no call that this does not know of.
+    // No calls are made but these.
     const auto sum = [](const Counting::Calls& c) {
       return c.copies + c.records + c.waits + c.questions + c.syncs;
     };
@@ -324,12 +324,12 @@ TEST_CASE("no run both ways allocates, makes streams or events, or waits for the
     CHECK(allocations_of_a_run(pipeline) == 0);
     CHECK(device.made == made);
     CHECK(came == batches * gives);
-    // A batch costs a record in each kernel, and each copy one.
+    // A batch costs one record in each kernel, and each copy costs one.
     CHECK(device.elsewhere.records == device.elsewhere.copies + 2 * batches);
     CHECK(device.elsewhere.copies <= 13 + batches);
-    // The first kernel waits for the copy and for the place, the second for the first.
+    // The first kernel waits for the copy and for its place, the second for the first kernel.
     CHECK(device.elsewhere.waits <= 2 * device.elsewhere.copies + 3 * batches);
-    CHECK(device.elsewhere.syncs <= 10); // the end of the run: streams, and what was recorded there
+    CHECK(device.elsewhere.syncs <= 10); // the end of the run: streams, and events recorded on them
     const auto all = [](const Counting::Calls& c) {
       return c.copies + c.records + c.waits + c.questions + c.syncs;
     };

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a program does wrong that waits for nothing, and who finds it: not HostDevice, but
-// ThreadSanitizer, whose reports are counted here and are no failure of this program.
+// Errors of programs that do not wait, and who finds them: not HostDevice, but ThreadSanitizer,
+// whose reports are counted here and are no failure of this program.
 
 #include "support/catch.hpp"
 #include "support/sanitizer.hpp"
@@ -21,8 +21,8 @@ namespace {
 
 std::atomic<int> reports{0};
 
-// Holds a stream's work back, lets it go, and tells when it is done, all by what orders nothing: a
-// lock taken meanwhile would order the threads, and so hide what nobody waited for.
+// Holds a stream's work back, lets it go, and tells when it is done, all by operations that order
+// nothing: a lock taken meanwhile would order the threads, and so hide a missing wait.
 class Gate {
  public:
   void hold(ps::HostStream& stream) {
@@ -63,7 +63,7 @@ constexpr bool found = penstock::tests::under_tsan;
 
 } // namespace
 
-// What ThreadSanitizer calls for each report, and asks when it begins.
+// ThreadSanitizer calls these for each report, and at its start.
 extern "C" {
 void __tsan_on_report(void* /*report*/) {
   ++reports;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The suite on the host device, and the counters themselves.
+// The suite of steady-state costs on the host device, and tests of the counters themselves.
 
 #include "support/interposed.hpp"
 
@@ -28,7 +28,7 @@ using penstock::tests::interposed::Inside;
 using penstock::tests::interposed::Kind;
 
 /// A HostDevice whose locks and threads are told from the library's, as a GPU's are: its calls are
-/// inside it, and so are the threads that they start.
+/// `Inside`, and so are the threads that they start.
 struct TestDevice : penstock::HostDevice {
   using HostDevice::HostDevice;
   using Event = penstock::HostEvent;
@@ -146,7 +146,7 @@ TEST_CASE("every function of the C library that is stood in for counts") {
   pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
   pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
   const timespec past{1, 0};
-  // Each is 0 where it succeeds.
+  // Each call returns 0 if it succeeds.
   const auto locked = [&](int error) { return error == 0 ? pthread_mutex_unlock(&mutex) : error; };
   const auto rwlocked = [&](int error) {
     return error == 0 ? pthread_rwlock_unlock(&rwlock) : error;
@@ -212,7 +212,7 @@ TEST_CASE("every function of the C library that is stood in for counts") {
     CAPTURE(use.name);
     Counts expected;
     expected[use.kind] = use.times;
-    int failed = use.call(); // the first call finds the function, which allocates
+    int failed = use.call(); // the first call looks up the function, which allocates
     CHECK(failed == 0);
     interposed::arm();
     failed = use.call();

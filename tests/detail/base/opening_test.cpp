@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Many files are found and opened by several threads: what each call costs, which error comes out,
-// and what prepare() tells meanwhile.
+// Several threads find and open many files: what that calls, which error comes out, and what
+// prepare() tells meanwhile.
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"
@@ -83,7 +83,7 @@ struct Files {
   std::vector<std::string> paths;
 };
 
-// What progress was told, and by whom.
+// What `progress` was told, and on which threads.
 struct Told {
   std::vector<ps::Preparation> all;
   std::vector<std::thread::id> threads;
@@ -112,7 +112,7 @@ auto over(const std::string& path) {
          ps::Consumer{[](ps::Batch<const char, ps::Pageable>) {}};
 }
 
-// A source of one's own that says how far it is.
+// A user's source that says how far it is.
 struct Counting {
   using schema = char;
   std::uint64_t size() const { return 0; }
@@ -123,7 +123,7 @@ struct Counting {
     }
   }
 };
-// One that does not.
+// A user's source that does not.
 struct Silent {
   using schema = char;
   int* opened;
@@ -173,7 +173,7 @@ TEST_CASE("of calls that throw the first in order is told, whichever thread come
         [&](std::size_t i) {
           ++calls;
           if (i == 100) {
-            // The other has failed by then, unless there is no other thread yet.
+            // The other call has failed by then, unless no other thread works yet.
             for (int tries = 0; tries < 10'000 && !later_failed; ++tries) {
               std::this_thread::yield();
             }
@@ -215,7 +215,7 @@ TEST_CASE("threads that open files leave signals to the program's own") {
 }
 
 TEST_CASE("what look throws comes out when all threads rest") {
-  constexpr std::size_t count = 1'000'000; // half a minute, if all were made
+  constexpr std::size_t count = 1'000'000; // all of them would take half a minute
   for (int run = 0; run < 50; ++run) {
     const auto here = std::this_thread::get_id();
     std::atomic<int> inside{0};
@@ -259,7 +259,7 @@ TEST_CASE("files are looked at and opened by several threads, with four calls ea
   CHECK(looking.met());
   CHECK(opening.met());
   CHECK(source.size() == 400);
-  CHECK(calls["status"] == 1 + 2 * 400); // the folder, each by its name, and as it was opened
+  CHECK(calls["status"] == 1 + 2 * 400); // once for the folder, twice a file: by name and open
   CHECK(calls["open"] == 400);
   CHECK(calls["close"] == 400 - 256);
   CHECK(calls["read"] == 0);
@@ -320,16 +320,16 @@ TEST_CASE("of several files that cannot be read the first in order is named, run
   CHECK(named(files.paths, fail_open(files.paths[50])) == files.paths[50]);
   CHECK(named({files.dir.path()}, fail_open(files.paths[50])) == files.paths[50]);
 
-  // A file that is opened well, and is no whole number of records, before those that fail.
+  // A file that opens well, but holds no whole number of records, before those that fail.
   std::vector<std::string> paths = files.paths;
   const TempDir other;
   paths[40] = other.write("partial", "abcd");
   CHECK(named(paths, fail_open("")) == paths[40]);
-  // What is not there is seen before any is opened.
+  // A missing file is noticed before any file is opened.
   paths[200] = other / "none";
   paths[210] = other / "none either";
   CHECK(named(paths, fail_open("")) == paths[200]);
-  // In a folder the first by name, and before what is named after the folder.
+  // The error names the folder's first file by name, not a path that was given after the folder.
   std::filesystem::create_directory(other / "folder");
   for (const char* name : {"b", "a", "c"}) {
     std::filesystem::create_symlink("nowhere", other / "folder/" + name);
@@ -350,7 +350,7 @@ TEST_CASE("prepare tells how many files are found and opened, one after the othe
                               {0, 2},
                               {0, 3},
                               {0, 4},
-                              {0, 5}, // what is in it
+                              {0, 5}, // its files were found
                               {1, 5},
                               {2, 5},
                               {3, 5},
@@ -360,8 +360,8 @@ TEST_CASE("prepare tells how many files are found and opened, one after the othe
   CHECK(pipeline.run().records == 5);
   told.all.clear();
   pipeline.prepare(told.options());
-  CHECK(told.all.empty()); // it is prepared
-  // Rarely: when the last is open.
+  CHECK(told.all.empty()); // it was prepared already
+  // Told rarely: only when the last file is open.
   auto rarely = over(files.dir.path());
   rarely.prepare(told.options(std::chrono::hours{1}));
   CHECK(told.pairs() == Pairs{{5, 5}});

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The copier step by step, without its thread: how many copies it makes of what.
+// The copier step by step, without its thread: how many copies it makes, and of which slots.
 
 #include "support/catch.hpp"
 
@@ -39,7 +39,7 @@ struct Bench {
 
   ~Bench() { open_gate(); }
 
-  // False where there is no free slot.
+  // Returns false if no slot is free.
   bool publish(std::size_t records, bool ends_epoch = false) {
     auto claim = in.ring.try_claim();
     if (!claim) {
@@ -67,7 +67,8 @@ struct Bench {
     }
   }
 
-  // The user of a batch: its index and size, checked record by record, given back at once.
+  // What the user of a batch saw: its index and size. Each record was checked, and the batch given
+  // back at once.
   struct Got {
     std::uint64_t index;
     std::size_t size;
@@ -92,7 +93,7 @@ struct Bench {
     return {place.index, place.units, right, taken.place()};
   }
 
-  // Uses a batch, but lets its end be open until the gate is.
+  // Uses a batch; the use ends only when the gate opens.
   void use_until_gate() {
     auto taken = out.ring.try_take();
     taken.slot().ready.wait(user);
@@ -178,7 +179,7 @@ TEST_CASE("slots that waited for a place gather and are one copy") {
 }
 
 TEST_CASE("with two copies in flight, ready slots gather and are one copy after") {
-  // The stream stands still behind the last use of the first place.
+  // The copier's stream stands still behind the last use of the first place.
   Bench b{16, 4, 2, 4};
   b.publish(4);
   b.publish(4);
@@ -203,7 +204,7 @@ TEST_CASE("with two copies in flight, ready slots gather and are one copy after"
   CHECK(b.use().right);
   CHECK(b.use().right);
   b.settle();
-  CHECK(b.copies() == 4); // what gathered
+  CHECK(b.copies() == 4); // the slots that gathered
   CHECK((b.use().index == 16 && b.use().index == 20));
 }
 
@@ -324,7 +325,8 @@ TEST_CASE("a copy ends before a place whose last use is open, and the next begin
     b.publish(4);
   }
   REQUIRE(b.copier.step());
-  // Two free places at once; the third in a copy of its own, which waits in the stream.
+  // The two free places take one copy. The third place takes a copy of its own, which waits in the
+  // stream.
   CHECK(b.copies() == 3);
   std::this_thread::sleep_for(std::chrono::milliseconds{5});
   std::uint64_t in_use = 0;
@@ -392,7 +394,7 @@ TEST_CASE("a copier that was broken off starts again from nothing") {
   REQUIRE(b.copies() == 1);
   REQUIRE(b.copier.in_flight());
   b.copier.abandon();
-  // It has landed, so nothing touches the slots any more.
+  // The copy has landed, so nothing touches the slots any more.
   CHECK(std::memcmp(b.out.memory.data(0), b.in.memory.data(0), 4 * record) == 0);
   b.in.ring.reset();
   b.out.ring.reset();

@@ -36,7 +36,7 @@ namespace {
 
 constexpr std::size_t record = 16;
 
-// What a taker is given: a slot's numbers, and how it was filled. None: no records.
+// What a taker gets: a slot's numbers, and how it was filled. Fill::none: there was no slot.
 struct Got {
   std::uint64_t index{}, source{};
   std::size_t records{};
@@ -51,14 +51,14 @@ struct Got {
   }
 };
 
-// A filler of `slots` times `slot_records`, whose copies are numbers.
+// A filler of `slots` times `slot_records`, whose copies are only numbers.
 struct Bench {
   Bench(std::size_t slots, std::size_t slot_records)
       : out{slots, RingMemory::in<ps::Pinned>(&device, slots, Layout{slot_records, record}, "test"),
             ps::Side::one, ps::Side::many},
         filler{out} {}
 
-  // Books what fits of `records`, by the next copy, and gives how many.
+  // Books as many of `records` as fit, by the next copy, and returns how many.
   std::size_t fill(std::size_t records) {
     if (!filler.try_open()) {
       return 0;
@@ -179,11 +179,11 @@ TEST_CASE("what ends an epoch ends its slot, and says so though it is full") {
   CHECK(b.take() == Got{4, 104, 10, true, Fill::partial});
   CHECK(b.take() == Got{14, 114, 10, false, Fill::full});
   CHECK(b.take() == Got{24, 124, 3, true, Fill::partial});
-  // A slot that comes round again ends nothing by itself.
+  // A slot that is used again does not end an epoch by itself.
   b.fill(10);
   b.hand_on(b.serial);
   CHECK(b.take() == Got{27, 127, 10, false, Fill::full});
-  // Of what was handed on already nothing more can be said.
+  // A slot that was handed on cannot be marked any more.
   b.filler.close();
   CHECK(b.hand_on(b.serial) == 0);
   b.filler.end();
@@ -221,7 +221,7 @@ TEST_CASE("what was broken off starts again with the first slot, and all are fre
 
 namespace {
 
-// A device ring of `places` times `batch`, and the fetcher of `slots` times `slot`. Each record
+// A device ring of `places` times `batch`, and a fetcher into `slots` times `slot`. Each record
 // holds its index, so that what arrives can be checked.
 struct Way {
   Way(std::size_t places, std::size_t batch, std::size_t slots, std::size_t slot)
@@ -239,7 +239,7 @@ struct Way {
   }
   ~Way() { gate = true; }
 
-  // Fills a place; behind the gate it is there later.
+  // Fills a place; if `gated`, its records are there only when the gate opens.
   void publish(std::size_t records, bool gated = false) {
     auto claim = in->ring.try_claim();
     REQUIRE(claim);
@@ -271,7 +271,8 @@ struct Way {
       std::this_thread::yield();
     }
   }
-  // The records of the next slot if they are those that follow; 0 if there is none, -1 if not.
+  // Returns how many records the next slot has; 0 if there is no slot, -1 if they are not the next
+  // ones.
   int take() {
     const auto taken = out->ring.try_take();
     if (!taken) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What has the slots of several workers counted in order, alone.
+// The sequencer that has the slots of several workers counted in order, alone.
 
 #include "support/catch.hpp"
 #include "support/watchdog.hpp"
@@ -23,7 +23,7 @@ using Places = std::vector<std::size_t>;
 
 namespace {
 
-// As many threads as there are processors, and more.
+// More threads than a small machine has processors.
 constexpr unsigned threads = 6;
 constexpr std::size_t places = 8;
 constexpr std::uint64_t tickets = 20'000;
@@ -62,7 +62,7 @@ TEST_CASE("a ticket may come again in its place while those after it are still d
   CHECK(done.empty());
   turns.bring(0, [&](std::size_t place) {
     see(place);
-    if (next < 7) { // as another thread may, which is given the slot
+    if (next < 7) { // as another thread may that is given the slot
       turns.bring(next++, see);
     }
   });
@@ -75,10 +75,10 @@ TEST_CASE("each turn sees what those before it did, however the threads come") {
   for (int run = 0; run < 2; ++run) {
     CAPTURE(run);
     turns.reset();
-    // A ticket may come when the one before it in its place is done.
+    // A ticket may come when the ticket before it in its place is done.
     std::vector<std::atomic<std::uint64_t>> laps(places);
     std::atomic<std::uint64_t> next{0};
-    Places log; // without a lock: ThreadSanitizer would see it if turns were no order
+    Places log; // without a lock: ThreadSanitizer sees a race if turns order nothing
     log.reserve(tickets);
     std::vector<std::thread> workers;
     for (unsigned worker = 0; worker < threads; ++worker) {

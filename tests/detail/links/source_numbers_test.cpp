@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The numbers in the source of what is left of it, against a plain list of them.
+// SourceNumbers of units some of which were skipped, against a plain list of numbers.
 
 #include "support/counted_new.hpp"
 
@@ -20,7 +20,7 @@ using ps::detail::SourceNumbers;
 
 namespace {
 
-// Each follows the one before it, but for some.
+// Makes a list in which most numbers follow the one before.
 std::vector<std::uint64_t> list_of(std::mt19937& random, std::size_t count) {
   std::vector<std::uint64_t> list;
   std::uint64_t number = random() % 100;
@@ -80,7 +80,7 @@ TEST_CASE("numbers are handed on in pieces, and put together again") {
     const auto list = list_of(random, 1 + random() % 300);
     SourceNumbers numbers;
     tell(numbers, list);
-    // A piece of each length, some of them a part of what comes next.
+    // Pieces of many lengths, put together again.
     SourceNumbers again;
     for (std::size_t at = 0; at != list.size();) {
       const std::size_t count = std::min<std::size_t>(1 + random() % 40, list.size() - at);

@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
 
-// How many pages of [at, at + bytes) are in memory.
+// Returns how many pages of [at, at + bytes) are in memory.
 std::size_t resident_pages(void* at, std::size_t bytes) {
   std::vector<unsigned char> in(bytes / detail::page);
   if (::mincore(at, bytes, in.data()) != 0) {
@@ -61,7 +61,7 @@ struct NoThread {
   void join() {}
 };
 
-// Started as threads are, it works at once and tells whether signals were blocked.
+// Stands in for a thread: calls f at once, and tells whether signals were blocked.
 struct AsksForSignals {
   AsksForSignals() = default;
   template <class F> explicit AsksForSignals(F f) {
@@ -75,7 +75,7 @@ struct AsksForSignals {
   static inline int quiet = 0, others = 0;
 };
 
-// Mapped and not touched yet.
+// A mapping that was not touched yet.
 struct Untouched {
   explicit Untouched(std::size_t n)
       : bytes{n},
@@ -105,7 +105,7 @@ TEST_CASE("mapped pages are zero, in memory, aligned and writable to the last by
 }
 
 TEST_CASE("what a mapping takes beyond its size for alignment is given back at once") {
-  // Something in between makes the mappings start at other places of a huge page.
+  // A mapping in between makes the next ones start elsewhere in a huge page.
   for (const std::size_t between : {1, 2, 100, 511, 512, 513}) {
     CAPTURE(between);
     const Untouched filler{between * detail::page};

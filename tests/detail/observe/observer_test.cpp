@@ -127,7 +127,7 @@ TEST_CASE("a callable that does not return is named while it holds the pipeline 
     const ps::Report& report = pipeline.run({.stalled =
                                                  [&](const ps::Stall& stall) {
                                                    if (let_go) {
-                                                     return; // of a machine that is busy
+                                                     return; // a stall of a busy machine
                                                    }
                                                    stage = stall.stage;
                                                    reason = stall.reason;

@@ -88,7 +88,7 @@ struct Notes {
   static void end() noexcept { --open; }
   static constexpr TraceHooks hooks{begin, end};
 
-  // The records that the ranges of one stage begin at, sorted; after the run.
+  // Returns the records at which the ranges of one stage begin, sorted; to be called after the run.
   static std::vector<std::uint64_t> of(std::string_view stage) {
     std::vector<std::uint64_t> records;
     for (const Range& range : std::span{ranges}.first(std::min(begun.load(), ranges.size()))) {
@@ -281,7 +281,7 @@ TEST_CASE("a run opens one range for each slot, copy and batch, with its stage a
                   PinnedStager{{.workers = 2}} | AsyncCopier{device, {.batch = slot}} |
                   Consumer{[](Batch<const std::byte, Device>, HostStream&) {}};
   pipeline.run();
-  // While the names that it has noted live.
+  // Checked while the names live that it has noted.
   const std::vector<std::uint64_t> slots{0,       slot,           2 * slot,
                                          records, records + slot, records + 2 * slot};
   CHECK(Notes::of("Reader") == slots);
@@ -304,7 +304,7 @@ TEST_CASE("a stage that waits has no range open") {
   auto pipeline = Reader{memory(bytes), {.workers = 2, .depth = 2}} |
                   PinnedStager{device, {.workers = 2, .depth = 2}} |
                   Consumer{[&](Batch<const std::byte, Pinned>) {
-                    // While it stays here, its stages fill their rings and then wait.
+                    // While the callable stays here, its stages fill their rings and then wait.
                     while (quiet < 20 && std::chrono::steady_clock::now() < end) {
                       std::this_thread::sleep_for(std::chrono::milliseconds{1});
                       quiet = Notes::open == 1 ? quiet + 1 : 0;

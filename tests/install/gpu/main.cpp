@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A program of which g++ compiles this file, with the pipeline, and nvcc the other, with what the
-// GPU does.
+// A program of two files: g++ compiles this one, with the pipeline, and nvcc the other, with the
+// GPU's work.
 
 #include <penstock/cuda.hpp>
 

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// A program of two files, as another project would have it: the pipeline here, what it does with a
-// batch in other.cpp.
+// A program of two files, as in another project: the pipeline here, the use of a batch in
+// other.cpp.
 
 #include <penstock/penstock.hpp>
 

@@ -15,11 +15,11 @@ namespace penstock::detail {
 template <class... A> struct Parameters {
   static constexpr std::size_t count = sizeof...(A);
 };
-/// A generic lambda, or overloads.
+/// Stands for the parameters of a generic lambda or of overloads, which cannot be read.
 struct NotWrittenOut {
   static constexpr std::size_t count = 0;
 };
-/// Of what was refused already, so that nobody says more of it.
+/// Stands for the parameters of a callable that was refused already: no second message follows.
 struct RefusedBefore {
   static constexpr std::size_t count = 0;
 };
@@ -85,7 +85,7 @@ template <class S, class W> struct batch_of<Batch<S, W>> {
   static constexpr bool host = !device;
 };
 
-/// The batch that a stage gives which moves records from Given to Where, as they are.
+/// The batch that a stage gives if it moves the records of Given to Where, unchanged.
 template <class Given, class Where> struct moved {
   using type = Anything;
 };

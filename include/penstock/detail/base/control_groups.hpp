@@ -18,7 +18,8 @@
 
 namespace penstock::detail {
 
-/// All of one of the system's own files, which do not tell their sizes; empty if it cannot be read.
+/// Returns all of a system file, such as those in /proc, which do not tell their sizes; empty if it
+/// cannot be read.
 inline std::string text_of(const std::string& path) {
   struct Close {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
@@ -33,7 +34,7 @@ inline std::string text_of(const std::string& path) {
   return text;
 }
 
-/// Cuts off what stands before the first `end`, and that too, and returns it.
+/// Removes all from `text` up to and with the first `end`, and returns the part before that `end`.
 inline std::string_view cut(std::string_view& text, char end) {
   const std::size_t at = std::min(text.find(end), text.size());
   const std::string_view before = text.substr(0, at);
@@ -50,7 +51,7 @@ inline bool lists(std::string_view names, std::string_view name) {
   return false;
 }
 
-/// The number that a text begins with; none where it says "max" or -1, or nothing.
+/// Returns the number that a text begins with; none if the text says "max" or -1, or is empty.
 inline std::optional<std::uint64_t> number_in(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   std::uint64_t number = 0;
@@ -58,7 +59,7 @@ inline std::optional<std::uint64_t> number_in(std::string_view text) {
   return end.ec == std::errc{} ? std::optional{number} : std::nullopt;
 }
 
-/// The number behind a name, in a text of lines that begin with one; none if it is not there.
+/// Returns the number behind a name, in a text whose lines begin with names; none if it is missing.
 inline std::optional<std::uint64_t> number_of(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     std::string_view line = cut(text, '\n');
@@ -69,19 +70,20 @@ inline std::optional<std::uint64_t> number_of(std::string_view text, std::string
   return std::nullopt;
 }
 
-/// A hierarchy of control groups, and which of its groups a process is in.
+/// A hierarchy of control groups, and which group of it a process is in.
 struct GroupOf {
-  std::string_view controllers; // those of version 1; the one of version 2 has all, and none here
-  std::string_view path;        // as the kernel calls it
+  std::string_view controllers; // of version 1; empty for version 2, which has all of them
+  std::string_view path;        // of the group, as the kernel calls it
 };
 
-/// Where in the file system that group would lie by this line of /proc/self/mountinfo: the place of
-/// the topmost group to be seen, and what comes behind it. None if it is not to be seen there.
+/// Where in the file system a group lies by one line of /proc/self/mountinfo: the folder of the
+/// topmost group that is visible there, and the path below it. place_of() returns none if the group
+/// is not visible there.
 struct GroupPlace {
   std::string top;
-  std::string_view below; // empty, or from a slash on
+  std::string_view below; // empty, or begins with a slash
 };
-/// A field of that file, in which blanks and backslashes are written as three octal digits.
+/// Decodes a field of /proc/self/mountinfo, in which blanks and backslashes are three octal digits.
 inline std::string unescaped(std::string_view field) {
   std::string text;
   while (!field.empty()) {
@@ -103,14 +105,14 @@ inline std::optional<GroupPlace> place_of(const GroupOf& group, std::string_view
     cut(kind, ' ');
   }
   const std::string_view type = cut(kind, ' ');
-  cut(kind, ' '); // a name of any kind
+  cut(kind, ' '); // the mount's source, which may be any name
   if (unified ? type != "cgroup2" : type != "cgroup" || !lists(kind, controller)) {
     return std::nullopt;
   }
   for (int number = 0; number < 3; ++number) {
     cut(line, ' ');
   }
-  // In a container that may be the container's group.
+  // In a container, the root of the mount may be the container's group.
   std::string from = unescaped(cut(line, ' '));
   from = from == "/" ? "" : from;
   std::string top = unescaped(cut(line, ' '));
@@ -127,8 +129,8 @@ inline std::optional<GroupPlace> place_of(const GroupOf& group, std::string_view
 }
 
 /// Calls f(folder, unified) for each control group that this process is in and that may limit what
-/// `controller` controls, and for all above them as far as they are to be seen. `folder` has the
-/// group's files, those of version 2 if `unified`. `root` comes before all paths.
+/// `controller` controls, and for all visible groups above it. `folder` has the group's files,
+/// those of version 2 if `unified`. `root` is put before all paths.
 template <class F>
 void each_control_group(const std::string& root, std::string_view controller, F f) {
   const std::string groups = text_of(root + "/proc/self/cgroup");

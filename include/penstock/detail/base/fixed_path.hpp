@@ -13,7 +13,7 @@
 
 namespace penstock::detail {
 
-/// A path as it was given, and where that led then, whatever the current folder is later.
+/// A path as it was given, and the file that it meant then, whatever the current folder is later.
 class FixedPath {
  public:
   explicit FixedPath(std::string given) : given_{std::move(given)} {
@@ -28,8 +28,8 @@ class FixedPath {
   const std::string& absolute() const noexcept { return absolute_.empty() ? given_ : absolute_; }
 
  private:
-  // Not of a current folder that was removed or has something mounted over it, nor below one that
-  // may not be passed through: then what was given has to do.
+  // False if the current folder was removed, has something mounted over it, or lies below a folder
+  // that may not be passed through: then the path as given has to do.
   static bool leads_here(const char* folder) noexcept {
     struct stat by_path;
     struct stat here;
@@ -38,7 +38,7 @@ class FixedPath {
   }
 
   std::string given_;
-  std::string absolute_; // empty: as it was given
+  std::string absolute_; // empty: the path as given
 };
 
 } // namespace penstock::detail

@@ -18,18 +18,18 @@
 
 namespace penstock::detail {
 
-/// Counts the files of a source that is opened, and tells of them. One thread opens the source;
-/// found() and opened() may be called from any.
+/// Counts the files of a source while it is opened, and reports the counts. One thread opens the
+/// source; any thread may call found() and opened().
 class OpeningProgress {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `options` must stay.
+  /// `options` must outlive this.
   explicit OpeningProgress(const PrepareOptions& options) : options_{options} {}
 
   void found() noexcept { found_.fetch_add(1, StdAtomics::relaxed); }
   void opened() noexcept { opened_.fetch_add(1, StdAtomics::relaxed); }
-  /// Tells if it is time to.
+  /// Reports if it is time to.
   void look() {
     if (options_.progress && Clock::now() - told_ >= options_.every) {
       tell();
@@ -49,12 +49,12 @@ class OpeningProgress {
   StdAtomics::Atomic<std::uint64_t> opened_{0};
 };
 
-/// Of calls in order, the first that threw.
+/// The first call, in order, that threw, and its error.
 struct FirstFailure {
   std::size_t at;
   std::exception_ptr error;
 
-  /// To be called for each number in order.
+  /// Throws the error if it is that of call `number`. To be called for each number in order.
   void rethrow_at(std::size_t number) const {
     if (error && number == at) {
       std::rethrow_exception(error);
@@ -62,18 +62,19 @@ struct FirstFailure {
   }
 };
 
-/// How many threads open files, the caller included: they wait for disks, on a network for
-/// milliseconds, so they are more than processors. A start costs as much as some local files.
+/// Returns how many threads open files, the caller included. They may be more than the processors,
+/// since they wait for disks, on a network for milliseconds. To start one costs as much as to open
+/// some local files.
 inline std::size_t opening_threads(std::size_t files) noexcept {
   constexpr std::size_t least_files = 16;
   constexpr std::size_t most_threads = 32;
   return std::clamp<std::size_t>(files / least_files, 1, most_threads);
 }
 
-/// Calls f(i) once for each i below `count`, of several threads at once, and on this one look()
-/// after each. When one has thrown no more are begun, but all before it are made: whichever threads
-/// come first, it is the first in order whose error is returned. Throws what look() throws, when
-/// all threads rest. Blocks. With fewer threads where there are no more to be had.
+/// Calls f(i) once for each i below `count`, on several threads at once, and look() on this one
+/// after each of its calls. After a call has thrown no more are begun, but all before it are made,
+/// so that the error returned is always that of the first call in order. Throws what look() throws,
+/// after all threads have ended. Blocks. Uses fewer threads if no more can be started.
 template <class F, class Look> FirstFailure for_all(std::size_t count, F f, Look look) {
   StdAtomics::Atomic<std::size_t> next{0};
   std::mutex mutex;
@@ -109,7 +110,7 @@ template <class F, class Look> FirstFailure for_all(std::size_t count, F f, Look
     Others others{next, count};
     try {
       std::size_t more = opening_threads(count) - 1;
-      others.threads.reserve(more); // so that no thread is lost for want of a place
+      others.threads.reserve(more); // so that push_back() cannot throw and lose a thread
       for (; more != 0; --more) {
         others.threads.push_back(start_thread([&] {
           while (call_next()) {

@@ -13,18 +13,18 @@
 
 namespace penstock::detail {
 
-/// In which process something was made. A forked child has a copy of it, but not its threads, its
-/// page-locked pages or its device: there it must not be taken apart, only left. A thread that is
-/// not there would be waited for without end, and addresses that are not mapped may be another's.
+/// The process in which an object was made. A forked child has a copy of the object, but not its
+/// threads, its page-locked pages or its device: the child must not destroy it, only leave it. It
+/// would wait for a missing thread for ever, and addresses that are not mapped may be another's.
 class Origin {
  public:
-  /// This process. Throws std::bad_alloc.
+  /// Notes this process. Throws std::bad_alloc.
   Origin() : process_{Current::process()} {}
-  /// Whether this is still that process. Costs a load.
+  /// Returns whether this is still that process. Costs a load.
   bool is_here() const noexcept { return process_ == Current::process(); }
 
  private:
-  // getpid() is a system call. So it is made once, and again in each child.
+  // getpid() is a system call: it is made once, and again in each child.
   class Current {
    public:
     static pid_t process() {

@@ -6,7 +6,7 @@
 
 namespace penstock::detail {
 
-/// The `i`-th number of a sequence, for a seed, by the mixing of splitmix64: neighbours come out
+/// Returns the `i`-th number of a seed's sequence, mixed as splitmix64 does: neighbours come out
 /// unlike.
 constexpr std::uint64_t splitmix(std::uint64_t seed, std::uint64_t i) noexcept {
   std::uint64_t x = seed + i * 0x9E3779B97F4A7C15;

@@ -13,11 +13,11 @@
 
 namespace penstock::detail {
 
-/// What a thread is started with: one type for all, since std::thread is compiled anew for each.
+/// What a thread runs: one type for all threads, since std::thread is compiled anew for each type.
 using Job = std::function<void()>;
 
-/// While it lives, the calling thread, and each that it starts, is sent no signal but those of its
-/// own faults, and a profiler's.
+/// While it lives, the calling thread and each thread that it starts get no signals but those of
+/// their own faults, and a profiler's.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {
@@ -36,7 +36,7 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-/// A thread of the library. The program's signal handlers run on the program's own threads.
+/// Starts a thread of the library. The program's signal handlers run on the program's own threads.
 /// Throws std::system_error.
 template <class Thread = std::thread> Thread start_thread(Job job) {
   const SignalsBlocked quiet;

@@ -26,7 +26,7 @@ template <class... Stages> struct Assembly {
   using Gives = typename given<void, Stages...>::type;
   using End = batch_of<Gives>;
   using On = typename device_of<Stages...>::type;
-  // Stands in where no stage names a device, and is then not there.
+  // Without a device that stages name, HostDevice stands in as the type, and the pointer is null.
   using Backend = std::conditional_t<AnyDevice<On>, On, HostDevice>;
   using All = std::index_sequence_for<Stages...>;
 
@@ -48,7 +48,7 @@ template <class... Stages> struct Assembly {
   }
 
  private:
-  // The one device that stages name; two would be two pipelines.
+  // Returns the one device that stages name, or null; two would be two pipelines.
   static Backend* find_device(const std::tuple<Stages...>& stages) {
     Backend* found = nullptr;
     const auto look = [&](const auto& stage) {

@@ -30,12 +30,13 @@ template <class Given, class... S> struct given {
 template <class Given, class S, class... R>
 struct given<Given, S, R...> : given<typename S::template gives<Given>, R...> {};
 
-/// What stands where a stream should: any number but a 0 that is written out, which is null.
+/// An argument that stands where a stream should: any number but a literal 0, which is a null
+/// pointer.
 struct Number {
   Number(int) noexcept {}
 };
 
-/// What stage number `At` is given.
+/// The batch that stage number `At` is given.
 template <std::size_t At, class Given, class... S> struct given_at {
   using type = Given;
 };
@@ -53,7 +54,7 @@ template <class... S> inline constexpr bool is_pipeline<Pipeline<S...>> = true;
 template <class T>
 concept Part = Stage<T> || is_pipeline<T>;
 
-/// What stands left of a `|`, as its stages.
+/// The stages left of a `|`.
 template <class P> struct chain {
   using last = P;
   using gives = Anything;

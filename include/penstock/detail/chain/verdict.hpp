@@ -14,7 +14,7 @@
 
 namespace penstock::detail {
 
-/// What stands there was refused already.
+/// Returns whether S is a stage that was refused already.
 template <class S> consteval bool refused_before() {
   if constexpr (Stage<S>) {
     return S::refused;
@@ -51,7 +51,7 @@ template <class Next, class On> consteval bool stream_fits() {
   }
 }
 
-/// A stage may name the device that the chain has, or the first that it has.
+/// Returns whether Next names no device, the chain's device, or the first one of the chain.
 template <class Next, class On> consteval bool device_fits() {
   using Named = typename Next::device_type;
   return std::is_same_v<On, NoDevice> || std::is_same_v<Named, NoDevice> ||
@@ -68,7 +68,7 @@ template <class G, class T> consteval Verdict verdict_of_spaces() {
   }
 }
 
-/// Whether Next can follow Left, and if not, what is wrong first.
+/// Returns whether Next can follow Left, and if not, the first thing that is wrong.
 template <class Left, class Next, class Gives, class Takes, class On> consteval Verdict
 find_verdict() {
   using G = batch_of<Gives>;

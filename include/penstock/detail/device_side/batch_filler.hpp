@@ -12,8 +12,8 @@
 
 namespace penstock::detail {
 
-/// Fills the places of a device ring in order, unit after unit, and hands on those that are full.
-/// No step waits for the ring or for the device.
+/// Fills the places of a device ring in order, unit after unit, and hands on the full ones. No step
+/// waits for the ring or for the device.
 template <AnyDevice D> class BatchFiller {
   using Claim = typename DeviceRing<D>::Claim;
 
@@ -23,7 +23,7 @@ template <AnyDevice D> class BatchFiller {
     full_.reserve(out.ring.slots());
   }
 
-  /// Whether there is a place to fill.
+  /// Opens a place, if none is open; returns false if there is none to fill.
   bool try_open() {
     if (!place_) {
       place_ = out_.ring.try_claim();
@@ -31,16 +31,16 @@ template <AnyDevice D> class BatchFiller {
     }
     return static_cast<bool>(place_);
   }
-  /// Of an open place: whether nothing is in it yet, so that its last use is to be waited for.
+  /// Returns whether nothing is in the open place yet: its last use is then to be waited for.
   bool untouched() const noexcept { return filled_ == 0; }
   const DeviceSlot<D>& place() const noexcept { return place_.slot(); }
-  /// Where the next unit goes in an array.
+  /// Returns where the next unit goes in an array.
   std::byte* at(std::size_t part) const noexcept {
     return out_.memory.data(place_.place(), part) + filled_ * out_.layout().parts[part].each;
   }
 
   /// Claims places after the open one, as far as `units` more go without a wrap and without
-  /// waiting; gives how many of them fit.
+  /// waiting; returns how many of them fit.
   std::size_t make_room(std::size_t units) {
     const std::size_t places = out_.ring.slots();
     std::size_t room = out_.layout().units - filled_;
@@ -59,8 +59,9 @@ template <AnyDevice D> class BatchFiller {
     }
     return std::min(room, units);
   }
-  /// Books `units` of `bytes` that are there at `ready`, the last an epoch's last or not, and hands
-  /// the full places on; `source_of` tells the i-th one's number in the source.
+  /// Books `units` of `bytes` that are there at `ready`, and hands the full places on.
+  /// `ends_epoch`: the last unit ends an epoch. `source_of` tells the number in the source of the
+  /// i-th one.
   template <class F>
   void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, bool ends_epoch,
             F source_of) {
@@ -87,14 +88,15 @@ template <AnyDevice D> class BatchFiller {
         }
       }
     }
-    // The last first: who takes them, takes them in order, so all at once and not as they trickle.
+    // Published last first: they are taken in order, and therefore all at once and not as they
+    // trickle.
     for (bool last = ends_epoch && filled_ == 0; !full_.empty(); last = false) {
       full_.back().publish(last ? Fill::partial : Fill::full);
       full_.pop_back();
     }
     next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(opened));
   }
-  /// Hands on what is in the open place, if anything is: the batch is a short one.
+  /// Hands on the units in the open place, if there are any, as a short batch.
   void close() {
     if (place_ && filled_ != 0) {
       count_out();
@@ -105,7 +107,7 @@ template <AnyDevice D> class BatchFiller {
       }
     }
   }
-  /// There is nothing more to come.
+  /// Says that nothing more will come.
   void end() {
     close();
     out_.ring.end_at(handed_on_);
@@ -128,10 +130,10 @@ template <AnyDevice D> class BatchFiller {
   }
 
   DeviceLink<D>& out_;
-  Claim place_; // the open one, and how far it is filled
+  Claim place_; // the open place, and how far it is filled
   std::size_t filled_{};
-  std::vector<Claim> next_; // claimed after it
-  std::vector<Claim> full_; // before it, while they are handed on
+  std::vector<Claim> next_; // claimed after the open place
+  std::vector<Claim> full_; // full places, while they are handed on
   std::uint64_t handed_on_{};
   std::uint64_t booked_{};
 };

@@ -19,19 +19,19 @@
 
 namespace penstock::detail {
 
-/// How many places are replayed at once.
+/// How many places a replay covers.
 inline constexpr std::array<std::size_t, 4> replay_groups{64, 16, 4, 1};
 
-/// The work of groups of adjacent places of a device ring, captured once: of each aligned group
-/// that the ring has. Of a ring of very many places the small groups are left out: they pay little
-/// there, and a graph takes time to make and memory on the device.
+/// The captured work of groups of adjacent places of a device ring: of each aligned group that the
+/// ring has, captured once. Of a ring of very many places it leaves out the small groups: they gain
+/// little there, and a graph takes time to make and memory on the device.
 template <AnyDevice D> class CapturedGroups {
  public:
   static constexpr const auto& sizes = replay_groups;
   static constexpr std::size_t most_graphs = 4096; // of one size
 
-  /// `call(place)` enqueues a place's work on its lane. Gives why nothing was captured, or nothing.
-  /// Throws only if the device was lost, so that no run could follow.
+  /// Captures all groups; `call(place)` enqueues a place's work on its lane. Returns why nothing
+  /// was captured, or an empty text. Throws only if the device was lost, and no run can follow.
   template <class F>
   std::string try_capture(D& device, std::span<typename D::stream_type> lanes, std::size_t places,
                           const F& call) {
@@ -51,8 +51,8 @@ template <AnyDevice D> class CapturedGroups {
     return {};
   }
 
-  /// How many of `count` places from `first` on the largest group has that starts there; 0 if there
-  /// is none.
+  /// Returns how many of `count` places from `first` on the largest group has that starts there; 0
+  /// if there is none.
   std::size_t largest(std::size_t first, std::size_t count) const noexcept {
     for (std::size_t size = 0; size < sizes.size(); ++size) {
       if (sizes[size] <= count && first % sizes[size] == 0 &&
@@ -62,7 +62,7 @@ template <AnyDevice D> class CapturedGroups {
     }
     return 0;
   }
-  /// A group as largest() found it.
+  /// Replays a group that largest() found.
   void launch(std::size_t first, std::size_t count, Stream<D> stream) const {
     const auto size = std::find(sizes.begin(), sizes.end(), count) - sizes.begin();
     graphs_[static_cast<std::size_t>(size)][first / count].launch(stream);
@@ -72,7 +72,7 @@ template <AnyDevice D> class CapturedGroups {
   static std::string refusal(const char* why) {
     return std::string{"not replayed, since it cannot be captured: "} + why;
   }
-  // Throws what the call throws, and what the device does; then there are no groups.
+  // Throws what the call and the device throw; then there are no groups.
   template <class F>
   void capture(D& device, std::span<typename D::stream_type> lanes, std::size_t places,
                const F& call) {
@@ -100,7 +100,7 @@ template <AnyDevice D> class CapturedGroups {
   std::array<std::vector<typename D::graph_type>, sizes.size()> graphs_;
 };
 
-/// Where a device captures nothing.
+/// Takes the place of CapturedGroups on a device that captures nothing.
 struct NoGroups {
   template <class... Arguments> static std::string try_capture(const Arguments&...) {
     return "not replayed: this device captures nothing";

@@ -20,7 +20,7 @@
 
 namespace penstock::detail {
 
-/// The pieces of one copy, together where the device can.
+/// Copies the pieces of one copy, together if the device can.
 template <AnyDevice D>
 void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream) {
   if constexpr (requires { device.copy_to_device(pieces, stream); }) {
@@ -32,18 +32,18 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
   }
 }
 
-/// Turns slots of a host ring into batches of a device ring, with copies sized for the bus: neither
-/// the slot's size nor the batch's is the copy's. Driven in steps by one thread; no step waits for
-/// a ring or for the device.
+/// Turns slots of a host ring into batches of a device ring, with copies sized for the bus: their
+/// size is neither the slot's nor the batch's. One thread drives it in steps; no step waits for a
+/// ring or for the device.
 ///
 /// At most two copies are in flight, one running and one queued; ready slots gather meanwhile. With
-/// fewer in flight what is ready is sent at once. A copy ends at `copy_bytes`, where either ring
+/// fewer in flight it sends ready slots at once. A copy ends at `copy_bytes`, where either ring
 /// wraps, at a partial slot, before a place still in use, and before a place whose fence the stream
 /// would first have to wait for. Slots with a Ragged column are copied one by one, each into a
 /// batch of its own.
 template <AnyDevice D> class Copier {
  public:
-  /// `on_the_way`, where there is one, is told the numbers in the source.
+  /// `on_the_way`, unless it is null, is told the numbers in the source.
   Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
          OnTheWay* on_the_way = nullptr)
       : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, stream_{device.stream()},
@@ -57,7 +57,7 @@ template <AnyDevice D> class Copier {
     wait_at_last([this] { settle(); });
   }
 
-  /// Gives back what was copied and enqueues what can be; true if there was anything to do.
+  /// Gives back copied slots and enqueues copies; returns true if there was anything to do.
   bool step() {
     const bool returned = give_back();
     bool sent = false;
@@ -72,10 +72,10 @@ template <AnyDevice D> class Copier {
     return returned || sent;
   }
 
-  /// All that will come was copied and its slots given back.
+  /// Returns whether all was copied and its slots given back.
   bool done() const noexcept { return ended_ && in_flight_ == 0; }
 
-  /// What the copy engine is doing, as far as fences tell.
+  /// Returns what the copy engine is doing, as far as fences tell.
   Activity doing() {
     if (in_flight_ != 0) {
       const Flight& flight = flights_[oldest_];
@@ -88,8 +88,9 @@ template <AnyDevice D> class Copier {
   std::uint64_t records() const noexcept { return in_.layout().whole_records(0, filler_.booked()); }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
-  /// Forgets a run, also one that was broken off, and gives back what it held. Blocks until no copy
-  /// touches memory any more. If it throws, nothing was given back, and it is to be called again.
+  /// Forgets a run, also one that was broken off, and gives back all that it held. Blocks until no
+  /// copy touches memory any more. If it throws, nothing was given back, and it is to be called
+  /// again.
   void abandon() {
     settle();
     for (Flight& flight : flights_) {
@@ -107,9 +108,9 @@ template <AnyDevice D> class Copier {
 
  private:
   struct Flight {
-    HostRing::Take slots;   // what the copy's end gives back
-    std::uint64_t serial{}; // its fence
-    Fence<D> after;         // what the stream waits for before it
+    HostRing::Take slots;   // given back at the copy's end
+    std::uint64_t serial{}; // of its fence
+    Fence<D> after;         // the stream waits for it before the copy
     Fence<D> also_after;
   };
 
@@ -187,7 +188,7 @@ template <AnyDevice D> class Copier {
     }
   }
 
-  // One copy of each array, from the run to the place. Gives the bytes.
+  // Copies each array once, from the run to the place. Returns the bytes.
   std::size_t copy(std::size_t records) {
     std::size_t bytes = 0;
     pieces_.clear();
@@ -221,7 +222,7 @@ template <AnyDevice D> class Copier {
     return (run_.size() - 1) * in_.layout().units + run_.slot(run_.size() - 1).units - begun_;
   }
 
-  // A device made for tests may spoil slots that are given back: who still used one is found out.
+  // A device made for tests may spoil slots that are given back, to find code that still uses one.
   void poison(const HostRing::Take& slots) {
     if constexpr (requires(std::byte* at, std::size_t bytes) { device_.poison(at, bytes); }) {
       for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -251,7 +252,7 @@ template <AnyDevice D> class Copier {
   std::vector<CopyPiece> pieces_;
   std::uint64_t bytes_{};
   bool ended_{};
-  bool touches_memory_{}; // as far as nobody has waited for the stream
+  bool touches_memory_{}; // and nobody has waited for the stream since
 };
 
 } // namespace penstock::detail

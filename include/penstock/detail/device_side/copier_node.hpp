@@ -32,7 +32,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
 
  private:
   void reset() override {
-    // Again: at the end of the last run it may have failed.
+    // Once more: the call at the end of the last run may have failed.
     copier_.abandon();
     out_->ring.reset();
   }

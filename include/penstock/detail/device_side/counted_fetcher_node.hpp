@@ -18,9 +18,9 @@
 
 namespace penstock::detail {
 
-/// Turns batches of which only the device knows how many records they have into slots of a host
-/// ring, as FetcherNode does others. Their counts
-/// come first, those of many batches in one copy, and then exactly the records.
+/// Turns batches into slots of a host ring, as FetcherNode does, if only the device knows how many
+/// records they have. First come the counts, those of many batches in one copy, and then exactly
+/// the records.
 template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   using Take = typename DeviceRing<D>::Take;
 
@@ -62,7 +62,8 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
     }
     return taken_ != before;
   }
-  // The counts of adjacent batches that are there, and of a first one that may not be.
+  // Copies the counts of adjacent batches: of the first, which may not be there yet, and of those
+  // after it that are.
   bool ask() {
     if (asked_ == taken_ || count_line_.was_recorded() - counts_landed_ == most_counts) {
       return false;
@@ -173,19 +174,19 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
 
   const std::size_t count_part_;
   const Allocation counts_; // by place
-  // Not behind the records of those before.
+  // A stream of its own: counts must not wait behind the records of earlier batches.
   typename D::stream_type count_stream_;
   Timeline<D> count_line_;
   std::vector<std::uint64_t> asked_up_to_; // by serial
   std::uint64_t counts_landed_{};
   std::vector<Take> held_; // by place
-  // Batches, in order: those before fetched_ are copied, their numbers known before known_, asked
-  // for before asked_.
+  // Batches, in order: those before fetched_ are copied, the counts of those before known_ are
+  // known, and those before asked_ asked for.
   std::uint64_t fetched_{};
   std::uint64_t known_{};
   std::uint64_t asked_{};
   std::uint64_t taken_{};
-  std::size_t begun_{}; // records of the first
+  std::size_t begun_{}; // records of the first batch that are copied
   bool counts_touched_{};
 };
 

@@ -15,8 +15,8 @@
 
 namespace penstock::detail {
 
-/// The end of a pipeline whose batches lie in device memory, on the thread that runs it. Busy and
-/// starved are the GPU's, as the device thread saw them.
+/// The end of a pipeline whose batches lie in device memory, on the thread that runs it. Its busy
+/// and starved times are the GPU's, as the device thread saw them.
 template <AnyDevice D> class DeviceEnd : public Node {
  public:
   /// `depth` batches may be out at once.
@@ -32,12 +32,11 @@ template <AnyDevice D> class DeviceEnd : public Node {
 
  protected:
   DeviceLender<D>& lender() noexcept { return *lender_; }
-  /// Whether all that was given back could be; if not, the run has failed.
+  /// Returns whether all that was given back could be; if not, the run has failed.
   bool check_given_back() noexcept {
     return attempt(lender_->failed_record(), [&] { lender_->check_given_back(); });
   }
-  /// The next batch; null if there is none, or the run has failed, which it is to be told with
-  /// `record`.
+  /// Returns the next batch; null if there is none, or the run has failed. An error names `record`.
   DeviceSlot<D>* next(std::uint64_t record) noexcept {
     DeviceSlot<D>* place = nullptr;
     return check_given_back() && attempt(record, [&] { place = lender_->next(); }) ? place
@@ -45,13 +44,13 @@ template <AnyDevice D> class DeviceEnd : public Node {
   }
   std::shared_ptr<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
 
-  // The last run's end may have failed to wait for the device.
+  // Waits for the device again: the end of the last run may have failed to.
   void reset() override {
     settle();
     lender_->out().reset();
   }
-  /// The end of a run is where it may wait for the device. What was handed over is to be used up
-  /// then: the first time may bring an error of work enqueued before, and so not have waited.
+  /// Ends the run: here it may wait for the device, until all that was handed over is used up. It
+  /// tries twice: the first try may bring the error of earlier work, and so not have waited.
   void leave() noexcept {
     for (int tries = 0; tries < 2 && !attempt(0, [&] { settle(); }); ++tries) {
     }
@@ -75,8 +74,8 @@ template <AnyDevice D> class DeviceEnd : public Node {
   const std::shared_ptr<DeviceLender<D>> lender_;
 };
 
-/// Calls back with batches in device memory: the application's own loop with the callable as its
-/// body.
+/// Calls the callable with batches in device memory: the application's own loop with the callable
+/// as its body.
 template <class F, class T, AnyDevice D> class DeviceConsumer final : public DeviceEnd<D> {
  public:
   DeviceConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth,

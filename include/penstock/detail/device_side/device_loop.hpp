@@ -13,7 +13,7 @@
 
 namespace penstock::detail {
 
-/// Stands in for the stage that an open pipeline lacks, whose batches lie in device memory.
+/// Stands in for the last stage of an open pipeline whose batches lie in device memory.
 template <class T, AnyDevice D>
 class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, Device>> {
   using B = Batch<const T, Device>;
@@ -46,7 +46,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     return {batch, this->shared_lender(), lender.ticket()};
   }
   void leave(bool early) noexcept override {
-    // Where the loop was left early nobody can be thrown what its last body did.
+    // If the loop was left early, nobody can be thrown the error of its last body.
     if (!check_body() && early) {
       this->control().owe();
     }

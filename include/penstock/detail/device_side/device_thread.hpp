@@ -19,9 +19,9 @@
 
 namespace penstock::detail {
 
-/// What the one thread does that enqueues a pipeline's copies and kernels and asks fences. It looks
-/// at everything in turn and waits for nothing but its bell, which every ring that it touches
-/// rings; while a fence is open it looks again after a short while by itself.
+/// The one thread that enqueues a pipeline's copies and kernels and asks fences. It looks at
+/// everything in turn and waits for nothing but its bell, which every ring that it touches rings;
+/// while a fence is open it looks again by itself after a short while.
 template <AnyDevice D> class DeviceThread final : public SharedThread {
  public:
   using Doorbell = typename DeviceLink<D>::Doorbell;
@@ -29,8 +29,8 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   DeviceThread(D& device, RunControl& control) : device_{device}, control_{control} {}
 
   const std::shared_ptr<Doorbell>& bell() const noexcept { return bell_; }
-  /// Before the first run: the stage that takes from the one added last. `fills`: the ring on the
-  /// device that it does, or null.
+  /// Adds, before the first run, a stage that takes from the one added last. `fills`: the device
+  /// ring that it fills, or null.
   void add(DeviceStep& step, std::shared_ptr<DeviceLink<D>> fills) {
     steps_.push_back(&step);
     end_ = std::move(fills);
@@ -67,15 +67,15 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
     if (end_) {
       end_->consumer.rest();
     }
-    // A device that was lost answers no more.
+    // A lost device answers no more.
     if (!control_.device_lost()) {
-      // Each may hold places of the one before it.
+      // Each step may hold places of the one before it.
       std::for_each(steps_.rbegin(), steps_.rend(), [](DeviceStep* step) { step->give_up(); });
     }
     steps_.front()->book_cpu();
   }
   void begin() {
-    // The kernel rounds short sleeps up by 50 us unless told that it matters.
+    // The kernel rounds short sleeps up by 50 us unless a thread asks for less.
     prctl(PR_SET_TIMERSLACK, 1UL);
     for (DeviceStep* step : steps_) {
       step->begin();
@@ -87,7 +87,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   void look_on() {
     Clock::time_point moved = Clock::now();
     for (;;) {
-      // Before anything is looked at: what changes after it was looked at rings once more.
+      // Read before looking at anything: what changes after that look rings once more.
       const std::uint32_t count = bell_->count();
       bool any = false;
       for (DeviceStep* step : steps_) {
@@ -99,7 +99,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
       for (const DeviceStep* step : steps_) {
         open = step->has_open_fence() || open;
       }
-      // After all turns, since in one of them another's fence may have been found reached.
+      // After all turns, since one step's turn may find another's fence reached.
       if (over()) {
         return;
       }

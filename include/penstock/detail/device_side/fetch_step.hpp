@@ -18,12 +18,12 @@
 
 namespace penstock::detail {
 
-/// Copies from a device ring into the slots of a host ring, which are handed on when the copies
-/// that fill them have landed. At most two are in flight, one running and one queued.
+/// Copies from a device ring into the slots of a host ring, and hands these on when the copies that
+/// fill them have landed. At most two copies are in flight, one running and one queued.
 template <AnyDevice D> class FetchStep : public DeviceStep {
  public:
-  /// `one_for_one`: each record is made of one of the source's. `numbers`: where those may jump,
-  /// what the copier to the device kept of them.
+  /// `one_for_one`: each record is made of one of the source's. `numbers`: the numbers in the
+  /// source that the copier to the device kept, if they may jump.
   FetchStep(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
             std::shared_ptr<HostLink> out, bool one_for_one, std::shared_ptr<OnTheWay> numbers)
       : DeviceStep{std::move(setup)}, device_{device}, in_{std::move(in)}, out_{std::move(out)},
@@ -47,11 +47,11 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
 
   std::uint64_t in_flight() const noexcept { return line_.was_recorded() - landed_; }
 
-  /// Enqueues one more copy, if there is anything to copy and room for it.
+  /// Enqueues one more copy, if there is anything to copy and room for it; returns whether it did.
   virtual bool send() = 0;
-  /// Whether something that came is still to be copied.
+  /// Returns whether batches that came are still to be copied.
   virtual bool waits() const noexcept = 0;
-  /// Gives back what it holds, when no copy touches it.
+  /// Gives back all that it holds, when no copy touches it.
   virtual void drop() = 0;
 
   bool step() override {
@@ -81,13 +81,13 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     ended_ = false;
   }
   void reset() override {
-    // Again: at the end of the last run it may have failed.
+    // Once more: the call at the end of the last run may have failed.
     abandon();
     out_->reset();
   }
 
-  /// Copies `records` records of a place, and those after it, from the `first` on to where the
-  /// filler is. `record` it after one or more of them.
+  /// Copies `records` records from the `first` of a place on, which may reach into the places after
+  /// it, to where the filler is. Call record() after one or more copies.
   void copy(std::size_t place, std::size_t first, std::size_t records) {
     touches_memory_ = true;
     for (std::size_t part = 0; part < out_->layout().parts.size(); ++part) {
@@ -96,13 +96,13 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
                            records * each, stream_);
     }
   }
-  /// Gives the copy's fence, which was to begin at `begins`.
+  /// Returns the copy's fence; the copy was to begin at `begins`.
   Fence<D> record(const Fence<D>& begins) {
     const std::uint64_t serial = line_.record(stream_);
     begins_[serial % begins_.size()] = begins;
     return {&line_, serial};
   }
-  /// Gives the serial that the next record will have.
+  /// Returns the serial that the next record will have.
   std::uint64_t next_serial() const noexcept { return line_.was_recorded() + 1; }
 
   D& device_;
@@ -140,10 +140,10 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   }
 
   Timeline<D> line_;
-  std::uint64_t landed_{}; // serial of the newest copy that is; others ask about its fence too
-  std::array<Fence<D>, flights + 1> begins_; // by serial: what a copy waits for
+  std::uint64_t landed_{}; // serial of the newest landed copy; others ask about its fence too
+  std::array<Fence<D>, flights + 1> begins_; // by serial: the fence that a copy waits for
   bool ended_{};
-  bool touches_memory_{}; // as far as nobody has waited for the stream
+  bool touches_memory_{}; // and nobody has waited for the stream since
 };
 
 } // namespace penstock::detail

@@ -14,12 +14,12 @@
 
 namespace penstock::detail {
 
-/// Turns batches of a device ring into slots of a host ring, with copies sized for the bus: the way
-/// back of what Copier does.
+/// Turns batches of a device ring into slots of a host ring, with copies sized for the bus:
+/// Copier's way back.
 ///
-/// Batches gather while two copies are in flight; with fewer what is there is sent at once. A copy
-/// ends at `usual_copy`, where either ring wraps, at a short batch, and before a batch that the
-/// stream would first have to wait for.
+/// Batches gather while two copies are in flight; with fewer in flight it sends them at once. A
+/// copy ends at `usual_copy`, where either ring wraps, at a short batch, and before a batch that
+/// the stream would first have to wait for.
 template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
  public:
   FetcherNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
@@ -39,7 +39,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
       return false;
     }
     const TraceRange range = this->trace(this->filler_.delivered());
-    const Fence<D> ready = run_.slot().ready; // the others are there
+    const Fence<D> ready = run_.slot().ready; // the batches after it are there
     const std::size_t records = (there_ - 1) * batch_ +
                                 this->in_->layout().in_records(run_.slot(there_ - 1).units) -
                                 begun_;
@@ -62,8 +62,8 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     begun_ = copied == records ? 0 : begun_ % batch_;
     return true;
   }
-  // Of `count` records of a slot from `at` on, which are at hand from the i-th on, and of all that
-  // the device gave from number first + i on.
+  // Numbers `count` records of a slot, from its record `at` on. Among the records at hand they are
+  // those from the i-th on, and among all that the device gave those from number first + i on.
   void number(SourceNumbers& numbers, std::size_t at, std::uint64_t first, std::size_t i,
               std::size_t count) const {
     if (this->numbers_) {
@@ -74,7 +74,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
                     (this->one_for_one_ ? from % batch_ : 0));
     }
   }
-  // At hand is the first batch, which the stream may have to wait for, and those after it that are
+  // Gathers the first batch, which the stream may have to wait for, and those after it that are
   // there.
   void gather() {
     if (!run_ && !(run_ = this->in_->ring.try_take())) {
@@ -84,7 +84,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     for (there_ = 1; there_ < run_.size() && run_.slot(there_).ready.reached(); ++there_) {
     }
   }
-  // Slots that are to be filled again after `free`.
+  // Gives back batches whose places may be filled again after `free`.
   void give_back(const Fence<D>& free, std::size_t count) {
     const typename DeviceRing<D>::Take used = run_.split(count);
     for (std::size_t i = 0; i < used.size(); ++i) {
@@ -97,7 +97,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
   }
 
   const std::size_t batch_;          // records
-  const std::size_t most_records_;   // of a copy
+  const std::size_t most_records_;   // in a copy
   typename DeviceRing<D>::Take run_; // batches at hand, the first of them begun_ records done
   std::size_t there_{};              // how many of them are there
   std::size_t begun_{};

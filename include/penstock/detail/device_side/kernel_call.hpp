@@ -16,8 +16,8 @@
 
 namespace penstock::detail {
 
-/// A Kernel's callable, with the batches in two rings of device memory, or in place in one. What is
-/// replayed is captured once for each place, which is then the same in both.
+/// A Kernel's callable, with the batches in two rings of device memory, or in place in one. Work to
+/// be replayed is captured once for each place, which is then the same in both rings.
 template <class F, class From, class To, bool InPlace, AnyDevice D> class KernelCall {
  public:
   static constexpr bool replays = is_replayed<F>;
@@ -25,7 +25,7 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
   KernelCall(const F& f, const DeviceLink<D>& in, const DeviceLink<D>& out)
       : f_{f}, in_{in}, out_{out} {}
 
-  /// How many streams it is to have, of `asked` that batches go to in turn.
+  /// Returns how many streams the callable is to have, of `asked` that batches go to in turn.
   unsigned streams(unsigned asked) const {
     if constexpr (replays) {
       return checked_lanes(f_.options.lanes);
@@ -33,8 +33,8 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
       return asked;
     }
   }
-  /// Captures, on `lanes`; a batch gives `given` records. Gives why nothing was captured, or
-  /// nothing.
+  /// Captures the work on `lanes`; a batch gives `given` records. Returns why nothing was captured,
+  /// or an empty text.
   std::string capture(D& device, std::span<typename D::stream_type> lanes, std::size_t given) {
     if constexpr (replays) {
       DeviceSlot<D> from;
@@ -49,19 +49,19 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
     }
   }
 
-  /// How many of `count` places from `first` on are replayed together, or 0.
+  /// Returns how many of `count` places from `first` on are replayed together, or 0.
   std::size_t largest(std::size_t first, std::size_t count) const noexcept {
     return groups_.largest(first, count);
   }
   void replay(std::size_t first, std::size_t count, Stream<D> stream) const {
     groups_.launch(first, count, stream);
   }
-  /// Enqueues the work on one batch, from the first of what was taken to what was claimed.
+  /// Enqueues the work on one batch, from the first place taken to the place claimed.
   void operator()(const typename DeviceRing<D>::Take& from, const typename DeviceRing<D>::Claim& to,
                   Stream<D> stream) {
     (*this)(from.place(), from.slot(), to.place(), to.slot(), stream);
   }
-  /// Calls it with the batch in one place, to fill the batch in another.
+  /// Calls the callable with the batch in one place, to fill the batch in another.
   void operator()(std::size_t at, const DeviceSlot<D>& from, std::size_t there,
                   const DeviceSlot<D>& to, Stream<D> stream) {
     const Batch<To, Device> out = out_.template batch<To>(there, to);

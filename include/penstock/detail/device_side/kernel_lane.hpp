@@ -15,27 +15,27 @@
 
 namespace penstock::detail {
 
-/// The fences of what a Kernel enqueued on one of its streams. The device thread's, but for
-/// open_index().
+/// The fences of the work that a Kernel enqueued on one of its streams. Only the device thread uses
+/// it, but for open_index().
 template <AnyDevice D> class KernelLane {
  public:
   KernelLane(D& device, std::size_t most)
       : line_{std::make_unique<Timeline<D>>(device, most + 1)}, begins_(most + 1),
         indices_(most + 1) {}
 
-  /// Whether one more may be enqueued: a full queue would block the call.
+  /// Returns whether one more batch may be enqueued: a full queue would block the call.
   bool room() {
     const std::uint64_t next = line_->was_recorded() + 1;
     return next < begins_.size() || line_->reached(next + 1 - begins_.size());
   }
-  /// The fence of what was just enqueued, whose input is there at `begins`.
+  /// Returns the fence of the work just enqueued, whose input is there at `begins`.
   Fence<D> record(Stream<D> stream, const Fence<D>& begins, std::uint64_t index) {
     const std::uint64_t serial = line_->was_recorded() + 1;
     begins_[serial % begins_.size()] = begins;
     indices_[serial % indices_.size()].store(index, StdAtomics::relaxed);
     return {line_.get(), line_->record(stream)};
   }
-  /// Whether the GPU is at work on what was enqueued, waits for its input, or has nothing to do.
+  /// Returns whether the GPU works on what was enqueued, waits for its input, or has nothing to do.
   Activity doing() {
     const std::uint64_t oldest = line_->oldest_open();
     return oldest == 0                                  ? Activity::resting
@@ -43,9 +43,10 @@ template <AnyDevice D> class KernelLane {
                                                         : Activity::starved;
   }
   bool has_open_fence() const noexcept { return !line_->seen(line_->was_recorded()); }
-  /// After the stream was waited for.
+  /// Brings the fences up to date, after the stream was waited for.
   void settle() { line_->sync(); }
-  /// The first record of the oldest batch that is not known to be done, or `none`. Any thread.
+  /// Returns the first record of the oldest batch that is not known to be done, or `none`. Any
+  /// thread.
   std::uint64_t open_index(std::uint64_t none) const noexcept {
     const std::uint64_t oldest = line_->was_reached() + 1;
     return oldest <= line_->was_recorded()
@@ -55,12 +56,12 @@ template <AnyDevice D> class KernelLane {
 
  private:
   std::unique_ptr<Timeline<D>> line_;
-  std::vector<Fence<D>> begins_; // by serial: what each waits for
+  std::vector<Fence<D>> begins_; // by serial: the fence that each waits for
   std::vector<StdAtomics::Atomic<std::uint64_t>> indices_;
 };
 
-/// How many records a batch gives: `gives` for each `per` of its records, a begun group counted; or
-/// for the whole batch, if `per` is 0.
+/// How many records a batch gives: `gives` for each `per` of its records, rounded up to whole
+/// groups; or for the whole batch, if `per` is 0.
 struct Recount {
   std::size_t gives{1};
   std::size_t per{1};
@@ -70,8 +71,8 @@ struct Recount {
     return per == 0 ? gives
                     : checked_bytes(records / per + (records % per != 0 ? 1 : 0), gives, "Kernel");
   }
-  /// Of a run of `units`, or unknown_size, in batches of `batch`; each epoch ends its last. More
-  /// than can be counted is unknown_size too.
+  /// Returns how many a run of `units`, or unknown_size, gives in batches of `batch`; each epoch
+  /// ends its last batch. Returns unknown_size if that is more than can be counted.
   std::uint64_t of_run(std::uint64_t units, std::uint64_t epochs, std::size_t batch) const {
     if (units == unknown_size || same()) {
       return units;

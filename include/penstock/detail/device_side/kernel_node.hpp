@@ -21,10 +21,10 @@
 
 namespace penstock::detail {
 
-/// Enqueues a callable for each batch of a device ring, on its streams in turn, or replays what was
-/// captured of it. Batch t in is batch t out: of a ring of its own, or, where it changes batches in
-/// place, of one with the same memory. There it claims every place of its ring as soon as that is
-/// free, and only then gives back the same place of the ring before.
+/// Enqueues a callable for each batch of a device ring, on its streams in turn, or replays its
+/// captured work. Batch t in is batch t out: in a ring with memory of its own or, if the callable
+/// changes batches in place, with the same memory. In place it claims every place of its ring as
+/// soon as that is free, and only then gives back the same place of the ring before.
 template <class F, class From, class To, bool InPlace, AnyDevice D>
 class KernelNode final : public DeviceStep {
   using Claim = typename DeviceRing<D>::Claim;
@@ -135,12 +135,13 @@ class KernelNode final : public DeviceStep {
     hand_on(count);
     return true;
   }
-  // What the stream must wait for, and what is known of the batches before they are there.
+  // Has the stream wait for the batches and their places, and fills in all that is known of the
+  // batches before they are there.
   void make_ready(std::size_t count, Stream<D> stream) {
     for (std::size_t i = 0; i < count; ++i) {
       const DeviceSlot<D>& from = take_.slot(i);
       DeviceSlot<D>& to = claim_of(i).slot();
-      // The last one's of a stream covers those before it.
+      // The last fence of a stream covers those before it.
       if (i + 1 == count || take_.slot(i + 1).ready.line != from.ready.line) {
         from.ready.wait(stream);
       }
@@ -172,7 +173,8 @@ class KernelNode final : public DeviceStep {
     }
   }
   void hand_on(std::size_t count) {
-    // The last first: who takes them, takes them in order, so all at once and not as they trickle.
+    // Published last first: they are taken in order, and therefore all at once and not as they
+    // trickle.
     for (std::size_t i = count; i-- != 0;) {
       claim_of(i).publish(take_.fill(i));
     }
@@ -216,10 +218,10 @@ class KernelNode final : public DeviceStep {
     ended_ = false;
   }
   void reset() override {
-    // Again: at the end of the last run it may have failed.
+    // Once more: the call at the end of the last run may have failed.
     abandon();
     if constexpr (InPlace) {
-      // Of leases given back after the last run the ring before knows nothing.
+      // The ring before knows nothing of leases given back after the last run.
       out_->consumer.sync();
       out_->other_uses.sync();
     }
@@ -240,16 +242,16 @@ class KernelNode final : public DeviceStep {
   const std::shared_ptr<DeviceLink<D>> out_;
   Call call_;
   std::string note_;                             // why nothing is replayed
-  std::vector<typename D::stream_type> streams_; // what is replayed goes to the first
+  std::vector<typename D::stream_type> streams_; // replays go to the first
   std::vector<KernelLane<D>> lanes_;
   Take take_;                 // the next batch
-  LaunchCheck<D> launches_;   // of a thread with nothing latched when it started
-  std::vector<Claim> claims_; // by place: those to fill
-  std::vector<Take> held_;    // by place, in place: those whose batch is out
+  LaunchCheck<D> launches_;   // of a thread with no error latched when it started
+  std::vector<Claim> claims_; // by place: places to fill
+  std::vector<Take> held_;    // by place, in place: places whose batch is out
   std::uint64_t handed_on_{};
   std::uint64_t given_{}; // units
   bool ended_{};
-  bool touches_memory_{}; // as far as nobody has waited for the streams
+  bool touches_memory_{}; // and nobody has waited for the streams since
 };
 
 } // namespace penstock::detail

@@ -6,7 +6,7 @@
 
 namespace penstock::detail {
 
-/// Of a device whose calls all throw by themselves.
+/// The check of a device whose calls all throw by themselves.
 struct NoLaunchCheck {
   static void begin() noexcept {}
   static void check(const char*) noexcept {}
@@ -20,10 +20,10 @@ template <class D>
 struct launch_check_of<D> {
   using type = typename D::launch_check_type;
 };
-/// What a device has to find launches that failed without a word: begin(), check(), forget().
+/// The device's check for launches that failed without a word: begin(), check(), forget().
 template <AnyDevice D> using LaunchCheck = typename launch_check_of<D>::type;
 
-/// Calls a stage's callable; throws what that throws, and if a launch in it failed.
+/// Calls a stage's callable; throws what the callable throws, or an error if a launch in it failed.
 template <class Check, class F> void call_checked(Check& launches, F f) {
   try {
     f();

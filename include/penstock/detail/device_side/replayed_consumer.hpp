@@ -19,8 +19,8 @@
 
 namespace penstock::detail {
 
-/// Calls back in prepare(), to capture, and then replays what was captured in groups; short batches
-/// and those in no group that was captured are enqueued by the callable. F is a Replayed.
+/// Calls the callable in prepare(), to capture its work, and then replays that work in groups; for
+/// short batches and those in no captured group it calls the callable. F is a Replayed.
 template <class F, class T, AnyDevice D> class ReplayedConsumer final : public DeviceEnd<D> {
   using Take = typename DeviceRing<D>::Take;
 
@@ -55,7 +55,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
                 stream);
   }
 
-  // The last run may have ended before all was given back.
+  // The last run may have ended before all batches were given back.
   void reset() override {
     DeviceEnd<D>::reset();
     held_ = {};
@@ -88,8 +88,8 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     }
   }
 
-  // As much of what is held as one launch covers. What fails stays held: nobody knows when its use
-  // is over, so nobody is to fill it before the run's end has waited for the stream.
+  // Uses as much of held_ as one launch covers. A batch that fails stays held: nobody knows when
+  // its use is over, so nobody may fill its place before the run's end has waited for the stream.
   void use(Meter& meter) {
     DeviceLender<D>& lender = this->lender();
     const std::size_t first = held_.place();

@@ -13,21 +13,21 @@
 namespace penstock::detail {
 
 /// Fills the slots of a host ring in order, record after record, by copies that are on their way,
-/// and hands on those that are there. No step waits for the ring.
+/// and hands on those that have landed. No step waits for the ring.
 class SlotFiller {
  public:
   explicit SlotFiller(HostLink& out)
       : out_{out}, claims_(out.ring.slots()), serials_(claims_.size()) {}
 
-  /// Whether there is a slot to fill.
+  /// Opens a slot, if none is open; returns false if there is none to fill.
   bool try_open() { return filling_ != claimed_ || claim(); }
-  /// Of an open slot: where the next record goes in an array.
+  /// Returns where the next record goes in an array of the open slot.
   std::byte* at(std::size_t part) const noexcept {
     return out_.memory.data(filling_ % claims_.size(), part) +
            filled_ * out_.layout().parts[part].each;
   }
   /// Claims slots after the open one, as far as `records` more go without a wrap and without
-  /// waiting; gives how many of them fit.
+  /// waiting; returns how many of them fit.
   std::size_t make_room(std::size_t records) {
     const std::size_t slot = out_.layout().units;
     std::size_t room = slot - filled_;
@@ -39,8 +39,9 @@ class SlotFiller {
     }
     return std::min(room, records);
   }
-  /// Books `records` that the copy `serial` brings. number(numbers, at, i, count) tells which
-  /// numbers in the source `count` of them have, from the i-th on, which are a slot's from `at` on.
+  /// Books `records` that the copy `serial` brings. number(numbers, at, i, count) tells the numbers
+  /// in the source of `count` of them from the i-th on, which lie in a slot from its record `at`
+  /// on.
   template <class F> void book(std::size_t records, std::uint64_t serial, F number) {
     for (std::size_t done = 0; done != records;) {
       const std::size_t part = std::min(records - done, out_.layout().units - filled_);
@@ -62,7 +63,7 @@ class SlotFiller {
       }
     }
   }
-  /// What was booked last ends an epoch, and so its slot.
+  /// Closes the last slot booked, which ends an epoch.
   void close() {
     filling_ += filled_ != 0 ? 1 : 0;
     filled_ = 0;
@@ -70,7 +71,7 @@ class SlotFiller {
       claims_[(filling_ - 1) % claims_.size()].slot().ends_epoch = true;
     }
   }
-  /// Hands on what copies up to `serial` have filled, and calls f(slot) of each before.
+  /// Hands on the slots that copies up to `serial` have filled, and calls f(slot) for each before.
   template <class F> void hand_on(std::uint64_t serial, F f) {
     while (handed_on_ != filling_ && serials_[handed_on_ % serials_.size()] <= serial) {
       HostRing::Claim& claim = claims_[handed_on_++ % claims_.size()];
@@ -79,10 +80,10 @@ class SlotFiller {
       claim.publish(full ? Fill::full : Fill::partial);
     }
   }
-  /// There is nothing more to come, and all was handed on.
+  /// Says that nothing more will come: all was handed on.
   void end() { out_.ring.end_at(handed_on_); }
 
-  /// Records booked.
+  /// Returns how many records were booked.
   std::uint64_t delivered() const noexcept { return delivered_; }
 
   void reset() {
@@ -98,7 +99,7 @@ class SlotFiller {
   bool claim() {
     HostRing::Claim next = out_.ring.try_claim();
     if (!next) {
-      return false; // and what lies there may be still to be handed on
+      return false; // its place may still hold records to hand on
     }
     claims_[claimed_++ % claims_.size()] = std::move(next);
     return true;
@@ -112,7 +113,7 @@ class SlotFiller {
   std::uint64_t handed_on_{};
   std::uint64_t filling_{};
   std::uint64_t claimed_{};
-  std::size_t filled_{}; // of the open one
+  std::size_t filled_{}; // records in the open slot
   std::uint64_t delivered_{};
 };
 

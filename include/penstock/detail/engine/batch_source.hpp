@@ -6,16 +6,16 @@
 
 namespace penstock::detail {
 
-/// What the application's own loop takes its batches from. All on its thread.
+/// Gives the application's own loop its batches. Only the loop's thread calls it.
 template <class B> class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  /// Before the first; `stream` is for batches on a device.
+  /// Begins the loop, before the first batch; `stream` is for batches on a device.
   virtual void enter(StreamHandle stream) noexcept = 0;
-  /// Blocks for the next batch; empty if there are no more, or the run has failed.
+  /// Blocks for the next batch; returns an empty lease if there are no more, or the run has failed.
   virtual Lease<B> next() noexcept = 0;
-  /// After the last lease that the loop itself holds was released. May wait for the device.
-  /// `early`: nobody will be thrown the run's error.
+  /// Ends the loop, after the last lease that the loop itself holds was released. May wait for the
+  /// device. `early`: nobody will be thrown the run's error.
   virtual void leave(bool early) noexcept = 0;
 };
 

@@ -22,11 +22,12 @@
 
 namespace penstock::detail {
 
-// Of a floor above this one: a stage makes it, and steps are added to it here.
+// Belongs to a floor above this one: a stage makes it, and steps are added to it here.
 template <AnyDevice D> class DeviceThread;
 
-/// What prepare() hands from stage to stage. A stage asks it for the link that the one before fills
-/// and for one to fill itself, and adds its node, which is given both. Of the thread that prepares.
+/// What prepare() hands from stage to stage. A stage asks it for the link that the stage before
+/// fills and for a link to fill itself, and adds its node, which gets both. Only the thread that
+/// prepares uses it.
 template <AnyDevice D> class Build {
  public:
   Build(D* on, RunControl& run, std::vector<std::unique_ptr<Node>>& nodes,
@@ -37,28 +38,29 @@ template <AnyDevice D> class Build {
   RunControl& control;
   const PrepareOptions& preparing;
   Plan plan{};
-  /// Records that a run will carry, or unknown_size; and units of them, as Layout counts.
+  /// Records that a run will carry, or unknown_size; and how many units those are, as Layout
+  /// counts.
   std::uint64_t records{};
   std::uint64_t units{};
   std::uint64_t epochs{1};
   std::size_t depth{}; // batches that may be on the device at once
-  /// Whether each record that comes next is made of one of the source's.
+  /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
 
-  /// What a stage says that may leave records out: index() must then be counted, and numbers in the
+  /// Called by a stage that may skip records: index() must then be counted, and numbers in the
   /// source may jump.
   void skip(bool may) noexcept {
     skips_ = skips_ || may;
     jumps_ = jumps_ || may;
   }
-  /// What a stage says behind which is counted what is delivered.
+  /// Called by a stage that counts anew what is delivered behind it.
   void count_anew() noexcept { skips_ = false; }
-  /// Where a copier is to keep numbers in the source, for what follows on the device; null if they
-  /// do not jump.
+  /// Returns where a copier is to keep the numbers in the source, for stages after the device; null
+  /// if they do not jump.
   const std::shared_ptr<OnTheWay>& keep_numbers() {
     return on_the_way_ = jumps_ ? std::make_shared<OnTheWay>() : nullptr;
   }
-  /// What it keeps, where each record that comes back is made of one of the source's.
+  /// Returns what the copier keeps, if each record that comes back is made of one of the source's.
   std::shared_ptr<OnTheWay> kept_numbers() const {
     if (!one_for_one || !on_the_way_) {
       return nullptr;
@@ -67,19 +69,20 @@ template <AnyDevice D> class Build {
     return on_the_way_;
   }
 
-  /// The link that the stage before fills.
+  /// Return the link that the stage before fills.
   /// @{
   const std::shared_ptr<HostLink>& host_input() const noexcept { return host_; }
   const std::shared_ptr<DeviceLink<D>>& device_input() const noexcept { return on_device_; }
   /// @}
-  /// The link that the stage before fills, for a last stage, whose batches know their index().
+  /// Returns the link that the stage before fills, for a last stage, whose batches know their
+  /// index().
   const std::shared_ptr<HostLink>& counted_host_input() const {
     if (skips_) {
       host_->count();
     }
     return host_;
   }
-  /// A ring of `slots` in Where, which this stage fills and the next takes from.
+  /// Makes a ring of `slots` in Where, which this stage fills and the next takes from.
   template <class Where>
   std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, Layout layout,
                                         Side claimers) {
@@ -89,18 +92,18 @@ template <AnyDevice D> class Build {
     control.watch(host_->ring);
     return host_;
   }
-  /// The ring on the device that this stage fills and the next takes from.
+  /// Sets the ring on the device that this stage fills and the next takes from.
   void device_output(std::shared_ptr<DeviceLink<D>> link) {
     control.watch(link->ring);
     on_device_ = std::move(link);
   }
-  /// What comes next is in host memory again.
+  /// Says that the next batches are in host memory again.
   void leave_device() noexcept {
     on_device_ = nullptr;
     device_thread_ = nullptr;
   }
 
-  /// A thread of the device's, for the steps that are added from now on.
+  /// Adds a thread of the device, for the steps that are added from now on.
   DeviceThread<D>& add_thread(std::unique_ptr<DeviceThread<D>> thread) {
     device_thread_ = thread.get();
     threads_.push_back(std::move(thread));
@@ -108,7 +111,7 @@ template <AnyDevice D> class Build {
   }
   DeviceThread<D>& device_thread() const noexcept { return *device_thread_; }
 
-  /// What the next node is made with: of a second Decoder the name is "Decoder 2".
+  /// Returns what the next node is made with: the name of a second Decoder is "Decoder 2".
   NodeSetup setup(const std::string& kind, unsigned workers = 1) const {
     const auto same = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& node) {
       return node->name() == kind || node->name().starts_with(kind + ' ');
@@ -121,13 +124,13 @@ template <AnyDevice D> class Build {
     nodes_.push_back(std::move(node));
     return added;
   }
-  /// A node that the device thread drives. `fills`: the ring on the device that it does, or null.
+  /// Adds a node that the device thread drives. `fills`: the device ring that it fills, or null.
   template <class N, class... Args>
   void add_step(std::shared_ptr<DeviceLink<D>> fills, Args&&... args) {
     device_thread().add(add<N>(std::forward<Args>(args)...), std::move(fills));
   }
 
-  /// Batches that the last ring is given in a run, at most, or unknown_size.
+  /// Returns how many batches the last ring is given in a run, at most, or unknown_size.
   std::uint64_t batches() const {
     const std::uint64_t batch = on_device_ ? on_device_->layout().units : host_->layout().units;
     const std::uint64_t epoch = units / epochs;

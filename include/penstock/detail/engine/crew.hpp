@@ -13,8 +13,8 @@
 
 namespace penstock::detail {
 
-/// The threads of a pipeline: started once, asleep between runs, so that a run starts none.
-/// One thread drives it.
+/// The threads of a pipeline: started once, and asleep between runs, so that a run starts none. One
+/// thread drives it.
 class Crew {
  public:
   Crew() = default;
@@ -22,7 +22,7 @@ class Crew {
   Crew& operator=(const Crew&) = delete;
   ~Crew() { dismiss(); }
 
-  /// Ends all threads, which are to be asleep, and blocks until they are.
+  /// Ends all threads, which must be asleep, and blocks until they have ended.
   void dismiss() noexcept {
     {
       const std::scoped_lock lock{mutex_};
@@ -35,14 +35,14 @@ class Crew {
     threads_.clear();
   }
 
-  /// One more thread, which does `job` in each run. Throws std::system_error if there is no thread
-  /// to be had.
+  /// Starts one more thread, which does `job` in each run. Throws std::system_error if it cannot be
+  /// started.
   void add(Job job) {
     threads_.reserve(threads_.size() + 1);
     threads_.push_back(start_thread([this, todo = std::move(job)] { serve(todo); }));
   }
 
-  /// Lets every thread work once.
+  /// Has every thread work once.
   void go() {
     {
       const std::scoped_lock lock{mutex_};
@@ -51,7 +51,7 @@ class Crew {
     }
     changed_.notify_all();
   }
-  /// Blocks until all are done.
+  /// Blocks until all threads are done.
   void wait() {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [this] { return working_ == 0; });

@@ -24,7 +24,7 @@
 
 namespace penstock::detail {
 
-/// A prepared pipeline: its nodes, their rings and memory, and the threads that work them.
+/// A prepared pipeline: its nodes, their rings and memory, and the threads that run them.
 class Engine {
  public:
   explicit Engine(std::string device) { report_.device = std::move(device); }
@@ -32,7 +32,7 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   ~Engine() {
     crew_.dismiss();
-    // Each takes from the one before it.
+    // Each node takes from the one before it.
     while (!nodes_.empty()) {
       nodes_.pop_back();
     }
@@ -41,14 +41,14 @@ class Engine {
   template <AnyDevice D> Build<D> build(D* device, const PrepareOptions& preparing) {
     return {device, control_, nodes_, threads_, preparing};
   }
-  /// What a whole run has to read, and how many batches it gives at most.
+  /// Notes how many records a whole run reads, and how many batches it gives at most.
   void expect(std::uint64_t records, std::uint64_t batches) noexcept {
     report_.records_in_all = records;
     batches_ = batches;
   }
   std::uint64_t batches() const noexcept { return batches_; }
 
-  /// After the last node was added: starts the threads. Throws Error if there are not so many.
+  /// Starts the threads, after the last node was added. Throws Error if one cannot be started.
   void start_threads() {
     for (const auto& node : nodes_) {
       Node& n = *node;
@@ -60,10 +60,11 @@ class Engine {
       SharedThread& t = *thread;
       start_thread_of(t.name(), 0, 1, [&t] { t.run(); });
     }
-    sum_up(report_, 0); // its texts get their memory here and not in a run
+    sum_up(report_, 0); // allocates the report's texts here and not in a run
   }
 
-  /// Begins a run: all but the last stage's first worker, which is the caller. Throws if it cannot.
+  /// Begins a run: starts all workers but the first one of the last stage, which is the caller.
+  /// Throws if it cannot.
   void start(const RunOptions& options) {
     if (!is_here()) {
       throw Error{"penstock: this pipeline was prepared before this process was forked, and its "
@@ -91,7 +92,7 @@ class Engine {
     stop_.emplace(options.stop, Stop{control_});
     crew_.go();
   }
-  /// Ends it when the caller has done its part: blocks until every worker has come to rest.
+  /// Ends a run, when the caller has done its part: blocks until every worker has come to rest.
   void finish() noexcept {
     crew_.wait();
     stop_.reset();
@@ -102,24 +103,24 @@ class Engine {
     sum_up(report_, seconds());
     report_.dropped = dropped();
   }
-  /// Blocks for one run; its error is thrown when every worker has come to rest.
+  /// Blocks for one run; throws its error when every worker has come to rest.
   const Report& run(const RunOptions& options) {
     start(options);
     nodes_.back()->run(0);
     finish();
     return result();
   }
-  /// Of the last run. Throws its error, if there was one.
+  /// Returns the report of the last run. Throws that run's error, if there was one.
   const Report& result() const {
     control_.rethrow();
     return report_;
   }
   void stop() noexcept { control_.stop(); }
-  /// Whether its threads are this process's.
+  /// Returns whether its threads are this process's.
   bool is_here() const noexcept { return origin_.is_here(); }
-  /// The last stage.
+  /// Returns the last stage.
   Node& last() noexcept { return *nodes_.back(); }
-  /// What has been done so far. Any thread.
+  /// Returns what has been done so far. Any thread.
   Report report() const {
     const std::scoped_lock lock{reporting_};
     if (!running_) {
@@ -150,7 +151,7 @@ class Engine {
       }
     }
     Observer observer;
-    PeriodicThread thread; // last, since its thread uses the other
+    PeriodicThread thread; // last, since its thread uses the observer
   };
 
   void start_thread_of(const std::string& name, unsigned worker, unsigned workers, Job job) {
@@ -163,9 +164,9 @@ class Engine {
                   "container's)."};
     }
   }
-  // Records that were read and neither left out nor seen at the end, as of a run that was stopped.
-  // The end is the first stage that gives another number of records than it takes: what became of
-  // those that it took is not known.
+  // Returns how many records were read and neither skipped nor seen at the end, as when a run was
+  // stopped. The end is the first stage that gives another number of records than it takes: what
+  // became of the records that it took is not known.
   //
   //   Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
   //   dropped = 100 - 10 - 60 = 30
@@ -183,7 +184,7 @@ class Engine {
   }
   void get_ready() {
     control_.reset();
-    // Each may hold leases of the ring before it, so the last comes first.
+    // Each node may hold leases of the ring before it, so the last comes first.
     for (std::size_t i = nodes_.size(); i-- != 0;) {
       if (!nodes_[i]->make_ready()) {
         control_.rethrow();
@@ -236,14 +237,14 @@ class Engine {
 
   const Origin origin_;
   RunControl control_;
-  std::vector<std::unique_ptr<SharedThread>> threads_; // beside those that nodes have
+  std::vector<std::unique_ptr<SharedThread>> threads_; // beside the threads that nodes have
   std::vector<std::unique_ptr<Node>> nodes_;
   Crew crew_;
   std::optional<Watch> watch_;
   std::optional<std::stop_callback<Stop>> stop_;
   Clock::time_point start_{};
   mutable std::mutex reporting_;
-  bool running_{}; // between start and finish
+  bool running_{}; // between start() and finish()
   Report report_;
   std::uint64_t batches_{};
 };

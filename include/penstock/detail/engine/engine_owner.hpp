@@ -9,8 +9,9 @@
 
 namespace penstock::detail {
 
-/// Owns an engine that one thread makes while others may ask for it. Moves while nobody asks. In a
-/// forked child the engine is left as it is: the threads that it would wait for are not there.
+/// Owns an engine that one thread makes while others may ask for it. May be moved while nobody
+/// asks. A forked child leaves the engine as it is: the threads that it would wait for are not
+/// there.
 class EngineOwner {
  public:
   EngineOwner() = default;
@@ -24,7 +25,7 @@ class EngineOwner {
   void set(std::unique_ptr<Engine> engine) noexcept {
     engine_.store(engine.release(), StdAtomics::release); // pairs with get()
   }
-  /// Null before set().
+  /// Returns the engine; null before set().
   Engine* get() const noexcept { return engine_.load(StdAtomics::acquire); } // pairs with set()
 
  private:

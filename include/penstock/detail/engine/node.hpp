@@ -16,8 +16,8 @@
 
 namespace penstock::detail {
 
-/// What every node is made with: how its stage is called in the Report and in errors, how many
-/// workers it has, and what its run ends by.
+/// What every node is made with: its stage's name in the Report and in errors, how many workers it
+/// has, and the control by which its run ends.
 struct NodeSetup {
   std::string name;
   unsigned workers;
@@ -25,8 +25,8 @@ struct NodeSetup {
 };
 
 /// A stage at work: what prepare() makes of a stage's description. Each of its workers runs work()
-/// once a run, in a thread of its own; a last stage's worker 0 is the thread that called run(). A
-/// stage without threads is driven by another's.
+/// once a run, in a thread of its own; worker 0 of the last stage is the thread that called run().
+/// A stage without threads is driven by another thread.
 class Node {
  public:
   explicit Node(NodeSetup setup)
@@ -38,15 +38,16 @@ class Node {
   const std::string& name() const noexcept { return name_; }
   unsigned workers() const noexcept { return static_cast<unsigned>(meters_.size()); }
   virtual unsigned threads() const noexcept { return workers(); }
-  /// Whether it gives another number of records than it takes, so that records() are what it took.
+  /// Returns whether the stage gives another number of records than it takes: records() are then
+  /// those it took.
   virtual bool recounts() const noexcept { return false; }
 
-  /// Whether what it throws comes from the run's source, so that a record that a SourceError names
-  /// is one of the run's.
+  /// Returns whether its exceptions come from the run's source, so that a record that a SourceError
+  /// names is one of the run's.
   virtual bool reads() const noexcept { return false; }
 
-  /// Before a run, by the thread that runs it, while no worker works; the stages after it come
-  /// first. False if it failed: then there is to be no run.
+  /// Prepares for a run while no worker works; the thread that runs the pipeline calls it, for the
+  /// stages after this one first. Returns false if it failed: then there is to be no run.
   bool make_ready() noexcept {
     bad_items_.store(0, StdAtomics::relaxed);
     for (Meter& meter : meters_) {
@@ -62,12 +63,13 @@ class Node {
     meter.stop();
   }
 
-  /// After a run that took `seconds`. Allocates nothing if `stage` is an earlier report of it.
+  /// Reports a run that took `seconds`. Allocates nothing if `stage` is an earlier report of this
+  /// node.
   virtual void report(double seconds, StageReport& stage) const {
     stage.name = name_;
     Meter::sum(meters_.data(), meters_.size(), seconds, stage);
   }
-  /// Records that went through so far; any thread.
+  /// Returns how many records went through so far; any thread.
   std::uint64_t records() const noexcept {
     std::uint64_t sum = 0;
     for (const Meter& meter : meters_) {
@@ -77,13 +79,13 @@ class Node {
   }
 
  protected:
-  /// Forgets the last run, whatever became of it: gives back what it still holds of the ring before
-  /// it, and opens the ring after it.
+  /// Forgets the last run, however it ended: gives back what the node still holds of the ring
+  /// before it, and opens the ring after it.
   virtual void reset() = 0;
   virtual void work(unsigned /*worker*/, Meter& /*meter*/) {}
 
-  /// Calls f; if it throws, ends the run with that as its error and returns false. Leases must
-  /// outlive the call: rings are to be closed before a slot goes on unfilled.
+  /// Calls f; if f throws, ends the run with that error and returns false. Leases must outlive the
+  /// call: rings are to be closed before a slot goes on unfilled.
   template <class F> bool attempt(std::uint64_t record, F f) noexcept {
     try {
       f();
@@ -93,7 +95,7 @@ class Node {
       return false;
     }
   }
-  /// How an item ended that was to be tried, skipped or to end the run as OnError says.
+  /// How an item ended, after the retries and skips that OnError allows.
   enum class Item : std::uint8_t { good, skipped, failed };
   /// Calls f as attempt() does, for an item: `records` records of the source from `record` on.
   template <class F>
@@ -117,7 +119,8 @@ class Node {
       }
     }
   }
-  /// What a tool sees of the work on one slot, while it lives: to be opened after the waiting.
+  /// Returns a range that shows a tool the work on one slot, while it lives: to be opened after the
+  /// waiting.
   TraceRange trace(std::uint64_t record) const noexcept { return {name_.c_str(), record}; }
   RunControl& control() noexcept { return control_; }
   Meter& meter(unsigned worker) noexcept { return meters_[worker]; }

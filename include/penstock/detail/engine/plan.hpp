@@ -10,15 +10,15 @@
 namespace penstock::detail {
 
 /// What the stages of a chain say of themselves before the first is built: all host stages share
-/// the number of records a slot.
+/// one number of records a slot.
 struct Plan {
-  std::size_t largest{}; // bytes of a record, of what Decoders give
-  bool whole{};          // something on the host must see whole records
+  std::size_t largest{}; // bytes of a record, among those that Decoders give
+  bool whole{};          // a stage on the host must see whole records
   bool ragged{};         // a slot is a batch
   bool to_device{};
-  std::size_t batch{}; // what the copier was asked for
+  std::size_t batch{}; // that the copier was asked for
 
-  /// What follows a device has slots of its own.
+  /// Note what a host stage sees and gives. Stages after a device have slots of their own.
   /// @{
   void sees_records() { whole = whole || !to_device; }
   template <class Schema> void gives(std::size_t record_bytes) {

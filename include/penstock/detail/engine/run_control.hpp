@@ -19,19 +19,18 @@
 
 namespace penstock::detail {
 
-/// Work on a device that is not known to be done: of which stage, and from which record on. No
-/// stage: there is none.
+/// Work on a device that is not known to be done: the stage that enqueued it, and its first record.
+/// Without a stage there is no such work.
 struct OpenWork {
   std::string stage;
   std::uint64_t record{};
 };
 
-/// How one run ends: by itself, by a stop, or by the first error in time, which closes every ring
-/// in both directions. Any thread; the lock is taken only where an error is noted, and where a run
-/// begins or ends.
+/// How one run ends: by itself, by a stop, or by the first error, which closes every ring in both
+/// directions. Any thread; only noting an error, and beginning or ending a run, take the lock.
 class RunControl {
  public:
-  /// Before the run: the rings to close.
+  /// Adds a ring to close, before the run.
   template <class R> void watch(R& ring) {
     rings_.push_back({&ring, [](void* r, Flow flow) noexcept {
                         flow == Flow::failed ? static_cast<R*>(r)->fail()
@@ -39,44 +38,44 @@ class RunControl {
                       }});
   }
 
-  /// Before the run: whom to ask what work was queued on the device when that was lost, in the
-  /// order of the stages.
+  /// Adds, before the run, a function that tells what work was queued on the device when that was
+  /// lost. In the order of the stages.
   void on_lost(std::function<OpenWork()> ask) { asks_.push_back(std::move(ask)); }
 
-  /// When all rings are reset: from now on stop() stops.
+  /// From now on stop() stops: to be called when all rings are reset.
   void begin() noexcept { gate_.open(); }
-  /// When all workers rest. A stop() that is closing rings has then closed them all, and none of
-  /// the next run.
+  /// Ends the run, when all workers rest. A stop() that is closing rings has then closed them all,
+  /// and closes none of the next run.
   void end() noexcept { gate_.close(); }
-  /// Nothing happens if nothing runs. Async-signal-safe: no lock is taken, here and in the rings.
+  /// Stops the run, if there is one. Async-signal-safe: takes no lock, here and in the rings.
   void stop() noexcept {
     if (gate_.enter()) {
-      const int error = errno; // of what a signal handler interrupts
+      const int error = errno; // of the code that a signal handler interrupts
       close(Flow::stopped);
       errno = error;
       gate_.leave();
     }
   }
-  /// Before what cannot be taken back: whether the run has neither failed nor been stopped. If so,
-  /// a stop() comes too late from now on, and nothing happens.
+  /// Returns whether the run has neither failed nor been stopped: to be called before a step that
+  /// cannot be taken back. If true, a stop() from now on comes too late and does nothing.
   bool pass_point_of_no_return() noexcept {
     const std::scoped_lock lock{mutex_};
     return !failed_ && gate_.close_if_unused();
   }
   bool stopped() const noexcept { return gate_.was_entered(); }
 
-  /// To be called inside a catch block: the exception in flight is the cause. Later ones are
-  /// dropped. `reads`: a SourceError is one of the run's source, and the record that it names is
-  /// the run's. When it returns, every ring is closed, whoever began to close them.
+  /// Ends the run by the exception in flight, inside a catch block; later ones are dropped.
+  /// `reads`: a SourceError is one of the run's source, and the record that it names is the run's.
+  /// When it returns, every ring is closed, whichever thread began to close them.
   void fail(const std::string& stage, std::uint64_t record, bool reads = false) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
     if (!first && !lost) {
-      // The first may not have come to it yet, and who calls drops the slot that he has.
+      // The thread of the first error may not have closed them yet, and the caller drops its slot.
       close(Flow::failed);
       return;
     }
-    // Stays as it is if there is no memory to describe it.
+    // Stays as it is if there is no memory for a description.
     std::exception_ptr error = std::current_exception();
     try {
       error = describe(stage, record, reads);
@@ -94,18 +93,19 @@ class RunControl {
     close(Flow::failed);
   }
 
-  /// What was left out of the run.
+  /// Returns what the run has skipped.
   /// @{
   SkipNotes& skips() noexcept { return skips_; }
   const SkipNotes& skips() const noexcept { return skips_; }
   /// @}
 
-  /// Nobody can be thrown the run's error any more: the next run throws it, instead of running.
+  /// Says that nobody can be thrown the run's error any more: the next run throws it, instead of
+  /// running.
   void owe() noexcept {
     const std::scoped_lock lock{mutex_};
     owed_ = error_;
   }
-  /// Its text, or nothing; or if there is no memory for it as much.
+  /// Copies the text of the run's error: nothing if there is none, or no memory for it.
   void copy_error(std::string& to) const noexcept {
     to.clear();
     try {
@@ -119,7 +119,7 @@ class RunControl {
     }
   }
 
-  /// Whether an error has left the device unusable: it is not to be waited for.
+  /// Returns whether an error has left the device unusable: nobody may wait for it.
   bool device_lost() const noexcept {
     const std::scoped_lock lock{mutex_};
     return lost_ != nullptr;
@@ -131,8 +131,8 @@ class RunControl {
       std::rethrow_exception(error_);
     }
   }
-  /// Before a run. Throws what the device was lost by: it cannot run any more; or, once, what the
-  /// last run still owes.
+  /// Forgets the last run, before the next. Throws the error by which the device was lost, since it
+  /// cannot run any more; or, once, the error that the last run still owes.
   void reset() {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
@@ -150,7 +150,7 @@ class RunControl {
     void (*close)(void*, Flow) noexcept;
   };
 
-  // Before it is described, which takes time.
+  // Asked before an error is described, which takes time.
   bool is_first() noexcept {
     const std::scoped_lock lock{mutex_};
     return !std::exchange(failed_, true);

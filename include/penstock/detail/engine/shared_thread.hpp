@@ -8,8 +8,8 @@
 
 namespace penstock::detail {
 
-/// A thread that works for several nodes, none of which has one of its own. The engine owns it and
-/// has it run once a run.
+/// A thread that works for several nodes, none of which has a thread of its own. The engine owns it
+/// and has it run once a run.
 class SharedThread {
  public:
   SharedThread() = default;
@@ -17,11 +17,11 @@ class SharedThread {
   SharedThread& operator=(const SharedThread&) = delete;
   virtual ~SharedThread() = default;
 
-  /// The first node that it works for.
+  /// Returns the name of the first node that it works for.
   virtual const std::string& name() const noexcept = 0;
-  /// Before a run, with all at rest.
+  /// Forgets the last run, before the next, while all threads rest.
   virtual void reset() noexcept = 0;
-  /// A run, on the thread itself.
+  /// Does its part of a run, on the thread itself.
   virtual void run() noexcept = 0;
 };
 

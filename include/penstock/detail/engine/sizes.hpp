@@ -20,8 +20,8 @@
 
 namespace penstock::detail {
 
-/// Reads are sized for the disk, copies for the bus, batches for the kernel. The figures are
-/// measured: docs/benchmarks.md.
+/// Reads are sized for the disk, copies for the bus, batches for the kernel. docs/benchmarks.md has
+/// the measurements.
 inline constexpr std::size_t usual_read = std::size_t{1} << 20;
 inline constexpr std::size_t usual_copy = std::size_t{12}
                                           << 20; // two in flight leave half of a ring to fill
@@ -29,8 +29,8 @@ inline constexpr std::size_t usual_batch = std::size_t{4} << 20;
 /// A ring in host memory stays near the processor's cache.
 inline constexpr std::size_t usual_ring = std::size_t{48} << 20;
 
-/// How many records share a slot, in every host ring of a chain: about usual_read of them and,
-/// where that stays near it, a multiple of a page. At least one, however large.
+/// Returns how many records share a slot, in every host ring of a chain: about usual_read of them
+/// and, if that stays near it, a multiple of a page. At least one, however large.
 inline std::size_t slot_records(std::size_t record_bytes) {
   const std::size_t near = std::max<std::size_t>(usual_read / record_bytes, 1);
   const std::size_t step = page / std::gcd(record_bytes, page);
@@ -43,8 +43,8 @@ inline std::size_t slot_records(std::size_t record_bytes) {
   return off(paged) <= 0.6 ? paged : near;
 }
 
-/// How many records share a slot of a chain: `asked` by the user or chosen, where the source's
-/// records have `record_bytes`.
+/// Returns how many records share a slot of a chain: as many as the user `asked` for, else a number
+/// that suits source records of `record_bytes`.
 inline std::size_t records_a_slot(std::size_t asked, std::size_t record_bytes, const Plan& plan) {
   constexpr std::size_t usual_ragged = 256;
   if (plan.ragged) {
@@ -64,7 +64,7 @@ inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usua
   }
   return asked != 0 ? asked : usual;
 }
-/// A share of the processors that may be used, at least one.
+/// Returns a share of the processors that may be used, at least one.
 inline unsigned processors(unsigned of_eight, unsigned most) {
   return std::clamp(usable_processors() * of_eight / 8, 1U, most);
 }
@@ -77,8 +77,8 @@ inline std::size_t checked_depth(const char* stage, std::size_t asked) {
   return asked;
 }
 
-/// Slots that a whole run could fill, and one: with so many, none comes round again. Every epoch
-/// may end in a short one. `units` may be unknown_size.
+/// Returns how many slots a whole run could fill, and one more: with so many, no slot is used
+/// twice. Every epoch may end in a short slot. `units` may be unknown_size.
 inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
                                      std::uint64_t epochs) {
   const std::uint64_t full = units / each;
@@ -86,8 +86,8 @@ inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
   return full > most - epochs - 1 ? most : full + epochs + 1;
 }
 
-/// Slots of a host ring: what was asked for, else what usual_ring hold, but no more than a run
-/// could fill.
+/// Returns the slots of a host ring: as many as the user asked for, else as usual_ring holds, but
+/// no more than a run could fill.
 inline std::size_t host_slots(const char* stage, std::size_t asked, const Layout& layout,
                               std::uint64_t units, std::uint64_t epochs) {
   if (checked_depth(stage, asked) != 0) {
@@ -98,15 +98,15 @@ inline std::size_t host_slots(const char* stage, std::size_t asked, const Layout
       std::clamp<std::uint64_t>(places_of_a_run(units, layout.units, epochs), 2, fit));
 }
 
-/// Slots of a host ring in which copies from the device land. Of tiny slots no more than a few
-/// thousand copies could fill: each has a head too.
+/// Returns the slots of a host ring in which copies from the device land: at most 1024, since each
+/// of many tiny slots has a head too.
 inline std::size_t landing_slots(const Layout& layout, std::uint64_t units, std::uint64_t epochs) {
   constexpr std::size_t most = 1024;
   return std::min(host_slots("AsyncCopier", 0, layout, units, epochs), most);
 }
 
-/// Batches of a device ring: at least `depth`, and room for three full copies, but for that no more
-/// than a run could fill.
+/// Returns the batches of a device ring: at least `depth`, and room for three full copies, but not
+/// more room than a run could fill.
 inline std::size_t device_places(std::size_t depth, const Layout& batch, std::uint64_t units,
                                  std::uint64_t epochs) {
   const std::size_t copies = 3 * std::max(usual_copy, batch.unit_bytes());

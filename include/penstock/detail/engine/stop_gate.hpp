@@ -8,9 +8,9 @@
 
 namespace penstock::detail {
 
-/// Lets in who stops a run while it goes on, and lets the run end only when all of them have left:
-/// what they close is then closed, and nothing of the next run. Whoever is inside is about to
-/// leave, also where a signal handler stops.
+/// Lets threads in that stop a run while it goes on, and lets the run end only when all of them
+/// have left: what they close is then closed, and nothing of the next run. A thread that is inside
+/// is about to leave, also when a signal handler stops.
 ///
 /// enter(), leave() and was_entered() are async-signal-safe: they take no lock, so they may
 /// interrupt any of the others.
@@ -19,10 +19,10 @@ template <class Policy = RingPolicy> class StopGate {
   using Parking = typename Policy::Parking;
 
  public:
-  /// When what is to be closed is ready for the run.
+  /// Opens the gate, when all that a stop closes is ready for the run.
   void open() noexcept { word_.store(is_open, Atomics::release); } // pairs with enter()
 
-  /// False, and nothing else, unless a run goes on; else leave() must follow.
+  /// Enters, and returns true, if a run goes on: leave() must follow. Else only returns false.
   bool enter() noexcept {
     std::uint32_t seen = word_.load(Atomics::relaxed);
     while (seen & is_open) {
@@ -42,7 +42,7 @@ template <class Policy = RingPolicy> class StopGate {
     }
   }
 
-  /// Blocks until nobody is inside; nobody is let in any more.
+  /// Closes the gate, and blocks until nobody is inside.
   void close() noexcept {
     // Both pair with leave().
     std::uint32_t seen = word_.fetch_and(~is_open, Atomics::acquire) & ~is_open;
@@ -51,17 +51,17 @@ template <class Policy = RingPolicy> class StopGate {
       seen = word_.load(Atomics::acquire);
     }
   }
-  /// Closes it if nobody was let in since open(): whoever comes from now on is too late. False, and
-  /// nothing else, if somebody was. Never blocks.
+  /// Closes the gate if nobody entered since open(): a stop from now on is too late. Else only
+  /// returns false. Never blocks.
   bool close_if_unused() noexcept {
     std::uint32_t seen = is_open;
     return word_.compare_exchange_strong(seen, 0, Atomics::relaxed, Atomics::relaxed);
   }
-  /// Whether anybody was let in since open(). Any thread.
+  /// Returns whether anybody entered since open(). Any thread.
   bool was_entered() const noexcept { return (word_.load(Atomics::relaxed) & entered) != 0; }
 
  private:
-  // | how many are inside | somebody was | open |
+  // | how many are inside | somebody entered | open |
   static constexpr std::uint32_t is_open = 1, entered = 2, one = 4;
 
   typename Atomics::template Atomic<std::uint32_t> word_{0};

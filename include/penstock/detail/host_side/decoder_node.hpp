@@ -18,7 +18,7 @@
 namespace penstock::detail {
 
 /// Turns slots of one ring into slots of the next, slot t into slot t, several at once. The
-/// callable is given whole batches, or, where Single, one record after the other.
+/// callable gets whole batches or, if Single, one record after the other.
 template <class F, class From, class FromWhere, class To, class ToWhere, bool Single>
 class DecoderNode final : public Node {
  public:
@@ -44,7 +44,7 @@ class DecoderNode final : public Node {
     });
   }
 
-  // False if the run is to end.
+  // Returns false if the run is to end.
   bool decode(F& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) noexcept {
     const TraceRange range = trace(from.slot().index);
     const HostSlot& given = from.slot();
@@ -55,7 +55,7 @@ class DecoderNode final : public Node {
     const Out out = out_->batch<To, ToWhere>(to.place(), slot, slot.index);
     if constexpr (Single) {
       bool done = false;
-      // Where there is no memory to note what was left out, the run ends.
+      // The run ends if there is no memory to note the skipped records.
       return attempt(first, [&] { done = decode_records(call, in, out, given, slot, meter); }) &&
              done;
     } else {
@@ -70,7 +70,7 @@ class DecoderNode final : public Node {
     }
   }
 
-  // What is left out makes room for what follows.
+  // The next record takes the place of a skipped one.
   bool decode_records(F& call, const In& in, const Out& out, const HostSlot& given, HostSlot& slot,
                       Meter& meter) {
     SourceNumbers::Walk numbers{given.source};
@@ -79,7 +79,7 @@ class DecoderNode final : public Node {
     for (std::size_t i = 0; i < in.size(); ++i) {
       const std::uint64_t record = numbers.next();
       switch (attempt_item(on_error_, meter, record, 1, [&] {
-        // Records of a run-time size are given by their first byte.
+        // A record of a run-time size is passed as its first byte.
         std::invoke(call, *at(in.data(), i * in.record_bytes()),
                     *at(out.data(), kept * out.record_bytes()));
       })) {

@@ -13,7 +13,7 @@
 
 namespace penstock::detail {
 
-/// Calls back with batches in host memory, from its workers.
+/// Calls the callable with batches in host memory, on its workers.
 template <class F, class T, class Where> class HostConsumer : public Node {
  public:
   HostConsumer(NodeSetup setup, std::shared_ptr<HostLink> in, const F& f)
@@ -36,7 +36,7 @@ template <class F, class T, class Where> class HostConsumer : public Node {
       meter.did(slot.units, slot.bytes);
     }
   }
-  /// Whether all that the run delivers has been taken.
+  /// Returns whether all that the run delivers has been taken.
   bool exhausted() const noexcept { return in_->ring.exhausted(); }
 
  private:

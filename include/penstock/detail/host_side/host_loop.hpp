@@ -12,7 +12,7 @@
 
 namespace penstock::detail {
 
-/// Stands in for the stage that an open pipeline lacks, whose batches lie in host memory.
+/// Stands in for the last stage of an open pipeline whose batches lie in host memory.
 template <class T, class Where>
 class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   using B = Batch<const T, Where>;
@@ -27,7 +27,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     HostRing::Take taken;
     if (!attempt(delivered_,
                  [&] {
-                   // One by one, since what was left out has a place too.
+                   // Checked for each slot: those of skipped records take up a place too.
                    do {
                      lender_->out().check_next();
                      taken = lender_->link().ring.take(Empties::give);

@@ -10,10 +10,11 @@
 
 namespace penstock::detail {
 
-/// What a worker does that turns slots of one ring into slots of the next: slot t into slot t,
-/// empty ones too. `work(from, to)` fills a slot, whose HostSlot has what from's has, but for the
-/// numbers in the source: it hands those on itself. False if the run is to end. It must not throw:
-/// the slot would be published empty before the rings are closed.
+/// Does the work of a worker that turns slots of one ring into slots of the next: slot t into slot
+/// t, empty slots too. `work(from, to)` fills a slot, and returns false if the run is to end. The
+/// HostSlot of `to` has what that of `from` has, but not the numbers in the source: `work` hands
+/// those on itself. `work` must not throw: the slot would be published empty before the rings are
+/// closed.
 template <class Work>
 void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
   for (;;) {

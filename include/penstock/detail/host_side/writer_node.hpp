@@ -16,10 +16,10 @@
 
 namespace penstock::detail {
 
-/// A file of the current run's, open or not yet; it stays where it is while workers write.
+/// The file of the current run, open or not yet; it does not move while workers write.
 template <class Io> using Output = std::optional<NewFile<Io>>;
 
-/// Writes a batch's bytes to where its first record's number says.
+/// Writes a batch's bytes to the offset that its first record's number gives.
 template <class T, class Where, class Io> struct WriteBatch {
   const Output<Io>* output;
 
@@ -29,9 +29,9 @@ template <class T, class Where, class Io> struct WriteBatch {
   }
 };
 
-/// Writes batches in host memory into a file, from its workers. The first to come creates it, and
-/// the last to go gives it its name if the run has delivered all it was to deliver and has neither
-/// failed nor been stopped by then; else nothing is left of it.
+/// Writes batches in host memory into a file, on its workers. The first worker to come creates the
+/// file. The last to go gives it its name if the run has delivered all that it had to and has
+/// neither failed nor been stopped by then; else nothing is left of it.
 template <class T, class Where, class Io>
 class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where> {
   using Base = HostConsumer<WriteBatch<T, Where, Io>, T, Where>;
@@ -76,7 +76,7 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
   Io io_;
   const std::string path_;
   const bool durable_;
-  std::mutex mutex_; // twice a run and worker
+  std::mutex mutex_; // each worker takes it twice a run
   unsigned came_{};
   unsigned gone_{};
   Output<Io> output_;

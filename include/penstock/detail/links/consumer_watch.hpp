@@ -14,8 +14,9 @@
 
 namespace penstock::detail {
 
-/// What the last stage does with the batches of a device ring, and how long the GPU is at it. The
-/// consumer's thread says what it does, the device thread looks on, and the Report has what it saw.
+/// What the last stage does with the batches of a device ring, and how long the GPU works on them.
+/// The consumer's thread says what it does, the device thread watches, and the Report has what that
+/// thread saw.
 template <AnyDevice D> class ConsumerWatch {
   using Number = StdAtomics::Atomic<std::uint64_t>;
   static constexpr auto relaxed = StdAtomics::relaxed;
@@ -25,46 +26,47 @@ template <AnyDevice D> class ConsumerWatch {
   ConsumerWatch(D& device, std::size_t most)
       : uses_{device, most}, tickets_(most), records_(most) {}
 
-  /// By the consumer's thread: the callable is to enqueue work, from `record` on. It has the thread
-  /// until that use is recorded, or left() is called.
+  /// Says that the callable is about to enqueue work, from `record` on. It has the thread until
+  /// that use is recorded, or left() is called. Only the consumer's thread calls it.
   void enter(std::uint64_t record) noexcept {
     at(records_, next()).store(record, relaxed);
     entered_.store(next(), relaxed);
   }
-  /// By that thread: marks what was enqueued on `stream` as the use of the batches up to `ticket`,
-  /// of which `record` is the first. Gives its fence. Batches may be given back in any order. May
-  /// throw.
+  /// Marks the work enqueued on `stream` as the use of the batches up to `ticket`, the first of
+  /// which is `record`. Returns its fence. Batches may be given back in any order. May throw. Only
+  /// the consumer's thread calls it.
   Fence<D> use_up(Stream<D> stream, std::uint64_t ticket, std::uint64_t record) {
     const std::uint64_t serial = next();
     at(tickets_, serial).store(ticket, relaxed);
     at(records_, serial).store(record, relaxed);
     return {&uses_, uses_.record(stream)};
   }
-  /// By that thread: the callable is done, and enqueued nothing that is to be recorded.
+  /// Says that the callable is done, and enqueued nothing that is to be recorded. Only the
+  /// consumer's thread calls it.
   void left() noexcept { entered_.store(0, relaxed); }
-  /// By that thread, in the end: all uses are over.
+  /// Says, at the end, that all uses are over. Only the consumer's thread calls it.
   void finish() noexcept {
     finished_.store(true, StdAtomics::release); // pairs with finished()
   }
 
-  /// Lets later work on `stream` wait for all uses so far.
+  /// Has later work on `stream` wait for all uses so far.
   void wait(Stream<D> stream) { uses_.wait(stream, uses_.was_recorded()); }
-  /// Blocks until they are over.
+  /// Blocks until all uses so far are over.
   void sync() { uses_.sync(); }
 
-  /// Before a run.
+  /// Forgets the last run, before the next.
   void reset() noexcept {
     finished_.store(false, relaxed);
     meter_.clear();
     doing_ = Activity::starved;
   }
-  /// By the device thread: before it looks for the first time, and after the last.
+  /// The device thread calls begin() before it looks for the first time, and rest() after the last.
   /// @{
   void begin() noexcept { meter_.start(); }
   void rest() noexcept { meter_.spent(doing_, Activity::resting); }
   /// @}
-  /// By the device thread: looks at what is going on; true while anything is. `ready` tells of a
-  /// ticket whether its batch is there, which work may still be waiting for.
+  /// Looks at what is going on; returns true while anything is. `ready` tells of a ticket whether
+  /// its batch is there: work may still be waiting for it. Only the device thread calls it.
   template <class F> bool look(F ready) {
     meter_.spent(doing_, doing_);
     const std::uint64_t oldest = uses_.oldest_open();
@@ -74,19 +76,20 @@ template <AnyDevice D> class ConsumerWatch {
     meter_.now_in(doing_);
     return oldest != 0 || calling;
   }
-  /// By the device thread: whether the consumer has said that all uses are over.
+  /// Returns whether the consumer has said that all uses are over. Only the device thread calls it.
   bool finished() const noexcept {
     return finished_.load(StdAtomics::acquire); // pairs with finish()
   }
 
-  /// The first record of the oldest use that is not known to be over. Any thread.
+  /// Returns the first record of the oldest use that is not known to be over. Any thread.
   std::optional<std::uint64_t> open_record() const noexcept {
     const std::uint64_t oldest = uses_.was_reached() + 1;
-    // While the callable has the thread, what it enqueued is open too, and not yet recorded.
+    // While the callable has the thread, the work that it enqueued is open too, and not yet
+    // recorded.
     const std::uint64_t newest = std::max(uses_.was_recorded(), entered_.load(relaxed));
     return oldest <= newest ? std::optional{at(records_, oldest).load(relaxed)} : std::nullopt;
   }
-  /// Puts the GPU's times in place of the thread's.
+  /// Replaces the thread's times by the GPU's.
   void report(double seconds, StageReport& stage) const {
     StageReport gpu;
     Meter::sum(&meter_, 1, seconds, gpu);
@@ -104,7 +107,7 @@ template <AnyDevice D> class ConsumerWatch {
   std::uint64_t next() const noexcept { return uses_.was_recorded() + 1; }
 
   Timeline<D> uses_;
-  std::vector<Number> tickets_; // by serial of uses_, as the following
+  std::vector<Number> tickets_; // by serial of uses_, as records_
   std::vector<Number> records_;
   Number entered_{0}; // the serial that a callable's use will have
   StdAtomics::Atomic<bool> finished_{false};

@@ -16,7 +16,7 @@
 
 namespace penstock::detail {
 
-/// Hands out batches in device memory to one stream: two device calls a batch, a wait, where the
+/// Hands out batches in device memory to one stream. A batch costs two device calls: a wait, if the
 /// copy is not known to be done, and a record.
 template <AnyDevice D> class DeviceLender final : public Lender {
  public:
@@ -27,7 +27,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   DeviceLink<D>& link() noexcept { return *link_; }
   LeasesOut<DeviceRing<D>>& out() noexcept { return out_; }
 
-  /// Before a run on `stream`, which goes on where an earlier one left off.
+  /// Begins a run on `stream`, which first waits for the uses of earlier runs.
   void begin(Stream<D> stream) {
     stream_ = StreamHandle::of(stream);
     waited_for_ = {};
@@ -37,15 +37,15 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     link_->consumer.wait(stream);
   }
 
-  /// Throws what went wrong as a batch was given back; failed_record() says which.
+  /// Throws the error of a batch that could not be given back; failed_record() says of which batch.
   void check_given_back() {
     if (failed_) {
       std::rethrow_exception(std::exchange(failed_, nullptr));
     }
   }
   std::uint64_t failed_record() const noexcept { return failed_record_; }
-  /// Blocks for the next batch, and lets the stream wait for what fills it; null if there are no
-  /// more.
+  /// Blocks for the next batch, and has the stream wait for the work that fills it; returns null if
+  /// there are no more.
   DeviceSlot<D>* next() {
     out_.check_next();
     typename DeviceRing<D>::Take taken = link_->ring.take();
@@ -65,15 +65,15 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
   std::uint64_t ticket() const noexcept { return ticket_; }
 
-  /// Before work that uses the first `count` of `places` is enqueued: lets the stream wait for what
-  /// fills them. May throw.
+  /// Has the stream wait for the work that fills the first `count` of `places`, before work that
+  /// uses them is enqueued. May throw.
   void enter(const typename DeviceRing<D>::Take& places, std::size_t count) {
     uses_memory_ = true;
     link_->consumer.enter(record_of(places.slot()));
     try {
       for (std::size_t i = 0; i < count; ++i) {
         const Fence<D>& ready = places.slot(i).ready;
-        // The last one's of a stream covers those before it.
+        // The last fence of a stream covers those before it.
         const bool covered = i + 1 < count && places.slot(i + 1).ready.line == ready.line;
         if (!covered && ready != waited_for_) {
           check_not_capturing(link_->device, stream());
@@ -86,13 +86,13 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       throw;
     }
   }
-  /// After it: the fence of that use, whose last place has `ticket`. May throw. Then release() the
-  /// places.
+  /// Returns the fence of the use that enter() began, after its work was enqueued; `ticket` is that
+  /// of its last place. May throw. Then release() the places.
   Fence<D> leave(const DeviceSlot<D>& first, std::uint64_t ticket) {
     check_not_capturing(link_->device, stream());
     return link_->consumer.use_up(stream(), ticket, record_of(first));
   }
-  /// Gives a run of places back together, used up at `free`.
+  /// Gives adjacent places back together, used until `free`.
   void release(typename DeviceRing<D>::Take places, Fence<D> free) noexcept {
     for (std::size_t i = 0; i < places.size(); ++i) {
       places.slot(i).used_until(free);
@@ -132,13 +132,13 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     other = stream;
   }
 
-  /// After the callable failed on the batch, and the run with it.
+  /// Drops a batch on which the callable, and with it the run, has failed.
   void drop(std::uint64_t ticket) noexcept {
     link_->consumer.left();
     out_.release(ticket);
   }
 
-  /// Blocks until nothing that was handed out and given back is in use.
+  /// Blocks until no batch that was handed out and given back is in use.
   void settle() {
     if (uses_memory_) {
       wait_for(stream());
@@ -156,7 +156,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
  private:
   Stream<D> stream() const noexcept { return stream_.as<Stream<D>>(); }
-  // To wait for a stream that captures would break the capture off.
+  // A wait for a stream that captures would break off the capture.
   void wait_for(Stream<D> stream) {
     check_not_capturing(link_->device, stream);
     link_->device.sync(stream);
@@ -165,7 +165,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     return link_->layout().in_records(place.index);
   }
 
-  // Events of several streams in one order: each stream first waits for the one before.
+  // Events of several streams lie in one order: each stream first waits for the one before.
   Fence<D> record_other(Stream<D> stream) {
     check_not_capturing(link_->device, stream);
     link_->other_uses.wait(stream, link_->other_uses.was_recorded());
@@ -174,14 +174,14 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   const std::shared_ptr<DeviceLink<D>> link_;
   LeasesOut<DeviceRing<D>> out_;
-  std::vector<StreamHandle> others_; // the second streams of what is out
-  std::vector<StreamHandle> lost_;   // those whose use could not be recorded
+  std::vector<StreamHandle> others_; // the second streams of the leases that are out
+  std::vector<StreamHandle> lost_;   // second streams whose use could not be recorded
   StreamHandle stream_;
   std::uint64_t ticket_{};
   Fence<D> waited_for_;
   std::exception_ptr failed_;
   std::uint64_t failed_record_{};
-  bool uses_memory_{}; // as far as nobody has waited for the stream
+  bool uses_memory_{}; // and nobody has waited for the stream since
 };
 
 } // namespace penstock::detail

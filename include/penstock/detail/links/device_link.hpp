@@ -17,17 +17,18 @@
 
 namespace penstock::detail {
 
-/// What travels with a place of a device ring: when its bytes are there, and when they were used.
+/// What travels with a place of a device ring: fences that tell when its bytes are there, and when
+/// they were used.
 template <AnyDevice D> struct DeviceSlot {
   std::uint64_t index{};  // of its first unit, as delivered
-  std::uint64_t source{}; // in the source
+  std::uint64_t source{}; // number of that unit in the source
   std::size_t units{};
   std::size_t bytes{};
   Fence<D> ready;
   Fence<D> free;
-  Fence<D> also_free; // where a second stream used it
+  Fence<D> also_free; // if a second stream used it
 
-  /// By one stream alone.
+  /// Notes that one stream alone used the batch.
   void used_until(const Fence<D>& fence) noexcept {
     free = fence;
     also_free = {};
@@ -35,12 +36,13 @@ template <AnyDevice D> struct DeviceSlot {
 };
 template <AnyDevice D> using DeviceRing = Ring<DeviceSlot<D>>;
 
-/// The join between who fills batches in device memory and who uses them: a whole number of
-/// batches. Leases keep it alive past its pipeline.
+/// Joins the stage that fills batches in device memory with the stage that uses them: a ring of
+/// whole batches. Leases keep it alive past its pipeline.
 template <AnyDevice D> struct DeviceLink {
   using Doorbell = typename DeviceRing<D>::Doorbell;
 
-  /// Of memory of its own. `rung` is the bell of the thread that fills it and watches fences.
+  /// Allocates memory of its own. `rung` is the bell of the thread that fills the ring and watches
+  /// fences.
   DeviceLink(D& on, std::size_t count, Layout layout,
              std::shared_ptr<Doorbell> rung = std::make_shared<Doorbell>(),
              const char* stage = "AsyncCopier")
@@ -48,7 +50,7 @@ template <AnyDevice D> struct DeviceLink {
                    std::make_shared<const RingMemory>(
                        RingMemory::in<Device>(&on, count, std::move(layout), stage)),
                    std::move(rung)} {}
-  /// Of the same memory as another, whose batches are changed in place.
+  /// Shares the memory of another link, whose batches are changed in place.
   DeviceLink(D& on, std::size_t count, std::shared_ptr<const RingMemory> of,
              std::shared_ptr<Doorbell> rung)
       : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one},
@@ -59,7 +61,7 @@ template <AnyDevice D> struct DeviceLink {
   DeviceLink(const DeviceLink&) = delete;
   DeviceLink& operator=(const DeviceLink&) = delete;
   ~DeviceLink() {
-    // Leases given back late may still be in use. A device that was lost answers at once.
+    // Leases given back late may still be in use. A lost device answers at once.
     try {
       consumer.sync();
       other_uses.sync();
@@ -69,10 +71,10 @@ template <AnyDevice D> struct DeviceLink {
 
   const Layout& layout() const noexcept { return memory.layout(); }
 
-  /// What completes a batch. Kept for two laps: a place may be filled again, in stream order, while
-  /// its last use is still open. Of the thread that fills.
+  /// Returns the fence of the work that completes a batch. Kept for two laps: a place may be filled
+  /// again, in stream order, while its last use is still open. Only the thread that fills calls it.
   Fence<D>& ready(std::uint64_t ticket) { return ready_fences[ticket % ready_fences.size()]; }
-  /// The batch in a place; T is const to read it.
+  /// Returns the batch in a place; T is const to read it.
   template <class T> Batch<T, Device> batch(std::size_t at, const DeviceSlot<D>& place) const {
     return Batch<T, Device>{
         memory.template view<std::remove_const_t<T>>(at, place.units, place.index, place.source)};

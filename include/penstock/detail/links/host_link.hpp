@@ -19,7 +19,7 @@ namespace penstock::detail {
 
 /// What travels with a slot of a host ring.
 struct HostSlot {
-  std::uint64_t index{}; // of its first unit, with epochs, as if nothing was skipped, or as counted
+  std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
   SourceNumbers source{}; // of its units
   std::size_t units{};    // in it
   std::size_t bytes{};
@@ -27,24 +27,24 @@ struct HostSlot {
 };
 using HostRing = Ring<HostSlot>;
 
-/// The join between two stages in host memory: a ring and the memory of its slots.
+/// Joins two stages in host memory: a ring and the memory of its slots.
 struct HostLink {
   HostLink(std::size_t slots, RingMemory of, Side claimers, Side takers)
       : ring{slots, claimers, takers}, memory{std::move(of)} {}
 
   const Layout& layout() const noexcept { return memory.layout(); }
 
-  /// The batch in a slot; T is const to read it.
+  /// Returns the batch in a slot; T is const to read it.
   template <class T, class Where>
   Batch<T, Where> batch(std::size_t place, const HostSlot& slot, std::uint64_t index) const {
     return Batch<T, Where>{
         memory.template view<std::remove_const_t<T>>(place, slot.units, index, slot.source[0])};
   }
 
-  /// Before the first run: has index() count what is delivered, where records may be left out. A
-  /// slot then goes to the ring's takers when those before it are published too.
+  /// Has index() count the records delivered, if some may be skipped. To be called before the first
+  /// run. The ring's takers then get a slot only after all slots before it are published.
   void count() { counted_ = std::make_unique<Counted>(ring.slots()); }
-  /// Before a run. No slot is in use.
+  /// Forgets the last run, before the next. No slot may be in use.
   void reset() {
     if (counted_) {
       for (Counted::Held& held : counted_->held) {
@@ -55,7 +55,7 @@ struct HostLink {
     }
     ring.reset();
   }
-  /// What a worker does with a slot that he has filled, or left empty. Never blocks.
+  /// Publishes a slot that a worker has filled, or left empty. Never blocks.
   void publish(HostRing::Claim&& claim, Fill fill) noexcept {
     if (!counted_) {
       claim.publish(fill);
@@ -77,7 +77,7 @@ struct HostLink {
 
   HostRing ring;
   RingMemory memory;
-  std::shared_ptr<HostRing::Doorbell> bell; // that the ring rings, where a device thread fills it
+  std::shared_ptr<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
 
  private:
   struct Counted {
@@ -88,8 +88,8 @@ struct HostLink {
     explicit Counted(std::size_t slots) : turns{slots}, held(slots) {}
 
     Sequencer<> turns;
-    std::uint64_t units{};  // delivered so far: whose turn it is, his
-    std::vector<Held> held; // by place: what is filled, until its turn
+    std::uint64_t units{};  // delivered so far; only the thread whose turn it is uses it
+    std::vector<Held> held; // by place: filled slots until their turn
   };
 
   std::unique_ptr<Counted> counted_;

@@ -12,7 +12,7 @@
 
 namespace penstock::detail {
 
-/// The leases that are out of one ring, each in the place that it has. One thread at a time.
+/// The leases that are out of one ring, each at the index of its place. One thread at a time.
 template <class R> class LeasesOut {
  public:
   using Take = typename R::Take;
@@ -22,7 +22,7 @@ template <class R> class LeasesOut {
   std::size_t count() const noexcept { return count_; }
   Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
 
-  /// Before a run, when nothing is in use. Throws if any is still out.
+  /// Frees withheld places, before a run, when nothing is in use. Throws if a lease is still out.
   void reset() {
     if (count_ != 0) {
       throw Error{"penstock: " + std::to_string(count_) +
@@ -33,7 +33,7 @@ template <class R> class LeasesOut {
       withheld.release();
     }
   }
-  /// Before the next is asked for: throws where that could never come.
+  /// Throws if the next batch could never come. To be called before asking for it.
   void check_next() const {
     if (count_ >= most_) {
       throw Error{"penstock: " + std::to_string(count_) +
@@ -57,7 +57,7 @@ template <class R> class LeasesOut {
     at(ticket).release();
     --count_;
   }
-  /// The lease is gone, but its place is not to be used before the next run.
+  /// Forgets a lease, but keeps its place from use until the next run.
   void withhold() noexcept { --count_; }
 
  private:

@@ -17,7 +17,8 @@ inline std::int64_t* offsets_of(const RingMemory& places, std::size_t place,
   return reinterpret_cast<std::int64_t*>(places.data(place, part));
 }
 
-/// Before `records` records of a place are filled: no record of a Ragged column was put yet.
+/// Marks the first `records` records of a place as not put yet, in each Ragged column. To be called
+/// before they are filled.
 inline void open_ragged(const RingMemory& places, std::size_t place, std::size_t records) noexcept {
   for (std::size_t part = 0; part < places.layout().parts.size(); ++part) {
     if (places.layout().parts[part].kind == Array::offsets) {
@@ -28,8 +29,8 @@ inline void open_ragged(const RingMemory& places, std::size_t place, std::size_t
   }
 }
 
-/// After: throws Error with the number of the first record, of those from `first` on, that was not
-/// put.
+/// Throws Error with the number of the first record that was not put; `first` is that of the
+/// place's first. To be called after they are filled.
 inline void check_ragged(const RingMemory& places, std::size_t place, std::size_t records,
                          std::uint64_t first) {
   for (std::size_t part = 0; part < places.layout().parts.size(); ++part) {

@@ -15,8 +15,8 @@
 
 namespace penstock::detail {
 
-/// The memory of a ring's slots: each array of the schema is one area through the whole ring, slot
-/// k's part directly before slot k+1's; each begins at a multiple of 256 bytes.
+/// The memory of a ring's slots: each array of the schema is one area through the whole ring, the
+/// part of slot k directly before that of slot k+1. Each area begins at a multiple of 256 bytes.
 class RingMemory {
  public:
   template <class Where, class D>
@@ -29,7 +29,7 @@ class RingMemory {
       bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
     }
     made.layout_ = std::move(layout);
-    // The last array needs no rounding up, which an exact number of pages would feel.
+    // The last array is not rounded up: rounding would add a page to an exact number of pages.
     bytes = made.starts_.back() + places * made.layout_.parts.back().stride;
     made.allocation_ = Allocation::in<Where>(device, bytes);
     return made;
@@ -39,14 +39,15 @@ class RingMemory {
   std::byte* data(std::size_t place, std::size_t part = 0) const noexcept {
     return allocation_.data() + starts_[part] + place * layout_.parts[part].stride;
   }
-  /// Values of a Ragged column in the first `records` records of a place in host memory.
+  /// Returns how many values of a Ragged column the first `records` records of a place in host
+  /// memory have.
   std::size_t values(std::size_t place, std::size_t offsets_part,
                      std::size_t records) const noexcept {
     std::int64_t end = 0;
     std::memcpy(&end, data(place, offsets_part) + records * sizeof end, sizeof end);
     return static_cast<std::size_t>(end);
   }
-  /// Bytes in array `part` of the first `records` records of a place in host memory.
+  /// Returns the bytes of the first `records` records of a place in host memory, in array `part`.
   std::size_t used(std::size_t place, std::size_t part, std::size_t records) const noexcept {
     const Array& p = layout_.parts[part];
     return p.each * (p.kind == Array::records   ? records

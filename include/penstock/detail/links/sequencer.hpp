@@ -11,16 +11,16 @@
 
 namespace penstock::detail {
 
-/// Has what several threads bring out of order done in the order of tickets, by one of them after
-/// the other. Nobody waits: who comes too early leaves his ticket behind, and who brings the one
-/// before it does both. At most `places` tickets are open at a time, as of a ring with so many
-/// slots.
+/// Runs work in the order of its tickets, one piece after the other, although several threads bring
+/// it out of order. Nobody waits: a thread that comes too early leaves its ticket behind, and the
+/// thread that brings the ticket before does both. At most `places` tickets are open at a time, as
+/// of a ring with as many slots.
 template <class Policy = RingPolicy> class Sequencer {
   using Atomics = typename Policy::Atomics;
   enum class Place : std::uint8_t {
     empty,
-    due, // all before it is done, and nobody is at it
-    here // who brought it was too early
+    due, // all before it is done, and no thread is at it
+    here // the thread that brought it was too early
   };
 
  public:
@@ -29,7 +29,7 @@ template <class Policy = RingPolicy> class Sequencer {
     reset();
   }
 
-  /// Ticket 0 is the next. No other thread inside.
+  /// Makes ticket 0 the next. No other thread may be inside.
   void reset() noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
       places_[i].place.store(i == 0 ? Place::due : Place::empty, Atomics::relaxed);

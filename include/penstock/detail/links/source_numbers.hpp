@@ -13,46 +13,46 @@
 
 namespace penstock::detail {
 
-/// Which numbers in their source units have that travel together, of which some may have been left
-/// out: they follow each other but for jumps, of which it keeps a list. The list's memory grows to
-/// the most jumps that there were, and stays.
+/// The numbers in their source of units that travel together, some of which may have been skipped.
+/// The numbers follow each other but for jumps, which it keeps in a list. The list's memory grows
+/// to the largest number of jumps so far, and stays.
 class SourceNumbers {
-  // From unit `at` on a unit's number is its place among the others plus `shift`, modulo 2^64.
+  // From unit `at` on, a unit's number is its place among the others plus `shift`, modulo 2^64.
   struct Jump {
     std::uint64_t at, shift;
   };
   struct Jumps {
     std::vector<Jump> list; // in order
-    std::size_t past{};     // of them: forgotten
+    std::size_t past{};     // how many of the first are forgotten
   };
 
  public:
   SourceNumbers() = default;
   SourceNumbers(const SourceNumbers&) = delete;
   SourceNumbers& operator=(const SourceNumbers&) = delete;
-  /// Unit 0 has this number, and those after it follow. What was known before is forgotten.
+  /// Gives unit 0 this number, and the units after it the next ones. Forgets all known before.
   void start(std::uint64_t number) noexcept {
-    // Stores alone: this may lie in another processor's cache, which a look would wait for.
+    // Only stores: this may lie in another processor's cache, and a load would wait for that.
     shift_ = number;
     jumps_ = false;
   }
-  /// Has what `from` had, which then has what nobody needs. Writes to `from` only if it has jumps,
-  /// as it may lie in another processor's cache.
+  /// Takes over what `from` has, and leaves it with contents that nobody needs. Writes to `from`
+  /// only if it has jumps, since it may lie in another processor's cache.
   void take(SourceNumbers& from) noexcept {
     start(from.shift_);
     if (from.jumps_) {
       std::swap(list_, from.list_);
-      jumps_ = std::exchange(from.jumps_, false); // its list may be none now
+      jumps_ = std::exchange(from.jumps_, false); // its list may be null now
     }
   }
 
-  /// The number of a unit.
+  /// Returns the number of a unit.
   std::uint64_t operator[](std::uint64_t unit) const noexcept {
     return unit + shift_before(after(unit));
   }
 
-  /// Unit `at` has this number, and those after it follow; `at` is not before what was told so far.
-  /// May throw std::bad_alloc.
+  /// Gives unit `at` this number, and the units after it the next ones; `at` is not before the last
+  /// jump told. May throw std::bad_alloc.
   void go_on(std::uint64_t at, std::uint64_t number) {
     const std::uint64_t shift = number - at;
     if (at == 0) {
@@ -69,7 +69,7 @@ class SourceNumbers {
       list_->list.push_back({at, shift});
     }
   }
-  /// `count` units from `at` on have the numbers of those in `from` from `first` on.
+  /// Gives `count` units from `at` on the numbers of the units of `from` from `first` on.
   void go_on(std::uint64_t at, const SourceNumbers& from, std::uint64_t first,
              std::uint64_t count) {
     const Jump* jump = from.after(first);
@@ -79,14 +79,14 @@ class SourceNumbers {
     }
   }
 
-  /// Nobody will ask for units before this one.
+  /// Forgets the units before this one: nobody will ask for them.
   void forget_before(std::uint64_t unit) noexcept {
     const Jump* const next = after(unit);
     shift_ = shift_before(next);
     if (jumps_) {
       std::vector<Jump>& list = list_->list;
       list_->past = static_cast<std::size_t>(next - list.data());
-      // Not each time, since those that stay are moved.
+      // Not each time, since the jumps that stay are moved.
       if (list_->past > list.size() / 2) {
         list.erase(list.begin(), list.begin() + (next - list.data()));
         list_->past = 0;
@@ -127,12 +127,12 @@ class SourceNumbers {
   }
 
   std::uint64_t shift_{};       // before the first jump
-  std::unique_ptr<Jumps> list_; // none before the first, so that slots are small
-  bool jumps_{};                // whether there are any, in the list: else that is an older one
+  std::unique_ptr<Jumps> list_; // null before the first jump, so that slots are small
+  bool jumps_{};                // whether the list counts: else it is that of an older batch
 };
 
-/// The numbers in the source of what a copier has sent to the device and has not come back, by the
-/// order in which it was sent: kept if somebody wants them. The device thread's.
+/// The numbers in the source of what a copier has sent to the device and has not come back, in the
+/// order in which it was sent: kept if a stage wants them. Only the device thread uses it.
 struct OnTheWay {
   bool wanted{};
   SourceNumbers numbers{};

@@ -42,11 +42,11 @@ class Allocation {
 
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  /// Whether it is this process's, and not the parent's of a forked child.
+  /// Returns whether this process made it, and not the parent of a forked child.
   bool is_here() const noexcept { return origin_.is_here(); }
 
-  /// Memory in `Where`; what is page-locked is rounded up once to a page, nothing else is. Pageable
-  /// memory needs no device.
+  /// Allocates memory in `Where`. Page-locked memory is rounded up once to a page, nothing else is.
+  /// Pageable memory needs no device.
   template <class Where, class D> static Allocation in(D* device, std::size_t bytes) {
     Allocation made;
     if constexpr (std::is_same_v<Where, Pageable>) {
@@ -80,8 +80,8 @@ class Allocation {
   void (*free_)(void*, void*, std::size_t) noexcept {};
 };
 
-/// Waits by f() for work that touches memory which is about to go; nobody else waits for it. The
-/// first time may bring an error of work enqueued before, and so not have waited.
+/// Waits, by f(), for work that touches memory about to be freed; nobody else waits for it. If f()
+/// throws, calls it once more: the error may be that of earlier work, and nothing was waited for.
 template <class F> void wait_at_last(F f) noexcept {
   for (int tries = 0; tries < 2; ++tries) {
     try {
@@ -92,8 +92,8 @@ template <class F> void wait_at_last(F f) noexcept {
   }
 }
 
-/// Bytes of `count` pieces of `each`, or an error that names both: sizes come from options and
-/// files.
+/// Returns the bytes of `count` pieces of `each`, or throws an error that names both: sizes come
+/// from options and files.
 inline std::size_t checked_bytes(std::size_t count, std::size_t each, const char* what) {
   // A page is left for rounding up.
   if (each != 0 && count > (std::numeric_limits<std::ptrdiff_t>::max() - page) / each) {

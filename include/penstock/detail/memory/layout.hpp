@@ -19,26 +19,25 @@
 
 namespace penstock::detail {
 
-/// One array of a schema: a plain schema's records, a column, a Ragged column's offsets, its
-/// values; the number of a Counted batch's records.
+/// One array of a schema: the records of a plain schema, a column, the offsets or the values of a
+/// Ragged column, or the number of a Counted batch's records.
 struct Array {
   enum Kind : std::uint8_t { records, offsets, values, count };
   std::size_t each{};   // bytes of a record, an offset, a value
-  std::size_t stride{}; // bytes in a slot, and from one to the next
+  std::size_t stride{}; // bytes in a slot, and from one slot to the next
   Kind kind{};
 };
 
-/// How much a slot of a ring holds, and how it lies.
-///
-/// Rings and copiers count in units, which are records, or, where records travel in pieces, bytes.
+/// How much a slot of a ring holds, and where it lies in memory.
+/// Rings and copiers count in units: records, or bytes if records travel in pieces.
 struct Layout {
   std::size_t units{}; // in a slot
   std::vector<Array> parts;
-  std::vector<std::size_t> sizes; // what a batch's view is told
+  std::vector<std::size_t> sizes; // that a batch's view is given
   std::size_t units_a_record{1};
 
   Layout() = default;
-  /// Of a plain schema.
+  /// Lays out slots of a plain schema.
   Layout(std::size_t count, std::size_t record_bytes)
       : units{count}, parts{{record_bytes, count * record_bytes, Array::records}},
         sizes{record_bytes} {}
@@ -47,28 +46,28 @@ struct Layout {
     return std::any_of(parts.begin(), parts.end(),
                        [](const Array& part) { return part.kind == Array::values; });
   }
-  /// Whether records travel in pieces, so that a slot may hold a part of one.
+  /// Returns whether records travel in pieces, so that a slot may hold a part of one.
   bool in_pieces() const noexcept { return units_a_record != 1; }
-  /// So many units, or the number of one, in records: rounded down.
+  /// Converts a count of units, or the number of one, to records, rounded down.
   std::uint64_t in_records(std::uint64_t count) const noexcept { return count / units_a_record; }
-  /// Records that a slot holds, rounded down.
+  /// Returns how many records a slot holds, rounded down.
   std::size_t records() const noexcept { return units / units_a_record; }
-  /// Records that end among `count` units from unit `first` on.
+  /// Returns how many records end among `count` units from unit `first` on.
   std::uint64_t whole_records(std::uint64_t first, std::uint64_t count) const noexcept {
     return in_pieces() ? in_records(first + count) - in_records(first) : count;
   }
-  /// Bytes of a record, and of a unit, but for what a Ragged column adds.
+  /// Return the bytes of a record and of a unit, without those of Ragged columns.
   /// @{
   std::size_t record_bytes() const noexcept { return unit_bytes() * units_a_record; }
   std::size_t unit_bytes() const noexcept {
     return sum([](const Array& part) { return part.kind == Array::records ? part.each : 0; });
   }
   /// @}
-  /// Bytes of a slot.
+  /// Returns the bytes of a slot.
   std::size_t bytes() const noexcept {
     return sum([](const Array& part) { return part.stride; });
   }
-  /// What every slot of this size is aligned to in every array, at most 256.
+  /// Returns how every slot of this size is aligned in every array, at most to 256 bytes.
   std::size_t alignment() const noexcept {
     std::size_t common = 256;
     for (const Array& part : parts) {
@@ -76,7 +75,7 @@ struct Layout {
     }
     return common;
   }
-  /// A layout of another number of units a slot; not for Ragged ones.
+  /// Returns this layout with another number of units a slot; not for Ragged columns.
   Layout of(std::size_t other) const {
     Layout layout = *this;
     layout.units = other;
@@ -85,13 +84,13 @@ struct Layout {
     }
     return layout;
   }
-  /// This layout with a number for each slot beside it.
+  /// Returns this layout with a number for each slot beside it.
   Layout counted() const {
     Layout layout = *this;
     layout.parts.push_back({sizeof(std::uint64_t), sizeof(std::uint64_t), Array::count});
     return layout;
   }
-  /// This layout without that number.
+  /// Returns this layout without the number beside each slot.
   Layout uncounted() const {
     Layout layout = *this;
     if (layout.parts.back().kind == Array::count) {
@@ -99,7 +98,7 @@ struct Layout {
     }
     return layout;
   }
-  /// A layout of the same records in pieces: slots of `bytes` bytes.
+  /// Returns the layout of the same records in pieces: slots of `bytes` bytes.
   Layout pieces(std::size_t bytes) const {
     Layout layout{bytes, 1};
     layout.sizes = sizes;
@@ -117,12 +116,13 @@ struct Layout {
   }
 };
 
-/// The bytes of one record but for Ragged columns. `extents`: those that are dynamic, in order; for
-/// a plain schema the bytes themselves. Throws OptionError, which says that `stage` was told wrong.
+/// Returns the bytes of one record without its Ragged columns. `extents`: the dynamic ones, in
+/// order; for a plain schema, the bytes themselves. Throws OptionError, which says that `stage` was
+/// told wrong.
 template <class S>
 std::size_t fixed_bytes(std::span<const std::size_t> extents, const char* stage);
 
-/// Lays out places of `records` records; `value_bytes` is what they hold of each Ragged column.
+/// Lays out slots of `records` records; `value_bytes` is what a slot holds of each Ragged column.
 template <class S>
 Layout layout_of(std::size_t records, std::span<const std::size_t> extents, std::size_t value_bytes,
                  const char* stage);

@@ -24,17 +24,17 @@ namespace penstock::detail {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 inline constexpr std::size_t most_touch_workers = 8;
-/// What each thread that touches gets at least, since its start costs some 20 us.
+/// The fewest bytes that a thread touches, since its start costs some 20 us.
 inline constexpr std::size_t least_touch_bytes = std::size_t{16} << 20;
 
-/// How many threads first touch a mapping, this one included.
+/// Returns how many threads first touch a mapping, this one included.
 inline std::size_t touch_workers(std::size_t bytes, std::size_t cores) noexcept {
   return std::clamp<std::size_t>(std::min(cores, bytes / least_touch_bytes), 1, most_touch_workers);
 }
 
-/// Writes to each page of [at, at + bytes), which makes the kernel give it memory now and not in
-/// the middle of a run. `workers` is 1 or more, this thread among them. Blocks; where a thread
-/// cannot be started, this one does its part.
+/// Writes to each page of [at, at + bytes), which makes the kernel provide it now and not in the
+/// middle of a run. `workers` is 1 or more, this thread among them. Blocks; does the part of each
+/// thread that cannot be started.
 template <class Thread = std::thread>
 void touch_pages(std::byte* at, std::size_t bytes, std::size_t workers) noexcept {
   const auto touch = [at, bytes](std::size_t from, std::size_t to) noexcept {
@@ -42,7 +42,7 @@ void touch_pages(std::byte* at, std::size_t bytes, std::size_t workers) noexcept
       *static_cast<volatile std::byte*>(at + offset) = std::byte{0};
     }
   };
-  // Whole huge pages each: two threads faulting in the same one would wait for each other.
+  // Each thread gets whole huge pages: two that fault in the same one would wait for each other.
   std::array<Thread, most_touch_workers> others;
   workers = std::min(workers, others.size());
   const std::size_t part = (bytes / workers / huge_page + 1) * huge_page;
@@ -61,17 +61,17 @@ void touch_pages(std::byte* at, std::size_t bytes, std::size_t workers) noexcept
   }
 }
 
-/// Gives back what map_pages() gave, in the same process; null is nothing. Never throws.
+/// Unmaps what map_pages() returned to this process; does nothing for null. Never throws.
 inline void unmap_pages(void* at, std::size_t bytes) noexcept {
   if (at != nullptr) {
     ::munmap(at, bytes);
   }
 }
 
-/// `bytes` of zeroed host memory, a multiple of `page`, as one anonymous mapping: pages are there
-/// when it returns (it blocks for that), huge ones where the system has them, and the start is
-/// aligned to 2 MiB from that size on. A forked child does not have them. To be given back to
-/// unmap_pages() with the same count. Any thread. Throws Error with the byte count.
+/// Returns `bytes` of zeroed host memory, a multiple of `page`, as one anonymous mapping. Blocks
+/// until all pages are there, huge ones if the system has them; from 2 MiB on, the start is aligned
+/// to that. A forked child does not have the pages. To be given to unmap_pages() with the same
+/// count. Any thread. Throws Error with the byte count.
 inline void* map_pages(std::size_t bytes) {
   const auto text = [bytes](const std::string& why) {
     return "penstock: cannot map " + std::to_string(bytes) + " bytes of host memory: " + why;
@@ -93,7 +93,7 @@ inline void* map_pages(std::size_t bytes) {
   if (spare != 0) {
     const std::size_t past = reinterpret_cast<std::uintptr_t>(at) % huge_page;
     const std::size_t head = past == 0 ? 0 : huge_page - past;
-    // Trimming can only fail for want of mappings: then the trimmed part stays, untouched.
+    // Trimming can fail only for want of mappings: then the part to trim stays, untouched.
     if (head != 0) {
       ::munmap(at, head);
     }
@@ -104,9 +104,9 @@ inline void* map_pages(std::size_t bytes) {
     // Only advice: without huge pages all works, slower.
     ::madvise(at, bytes, MADV_HUGEPAGE);
   }
-  // Not for a forked child: the kernel would have to copy pages that a device may write to.
+  // Kept from a forked child: the kernel would have to copy pages that a device may write to.
   ::madvise(at, bytes, MADV_DONTFORK);
-  // To ask for the processors takes longer than to touch a few pages.
+  // To ask for the number of processors takes longer than to touch a few pages.
   const std::size_t cores = bytes < 2 * least_touch_bytes ? 1 : usable_processors();
   touch_pages(at, bytes, touch_workers(bytes, cores));
   return at;

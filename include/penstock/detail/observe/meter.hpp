@@ -17,7 +17,7 @@ namespace penstock::detail {
 
 enum class Activity : std::uint8_t { busy, starved, blocked, resting };
 
-/// Where one worker's time goes and what it gets done. Written by its own thread only.
+/// Where one worker's time goes and what it gets done. Only its own thread writes to it.
 class alignas(cache_line) Meter {
   template <class T> using Atomic = StdAtomics::Atomic<T>;
   static constexpr auto relaxed = StdAtomics::relaxed;
@@ -25,7 +25,7 @@ class alignas(cache_line) Meter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Before a run, whose workers all rest.
+  /// Clears all, before a run, while the workers rest.
   void clear() noexcept {
     for (auto& time : times_) {
       time.store(0, relaxed);
@@ -40,7 +40,7 @@ class alignas(cache_line) Meter {
     last_ = Clock::now();
     cpu_start_ = thread_cpu_ns();
   }
-  /// Books the time since the last call, and says what begins.
+  /// Books the time since the last call for `on`, and says that `next` begins.
   void spent(Activity on, Activity next) noexcept {
     const Clock::time_point now = Clock::now();
     add(times_[static_cast<std::size_t>(on)],
@@ -55,8 +55,8 @@ class alignas(cache_line) Meter {
   }
   void skipped(std::uint64_t records) noexcept { add(skipped_, records); }
   void tried_again() noexcept { add(retries_, 1); }
-  /// Books how many places of the ring were in use when one was added, itself among them although
-  /// takers who wait may have counted it as taken.
+  /// Books how many slots of the ring were in use when one was added. The slot itself counts,
+  /// although a taker that waits may have counted it as taken.
   void found_in_use(std::uint64_t places) noexcept {
     add(additions_, 1);
     add(in_use_, std::max<std::uint64_t>(places, 1));

@@ -11,7 +11,7 @@
 
 namespace penstock::detail {
 
-/// Looks at a run from time to time, and tells of its progress and of stalls. One thread.
+/// Looks at a run from time to time, and reports its progress and its stalls. One thread.
 class Observer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -20,7 +20,7 @@ class Observer {
       : options_{std::move(options)}, told_{now}, moved_{now} {}
 
   static bool wanted(const RunOptions& options) { return options.progress || options.stalled; }
-  /// How often to look.
+  /// Returns how often to look.
   std::chrono::milliseconds period() const {
     constexpr std::chrono::milliseconds least{1};
     const auto limit = options_.stall_limit / 4;
@@ -52,8 +52,8 @@ class Observer {
   }
 
  private:
-  // The stage furthest on that is at work holds up the rest; if none is, the last that waits for
-  // room is where it is lost.
+  // The last stage that is at work holds up the rest; if none is at work, time is lost at the last
+  // stage that waits for room.
   static Stall describe(const Report& report, double seconds) {
     Stall stall{report.stages.front().name, "waits for what comes in", seconds, report};
     for (const StageReport& stage : report.stages) {

@@ -12,7 +12,7 @@
 
 namespace penstock::detail {
 
-/// Calls f again and again on a thread of its own, as long as it lives. f does not throw.
+/// Calls f again and again on a thread of its own, for as long as it lives. f does not throw.
 class PeriodicThread {
  public:
   PeriodicThread(std::chrono::milliseconds every, Job f)

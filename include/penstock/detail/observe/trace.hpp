@@ -8,17 +8,17 @@
 
 namespace penstock::detail {
 
-/// What a tool is told of each thing that a stage does, by the thread that does it: begin() and
-/// end() alternate or nest. Neither throws.
+/// A tool's functions, called around each thing that a stage does, by the thread that does it.
+/// Calls of begin() and end() alternate or nest. Neither throws.
 struct TraceHooks {
-  /// `stage` stays as long as the pipeline; `record` is the first that the stage works on.
+  /// `stage` lives as long as the pipeline; `record` is the first record that the stage works on.
   void (*begin)(const char* stage, std::uint64_t record) noexcept;
   void (*end)() noexcept;
 };
 
-/// The tool that listens, or null. Any thread may exchange it at any time. What it points to is a
-/// constant that stays until the program ends, so that relaxed accesses do. One for all shared
-/// libraries of a program, also where they hide what they do not export.
+/// The tool that listens, or null. Any thread may exchange it at any time. It points to a constant
+/// that lives until the program ends, so that relaxed accesses are enough. All shared libraries of
+/// a program share it, even those that hide what they do not export.
 [[gnu::visibility("default")]] inline constinit StdAtomics::Atomic<const TraceHooks*> trace_hooks{
     nullptr};
 
@@ -41,7 +41,7 @@ class [[nodiscard]] TraceRange {
   }
 
  private:
-  const TraceHooks* const hooks_; // who was told of the beginning is told of the end
+  const TraceHooks* const hooks_; // the tool that was told of the beginning is told of the end
 };
 
 } // namespace penstock::detail

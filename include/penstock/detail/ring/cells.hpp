@@ -16,12 +16,11 @@
 
 namespace penstock::detail {
 
-/// A ring's slots where a side has many threads, each slot with a word beside it: how they change
-/// hands, and how threads wait for that.
-///
-/// What many threads hand over, each writes in the slot's word. What a side of one thread hands
-/// over, it counts instead; who waits for that sleeps on the slot's word all the same, so that only
-/// he is woken whose slot it is. Nothing is allocated for 0 slots.
+/// The slots of a ring that has a side of many threads, each slot with a word beside it. It hands
+/// slots over, and threads wait in it for that.
+/// A side of many threads hands a slot over by writing the slot's word. A side of one thread counts
+/// what it hands over instead. A thread that waits for such a slot still sleeps on the slot's word,
+/// so that only the thread whose slot is ready wakes. Allocates nothing for 0 slots.
 template <class Slot, class Policy> class RingCells {
   using Atomics = typename Policy::Atomics;
   using Words = RingWord<Policy::lap_bits>;
@@ -40,8 +39,8 @@ template <class Slot, class Policy> class RingCells {
     return publish_counted_ ? cell.fill : Fill(cell.word.value() & Words::state_mask);
   }
 
-  /// Whether the slot of this ticket may be filled, and whether it may be taken. Who is told so
-  /// sees what the other side left in it.
+  /// Return whether the slot of this ticket may be filled, and whether it may be taken. A thread
+  /// that gets true sees what the other side left in the slot.
   bool is_free(std::uint64_t ticket, std::size_t place) noexcept {
     return release_counted_ ? is_released(ticket)
                             : Words::is_free(cells_[place].word.look(), lap(ticket));
@@ -50,11 +49,11 @@ template <class Slot, class Policy> class RingCells {
     return publish_counted_ ? known_published_.has(ticket, published_)
                             : Words::is_filled(cells_[place].word.look(), lap(ticket));
   }
-  /// Block until it is so; false if it will not be.
+  /// Block until the slot of this ticket is free, or filled; return false if it never will be.
   bool await_free(const RingState<Policy>& state, std::uint64_t ticket,
                   std::size_t place) noexcept {
-    // Without a look at a word that is not asked: its line is the taker's, and would come twice, to
-    // be read and to be written.
+    // The counter comes first: the word's line is the taker's, and would come twice, to be read and
+    // to be written.
     return (release_counted_ && is_released(ticket)) ||
            cells_[place].word.await(state, ticket, release_counted_, [&](std::uint32_t word) {
              return release_counted_ ? is_released(ticket) : Words::is_free(word, lap(ticket));
@@ -86,13 +85,13 @@ template <class Slot, class Policy> class RingCells {
       cells_[place].word.hand_over(Words::make(lap(ticket) + 1, Words::free));
     }
   }
-  /// So that all look at the ring's state.
+  /// Changes every word, so that all threads look at the ring's state.
   void announce(std::uint32_t bit) noexcept {
     for (std::size_t i = 0; i < slots_; ++i) {
       cells_[i].word.announce(bit);
     }
   }
-  /// All slots free, in lap 0. No other thread inside.
+  /// Frees all slots, in lap 0. No other thread may be inside.
   void reset() noexcept {
     for (std::size_t i = 0; i < slots_; ++i) {
       cells_[i].word.reset();
@@ -104,8 +103,8 @@ template <class Slot, class Policy> class RingCells {
   }
 
  private:
-  /// How far the other side's counter is known to have come, to all threads of a side: a copy on a
-  /// line that is theirs.
+  /// How far the other side's counter is known to have come: a copy for all threads of one side, on
+  /// a cache line of theirs.
   class Known {
    public:
     bool has(std::uint64_t ticket, const RingCounter<Policy>& counter) noexcept {
@@ -130,7 +129,7 @@ template <class Slot, class Policy> class RingCells {
   // A line of its own, since the two sides write it in turn.
   struct alignas(cache_line) Cell {
     WaitWord<Policy> word;
-    Fill fill{}; // where publishing is counted: else the word says it
+    Fill fill{}; // used if publishing is counted: else the word says it
     Slot slot{};
   };
   static_assert(Words::make(0, Words::free) == 0, "a word begins, and is reset, as free in lap 0");

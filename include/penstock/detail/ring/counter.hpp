@@ -11,25 +11,25 @@
 
 namespace penstock::detail {
 
-/// Tickets that one thread hands to the other side of a ring, in whatever order it likes: the other
-/// side has all up to the first that is missing. One counter, which is stored and never exchanged.
+/// Counts the tickets that one thread hands to the other side of a ring, in any order: the other
+/// side has all tickets before the first missing one. The counter is only stored, never exchanged.
 template <class Policy> class RingCounter {
   using Atomics = typename Policy::Atomics;
 
  public:
-  /// For a ring of `slots`; 0 if it is not used.
+  /// `slots`: those of the ring; 0 if the counter is not used.
   explicit RingCounter(std::size_t slots)
       : slots_{slots}, early_{slots != 0 ? std::make_unique<bool[]>(slots) : nullptr} {}
 
-  /// The first ticket that the other side does not have. Any thread. What was written before those
-  /// ahead of it were given is then there to be read.
+  /// Returns the first ticket that the other side does not have. Any thread. It then sees what was
+  /// written before the tickets ahead of that one were given.
   std::uint64_t given() const noexcept {
     return given_.load(Atomics::acquire); // pairs with hand_on()
   }
 
   /// Gives `count` adjacent tickets, the first of which lies at `place`. One thread. Returns how
-  /// many the other side has more than before: none while an earlier one is missing, and those that
-  /// were given before their turn when it comes.
+  /// many more tickets the other side has now: none while an earlier one is missing; when that one
+  /// comes, also those given before their turn.
   std::size_t give(std::uint64_t ticket, std::size_t place, std::size_t count) noexcept {
     if (ticket == turn_) [[likely]] {
       turn_ = ticket + count;
@@ -39,7 +39,7 @@ template <class Policy> class RingCounter {
     return give_out_of_turn(ticket, place, count);
   }
 
-  /// As made. No other thread inside.
+  /// Makes the counter as it was made. No other thread may be inside.
   void reset() noexcept {
     std::fill_n(early_.get(), slots_, false);
     waiting_ = 0;
@@ -58,7 +58,7 @@ template <class Policy> class RingCounter {
     if (ticket != given_.load(Atomics::relaxed)) {
       std::fill_n(&early_[place], count, true);
       waiting_ += count;
-      turn_ = never; // so that whose turn it is comes here too
+      turn_ = never; // so that the ticket whose turn it is comes here too
       return 0;
     }
     for (std::size_t next = place + count; waiting_ != 0; ++next, ++count, --waiting_) {
@@ -73,9 +73,9 @@ template <class Policy> class RingCounter {
     return count;
   }
 
-  // The giver's own.
-  alignas(cache_lines) std::uint64_t turn_{}; // given_, if nothing waits
-  std::size_t waiting_{};                     // given before their turn
+  // Only the thread that gives uses these.
+  alignas(cache_lines) std::uint64_t turn_{}; // given_, if no ticket waits
+  std::size_t waiting_{};                     // tickets given before their turn
   const std::size_t slots_;
   const std::unique_ptr<bool[]> early_; // by place
   alignas(cache_lines) typename Atomics::template Atomic<std::uint64_t> given_{0};

@@ -9,14 +9,14 @@
 
 namespace penstock::detail {
 
-/// What one thread sleeps on while it watches several rings: each rings it after a change.
-/// The sleeper looks at count(), then at its rings, and then waits for a count other than that.
+/// Wakes one thread that watches several rings; each of them rings it after a change. The watcher
+/// reads count(), looks at its rings, and then waits for another count.
 template <class Policy> class Doorbell {
   using Atomics = typename Policy::Atomics;
   using Parking = typename Policy::Parking;
 
  public:
-  /// Any thread; never blocks.
+  /// Counts a change, and wakes the watcher if it sleeps. Any thread; never blocks.
   void ring() noexcept {
     // Pairs with count() and wait(): who sees the ring sees what was done before it.
     const std::uint32_t before = word_.fetch_add(one, Atomics::release);
@@ -28,7 +28,7 @@ template <class Policy> class Doorbell {
     }
   }
 
-  /// To be read before looking at the rings.
+  /// Returns the count of changes: to be read before looking at the rings.
   std::uint32_t count() const noexcept {
     return word_.load(Atomics::acquire) & ~sleeper; // pairs with ring()
   }
@@ -38,7 +38,7 @@ template <class Policy> class Doorbell {
   void wait(std::uint32_t count, std::chrono::nanoseconds limit) noexcept {
     if constexpr (Parking::sleeps) {
       std::uint32_t seen = count;
-      // Relaxed: it only says that one sleeps. The next count() shows what moved the count on.
+      // Relaxed: it only says that a thread sleeps. The next count() shows what moved the count on.
       if (!word_.compare_exchange_strong(seen, count | sleeper, Atomics::relaxed,
                                          Atomics::relaxed)) {
         return;

@@ -13,8 +13,8 @@
 
 namespace penstock::detail {
 
-/// A ring's slots where a side has many threads: who may take which ticket. How slots change hands
-/// is RingCells'. Nothing is allocated for 0 slots.
+/// The slots of a ring that has a side of many threads: it decides which thread gets which ticket.
+/// RingCells hands the slots over. Allocates nothing for 0 slots.
 template <class Slot, class Policy> class MpmcRing {
   using State = RingState<Policy>;
 
@@ -27,7 +27,7 @@ template <class Slot, class Policy> class MpmcRing {
   std::uint64_t was_claimed() const noexcept { return tail_.next(); }
   std::uint64_t was_taken() const noexcept { return head_.next(); }
 
-  /// The next slot to fill, if it is free now, or when it is.
+  /// Claim the next slot to fill: try_claim() if it is free now, claim() when it is.
   /// @{
   DrawnTicket try_claim(const State& state) noexcept {
     return try_draw(state, tail_, &RingCells<Slot, Policy>::is_free);
@@ -43,7 +43,7 @@ template <class Slot, class Policy> class MpmcRing {
                ? DrawnTicket{ticket, place}
                : DrawnTicket{};
   }
-  /// The next slot to take, if it is filled now, or when it is.
+  /// Take the next filled slot: try_take() if it is filled now, take() when it is.
   /// @{
   DrawnTicket try_take(const State& state) noexcept {
     return try_draw(state, head_, &RingCells<Slot, Policy>::is_filled);
@@ -52,7 +52,7 @@ template <class Slot, class Policy> class MpmcRing {
     return draw(state, head_, &RingCells<Slot, Policy>::await_filled);
   }
   /// @}
-  /// Takes `next`, at `place`, if it is the next, is there now and is not empty.
+  /// Takes `next`, at `place`, if it is the next ticket, is filled now and is not empty.
   bool try_take_at(const State& state, std::uint64_t next, std::size_t place) noexcept {
     return was_taken() == next && !state.over(next) && cells_.is_filled(next, place) &&
            cells_.fill(place) != Fill::none && head_.pass_if_next(next);
@@ -66,7 +66,7 @@ template <class Slot, class Policy> class MpmcRing {
     cells_.release(ticket, place, count);
   }
   void announce(std::uint32_t bit) noexcept { cells_.announce(bit); }
-  /// All slots free. No other thread inside.
+  /// Frees all slots. No other thread may be inside.
   void reset() noexcept {
     cells_.reset();
     tail_.reset();
@@ -94,12 +94,12 @@ template <class Slot, class Policy> class MpmcRing {
       }
     }
   }
-  // One of many threads draws first, and then waits.
+  // A thread of many first draws its ticket, and then waits for the slot.
   DrawnTicket draw(const State& state, Tickets& tickets,
                    bool (RingCells<Slot, Policy>::*await)(const State&, std::uint64_t,
                                                           std::size_t)) noexcept {
     if (state.over(0)) {
-      return {}; // and no ticket is drawn that nobody will get
+      return {}; // a ticket drawn now would reach nobody
     }
     const bool many = tickets.side() == Side::many;
     const std::uint64_t ticket = many ? tickets.draw() : tickets.next();

@@ -16,9 +16,9 @@
 
 namespace penstock::detail {
 
-/// A ring's slots between one thread and one other. Each side counts what it hands over: so slots
-/// lie densely, without words, and a slot's way needs no atomic read-modify-write. Nothing is
-/// allocated for 0 slots.
+/// The slots of a ring between one thread and one other. Each side counts what it hands over: slots
+/// therefore lie densely, without words, and need no atomic read-modify-write. Allocates nothing
+/// for 0 slots.
 template <class Slot, class Policy> class SpscRing {
   using State = RingState<Policy>;
 
@@ -35,7 +35,8 @@ template <class Slot, class Policy> class SpscRing {
   std::uint64_t was_claimed() const noexcept { return claimer_.next(); }
   std::uint64_t was_taken() const noexcept { return taker_.next(); }
 
-  /// Whether was_claimed(), or was_taken(), is a ticket that its side is known to have.
+  /// Return whether `ticket`, which is was_claimed() or was_taken(), is known to be its side's
+  /// already.
   /// @{
   bool knows_free(const State& state, std::uint64_t ticket) const noexcept {
     return claimer_.knows(state, ticket);
@@ -44,13 +45,13 @@ template <class Slot, class Policy> class SpscRing {
     return taker_.knows(state, ticket);
   }
   /// @}
-  /// Draw a ticket that is there, and tell its place.
+  /// Draw a ticket that is ready, and return its place.
   /// @{
   std::size_t draw_free(std::uint64_t ticket) noexcept { return claimer_.draw(ticket); }
   std::size_t draw_filled(std::uint64_t ticket) noexcept { return taker_.draw(ticket); }
   /// @}
 
-  /// The next slot to fill, if it is free now, or when it is.
+  /// Claim the next slot to fill: try_claim() if it is free now, claim() when it is.
   /// @{
   DrawnTicket try_claim(const State& state) noexcept {
     const std::uint64_t ticket = was_claimed();
@@ -67,7 +68,7 @@ template <class Slot, class Policy> class SpscRing {
     return claimer_.await_at(state, released_, ticket) ? DrawnTicket{ticket, ticket % slots_}
                                                        : DrawnTicket{};
   }
-  /// The next slot to take, if it is filled now, or when it is.
+  /// Take the next filled slot: try_take() if it is filled now, take() when it is.
   /// @{
   DrawnTicket try_take(const State& state) noexcept {
     const std::uint64_t ticket = was_taken();
@@ -80,7 +81,7 @@ template <class Slot, class Policy> class SpscRing {
                                                    : DrawnTicket{};
   }
   /// @}
-  /// Takes `next`, at `place`, if it is the next, is there now and is not empty.
+  /// Takes `next`, at `place`, if it is the next ticket, is filled now and is not empty.
   bool try_take_at(const State& state, std::uint64_t next, std::size_t place) noexcept {
     if (was_taken() != next || !taker_.has(state, published_, next) ||
         fills_[place] == Fill::none) {
@@ -105,7 +106,7 @@ template <class Slot, class Policy> class SpscRing {
     claimer_.announce(bit);
     taker_.announce(bit);
   }
-  /// All slots free. No other thread inside.
+  /// Frees all slots. No other thread may be inside.
   void reset() noexcept {
     claimer_.reset();
     taker_.reset();
@@ -114,7 +115,7 @@ template <class Slot, class Policy> class SpscRing {
   }
 
  private:
-  // Not where nothing changes: then the fills' cache lines stay with both.
+  // Called only if something changes: otherwise both sides keep the fills' cache lines.
   [[gnu::noinline]] void note(std::size_t place, Fill fill) noexcept {
     Fill& was = fills_[place];
     if (was != fill) {
@@ -128,7 +129,7 @@ template <class Slot, class Policy> class SpscRing {
   const std::unique_ptr<Slot[]> data_;
   const std::unique_ptr<Fill[]> fills_;
   SpscSide<Policy> claimer_;
-  std::size_t not_full_{}; // of fills_: the claimer's own
+  std::size_t not_full_{}; // of fills_; only the claimer uses it
   SpscSide<Policy> taker_;
   RingCounter<Policy> published_;
   RingCounter<Policy> released_;

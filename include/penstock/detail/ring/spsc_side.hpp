@@ -14,29 +14,28 @@
 
 namespace penstock::detail {
 
-/// One of the two threads of a ring between one and one: the tickets it draws, as the other gives
-/// them to it. It looks at the other's counter only when it has drawn all that it saw there last
-/// time.
+/// One side of a ring between two threads: draws the tickets that the other side gives it. It looks
+/// at the other side's counter only when it has drawn all that it saw there last time.
 template <class Policy> class SpscSide {
   using Atomics = typename Policy::Atomics;
   using State = RingState<Policy>;
 
  public:
-  /// `ahead`: how many tickets it has before the other side gives any.
+  /// `ahead`: how many tickets this side has before the other gives any.
   SpscSide(std::size_t slots, std::size_t ahead) : slots_{slots}, ahead_{ahead} {}
 
-  /// Of any thread.
+  /// Returns the next ticket to draw. Any thread.
   std::uint64_t next() const noexcept { return next_.load(Atomics::relaxed); }
 
-  /// Whether the next ticket is known to be there; `ticket` is next(), here and below.
+  /// Returns whether `ticket`, which is next(), is known to be there.
   bool knows(const State& state, std::uint64_t ticket) const noexcept {
     return ticket < known_ && !state.over(ticket);
   }
-  /// Whether it is there now.
+  /// Returns whether `ticket`, which is next(), is there now.
   bool has(const State& state, const RingCounter<Policy>& other, std::uint64_t ticket) noexcept {
     return !state.over(ticket) && (ticket < known_ || look(other, ticket, 1));
   }
-  /// Blocks until it is; false if it does not come.
+  /// Blocks until `ticket`, which is next(), is there; returns false if it does not come.
   bool await(const State& state, const RingCounter<Policy>& other, std::uint64_t ticket) noexcept {
     int looks = 0;
     return !state.over(ticket) && word_.await(state, ticket, true, [&](std::uint32_t) {
@@ -45,12 +44,13 @@ template <class Policy> class SpscSide {
       return look(other, ticket, patient ? slots_ / 4 : 1);
     });
   }
-  /// Draws the next ticket, which is there, and tells its place.
+  /// Draws `ticket`, which is next() and is there, and returns its place.
   std::size_t draw(std::uint64_t ticket) noexcept {
     next_.store(ticket + 1, Atomics::relaxed);
     return ticket - lap_begin_;
   }
-  /// Counts a ticket that came from elsewhere, and blocks for it; false if it does not come.
+  /// Counts a ticket that came from another ring, and blocks for it; returns false if it does not
+  /// come.
   bool await_at(const State& state, const RingCounter<Policy>& other,
                 std::uint64_t ticket) noexcept {
     next_.store(next() + 1, Atomics::relaxed);
@@ -59,11 +59,11 @@ template <class Policy> class SpscSide {
     });
   }
 
-  /// After the other side gave it something.
+  /// Wakes this side, after the other side gave it tickets.
   void rouse() noexcept { word_.rouse(); }
-  /// So that it looks at the ring's state; any thread.
+  /// Has this side look at the ring's state. Any thread.
   void announce(std::uint32_t bit) noexcept { word_.announce(bit); }
-  /// As made. No other thread inside.
+  /// Makes the side as it was made. No other thread may be inside.
   void reset() noexcept {
     next_.store(0, Atomics::relaxed);
     known_ = lap_begin_ = 0;
@@ -71,9 +71,9 @@ template <class Policy> class SpscSide {
   }
 
  private:
-  // Two threads that hand over slot by slot share each cache line all the time. So one that has to
-  // wait anyway waits for many slots during its first looks: less than a microsecond, and never
-  // asleep.
+  // Two threads that hand over slot by slot share each cache line all the time. A thread that has
+  // to wait anyway therefore waits for many slots during its first looks: less than a microsecond,
+  // and never asleep.
   static constexpr int patient_looks = [] {
     if constexpr (Policy::Parking::sleeps) {
       return std::min(16, Policy::Parking::spins);
@@ -82,8 +82,8 @@ template <class Policy> class SpscSide {
     }
   }();
 
-  // Whether the next tickets are there now, at least `many` or one, and how many after them: to the
-  // lap's end at most, so that draw() need not look for that.
+  // Returns whether at least `many` tickets, and at least one, are there now, and notes how far
+  // they go: to the lap's end at most, so that draw() need not look for that.
   bool look(const RingCounter<Policy>& other, std::uint64_t ticket, std::size_t many) noexcept {
     const std::uint64_t given = other.given() + ahead_;
     if (ticket >= given || given - ticket < many) {

@@ -9,25 +9,25 @@
 
 namespace penstock::detail {
 
-/// Whether a ring still hands out slots, and up to which ticket. Read by all, all the time, and
-/// written at most three times a run: so it has a cache line that stays with all.
+/// Whether a ring still hands out slots, and up to which ticket. All threads read it all the time,
+/// and it is written at most three times a run: it has a cache line that stays with all of them.
 template <class Policy> class RingState {
   using Atomics = typename Policy::Atomics;
   template <class T> using Atomic = typename Atomics::template Atomic<T>;
 
  public:
-  /// Never `open` to a thread that over() told of the end.
+  /// Returns the ring's state: never `open` to a thread that over() told of the end.
   Flow state() const noexcept {
     const Flow flow = flow_.load(Atomics::relaxed);
     return flow == Flow::open && end_.load(Atomics::relaxed) != never ? Flow::ended : flow;
   }
   std::uint64_t end_ticket() const noexcept { return end_.load(Atomics::relaxed); }
-  /// Whether this ticket will never be handed out.
+  /// Returns whether this ticket will never be handed out.
   bool over(std::uint64_t ticket) const noexcept {
     return ticket >= closed_.load(Atomics::acquire); // pairs with set_end() and set_halted()
   }
 
-  /// The first end counts. False if there was one before.
+  /// Sets the end. Returns false, and changes nothing, if there was one before.
   bool set_end(std::uint64_t ticket) noexcept {
     std::uint64_t end = never;
     if (!end_.compare_exchange_strong(end, ticket, Atomics::relaxed, Atomics::relaxed)) {
@@ -37,7 +37,7 @@ template <class Policy> class RingState {
     closed_.compare_exchange_strong(end, ticket, Atomics::release, Atomics::relaxed);
     return true;
   }
-  /// False if the ring has stopped or failed before.
+  /// Sets `stopped` or `failed`. Returns false, and changes nothing, if either was set before.
   bool set_halted(Flow flow) noexcept {
     Flow open = Flow::open;
     if (!flow_.compare_exchange_strong(open, flow, Atomics::relaxed, Atomics::relaxed)) {
@@ -46,7 +46,7 @@ template <class Policy> class RingState {
     closed_.store(0, Atomics::release); // pairs with over()
     return true;
   }
-  /// Open, without an end.
+  /// Opens the ring, without an end.
   void reopen() noexcept {
     closed_.store(never, Atomics::relaxed);
     end_.store(never, Atomics::relaxed);
@@ -56,9 +56,9 @@ template <class Policy> class RingState {
  private:
   static constexpr std::uint64_t never = ~std::uint64_t{0};
 
-  alignas(cache_line) Atomic<std::uint64_t> closed_{never}; // no ticket from here on: all in one
+  alignas(cache_line) Atomic<std::uint64_t> closed_{never}; // no ticket from here on, for any cause
   Atomic<std::uint64_t> end_{never};
-  Atomic<Flow> flow_{Flow::open}; // open, stopped or failed: the end is end_'s alone
+  Atomic<Flow> flow_{Flow::open}; // open, stopped or failed: the end is only in end_
 };
 
 } // namespace penstock::detail

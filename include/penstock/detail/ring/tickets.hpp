@@ -20,8 +20,8 @@ struct DrawnTicket {
   explicit operator bool() const noexcept { return ticket != none; }
 };
 
-/// The tickets that one side of a ring draws, in order, and where each lies. They order nothing
-/// else: all is relaxed.
+/// Draws the tickets of one side of a ring, in order, and tells where each lies. They order nothing
+/// else: all accesses are relaxed.
 template <class Policy> class RingTickets {
   using Atomics = typename Policy::Atomics;
 
@@ -29,23 +29,23 @@ template <class Policy> class RingTickets {
   RingTickets(std::size_t slots, Side side) : slots_{slots}, side_{side} {}
 
   Side side() const noexcept { return side_; }
-  /// The next to be drawn.
+  /// Returns the next ticket to draw.
   std::uint64_t next() const noexcept { return next_.load(Atomics::relaxed); }
-  /// Where `ticket` lies, which next() or draw() gave to this thread.
+  /// Returns where `ticket` lies, which this thread has from next() or draw().
   std::size_t place(std::uint64_t ticket) const noexcept {
     return side_ == Side::one ? place_ : ticket % slots_;
   }
 
-  /// For many threads: the next, whether its slot is ready or not.
+  /// Draws the next ticket, whether its slot is ready or not. For a side of many threads.
   std::uint64_t draw() noexcept { return next_.fetch_add(1, Atomics::relaxed); }
-  /// For one thread: past `ticket`, which was the next. Returns where it lies.
+  /// Moves past `ticket`, which was the next, and returns where it lies. For a side of one thread.
   std::size_t pass(std::uint64_t ticket) noexcept {
     next_.store(ticket + 1, Atomics::relaxed);
     const std::size_t place = place_;
     place_ = place + 1 == slots_ ? 0 : place + 1;
     return place;
   }
-  /// For either: false if another thread drew `ticket`.
+  /// Moves past `ticket`; returns false if another thread drew it. For either side.
   bool pass_if_next(std::uint64_t ticket) noexcept {
     if (side_ == Side::many) {
       return next_.compare_exchange_strong(ticket, ticket + 1, Atomics::relaxed, Atomics::relaxed);
@@ -53,7 +53,7 @@ template <class Policy> class RingTickets {
     pass(ticket);
     return true;
   }
-  /// One that came from elsewhere.
+  /// Counts a ticket that came from another ring.
   void count() noexcept {
     if (side_ == Side::many) {
       draw();
@@ -61,7 +61,7 @@ template <class Policy> class RingTickets {
       pass(next());
     }
   }
-  /// As made. No other thread inside.
+  /// Makes the tickets as they were made. No other thread may be inside.
   void reset() noexcept {
     next_.store(0, Atomics::relaxed);
     place_ = 0;
@@ -70,9 +70,10 @@ template <class Policy> class RingTickets {
  private:
   const std::size_t slots_;
   const Side side_;
-  // Apart from what is only read: each look at that would fetch the line from who drew last.
+  // Apart from what is only read: each read of that would fetch the line from the thread that drew
+  // last.
   alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> next_{0};
-  std::size_t place_{}; // of the next, where one thread draws: it need not divide
+  std::size_t place_{}; // of the next ticket, on a side of one thread: it need not divide
 };
 
 } // namespace penstock::detail

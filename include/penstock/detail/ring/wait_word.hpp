@@ -11,8 +11,8 @@
 
 namespace penstock::detail {
 
-/// A 32-bit word that a ring's threads look at and sleep on: a slot's, which says whose it is, or
-/// that of a side which counts what it is handed.
+/// A 32-bit word that a ring's threads look at and sleep on: the word of a slot, which says whose
+/// the slot is, or of a side that counts the tickets it is given.
 template <class Policy> class WaitWord {
   using Atomics = typename Policy::Atomics;
   using Parking = typename Policy::Parking;
@@ -21,12 +21,12 @@ template <class Policy> class WaitWord {
  public:
   /// Pairs with hand_over() and announce().
   std::uint32_t look() const noexcept { return word_.load(Atomics::acquire); }
-  /// What is known already to be in this thread's hands.
+  /// Returns the word of a slot that is known to be in this thread's hands.
   std::uint32_t value() const noexcept { return word_.load(Atomics::relaxed); }
-  /// No other thread inside.
+  /// Makes the word 0. No other thread may be inside.
   void reset() noexcept { word_.store(0, Atomics::relaxed); }
 
-  /// The next word is another side's. Who waits for it is woken.
+  /// Hands the word over to the other side as `next`, and wakes the threads that wait for it.
   void hand_over(std::uint32_t next) noexcept {
     if constexpr (Parking::sleeps) {
       // Pairs with look(). An exchange, so that a sleeper's bit is seen, and so that what
@@ -39,8 +39,8 @@ template <class Policy> class WaitWord {
     }
   }
 
-  /// Another word, so that all who wait for it look at the ring's state. Each bit is set once a
-  /// run: a word that did not change would let a sleeper oversleep.
+  /// Changes the word, so that all threads that wait for it look at the ring's state. Each bit is
+  /// set once a run: a word that did not change would let a sleeper oversleep.
   void announce(std::uint32_t bit) noexcept {
     // Pairs with look(): who sees the bit, or what came after it, sees the state.
     if (word_.fetch_or(bit, Atomics::release) & Words::sleeper) {
@@ -48,9 +48,9 @@ template <class Policy> class WaitWord {
     }
   }
 
-  /// Wakes who waits, after a counter was stored. The store may be seen only after this look: then
-  /// one falls asleep over it, and finds it when his nap is over. To rule that out would cost more,
-  /// for each slot, than all the rest.
+  /// Wakes the thread that waits, after a counter was stored. The store may be seen only after this
+  /// look: a thread that falls asleep in between finds it when its nap is over. To rule that out
+  /// would cost more, for each slot, than all the rest.
   void rouse() noexcept {
     if constexpr (Parking::sleeps) {
       if (word_.load(Atomics::relaxed) & Words::sleeper) [[unlikely]] {
@@ -59,8 +59,8 @@ template <class Policy> class WaitWord {
     }
   }
 
-  /// Blocks until `ready(word)`; false if it will not be. `counted`: what it waits for is stored
-  /// elsewhere, and the word only tells who sleeps.
+  /// Blocks until `ready(word)`; returns false if that will never be. `counted`: what the thread
+  /// waits for is stored elsewhere, and the word only says that it sleeps.
   template <class Ready>
   [[gnu::noinline]] bool await(const RingState<Policy>& state, std::uint64_t ticket, bool counted,
                                Ready ready) noexcept {
@@ -79,7 +79,8 @@ template <class Policy> class WaitWord {
           if ((seen & Words::sleeper) ||
               word_.compare_exchange_strong(seen, seen | Words::sleeper, Atomics::relaxed,
                                             Atomics::relaxed)) {
-            // Now that it says so: what was counted before changes no word.
+            // Asked once more, now that the word says that this thread sleeps: what was counted
+            // before that changed no word.
             if (counted && ready(seen)) {
               return true;
             }
@@ -96,7 +97,7 @@ template <class Policy> class WaitWord {
 
  private:
   [[gnu::noinline]] void wake() noexcept {
-    // Not the sleeper's bit alone: who is about to sleep might find it set again, by another.
+    // Not the sleeper's bit alone: a thread about to sleep might find it set again, by another.
     word_.fetch_xor(Words::sleeper | Words::roused, Atomics::relaxed);
     Parking::wake(word_);
   }

@@ -7,11 +7,10 @@
 namespace penstock::detail {
 
 /// What a slot's 32 bits say: | lap | roused | halted | ended | sleeper | state, 2 bits |.
-///
 /// Lap and state tell whose slot it is, and every change of hands changes them. `sleeper` says that
-/// someone may sleep on the word. `ended` and `halted` are set when the ring's state changes, only
-/// so that the word is another one and sleepers look again: the next change of hands drops them.
-/// `roused` is turned over for the same reason, when one is woken for what was counted elsewhere.
+/// a thread may sleep on the word. `ended` and `halted` are set when the ring's state changes, only
+/// to make the word another one, so that sleepers look again: the next change of hands drops them.
+/// `roused` is flipped for the same reason, when a thread is woken for something counted elsewhere.
 template <unsigned LapBits = 26> struct RingWord {
   static constexpr unsigned most_lap_bits = 26;
   static_assert(
