@@ -70,7 +70,7 @@ QUICK = ["-Ddebug=false", "-Doptimization=0"]
 SANITIZED = [*HOST_ONLY, *QUICK, "-Dcpp_args=-g1", "-Db_lundef=false"]
 # g++ warns of code that a sanitizer adds, though not of the same code in the plain build.
 UNWARNED = ["-Dwarning_level=0", "-Dwerror=false"]
-# Without a GPU nvcc's output is not run, so it need not become GPU code. For Hopper, since some of it uses its tensor
+# Without a GPU nvcc's output is not run, so it need not become GPU code. For Hopper, since some code uses its tensor
 # cores.
 PTX = ["-Dcuda_args=-gencode=arch=compute_90,code=compute_90"] if NVCC_RUNS and not (THOROUGH or shutil.which("nvidia-smi")) else []
 GXX, CLANG = os.environ.get("CXX", "g++"), "clang++-19"

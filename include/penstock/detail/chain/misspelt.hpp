@@ -10,11 +10,11 @@
 namespace penstock {
 namespace detail {
 
-/// A parameter of a stage whose options fit no list: compilers then say that, and not which guides
-/// they have tried. Every stage has guides that end in an ellipsis, which match any list of
-/// options, as the last choice. Their first parameter is more cv-qualified than that of the other
-/// guides: a reference to `const volatile` is bound only where no other guide fits, also to an
-/// object that is const and moved.
+/// The template argument of a stage whose options fit no list: compilers then say that, and not
+/// which guides they have tried. Every stage has guides that end in an ellipsis, which match any
+/// list of options, as the last choice. Their first parameter is more cv-qualified than that of the
+/// other guides: a reference to `const volatile` is bound only where no other guide fits, also to
+/// an object that is const and moved.
 struct Misspelt {};
 
 /// A stage that was refused already: `|` says no more of it.

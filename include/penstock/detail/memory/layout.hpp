@@ -29,6 +29,7 @@ struct Array {
 };
 
 /// How much a slot of a ring holds, and where it lies in memory.
+///
 /// Rings and copiers count in units: records, or bytes if records travel in pieces.
 struct Layout {
   std::size_t units{}; // in a slot

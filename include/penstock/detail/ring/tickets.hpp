@@ -70,8 +70,8 @@ template <class Policy> class RingTickets {
  private:
   const std::size_t slots_;
   const Side side_;
-  // Apart from what is only read: each read of that would fetch the line from the thread that drew
-  // last.
+  // Apart from members that are only read: to read them would fetch this line from the thread that
+  // drew last.
   alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> next_{0};
   std::size_t place_{}; // of the next ticket, on a side of one thread: it need not divide
 };
