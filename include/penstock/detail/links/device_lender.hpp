@@ -93,7 +93,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     check_not_capturing(link_->device, stream());
     return link_->consumer.use_up(stream(), ticket, record_of(first));
   }
-  /// Gives adjacent places back together, used until `free`.
+  /// Gives adjacent places back together; their use ends at `free`.
   void release(typename DeviceRing<D>::Take places, Fence<D> free) noexcept {
     for (std::size_t i = 0; i < places.size(); ++i) {
       places.slot(i).used_until(free);

@@ -61,7 +61,7 @@ template <class Policy> class RingTickets {
       pass(next());
     }
   }
-  /// Makes the tickets as they were made. No other thread may be inside.
+  /// Resets to ticket 0. No other thread may be inside.
   void reset() noexcept {
     next_.store(0, Atomics::relaxed);
     place_ = 0;
