@@ -24,8 +24,8 @@ struct RefusedStage : StageBase {
   template <class> using gives = Anything;
 };
 
-/// What the guides that end in an ellipsis take: a function's name would bind to any reference
-/// alike.
+/// The guides that end in an ellipsis take only objects: a function's name would bind to any
+/// reference alike.
 template <class T>
 concept Object = std::is_object_v<T>;
 
