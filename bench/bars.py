@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is asked of penstock's speed, and what result files say of it. Every figure is a ratio of medians over the
-repetitions of one run; where several settings of a contender were run, its best counts.
+"""The bars for penstock's speed, and the figures that result files have for them. Every figure is a ratio of medians
+over the repetitions of one run; of several settings of a contender the best counts.
 
 bench/bars.py [FOLDER]
 """
@@ -27,7 +27,7 @@ class Results:
             self.read(file)
 
     def read(self, file: Path):
-        """Adds a file's benchmarks; those that are here already are replaced."""
+        """Adds a file's benchmarks, and replaces those that are here already."""
         found: dict[str, list[dict]] = {}
         for row in json.loads(file.read_text(encoding="utf-8"))["benchmarks"]:
             if row.get("run_type", "iteration") == "iteration" and not row.get("error_occurred"):
@@ -37,23 +37,23 @@ class Results:
         self.rows.update(found)
 
     def median(self, name: str, metric: str = RATE) -> float | None:
-        """Over the repetitions; None where there are none."""
+        """Returns the median over the repetitions; None if there are none."""
         values = [row[metric] for row in self.rows.get(name, []) if metric in row]
         return statistics.median(values) if values else None
 
     def best(self, pattern: str, metric: str = RATE, least: bool = False) -> float | None:
-        """The best median of all benchmarks whose name fits, the greatest unless the least is best."""
+        """Returns the best median of all benchmarks whose name fits: the greatest, or the least if `least`."""
         medians = [self.median(name, metric) for name in self.rows if fnmatchcase(name, pattern)]
         known = [median for median in medians if median is not None]
         return (min if least else max)(known) if known else None
 
     def ratio(self, ours: str, others: str, metric: str = RATE) -> float | None:
-        """Our best over theirs."""
+        """Returns our best over theirs."""
         a, b = self.best(ours, metric), self.best(others, metric)
         return a / b if a and b else None
 
     def slope(self, once: str, twice: str) -> float | None:
-        """Bytes a second between two lengths, so without what a run costs besides its bytes."""
+        """Returns bytes a second between two lengths, and thereby without the fixed cost of a run."""
         known = [(self.median(name), self.median(name, "real_time")) for name in (once, twice)]
         if None in known[0] + known[1]:
             return None
@@ -89,7 +89,7 @@ def figure(name: str, benchmark: str, metric: str, bar: float, stretch: float | 
 
 
 def off(name: str, benchmark: str, metric: str, wanted: float, at_most: float) -> Bar:
-    """How far a figure is from what it should be, as a share of that."""
+    """Returns how far a figure is from the right one, as a share of that."""
     def value(results: Results) -> float | None:
         known = results.median(benchmark, metric)
         return abs(known / wanted - 1) if known is not None else None

@@ -2,8 +2,8 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
 """What does including penstock cost to compile? For g++ and nvcc: CPU seconds of a main that includes a header of
-penstock's, against a main that includes the standard, system and CUDA headers that this one includes. Interleaved; the
-median of the rounds' ratios.
+penstock's, against a main that includes the standard, system and CUDA headers that the header includes. Rounds are
+interleaved; the result is the median of their ratios.
 
 bench/compile_time.py [--rounds N] [--cuda FOLDER]
 """
@@ -21,7 +21,7 @@ LINE = re.compile(r"^#include <([^>]+)>", re.MULTILINE)
 
 
 def others(header: str, seen: set[str]) -> set[str]:
-    """The headers that are not penstock's among all that `header` includes."""
+    """Returns the headers that are not penstock's among all that `header` includes."""
     found = set()
     for name in LINE.findall((INCLUDE / header).read_text()):
         if not (INCLUDE / name).exists():

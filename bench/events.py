@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""What result files say of the events in blocking_events/: a row for each way, the first of which blocks the GPU.
+"""Tables of the events in blocking_events/, from result files: a row for each way, the first of which blocks the GPU.
 
-A program's event has the program's name, or it has several, named PROGRAM-PART, which stand in one table.
+A program's event has the program's name; several events, named PROGRAM-PART, share one table.
 
 bench/events.py [FOLDER]
 """
@@ -35,7 +35,7 @@ NO_COUNTERS = {"name", "run_name", "run_type", "family_index", "per_family_insta
 
 
 class Events:
-    """The ways of each event, as events/EVENT/WAY and watched/EVENT/WAY have them; a later file's replace an earlier's."""
+    """The ways of each event, from events/EVENT/WAY and watched/EVENT/WAY; a later file replaces earlier ones."""
 
     def __init__(self, files: Iterable[Path]):
         self.found: dict[str, dict[str, dict[str, Way]]] = {}  # by event, kind of run, and way
@@ -57,7 +57,7 @@ class Events:
             self.found.setdefault(event, {})[kind] = ways
 
     def ways(self, event: str) -> list[Way]:
-        """In the order in which the program has them, with the counters of both runs."""
+        """Returns the ways in the program's order, with the counters of both runs."""
         runs = self.found.get(event, {})
         ways = sorted(runs.get("events", {}).values(), key=lambda way: way.order)
         return [Way(way.name, way.order,
@@ -65,19 +65,19 @@ class Events:
                      for counter, values in runs[run][way.name].values.items()}) for way in ways]
 
     def of(self, program: str) -> list[str]:
-        """The program's events, in its order."""
+        """Returns the program's events, in its order."""
         found = [event for event in self.found if event.split("-")[0] == program]
         return sorted(found, key=lambda event: [way.order for way in self.ways(event)])
 
     def factors(self, event: str) -> dict[str, float]:
-        """How many times as fast each way is as the first."""
+        """Returns how many times as fast each way is as the first."""
         rates = {way.name: way.median("items_per_second") for way in self.ways(event)}
         first = next(iter(rates.values()), None)
         return {name: rate / first for name, rate in rates.items() if rate and first}
 
 
 def figure(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Writes three digits, or all before the point."""
     if value >= 100 or value == int(value):
         return f"{value:.0f}"
     return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
@@ -118,7 +118,7 @@ COLUMNS: list[tuple[str, str, Callable[[float], str]]] = [
 
 
 def table(events: Events, program: str) -> list[list[str]]:
-    """A head, and a row for each way; nothing if there are no results."""
+    """Writes a head and a row for each way; nothing if there are no results."""
     rows = []
     for event in events.of(program):
         factors = events.factors(event)
@@ -141,7 +141,7 @@ def table(events: Events, program: str) -> list[list[str]]:
 
 
 def ceiling_ms(events: Events, program: str) -> float | None:
-    """Of a program with one event."""
+    """Returns the ceiling of a program with one event."""
     known = [way.median("ceiling_ms") for way in events.ways(program)]
     return known[0] if known else None
 

@@ -5,7 +5,7 @@
 
     bench/first_light.py BUILD_FOLDER FILE [GIGABYTES]
 
-FILE is made, of random bytes, where it does not exist. Each round runs `link` and then
+FILE is made, of random bytes, if it does not exist. Each round runs `link` and then
 `02_histogram`, a process each; the last line has the medians and the ratio of each round's pair.
 """
 import json, os, statistics, subprocess, sys

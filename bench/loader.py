@@ -5,10 +5,10 @@
 
 Batches of 256 records of 150,528 bytes (37.6 MB) from a file in the page cache, through DataLoader with pin_memory and
 a prefetcher that copies on a stream of its own, to a consumer on the GPU: light, uint8 to bf16, scaled and written;
-heavy, the same and as many matrix products as make it take 1.5 ms measured alone. Datasets that give a batch and that
-give a record, with 4, 8 and 16 workers. A run is an epoch, from the loader's iterator to torch.cuda.synchronize();
-workers are kept from one epoch to the next, the first epoch of each is checked and not timed, and the epochs of all
-contenders are shuffled. Results have the form of Google Benchmark's.
+heavy, light and as many matrix products as make it take 1.5 ms measured alone. Items of the datasets are batches or
+records, with 4, 8 and 16 workers. A run is an epoch, from the loader's iterator to torch.cuda.synchronize();
+workers stay from one epoch to the next, the first epoch of each contender is checked and not timed, and the epochs of
+all contenders are shuffled. Results have the form of Google Benchmark's.
 
 bench/loader.py [--file PATH] [--bytes N] [--repetitions N] [--workers N,N] [--out JSON]
 """
@@ -59,7 +59,7 @@ class Records(Dataset):
 
 
 def on_the_gpu(batches, stream):
-    """The batches of an iterable on the GPU, each copied on `stream` while the one before is used."""
+    """Yields the batches of an iterable on the GPU, each copied on `stream` while the one before is used."""
     def send(host):
         with torch.cuda.stream(stream):
             return host.to("cuda", non_blocking=True)
@@ -101,7 +101,7 @@ class Heavy:
 
 
 def seconds_of(call, times: int = 30) -> float:
-    """Of one of many calls in a row, when the GPU is warm."""
+    """Returns the seconds of one of many calls in a row, when the GPU is warm."""
     for _ in range(times):
         call()
     torch.cuda.synchronize()
@@ -113,7 +113,7 @@ def seconds_of(call, times: int = 30) -> float:
 
 
 def check(path: str, index: int, result):
-    """That what the light kernel wrote for a batch is what its bytes in the file give."""
+    """Checks the light kernel's output for a batch against the bytes in the file."""
     host = torch.from_numpy(numpy.fromfile(path, numpy.uint8, BATCH, offset=index * BATCH).reshape(RECORDS, RECORD))
     expected = (host.to(torch.float32) * (1 / 255)).to(torch.bfloat16)
     if not torch.equal(result.cpu(), expected):

@@ -55,7 +55,7 @@ def text(x: float, y: float, words: str, anchor: str = "middle", kind: str = "")
 
 
 def style() -> str:
-    """Without CSS variables, which not every viewer knows."""
+    """Returns the style, without CSS variables, which not every viewer knows."""
     def colours(ink: str, soft: str, grid: str, column: int) -> str:
         lines = "".join(f"\n  .s{i} .line {{ stroke: {line[column]} }} .s{i} .points {{ fill: {line[column]}; "
                         f"stroke: {line[column]} }}" for i, line in enumerate(LINES))

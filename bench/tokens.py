@@ -4,17 +4,17 @@
 
 tokens.py [--file PATH] [--tokens N] [--batches N] [--repetitions N] [--out JSON]
 
-A batch is 64 windows of 1024 tokens at random places of a file of uint16 tokens in the page cache, as 64-bit inputs x and
-targets y on the GPU. The variants:
+A batch is 64 windows of 1024 tokens at random places of a file of uint16 tokens in the page cache, as 64-bit inputs x
+and targets y on the GPU. The variants:
 
   get_batch            as nanoGPT's training script has it: the file is mapped anew for each batch, each window becomes a
                        tensor of 64 bits, they are stacked, page-locked and sent without blocking
-  get_batch_mapped     the same with one mapping for all
-  get_batch_in_memory  the same from an array in memory
+  get_batch_mapped     get_batch with one mapping for all batches
+  get_batch_in_memory  get_batch from an array in memory
   get_batch_gathered   from memory, with one indexing operation for all windows
 
-Each is checked once against slices of the file, and warmed. Repetitions are interleaved; a repetition is so many batches,
-until the GPU has them all. Writes what Google Benchmark writes; items_per_second are tokens of x.
+Each is checked once against slices of the file, and warmed. Repetitions are interleaved; a repetition is --batches
+batches, until the GPU has them all. Results have the form of Google Benchmark's; items_per_second are tokens of x.
 """
 import argparse
 import json

@@ -3,17 +3,17 @@
 
 // What does the CPU do while data goes to the GPU?
 //
-// 1 GiB of host memory goes to the GPU in 16 pieces, each of which is summed there. The CPU has
-// work of its own meanwhile, a sixteenth of it with each piece: arithmetic in its cache, which
-// takes as long as the link needs for the bytes. Both results are checked.
+// 1 GiB of host memory goes to the GPU in 16 pieces, each of which is summed there. Meanwhile the
+// CPU has work of its own, a sixteenth of it with each piece: arithmetic in its cache, which takes
+// as long as the link takes for the bytes. Both results are checked.
 //
 //   pageable             cudaMemcpy of a std::vector's memory
 //   pageable_async       cudaMemcpyAsync of it, which still waits until its bytes have been read
 //   pinned               cudaMemcpyAsync of memory that has been page-locked from the start
 //   pipeline             from the std::vector: Reader | PinnedStager | AsyncCopier, in a loop
-//   pipeline_to_pinned   the same with one hop less: the Reader copies into page-locked memory
+//   pipeline_to_pinned   pipeline with one hop less: the Reader copies into page-locked memory
 //
-// The counter `in_calls` of the ways by hand is the share of a run that the CPU spends in the calls
+// For the ways by hand, the counter `in_calls` is the share of a run that the CPU spends in calls
 // that copy. It needs a GPU.
 
 #include "add.hpp"
@@ -41,7 +41,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t pieces = 16;
 
-/// What the CPU has to do besides: arithmetic on 32 KiB, `rounds` times over with each piece.
+/// The CPU's own work: arithmetic on 32 KiB, `rounds` times over with each piece.
 class OwnWork {
  public:
   explicit OwnWork(std::size_t rounds) : rounds_{rounds} {}
@@ -62,7 +62,7 @@ class OwnWork {
   std::vector<std::uint64_t> numbers_ = std::vector<std::uint64_t>(4096, 1);
 };
 
-/// How many rounds with each piece make `seconds` in all.
+/// Returns how many rounds with each piece take `seconds` in all.
 std::size_t rounds_for(double seconds) {
   constexpr std::size_t rounds = 2000;
   OwnWork work{rounds};
@@ -76,7 +76,7 @@ std::size_t rounds_for(double seconds) {
   return std::max<std::size_t>(static_cast<std::size_t>(seconds / pieces / best * rounds), 1);
 }
 
-/// What is to be sent, in both kinds of memory, and how much work the CPU has.
+/// The words to send, in both kinds of memory, and how much work the CPU has.
 class Task {
  public:
   Task(ps::CudaDevice& gpu, std::size_t bytes)
@@ -99,7 +99,7 @@ class Task {
   PinnedArray<std::uint64_t, ps::CudaDevice> pinned_;
 };
 
-/// Says too which sum is whose.
+/// Also depends on which sum is whose.
 std::uint64_t checksum_of(const std::vector<std::uint64_t>& sums) {
   std::uint64_t sum = 0;
   for (std::size_t piece = 0; piece < sums.size(); ++piece) {
@@ -107,7 +107,7 @@ std::uint64_t checksum_of(const std::vector<std::uint64_t>& sums) {
   }
   return sum;
 }
-/// By plain loops.
+/// Computed by plain loops.
 std::uint64_t expected_of(const Task& task) {
   std::vector<std::uint64_t> sums(pieces);
   OwnWork work{task.rounds};
@@ -161,7 +161,7 @@ class ByHand : public Way {
 
  private:
   std::uint64_t blocking(OwnWork& work) {
-    const cudaStream_t stream = cudaStreamLegacy; // in which cudaMemcpy copies
+    const cudaStream_t stream = cudaStreamLegacy; // the stream in which cudaMemcpy copies
     // page: before
     for (std::size_t piece = 0; piece < pieces; ++piece) {
       timed([&] { return cudaMemcpy(to(piece), from(piece), bytes(), cudaMemcpyHostToDevice); });

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Does the GPU wait for its data, if a batch takes less time to load than to be worked on, but only
-// on average?
+// Does the GPU wait for its data if a batch takes less time to load than to work on, but only on
+// average?
 //
-// 80 batches of 20 MiB of floats. One thread loads each by a memcpy from pageable memory; each 16th
-// takes twelve times as long, as a page does that comes from the disk. The model's step takes 1.25
-// times as long as loading and copying a batch do on average, as measured first; so the kernels
-// bind if nothing stalls. The losses are checked, in their order.
+// 80 batches of 20 MiB of floats. One thread loads each by a memcpy from pageable memory; every
+// 16th takes twelve times as long, like a page from the disk. The model's step takes 1.25 times as
+// long as loading and copying a batch take on average, as measured first: the kernels are the limit
+// if nothing stalls. The losses are checked, in their order.
 //
 //   in_turn        load, copy, step, wait for the loss
 //   double_buffer  two buffers and two streams by hand: a batch is loaded and copied while the step
@@ -41,8 +41,7 @@ namespace {
 namespace ps = penstock;
 using namespace penstock_bench;
 
-/// Batches in pageable memory, more than the processor's caches hold; those of a long run are these
-/// ones again.
+/// Batches in pageable memory, more than the processor's caches hold; a long run repeats them.
 class Batches {
  public:
   explicit Batches(std::size_t floats) : floats_{floats}, data_(kept * floats) {
@@ -53,15 +52,15 @@ class Batches {
     }
   }
 
-  /// Batch `number` of a run. Blocks for as long as it takes to load it.
+  /// Loads batch `number` of a run. Blocks for as long as that takes.
   void load(std::size_t number, std::span<float> into) const {
     const std::size_t times = number % kept == kept - 1 ? 12 : 1;
     for (std::size_t i = 0; i < times; ++i) {
       std::memcpy(into.data(), data_.data() + number % kept * floats_, into.size_bytes());
-      benchmark::ClobberMemory(); // else a compiler may leave out what is copied again
+      benchmark::ClobberMemory(); // else a compiler may leave out repeated copies
     }
   }
-  /// What load() takes on average.
+  /// Returns how long load() takes on average.
   double mean_load_s(std::span<float> into) const {
     load(0, into);
     const auto start = std::chrono::steady_clock::now();
@@ -164,7 +163,7 @@ template <class D> class DoubleBuffer : public Way {
   typename D::stream_type copying_, computing_;
 };
 
-/// With room for `ahead` batches in pinned memory, and for as many on the device.
+/// A pipeline with room for `ahead` batches in pinned memory, and for as many on the device.
 template <class D>
 auto prefetching(D& device, const Batches& data, const Job& job, std::size_t ahead,
                  Training<D>& training) {
@@ -188,8 +187,8 @@ auto prefetching(D& device, const Batches& data, const Job& job, std::size_t ahe
 
 int main(int argc, char** argv) {
   return event_on_any_device(argc, argv, []<class D>(D& device, const EventOptions& options) {
-    // The device has room for three copies of 12 MiB: smaller batches than 18 MiB have more than
-    // two places there, whatever is asked for.
+    // The device has room for three copies of 12 MiB: batches smaller than 18 MiB have more than
+    // two places there, whatever depth is asked for.
     Job job{.values = options.pick<std::size_t>(5 << 20, 16 << 10),
             .steps = options.pick<std::size_t>(80, 48)};
     const Batches data{job.values};

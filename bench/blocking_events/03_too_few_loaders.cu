@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How busy is the GPU if its data takes one thread four times as long to make as it takes to work
-// on, and how many threads does it need?
+// How busy is the GPU if one thread takes four times as long to make its data as the GPU takes to
+// work on them, and how many threads does it need?
 //
-// Records are lines of 64 characters, eight decimal numbers each, in memory. They are parsed with
-// std::from_chars into floats, in 64 batches of 65536 records. The model's step takes a quarter of
-// what one thread takes to parse a batch, as measured first. The losses are checked, in their
+// Records are lines of 64 characters, eight decimal numbers each, in memory. std::from_chars parses
+// them into floats, in 64 batches of 65536 records. The model's step takes a quarter of the time
+// that one thread takes to parse a batch, as measured first. The losses are checked, in their
 // order.
 //
 //   one_thread   parse, copy, step, copy the loss back and wait for it
@@ -40,7 +40,7 @@ using namespace penstock_bench;
 
 constexpr std::size_t numbers = 8;
 
-/// Such as "00123.0,04567.0," and so on.
+/// For example "00123.0,04567.0,...".
 struct Line {
   char text[8 * numbers];
 };
@@ -60,7 +60,7 @@ struct Parse {
   }
 };
 
-/// Lines in memory, so many batches of them; a run takes them several times.
+/// Lines in memory, `batches` batches of them; a run uses them several times.
 class Text {
  public:
   Text(std::size_t batch, std::size_t batches) : batch_{batch}, lines_(batch * batches) {
@@ -73,7 +73,7 @@ class Text {
   }
 
   const std::vector<Line>& lines() const { return lines_; }
-  /// Batch `number` of a run.
+  /// Returns batch `number` of a run.
   std::span<const Line> batch(std::size_t number) const {
     return std::span{lines_}.subspan(number % sums_.size() * batch_, batch_);
   }
@@ -106,7 +106,7 @@ void parse_all(std::span<const Line> lines, std::span<Sample> samples) {
   }
 }
 
-/// What one thread takes for a batch.
+/// Returns how long one thread takes for a batch.
 double parse_s(const Text& text, std::size_t batch) {
   constexpr std::size_t times = 8;
   std::vector<Sample> samples(batch);
@@ -153,7 +153,7 @@ template <class D> class OneThread : public Way {
   typename D::stream_type stream_;
 };
 
-/// With so many workers that parse.
+/// A pipeline with `workers` workers that parse.
 template <class D>
 auto parsing(D& device, const std::vector<Line>& lines, const Job& job, unsigned workers,
              Training<D>& training) {

@@ -1,13 +1,13 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What do a thousand launches of tiny kernels cost, and what is there instead?
+// What do a thousand launches of tiny kernels cost, and what can replace them?
 //
-// 1000 tensors of 16384 floats are scaled, each by a factor of its own, 20 times a run: an
-// optimiser's step, in small. Their sum is checked.
+// A run scales 1000 tensors of 16384 floats, each by a factor of its own, 20 times: a small model
+// of an optimiser's step. Their sum is checked.
 //
 //   loose          a launch for each tensor, on one stream
-//   streams        the same on four streams, in turn
+//   streams        such launches on four streams, in turn
 //   graph          captured once, launched as a whole
 //   graph_lanes    captured on eight streams
 //   fused          one launch for all, which finds its tensors in a table
@@ -62,7 +62,7 @@ float factor_of(std::size_t tensor) {
 
 template <class D> using Streams = std::span<typename D::stream_type>;
 
-/// In turn on so many streams.
+/// Uses the streams in turn.
 template <class D> void launch_each(std::span<const Tensor> tensors, Streams<D> streams) {
   // page: before
   for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -1,19 +1,19 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What does it cost how a table lies in memory, if a kernel does nothing but look things up in it?
+// What does the layout of a table in memory cost, if a kernel does nothing but look up rows in it?
 //
 // An embedding: 4 Mi rows of 64 values. A pass copies 4 Mi random rows to where the model wants
 // them, one after the other, and a run is 32 passes, each with other rows. The result of the last
-// is checked: the sum of its values, each times a factor for its place. That is computed once a
-// run, in 1 to 2 % of the time.
+// pass is checked, once a run and in 1 to 2 % of its time: the sum of its values, each times a
+// factor for its place.
 //
 //   aos_float         rows are structs as an optimiser keeps them; a thread a row
 //   soa_float         values have an array of their own; still a thread a row
 //   coalesced_float   neighbouring threads take neighbouring parts of a row, of 16 bytes
-//   coalesced_bf16    the same with values of two bytes
+//   coalesced_bf16    coalesced, with values of two bytes
 //
-// The counter `memory_bytes_per_second` is of what a way has to read and write.
+// The counter `memory_bytes_per_second` counts the bytes that a way must read and write.
 
 #include "add.hpp"
 #include "event.hpp"
@@ -47,26 +47,26 @@ struct alignas(16) uint4 {
 };
 #endif
 
-/// Of an event.
+/// The sizes of an event.
 struct Sizes {
   std::uint32_t rows;  ///< In the table; a power of two.
   std::size_t lookups; ///< In a pass.
   std::size_t passes;  ///< In a run.
 
-  /// Number of the run's last pass's first look-up.
+  /// Returns the number of the first look-up of the run's last pass.
   std::size_t last() const { return (passes - 1) * lookups; }
-  /// What a run has to read and write: rows, their copies and their numbers.
+  /// Returns the bytes that a run must read and write: rows, their copies and their numbers.
   double bytes(std::size_t value_bytes) const {
     const std::size_t lookup = 2 * row_values * value_bytes + sizeof(std::uint32_t);
     return static_cast<double>(passes * lookups * lookup);
   }
 };
 
-/// What the table has: whole numbers below 256, which a BFloat16 holds exactly.
+/// Returns a value of the table: a whole number below 256, which a BFloat16 holds exactly.
 PENSTOCK_HD unsigned value_of(std::size_t row, std::size_t value) {
   return static_cast<unsigned>(row * 37 + (row >> 9) + value * 11) % 251;
 }
-/// Which row look-up number `i` of a run wants.
+/// Returns the row that look-up number `i` of a run wants.
 PENSTOCK_HD std::uint32_t row_of(std::size_t i, std::uint32_t rows) {
   std::uint64_t mixed = (i + 1) * 0x9e3779b97f4a7c15;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
@@ -111,7 +111,7 @@ struct FillTable {
   }
 };
 
-/// The values alone.
+/// Copies only the values.
 struct CopyValues {
   const float* table;
   const std::uint32_t* wanted;
@@ -145,7 +145,7 @@ template <std::size_t parts> struct CopyPart {
 
 constexpr std::size_t strands = std::size_t{1} << 18;
 
-/// A part of the checksum: of each strands-th Part.
+/// A part of the checksum: over each strands-th Part.
 template <class T> struct SumStrand {
   const Part* parts;
   std::size_t count;
@@ -154,7 +154,7 @@ template <class T> struct SumStrand {
     constexpr std::size_t values = sizeof(Part) / sizeof(T);
     std::uint64_t sum = 0;
     for (std::size_t i = strand; i < count; i += strands) {
-      const Part loaded = parts[i]; // as a whole
+      const Part loaded = parts[i]; // all of it at once
       T part[values];
       std::memcpy(part, &loaded, sizeof loaded);
       unsigned of_part = 0;
@@ -167,7 +167,7 @@ template <class T> struct SumStrand {
   }
 };
 
-/// Passes that write Ts; how is up to each way.
+/// Passes that write Ts; each way defines how.
 template <ps::AnyDevice D, class T> class Lookups : public Way {
  public:
   Lookups(D& device, const Sizes& sizes)
@@ -227,7 +227,7 @@ template <ps::AnyDevice D> class Structs : public Lookups<D, float> {
   ps::DeviceArray<Row, D> table_;
 };
 
-/// The table's values in an array of their own.
+/// Returns the table's values in an array of their own.
 template <ps::AnyDevice D>
 ps::DeviceArray<float, D> make_table(D& device, const Sizes& sizes, ps::Stream<D> stream) {
   ps::DeviceArray<float, D> table{device, sizes.rows * row_values};
@@ -296,7 +296,7 @@ int main(int argc, char** argv) {
                       .lookups = options.pick(std::size_t{1} << 22, std::size_t{1} << 12),
                       .passes = options.pick<std::size_t>(32, 4)};
     const double ceiling_s = sizes.bytes(sizeof(ps::BFloat16)) / napkin::memory;
-    // Once, since it takes a second or so.
+    // Computed once, since it takes a second or so.
     const std::uint64_t sum = expected(sizes);
     const Event event{"05_memory_layout", options, {sizes.passes * sizes.lookups, ceiling_s}, [=] {
                         return sum;

@@ -4,15 +4,16 @@
 // What does attention lose by writing its scores to memory?
 //
 // Causal attention over 16384 tokens of width 2048 in bf16: heads of 64 and 128 values, sequences
-// of 1024 and 4096 tokens, forward and backward, an event each. A run makes several passes, through
-// 2^35 scores forward and half as many backward. Results may be off by a hundredth of their length
-// from those of the way with scores, of which 16 queries are compared with plain loops first.
+// of 1024 and 4096 tokens, forward and backward; each of these is an event. A run makes several
+// passes, through 2^35 scores forward and half as many backward. Results may differ by a hundredth
+// of their length from those of the way with scores; of these, 16 queries are first compared with
+// plain loops.
 //
 //   unfused   cuBLASLt's products, with a softmax between them; probabilities are kept for backward
 //   fused     one kernel, in which scores come and go; backward computes probabilities again
 //
-// The counter `flops` is of multiplications and additions up to each token's own place, of two
-// products forward and five backward; `activation_bytes` is what is kept between them.
+// The counter `flops` counts multiplications and additions up to each token's own place, of two
+// products forward and five backward; `activation_bytes` counts the bytes kept between them.
 
 #include "event.hpp"
 #include "numbers.cuh"
@@ -46,9 +47,9 @@ using Array = ps::DeviceArray<T, ps::CudaDevice>;
 constexpr double most_off = 1e-2;
 
 enum : std::uint64_t { qkvs = 1, d_outs };
-constexpr float qkv_scale = 2; // scores are some 1.3 in size
+constexpr float qkv_scale = 2; // makes scores about 1.3 in size
 
-/// The same values for all shapes, since all have as many.
+/// All shapes use the same values, since all have as many.
 struct Inputs {
   Inputs(ps::CudaDevice& gpu, std::size_t values) : qkv{gpu, 3 * values}, d_out{gpu, values} {
     const ps::CudaStream stream = gpu.stream();
@@ -59,7 +60,7 @@ struct Inputs {
   Array qkv, d_out;
 };
 
-/// Attention in one of the ways, and what it gives.
+/// Attention in one of the ways, and its results.
 class Attended {
  public:
   Attended(ps::CudaDevice& gpu, const Shape& shape, const Inputs& in, bool fused)
@@ -87,8 +88,8 @@ class Attended {
   Array d_qkv_;
 };
 
-/// What a query makes of the keys up to its own. at(part, token, i) is a value of a query, part 0,
-/// of a key, 1, or of what belongs to a key, 2.
+/// Returns the output of a query over the keys up to its own. at(part, token, i) is value i of a
+/// query (part 0), of a key (1), or of the value that belongs to a key (2).
 template <class At> std::vector<double> attend(std::size_t query, std::size_t head, At at) {
   const double scale = 1 / std::sqrt(static_cast<double>(head));
   const auto score_of = [&](std::size_t key) {
@@ -120,7 +121,7 @@ template <class At> std::vector<double> attend(std::size_t query, std::size_t he
   return out;
 }
 
-/// Throws unless 16 queries of different heads and sequences give what they should.
+/// Throws unless the outputs of 16 queries of different heads and sequences are right.
 void check_queries(const Shape& shape, const std::vector<T>& out) {
   Squares squares{};
   for (std::size_t i = 0; i < 16; ++i) {
@@ -143,7 +144,7 @@ void check_queries(const Shape& shape, const std::vector<T>& out) {
   }
 }
 
-/// Of the unfused way.
+/// The results of the unfused way.
 struct Wanted {
   Array out, d_qkv;
 };
@@ -155,7 +156,7 @@ Wanted checked_results(ps::CudaDevice& gpu, const Shape& shape, const Inputs& in
   return {std::move(unfused.out()), std::move(unfused.d_qkv())};
 }
 
-/// What a run does.
+/// The work of a run.
 struct Work {
   Shape shape;
   bool backward;

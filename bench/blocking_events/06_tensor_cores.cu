@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is a matrix product worth on tensor cores, and what do bias and GELU cost behind it?
+// What do tensor cores gain in a matrix product, and what do bias and GELU cost after it?
 //
 // The first product of a transformer's MLP: 8192 rows of 4096 values times a matrix of 16384 x
-// 4096, plus a bias, through GELU; 20 times a run, by cuBLASLt. 4096 of the last one's values are
-// compared with sums in double precision, from which they may be off by a thousandth of their
-// length, and by a hundredth in bf16, which has eight bits.
+// 4096, plus a bias, through GELU; 20 times a run, by cuBLASLt. 4096 values of the last product are
+// compared with sums in double precision: they may be off by a thousandth of their length, and by a
+// hundredth in bf16, which has eight bits.
 //
 //   fp32            floats, multiplied as they are; bias and GELU by a kernel of their own
-//   fp32_epilogue   the same where the product comes out
+//   fp32_epilogue   fp32 with bias and GELU where the product comes out
 //   tf32            floats, cut to 19 bits for the tensor cores
 //   bf16_kernel     bf16; bias and GELU by a kernel of their own
-//   bf16            the same where the product comes out
+//   bf16            bf16 with bias and GELU where the product comes out
 //   bf16_alone      no bias and no GELU: what cuBLASLt reaches
 //
-// The counter `flops` is of the products' multiplications and additions.
+// The counter `flops` counts the products' multiplications and additions.
 
 #include "event.hpp"
 #include "numbers.cuh"
@@ -65,7 +65,7 @@ template <class T> struct Layer {
   ps::DeviceArray<T, ps::CudaDevice> in, weight, bias;
 };
 
-/// By tanh, as cuBLASLt's.
+/// Computes GELU by tanh, as cuBLASLt does.
 PENSTOCK_HD float gelu(float x) {
   return 0.5F * x * (1 + tanhf(0.7978845608F * (x + 0.044715F * x * x * x)));
 }
@@ -92,7 +92,7 @@ template <class T> struct BiasAndGelu {
 };
 // page: end
 
-/// Values all over the result, which are compared.
+/// How many values are compared, all over the result.
 constexpr std::size_t samples = 4096;
 PENSTOCK_HD std::size_t sampled(std::size_t i, const Sizes& sizes) {
   return i * 2654435761 % (sizes.rows * sizes.out);
@@ -105,7 +105,7 @@ template <class T> struct TakeSample {
     at[i] = static_cast<float>(values[sampled(i, sizes)]);
   }
 };
-/// What it should be.
+/// Computes the right value.
 struct ComputeSample {
   Sizes sizes;
   bool activated; ///< By bias and GELU.

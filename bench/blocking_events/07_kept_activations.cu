@@ -1,21 +1,21 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What do activations that are kept for backward take of memory, and what does it cost to compute
+// How much memory do activations take that are kept for backward, and what does it cost to compute
 // them again?
 //
 // 12 transformer blocks of width 768 (85 M parameters) in bf16, forward and backward over 8
 // sequences of 1024 tokens, four times a run. The gradients of a run are compared with those of the
-// way that keeps all: they may be off by a hundredth of their length, since fused attention adds up
-// in any order, and bf16 makes more of that from block to block.
+// way that keeps all: they may differ by a hundredth of their length, since fused attention adds up
+// in any order, and bf16 enlarges the differences from block to block.
 //
 //   kept           the activations of all blocks
 //   recomputed_4   the input of every 4th block, and the activations of four at a time
-//   recomputed_2   of every 2nd
-//   recomputed_1   of every block
+//   recomputed_2   the input of every 2nd block
+//   recomputed_1   the input of every block
 //
-// The counter `activation_bytes` is what is kept between forward and backward, `gpu_bytes` what the
-// way takes of the GPU's memory in all.
+// The counter `activation_bytes` counts the bytes kept between forward and backward, `gpu_bytes`
+// all of the GPU's memory that the way takes.
 
 #include "blocks.cuh"
 #include "event.hpp"

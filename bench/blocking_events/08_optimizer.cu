@@ -1,33 +1,34 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What does an optimiser's step cost beside forward and backward, and what is to be done about it?
+// What does an optimiser's step cost beside forward and backward, and what can be done about it?
 //
 // step_10M, step_29M, step_124M: AdamW alone, 100 steps a run over the parameters of 12 transformer
 // blocks in bf16, their masters in floats. The masters are compared with those of a loop in double
 // precision.
 //
 //   each_tensor   a kernel for each of 144 tensors
-//   each_block    one for each of 12 blocks
-//   all           one
+//   each_block    a kernel for each of 12 blocks
+//   all           one kernel
 //
 // training: 12 blocks of width 768 (85 M parameters), forward and backward over 8 micro-batches of
 // 1024 tokens.
 //
 //   after_backward_each_tensor   a step for each micro-batch, a kernel for each tensor
-//   after_backward_fused         one for all
-//   beside_backward              one for each block, on a second stream, as soon as backward is
-//                                through with the block
-//   behind_backward              the same, and what forward and backward launch goes first
-//   accumulate_4                 one for all, every 4 micro-batches
-//   accumulate_8                 every 8
+//   after_backward_fused         one kernel for all
+//   beside_backward              a kernel for each block, on a second stream, as soon as backward
+//                                is done with the block
+//   behind_backward              beside_backward, where the launches of forward and backward have
+//                                priority
+//   accumulate_4                 one kernel for all, every 4 micro-batches
+//   accumulate_8                 one kernel for all, every 8 micro-batches
 //
-// The masters' change in a run is compared with what the first way does with as many micro-batches
-// a step. At the start of a run all ways copy the first parameters back and let AdamW forget its
-// steps, and at its end they compare: some 3 % of a run, in all of them.
+// The masters' change in a run is compared with that of the first way with as many micro-batches a
+// step. All ways copy the first parameters back and have AdamW forget its steps at the start of a
+// run, and compare at its end: some 3 % of a run, in all of them.
 //
-// The counter `memory_bytes_per_second` is of what steps have to read and write, `flops` of what
-// forward and backward multiply and add.
+// The counter `memory_bytes_per_second` counts the bytes that steps must read and write, `flops`
+// the multiplications and additions of forward and backward.
 
 #include "blocks.cuh"
 #include "event.hpp"
@@ -58,8 +59,8 @@ using transformer::Shape;
 using T = ps::BFloat16;
 using Optimiser = transformer::AdamW<T, ps::CudaDevice>;
 
-/// What a step reads and writes of a parameter: reads its gradient, reads and writes its master and
-/// two means, and writes itself.
+/// The bytes that a step reads and writes of a parameter: it reads its gradient, reads and writes
+/// its master and two means, and writes the parameter.
 constexpr std::size_t bytes_a_step = 4 + 3 * (4 + 4) + 2;
 
 void copy_parameters(T* to, const T* from, std::size_t count, cudaStream_t stream) {
@@ -67,7 +68,7 @@ void copy_parameters(T* to, const T* from, std::size_t count, cudaStream_t strea
                      "cudaMemcpyAsync");
 }
 
-/// Throws if `off` is `most` or more, or no number.
+/// Throws if `off` is `most` or more, or not a number.
 void check_distance(double off, double most) {
   if (!(off < most)) {
     throw std::runtime_error{"the masters are off by " + std::to_string(off) + ", and may be by " +
@@ -77,7 +78,7 @@ void check_distance(double off, double most) {
 
 // ---- The optimiser alone ------------------------------------------------------------------------
 
-/// What `steps` steps make of a parameter whose gradient stays, in double precision. For
+/// Computes a parameter after `steps` steps with a gradient that stays, in double precision. For
 /// ps::for_each.
 struct AllSteps {
   const T* parameter;
@@ -92,7 +93,7 @@ struct AllSteps {
     double p = static_cast<float>(parameter[i]);
     double mean = 0;
     double square = 0;
-    double left1 = 1; // what the means' first values, 0, still weigh
+    double left1 = 1; // the weight that is left of the means' first values, 0
     double left2 = 1;
     for (std::size_t step = 0; step < steps; ++step) {
       left1 *= beta1;
@@ -106,7 +107,7 @@ struct AllSteps {
   }
 };
 
-/// What an optimiser of one size is given, and what has to come out.
+/// The inputs of an optimiser of one size, and the right result.
 struct Given {
   Given(ps::CudaDevice& gpu, const Shape& shape, std::size_t steps)
       : parameters{gpu, shape.layers * Layout{shape}.block()}, gradients{gpu, parameters.size()},
@@ -114,7 +115,7 @@ struct Given {
     const Layout layout{shape};
     const auto stream = gpu.stream();
     for (std::size_t block = 0; block < shape.layers; ++block) {
-      // What lies between tensors stays 0.
+      // The memory between tensors stays 0.
       for (std::size_t tensor = 0; tensor < transformer::tensors; ++tensor) {
         const std::size_t first = block * layout.block() + layout.begin(tensor);
         const std::uint64_t array = 2 * (block * transformer::tensors + tensor);
@@ -172,8 +173,8 @@ class Steps : public Way {
       optimiser_.begin_step();
       step(optimiser_, by_, layers_, stream_);
     }
-    // Floats come within a millionth of double precision; a step left out is a hundredth, and one
-    // of the smallest tensor alone two thousandths of that.
+    // Floats come within a millionth of double precision; a missing step makes a hundredth, and one
+    // missing of the smallest tensor only, two thousandths of that.
     check_distance(off_(optimiser_.master(), given_.wanted.data(), optimiser_.size(), stream_),
                    1e-5);
     return steps_;
@@ -195,7 +196,7 @@ class Steps : public Way {
   Distance off_;
 };
 
-/// Parameters of all blocks, and the event's name.
+/// The size of all blocks, and the event's name.
 struct Size {
   const char* name;
   std::size_t width;
@@ -225,7 +226,7 @@ void add_steps(ps::CudaDevice& gpu, const EventOptions& options, const Size& siz
 constexpr std::size_t passes = 8; // micro-batches of a run
 
 /// With an epsilon as large as gradients are here: with a small one a step goes by their signs, and
-/// those near 0 have another one as soon as sums differ in their last bits.
+/// those of gradients near 0 change as soon as sums differ in their last bits.
 constexpr AdamWOptions training_options{.epsilon = 10};
 
 /// A stack and its optimiser, which train from the same parameters in each run.
@@ -242,7 +243,7 @@ class Training {
   Training& operator=(const Training&) = delete;
   virtual ~Training() = default;
 
-  /// Enqueues a run; what is enqueued on stream() behind it follows all of it.
+  /// Enqueues a run; work enqueued on stream() later follows all of it.
   void run() {
     copy_parameters(blocks_.stack().parameters(), first_.data(), first_.size(), stream());
     optimiser_.reset(stream());
@@ -251,7 +252,7 @@ class Training {
   cudaStream_t stream() { return blocks_.ops().stream(); }
   const Shape& shape() { return blocks_.ops().shape(); }
   const Optimiser& optimiser() const { return optimiser_; }
-  /// Of all blocks, as they are before a run.
+  /// Returns the parameters of all blocks before a run.
   const T* first() const { return first_.data(); }
 
  protected:
@@ -291,8 +292,8 @@ class BesideBackward : public Training {
   using Training::Training;
 
  private:
-  // The activations are all kept; but a stack that recomputes a block's does it before it is
-  // through with the block, so that here too nobody reads parameters that a step writes.
+  // The activations are all kept. A stack that recomputes a block's does so before it is done with
+  // the block, so that no work reads parameters while a step writes them.
   void enqueue_steps() override {
     for (std::size_t done = 0; done < passes; ++done) {
       // page: beside
@@ -331,7 +332,7 @@ class BehindBackward : public BesideBackward {
   }
 };
 
-/// What a run has to give with so many micro-batches a step.
+/// The right result of a run with so many micro-batches a step.
 struct Trained {
   Trained(ps::CudaDevice& gpu, const Shape& shape, std::size_t micro_batches)
       : masters{gpu, shape.layers * Layout{shape}.block()} {
@@ -365,8 +366,9 @@ class Trains : public Way {
 
   std::uint64_t run() override {
     training_->run();
-    // As a share of the change. What bf16 makes of sums in another order is some 3 thousandths of
-    // it; one block's step left out once, or read too early each time, is 4 hundredths or more.
+    // As a share of the change. bf16's sums in another order differ by some 3 thousandths of it;
+    // one block's step left out once, or its parameters read too early each time, by 4 hundredths
+    // or more.
     check_distance(off_(training_->optimiser().master(), wanted_.masters.data(),
                         wanted_.masters.size(), training_->stream()) /
                        wanted_.moved,

@@ -1,22 +1,22 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What do batches of a few records cost, and what is there for those that must stay small?
+// What do batches of a few records cost, and what helps if they must stay small?
 //
 // 65536 records of 4 KiB, 256 MiB, go from page-locked memory to the device, where each is summed
-// up. The number of a record stands in the record itself, and its sum belongs at that place. All
-// sums, each times a factor for its place, are added up and checked.
+// up. Each record contains its own number, and its sum belongs at that place. All sums, each times
+// a factor for its place, are added up and checked.
 //
-//   by_hand_1, _8, _64    one stream: for each batch of so many records a copy and a launch
-//   pipeline_1, _64       batches of so many: copies merged, kernels launched one by one
+//   by_hand_1, _8, _64    one stream: a copy and a launch for each batch of so many records
+//   pipeline_1, _64       batches of 1 or 64: copies merged, kernels launched one by one
 //   replayed_1_in_order   batches of one, whose kernels are launched in groups, each after the last
-//   replayed_1            the same in 16 lanes, side by side
+//   replayed_1            batches of one in 16 lanes, side by side
 //   replayed_64           batches of 64 in 4 lanes
 //   sized                 4096 records a batch, launched one by one
 //
 // The ways by hand have all records in page-locked memory from the start. The pipelines' source
-// writes into a slot only what differs from the records that lay there before, their numbers: so it
-// is launches and copies that are compared, not how fast memory is filled.
+// writes into a slot only the numbers of the records, which alone differ from the records there
+// before: the comparison is about launches and copies, not about how fast memory is filled.
 
 #include "add.hpp"
 #include "event.hpp"
@@ -44,7 +44,8 @@ using namespace penstock_bench;
 using Sample = Record<4096>;
 using Samples = std::span<const Sample>;
 
-/// For ps::generate: records from number `first` on, in memory that is zero or has held some.
+/// For ps::generate: writes records from number `first` on into memory that is zero or has held
+/// some.
 struct MakeSamples {
   void operator()(std::span<Sample> out, std::uint64_t first) const {
     for (Sample& sample : out) {
@@ -58,7 +59,7 @@ struct MakeSamples {
   }
 };
 
-/// For sum_records(). A record that came twice would count twice.
+/// For sum_records(). A record that comes twice counts twice.
 struct AddByNumber {
   std::uint64_t* sums;
   PENSTOCK_HD void operator()(std::size_t, const Sample& sample, std::uint64_t sum) const {
@@ -78,7 +79,7 @@ struct Weigh {
   }
 };
 
-/// Where all sums come together.
+/// The sums of a run.
 template <ps::AnyDevice D> class Sums {
  public:
   Sums(D& device, std::size_t records)
@@ -86,7 +87,7 @@ template <ps::AnyDevice D> class Sums {
         read_{device, {.results = 1}} {}
 
   AddByNumber adder() const { return AddByNumber{sums_.data()}; }
-  /// Waits for what is enqueued on `stream`; for one run.
+  /// Waits for the work enqueued on `stream`, and returns the total; for one run.
   std::uint64_t total(ps::Stream<D> stream) {
     ps::for_each(stream, sums_.size(), Weigh{sums_.data(), weighed_.data()});
     ps::reduce(stream, weighed_.data(), weighed_.size(), total_.data(), std::uint64_t{0}, Add{},
@@ -152,7 +153,7 @@ auto replayed(D& device, std::size_t records, std::size_t batch_size, AddByNumbe
   // page: end
 }
 
-/// make(add) gives the pipeline.
+/// make(add) returns the pipeline.
 template <ps::AnyDevice D, class Make> class Piped : public Way {
  public:
   Piped(D& device, std::size_t records, const Make& make)
@@ -164,7 +165,7 @@ template <ps::AnyDevice D, class Make> class Piped : public Way {
     pipeline_.run();
     return sums_.total(stream_);
   }
-  /// What a stage has to note, as that nothing could be captured.
+  /// The notes of stages, for example that nothing could be captured.
   std::string label() const override {
     std::string notes;
     for (const ps::StageReport& stage : pipeline_.report().stages) {

@@ -1,22 +1,22 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What does it cost to wait for the GPU once for each item, and to allocate for it?
+// What does it cost to wait for the GPU, and to allocate, once for each item?
 //
 // Each of 3000 items, of 64 KiB, gets a score: a sum over its values. The sum of all scores, each
 // times the number of its item, is checked.
 //
 //   item             a function that allocates, copies, launches, copies back, waits and frees
-//   no_allocations   the same with buffers that are kept
-//   pinned           and with items and score in page-locked memory
+//   no_allocations   item with buffers that are kept
+//   pinned           no_allocations with items and score in page-locked memory
 //   deferred         a loop that waits once, when the scores are read at the end
-//   batched          the same, 64 items a copy and a launch
+//   batched          deferred, with 64 items a copy and a launch
 //   pipeline_1       a pipeline from pageable memory, an item a batch, scores deferred
-//   pipeline_64      the same, 64 items a batch
+//   pipeline_64      such a pipeline, 64 items a batch
 //
-// A pipeline's run() itself waits two or three times at its end, however many items there are:
-// for its own stream of copies, and for the Consumer's and its last event. So the loops have one
-// wait, and the pipelines three or four.
+// A pipeline's run() itself waits two or three times at its end, however many items there are: for
+// its own stream of copies, and for the Consumer's stream and last event. The loops therefore have
+// one wait, and the pipelines three or four.
 
 #include "event.hpp"
 #include "pinned_array.hpp"
@@ -82,7 +82,7 @@ std::uint64_t score(const Item& item, D& device, ps::Stream<D> stream) {
 }
 // page: end
 
-/// Calls it in a loop.
+/// Calls score() in a loop.
 template <class D> class OneByOne : public Way {
  public:
   OneByOne(D& device, Items items) : device_{device}, items_{items}, stream_{device.stream()} {}
@@ -101,7 +101,8 @@ template <class D> class OneByOne : public Way {
   typename D::stream_type stream_;
 };
 
-/// The same with memory that is kept. `pinned`: the score comes back into page-locked memory too.
+/// Does what score() does with memory that is kept. `pinned`: the score comes back into page-locked
+/// memory too.
 template <class D> class Kept : public Way {
  public:
   Kept(D& device, Items items, bool pinned)
@@ -138,7 +139,7 @@ template <class D, std::size_t most> class DeferredScores {
       : items_{items}, values_{device, {.results = (items + most - 1) / most}} {}
 
   ps::Deferred<Scores<most>, D>& values() { return values_; }
-  /// Blocks once, for the last, and with it for all.
+  /// Blocks once, for the last score, and thereby for all.
   std::uint64_t read() {
     values_[values_.size() - 1].get();
     ScoreSum sum;
@@ -156,7 +157,7 @@ template <class D, std::size_t most> class DeferredScores {
   ps::Deferred<Scores<most>, D> values_;
 };
 
-/// A loop of one's own over page-locked items, `most` at a time.
+/// A loop by hand over page-locked items, `most` at a time.
 template <class D, std::size_t most> class Loop : public Way {
  public:
   Loop(D& device, Items items)

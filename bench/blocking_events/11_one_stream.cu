@@ -3,13 +3,13 @@
 
 // What does one stream for everything cost?
 //
-// 64 matrices of 1536 x 1536 floats in host memory go to the GPU, are multiplied there by one that
-// it has, and the products come back, where the host adds up a column of each. At this size a
+// 64 matrices of 1536 x 1536 floats in host memory go to the GPU, which multiplies each by a matrix
+// that it has. The products come back, and the host adds up a column of each. At this size a
 // product takes about as long as a copy.
 //
-//   default_stream   as one writes it: cudaMemcpy, cublasSgemm, cudaMemcpy, from and to pageable
+//   default_stream   as first written: cudaMemcpy, cublasSgemm, cudaMemcpy, from and to pageable
 //                    memory, item after item
-//   pinned           the same in a stream of its own, from and to page-locked memory
+//   pinned           these calls in a stream of their own, from and to page-locked memory
 //   streams          four such streams by hand, so that copies and products of items overlap
 //   pipeline         Reader | AsyncCopier | Kernel | AsyncCopier{to_host} | Consumer, from pageable
 //                    memory
@@ -47,7 +47,7 @@ struct Matrix { // column by column
   float values[side * side];
 };
 
-/// The matrices, and what is done with each.
+/// The matrices, and the work on each.
 class Task {
  public:
   Task(ps::CudaDevice& device, std::size_t items)
@@ -68,19 +68,19 @@ class Task {
                 const ps::Workspace<ps::CudaDevice>& workspace) {
     ::multiply(blas_, side, weights_on_gpu_.data(), in->values, out->values, stream, workspace);
   }
-  /// With a workspace for whoever has one stream.
+  /// Multiplies with its own workspace, for callers with one stream.
   void multiply(const Matrix* in, Matrix* out, cudaStream_t stream) {
     multiply(in, out, stream, workspace_);
   }
 
-  /// What the host does with the product of matrix `i`: adds up a column of it. One thread.
+  /// The host's work on the product of matrix `i`: adds up a column of it. One thread.
   void use(std::size_t i, const Matrix& product) {
     const float* const column = product.values + column_of(i) * side;
     used_ += weighed(i, static_cast<std::int64_t>(std::accumulate(column, column + side, 0.0)));
   }
-  /// All that has come of it since the last call.
+  /// Returns what use() has added up since the last call.
   std::uint64_t used() { return std::exchange(used_, 0); }
-  /// What has to come of using every product once, by plain loops.
+  /// Returns what used() must return after every product was used once, by plain loops.
   std::uint64_t expected() const {
     // A product's column, added up, is the sums of the weights' columns times the matrix's column.
     std::vector<std::int64_t> sums(side);
@@ -103,7 +103,7 @@ class Task {
 
  private:
   static std::size_t column_of(std::size_t i) { return i * 37 % side; }
-  // So that it matters whose column it is.
+  // Makes the sum depend on whose column it is.
   static std::uint64_t weighed(std::size_t i, std::int64_t sum) {
     return (2 * i + 1) * static_cast<std::uint64_t>(sum);
   }
@@ -117,7 +117,7 @@ class Task {
   std::uint64_t used_{};
 };
 
-/// The seconds that the products of all matrices take, without copies.
+/// Returns the seconds that the products of all matrices take, without copies.
 double seconds_of_products(Task& task) {
   const ps::DeviceArray<Matrix, ps::CudaDevice> in{task.gpu, 1}, out{task.gpu, 1};
   const auto stream = task.gpu.stream();
@@ -160,7 +160,7 @@ class DefaultStream : public Way {
   std::unique_ptr<Matrix> product_ = std::make_unique<Matrix>();
 };
 
-/// A stream by hand, and what an item needs there.
+/// A stream by hand, and all that an item needs there.
 struct Lane {
   explicit Lane(ps::CudaDevice& gpu)
       : in{gpu, 1}, out{gpu, 1}, workspace{gpu, Blas::workspace_bytes}, product{gpu, 1},
@@ -172,7 +172,7 @@ struct Lane {
   ps::CudaStream stream;
 };
 
-/// The matrices are page-locked where they lie. With one lane each item is done before the next.
+/// Page-locks the matrices where they lie. With one lane each item is done before the next.
 class PinnedStreams : public Way {
  public:
   PinnedStreams(Task& task, std::size_t count)

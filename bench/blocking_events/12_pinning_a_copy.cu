@@ -1,20 +1,20 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What does page-locked memory cost that comes second?
+// What does page-locked memory cost if the data is copied into it?
 //
-// 512 MiB of words are made, by one thread in each way, sent to the device through page-locked
-// memory, and summed there; the sum is checked. What a way takes of host memory is the question, so
-// it takes it in run(), nothing of it before, and has given it back at the end.
+// In each way one thread makes 512 MiB of words, sends them to the device through page-locked
+// memory, and has them summed there; the sum is checked. The question is how much host memory a way
+// takes: it therefore takes all of it in run(), and has given it back at the end.
 //
 //   pin_a_copy              made in a std::vector, then copied into page-locked memory and sent
-//   pinned_in_place         made in a std::vector that is page-locked where it lies; on a GPU alone
+//   pinned_in_place         made in a std::vector that is page-locked where it lies; on a GPU only
 //   pinned_from_the_start   made in page-locked memory
-//   pipeline                made in the slots of a Reader's ring, which alone is page-locked
+//   pipeline                made in the slots of a Reader's ring, the only page-locked memory
 //
-// The counter `peak` is the most host memory that a run had above what the process had before, in
-// times the data. With --device=host what stands for the device's memory counts too: nothing for
-// the ways by hand, which have it before, and some 40 MiB for the pipeline.
+// The counter `peak` is the most host memory that a run had beyond that of the process before, as a
+// multiple of the data. With --device=host the memory that stands for the device's counts too: none
+// for the ways by hand, which have it before, and some 40 MiB for the pipeline.
 
 #include "add.hpp"
 #include "event.hpp"
@@ -43,7 +43,7 @@ using namespace penstock_bench;
 constexpr std::size_t MiB = std::size_t{1} << 20;
 constexpr std::size_t batch_words = 4 * MiB / sizeof(std::uint64_t);
 
-/// Word number i: its bits are those of i, mixed.
+/// Returns word number i: the bits of i, mixed.
 std::uint64_t word(std::uint64_t i) {
   const std::uint64_t mixed = (i ^ (i >> 30)) * 0xbf58476d1ce4e5b9;
   return (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
@@ -61,11 +61,11 @@ std::uint64_t sum_of(std::size_t words) {
   return sum;
 }
 
-/// The most host memory that this process has, from the making of this on, above what it had then.
+/// The most host memory that this process has from its construction on, beyond what it had then.
 class PeakMemory {
  public:
   PeakMemory() {
-    std::ofstream reset{"/proc/self/clear_refs"}; // 5: the peak so far is forgotten
+    std::ofstream reset{"/proc/self/clear_refs"}; // 5: forget the peak so far
     if (!(reset << 5 << std::flush)) {
       throw std::runtime_error{"/proc/self/clear_refs cannot be written, so that this "
                                "process's peak of memory cannot be told run by run"};
@@ -100,12 +100,12 @@ template <class D> class Target {
     ps::reduce(stream, on_device, count, sums_.data() + added_++, std::uint64_t{0}, Add{},
                workspace_);
   }
-  /// The sum of all that was added. Blocks until it is there.
+  /// Returns the sum of all words added. Blocks until it is there.
   std::uint64_t total() {
     const std::vector<std::uint64_t> sums = sums_.read(stream_);
     return std::accumulate(sums.begin(), sums.begin() + std::exchange(added_, 0), std::uint64_t{0});
   }
-  /// Copies words to the device, and gives their sum. Blocks until it is there.
+  /// Copies words to the device, and returns their sum. Blocks until it is there.
   std::uint64_t send(std::span<const std::uint64_t> pinned) {
     device.copy_to_device(on_device_.data(), pinned.data(), pinned.size_bytes(), stream_);
     add(on_device_.data(), pinned.size(), stream_);
@@ -204,7 +204,7 @@ template <class D> class Making : public Way {
 
 int main(int argc, char** argv) {
   return event_on_any_device(argc, argv, []<class D>(D& device, const EventOptions& options) {
-    // Neither is so small that malloc would keep it for later.
+    // Neither size is so small that malloc would keep it for later.
     const std::size_t bytes = options.pick(512 * MiB, 64 * MiB);
     const std::size_t words = bytes / sizeof(std::uint64_t);
     const Event event{"12_pinning_a_copy",

@@ -1,20 +1,20 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is all of it worth together: a training loop from a file, written as one writes the first
-// one, and as a pipeline?
+// What does all of it gain together: a training loop from a file, as first written, and as a
+// pipeline?
 //
 // 96 batches of 256 records of 224 x 224 x 3 bytes, from a file of 3.7 GB in the page cache. The
 // model's step takes 1.4 times as long as the link takes for a batch of bytes, so that the kernels
-// bind if nothing stalls. The losses are checked, in their order.
+// are the limit if nothing stalls. The losses are checked, in their order.
 //
 //   in_turn        read into a vector, turn the bytes into floats, copy these, step, wait for the
 //                  loss
-//   in_turn_bytes  the same without the floats: bytes are copied, and the step makes floats of them
+//   in_turn_bytes  in_turn without the floats: copies bytes, and the step makes floats of them
 //   pipeline       by run(); the losses are read at the end
-//   pipeline_loop  the same in the application's own loop
+//   pipeline_loop  the pipeline in the application's own loop
 //
-// The file is a temporary one, of this process alone, and is removed at the end.
+// The file is temporary, belongs to this process only, and is removed at the end.
 
 #include "support/file.hpp"
 #include "training.hpp"
@@ -79,7 +79,7 @@ class Images {
   LossSum losses_;
 };
 
-/// What is copied are Ts: floats, made by the CPU, or the bytes as they are.
+/// Copies Ts: floats, made by the CPU, or the bytes as they are.
 template <class D, class T> class InTurn : public Way {
  public:
   InTurn(D& device, const Images& images, const Job& job)
@@ -164,7 +164,7 @@ template <class D> class Loop : public Way {
  private:
   Training<D> training_;
   typename D::stream_type stream_;
-  // The pipeline dies first.
+  // The pipeline is destroyed first.
   decltype(open_from_file(std::declval<D&>(), std::string{}, 0)) pipeline_;
 };
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the programs share that train a stack of transformer blocks, in bf16.
+// Shared by the programs that train a stack of transformer blocks, in bf16.
 
 #include "numbers.cuh"
 
@@ -19,7 +19,7 @@
 
 namespace penstock_bench {
 
-/// A stack with the same parameters and the same batch whenever it is made.
+/// A stack with the same parameters and the same batch in each construction.
 class Blocks {
  public:
   using T = ps::BFloat16;
@@ -45,8 +45,8 @@ class Blocks {
     gpu.sync(ops_.stream());
   }
 
-  /// Enqueues forward, and backward from the same gradient each time; done(block) as
-  /// Stack::backward() has it.
+  /// Enqueues forward, and backward from the same gradient each time; calls done(block) as
+  /// Stack::backward() does.
   template <class F> void pass(F done) {
     stack_.forward();
     transformer::check(cudaMemcpyAsync(stack_.d(), d_.data(), d_.size() * sizeof(T),
@@ -61,7 +61,7 @@ class Blocks {
   Ops& ops() noexcept { return ops_; }
   transformer::Stack<Ops>& stack() noexcept { return stack_; }
   const transformer::Stack<Ops>& stack() const noexcept { return stack_; }
-  /// Of all blocks, what lies between tensors included.
+  /// Returns the number of parameters of all blocks, gaps between tensors included.
   std::size_t parameters() const noexcept { return ops_.shape().layers * stack_.layout().block(); }
 
  private:
@@ -70,8 +70,8 @@ class Blocks {
   ps::DeviceArray<T, ps::CudaDevice> d_;
 };
 
-/// Multiplications and additions of a pass: those of the products, and of attention up to each
-/// token's own place.
+/// Returns the multiplications and additions of a pass: those of the products, and of attention up
+/// to each token's own place.
 inline double flops_of_pass(const transformer::Shape& shape) {
   const auto width = static_cast<double>(shape.width);
   const double forward = 24 * width * width + 2 * width * static_cast<double>(shape.tokens);

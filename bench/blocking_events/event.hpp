@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the programs of this folder share. Each does the same work in several ways, the first of
-// which is what blocks the GPU, as one writes it in a hurry.
+// Shared by the programs of this folder. Each does the same work in several ways; the first one,
+// written in a hurry, blocks the GPU.
 //
 //   PROGRAM [--device=cuda|host] [--small] [--watch] --benchmark_repetitions=5
 //           --benchmark_enable_random_interleaving=true
 //
-// Every way is checked, in two runs, before anything of it is timed. `--watch` records with CUPTI
-// what the GPU does in a run instead of timing it; that is a run of its own, since recording slows
-// calls down. `--device=host` stands for whoever has no GPU: what it measures counts for nothing.
-// What has a meaning there is compiled without nvcc too, and then there is no other device.
+// Every way is checked, in two runs, before it is timed. `--watch` records with CUPTI what the GPU
+// does in a run instead of timing it, in a run of its own, since recording slows calls down.
+// `--device=host` is for machines without a GPU: its measurements do not count. Programs that have
+// a meaning on the host are compiled without nvcc too, and then have no other device.
 
 #include "support/contender.hpp"
 
@@ -39,13 +39,13 @@
 
 namespace penstock_bench {
 
-/// What an H200 does at most, for ceilings on a napkin. Measured: docs/benchmarks.md.
+/// An H200's greatest rates, for ceilings on a napkin. Measured: docs/benchmarks.md.
 namespace napkin {
 inline constexpr double link = 55.35e9;   ///< Bytes a second from pinned memory to the GPU.
 inline constexpr double memory = 4.18e12; ///< Bytes a second, read and written, in a copy there.
 } // namespace napkin
 
-/// Seconds since `start`.
+/// Returns the seconds since `start`.
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -70,7 +70,7 @@ struct EventOptions {
       throw std::runtime_error{"--watch: CUPTI records a GPU's activity, and the host is none"};
     }
   }
-  /// One of two sizes of the work.
+  /// Picks one of two sizes of the work.
   template <class T> T pick(T usual, T for_tests) const { return small ? for_tests : usual; }
 
   std::string device = "cuda";
@@ -81,26 +81,26 @@ struct EventOptions {
 /// One way to do an event's work.
 class Way : public Contender {
  public:
-  /// What it has to say besides its time.
+  /// Adds its counters besides its time.
   virtual void count(benchmark::UserCounters&) const {}
 };
 
-/// What a run does at least.
+/// The work of a run.
 struct Amount {
-  std::uint64_t items{}; ///< Of what rates count.
+  std::uint64_t items{}; ///< Rates count these.
   double ceiling_s{};    ///< The least seconds, on the napkin.
 };
 
 /// An event: registers its ways as events/NAME/WAY, or as watched/NAME/WAY.
 class Event {
  public:
-  /// `expected` gives what each run of each way has to give.
+  /// `expected` returns the right result of each run of each way.
   Event(std::string name, const EventOptions& options, Amount amount,
         std::function<std::uint64_t()> expected)
       : name_{std::move(name)}, options_{options}, amount_{amount}, expected_{std::move(expected)} {
   }
 
-  /// `make()` gives a std::unique_ptr of a Way; called for each repetition.
+  /// `make()` returns a std::unique_ptr of a Way; called for each repetition.
   template <class Make> void add(const std::string& way, Make make) const {
     const auto checked =
         std::make_shared<Checked>([make = std::move(make)](bool) { return make(); }, expected_);
@@ -126,17 +126,17 @@ class Event {
   static bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
     return std::ranges::find(names, name.substr(0, name.find('_'))) != names.end(); // a version
   }
-  /// Calls that wait for the GPU: those named so, and cudaMemcpy.
+  /// Returns whether a call waits for the GPU: calls named so, and cudaMemcpy.
   static bool waits(std::string_view name) {
     return is_one_of(name, {"cudaDeviceSynchronize", "cudaStreamSynchronize",
                             "cudaEventSynchronize", "cudaMemcpy"});
   }
-  /// Of device memory or of page-locked memory, or page-locking.
+  /// Returns whether a call allocates device memory or page-locked memory, or page-locks some.
   static bool allocates(std::string_view name) {
     return is_one_of(name, {"cudaMalloc", "cudaMallocAsync", "cudaMallocManaged", "cudaMallocHost",
                             "cudaHostAlloc", "cudaHostRegister"});
   }
-  /// Of kernels and of graphs, one each.
+  /// Returns whether a call launches a kernel or a graph: each counts as one.
   static bool launches_work(std::string_view name) {
     return is_one_of(name, {"cudaLaunchKernel", "cudaLaunchKernelExC", "cudaGraphLaunch"});
   }
@@ -192,7 +192,7 @@ class Event {
 };
 
 /// The main() of an event that has a meaning on both devices: all(device, options) registers its
-/// ways, and gives what run_all() does.
+/// ways, and returns what run_all() does.
 template <class F> int event_on_any_device(int argc, char** argv, F all) {
   return program<EventOptions>(argc, argv, [&](const EventOptions& options) {
     return penstock::with_device(options.device, [&](auto& device) {
@@ -203,8 +203,8 @@ template <class F> int event_on_any_device(int argc, char** argv, F all) {
 }
 
 #if defined(__CUDACC__)
-/// The main() of an event that is about CUDA's own functions: all(gpu, options). Where there is no
-/// GPU it does nothing, and gives 77, as a test that is skipped does.
+/// The main() of an event that is about CUDA's own functions: all(gpu, options). Without a GPU it
+/// does nothing, and returns 77, like a skipped test.
 template <class F> int event_on_gpu(int argc, char** argv, F all) {
   return program<EventOptions>(argc, argv, [&](const EventOptions& options) {
     if (options.device == "host") {

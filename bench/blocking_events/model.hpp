@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What stands for a model in the programs of this folder, on either device.
+// Stands for a model in the programs of this folder, on either device.
 
 #include "add.hpp"
 #include "event.hpp"
@@ -22,8 +22,8 @@ namespace penstock_bench {
 
 namespace ps = penstock;
 
-/// Writes each value as a float, after so many multiplications by `one` on the way; the compiler
-/// does not know that it is 1.
+/// Writes each value as a float, after `rounds` multiplications by `one`; the compiler does not
+/// know that it is 1.
 template <class T> struct Layers {
   const T* in;
   float* out;
@@ -51,7 +51,7 @@ template <ps::AnyDevice D> class Model {
     ps::for_each(stream, values, Layers<T>{batch, out_.data(), rounds_, 1, 0});
     ps::reduce(stream, out_.data(), values, loss_.data(), std::uint64_t{0}, Add{}, workspace_);
   }
-  /// In device memory: the last step's, once that is done.
+  /// Returns the last step's loss, in device memory: valid once that step is done.
   const std::uint64_t* loss() const noexcept { return loss_.data(); }
 
  private:
@@ -61,8 +61,8 @@ template <ps::AnyDevice D> class Model {
   ps::Workspace<D> workspace_;
 };
 
-/// How many rounds make a step over `values` Ts take `seconds`, alone on this device. Blocks for
-/// some tenths of a second.
+/// Returns how many rounds make a step over `values` Ts take `seconds`, alone on this device.
+/// Blocks for some tenths of a second.
 template <class T, ps::AnyDevice D>
 int rounds_for(D& device, double seconds, std::size_t values) {
   const ps::DeviceArray<T, D> batch{device, values};
@@ -82,7 +82,7 @@ int rounds_for(D& device, double seconds, std::size_t values) {
     }
     return best;
   };
-  // Long enough to be bound by arithmetic, where time is a straight line; a host takes longer.
+  // Long enough to be bound by arithmetic, where time grows linearly; a host takes longer.
   constexpr bool on_host = std::is_same_v<D, ps::HostDevice>;
   constexpr int few = on_host ? 1 : 512;
   constexpr int many = 4 * few;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Numbers to train with, and how far results are from what they should be.
+// Numbers to train with, and the distance of results from the right ones.
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/for_each.cuh>
@@ -19,11 +19,11 @@ namespace penstock_bench {
 
 namespace ps = penstock;
 
-/// Multiplications and additions a second that the tensor cores of an H200 reach with bf16, on the
+/// Multiplications and additions a second that the tensor cores of an H200 reach with bf16, by the
 /// data sheet: https://www.nvidia.com/en-us/data-center/h200/
 inline constexpr double tensor_peak = 989.5e12;
 
-/// From -1 to 1, and one that bf16 has: the i-th of an array.
+/// Returns the i-th number of an array: from -1 to 1, and exact in bf16.
 PENSTOCK_HD inline float number(std::size_t i, std::uint64_t array) {
   std::uint64_t mixed = (i + 1) * 0x9e3779b97f4a7c15 + array * 0xd1342543de82ef95;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
@@ -41,7 +41,7 @@ template <class T> struct FillNumbers {
   }
 };
 
-/// What Distance adds up.
+/// The two sums of Distance.
 struct Squares {
   double off, wanted;
 };
@@ -58,7 +58,7 @@ struct SquaresAt {
   const Squares* parts;
   PENSTOCK_HD Squares operator()(std::size_t i) const { return parts[i]; }
 };
-/// For ps::for_each: adds up every `strands`-th, from the strand's number on.
+/// For ps::for_each: adds up every `strands`-th number, from the strand's own on.
 template <class Get> struct SumStrand {
   Get get;
   std::size_t count;
@@ -75,15 +75,15 @@ template <class Get> struct SumStrand {
   }
 };
 
-/// How far two arrays in device memory are from each other. One comparison at a time.
+/// Measures how far two arrays in device memory are from each other. One comparison at a time.
 class Distance {
  public:
   explicit Distance(ps::CudaDevice& gpu)
       : many_{gpu, std::size_t{1} << 18}, few_{gpu, std::size_t{1} << 9}, all_{gpu, 1},
         read_{gpu, {.results = 1}} {}
 
-  /// The length of `found` - `wanted`, as a share of that of `wanted`. Blocks until the stream's
-  /// work so far is done.
+  /// Returns the length of `found` - `wanted`, as a share of that of `wanted`. Blocks until the
+  /// stream's work so far is done.
   template <class T>
   double operator()(const T* found, const T* wanted, std::size_t count, cudaStream_t stream) {
     add_up(SquaresOf<T>{found, wanted}, count, many_, stream);

@@ -22,7 +22,7 @@ template <std::size_t bytes> struct alignas(16) Record {
   std::uint32_t values[size];
 };
 
-/// The sum of a record's values, each times its place there, which is counted from 1.
+/// Returns the sum of a record's values, each times its place in the record, counted from 1.
 template <class R> std::uint64_t sum_of(const R& record) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < R::size; ++i) {
@@ -32,7 +32,7 @@ template <class R> std::uint64_t sum_of(const R& record) {
 }
 
 #if defined(__CUDACC__)
-/// A block of threads for each record, 16 bytes a thread at a time.
+/// Uses a block of threads for each record, 16 bytes a thread at a time.
 template <class R, class Put> __global__ void __launch_bounds__(penstock::detail::block_threads)
     sum_kernel(const R* records, std::size_t count, Put put) {
   constexpr unsigned threads = penstock::detail::block_threads;
@@ -54,15 +54,15 @@ template <class R, class Put> __global__ void __launch_bounds__(penstock::detail
   }
 }
 
-/// Enqueues put(i, records[i], sum of records[i]) for each i of 0 to count - 1: one launch. What
-/// `records` points to is device memory.
+/// Enqueues put(i, records[i], sum of records[i]) for each i from 0 to count - 1, in one launch.
+/// `records` points to device memory.
 template <class R, class Put>
 void sum_records(cudaStream_t stream, const R* records, std::size_t count, Put put) {
   penstock::detail::launch(stream, count, 1, sum_kernel<R, Put>, records, count, put);
 }
 #endif
 
-/// The same on the host.
+/// Enqueues those calls of put() on the host.
 template <class R, class Put>
 void sum_records(penstock::HostStream& stream, const R* records, std::size_t count, Put put) {
   stream.enqueue([records, count, put] {

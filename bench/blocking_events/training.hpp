@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What the programs share whose ways are training loops: batches come, each goes through a step of
-// the Model, and each step gives a loss.
+// Shared by the programs whose ways are training loops: each batch goes through a step of the
+// Model, and each step gives a loss.
 
 #include "event.hpp"
 #include "model.hpp"
@@ -28,14 +28,14 @@ struct Job {
   std::size_t values;  ///< Of a batch.
   std::size_t steps;   ///< In a run, one a batch.
   int rounds = 1;      ///< Of the Model.
-  double step_s = 0.0; ///< What they make a step take.
+  double step_s = 0.0; ///< How long `rounds` make a step take.
 
-  /// What the kernels of a run take.
+  /// Returns how long the kernels of a run take.
   double kernels_s() const { return static_cast<double>(steps) * step_s; }
 };
 
-/// Sets the job's step: to `seconds` on a GPU, for batches of Ts, and to one round where times
-/// count for nothing. Blocks for some tenths of a second.
+/// Sets how long the job's step takes: `seconds` on a GPU, for batches of Ts, and one round where
+/// times do not count. Blocks for some tenths of a second.
 template <class T, ps::AnyDevice D>
 void calibrate(D& device, const EventOptions& options, Job& job, double seconds) {
   const ps::DeviceArray<T, D> batch{device, job.values};
@@ -56,7 +56,7 @@ void calibrate(D& device, const EventOptions& options, Job& job, double seconds)
   };
   if (!options.small && options.device == "cuda") {
     job.rounds = rounds_for<T>(device, seconds, job.values);
-    // Once more from close by, since what a straight line misses is then small.
+    // Measured again close to the target, where a straight line is off by little.
     job.rounds = std::max(static_cast<int>(job.rounds * seconds / measured()), 1);
   }
   job.step_s = measured();
@@ -82,7 +82,7 @@ template <ps::AnyDevice D> struct Training {
   /// Blocks until the last loss is there.
   std::uint64_t checksum() {
     LossSum sum;
-    losses[losses.size() - 1].get(); // one wait, for all of them
+    losses[losses.size() - 1].get(); // waits once, for all of them
     for (std::size_t i = 0; i < losses.size(); ++i) {
       sum.add(losses[i].get());
     }
@@ -111,7 +111,7 @@ template <class D, class Make> class Pipelined : public Way {
   Training<D> training_;
   std::invoke_result_t<Make&, Training<D>&> pipeline_;
 };
-/// `make(training)` gives the pipeline, with its Consumer.
+/// `make(training)` returns the pipeline, with its Consumer.
 template <class D, class Make> std::unique_ptr<Way> pipelined(D& device, const Job& job,
                                                               Make make) {
   return std::make_unique<Pipelined<D, Make>>(device, job, std::move(make));

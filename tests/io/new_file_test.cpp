@@ -224,7 +224,7 @@ TEST_CASE("a file moves, and what it was moved from holds nothing") {
 
 TEST_CASE("files of one name keep apart until they are committed, and the last one stays") {
   const TempDir dir;
-  // As a killed process leaves it that had this one's number.
+  // Left by a killed process with this one's number.
   const std::string left = ".a." + std::to_string(::getpid()) + ".0";
   dir.write(left, "left");
   ps::NewFile one{ps::PosixIo{}, dir / "a"};

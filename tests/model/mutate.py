@@ -239,7 +239,7 @@ PLANTED = [
 ]
 
 def order_mutants(include):
-    """Every memory order that is not relaxed, one at a time."""
+    """Yields every memory order that is not relaxed, one at a time."""
     for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, FENCE, GATE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
@@ -275,7 +275,7 @@ def compile_(options, include, *what):
 
 
 def examine(options, mutant):
-    """(name, what became of it, the line that tells)"""
+    """Returns (name, what became of it, the line that tells)."""
     name, where, text, models = mutant
     with tempfile.TemporaryDirectory(dir=options.work) as folder:
         include = pathlib.Path(folder) / "include"

@@ -67,7 +67,7 @@ class Broken(Exception):
 
 
 def search(options, settings, compiling, running, optimized="-O1"):
-    """(states, depth, seconds of processor time, errors) of one search; it stops at the first error."""
+    """Returns (states, depth, seconds of processor time, errors) of one search, which stops at the first error."""
     defines = [f"-D{name}={value}" for name, value in settings.items()]
     with tempfile.TemporaryDirectory(dir=options.work) as folder:
         for command in (["spin", *defines, "-a", MODEL],

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Batches of which only the device knows how many records they have, on every device. The including
-// file defines TestDevice and for_each_device(f).
+// Batches whose number of records only the device knows, on every device. The including file
+// defines TestDevice and for_each_device(f).
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"

@@ -4,9 +4,10 @@
 
 check_docs.py ROOT
 
-Each block of C++ or of a build file stands in a file that is compiled or built, up to blanks and line breaks, where `…`
-stands for whatever is there. Links lead somewhere; files and members that are named exist; docs/stages.md has every
-option of stages, sources, runs and what callables use, with its default; a stage that refuses misspelt options lists all.
+Each block of C++ or of a build file stands in a file that is compiled or built, up to blanks and line breaks; `…` in a
+block stands for any text. Links lead somewhere; files and members that are named exist; docs/stages.md has every option
+of stages, sources, runs and of the objects that callables use, with its default; a stage that refuses misspelt options
+lists all.
 """
 import re
 import sys
@@ -161,7 +162,7 @@ def check_options():
 
 
 def check_misspelt():
-    """What a stage says to options that fit no list has all their names."""
+    """Checks that a stage's message for options that fit no list has all their names."""
     said = "".join(re.sub(r'"\s*"', "", text) for name, text in headers.items() if name.startswith("include/penstock/stages/"))
     found = re.findall(r"these are no (\w+)\. By name(?:, in this order)?: (.+?)\.\"", said)
     structs = options_in_headers()
@@ -174,7 +175,7 @@ def check_misspelt():
 
 
 def check_ways():
-    """What one reads before one adds something is as much as the page says, and not more than one reads in an hour."""
+    """Checks that the files to read before an addition are as long as the page says, and can be read in an hour."""
     ways = re.findall(r"^Read (.+): (\d+) lines\.$", pages["docs/maintaining.md"], re.MULTILINE)
     for named, said in ways:
         read = [(root / path).read_text().count("\n") for name in FILE.findall(named) for path in files_named(name)]

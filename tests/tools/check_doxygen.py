@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the pages and the reference of what is public, where every warning is an error.
+"""Makes the pages and the public reference; every warning is an error.
 
-check_doxygen.py DOXYFILE FOLDER; exits with 77 (skipped) where there is no doxygen.
+check_doxygen.py DOXYFILE FOLDER; exits with 77 (skipped) if there is no doxygen.
 """
 import re
 import shutil

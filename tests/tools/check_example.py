@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs an example on files of its own making and checks what it prints.
 
-check_example.py 01_hello_pipeline|02_histogram|… PROGRAM; exits with 77 (skipped) for an example that needs a GPU where
-there is none, and where it could not be built: PROGRAM is then empty.
+check_example.py 01_hello_pipeline|02_histogram|… PROGRAM; exits with 77 (skipped) if the example needs a GPU and
+there is none, or if it could not be built: PROGRAM is then empty.
 """
 import json
 import math

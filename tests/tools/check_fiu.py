@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Faults in the system's own calls, put there by libfiu before the C library: a second look at what faulty_io.hpp tests.
+"""Faults in the system's own calls, which libfiu injects before the C library: a second look at what faulty_io.hpp
+tests.
 
 usage: check_fiu.py PROGRAM    where PROGRAM is the example 02_histogram
 

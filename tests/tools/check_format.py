@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Asks clang-format-19, the version that .clang-format is written for, whether all sources are as it would write them.
+"""Asks clang-format-19, for which .clang-format is written, whether all sources are as it would write them.
 
-check_format.py ROOT; exits with 77 (skipped) where there is no clang-format-19.
+check_format.py ROOT; exits with 77 (skipped) if there is no clang-format-19.
 """
 import re
 import shutil

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Draws which headers include which, floor by floor, and fails where an include runs up or in a circle.
+"""Draws which headers include which, floor by floor, and fails if an include runs up or in a circle.
 
 check_includes.py ROOT
 
 A room is a header directly in include/penstock, or a folder there; detail/ is no room, but its folders are. A room
-includes rooms on floors below its own, and on its own floor where that makes no circle.
+includes rooms on floors below its own, and rooms on its own floor if that makes no circle.
 """
 import re
 import sys
@@ -40,7 +40,7 @@ def room_of(header: str) -> str:
 
 
 def circle(arrows: dict[str, set[str]]) -> list[str]:
-    """One circle, from its beginning to there again; empty if there is none."""
+    """Returns one circle, from its beginning back to it; empty if there is none."""
     done: set[str] = set()
 
     def walk(at: str, way: list[str]) -> list[str]:

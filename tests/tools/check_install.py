@@ -50,7 +50,7 @@ def copy_project(to: Path):
 
 
 def stage(work: Path):
-    """Installs, and compares what is there with the files that should be."""
+    """Installs, and compares the files found with those that should be there."""
     source, build, root = (fresh(work / name) for name in ("source", "stage-build", "root"))
     copy_project(source)
     run(MESON, "setup", build, source, f"--prefix=/{PREFIX}", *NO_NVCC)
@@ -73,14 +73,14 @@ def stage(work: Path):
 
 
 def foreign(work: Path, way: str, kind: str) -> Path:
-    """A copy of tests/install/host or gpu, alone in a folder."""
+    """Returns a copy of tests/install/host or gpu, alone in a folder."""
     folder = fresh(work / way) / "foreign"
     shutil.copytree(ROOT / "tests/install" / kind, folder)
     return folder
 
 
 def works(program: Path, version: str, gpu=False):
-    """It runs, and was compiled with the headers of the version that was found."""
+    """Checks that a program runs, and was compiled with the headers of the version that was found."""
     said = run(program)
     assert f"penstock {version} counted 100000\n" in said or gpu and "this process has no GPU" in said, said
 
@@ -90,7 +90,7 @@ def is_quiet(said: str):
 
 
 def finds(build: Path, include: Path):
-    """All compilers look for penstock in `include`."""
+    """Checks that all compilers look for penstock in `include`."""
     commands = run("ninja", "-C", build, "-t", "commands").splitlines()
     compiled = [line for line in commands if " -c " in line]
     assert len(compiled) == 2, "two files are to be compiled, and nothing else"

@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a compiler refuses each mistake in tests/compile_fail, and says what is wrong and how to mend it.
+"""Checks that a compiler refuses each mistake in tests/compile_fail, and says what is wrong and how to mend it.
 
-check_refusals.py COMPILER ROOT --work FOLDER [NAME…]; exits with 77 (skipped) where there is no such compiler.
+check_refusals.py COMPILER ROOT --work FOLDER [NAME…]; exits with 77 (skipped) if there is no such compiler.
 
 Each file there is a small program, wrong if PENSTOCK_REFUSED is defined and right if not. The right one must compile
 without a word. The wrong one must not; its first error must be penstock's own, or that of a deleted function, and match
 the regular expression in the file's line `// refused: …`; and all that the compiler says must be a few lines. g++ and
-clang++ leave the .cu files out where there is no nvcc, whose headers these need. Many are compiled at once, each in a
-namespace of its own, and what is said is sorted by program: one whose part is not as it should be is compiled alone, and
-that counts. With PENSTOCK_THOROUGH=1 in the environment, or with names, each is compiled alone. Without, each of the three
-compilers is shown others of the right programs, which take longest: nvcc a sixth.
+clang++ leave out the .cu files if there is no nvcc, whose headers these need. Many programs are compiled at once, each
+in a namespace of its own, and the messages are sorted by program: a program whose messages are not as they should be is
+compiled alone, and that counts. With PENSTOCK_THOROUGH=1 in the environment, or with names, each is compiled alone.
+Otherwise the three compilers share the right programs, which take longest: nvcc gets a sixth.
 """
 import argparse
 import os
@@ -89,7 +89,7 @@ class Compiler:
 
 
 def wrong_with(path: Path, said: Said) -> list[str]:
-    """What is not as it should be in what a compiler said of a refused program."""
+    """Returns what is wrong with a compiler's messages on a refused program."""
     if said.code == 0:
         return ["it compiles"]
     errors = [line for line in said.text.splitlines() if "error: " in line]
@@ -108,14 +108,14 @@ def wrong_with(path: Path, said: Said) -> list[str]:
 
 
 def as_one(files: list[Path]) -> str:
-    """Programs as one, each in a namespace of its own, for a compiler to read the headers once."""
+    """Joins programs into one, each in a namespace of its own, so that a compiler reads the headers once."""
     includes = sorted({line for path in files for line in re.findall("^#include .+$", path.read_text(), re.MULTILINE)})
     programs = [f'namespace {path.stem} {{\n#include "{path.resolve()}"\n}}' for path in files]
     return "\n".join([*includes, *programs, ""])
 
 
 def sorted_out(said: Said) -> dict[str, Said]:
-    """What is said of each of many programs: every error, with the lines that belong to it, is of the program it names."""
+    """Sorts the messages by program: every error, with its lines, goes to the program that it names."""
     errors: list[list[str]] = [[]]
     places: list[str] = []
     for line in said.text.splitlines():

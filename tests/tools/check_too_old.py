@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles as if compiler, toolkit, standard, library or system were none that penstock supports: one #error, and the
-end. What is supported though it is rare, a build without RTTI, compiles.
+"""Compiles as if penstock did not support the compiler, toolkit, standard, library or system: there must be one #error
+and nothing after it. A build without RTTI, which is rare but supported, must compile.
 
 check_too_old.py ROOT COMPILER…     g++, clang++ or nvcc; the exit code is 77 if one is missing
 """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Looks for what no compiler finds: notes to self, paths of one machine, files without a licence.
+"""Looks for faults that no compiler finds: notes to self, paths of one machine, files without a licence.
 
 check_tree.py ROOT
 """

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the tests, in one build or in several, runs them, and compares what ran with what tests/meson.build lists.
+"""Builds the tests, in one build or in several, runs them, and compares those that ran with tests/meson.build.
 
-The last line is "N passed, N failed, N skipped". A test is one test case in one build, or a program that has none. It
-has failed if it says so and if it is listed and did not run; so has a program that fails though its test cases pass, or
-that has another number of test cases than tests/meson.build says.
+The last line is "N passed, N failed, N skipped". A test is one test case in one build, or a program without test cases.
+A test has failed if it says so, or if it is listed and did not run. A program has failed if it fails although its test
+cases pass, or if it has another number of test cases than tests/meson.build says.
 """
 import argparse
 import json
@@ -41,7 +41,7 @@ class Test:
 
 @dataclass
 class Build:
-    """What is built by one compiler, and what of it is run: tests of these kinds, each with the label if one is named."""
+    """A build by one compiler, and the tests that it runs: those of these kinds, with the label if one is named."""
     name: str
     compiler: str
     kinds: dict[str, str]
@@ -70,7 +70,7 @@ QUICK = ["-Ddebug=false", "-Doptimization=0"]
 SANITIZED = [*HOST_ONLY, *QUICK, "-Dcpp_args=-g1", "-Db_lundef=false"]
 # g++ warns of code that a sanitizer adds, though not of the same code in the plain build.
 UNWARNED = ["-Dwarning_level=0", "-Dwerror=false"]
-# Without a GPU nvcc's output is not run, so it need not become GPU code. For Hopper, since some of it uses its tensor
+# Without a GPU nvcc's output is not run, so it need not become GPU code. For Hopper, since some code uses its tensor
 # cores.
 PTX = ["-Dcuda_args=-gencode=arch=compute_90,code=compute_90"] if NVCC_RUNS and not (THOROUGH or shutil.which("nvidia-smi")) else []
 GXX, CLANG = os.environ.get("CXX", "g++"), "clang++-19"
@@ -111,7 +111,7 @@ class Tally:
 
 
 def run(command, log: Path, limit: int, **options) -> int:
-    """Runs it with all it says in the log, and kills it at the limit."""
+    """Runs a command with all its output in the log, and kills it at the limit."""
     with log.open("wb") as out:
         try:
             return subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
@@ -157,7 +157,7 @@ def listed_tests(build: Build) -> list[Test]:
 
 
 def compile_tests(build: Build, tests: list[Test]) -> list[Test]:
-    """Builds the tests' programs; one that does not compile does not hold back the others. Gives those to run."""
+    """Builds the tests' programs; one that does not compile does not hold back the others. Returns those to run."""
     files = {target["id"]: target["filename"] for target in json.loads(meson("introspect", "--targets", str(build.folder)))}
     needs = {test.name: [name for target in test.depends for name in files.get(target, [])] for test in tests}
     wanted = sorted({os.path.relpath(name, build.folder) for names in needs.values() for name in names})
@@ -177,7 +177,7 @@ def compile_tests(build: Build, tests: list[Test]) -> list[Test]:
 
 
 def run_programs(build: Build, tests: list[Test]) -> dict[str, dict]:
-    """Runs them under `meson test`; gives what Meson's log says of each."""
+    """Runs them under `meson test`; returns what Meson's log says of each."""
     log = build.folder / "meson-logs" / "testlog.json"
     log.unlink(missing_ok=True)
     if not tests:
@@ -200,7 +200,7 @@ def run_programs(build: Build, tests: list[Test]) -> dict[str, dict]:
 
 
 def judge(build: Build, test: Test, result: dict, tally: Tally):
-    """Counts how one test went; what it said is shown if it failed."""
+    """Counts how one test went; shows its output if it failed."""
     what, said = f"{build.name} {test.name}", result.get("stdout", "") + result.get("stderr", "")
     how = {"OK": "passed", "SKIP": "skipped"}.get(result["result"], "failed")
     # The test cases of a Catch2 program (see tests/support/catch_main.cpp), or the program.
@@ -229,7 +229,7 @@ def judge(build: Build, test: Test, result: dict, tally: Tally):
 
 
 def processor_time() -> float:
-    """What all that has ended took; a machine that others use takes longer, but no more of this."""
+    """Returns the processor time of all ended processes: a busy machine takes longer, but no more of this."""
     return os.times().children_user + os.times().children_system
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which files belong to the project."""
+"""Tells which files belong to the project."""
 import os
 import subprocess
 from pathlib import Path
@@ -9,7 +9,7 @@ FOLDERS = [".ci", "bench", "docs", "examples", "include", "tests"]
 
 
 def tree_files(root: Path) -> list[Path]:
-    """What git tracks or would add, in order; without git, everything in the project's folders."""
+    """Returns the files that git tracks or would add, in order; without git, all in the project's folders."""
     try:
         git = subprocess.run(
             ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *FOLDERS, ":(glob)*"],

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-/// The same templates with the same arguments, for two translation units that become one program.
+/// Templates that two translation units of one program use with the same arguments.
 struct Sum {
   std::uint64_t* total;
   void operator()(penstock::Batch<const std::uint32_t, penstock::Pageable> batch) const {

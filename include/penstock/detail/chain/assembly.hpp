@@ -26,7 +26,7 @@ template <class... Stages> struct Assembly {
   using Gives = typename given<void, Stages...>::type;
   using End = batch_of<Gives>;
   using On = typename device_of<Stages...>::type;
-  // Without a device that stages name, HostDevice stands in as the type, and the pointer is null.
+  // If no stage names a device, HostDevice stands in as the type, and the pointer is null.
   using Backend = std::conditional_t<AnyDevice<On>, On, HostDevice>;
   using All = std::index_sequence_for<Stages...>;
 

@@ -10,11 +10,11 @@
 namespace penstock {
 namespace detail {
 
-/// A parameter of a stage whose options fit no list: compilers then say that, and not which guides
-/// they have tried. Every stage has guides that end in an ellipsis, which match any list of
-/// options, as the last choice. Their first parameter is more cv-qualified than that of the other
-/// guides: a reference to `const volatile` is bound only where no other guide fits, also to an
-/// object that is const and moved.
+/// The template argument of a stage whose options fit no list: compilers then say that, and not
+/// which guides they have tried. Every stage has guides that end in an ellipsis, which match any
+/// list of options, as the last choice. Their first parameter is more cv-qualified than that of the
+/// other guides: a reference to `const volatile` is bound only where no other guide fits, also to
+/// an object that is const and moved.
 struct Misspelt {};
 
 /// A stage that was refused already: `|` says no more of it.
@@ -24,8 +24,8 @@ struct RefusedStage : StageBase {
   template <class> using gives = Anything;
 };
 
-/// What the guides that end in an ellipsis take: a function's name would bind to any reference
-/// alike.
+/// The guides that end in an ellipsis take only objects: a function's name would bind to any
+/// reference alike.
 template <class T>
 concept Object = std::is_object_v<T>;
 

@@ -252,7 +252,7 @@ template <AnyDevice D> class Copier {
   std::vector<CopyPiece> pieces_;
   std::uint64_t bytes_{};
   bool ended_{};
-  bool touches_memory_{}; // and nobody has waited for the stream since
+  bool touches_memory_{}; // since the stream was last waited for
 };
 
 } // namespace penstock::detail

@@ -143,7 +143,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   std::uint64_t landed_{}; // serial of the newest landed copy; others ask about its fence too
   std::array<Fence<D>, flights + 1> begins_; // by serial: the fence that a copy waits for
   bool ended_{};
-  bool touches_memory_{}; // and nobody has waited for the stream since
+  bool touches_memory_{}; // since the stream was last waited for
 };
 
 } // namespace penstock::detail

@@ -251,7 +251,7 @@ class KernelNode final : public DeviceStep {
   std::uint64_t handed_on_{};
   std::uint64_t given_{}; // units
   bool ended_{};
-  bool touches_memory_{}; // and nobody has waited for the streams since
+  bool touches_memory_{}; // since the streams were last waited for
 };
 
 } // namespace penstock::detail

@@ -99,7 +99,7 @@ class SlotFiller {
   bool claim() {
     HostRing::Claim next = out_.ring.try_claim();
     if (!next) {
-      return false; // its place may still hold records to hand on
+      return false; // that place may still hold a claim to hand on
     }
     claims_[claimed_++ % claims_.size()] = std::move(next);
     return true;

@@ -53,7 +53,7 @@ template <AnyDevice D> class Build {
     skips_ = skips_ || may;
     jumps_ = jumps_ || may;
   }
-  /// Called by a stage that counts anew what is delivered behind it.
+  /// Called by a stage after which delivered records are counted anew.
   void count_anew() noexcept { skips_ = false; }
   /// Returns where a copier is to keep the numbers in the source, for stages after the device; null
   /// if they do not jump.

@@ -64,9 +64,10 @@ class RunControl {
   }
   bool stopped() const noexcept { return gate_.was_entered(); }
 
-  /// Ends the run by the exception in flight, inside a catch block; later ones are dropped.
-  /// `reads`: a SourceError is one of the run's source, and the record that it names is the run's.
-  /// When it returns, every ring is closed, whichever thread began to close them.
+  /// Ends the run by the exception in flight, inside a catch block. Later ones are dropped, but the
+  /// first that lost the device is kept. `reads`: a SourceError is one of the run's source, and the
+  /// record that it names is the run's. When it returns, every ring is closed, whichever thread
+  /// began to close them.
   void fail(const std::string& stage, std::uint64_t record, bool reads = false) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();

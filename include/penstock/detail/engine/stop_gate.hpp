@@ -10,7 +10,7 @@ namespace penstock::detail {
 
 /// Lets threads in that stop a run while it goes on, and lets the run end only when all of them
 /// have left: what they close is then closed, and nothing of the next run. A thread that is inside
-/// is about to leave, also when a signal handler stops.
+/// is about to leave, also if it stops in a signal handler.
 ///
 /// enter(), leave() and was_entered() are async-signal-safe: they take no lock, so they may
 /// interrupt any of the others.

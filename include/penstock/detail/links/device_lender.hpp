@@ -37,7 +37,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     link_->consumer.wait(stream);
   }
 
-  /// Throws the error of a batch that could not be given back; failed_record() says of which batch.
+  /// Throws the error of a batch that could not be given back; failed_record() returns the batch's
+  /// first record.
   void check_given_back() {
     if (failed_) {
       std::rethrow_exception(std::exchange(failed_, nullptr));
@@ -92,7 +93,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     check_not_capturing(link_->device, stream());
     return link_->consumer.use_up(stream(), ticket, record_of(first));
   }
-  /// Gives adjacent places back together, used until `free`.
+  /// Gives adjacent places back together; their use ends at `free`.
   void release(typename DeviceRing<D>::Take places, Fence<D> free) noexcept {
     for (std::size_t i = 0; i < places.size(); ++i) {
       places.slot(i).used_until(free);
@@ -181,7 +182,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   Fence<D> waited_for_;
   std::exception_ptr failed_;
   std::uint64_t failed_record_{};
-  bool uses_memory_{}; // and nobody has waited for the stream since
+  bool uses_memory_{}; // since the stream was last waited for
 };
 
 } // namespace penstock::detail

@@ -29,6 +29,7 @@ struct Array {
 };
 
 /// How much a slot of a ring holds, and where it lies in memory.
+///
 /// Rings and copiers count in units: records, or bytes if records travel in pieces.
 struct Layout {
   std::size_t units{}; // in a slot
@@ -67,7 +68,8 @@ struct Layout {
   std::size_t bytes() const noexcept {
     return sum([](const Array& part) { return part.stride; });
   }
-  /// Returns how every slot of this size is aligned in every array, at most to 256 bytes.
+  /// Returns how every slot of this size is aligned in every array but a count, at most to 256
+  /// bytes.
   std::size_t alignment() const noexcept {
     std::size_t common = 256;
     for (const Array& part : parts) {

@@ -24,7 +24,7 @@ namespace penstock::detail {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 inline constexpr std::size_t most_touch_workers = 8;
-/// The fewest bytes that a thread touches, since its start costs some 20 us.
+/// The fewest bytes that a started thread touches: its start costs some 20 us.
 inline constexpr std::size_t least_touch_bytes = std::size_t{16} << 20;
 
 /// Returns how many threads first touch a mapping, this one included.

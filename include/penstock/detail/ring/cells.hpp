@@ -16,8 +16,9 @@
 
 namespace penstock::detail {
 
-/// The slots of a ring that has a side of many threads, each slot with a word beside it. It hands
-/// slots over, and threads wait in it for that.
+/// The slots of a ring that has a side of many threads, each slot with a word beside it. Slots
+/// change hands here, and threads wait here for that.
+///
 /// A side of many threads hands a slot over by writing the slot's word. A side of one thread counts
 /// what it hands over instead. A thread that waits for such a slot still sleeps on the slot's word,
 /// so that only the thread whose slot is ready wakes. Allocates nothing for 0 slots.

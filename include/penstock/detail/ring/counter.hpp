@@ -39,7 +39,7 @@ template <class Policy> class RingCounter {
     return give_out_of_turn(ticket, place, count);
   }
 
-  /// Makes the counter as it was made. No other thread may be inside.
+  /// Resets the counter to 0. No other thread may be inside.
   void reset() noexcept {
     std::fill_n(early_.get(), slots_, false);
     waiting_ = 0;

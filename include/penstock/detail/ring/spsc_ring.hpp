@@ -115,7 +115,7 @@ template <class Slot, class Policy> class SpscRing {
   }
 
  private:
-  // Called only if something changes: otherwise both sides keep the fills' cache lines.
+  // Stores only changes, so that both sides keep the fills' cache lines.
   [[gnu::noinline]] void note(std::size_t place, Fill fill) noexcept {
     Fill& was = fills_[place];
     if (was != fill) {

@@ -63,7 +63,7 @@ template <class Policy> class SpscSide {
   void rouse() noexcept { word_.rouse(); }
   /// Has this side look at the ring's state. Any thread.
   void announce(std::uint32_t bit) noexcept { word_.announce(bit); }
-  /// Makes the side as it was made. No other thread may be inside.
+  /// Resets the side to ticket 0. No other thread may be inside.
   void reset() noexcept {
     next_.store(0, Atomics::relaxed);
     known_ = lap_begin_ = 0;

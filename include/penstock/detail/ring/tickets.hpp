@@ -61,7 +61,7 @@ template <class Policy> class RingTickets {
       pass(next());
     }
   }
-  /// Makes the tickets as they were made. No other thread may be inside.
+  /// Resets to ticket 0. No other thread may be inside.
   void reset() noexcept {
     next_.store(0, Atomics::relaxed);
     place_ = 0;
@@ -70,8 +70,8 @@ template <class Policy> class RingTickets {
  private:
   const std::size_t slots_;
   const Side side_;
-  // Apart from what is only read: each read of that would fetch the line from the thread that drew
-  // last.
+  // Apart from members that are only read: to read them would fetch this line from the thread that
+  // drew last.
   alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> next_{0};
   std::size_t place_{}; // of the next ticket, on a side of one thread: it need not divide
 };

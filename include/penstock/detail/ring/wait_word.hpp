@@ -23,7 +23,7 @@ template <class Policy> class WaitWord {
   std::uint32_t look() const noexcept { return word_.load(Atomics::acquire); }
   /// Returns the word of a slot that is known to be in this thread's hands.
   std::uint32_t value() const noexcept { return word_.load(Atomics::relaxed); }
-  /// Makes the word 0. No other thread may be inside.
+  /// Sets the word to 0. No other thread may be inside.
   void reset() noexcept { word_.store(0, Atomics::relaxed); }
 
   /// Hands the word over to the other side as `next`, and wakes the threads that wait for it.
@@ -79,8 +79,8 @@ template <class Policy> class WaitWord {
           if ((seen & Words::sleeper) ||
               word_.compare_exchange_strong(seen, seen | Words::sleeper, Atomics::relaxed,
                                             Atomics::relaxed)) {
-            // Asked once more, now that the word says that this thread sleeps: what was counted
-            // before that changed no word.
+            // Asked again, now that the word says that this thread sleeps: a count made before that
+            // changed no word.
             if (counted && ready(seen)) {
               return true;
             }

@@ -7,6 +7,7 @@
 namespace penstock::detail {
 
 /// What a slot's 32 bits say: | lap | roused | halted | ended | sleeper | state, 2 bits |.
+///
 /// Lap and state tell whose slot it is, and every change of hands changes them. `sleeper` says that
 /// a thread may sleep on the word. `ended` and `halted` are set when the ring's state changes, only
 /// to make the word another one, so that sleepers look again: the next change of hands drops them.
