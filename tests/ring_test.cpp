@@ -296,7 +296,7 @@ TEMPLATE_TEST_CASE("a lease is split, moved, assigned and released in parts", ""
   CHECK(!none);
 
   Take moved{std::move(front)};
-  CHECK(!front); // NOLINT: what a move leaves is what is asked
+  CHECK(!front); // NOLINT: the moved-from lease is the thing tested
   CHECK(moved.slot().value == 0);
   CHECK(!ring.try_claim());
   // Assigning to a lease gives back the slots that it held.
@@ -317,7 +317,7 @@ TEMPLATE_TEST_CASE("a claim is moved and assigned, and published once", "", OneT
   Claim first = ring.claim();
   first.slot().value = 7;
   Claim moved{std::move(first)};
-  CHECK(!first); // NOLINT: what a move leaves is what is asked
+  CHECK(!first); // NOLINT: the moved-from lease is the thing tested
   first.publish();
   CHECK(!ring.try_take());
   moved.publish();
