@@ -76,6 +76,16 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     return {this, one_to_one_ ? spsc_.claim_at(state_, ticket) : mpmc_.claim_at(state_, ticket)};
   }
 
+  /// For a slot that several threads fill or use together, in a ring with a side of many: block
+  /// until the slot of a ticket is free, or filled, and return it; null if it never will be. They
+  /// draw no ticket: then one of the threads calls claim_at(), or take_at() where nobody calls
+  /// take().
+  /// @{
+  Slot* await_free(std::uint64_t ticket) { return mpmc_.await_free(state_, ticket); }
+  Slot* await_filled(std::uint64_t ticket) { return mpmc_.await_filled(state_, ticket); }
+  Take take_at(std::uint64_t ticket) { return {this, mpmc_.take_at(state_, ticket)}; }
+  /// @}
+
   /// Takes the oldest slot not taken. Blocks until it is published; the take is empty (false) when
   /// the ring has ended and all was taken, or has stopped or failed.
   Take take(Empties empties = Empties::pass_over) {

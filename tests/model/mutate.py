@@ -34,10 +34,11 @@ WORD = "penstock/detail/ring/word.hpp"
 RING = "penstock/ring.hpp"
 LEASE = "penstock/ring_lease.hpp"
 TURNS = "penstock/detail/links/sequencer.hpp"
+PARTS = "penstock/detail/links/parts.hpp"
 FENCE = "penstock/fence.hpp"
 GATE = "penstock/detail/engine/stop_gate.hpp"
 # Files proved by another model than the ring's.
-MODEL_OF = {TURNS: "sequencer_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
+MODEL_OF = {TURNS: "sequencer_model.cpp", PARTS: "parts_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all others are asked after them.
 SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
         STATE: ["empty ring, end", "empty ring, fail"], CELLS: ["one to many"]}
@@ -216,6 +217,25 @@ PLANTED = [
      "      f(at);\n      places_[at].place.store(Place::empty, Atomics::relaxed);", ["laps"]),
     ("a place stays as it was", TURNS,
      "places_[at].place.store(Place::empty, Atomics::relaxed);\n      f(at);", "f(at);", ["laps"]),
+    ("the first to finish a slot hands it on", PARTS, "!= 1) {", "!= parts_) {", ["parts, one"]),
+    ("each part of a slot hands it on", PARTS, "!= 1) {", "== 0) {", ["parts, one"]),
+    ("a part is dealt to two workers", PARTS,
+     "const std::uint64_t drawn = next_.fetch_add(1, Atomics::relaxed);",
+     "const std::uint64_t drawn = next_.load(Atomics::relaxed);\n"
+     "    next_.store(drawn + 1, Atomics::relaxed);", ["parts, one"]),
+    ("a slot's parts are not counted anew for the next lap", PARTS,
+     "left.store(parts_, Atomics::relaxed);\n    return true;", "return true;", ["parts, laps"]),
+    ("a slot's parts are counted anew by the first to finish it", PARTS,
+     "if (left.fetch_sub(1, Atomics::acq_rel) != 1) {\n      return false;",
+     "if (left.fetch_sub(1, Atomics::acq_rel) != 1) {\n      left.store(parts_, Atomics::relaxed);\n      return false;",
+     ["parts, one"]),
+    ("a worker does not wait for its part's slot to be filled", MPMC,
+     "!state.over(ticket) && cells_.await_filled(state, ticket, place) ? &slot(place)\n"
+     "                                                                            : nullptr;",
+     "!state.over(ticket) ? &slot(place) : nullptr;", ["parts, one"]),
+    ("a worker does not wait for its part's slot to be free", MPMC,
+     "!state.over(ticket) && cells_.await_free(state, ticket, place) ? &slot(place) : nullptr;",
+     "!state.over(ticket) ? &slot(place) : nullptr;", ["parts, laps"]),
     ("what was seen is forgotten", FENCE,
      "while (known < serial &&\n"
      "           !reached_.compare_exchange_strong(known, serial, Atomics::release, Atomics::relaxed)) {\n    }",
@@ -240,7 +260,7 @@ PLANTED = [
 
 def order_mutants(include):
     """Yields every memory order that is not relaxed, one at a time."""
-    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, FENCE, GATE):
+    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, FENCE, GATE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1
@@ -282,8 +302,9 @@ def examine(options, mutant):
         shutil.copytree(options.include, include)
         (include / where).write_text(text)
         binary = pathlib.Path(folder) / "ring_model"
-        source = HERE / MODEL_OF.get(where, "ring_model.cpp")
         for model in models:
+            # Only threads that share slots call some of the ring's members.
+            source = HERE / ("parts_model.cpp" if model.startswith("parts") else MODEL_OF.get(where, "ring_model.cpp"))
             built = compile_(options, include, f'-DPENSTOCK_MODELS="{model}"', source, options.checker, "-o", binary)
             if built.returncode != 0:
                 return name, "NOT BUILT", built.stderr[:2000]

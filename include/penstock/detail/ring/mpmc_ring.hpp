@@ -52,6 +52,23 @@ template <class Slot, class Policy> class MpmcRing {
     return draw(state, head_, &RingCells<Slot, Policy>::await_filled);
   }
   /// @}
+  /// Take and claim nothing: see Ring.
+  /// @{
+  Slot* await_free(const State& state, std::uint64_t ticket) noexcept {
+    const std::size_t place = ticket % cells_.slots();
+    return !state.over(ticket) && cells_.await_free(state, ticket, place) ? &slot(place) : nullptr;
+  }
+  Slot* await_filled(const State& state, std::uint64_t ticket) noexcept {
+    const std::size_t place = ticket % cells_.slots();
+    return !state.over(ticket) && cells_.await_filled(state, ticket, place) ? &slot(place)
+                                                                            : nullptr;
+  }
+  /// @}
+  /// Takes the slot of a ticket that await_filled() gave.
+  DrawnTicket take_at(const State& state, std::uint64_t ticket) noexcept {
+    head_.count();
+    return state.over(ticket) ? DrawnTicket{} : DrawnTicket{ticket, ticket % cells_.slots()};
+  }
   /// Takes `next`, at `place`, if it is the next ticket, is filled now and is not empty.
   bool try_take_at(const State& state, std::uint64_t next, std::size_t place) noexcept {
     return was_taken() == next && !state.over(next) && cells_.is_filled(next, place) &&

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/ring.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace penstock::detail {
+
+/// Deals out the parts of a ring's slots to several workers, in order, and tells the last worker to
+/// finish a slot that it hands the slot on. No worker waits for another here: the ring is where a
+/// worker waits for its part's slot, by await_filled() and await_free().
+template <class Policy = RingPolicy> class Parts {
+  using Atomics = typename Policy::Atomics;
+  using Number = typename Atomics::template Atomic<std::uint64_t>;
+
+ public:
+  /// Part `number` of the slot of `ticket`.
+  struct Part {
+    std::uint64_t ticket;
+    std::size_t number;
+  };
+
+  /// Has `parts` parts in each of a ring's `slots`.
+  Parts(std::size_t slots, std::size_t parts)
+      : slots_{slots}, parts_{parts}, left_{std::make_unique<Left[]>(slots)} {
+    reset();
+  }
+
+  std::size_t parts() const noexcept { return parts_; }
+  /// Goes back to the first part of ticket 0. No other thread may be inside.
+  void reset() noexcept {
+    for (std::size_t i = 0; i < slots_; ++i) {
+      left_[i].parts.store(parts_, Atomics::relaxed);
+    }
+    next_.store(0, Atomics::relaxed);
+  }
+  /// Draws the next part. Each comes once.
+  Part draw() noexcept {
+    const std::uint64_t drawn = next_.fetch_add(1, Atomics::relaxed);
+    return {drawn / parts_, static_cast<std::size_t>(drawn % parts_)};
+  }
+  /// Says that a drawn part of the slot of `ticket` is done. Returns true to the thread that says
+  /// so last: it sees what the others did to the slot, and is to claim, publish, take and release
+  /// it.
+  bool finish(std::uint64_t ticket) noexcept {
+    Number& left = left_[ticket % slots_].parts;
+    // Pairs with itself: releases this part, and acquires the others'.
+    if (left.fetch_sub(1, Atomics::acq_rel) != 1) {
+      return false;
+    }
+    // Relaxed: the slot's release hands this on to whoever works on it in the next lap.
+    left.store(parts_, Atomics::relaxed);
+    return true;
+  }
+
+ private:
+  struct alignas(cache_line) Left {
+    Number parts{0};
+  };
+
+  const std::size_t slots_;
+  const std::size_t parts_;
+  const std::unique_ptr<Left[]> left_; // by place
+  alignas(cache_line) Number next_{0};
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Proves who publishes a slot that several threads fill: the last of them, once, when all parts are
+// written, and that none writes or reads a slot of another lap. A stop ends all of them.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <penstock/detail/links/parts.hpp>
+#include <penstock/ring.hpp>
+
+#include "scenario.hpp"
+
+namespace penstock::model {
+namespace {
+
+constexpr std::size_t parts = 2;
+
+struct Slot {
+  rl::var<int> part[parts];
+};
+using Shared = Ring<Slot, ModelPolicy<>>;
+
+enum class End : bool { by_itself, by_a_stop };
+
+// One thread fills slots, `Workers` threads turn them into those of the next ring together, a part
+// each, and the last thread takes those.
+template <int Workers, int Tickets, End How> struct Together : Scenario {
+  Shared in{2, Side::one, Side::many};
+  Shared out{2, Side::many, Side::one};
+  detail::Parts<ModelPolicy<>> dealt{2, parts};
+  int taken = 0;
+
+  Together() {
+    in.end_at(Tickets);
+    out.end_at(Tickets);
+  }
+  void thread(unsigned id) override {
+    if (id == 0) {
+      fill();
+    } else if (id <= Workers) {
+      work();
+    } else {
+      take();
+    }
+  }
+  void after() override { RL_ASSERT(How == End::by_a_stop || taken == Tickets); }
+
+ private:
+  void fill() {
+    while (auto claim = in.claim()) {
+      for (std::size_t i = 0; i < parts; ++i) {
+        claim.slot().part[i](at()) = number(claim.ticket(), i);
+      }
+      claim.publish();
+    }
+  }
+  void work() {
+    for (;;) {
+      const auto part = dealt.draw();
+      Slot* const from = in.await_filled(part.ticket);
+      Slot* const to = from ? out.await_free(part.ticket) : nullptr;
+      if (!to) {
+        return;
+      }
+      const int value = from->part[part.number](at());
+      RL_ASSERT(value == number(part.ticket, part.number));
+      to->part[part.number](at()) = value;
+      if (dealt.finish(part.ticket)) {
+        auto taken_slot = in.take_at(part.ticket);
+        out.claim_at(part.ticket).publish();
+      }
+    }
+  }
+  void take() {
+    if (How == End::by_a_stop) {
+      in.stop();
+      out.stop();
+    }
+    while (auto slot = out.take()) {
+      for (std::size_t i = 0; i < parts; ++i) {
+        RL_ASSERT(slot.slot().part[i](at()) == number(slot.ticket(), i));
+      }
+      ++taken;
+    }
+  }
+  static int number(std::uint64_t ticket, std::size_t part) {
+    return static_cast<int>(ticket * parts + part + 1);
+  }
+};
+
+template <class S> std::unique_ptr<Scenario> make() {
+  return std::make_unique<S>();
+}
+
+} // namespace
+} // namespace penstock::model
+
+int main(int count, char** arguments) {
+  using namespace penstock::model;
+  const auto one = Search::switches(1), random = Search::random(100'000);
+  return run(
+      {
+          {"parts, one slot", 4, make<Together<2, 1, End::by_itself>>, {one, random}},
+          {"parts, laps", 4, make<Together<2, 4, End::by_itself>>, {random}},
+          {"parts, a stop", 4, make<Together<2, 2, End::by_a_stop>>, {random}},
+      },
+      count, arguments);
+}
