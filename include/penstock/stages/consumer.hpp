@@ -142,7 +142,7 @@ template <class F> class Consumer<F, detail::Misspelt> : public detail::RefusedS
 
  public:
   /// Takes any arguments.
-  Consumer(const F&, ...) {}
+  Consumer(...) {}
 };
 /// Deduces the callable's type, with options or without.
 /// @{
@@ -153,6 +153,7 @@ template <class F> Consumer(F&&, ConsumerOptions) -> Consumer<std::decay_t<F>>;
 /// @{
 template <detail::Object F> Consumer(const volatile F&&, ...) -> Consumer<F, detail::Misspelt>;
 template <detail::Object F> Consumer(const volatile F&, ...) -> Consumer<F, detail::Misspelt>;
+Consumer(bool, ...) -> Consumer<bool, detail::Misspelt>; // a function's name
 /// @}
 
 } // namespace penstock

@@ -231,7 +231,7 @@ template <class F> class Decoder<F, detail::Misspelt> : public detail::RefusedSt
 
  public:
   /// Takes any arguments.
-  Decoder(const F&, ...) {}
+  Decoder(...) {}
 };
 /// Deduce, without the tag, a Decoder whose callable says where its output lies.
 /// @{
@@ -247,6 +247,7 @@ template <class F> Decoder(F&&, to_pinned_t, DecoderOptions) -> Decoder<std::dec
 /// @{
 template <detail::Object F> Decoder(const volatile F&&, ...) -> Decoder<F, detail::Misspelt>;
 template <detail::Object F> Decoder(const volatile F&, ...) -> Decoder<F, detail::Misspelt>;
+Decoder(bool, ...) -> Decoder<bool, detail::Misspelt>; // a function's name
 /// @}
 
 } // namespace penstock

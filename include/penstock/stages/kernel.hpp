@@ -239,7 +239,7 @@ template <class F> class Kernel<F, detail::Misspelt> : public detail::RefusedSta
 
  public:
   /// Takes any arguments.
-  Kernel(const F&, ...) {}
+  Kernel(...) {}
 };
 /// Deduce the callable's type, with options or without.
 /// @{
@@ -250,6 +250,7 @@ template <class F> Kernel(F&&, KernelOptions) -> Kernel<std::decay_t<F>>;
 /// @{
 template <detail::Object F> Kernel(const volatile F&&, ...) -> Kernel<F, detail::Misspelt>;
 template <detail::Object F> Kernel(const volatile F&, ...) -> Kernel<F, detail::Misspelt>;
+Kernel(bool, ...) -> Kernel<bool, detail::Misspelt>; // a function's name
 /// @}
 
 } // namespace penstock
