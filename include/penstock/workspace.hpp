@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
@@ -38,10 +39,10 @@ template <AnyDevice D> class Workspace {
   /// Throws Error, with both sizes, if `bytes` are more than there are; `what` is who needs them.
   void require(std::size_t bytes, const char* what) const {
     if (bytes > size()) {
-      throw Error{std::string{"penstock: "} + what + " needs a workspace of " +
-                  std::to_string(bytes) + " bytes and was given " + std::to_string(size()) +
-                  ": make it with Workspace{device, " + std::to_string(bytes) +
-                  "}, or by workspace(" + std::to_string(bytes) + ") of a Scratch's frame."};
+      detail::throw_error<Error>({"penstock: ", what, " needs a workspace of ", bytes,
+                                  " bytes and was given ", size(),
+                                  ": make it with Workspace{device, ", bytes, "}, or by workspace(",
+                                  bytes, ") of a Scratch's frame."});
     }
   }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
 
@@ -71,12 +72,12 @@ template <class Io = PosixIo> class DirectFile {
     direct_.reset();
     alignment_ = 0;
     if (reads == DirectReads::always) {
-      throw SourceError{
-          "penstock: cannot read " + this->path() +
-              " directly, past the page cache: " + std::generic_category().message(error) +
-              ". Its file system may refuse that: take DirectReads::automatic, which "
-              "then reads through the cache, or another file system.",
-          this->path(), 0};
+      detail::throw_source_error(
+          {"penstock: cannot read ", this->path(),
+           " directly, past the page cache: ", std::generic_category().message(error),
+           ". Its file system may refuse that: take DirectReads::automatic, which "
+           "then reads through the cache, or another file system."},
+          this->path(), 0);
     }
   }
 

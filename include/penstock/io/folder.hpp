@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/opening.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/prepare_options.hpp>
@@ -46,10 +47,10 @@ template <class Io> std::vector<std::string> names_in(const Io& io, const std::s
 
 template <class Io> FileStatus status_of(const Io& io, const std::string& path) {
   if (path.find('\0') != std::string::npos) {
-    throw SourceError{"penstock: the path \"" + std::string{path.c_str()} +
-                          "\" goes on after a zero byte, which the system would not see: check how "
-                          "it was made.",
-                      path, 0};
+    throw_source_error({"penstock: the path \"", path.c_str(),
+                        "\" goes on after a zero byte, which the system would not see: check how "
+                        "it was made."},
+                       path, 0);
   }
   FileStatus status;
   if (persist(io, [&] { return io.status(path.c_str(), status); }) < 0) {
@@ -96,9 +97,9 @@ void find_in_folder(const Io& io, const std::string& path, OpeningProgress& prog
     }
   }
   if (files.size() == before) {
-    throw SourceError{"penstock: there is no file to read in the directory " + path +
-                          "; hidden files and those in folders below do not count. Check the path.",
-                      path, 0};
+    throw_source_error({"penstock: there is no file to read in the directory ", path,
+                        "; hidden files and those in folders below do not count. Check the path."},
+                       path, 0);
   }
 }
 

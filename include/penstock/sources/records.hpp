@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/opening.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>
@@ -62,7 +63,8 @@ template <class T, class Io = PosixIo> class Records {
     }
     detail::checked_record_bytes<T>("records", options_.record_bytes);
     if (paths_.empty()) {
-      throw SourceError{"penstock: records: the list of files is empty: name at least one.", {}, 0};
+      detail::throw_source_error(
+          {"penstock: records: the list of files is empty: name at least one."}, {}, 0);
     }
     detail::OpeningProgress progress{preparing};
     std::vector<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
@@ -140,9 +142,9 @@ template <class T, class Io = PosixIo> class Records {
 
   const Parts& parts() const {
     if (!parts_) {
-      const std::string first = paths_.empty() ? std::string{} : paths_.front();
-      throw SourceError{"penstock: records: " + first + " is not open yet: call open() first.",
-                        first, 0};
+      const std::string_view first = paths_.empty() ? std::string_view{} : paths_.front();
+      detail::throw_source_error(
+          {"penstock: records: ", first, " is not open yet: call open() first."}, first, 0);
     }
     return *parts_;
   }
@@ -175,29 +177,31 @@ template <class T, class Io = PosixIo> class Records {
   void add(Parts& parts, DirectFile<Io> file) const {
     const std::uint64_t before = parts.empty() ? 0 : parts.back().end;
     const std::size_t bytes = record_bytes();
-    const auto has = [&file] {
-      return "penstock: " + file.path() + " has " + std::to_string(file.size()) + " bytes, ";
-    };
-    if (file.size() < options_.offset) {
-      throw SourceError{has() + "fewer than the offset of " + std::to_string(options_.offset) +
-                            " that is passed over in each file: check the offset and the file.",
-                        file.path(), file.size(), before};
+    const std::string& path = file.path();
+    const std::uint64_t size = file.size();
+    if (size < options_.offset) {
+      detail::throw_source_error(
+          {"penstock: ", path, " has ", size, " bytes, fewer than the offset of ", options_.offset,
+           " that is passed over in each file: check the offset and the file."},
+          path, size, before);
     }
-    const std::uint64_t records = whole_records(file.size());
-    const std::uint64_t rest = file.size() - options_.offset - records * bytes;
+    const std::uint64_t records = whole_records(size);
+    const std::uint64_t rest = size - options_.offset - records * bytes;
     if (rest != 0 && !options_.drop_partial) {
-      throw SourceError{has() + "and after the offset of " + std::to_string(options_.offset) +
-                            " these are no whole number of records of " + std::to_string(bytes) +
-                            " bytes: " + std::to_string(rest) +
-                            " are left over. If the file is whole, the record's type, " +
-                            "record_bytes or offset is wrong; else cut it to " +
-                            std::to_string(file.size() - rest) + " bytes, or set .drop_partial.",
-                        file.path(), file.size() - rest, before + records};
+      detail::throw_source_error(
+          {"penstock: ", path, " has ", size, " bytes, and after the offset of ", options_.offset,
+           " these are no whole number of records of ", bytes, " bytes: ", rest,
+           " are left over. If the file is whole, the record's type, "
+           "record_bytes or offset is wrong; else cut it to ",
+           size - rest, " bytes, or set .drop_partial."},
+          path, size - rest, before + records);
     }
     if (records >= unknown_size - before) {
-      throw SourceError{has() + "and with the files before it these are more records than 64 bits "
-                                "can count: read fewer files at once.",
-                        file.path(), 0, before};
+      detail::throw_source_error(
+          {"penstock: ", path, " has ", size,
+           " bytes, and with the files before it these are more records than 64 bits "
+           "can count: read fewer files at once."},
+          path, 0, before);
     }
     if (records != 0) {
       parts.push_back({std::move(file), before, before + records});
@@ -213,8 +217,8 @@ template <class T, class Io = PosixIo> class Records {
       // The file knows bytes only.
       const std::uint64_t failed =
           (at + (e.offset() > offset ? e.offset() - offset : 0)) / record_bytes();
-      throw SourceError{std::string{e.what()} + " This was record " + std::to_string(failed) + ".",
-                        e.file(), std::max(e.offset(), offset), failed};
+      detail::throw_source_error({e.what(), " This was record ", failed, "."}, e.file(),
+                                 std::max(e.offset(), offset), failed);
     }
   }
 

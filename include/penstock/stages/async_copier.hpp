@@ -4,6 +4,7 @@
 
 #include <penstock/counted.hpp>
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/copier_node.hpp>
 #include <penstock/detail/device_side/counted_fetcher_node.hpp>
@@ -92,9 +93,10 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
                                            slot.units_a_record, "AsyncCopier: a batch"));
     }
     if (options_.batch != 0 && options_.batch != slot.units) {
-      throw OptionError{"penstock: AsyncCopier: batch is " + std::to_string(options_.batch) +
-                        ", but a batch with a Ragged column is a slot, and the Reader's has " +
-                        std::to_string(slot.units) + " records: give both the same batch."};
+      detail::throw_error<OptionError>(
+          {"penstock: AsyncCopier: batch is ", options_.batch,
+           ", but a batch with a Ragged column is a slot, and the Reader's has ", slot.units,
+           " records: give both the same batch."});
     }
     return slot;
   }

@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/counted.hpp>
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/kernel_node.hpp>
@@ -180,8 +181,8 @@ class Kernel : public StageBase {
   void check(const detail::Recount& recount) const {
     detail::checked_depth("Kernel", options_.depth);
     if (options_.streams == 0 || options_.streams > 64) {
-      throw OptionError{"penstock: Kernel: streams is " + std::to_string(options_.streams) +
-                        ": give it 1 to 64."};
+      detail::throw_error<OptionError>(
+          {"penstock: Kernel: streams is ", options_.streams, ": give it 1 to 64."});
     }
     if (detail::is_replayed<F> && options_.streams != 1) {
       throw OptionError{
@@ -189,10 +190,11 @@ class Kernel : public StageBase {
           "out streams."};
     }
     if (options_.gives == 0 || (in_place && !recount.same())) {
-      throw OptionError{"penstock: Kernel: gives is " + std::to_string(options_.gives) +
-                        (in_place ? ", but a batch that is changed in place keeps its records: "
-                                    "leave out gives and per."
-                                  : ": a batch gives at least one record.")};
+      detail::throw_error<OptionError>(
+          {"penstock: Kernel: gives is ", options_.gives,
+           (in_place ? ", but a batch that is changed in place keeps its records: "
+                       "leave out gives and per."
+                     : ": a batch gives at least one record.")});
     }
   }
   // The ring it fills: with room for as much as the one before it has, but for three copies back.

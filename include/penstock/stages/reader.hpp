@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
@@ -113,8 +114,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   std::uint64_t checked_records(std::uint64_t size) const {
     if (options_.epochs == 0 || (size == unknown_size && options_.epochs != 1) ||
         (size != unknown_size && size != 0 && options_.epochs > unknown_size / 2 / size)) {
-      throw OptionError{"penstock: Reader: epochs is " + std::to_string(options_.epochs) +
-                        ": it must be at least 1, and 1 where the source's size is unknown."};
+      detail::throw_error<OptionError>(
+          {"penstock: Reader: epochs is ", options_.epochs,
+           ": it must be at least 1, and 1 where the source's size is unknown."});
     }
     return size == unknown_size ? size : size * options_.epochs;
   }

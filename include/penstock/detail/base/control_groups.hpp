@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/text.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace penstock::detail {
 
@@ -76,9 +78,9 @@ struct GroupOf {
 };
 
 /// Where in the file system that group would lie by this line of /proc/self/mountinfo: the place of
-/// the topmost group to be seen, and what comes behind it. None if it is not to be seen there.
+/// the topmost group to be seen, and what comes behind it.
 struct GroupPlace {
-  std::string top;
+  std::string top;        // empty: it is not to be seen there
   std::string_view below; // empty, or from a slash on
 };
 /// A field of that file, in which blanks and backslashes are written as three octal digits.
@@ -86,7 +88,7 @@ inline std::string unescaped(std::string_view field) {
   std::string text;
   while (!field.empty()) {
     text += cut(field, '\\');
-    int code = 0;
+    std::uint64_t code = 0;
     if (field.size() >= 3 &&
         std::from_chars(field.data(), field.data() + 3, code, 8).ptr == field.data() + 3) {
       text += static_cast<char>(code);
@@ -95,8 +97,8 @@ inline std::string unescaped(std::string_view field) {
   }
   return text;
 }
-inline std::optional<GroupPlace> place_of(const GroupOf& group, std::string_view controller,
-                                          std::string_view line) {
+inline GroupPlace place_of(const GroupOf& group, std::string_view controller,
+                           std::string_view line) {
   const bool unified = group.controllers.empty();
   std::string_view kind = line.substr(std::min(line.find(" - "), line.size()));
   for (int word = 0; word < 2; ++word) {
@@ -105,32 +107,39 @@ inline std::optional<GroupPlace> place_of(const GroupOf& group, std::string_view
   const std::string_view type = cut(kind, ' ');
   cut(kind, ' '); // a name of any kind
   if (unified ? type != "cgroup2" : type != "cgroup" || !lists(kind, controller)) {
-    return std::nullopt;
+    return {};
   }
   for (int number = 0; number < 3; ++number) {
     cut(line, ' ');
   }
   // In a container that may be the container's group.
   std::string from = unescaped(cut(line, ' '));
-  from = from == "/" ? "" : from;
+  if (from == "/") {
+    from.clear();
+  }
   std::string top = unescaped(cut(line, ' '));
   if (!group.path.starts_with(from)) {
-    return std::nullopt;
+    return {};
   }
   std::string_view below = group.path.substr(from.size());
   below = below == "/" ? below.substr(1) : below;
   const bool outside = below == "/.." || below.starts_with("/../");
   if (outside || (!below.empty() && below.front() != '/')) {
-    return std::nullopt;
+    return {};
   }
-  return GroupPlace{std::move(top), below};
+  return {std::move(top), below};
 }
 
-/// Calls f(folder, unified) for each control group that this process is in and that may limit what
-/// `controller` controls, and for all above them as far as they are to be seen. `folder` has the
-/// group's files, those of version 2 if `unified`. `root` comes before all paths.
-template <class F>
-void each_control_group(const std::string& root, std::string_view controller, F f) {
+/// Folders of control groups, which have the groups' files.
+struct ControlGroups {
+  std::vector<std::string> version_1;
+  std::vector<std::string> version_2;
+};
+
+/// The control groups that this process is in and that may limit what `controller` controls, and
+/// all above them as far as they are to be seen. `root` comes before all paths.
+inline ControlGroups control_groups(const std::string& root, std::string_view controller) {
+  ControlGroups found;
   const std::string groups = text_of(root + "/proc/self/cgroup");
   const std::string mounts = text_of(root + "/proc/self/mountinfo");
   for (std::string_view lines = groups; !lines.empty();) {
@@ -141,9 +150,10 @@ void each_control_group(const std::string& root, std::string_view controller, F 
       continue;
     }
     for (std::string_view mounted = mounts; !mounted.empty();) {
-      const auto place = place_of({controllers, path}, controller, cut(mounted, '\n'));
-      for (std::string_view below = place ? place->below : ""; place;) {
-        f(root + place->top + std::string{below}, controllers.empty());
+      const GroupPlace place = place_of({controllers, path}, controller, cut(mounted, '\n'));
+      for (std::string_view below = place.below; !place.top.empty();) {
+        (controllers.empty() ? found.version_2 : found.version_1)
+            .push_back(joined({root, place.top, below}));
         if (below.empty()) {
           break;
         }
@@ -151,6 +161,7 @@ void each_control_group(const std::string& root, std::string_view controller, F 
       }
     }
   }
+  return found;
 }
 
 } // namespace penstock::detail

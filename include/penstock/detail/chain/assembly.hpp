@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/verdict.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
@@ -55,9 +56,9 @@ template <class... Stages> struct Assembly {
       using Named = typename std::remove_cvref_t<decltype(stage)>::device_type;
       if constexpr (!std::is_same_v<Named, NoDevice>) {
         if (found && found != stage.device()) {
-          throw OptionError{"penstock: the stages of one pipeline name two devices, " +
-                            found->name() + " and " + stage.device()->name() +
-                            ": give all of them the same."};
+          throw_error<OptionError>({"penstock: the stages of one pipeline name two devices, ",
+                                    found->name(), " and ", stage.device()->name(),
+                                    ": give all of them the same."});
         }
         found = stage.device();
       }

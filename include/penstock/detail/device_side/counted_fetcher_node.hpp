@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/device_side/fetch_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/memory/allocation.hpp>
@@ -99,11 +100,11 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   }
   void check(const Take& batch) const {
     if (count_of(batch) > batch.slot().units) {
-      throw Error{"penstock: a Kernel has written " + std::to_string(count_of(batch)) +
-                  " into the count of a batch that has room for " +
-                  std::to_string(batch.slot().units) +
-                  " records: write at most capacity(), and give the Kernel .gives where more come "
-                  "out than go in."};
+      throw_error<Error>(
+          {"penstock: a Kernel has written ", count_of(batch),
+           " into the count of a batch that has room for ", batch.slot().units,
+           " records: write at most capacity(), and give the Kernel .gives where more come "
+           "out than go in."});
     }
   }
 

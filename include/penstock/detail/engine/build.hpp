@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/plan.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
@@ -24,6 +25,18 @@ namespace penstock::detail {
 
 // Of a floor above this one: a stage makes it, and steps are added to it here.
 template <AnyDevice D> class DeviceThread;
+
+/// What the next node of a kind is called: "Decoder", and then "Decoder 2".
+inline std::string name_of_next(std::string_view kind,
+                                const std::vector<std::unique_ptr<Node>>& nodes) {
+  std::size_t same = 0;
+  for (const auto& node : nodes) {
+    const std::string_view name = node->name();
+    same +=
+        name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1 : 0;
+  }
+  return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
+}
 
 /// What prepare() hands from stage to stage. A stage asks it for the link that the one before fills
 /// and for one to fill itself, and adds its node, which is given both. Of the thread that prepares.
@@ -109,11 +122,8 @@ template <AnyDevice D> class Build {
   DeviceThread<D>& device_thread() const noexcept { return *device_thread_; }
 
   /// What the next node is made with: of a second Decoder the name is "Decoder 2".
-  NodeSetup setup(const std::string& kind, unsigned workers = 1) const {
-    const auto same = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-      return node->name() == kind || node->name().starts_with(kind + ' ');
-    });
-    return {same == 0 ? kind : kind + ' ' + std::to_string(same + 1), workers, control};
+  NodeSetup setup(const char* kind, unsigned workers = 1) const {
+    return {name_of_next(kind, nodes_), workers, control};
   }
   template <class N, class... Args> N& add(Args&&... args) {
     auto node = std::make_unique<N>(std::forward<Args>(args)...);

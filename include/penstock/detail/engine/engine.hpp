@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
 #include <penstock/detail/observe/observer.hpp>
@@ -157,10 +158,10 @@ class Engine {
     try {
       crew_.add(std::move(job));
     } catch (const std::system_error& e) {
-      throw Error{"penstock: " + name + ": no thread could be started for worker " +
-                  std::to_string(worker + 1) + " of " + std::to_string(workers) + ": " + e.what() +
-                  ": ask for fewer workers or raise the limit on threads (ulimit -u, the "
-                  "container's)."};
+      throw_error<Error>({"penstock: ", name, ": no thread could be started for worker ",
+                          worker + 1, " of ", workers, ": ", e.what(),
+                          ": ask for fewer workers or raise the limit on threads (ulimit -u, the "
+                          "container's)."});
     }
   }
   // Records that were read and neither left out nor seen at the end, as of a run that was stopped.
@@ -208,8 +209,8 @@ class Engine {
     try {
       watch_.emplace(options, *this);
     } catch (const std::system_error& e) {
-      throw Error{std::string{"penstock: no thread could be started to watch the run: "} +
-                  e.what() + ": leave out progress and stalled, or raise the limit on threads."};
+      throw_error<Error>({"penstock: no thread could be started to watch the run: ", e.what(),
+                          ": leave out progress and stalled, or raise the limit on threads."});
     }
   }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/skip_notes.hpp>
 #include <penstock/detail/engine/stop_gate.hpp>
 #include <penstock/error.hpp>
@@ -178,8 +179,8 @@ class RunControl {
       std::string enqueued_by;
       for (std::size_t i = 0; e.sticky() && i < asks_.size(); ++i) {
         if (const OpenWork open = asks_[i](); !open.stage.empty()) {
-          what += (enqueued_by.empty() ? " Still queued was what " : " And what ") + open.stage +
-                  " enqueued from record " + std::to_string(open.record) + " on.";
+          what += joined({enqueued_by.empty() ? " Still queued was what " : " And what ",
+                          open.stage, " enqueued from record ", open.record, " on."});
           enqueued_by = enqueued_by.empty() ? open.stage : enqueued_by;
         }
       }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -59,8 +60,8 @@ inline std::size_t usual_values(std::size_t asked) {
 
 inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usual) {
   if (asked > 1024) {
-    throw OptionError{std::string{"penstock: "} + stage + ": workers is " + std::to_string(asked) +
-                      "; each is a thread, and 1024 is the most."};
+    throw_error<OptionError>(
+        {"penstock: ", stage, ": workers is ", asked, "; each is a thread, and 1024 is the most."});
   }
   return asked != 0 ? asked : usual;
 }
@@ -71,8 +72,8 @@ inline unsigned processors(unsigned of_eight, unsigned most) {
 
 inline std::size_t checked_depth(const char* stage, std::size_t asked) {
   if (asked == 1) {
-    throw OptionError{std::string{"penstock: "} + stage +
-                      ": depth is 1, so nothing could overlap: give it at least 2."};
+    throw_error<OptionError>(
+        {"penstock: ", stage, ": depth is 1, so nothing could overlap: give it at least 2."});
   }
   return asked;
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -35,7 +36,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       tickets_ = per_epoch_ * times;
     }
     if (layout.units == 1 && layout.bytes() > usual_read) {
-      note_ = "a record of " + std::to_string(layout.bytes()) + " bytes is a slot";
+      note_ = joined({"a record of ", layout.bytes(), " bytes is a slot"});
     }
   }
 
@@ -107,12 +108,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
     open_ragged(out_->memory, place, wanted);
     const std::size_t got = source_.read(out_->batch<T, Where>(place, slot, first));
     if (got < wanted && known_) {
-      throw SourceError{"penstock: the source gave " + std::to_string(got) +
-                            " records where it has " + std::to_string(wanted) +
-                            ": its size() and its read() disagree.",
-                        {},
-                        0,
-                        first + got};
+      throw_source_error({"penstock: the source gave ", got, " records where it has ", wanted,
+                          ": its size() and its read() disagree."},
+                         {}, 0, first + got);
     }
     check_ragged(out_->memory, place, got, first);
     return got;

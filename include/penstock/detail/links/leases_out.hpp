@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>
@@ -25,9 +26,10 @@ template <class R> class LeasesOut {
   /// Before a run, when nothing is in use. Throws if any is still out.
   void reset() {
     if (count_ != 0) {
-      throw Error{"penstock: " + std::to_string(count_) +
-                  " batches of an earlier loop are still held: release their leases before the "
-                  "pipeline runs again."};
+      throw_error<Error>(
+          {"penstock: ", count_,
+           " batches of an earlier loop are still held: release their leases before the "
+           "pipeline runs again."});
     }
     for (Take& withheld : out_) {
       withheld.release();
@@ -36,15 +38,17 @@ template <class R> class LeasesOut {
   /// Before the next is asked for: throws where that could never come.
   void check_next() const {
     if (count_ >= most_) {
-      throw Error{"penstock: " + std::to_string(count_) +
-                  " batches are held, as many as may be at once: release one before asking for the "
-                  "next, or give the stage before the loop more depth."};
+      throw_error<Error>(
+          {"penstock: ", count_,
+           " batches are held, as many as may be at once: release one before asking for the "
+           "next, or give the stage before the loop more depth."});
     }
     const Take& place = out_[ring_.was_taken() % out_.size()];
     if (place) {
-      throw Error{"penstock: batch number " + std::to_string(place.ticket()) +
-                  " of this run is still held, and its place is the next to be filled: release it, "
-                  "or give the stage before the loop more depth."};
+      throw_error<Error>(
+          {"penstock: batch number ", place.ticket(),
+           " of this run is still held, and its place is the next to be filled: release it, "
+           "or give the stage before the loop more depth."});
     }
   }
   Take& keep(Take taken) noexcept {

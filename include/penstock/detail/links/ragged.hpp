@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/error.hpp>
 
@@ -37,10 +38,10 @@ inline void check_ragged(const RingMemory& places, std::size_t place, std::size_
       const std::int64_t* offsets = offsets_of(places, place, part);
       const auto* missing = std::find(offsets + 1, offsets + 1 + records, std::int64_t{-1});
       if (missing != offsets + 1 + records) {
-        throw Error{"penstock: record " +
-                    std::to_string(first + static_cast<std::uint64_t>(missing - offsets) - 1) +
-                    " of a Ragged column was not put: put every record of the batch, an empty one "
-                    "with a count of 0."};
+        throw_error<Error>(
+            {"penstock: record ", first + static_cast<std::uint64_t>(missing - offsets) - 1,
+             " of a Ragged column was not put: put every record of the batch, an empty one "
+             "with a count of 0."});
       }
     }
   }

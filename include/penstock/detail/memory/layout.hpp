@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/error.hpp>
 #include <penstock/schema.hpp>
@@ -136,10 +137,10 @@ void each_column(std::span<const std::size_t> extents, const char* stage, F f) {
     for (std::size_t left = Traits::ragged ? 0 : Traits::sizes; left != 0; --left, ++used) {
       const std::size_t extent = used < extents.size() ? extents[used] : 0;
       if (extent == 0) {
-        throw OptionError{std::string{"penstock: "} + stage + ": the schema has an extent number " +
-                          std::to_string(used) + " that is ps::dynamic, and it is " +
-                          (used < extents.size() ? "0" : "not given") +
-                          ": give each of them in the source's extents() or in .extents."};
+        throw_error<OptionError>({"penstock: ", stage, ": the schema has an extent number ", used,
+                                  " that is ps::dynamic, and it is ",
+                                  (used < extents.size() ? "0" : "not given"),
+                                  ": give each of them in the source's extents() or in .extents."});
       }
       bytes = checked_bytes(extent, bytes, stage);
     }
@@ -149,9 +150,9 @@ void each_column(std::span<const std::size_t> extents, const char* stage, F f) {
     (column(column_traits<Fields>{}), ...);
   }(static_cast<typename columns_of<S>::type*>(nullptr));
   if (used != extents.size()) {
-    throw OptionError{std::string{"penstock: "} + stage + ": " + std::to_string(extents.size()) +
-                      " extents are given, but the schema has " + std::to_string(used) +
-                      " that are ps::dynamic: give as many."};
+    throw_error<OptionError>({"penstock: ", stage, ": ", extents.size(),
+                              " extents are given, but the schema has ", used,
+                              " that are ps::dynamic: give as many."});
   }
 }
 
