@@ -3,12 +3,12 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
 
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace penstock {
 
@@ -22,13 +22,13 @@ class CapturedWork {
   explicit CapturedWork(std::size_t lanes) : lanes_(lanes) {}
 
   template <class F> void add(std::size_t lane, F f) {
-    lanes_[lane].push_back(std::make_unique<Work<F>>(std::move(f)));
+    lanes_[lane].push_back(std::unique_ptr<AnyWork>{new Work<F>{std::move(f)}});
   }
   /// What lanes do must not depend on each other, so the last comes first: who relies on the order
   /// in which it was enqueued is found out.
   void run() {
-    for (auto lane = lanes_.rbegin(); lane != lanes_.rend(); ++lane) {
-      for (const auto& work : *lane) {
+    for (std::size_t lane = lanes_.size(); lane-- != 0;) {
+      for (const auto& work : lanes_[lane]) {
         work->run();
       }
     }
@@ -44,7 +44,7 @@ class CapturedWork {
     void run() override { f(); }
     F f;
   };
-  std::vector<std::vector<std::unique_ptr<AnyWork>>> lanes_;
+  Row<Row<std::unique_ptr<AnyWork>>> lanes_;
 };
 
 /// Where a stream's work goes while it is captured.

@@ -73,7 +73,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     const detail::Layout batch = this->batch(in->layout());
     build.depth = options_.depth;
     const auto& thread =
-        build.add_thread(std::make_unique<detail::DeviceThread<On>>(*build.device, build.control));
+        build.add_thread(new detail::DeviceThread<On>{*build.device, build.control});
     in->ring.on_publish(thread.bell().get());
     const auto out = std::make_shared<detail::DeviceLink<On>>(
         *build.device, detail::device_places(options_.depth, batch, build.units, build.epochs),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/prepare_options.hpp>
 
@@ -14,7 +15,6 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -97,7 +97,7 @@ template <class F, class Look> FirstFailure for_all(std::size_t count, F f, Look
   struct Others {
     StdAtomics::Atomic<std::size_t>& next;
     const std::size_t count;
-    std::vector<std::thread> threads{};
+    Row<std::thread> threads{};
     ~Others() {
       next.store(count, StdAtomics::relaxed);
       for (std::thread& thread : threads) {

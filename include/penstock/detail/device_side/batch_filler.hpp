@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/device_link.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -92,7 +92,7 @@ template <AnyDevice D> class BatchFiller {
       full_.back().publish(last ? Fill::partial : Fill::full);
       full_.pop_back();
     }
-    next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(opened));
+    next_.pop_front(opened);
   }
   /// Hands on what is in the open place, if anything is: the batch is a short one.
   void close() {
@@ -101,7 +101,7 @@ template <AnyDevice D> class BatchFiller {
       place_.publish(Fill::partial);
       if (!next_.empty()) {
         place_ = std::move(next_.front());
-        next_.erase(next_.begin());
+        next_.pop_front(1);
       }
     }
   }
@@ -130,8 +130,8 @@ template <AnyDevice D> class BatchFiller {
   DeviceLink<D>& out_;
   Claim place_; // the open one, and how far it is filled
   std::size_t filled_{};
-  std::vector<Claim> next_; // claimed after it
-  std::vector<Claim> full_; // before it, while they are handed on
+  Row<Claim> next_; // claimed after it
+  Row<Claim> full_; // before it, while they are handed on
   std::uint64_t handed_on_{};
   std::uint64_t booked_{};
 };

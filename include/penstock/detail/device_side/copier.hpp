@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/batch_filler.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -16,7 +17,6 @@
 #include <cstdint>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -248,7 +248,7 @@ template <AnyDevice D> class Copier {
   std::size_t in_flight_{};
   HostRing::Take run_; // slots at hand, the first of them begun_ records done
   std::size_t begun_{};
-  std::vector<CopyPiece> pieces_;
+  Row<CopyPiece> pieces_;
   std::uint64_t bytes_{};
   bool ended_{};
   bool touches_memory_{}; // as far as nobody has waited for the stream

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/device_side/fetch_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
@@ -15,7 +16,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -177,9 +177,9 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   // Not behind the records of those before.
   typename D::stream_type count_stream_;
   Timeline<D> count_line_;
-  std::vector<std::uint64_t> asked_up_to_; // by serial
+  Row<std::uint64_t> asked_up_to_; // by serial
   std::uint64_t counts_landed_{};
-  std::vector<Take> held_; // by place
+  Row<Take> held_; // by place
   // Batches, in order: those before fetched_ are copied, their numbers known before known_, asked
   // for before asked_.
   std::uint64_t fetched_{};

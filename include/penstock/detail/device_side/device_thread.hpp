@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
@@ -13,7 +14,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <sys/prctl.h>
 
@@ -70,7 +70,9 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
     // A device that was lost answers no more.
     if (!control_.device_lost()) {
       // Each may hold places of the one before it.
-      std::for_each(steps_.rbegin(), steps_.rend(), [](DeviceStep* step) { step->give_up(); });
+      for (std::size_t i = steps_.size(); i-- != 0;) {
+        steps_[i]->give_up();
+      }
     }
     steps_.front()->book_cpu();
   }
@@ -125,7 +127,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   D& device_;
   RunControl& control_;
   const std::shared_ptr<Doorbell> bell_ = std::make_shared<Doorbell>();
-  std::vector<DeviceStep*> steps_;
+  Row<DeviceStep*> steps_;
   std::shared_ptr<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/fence.hpp>
@@ -11,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -55,8 +55,8 @@ template <AnyDevice D> class KernelLane {
 
  private:
   std::unique_ptr<Timeline<D>> line_;
-  std::vector<Fence<D>> begins_; // by serial: what each waits for
-  std::vector<StdAtomics::Atomic<std::uint64_t>> indices_;
+  Row<Fence<D>> begins_; // by serial: what each waits for
+  Row<StdAtomics::Atomic<std::uint64_t>> indices_;
 };
 
 /// How many records a batch gives: `gives` for each `per` of its records, a begun group counted; or

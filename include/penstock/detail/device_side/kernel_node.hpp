@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/counted.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/device_side/kernel_call.hpp>
 #include <penstock/detail/device_side/kernel_lane.hpp>
@@ -17,7 +18,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -239,13 +239,13 @@ class KernelNode final : public DeviceStep {
   const std::shared_ptr<DeviceLink<D>> in_;
   const std::shared_ptr<DeviceLink<D>> out_;
   Call call_;
-  std::string note_;                             // why nothing is replayed
-  std::vector<typename D::stream_type> streams_; // what is replayed goes to the first
-  std::vector<KernelLane<D>> lanes_;
-  Take take_;                 // the next batch
-  LaunchCheck<D> launches_;   // of a thread with nothing latched when it started
-  std::vector<Claim> claims_; // by place: those to fill
-  std::vector<Take> held_;    // by place, in place: those whose batch is out
+  std::string note_;                     // why nothing is replayed
+  Row<typename D::stream_type> streams_; // what is replayed goes to the first
+  Row<KernelLane<D>> lanes_;
+  Take take_;               // the next batch
+  LaunchCheck<D> launches_; // of a thread with nothing latched when it started
+  Row<Claim> claims_;       // by place: those to fill
+  Row<Take> held_;          // by place, in place: those whose batch is out
   std::uint64_t handed_on_{};
   std::uint64_t given_{}; // units
   bool ended_{};

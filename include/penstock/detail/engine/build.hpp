@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/plan.hpp>
@@ -19,7 +20,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -27,8 +27,7 @@ namespace penstock::detail {
 template <AnyDevice D> class DeviceThread;
 
 /// What the next node of a kind is called: "Decoder", and then "Decoder 2".
-inline std::string name_of_next(std::string_view kind,
-                                const std::vector<std::unique_ptr<Node>>& nodes) {
+inline std::string name_of_next(std::string_view kind, const Row<std::unique_ptr<Node>>& nodes) {
   std::size_t same = 0;
   for (const auto& node : nodes) {
     const std::string_view name = node->name();
@@ -42,8 +41,8 @@ inline std::string name_of_next(std::string_view kind,
 /// and for one to fill itself, and adds its node, which is given both. Of the thread that prepares.
 template <AnyDevice D> class Build {
  public:
-  Build(D* on, RunControl& run, std::vector<std::unique_ptr<Node>>& nodes,
-        std::vector<std::unique_ptr<SharedThread>>& threads, const PrepareOptions& told)
+  Build(D* on, RunControl& run, Row<std::unique_ptr<Node>>& nodes,
+        Row<std::unique_ptr<SharedThread>>& threads, const PrepareOptions& told)
       : device{on}, control{run}, preparing{told}, nodes_{nodes}, threads_{threads} {}
 
   D* const device; ///< Null if no stage names one.
@@ -114,9 +113,9 @@ template <AnyDevice D> class Build {
   }
 
   /// A thread of the device's, for the steps that are added from now on.
-  DeviceThread<D>& add_thread(std::unique_ptr<DeviceThread<D>> thread) {
-    device_thread_ = thread.get();
-    threads_.push_back(std::move(thread));
+  DeviceThread<D>& add_thread(DeviceThread<D>* thread) {
+    device_thread_ = thread;
+    threads_.push_back(std::unique_ptr<SharedThread>{thread});
     return *device_thread_;
   }
   DeviceThread<D>& device_thread() const noexcept { return *device_thread_; }
@@ -126,10 +125,9 @@ template <AnyDevice D> class Build {
     return {name_of_next(kind, nodes_), workers, control};
   }
   template <class N, class... Args> N& add(Args&&... args) {
-    auto node = std::make_unique<N>(std::forward<Args>(args)...);
-    N& added = *node;
-    nodes_.push_back(std::move(node));
-    return added;
+    N* const added = new N{std::forward<Args>(args)...};
+    nodes_.push_back(std::unique_ptr<Node>{added});
+    return *added;
   }
   /// A node that the device thread drives. `fills`: the ring on the device that it does, or null.
   template <class N, class... Args>
@@ -145,8 +143,8 @@ template <AnyDevice D> class Build {
   }
 
  private:
-  std::vector<std::unique_ptr<Node>>& nodes_;
-  std::vector<std::unique_ptr<SharedThread>>& threads_;
+  Row<std::unique_ptr<Node>>& nodes_;
+  Row<std::unique_ptr<SharedThread>>& threads_;
   bool skips_{};
   bool jumps_{};
   std::shared_ptr<OnTheWay> on_the_way_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
 
 #include <condition_variable>
@@ -9,7 +10,6 @@
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -82,7 +82,7 @@ class Crew {
   std::uint64_t run_{};
   std::size_t working_{};
   bool over_{};
-  std::vector<std::thread> threads_;
+  Row<std::thread> threads_;
 };
 
 } // namespace penstock::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
@@ -237,8 +238,8 @@ class Engine {
 
   const Origin origin_;
   RunControl control_;
-  std::vector<std::unique_ptr<SharedThread>> threads_; // beside those that nodes have
-  std::vector<std::unique_ptr<Node>> nodes_;
+  Row<std::unique_ptr<SharedThread>> threads_; // beside those that nodes have
+  Row<std::unique_ptr<Node>> nodes_;
   Crew crew_;
   std::optional<Watch> watch_;
   std::optional<std::stop_callback<Stop>> stop_;

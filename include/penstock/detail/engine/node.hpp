@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/detail/observe/trace.hpp>
@@ -12,7 +13,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -125,7 +125,7 @@ class Node {
  private:
   const std::string name_;
   RunControl& control_;
-  std::vector<Meter> meters_;
+  Row<Meter> meters_;
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
 };
 

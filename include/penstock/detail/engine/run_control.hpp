@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/skip_notes.hpp>
 #include <penstock/detail/engine/stop_gate.hpp>
@@ -16,7 +17,6 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -211,8 +211,8 @@ class RunControl {
     }
   }
 
-  std::vector<Watched> rings_;
-  std::vector<std::function<OpenWork()>> asks_;
+  Row<Watched> rings_;
+  Row<std::function<OpenWork()>> asks_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::exception_ptr lost_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/host_side/slot_by_slot.hpp>
 #include <penstock/detail/links/ragged.hpp>
@@ -13,7 +14,6 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -105,7 +105,7 @@ class DecoderNode final : public Node {
     return reinterpret_cast<T*>(reinterpret_cast<Byte*>(data) + bytes);
   }
 
-  std::vector<F> calls_;
+  Row<F> calls_;
   const OnError on_error_;
   const std::shared_ptr<HostLink> in_;
   const std::shared_ptr<HostLink> out_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/host_link.hpp>
 
@@ -9,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -46,7 +46,7 @@ template <class F, class T, class Where> class HostConsumer : public Node {
     return taken;
   }
 
-  std::vector<F> calls_;
+  Row<F> calls_;
   const std::shared_ptr<HostLink> in_;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/fence.hpp>
 
@@ -10,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -104,8 +104,8 @@ template <AnyDevice D> class ConsumerWatch {
   std::uint64_t next() const noexcept { return uses_.was_recorded() + 1; }
 
   Timeline<D> uses_;
-  std::vector<Number> tickets_; // by serial of uses_, as the following
-  std::vector<Number> records_;
+  Row<Number> tickets_; // by serial of uses_, as the following
+  Row<Number> records_;
   Number entered_{0}; // the serial that a callable's use will have
   StdAtomics::Atomic<bool> finished_{false};
   Meter meter_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/consumer_watch.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/fence.hpp>
@@ -13,7 +14,6 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -85,7 +85,7 @@ template <AnyDevice D> struct DeviceLink {
   const RingMemory& memory;
   ConsumerWatch<D> consumer;
   Timeline<D> other_uses; // by second streams
-  std::vector<Fence<D>> ready_fences;
+  Row<Fence<D>> ready_fences;
 };
 
 } // namespace penstock::detail

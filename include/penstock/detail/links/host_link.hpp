@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/sequencer.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -13,7 +14,6 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -88,8 +88,8 @@ struct HostLink {
     explicit Counted(std::size_t slots) : turns{slots}, held(slots) {}
 
     Sequencer<> turns;
-    std::uint64_t units{};  // delivered so far: whose turn it is, his
-    std::vector<Held> held; // by place: what is filled, until its turn
+    std::uint64_t units{}; // delivered so far: whose turn it is, his
+    Row<Held> held;        // by place: what is filled, until its turn
   };
 
   std::unique_ptr<Counted> counted_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 
@@ -9,7 +10,6 @@
 #include <cstdint>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -67,7 +67,7 @@ template <class R> class LeasesOut {
  private:
   R& ring_;
   const std::size_t most_;
-  std::vector<Take> out_;
+  Row<Take> out_;
   std::size_t count_{};
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/memory/layout.hpp>
 
@@ -11,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -78,7 +78,7 @@ class RingMemory {
 
  private:
   Layout layout_;
-  std::vector<std::size_t> starts_;
+  Row<std::size_t> starts_;
   Allocation allocation_;
 };
 

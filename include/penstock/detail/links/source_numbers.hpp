@@ -3,13 +3,13 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -22,8 +22,8 @@ class SourceNumbers {
     std::uint64_t at, shift;
   };
   struct Jumps {
-    std::vector<Jump> list; // in order
-    std::size_t past{};     // of them: forgotten
+    Row<Jump> list;     // in order
+    std::size_t past{}; // of them: forgotten
   };
 
  public:
@@ -84,11 +84,11 @@ class SourceNumbers {
     const Jump* const next = after(unit);
     shift_ = shift_before(next);
     if (jumps_) {
-      std::vector<Jump>& list = list_->list;
+      Row<Jump>& list = list_->list;
       list_->past = static_cast<std::size_t>(next - list.data());
       // Not each time, since those that stay are moved.
       if (list_->past > list.size() / 2) {
-        list.erase(list.begin(), list.begin() + (next - list.data()));
+        list.pop_front(list_->past);
         list_->past = 0;
       }
     }

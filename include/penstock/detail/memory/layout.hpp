@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/error.hpp>
@@ -16,7 +17,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -34,15 +34,16 @@ struct Array {
 /// Rings and copiers count in units, which are records, or, where records travel in pieces, bytes.
 struct Layout {
   std::size_t units{}; // in a slot
-  std::vector<Array> parts;
-  std::vector<std::size_t> sizes; // what a batch's view is told
+  Row<Array> parts;
+  Row<std::size_t> sizes; // what a batch's view is told
   std::size_t units_a_record{1};
 
   Layout() = default;
   /// Of a plain schema.
-  Layout(std::size_t count, std::size_t record_bytes)
-      : units{count}, parts{{record_bytes, count * record_bytes, Array::records}},
-        sizes{record_bytes} {}
+  Layout(std::size_t count, std::size_t record_bytes) : units{count} {
+    parts.push_back({record_bytes, count * record_bytes, Array::records});
+    sizes.push_back(record_bytes);
+  }
 
   bool ragged() const noexcept {
     return std::any_of(parts.begin(), parts.end(),

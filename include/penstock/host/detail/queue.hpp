@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 
@@ -20,7 +21,6 @@
 #include <thread>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -134,7 +134,7 @@ class HostQueue {
   }
 
   CallGate& gate_;
-  std::vector<Entry> ring_;
+  Row<Entry> ring_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::uint64_t pushed_{0};
