@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/opening.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
@@ -61,9 +62,8 @@ template <class Io> FileStatus status_of(const Io& io, const std::string& path) 
 
 /// What lies at each of `paths`, by several threads.
 template <class Io>
-FirstFailure look_at(const Io& io, const std::vector<std::string>& paths,
-                     std::vector<FileStatus>& seen, OpeningProgress& progress) {
-  seen.resize(paths.size());
+FirstFailure look_at(const Io& io, const std::vector<std::string>& paths, Row<FileStatus>& seen,
+                     OpeningProgress& progress) {
   const auto look = [&](std::size_t i) {
     seen[i] = status_of(io, paths[i]);
     if (seen[i].kind == FileKind::regular) {
@@ -81,13 +81,13 @@ struct FoundFile {
 
 template <class Io>
 void find_in_folder(const Io& io, const std::string& path, OpeningProgress& progress,
-                    std::vector<FoundFile>& files) {
+                    Row<FoundFile>& files) {
   std::vector<std::string> names = names_in(io, path);
   for (std::string& name : names) {
     name.insert(0, path.back() == '/' ? path : path + '/');
   }
   std::sort(names.begin(), names.end());
-  std::vector<FileStatus> seen;
+  Row<FileStatus> seen(names.size());
   const FirstFailure failure = look_at(io, names, seen, progress);
   failure.rethrow_at(failure.at);
   const std::size_t before = files.size();
@@ -106,11 +106,11 @@ void find_in_folder(const Io& io, const std::string& path, OpeningProgress& prog
 /// The regular files that `paths` name: see files_at(). Of what cannot be found the first in order
 /// is thrown.
 template <class Io>
-std::vector<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
-                                  OpeningProgress& progress) {
-  std::vector<FileStatus> seen;
+Row<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
+                          OpeningProgress& progress) {
+  Row<FileStatus> seen(paths.size());
   const FirstFailure failure = look_at(io, paths, seen, progress);
-  std::vector<FoundFile> files;
+  Row<FoundFile> files;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     failure.rethrow_at(i);
     if (seen[i].kind == FileKind::other) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/opening.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
@@ -67,9 +68,9 @@ template <class T, class Io = PosixIo> class Records {
           {"penstock: records: the list of files is empty: name at least one."}, {}, 0);
     }
     detail::OpeningProgress progress{preparing};
-    std::vector<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
+    detail::Row<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
     const DirectReads direct = fit_into_memory(found) ? DirectReads::never : options_.direct;
-    std::vector<std::optional<DirectFile<Io>>> files(found.size());
+    detail::Row<std::optional<DirectFile<Io>>> files(found.size());
     const std::size_t stay = behind_first(most_open, found);
     const std::size_t stay_direct = behind_first(most_open / 2, found);
     const auto open_one = [&](std::size_t i) {
@@ -135,7 +136,7 @@ template <class T, class Io = PosixIo> class Records {
     std::uint64_t first;
     std::uint64_t end;
   };
-  using Parts = std::vector<Part>;
+  using Parts = detail::Row<Part>;
   // Systems allow 1024 open files or more a process, and one that is read directly takes two. Of
   // more files than this, each read opens its own, which needs no lock.
   static constexpr std::size_t most_open = 256;
@@ -150,7 +151,7 @@ template <class T, class Io = PosixIo> class Records {
   }
 
   // The first to read such files reads them once from the disk, and everybody from memory then.
-  bool fit_into_memory(const std::vector<detail::FoundFile>& files) const {
+  bool fit_into_memory(const detail::Row<detail::FoundFile>& files) const {
     if (options_.direct != DirectReads::automatic) {
       return false;
     }
@@ -166,7 +167,7 @@ template <class T, class Io = PosixIo> class Records {
     return size < options_.offset ? 0 : (size - options_.offset) / record_bytes();
   }
   // The number of the first file that has `most` before it that have records.
-  std::size_t behind_first(std::size_t most, const std::vector<detail::FoundFile>& files) const {
+  std::size_t behind_first(std::size_t most, const detail::Row<detail::FoundFile>& files) const {
     std::size_t i = 0;
     for (; i < files.size() && most != 0; ++i) {
       most -= whole_records(files[i].size) != 0 ? 1 : 0;

@@ -52,12 +52,24 @@ inline bool lists(std::string_view names, std::string_view name) {
   return false;
 }
 
-/// The number that a text begins with; none where it says "max" or -1, or nothing.
+/// The number that a text begins with; none where it says "max" or -1, or nothing, or what 64 bits
+/// cannot hold.
 inline std::optional<std::uint64_t> number_in(std::string_view text) {
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  std::uint64_t number = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
-  return end.ec == std::errc{} ? std::optional{number} : std::nullopt;
+  std::optional<std::uint64_t> number;
+  for (const char c : text) {
+    if (c < '0' || c > '9') {
+      break;
+    }
+    const auto digit = static_cast<std::uint64_t>(c - '0');
+    const std::uint64_t before = number.value_or(0);
+    if (before > (most - digit) / 10) {
+      return std::nullopt;
+    }
+    number = before * 10 + digit;
+  }
+  return number;
 }
 
 /// The number behind a name, in a text of lines that begin with one; none if it is not there.
@@ -88,10 +100,9 @@ inline std::string unescaped(std::string_view field) {
   std::string text;
   while (!field.empty()) {
     text += cut(field, '\\');
-    std::uint64_t code = 0;
-    if (field.size() >= 3 &&
-        std::from_chars(field.data(), field.data() + 3, code, 8).ptr == field.data() + 3) {
-      text += static_cast<char>(code);
+    const std::string_view code = field.substr(0, 3);
+    if (code.size() == 3 && code.find_first_not_of("01234567") == std::string_view::npos) {
+      text += static_cast<char>((code[0] - '0') * 64 + (code[1] - '0') * 8 + (code[2] - '0'));
       field.remove_prefix(3);
     }
   }

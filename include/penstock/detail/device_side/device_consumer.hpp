@@ -22,12 +22,17 @@ template <AnyDevice D> class DeviceEnd : public Node {
   /// `depth` batches may be out at once.
   DeviceEnd(NodeSetup setup, std::shared_ptr<DeviceLink<D>> in, std::size_t depth)
       : Node{std::move(setup)}, lender_{std::make_shared<DeviceLender<D>>(std::move(in), depth)} {
-    control().on_lost([this] { return open_work(); });
+    control().on_lost(*this);
   }
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     lender_->link().consumer.report(seconds, stage);
+  }
+  /// For RunControl.
+  OpenWork open_work() const {
+    const std::optional<std::uint64_t> record = lender_->link().consumer.open_record();
+    return record ? OpenWork{name(), *record} : OpenWork{};
   }
 
  protected:
@@ -65,11 +70,6 @@ template <AnyDevice D> class DeviceEnd : public Node {
     if (!control().device_lost()) {
       lender_->settle();
     }
-  }
-
-  OpenWork open_work() const {
-    const std::optional<std::uint64_t> record = lender_->link().consumer.open_record();
-    return record ? OpenWork{name(), *record} : OpenWork{};
   }
 
   const std::shared_ptr<DeviceLender<D>> lender_;

@@ -116,10 +116,15 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   }
 
   bool over() const noexcept {
-    const auto done = [](const DeviceStep* step) { return step->done(); };
-    return steps_.front()->flow() > Flow::ended ||
-           (std::all_of(steps_.begin(), steps_.end(), done) &&
-            (!end_ || end_->consumer.finished()));
+    if (steps_.front()->flow() > Flow::ended) {
+      return true;
+    }
+    for (const DeviceStep* step : steps_) {
+      if (!step->done()) {
+        return false;
+      }
+    }
+    return !end_ || end_->consumer.finished();
   }
 
   static constexpr std::chrono::microseconds look_again{20};

@@ -41,10 +41,10 @@ class KernelNode final : public DeviceStep {
       streams_.push_back(device_.stream());
     }
     for (unsigned lane = 0; lane < streams; ++lane) {
-      lanes_.emplace_back(device_, std::max<std::size_t>(most_open / streams, 2));
+      lanes_.push_back({device_, std::max<std::size_t>(most_open / streams, 2)});
     }
     note_ = call_.capture(device_, streams_, recount_.of(in_->layout().records()));
-    control().on_lost([this] { return open_work(); });
+    control().on_lost(*this);
   }
 
   bool has_open_fence() const noexcept override {
@@ -57,6 +57,14 @@ class KernelNode final : public DeviceStep {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();
     stage.note = note_;
+  }
+  /// For RunControl.
+  OpenWork open_work() const {
+    std::uint64_t oldest = unknown_size;
+    for (const KernelLane<D>& lane : lanes_) {
+      oldest = std::min(oldest, lane.open_index(unknown_size));
+    }
+    return oldest != unknown_size ? OpenWork{name(), oldest} : OpenWork{};
   }
 
  private:
@@ -224,14 +232,6 @@ class KernelNode final : public DeviceStep {
       out_->other_uses.sync();
     }
     out_->ring.reset();
-  }
-
-  OpenWork open_work() const {
-    std::uint64_t oldest = unknown_size;
-    for (const KernelLane<D>& lane : lanes_) {
-      oldest = std::min(oldest, lane.open_index(unknown_size));
-    }
-    return oldest != unknown_size ? OpenWork{name(), oldest} : OpenWork{};
   }
 
   const Recount recount_;

@@ -95,10 +95,7 @@ template <AnyDevice D> class Build {
   template <class Where>
   std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, Layout layout,
                                         Side claimers) {
-    host_ = std::make_shared<HostLink>(
-        slots, RingMemory::in<Where>(device, slots, std::move(layout), stage), claimers,
-        Side::many);
-    control.watch(host_->ring);
+    host_output(slots, RingMemory::in<Where>(device, slots, std::move(layout), stage), claimers);
     return host_;
   }
   /// The ring on the device that this stage fills and the next takes from.
@@ -143,6 +140,11 @@ template <AnyDevice D> class Build {
   }
 
  private:
+  void host_output(std::size_t slots, RingMemory memory, Side claimers) {
+    host_ = std::make_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
+    control.watch(host_->ring);
+  }
+
   Row<std::unique_ptr<Node>>& nodes_;
   Row<std::unique_ptr<SharedThread>>& threads_;
   bool skips_{};

@@ -13,9 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace penstock::detail {
@@ -41,8 +41,10 @@ class RunControl {
   }
 
   /// Before the run: whom to ask what work was queued on the device when that was lost, in the
-  /// order of the stages.
-  void on_lost(std::function<OpenWork()> ask) { asks_.push_back(std::move(ask)); }
+  /// order of the stages. `node` has an open_work(), and stays.
+  template <class N> void on_lost(const N& node) {
+    asks_.push_back({&node, [](const void* n) { return static_cast<const N*>(n)->open_work(); }});
+  }
 
   /// When all rings are reset: from now on stop() stops.
   void begin() noexcept { gate_.open(); }
@@ -146,6 +148,10 @@ class RunControl {
   }
 
  private:
+  struct Asked {
+    const void* node;
+    OpenWork (*open_work)(const void*);
+  };
   struct Watched {
     void* ring;
     void (*close)(void*, Flow) noexcept;
@@ -166,41 +172,45 @@ class RunControl {
     }
   }
   std::exception_ptr describe(const std::string& stage, std::uint64_t record, bool reads) const {
-    const std::string where = "penstock: " + stage + " failed at record ";
+    std::string cause;
+    std::string file;
+    std::uint64_t offset = 0;
+    std::string enqueued_by;
     try {
       throw;
     } catch (const SourceError& e) {
-      const std::uint64_t named = reads ? e.record().value_or(record) : record;
-      return error(where, stage, named, e.what(), e.file(), e.offset());
+      record = reads ? e.record().value_or(record) : record;
+      cause = e.what();
+      file = e.file();
+      offset = e.offset();
     } catch (const SinkError& e) {
-      return error(where, stage, record, e.what(), e.file(), e.offset());
+      cause = e.what();
+      file = e.file();
+      offset = e.offset();
     } catch (const DeviceError& e) {
-      std::string what = e.what();
-      std::string enqueued_by;
+      cause = e.what();
       for (std::size_t i = 0; e.sticky() && i < asks_.size(); ++i) {
-        if (const OpenWork open = asks_[i](); !open.stage.empty()) {
-          what += joined({enqueued_by.empty() ? " Still queued was what " : " And what ",
-                          open.stage, " enqueued from record ", open.record, " on."});
+        if (const OpenWork open = asks_[i].open_work(asks_[i].node); !open.stage.empty()) {
+          cause += joined({enqueued_by.empty() ? " Still queued was what " : " And what ",
+                           open.stage, " enqueued from record ", open.record, " on."});
           enqueued_by = enqueued_by.empty() ? open.stage : enqueued_by;
         }
       }
-      return error(where, stage, record, what, {}, 0, enqueued_by);
     } catch (const std::exception& e) {
-      return error(where, stage, record, e.what());
+      cause = e.what();
     } catch (...) {
-      return error(where, stage, record, "something that is no std::exception was thrown");
+      cause = "something that is no std::exception was thrown";
     }
-  }
-  static std::exception_ptr error(const std::string& where, const std::string& stage,
-                                  std::uint64_t record, std::string cause,
-                                  const std::string& file = {}, std::uint64_t offset = 0,
-                                  const std::string& enqueued_by = {}) {
-    if (cause.starts_with("penstock: ")) {
-      cause.erase(0, 10);
-    }
+    constexpr std::string_view prefix = "penstock: ";
+    const std::string_view text = cause;
+    const std::string_view rest = text.starts_with(prefix) ? text.substr(prefix.size()) : text;
     try {
-      throw StageError{
-          where + std::to_string(record) + ": " + cause, stage, record, file, offset, enqueued_by};
+      throw StageError{joined({prefix, stage, " failed at record ", record, ": ", rest}),
+                       stage,
+                       record,
+                       file,
+                       offset,
+                       enqueued_by};
     } catch (const StageError&) {
       return std::current_exception();
     }
@@ -212,7 +222,7 @@ class RunControl {
   }
 
   Row<Watched> rings_;
-  Row<std::function<OpenWork()>> asks_;
+  Row<Asked> asks_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::exception_ptr lost_;

@@ -59,15 +59,19 @@ class SkipNotes {
   static constexpr std::size_t most = 1000;
 
   static SkippedItem in_flight() {
+    SkippedItem item;
     try {
       throw;
     } catch (const SourceError& e) {
-      return {{}, 0, 0, e.file(), e.offset(), e.what()};
+      item.file = e.file();
+      item.offset = e.offset();
+      item.reason = e.what();
     } catch (const std::exception& e) {
-      return {{}, 0, 0, {}, 0, e.what()};
+      item.reason = e.what();
     } catch (...) {
-      return {{}, 0, 0, {}, 0, "something that is no std::exception was thrown"};
+      item.reason = "something that is no std::exception was thrown";
     }
+    return item;
   }
 
   mutable std::mutex mutex_;

@@ -22,15 +22,7 @@ class RingMemory {
   template <class Where, class D>
   static RingMemory in(D* device, std::size_t places, Layout layout, const char* stage) {
     RingMemory made;
-    std::size_t bytes = 0;
-    for (const Array& part : layout.parts) {
-      made.starts_.push_back(bytes);
-      const std::size_t more = checked_bytes(places, part.stride, stage);
-      bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
-    }
-    made.layout_ = std::move(layout);
-    // The last array needs no rounding up, which an exact number of pages would feel.
-    bytes = made.starts_.back() + places * made.layout_.parts.back().stride;
+    const std::size_t bytes = made.lay_out(places, std::move(layout), stage);
     made.allocation_ = Allocation::in<Where>(device, bytes);
     return made;
   }
@@ -77,6 +69,19 @@ class RingMemory {
   }
 
  private:
+  // Gives the bytes of all places.
+  std::size_t lay_out(std::size_t places, Layout layout, const char* stage) {
+    std::size_t bytes = 0;
+    for (const Array& part : layout.parts) {
+      starts_.push_back(bytes);
+      const std::size_t more = checked_bytes(places, part.stride, stage);
+      bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
+    }
+    layout_ = std::move(layout);
+    // The last array needs no rounding up, which an exact number of pages would feel.
+    return starts_.back() + places * layout_.parts.back().stride;
+  }
+
   Layout layout_;
   Row<std::size_t> starts_;
   Allocation allocation_;

@@ -46,8 +46,11 @@ struct Layout {
   }
 
   bool ragged() const noexcept {
-    return std::any_of(parts.begin(), parts.end(),
-                       [](const Array& part) { return part.kind == Array::values; });
+    bool any = false;
+    for (const Array& part : parts) {
+      any = any || part.kind == Array::values;
+    }
+    return any;
   }
   /// Whether records travel in pieces, so that a slot may hold a part of one.
   bool in_pieces() const noexcept { return units_a_record != 1; }

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -152,8 +151,9 @@ class HostQueues {
   HostQueues(const HostQueues&) = delete;
   HostQueues& operator=(const HostQueues&) = delete;
   ~HostQueues() {
-    if (!is_here()) {
-      std::construct_at(&queues_); // a forked child's: the old ones stay as they are
+    // In a forked child they stay as they are.
+    while (first_ && is_here()) {
+      delete std::exchange(first_, first_->next);
     }
   }
 
@@ -162,10 +162,12 @@ class HostQueues {
   /// A running queue. Throws std::system_error, std::bad_alloc.
   HostQueue& start(CallGate& gate) {
     const std::lock_guard lock{mutex_};
-    const auto unused = [](const Kept& kept) { return !kept.used; };
-    auto kept = std::find_if(queues_.begin(), queues_.end(), unused);
-    if (kept == queues_.end()) {
-      kept = queues_.emplace(kept, gate);
+    Kept* kept = first_;
+    while (kept && kept->used) {
+      kept = kept->next;
+    }
+    if (!kept) {
+      kept = first_ = new Kept{gate, first_};
     }
     kept->queue.start();
     kept->used = true;
@@ -178,27 +180,28 @@ class HostQueues {
     }
     queue.finish();
     const std::lock_guard lock{mutex_};
-    for (Kept& kept : queues_) {
-      kept.used = kept.used && &kept.queue != &queue;
+    for (Kept* kept = first_; kept; kept = kept->next) {
+      kept->used = kept->used && &kept->queue != &queue;
     }
   }
   /// On a device that has broken down: blocks until no work runs; none will again.
   void await_rest() const noexcept {
     const std::lock_guard lock{mutex_};
-    for (const Kept& kept : queues_) {
-      kept.queue.await_rest();
+    for (const Kept* kept = first_; kept; kept = kept->next) {
+      kept->queue.await_rest();
     }
   }
 
  private:
   struct Kept {
-    explicit Kept(CallGate& gate) : queue{gate} {}
+    Kept(CallGate& gate, Kept* other) : queue{gate}, next{other} {}
     HostQueue queue;
+    Kept* const next;
     bool used{false};
   };
   const Origin origin_;
   mutable std::mutex mutex_;
-  std::list<Kept> queues_;
+  Kept* first_{};
 };
 
 } // namespace penstock::detail
