@@ -19,7 +19,7 @@ namespace detail {
 
 /// Of `allowed` processors as many as the control groups' quotas of time are worth, rounded up; at
 /// least one. `root` comes before all paths.
-inline unsigned processors_within(const std::string& root, unsigned allowed) {
+[[gnu::cold]] inline unsigned processors_within(const std::string& root, unsigned allowed) {
   std::uint64_t usable = std::max(allowed, 1U);
   const auto limit = [&usable](std::string_view quota_and_period) {
     const std::uint64_t quota = number_in(cut(quota_and_period, ' ')).value_or(0); // 0: none
@@ -40,7 +40,7 @@ inline unsigned processors_within(const std::string& root, unsigned allowed) {
 }
 
 /// Bytes that the control groups leave of what the machine has. `root` comes before all paths.
-inline std::uint64_t memory_within(const std::string& root) {
+[[gnu::cold]] inline std::uint64_t memory_within(const std::string& root) {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
   const auto kib = number_of(text_of(root + "/proc/meminfo"), "MemAvailable:");
   std::uint64_t usable = kib ? *kib * 1024 : unknown;

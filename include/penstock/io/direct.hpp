@@ -61,7 +61,8 @@ template <class Io = PosixIo> class DirectFile {
   /// Opens it and decides; a direct one has two descriptors, of the same file. Throws what File
   /// throws, and SourceError if reads are `always` to be direct and cannot, or if another file took
   /// its name meanwhile. Blocks.
-  DirectFile(const Io& io, std::string path, DirectReads reads) : file_{io, std::move(path)} {
+  [[gnu::cold]] DirectFile(const Io& io, std::string path, DirectReads reads)
+      : file_{io, std::move(path)} {
     if (!is_wanted(reads)) {
       return;
     }
@@ -109,7 +110,7 @@ template <class Io = PosixIo> class DirectFile {
   }
 
   // Returns an errno. Reads a block, since some file systems refuse no sooner than that.
-  int open_direct() {
+  [[gnu::cold]] int open_direct() {
     if (const int error = file_.open_direct(direct_); error != 0) {
       return error;
     }

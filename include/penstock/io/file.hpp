@@ -81,7 +81,8 @@ template <class Io, class Call> auto persist(const Io& io, Call call) {
 }
 
 /// To be asked of what was opened again: `now` is what it is, `first` what was opened first.
-inline void check_same(const std::string& path, const FileStatus& first, const FileStatus& now) {
+[[gnu::cold]] inline void check_same(const std::string& path, const FileStatus& first,
+                                     const FileStatus& now) {
   if (now != first) {
     const std::string how =
         now.device != first.device || now.inode != first.inode ? "another file has its name now"
@@ -98,7 +99,7 @@ struct direct_t {};
 /// An open regular file's number. Closes it in the end.
 template <class Io> class Descriptor {
  public:
-  Descriptor(const Io& io, const FixedPath& path, FileStatus& status) : io_{io} {
+  [[gnu::cold]] Descriptor(const Io& io, const FixedPath& path, FileStatus& status) : io_{io} {
     fd_ = persist(io, [&] { return io.open(path.absolute().c_str()); });
     if (fd_ < 0) {
       throw_io_error("open", path.given(), errno);
@@ -150,7 +151,8 @@ template <class Io = PosixIo> class File {
  public:
   /// Throws SourceError if `path` cannot be opened or is no regular file with a size, without
   /// waiting for anything but the file system.
-  File(const Io& io, std::string path) : path_{std::move(path)}, descriptor_{io, path_, status_} {
+  [[gnu::cold]] File(const Io& io, std::string path)
+      : path_{std::move(path)}, descriptor_{io, path_, status_} {
     std::byte any;
     const std::int64_t got = size() == 0 ? descriptor_.read({&any, 1}, 0) : 0;
     if (got < 0) {

@@ -21,7 +21,8 @@ namespace penstock {
 namespace detail {
 
 /// What lies in a folder, but for hidden entries. Not sorted.
-template <class Io> std::vector<std::string> names_in(const Io& io, const std::string& path) {
+template <class Io> [[gnu::cold]] std::vector<std::string> names_in(const Io& io,
+                                                                    const std::string& path) {
   typename Io::Folder folder{};
   if (persist(io, [&] { return io.open_folder(path.c_str(), folder); }) < 0) {
     throw_io_error("list", path, errno);
@@ -46,7 +47,7 @@ template <class Io> std::vector<std::string> names_in(const Io& io, const std::s
   }
 }
 
-template <class Io> FileStatus status_of(const Io& io, const std::string& path) {
+template <class Io> [[gnu::cold]] FileStatus status_of(const Io& io, const std::string& path) {
   if (path.find('\0') != std::string::npos) {
     throw_source_error({"penstock: the path \"", path.c_str(),
                         "\" goes on after a zero byte, which the system would not see: check how "
@@ -80,8 +81,8 @@ struct FoundFile {
 };
 
 template <class Io>
-void find_in_folder(const Io& io, const std::string& path, OpeningProgress& progress,
-                    Row<FoundFile>& files) {
+[[gnu::cold]] void find_in_folder(const Io& io, const std::string& path, OpeningProgress& progress,
+                                  Row<FoundFile>& files) {
   std::vector<std::string> names = names_in(io, path);
   for (std::string& name : names) {
     name.insert(0, path.back() == '/' ? path : path + '/');
@@ -106,8 +107,8 @@ void find_in_folder(const Io& io, const std::string& path, OpeningProgress& prog
 /// The regular files that `paths` name: see files_at(). Of what cannot be found the first in order
 /// is thrown.
 template <class Io>
-Row<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
-                          OpeningProgress& progress) {
+[[gnu::cold]] Row<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
+                                        OpeningProgress& progress) {
   Row<FileStatus> seen(paths.size());
   const FirstFailure failure = look_at(io, paths, seen, progress);
   Row<FoundFile> files;

@@ -58,7 +58,7 @@ template <class T, class Io = PosixIo> class Records {
   /// file that ends in the middle of a record or before the offset. Of several the first in order
   /// is named. A file that ends at the offset has no records. Blocks. Throws SourceError;
   /// OptionError for record_bytes; what progress throws. Does nothing the second time.
-  void open(const PrepareOptions& preparing = {}) {
+  [[gnu::cold]] void open(const PrepareOptions& preparing = {}) {
     if (parts_) {
       return;
     }
@@ -175,7 +175,7 @@ template <class T, class Io = PosixIo> class Records {
     return i;
   }
   // Whole records only, and none of what would not fit the numbers.
-  void add(Parts& parts, DirectFile<Io> file) const {
+  [[gnu::cold]] void add(Parts& parts, DirectFile<Io> file) const {
     const std::uint64_t before = parts.empty() ? 0 : parts.back().end;
     const std::size_t bytes = record_bytes();
     const std::string& path = file.path();

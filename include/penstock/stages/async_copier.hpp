@@ -67,7 +67,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     plan.batch = options_.batch;
   }
   /// For prepare().
-  template <class Given, class On> void build(detail::Build<On>& build) const {
+  template <class Given, class On> [[gnu::cold]] void build(detail::Build<On>& build) const {
     detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.host_input();
     const detail::Layout batch = this->batch(in->layout());
@@ -85,7 +85,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
 
  private:
   // A slot with a Ragged column is a batch.
-  detail::Layout batch(const detail::Layout& slot) const {
+  [[gnu::cold]] detail::Layout batch(const detail::Layout& slot) const {
     if (!slot.ragged()) {
       const std::size_t record = slot.record_bytes();
       const std::size_t usual = std::max<std::size_t>(detail::usual_batch / record, 1);
@@ -123,7 +123,7 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   explicit AsyncCopier(const to_host_t&, CopierOptions options = {}) : options_{options} {}
 
   /// For prepare().
-  template <class Given, class On> void build(detail::Build<On>& build) const {
+  template <class Given, class On> [[gnu::cold]] void build(detail::Build<On>& build) const {
     const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.device_input();
     const detail::Layout slot = this->slot(in->layout().uncounted());

@@ -110,7 +110,7 @@ class Consumer : public StageBase {
     }
   }
   /// For prepare().
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     const unsigned workers = detail::checked_workers("Consumer", options_.workers, 1);
     using T = typename detail::batch_of<In>::schema;
     if constexpr (detail::batch_of<In>::device) {

@@ -166,7 +166,7 @@ class Kernel : public StageBase {
   }
 
   /// For prepare().
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     const detail::Recount recount{options_.gives, options_.per};
     check(recount);
     const auto in = build.device_input();

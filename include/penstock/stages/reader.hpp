@@ -81,7 +81,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const { plan.gives<T>(0); }
   /// For prepare(): opens the source, makes the ring.
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     const unsigned workers = detail::checked_workers(
         "Reader", options_.workers,
         std::max(detail::processors(std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));

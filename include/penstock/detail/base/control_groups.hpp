@@ -21,7 +21,7 @@
 namespace penstock::detail {
 
 /// All of one of the system's own files, which do not tell their sizes; empty if it cannot be read.
-inline std::string text_of(const std::string& path) {
+[[gnu::cold]] inline std::string text_of(const std::string& path) {
   struct Close {
     void operator()(std::FILE* file) const noexcept { std::fclose(file); }
   };
@@ -54,7 +54,7 @@ inline bool lists(std::string_view names, std::string_view name) {
 
 /// The number that a text begins with; none where it says "max" or -1, or nothing, or what 64 bits
 /// cannot hold.
-inline std::optional<std::uint64_t> number_in(std::string_view text) {
+[[gnu::cold]] inline std::optional<std::uint64_t> number_in(std::string_view text) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   std::optional<std::uint64_t> number;
@@ -73,7 +73,8 @@ inline std::optional<std::uint64_t> number_in(std::string_view text) {
 }
 
 /// The number behind a name, in a text of lines that begin with one; none if it is not there.
-inline std::optional<std::uint64_t> number_of(std::string_view text, std::string_view name) {
+[[gnu::cold]] inline std::optional<std::uint64_t> number_of(std::string_view text,
+                                                            std::string_view name) {
   while (!text.empty()) {
     std::string_view line = cut(text, '\n');
     if (cut(line, ' ') == name) {
@@ -96,7 +97,7 @@ struct GroupPlace {
   std::string_view below; // empty, or from a slash on
 };
 /// A field of that file, in which blanks and backslashes are written as three octal digits.
-inline std::string unescaped(std::string_view field) {
+[[gnu::cold]] inline std::string unescaped(std::string_view field) {
   std::string text;
   while (!field.empty()) {
     text += cut(field, '\\');
@@ -108,8 +109,8 @@ inline std::string unescaped(std::string_view field) {
   }
   return text;
 }
-inline GroupPlace place_of(const GroupOf& group, std::string_view controller,
-                           std::string_view line) {
+[[gnu::cold]] inline GroupPlace place_of(const GroupOf& group, std::string_view controller,
+                                         std::string_view line) {
   const bool unified = group.controllers.empty();
   std::string_view kind = line.substr(std::min(line.find(" - "), line.size()));
   for (int word = 0; word < 2; ++word) {
@@ -149,7 +150,8 @@ struct ControlGroups {
 
 /// The control groups that this process is in and that may limit what `controller` controls, and
 /// all above them as far as they are to be seen. `root` comes before all paths.
-inline ControlGroups control_groups(const std::string& root, std::string_view controller) {
+[[gnu::cold]] inline ControlGroups control_groups(const std::string& root,
+                                                  std::string_view controller) {
   ControlGroups found;
   const std::string groups = text_of(root + "/proc/self/cgroup");
   const std::string mounts = text_of(root + "/proc/self/mountinfo");

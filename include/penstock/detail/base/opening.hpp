@@ -75,8 +75,8 @@ inline std::size_t opening_threads(std::size_t files) noexcept {
 /// after each. When one has thrown no more are begun, but all before it are made: whichever threads
 /// come first, it is the first in order whose error is returned. Throws what look() throws, when
 /// all threads rest. Blocks. With fewer threads where there are no more to be had.
-inline FirstFailure for_all(std::size_t count, Borrowed<void(std::size_t)> f,
-                            Borrowed<void()> look) {
+[[gnu::cold]] inline FirstFailure for_all(std::size_t count, Borrowed<void(std::size_t)> f,
+                                          Borrowed<void()> look) {
   StdAtomics::Atomic<std::size_t> next{0};
   std::mutex mutex;
   FirstFailure first{count, nullptr};

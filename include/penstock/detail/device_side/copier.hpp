@@ -44,8 +44,8 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 template <AnyDevice D> class Copier {
  public:
   /// `on_the_way`, where there is one, is told the numbers in the source.
-  Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
-         OnTheWay* on_the_way = nullptr)
+  [[gnu::cold]] Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
+                       OnTheWay* on_the_way = nullptr)
       : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, stream_{device.stream()},
         line_{device, 4}, ragged_{in.layout().ragged()},
         most_records_{std::max<std::size_t>(
@@ -53,7 +53,7 @@ template <AnyDevice D> class Copier {
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.layout().units, 1)} {
     pieces_.reserve(in.layout().parts.size());
   }
-  ~Copier() {
+  [[gnu::cold]] ~Copier() {
     wait_at_last([this] { settle(); });
   }
 

@@ -17,8 +17,8 @@ namespace penstock::detail {
 template <AnyDevice D> class CopierNode final : public DeviceStep {
  public:
   /// `numbers`, unless it is null, is told the numbers in the source.
-  CopierNode(NodeSetup setup, D& device, std::shared_ptr<HostLink> in,
-             std::shared_ptr<DeviceLink<D>> out, std::shared_ptr<OnTheWay> numbers)
+  [[gnu::cold]] CopierNode(NodeSetup setup, D& device, std::shared_ptr<HostLink> in,
+                           std::shared_ptr<DeviceLink<D>> out, std::shared_ptr<OnTheWay> numbers)
       : DeviceStep{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)},
         numbers_{std::move(numbers)}, copier_{device, *in_, *out_, usual_copy, numbers_.get()} {}
 

@@ -20,7 +20,7 @@ namespace penstock::detail {
 template <AnyDevice D> class DeviceEnd : public Node {
  public:
   /// `depth` batches may be out at once.
-  DeviceEnd(NodeSetup setup, std::shared_ptr<DeviceLink<D>> in, std::size_t depth)
+  [[gnu::cold]] DeviceEnd(NodeSetup setup, std::shared_ptr<DeviceLink<D>> in, std::size_t depth)
       : Node{std::move(setup)}, lender_{std::make_shared<DeviceLender<D>>(std::move(in), depth)} {
     control().on_lost(*this);
   }

@@ -27,7 +27,8 @@ namespace penstock::detail {
 template <AnyDevice D> class DeviceThread;
 
 /// What the next node of a kind is called: "Decoder", and then "Decoder 2".
-inline std::string name_of_next(std::string_view kind, const Row<std::unique_ptr<Node>>& nodes) {
+[[gnu::cold]] inline std::string name_of_next(std::string_view kind,
+                                              const Row<std::unique_ptr<Node>>& nodes) {
   std::size_t same = 0;
   for (const auto& node : nodes) {
     const std::string_view name = node->name();
@@ -140,7 +141,7 @@ template <AnyDevice D> class Build {
   }
 
  private:
-  void host_output(std::size_t slots, RingMemory memory, Side claimers) {
+  [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
     host_ = std::make_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
     control.watch(host_->ring);
   }

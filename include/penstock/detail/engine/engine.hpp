@@ -32,7 +32,7 @@ class Engine {
   explicit Engine(std::string device) { report_.device = std::move(device); }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  ~Engine() {
+  [[gnu::cold]] ~Engine() {
     crew_.dismiss();
     // Each takes from the one before it.
     while (!nodes_.empty()) {
@@ -51,7 +51,7 @@ class Engine {
   std::uint64_t batches() const noexcept { return batches_; }
 
   /// After the last node was added: starts the threads. Throws Error if there are not so many.
-  void start_threads() {
+  [[gnu::cold]] void start_threads() {
     for (const auto& node : nodes_) {
       Node& n = *node;
       for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < n.threads(); ++worker) {
@@ -155,7 +155,8 @@ class Engine {
     PeriodicThread thread; // last, since its thread uses the other
   };
 
-  void start_thread_of(const std::string& name, unsigned worker, unsigned workers, Job job) {
+  [[gnu::cold]] void start_thread_of(const std::string& name, unsigned worker, unsigned workers,
+                                     Job job) {
     try {
       crew_.add(std::move(job));
     } catch (const std::system_error& e) {
@@ -206,7 +207,7 @@ class Engine {
     const std::scoped_lock lock{reporting_};
     running_ = running;
   }
-  void watch(const RunOptions& options) {
+  [[gnu::cold]] void watch(const RunOptions& options) {
     try {
       watch_.emplace(options, *this);
     } catch (const std::system_error& e) {
@@ -217,7 +218,7 @@ class Engine {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-  void sum_up(Report& report, double seconds) const {
+  [[gnu::cold]] void sum_up(Report& report, double seconds) const {
     report.seconds = seconds;
     report.stopped = control_.stopped();
     control_.copy_error(report.error);

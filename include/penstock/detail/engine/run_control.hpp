@@ -71,7 +71,8 @@ class RunControl {
   /// To be called inside a catch block: the exception in flight is the cause. Later ones are
   /// dropped. `reads`: a SourceError is one of the run's source, and the record that it names is
   /// the run's. When it returns, every ring is closed, whoever began to close them.
-  void fail(const std::string& stage, std::uint64_t record, bool reads = false) noexcept {
+  [[gnu::cold]] void fail(const std::string& stage, std::uint64_t record,
+                          bool reads = false) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
     if (!first && !lost) {
@@ -136,7 +137,7 @@ class RunControl {
   }
   /// Before a run. Throws what the device was lost by: it cannot run any more; or, once, what the
   /// last run still owes.
-  void reset() {
+  [[gnu::cold]] void reset() {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
     failed_ = false;
@@ -171,7 +172,8 @@ class RunControl {
       return false;
     }
   }
-  std::exception_ptr describe(const std::string& stage, std::uint64_t record, bool reads) const {
+  [[gnu::cold]] std::exception_ptr describe(const std::string& stage, std::uint64_t record,
+                                            bool reads) const {
     std::string cause;
     std::string file;
     std::uint64_t offset = 0;

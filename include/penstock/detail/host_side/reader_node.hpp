@@ -25,8 +25,8 @@ template <Source From, class Where> class ReaderNode final : public Node {
 
  public:
   /// `in_all` units are read, `times` the whole source, or to its end if they are unknown_size.
-  ReaderNode(NodeSetup setup, std::shared_ptr<HostLink> out, From source, std::uint64_t in_all,
-             std::uint64_t times, const OnError& on_error)
+  [[gnu::cold]] ReaderNode(NodeSetup setup, std::shared_ptr<HostLink> out, From source,
+                           std::uint64_t in_all, std::uint64_t times, const OnError& on_error)
       : Node{std::move(setup)}, source_{std::move(source)}, on_error_{on_error},
         known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size},
         out_{std::move(out)} {

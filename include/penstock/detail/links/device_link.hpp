@@ -41,16 +41,16 @@ template <AnyDevice D> struct DeviceLink {
   using Doorbell = typename DeviceRing<D>::Doorbell;
 
   /// Of memory of its own. `rung` is the bell of the thread that fills it and watches fences.
-  DeviceLink(D& on, std::size_t count, Layout layout,
-             std::shared_ptr<Doorbell> rung = std::make_shared<Doorbell>(),
-             const char* stage = "AsyncCopier")
+  [[gnu::cold]] DeviceLink(D& on, std::size_t count, Layout layout,
+                           std::shared_ptr<Doorbell> rung = std::make_shared<Doorbell>(),
+                           const char* stage = "AsyncCopier")
       : DeviceLink{on, count,
                    std::make_shared<const RingMemory>(
                        RingMemory::in<Device>(&on, count, std::move(layout), stage)),
                    std::move(rung)} {}
   /// Of the same memory as another, whose batches are changed in place.
-  DeviceLink(D& on, std::size_t count, std::shared_ptr<const RingMemory> of,
-             std::shared_ptr<Doorbell> rung)
+  [[gnu::cold]] DeviceLink(D& on, std::size_t count, std::shared_ptr<const RingMemory> of,
+                           std::shared_ptr<Doorbell> rung)
       : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one},
         shared_memory{std::move(of)}, memory{*shared_memory}, consumer{on, count + 1},
         other_uses{on, count + 1}, ready_fences(2 * count) {
@@ -58,7 +58,7 @@ template <AnyDevice D> struct DeviceLink {
   }
   DeviceLink(const DeviceLink&) = delete;
   DeviceLink& operator=(const DeviceLink&) = delete;
-  ~DeviceLink() {
+  [[gnu::cold]] ~DeviceLink() {
     // Leases given back late may still be in use. A device that was lost answers at once.
     try {
       consumer.sync();

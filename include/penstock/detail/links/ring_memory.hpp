@@ -70,7 +70,7 @@ class RingMemory {
 
  private:
   // Gives the bytes of all places.
-  std::size_t lay_out(std::size_t places, Layout layout, const char* stage) {
+  [[gnu::cold]] std::size_t lay_out(std::size_t places, Layout layout, const char* stage) {
     std::size_t bytes = 0;
     for (const Array& part : layout.parts) {
       starts_.push_back(bytes);

@@ -73,7 +73,7 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
 /// when it returns (it blocks for that), huge ones where the system has them, and the start is
 /// aligned to 2 MiB from that size on. A forked child does not have them. To be given back to
 /// unmap_pages() with the same count. Any thread. Throws Error with the byte count.
-inline void* map_pages(std::size_t bytes) {
+[[gnu::cold]] inline void* map_pages(std::size_t bytes) {
   if (bytes == 0 || bytes % page != 0) {
     throw_error<Error>({"penstock: cannot map ", bytes,
                         " bytes of host memory: the size must be a multiple of ", page,
