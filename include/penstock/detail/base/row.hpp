@@ -13,7 +13,8 @@
 namespace penstock::detail {
 
 /// Memory for `count` values of `each` bytes. Throws std::bad_alloc.
-inline void* places_for(std::size_t count, std::size_t each, std::size_t alignment) {
+[[gnu::cold, gnu::noinline]] inline void* places_for(std::size_t count, std::size_t each,
+                                                     std::size_t alignment) {
   if (count > std::numeric_limits<std::ptrdiff_t>::max() / each) {
     throw std::bad_array_new_length{};
   }
@@ -22,7 +23,7 @@ inline void* places_for(std::size_t count, std::size_t each, std::size_t alignme
              : ::operator new(count * each);
 }
 /// Gives it back; null is nothing.
-inline void drop_places(void* at, std::size_t alignment) noexcept {
+[[gnu::cold, gnu::noinline]] inline void drop_places(void* at, std::size_t alignment) noexcept {
   alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator delete(at, std::align_val_t{alignment})
                                                : ::operator delete(at);
 }
@@ -35,19 +36,20 @@ template <class T> class Row {
   Row() = default;
   /// `count` values T(), which need not move.
   explicit Row(std::size_t count) : Row{} {
-    reserve_first(count);
+    allocate(count);
     for (; size_ != count; ++size_) {
       ::new (static_cast<void*>(at_ + size_)) T();
     }
   }
-  Row(Row&& other) noexcept
-      : at_{std::exchange(other.at_, nullptr)}, size_{std::exchange(other.size_, 0)},
-        room_{std::exchange(other.room_, 0)} {}
   Row(const Row& other) : Row{} {
-    reserve_first(other.size_);
+    allocate(other.size_);
     for (; size_ != other.size_; ++size_) {
       ::new (static_cast<void*>(at_ + size_)) T(other.at_[size_]);
     }
+  }
+  Row(Row&& other) noexcept : at_{other.at_}, size_{other.size_}, room_{other.room_} {
+    other.at_ = nullptr;
+    other.size_ = other.room_ = 0;
   }
   Row& operator=(Row other) noexcept {
     std::swap(at_, other.at_);
@@ -78,24 +80,20 @@ template <class T> class Row {
   /// So that the next values up to so many in all allocate nothing.
   void reserve(std::size_t room) {
     if (room > room_) {
-      Row larger;
-      larger.reserve_first(room);
-      for (T& value : *this) {
-        larger.add(std::move(value));
-      }
-      *this = std::move(larger);
+      grow(room);
     }
   }
   void push_back(T value) {
     if (size_ == room_) {
-      reserve(2 * room_ + 1);
+      grow(2 * room_ + 1);
     }
-    add(std::move(value));
+    ::new (static_cast<void*>(at_ + size_)) T(std::move(value));
+    ++size_;
   }
   void pop_back() noexcept { at_[--size_].~T(); }
   void clear() noexcept {
     while (size_ != 0) {
-      pop_back();
+      at_[--size_].~T();
     }
   }
   /// Takes the first `count` away; the others move up.
@@ -109,14 +107,20 @@ template <class T> class Row {
   }
 
  private:
-  void reserve_first(std::size_t room) {
+  void allocate(std::size_t room) {
     at_ = static_cast<T*>(places_for(room, sizeof(T), alignof(T)));
     room_ = room;
   }
-  void add(T&& value) noexcept {
+  [[gnu::cold, gnu::noinline]] void grow(std::size_t room) {
     static_assert(std::is_nothrow_move_constructible_v<T>);
-    ::new (static_cast<void*>(at_ + size_)) T(std::move(value));
-    ++size_;
+    T* const to = static_cast<T*>(places_for(room, sizeof(T), alignof(T)));
+    for (std::size_t i = 0; i != size_; ++i) {
+      ::new (static_cast<void*>(to + i)) T(std::move(at_[i]));
+      at_[i].~T();
+    }
+    drop_places(at_, alignof(T));
+    at_ = to;
+    room_ = room;
   }
 
   T* at_{};
