@@ -25,7 +25,7 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
  public:
   /// `events`: how many fences may be outstanding before asking about an old one becomes
   /// pessimistic (it is then reached when a later one is), never wrong.
-  [[gnu::cold]] Timeline(D& device, std::size_t events) : device_{&device} {
+  Timeline(D& device, std::size_t events) : device_{&device} {
     events_.reserve(events);
     for (std::size_t i = 0; i < events; ++i) {
       events_.push_back(device.event());

@@ -18,7 +18,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <stop_token>
 #include <tuple>
 #include <type_traits>

@@ -97,7 +97,7 @@ inline constexpr std::size_t most_skips_printed = 10;
 }
 
 /// Prints it as a table of several lines, each ended. The stage marked by * held the others back.
-[[gnu::cold]] inline std::ostream& operator<<(std::ostream& os, const Report& report) {
+inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   const auto flags = os.flags();
   const auto precision = os.precision();
   const double gb = static_cast<double>(report.bytes) / 1e9;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -19,7 +18,7 @@ namespace detail {
 
 /// Of `allowed` processors as many as the control groups' quotas of time are worth, rounded up; at
 /// least one. `root` comes before all paths.
-[[gnu::cold]] inline unsigned processors_within(const std::string& root, unsigned allowed) {
+inline unsigned processors_within(const std::string& root, unsigned allowed) {
   std::uint64_t usable = std::max(allowed, 1U);
   const auto limit = [&usable](std::string_view quota_and_period) {
     const std::uint64_t quota = number_in(cut(quota_and_period, ' ')).value_or(0); // 0: none
@@ -40,7 +39,7 @@ namespace detail {
 }
 
 /// Bytes that the control groups leave of what the machine has. `root` comes before all paths.
-[[gnu::cold]] inline std::uint64_t memory_within(const std::string& root) {
+inline std::uint64_t memory_within(const std::string& root) {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
   const auto kib = number_of(text_of(root + "/proc/meminfo"), "MemAvailable:");
   std::uint64_t usable = kib ? *kib * 1024 : unknown;

@@ -9,7 +9,6 @@
 #include <penstock/memory.hpp>
 
 #include <cstddef>
-#include <string>
 
 namespace penstock {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/row.hpp>
 
 #include <cstddef>
@@ -22,7 +23,7 @@ class CapturedWork {
   explicit CapturedWork(std::size_t lanes) : lanes_(lanes) {}
 
   template <class F> void add(std::size_t lane, F f) {
-    lanes_[lane].push_back(std::unique_ptr<AnyWork>{new Work<F>{std::move(f)}});
+    lanes_[lane].push_back(Owned<AnyWork>{new Work<F>{std::move(f)}});
   }
   /// What lanes do must not depend on each other, so the last comes first: who relies on the order
   /// in which it was enqueued is found out.
@@ -44,7 +45,7 @@ class CapturedWork {
     void run() override { f(); }
     F f;
   };
-  Row<Row<std::unique_ptr<AnyWork>>> lanes_;
+  Row<Row<Owned<AnyWork>>> lanes_;
 };
 
 /// Where a stream's work goes while it is captured.

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <new>
 #include <optional>
 #include <span>
@@ -44,12 +43,12 @@ inline constexpr std::size_t bounce_bytes = (std::size_t{1} << 20) + 2 * most_di
 /// from its first such read to its end.
 inline std::span<std::byte> bounce_buffer() {
   constexpr std::align_val_t alignment{most_direct_alignment};
-  struct Free {
-    void operator()(std::byte* at) const noexcept { ::operator delete(at, alignment); }
+  struct Buffer {
+    ~Buffer() { ::operator delete(at, alignment); }
+    void* const at = ::operator new(bounce_bytes, alignment);
   };
-  thread_local const std::unique_ptr<std::byte, Free> buffer{
-      static_cast<std::byte*>(::operator new(bounce_bytes, alignment))};
-  return {buffer.get(), bounce_bytes};
+  thread_local const Buffer buffer;
+  return {static_cast<std::byte*>(buffer.at), bounce_bytes};
 }
 
 } // namespace detail
@@ -61,8 +60,7 @@ template <class Io = PosixIo> class DirectFile {
   /// Opens it and decides; a direct one has two descriptors, of the same file. Throws what File
   /// throws, and SourceError if reads are `always` to be direct and cannot, or if another file took
   /// its name meanwhile. Blocks.
-  [[gnu::cold]] DirectFile(const Io& io, std::string path, DirectReads reads)
-      : file_{io, std::move(path)} {
+  DirectFile(const Io& io, std::string path, DirectReads reads) : file_{io, std::move(path)} {
     if (!is_wanted(reads)) {
       return;
     }

@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -151,8 +152,7 @@ template <class Io = PosixIo> class File {
  public:
   /// Throws SourceError if `path` cannot be opened or is no regular file with a size, without
   /// waiting for anything but the file system.
-  [[gnu::cold]] File(const Io& io, std::string path)
-      : path_{std::move(path)}, descriptor_{io, path_, status_} {
+  File(const Io& io, std::string path) : path_{std::move(path)}, descriptor_{io, path_, status_} {
     std::byte any;
     const std::int64_t got = size() == 0 ? descriptor_.read({&any, 1}, 0) : 0;
     if (got < 0) {

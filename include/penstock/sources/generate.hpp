@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/opening.hpp>
 #include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
@@ -19,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -58,7 +60,7 @@ template <class T, class Io = PosixIo> class Records {
   /// file that ends in the middle of a record or before the offset. Of several the first in order
   /// is named. A file that ends at the offset has no records. Blocks. Throws SourceError;
   /// OptionError for record_bytes; what progress throws. Does nothing the second time.
-  [[gnu::cold]] void open(const PrepareOptions& preparing = {}) {
+  void open(const PrepareOptions& preparing = {}) {
     if (parts_) {
       return;
     }
@@ -82,7 +84,7 @@ template <class T, class Io = PosixIo> class Records {
     };
     const detail::FirstFailure failure =
         detail::for_all(files.size(), open_one, [&] { progress.look(); });
-    auto parts = std::make_shared<Parts>();
+    auto parts = detail::new_shared<Parts>();
     for (std::size_t i = 0; i < files.size(); ++i) {
       failure.rethrow_at(i);
       add(*parts, std::move(*files[i]));

@@ -14,7 +14,6 @@
 #include <iterator>
 #include <limits>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 

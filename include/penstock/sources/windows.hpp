@@ -13,7 +13,6 @@
 #include <cstring>
 #include <ranges>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 

@@ -4,6 +4,7 @@
 
 #include <penstock/counted.hpp>
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/copier_node.hpp>
@@ -18,7 +19,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <type_traits>
 
 namespace penstock {
@@ -75,7 +75,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     const auto& thread =
         build.add_thread(new detail::DeviceThread<On>{*build.device, build.control});
     in->ring.on_publish(thread.bell().get());
-    const auto out = std::make_shared<detail::DeviceLink<On>>(
+    const auto out = detail::new_shared<detail::DeviceLink<On>>(
         *build.device, detail::device_places(options_.depth, batch, build.units, build.epochs),
         batch, thread.bell());
     build.device_output(out);

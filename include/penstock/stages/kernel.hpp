@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/counted.hpp>
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
@@ -19,7 +20,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -205,7 +205,7 @@ class Kernel : public StageBase {
     const Link& in = *build.device_input();
     const auto& bell = build.device_thread().bell();
     if constexpr (in_place) {
-      return std::make_shared<Link>(*build.device, in.ring.slots(), in.shared_memory, bell);
+      return detail::new_shared<Link>(*build.device, in.ring.slots(), in.shared_memory, bell);
     } else {
       const std::size_t batch = in.layout().records();
       using To = typename Out::schema;
@@ -218,13 +218,13 @@ class Kernel : public StageBase {
       build.one_for_one = build.one_for_one && recount.same() && !detail::is_counted<To>;
       build.depth = options_.depth != 0 ? options_.depth : build.depth;
       if constexpr (detail::is_replayed<F>) {
-        return std::make_shared<Link>(*build.device, in.ring.slots(), layout, bell, "Kernel");
+        return detail::new_shared<Link>(*build.device, in.ring.slots(), layout, bell, "Kernel");
       }
       const std::size_t copies =
           3 * detail::usual_copy / std::max<std::size_t>(layout.bytes(), 1) + 1;
-      return std::make_shared<Link>(*build.device,
-                                    std::max(build.depth, std::min(copies, in.ring.slots())),
-                                    layout, bell, "Kernel");
+      return detail::new_shared<Link>(*build.device,
+                                      std::max(build.depth, std::min(copies, in.ring.slots())),
+                                      layout, bell, "Kernel");
     }
   }
 

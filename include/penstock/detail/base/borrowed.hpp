@@ -7,7 +7,6 @@
 #include <concepts>
 #include <memory>
 #include <type_traits>
-#include <utility>
 
 namespace penstock::detail {
 

@@ -6,15 +6,13 @@
 #include <penstock/detail/base/text.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <memory>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -22,15 +20,18 @@ namespace penstock::detail {
 
 /// All of one of the system's own files, which do not tell their sizes; empty if it cannot be read.
 [[gnu::cold]] inline std::string text_of(const std::string& path) {
-  struct Close {
-    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-  };
-  std::string text;
-  if (const std::unique_ptr<std::FILE, Close> file{std::fopen(path.c_str(), "re")}) {
-    char part[4096];
-    while (const std::size_t got = std::fread(part, 1, sizeof part, file.get())) {
-      text.append(part, got);
+  struct Closed {
+    ~Closed() {
+      if (file) {
+        std::fclose(file);
+      }
     }
+    std::FILE* file;
+  } const open{std::fopen(path.c_str(), "re")};
+  std::string text;
+  char part[4096];
+  while (const std::size_t got = open.file ? std::fread(part, 1, sizeof part, open.file) : 0) {
+    text.append(part, got);
   }
   return text;
 }

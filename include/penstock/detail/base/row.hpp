@@ -13,8 +13,8 @@
 namespace penstock::detail {
 
 /// Memory for `count` values of `each` bytes. Throws std::bad_alloc.
-[[gnu::cold, gnu::noinline]] inline void* places_for(std::size_t count, std::size_t each,
-                                                     std::size_t alignment) {
+[[gnu::noinline]] inline void* places_for(std::size_t count, std::size_t each,
+                                          std::size_t alignment) {
   if (count > std::numeric_limits<std::ptrdiff_t>::max() / each) {
     throw std::bad_array_new_length{};
   }
@@ -23,7 +23,7 @@ namespace penstock::detail {
              : ::operator new(count * each);
 }
 /// Gives it back; null is nothing.
-[[gnu::cold, gnu::noinline]] inline void drop_places(void* at, std::size_t alignment) noexcept {
+[[gnu::noinline]] inline void drop_places(void* at, std::size_t alignment) noexcept {
   alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator delete(at, std::align_val_t{alignment})
                                                : ::operator delete(at);
 }

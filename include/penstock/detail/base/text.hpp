@@ -19,7 +19,8 @@ class Piece {
   /// @{
   Piece(const char* text) noexcept : Piece{std::string_view{text}} {}
   Piece(const std::string& text) noexcept : text_{text.data()}, value_{text.size()} {}
-  Piece(std::string_view text) noexcept : text_{text.data()}, value_{text.size()} {}
+  Piece(std::string_view text) noexcept
+      : text_{text.empty() ? "" : text.data()}, value_{text.size()} {}
   /// @}
   /// The number, in decimal.
   /// @{

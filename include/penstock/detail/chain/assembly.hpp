@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/verdict.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
@@ -13,7 +14,6 @@
 #include <penstock/prepare_options.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -39,10 +39,9 @@ template <class... Stages> struct Assembly {
   }
 
   /// Opens the source, allocates everything, starts the threads.
-  static std::unique_ptr<Engine> make(const std::tuple<Stages...>& stages,
-                                      const PrepareOptions& preparing) {
+  static Owned<Engine> make(const std::tuple<Stages...>& stages, const PrepareOptions& preparing) {
     Backend* device = find_device(stages);
-    auto engine = std::make_unique<Engine>(device ? device->name() : "none");
+    Owned<Engine> engine{new Engine{device ? device->name() : "none"}};
     build(stages, *engine, device, preparing, All{});
     engine->start_threads();
     return engine;

@@ -18,7 +18,7 @@ template <AnyDevice D> class BatchFiller {
   using Claim = typename DeviceRing<D>::Claim;
 
  public:
-  explicit BatchFiller(DeviceLink<D>& out) : out_{out} {
+  [[gnu::cold]] explicit BatchFiller(DeviceLink<D>& out) : out_{out} {
     next_.reserve(out.ring.slots());
     full_.reserve(out.ring.slots());
   }

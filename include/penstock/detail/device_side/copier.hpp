@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 
 namespace penstock::detail {
 
@@ -90,7 +89,7 @@ template <AnyDevice D> class Copier {
 
   /// Forgets a run, also one that was broken off, and gives back what it held. Blocks until no copy
   /// touches memory any more. If it throws, nothing was given back, and it is to be called again.
-  void abandon() {
+  [[gnu::cold]] void abandon() {
     settle();
     for (Flight& flight : flights_) {
       flight.slots = {};

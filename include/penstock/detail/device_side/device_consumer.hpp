@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/device_lender.hpp>
@@ -21,7 +22,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
  public:
   /// `depth` batches may be out at once.
   [[gnu::cold]] DeviceEnd(NodeSetup setup, std::shared_ptr<DeviceLink<D>> in, std::size_t depth)
-      : Node{std::move(setup)}, lender_{std::make_shared<DeviceLender<D>>(std::move(in), depth)} {
+      : Node{std::move(setup)}, lender_{new_shared<DeviceLender<D>>(std::move(in), depth)} {
     control().on_lost(*this);
   }
 
@@ -79,8 +80,8 @@ template <AnyDevice D> class DeviceEnd : public Node {
 /// body.
 template <class F, class T, AnyDevice D> class DeviceConsumer final : public DeviceEnd<D> {
  public:
-  DeviceConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth,
-                 const F& f)
+  [[gnu::cold]] DeviceConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
+                               std::size_t depth, const F& f)
       : DeviceEnd<D>{std::move(setup), std::move(in), depth}, call_{f}, device_{device},
         stream_{device_.stream()} {}
 

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/parking.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -131,7 +131,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
 
   D& device_;
   RunControl& control_;
-  const std::shared_ptr<Doorbell> bell_ = std::make_shared<Doorbell>();
+  const std::shared_ptr<Doorbell> bell_ = new_shared<Doorbell>();
   Row<DeviceStep*> steps_;
   std::shared_ptr<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
 };

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/plan.hpp>
@@ -14,11 +16,11 @@
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/source.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace penstock::detail {
@@ -28,7 +30,7 @@ template <AnyDevice D> class DeviceThread;
 
 /// What the next node of a kind is called: "Decoder", and then "Decoder 2".
 [[gnu::cold]] inline std::string name_of_next(std::string_view kind,
-                                              const Row<std::unique_ptr<Node>>& nodes) {
+                                              const Row<Owned<Node>>& nodes) {
   std::size_t same = 0;
   for (const auto& node : nodes) {
     const std::string_view name = node->name();
@@ -40,10 +42,13 @@ template <AnyDevice D> class DeviceThread;
 
 /// What prepare() hands from stage to stage. A stage asks it for the link that the one before fills
 /// and for one to fill itself, and adds its node, which is given both. Of the thread that prepares.
+///
+/// Set-up code is [[gnu::cold]], here and elsewhere: made small, it is made in less time. That is
+/// not for what a user's function calls itself, which the compiler would then take for cold too.
 template <AnyDevice D> class Build {
  public:
-  Build(D* on, RunControl& run, Row<std::unique_ptr<Node>>& nodes,
-        Row<std::unique_ptr<SharedThread>>& threads, const PrepareOptions& told)
+  Build(D* on, RunControl& run, Row<Owned<Node>>& nodes, Row<Owned<SharedThread>>& threads,
+        const PrepareOptions& told)
       : device{on}, control{run}, preparing{told}, nodes_{nodes}, threads_{threads} {}
 
   D* const device; ///< Null if no stage names one.
@@ -69,7 +74,7 @@ template <AnyDevice D> class Build {
   /// Where a copier is to keep numbers in the source, for what follows on the device; null if they
   /// do not jump.
   const std::shared_ptr<OnTheWay>& keep_numbers() {
-    return on_the_way_ = jumps_ ? std::make_shared<OnTheWay>() : nullptr;
+    return on_the_way_ = jumps_ ? new_shared<OnTheWay>() : nullptr;
   }
   /// What it keeps, where each record that comes back is made of one of the source's.
   std::shared_ptr<OnTheWay> kept_numbers() const {
@@ -113,7 +118,7 @@ template <AnyDevice D> class Build {
   /// A thread of the device's, for the steps that are added from now on.
   DeviceThread<D>& add_thread(DeviceThread<D>* thread) {
     device_thread_ = thread;
-    threads_.push_back(std::unique_ptr<SharedThread>{thread});
+    threads_.push_back(Owned<SharedThread>{thread});
     return *device_thread_;
   }
   DeviceThread<D>& device_thread() const noexcept { return *device_thread_; }
@@ -124,7 +129,7 @@ template <AnyDevice D> class Build {
   }
   template <class N, class... Args> N& add(Args&&... args) {
     N* const added = new N{std::forward<Args>(args)...};
-    nodes_.push_back(std::unique_ptr<Node>{added});
+    nodes_.push_back(Owned<Node>{added});
     return *added;
   }
   /// A node that the device thread drives. `fills`: the ring on the device that it does, or null.
@@ -142,12 +147,12 @@ template <AnyDevice D> class Build {
 
  private:
   [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
-    host_ = std::make_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
+    host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
     control.watch(host_->ring);
   }
 
-  Row<std::unique_ptr<Node>>& nodes_;
-  Row<std::unique_ptr<SharedThread>>& threads_;
+  Row<Owned<Node>>& nodes_;
+  Row<Owned<SharedThread>>& threads_;
   bool skips_{};
   bool jumps_{};
   std::shared_ptr<OnTheWay> on_the_way_;

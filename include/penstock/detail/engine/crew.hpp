@@ -23,7 +23,7 @@ class Crew {
   ~Crew() { dismiss(); }
 
   /// Ends all threads, which are to be asleep, and blocks until they are.
-  void dismiss() noexcept {
+  [[gnu::cold]] void dismiss() noexcept {
     {
       const std::scoped_lock lock{mutex_};
       over_ = true;
@@ -37,7 +37,7 @@ class Crew {
 
   /// One more thread, which does `job` in each run. Throws std::system_error if there is no thread
   /// to be had.
-  void add(Job job) {
+  [[gnu::cold]] void add(Job job) {
     threads_.reserve(threads_.size() + 1);
     threads_.push_back(start_thread([this, todo = std::move(job)] { serve(todo); }));
   }

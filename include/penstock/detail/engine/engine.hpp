@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/build.hpp>
@@ -15,7 +16,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -29,7 +29,7 @@ namespace penstock::detail {
 /// A prepared pipeline: its nodes, their rings and memory, and the threads that work them.
 class Engine {
  public:
-  explicit Engine(std::string device) { report_.device = std::move(device); }
+  [[gnu::cold]] explicit Engine(std::string device) { report_.device = std::move(device); }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   [[gnu::cold]] ~Engine() {
@@ -98,7 +98,7 @@ class Engine {
     crew_.wait();
     stop_.reset();
     control_.end();
-    watch_.reset();
+    watch_ = {};
     const std::scoped_lock lock{reporting_};
     running_ = false;
     sum_up(report_, seconds());
@@ -142,9 +142,9 @@ class Engine {
   };
   // Shows the run to the application from time to time.
   struct Watch {
-    Watch(const RunOptions& options, Engine& engine)
+    [[gnu::cold]] Watch(const RunOptions& options, Engine& engine)
         : observer{options}, thread{observer.period(), [this, &engine] { look(engine); }} {}
-    void look(Engine& engine) {
+    [[gnu::cold]] void look(Engine& engine) {
       try {
         observer.look(engine.report());
       } catch (...) {
@@ -184,7 +184,7 @@ class Engine {
     }
     return stages.front().records - stages[end].records - left_out;
   }
-  void get_ready() {
+  [[gnu::cold]] void get_ready() {
     control_.reset();
     // Each may hold leases of the ring before it, so the last comes first.
     for (std::size_t i = nodes_.size(); i-- != 0;) {
@@ -209,7 +209,7 @@ class Engine {
   }
   [[gnu::cold]] void watch(const RunOptions& options) {
     try {
-      watch_.emplace(options, *this);
+      watch_ = Owned<Watch>{new Watch{options, *this}};
     } catch (const std::system_error& e) {
       throw_error<Error>({"penstock: no thread could be started to watch the run: ", e.what(),
                           ": leave out progress and stalled, or raise the limit on threads."});
@@ -239,10 +239,10 @@ class Engine {
 
   const Origin origin_;
   RunControl control_;
-  Row<std::unique_ptr<SharedThread>> threads_; // beside those that nodes have
-  Row<std::unique_ptr<Node>> nodes_;
+  Row<Owned<SharedThread>> threads_; // beside those that nodes have
+  Row<Owned<Node>> nodes_;
   Crew crew_;
-  std::optional<Watch> watch_;
+  Owned<Watch> watch_;
   std::optional<std::stop_callback<Stop>> stop_;
   Clock::time_point start_{};
   mutable std::mutex reporting_;

@@ -10,7 +10,6 @@
 #include <penstock/on_error.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -29,7 +28,7 @@ struct NodeSetup {
 /// stage without threads is driven by another's.
 class Node {
  public:
-  explicit Node(NodeSetup setup)
+  [[gnu::cold]] explicit Node(NodeSetup setup)
       : name_{std::move(setup.name)}, control_{setup.control}, meters_(setup.workers) {}
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -47,7 +46,7 @@ class Node {
 
   /// Before a run, by the thread that runs it, while no worker works; the stages after it come
   /// first. False if it failed: then there is to be no run.
-  bool make_ready() noexcept {
+  [[gnu::cold]] bool make_ready() noexcept {
     bad_items_.store(0, StdAtomics::relaxed);
     for (Meter& meter : meters_) {
       meter.clear();

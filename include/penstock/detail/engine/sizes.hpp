@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <string>
 
 namespace penstock::detail {
 
@@ -32,7 +31,7 @@ inline constexpr std::size_t usual_ring = std::size_t{48} << 20;
 
 /// How many records share a slot, in every host ring of a chain: about usual_read of them and,
 /// where that stays near it, a multiple of a page. At least one, however large.
-inline std::size_t slot_records(std::size_t record_bytes) {
+[[gnu::cold]] inline std::size_t slot_records(std::size_t record_bytes) {
   const std::size_t near = std::max<std::size_t>(usual_read / record_bytes, 1);
   const std::size_t step = page / std::gcd(record_bytes, page);
   const std::size_t down = near / step * step;
@@ -89,8 +88,9 @@ inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
 
 /// Slots of a host ring: what was asked for, else what usual_ring hold, but no more than a run
 /// could fill.
-inline std::size_t host_slots(const char* stage, std::size_t asked, const Layout& layout,
-                              std::uint64_t units, std::uint64_t epochs) {
+[[gnu::cold]] inline std::size_t host_slots(const char* stage, std::size_t asked,
+                                            const Layout& layout, std::uint64_t units,
+                                            std::uint64_t epochs) {
   if (checked_depth(stage, asked) != 0) {
     return asked;
   }
@@ -108,8 +108,8 @@ inline std::size_t landing_slots(const Layout& layout, std::uint64_t units, std:
 
 /// Batches of a device ring: at least `depth`, and room for three full copies, but for that no more
 /// than a run could fill.
-inline std::size_t device_places(std::size_t depth, const Layout& batch, std::uint64_t units,
-                                 std::uint64_t epochs) {
+[[gnu::cold]] inline std::size_t device_places(std::size_t depth, const Layout& batch,
+                                               std::uint64_t units, std::uint64_t epochs) {
   const std::size_t copies = 3 * std::max(usual_copy, batch.unit_bytes());
   const std::uint64_t room = (copies + batch.bytes() - 1) / batch.bytes();
   return static_cast<std::size_t>(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/error.hpp>
 #include <penstock/report.hpp>
 
@@ -21,7 +22,8 @@ class SkipNotes {
  public:
   /// To be called inside a catch block: notes the exception in flight as the reason why `records`
   /// records were left out. If there is no memory for that they are left out all the same.
-  void note(const std::string& stage, std::uint64_t record, std::uint64_t records) noexcept {
+  [[gnu::cold]] void note(const std::string& stage, std::uint64_t record,
+                          std::uint64_t records) noexcept {
     // What is not kept is not described either: that takes longer than all the rest.
     if (noted_.load(StdAtomics::relaxed) == most) {
       return;
@@ -40,10 +42,10 @@ class SkipNotes {
     }
   }
   /// None, if there is no memory for them.
-  void copy(std::vector<SkippedItem>& to) const noexcept {
+  [[gnu::cold]] void copy(std::vector<SkippedItem>& to) const noexcept {
     const std::scoped_lock lock{mutex_};
     try {
-      to = items_;
+      to = std::vector<SkippedItem>(items_.begin(), items_.end());
     } catch (...) {
       to.clear();
     }
@@ -58,7 +60,7 @@ class SkipNotes {
  private:
   static constexpr std::size_t most = 1000;
 
-  static SkippedItem in_flight() {
+  [[gnu::cold]] static SkippedItem in_flight() {
     SkippedItem item;
     try {
       throw;
@@ -75,7 +77,7 @@ class SkipNotes {
   }
 
   mutable std::mutex mutex_;
-  std::vector<SkippedItem> items_;
+  Row<SkippedItem> items_;
   StdAtomics::Atomic<std::size_t> noted_{0}; // how many those are
 };
 

@@ -15,7 +15,8 @@ namespace penstock::detail {
 /// Copies slots of a pageable ring into those of a pinned one, slot t into slot t.
 class StagerNode final : public Node {
  public:
-  StagerNode(NodeSetup setup, std::shared_ptr<HostLink> in, std::shared_ptr<HostLink> out)
+  [[gnu::cold]] StagerNode(NodeSetup setup, std::shared_ptr<HostLink> in,
+                           std::shared_ptr<HostLink> out)
       : Node{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)} {}
 
   void report(double seconds, StageReport& stage) const override {

@@ -4,6 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/links/consumer_watch.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/fence.hpp>
@@ -42,10 +43,10 @@ template <AnyDevice D> struct DeviceLink {
 
   /// Of memory of its own. `rung` is the bell of the thread that fills it and watches fences.
   [[gnu::cold]] DeviceLink(D& on, std::size_t count, Layout layout,
-                           std::shared_ptr<Doorbell> rung = std::make_shared<Doorbell>(),
+                           std::shared_ptr<Doorbell> rung = new_shared<Doorbell>(),
                            const char* stage = "AsyncCopier")
       : DeviceLink{on, count,
-                   std::make_shared<const RingMemory>(
+                   new_shared<const RingMemory>(
                        RingMemory::in<Device>(&on, count, std::move(layout), stage)),
                    std::move(rung)} {}
   /// Of the same memory as another, whose batches are changed in place.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/sequencer.hpp>
@@ -29,7 +30,7 @@ using HostRing = Ring<HostSlot>;
 
 /// The join between two stages in host memory: a ring and the memory of its slots.
 struct HostLink {
-  HostLink(std::size_t slots, RingMemory of, Side claimers, Side takers)
+  [[gnu::cold]] HostLink(std::size_t slots, RingMemory of, Side claimers, Side takers)
       : ring{slots, claimers, takers}, memory{std::move(of)} {}
 
   const Layout& layout() const noexcept { return memory.layout(); }
@@ -43,9 +44,9 @@ struct HostLink {
 
   /// Before the first run: has index() count what is delivered, where records may be left out. A
   /// slot then goes to the ring's takers when those before it are published too.
-  void count() { counted_ = std::make_unique<Counted>(ring.slots()); }
+  void count() { counted_ = Owned<Counted>{new Counted{ring.slots()}}; }
   /// Before a run. No slot is in use.
-  void reset() {
+  [[gnu::cold]] void reset() {
     if (counted_) {
       for (Counted::Held& held : counted_->held) {
         held.claim = {};
@@ -92,7 +93,7 @@ struct HostLink {
     Row<Held> held;        // by place: what is filled, until its turn
   };
 
-  std::unique_ptr<Counted> counted_;
+  Owned<Counted> counted_;
 };
 
 } // namespace penstock::detail

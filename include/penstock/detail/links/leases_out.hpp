@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <utility>
 
 namespace penstock::detail {
@@ -24,7 +23,7 @@ template <class R> class LeasesOut {
   Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
 
   /// Before a run, when nothing is in use. Throws if any is still out.
-  void reset() {
+  [[gnu::cold]] void reset() {
     if (count_ != 0) {
       throw_error<Error>(
           {"penstock: ", count_,

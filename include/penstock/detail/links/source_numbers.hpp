@@ -3,12 +3,12 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/row.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -59,7 +59,7 @@ class SourceNumbers {
       start(number);
     } else if (shift != shift_before(end())) {
       if (!list_) {
-        list_ = std::make_unique<Jumps>();
+        list_ = Owned<Jumps>{new Jumps{}};
       }
       if (!jumps_) {
         list_->list.clear();
@@ -126,9 +126,9 @@ class SourceNumbers {
     return jump == begin() ? shift_ : jump[-1].shift;
   }
 
-  std::uint64_t shift_{};       // before the first jump
-  std::unique_ptr<Jumps> list_; // none before the first, so that slots are small
-  bool jumps_{};                // whether there are any, in the list: else that is an older one
+  std::uint64_t shift_{}; // before the first jump
+  Owned<Jumps> list_;     // none before the first, so that slots are small
+  bool jumps_{};          // whether there are any, in the list: else that is an older one
 };
 
 /// The numbers in the source of what a copier has sent to the device and has not come back, by the

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <limits>
 #include <new>
-#include <string>
 #include <type_traits>
 #include <utility>
 

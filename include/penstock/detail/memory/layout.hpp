@@ -14,7 +14,6 @@
 #include <initializer_list>
 #include <numeric>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
-#include <string>
 #include <system_error>
 #include <thread>
 

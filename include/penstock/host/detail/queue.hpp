@@ -8,7 +8,6 @@
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <condition_variable>
 #include <cstddef>
@@ -35,12 +34,12 @@ class HostQueue {
   explicit HostQueue(CallGate& gate) : gate_{gate}, ring_(capacity) {}
 
   /// Starts the thread; it must not run. Throws std::system_error.
-  void start() {
+  [[gnu::cold]] void start() {
     closed_ = false;
     thread_ = start_thread([this] { work(); });
   }
   /// Blocks until all work is done and the thread has ended.
-  void finish() noexcept {
+  [[gnu::cold]] void finish() noexcept {
     {
       const std::lock_guard lock{mutex_};
       closed_ = true;
@@ -160,7 +159,7 @@ class HostQueues {
   /// Whether its threads are this process's.
   bool is_here() const noexcept { return origin_.is_here(); }
   /// A running queue. Throws std::system_error, std::bad_alloc.
-  HostQueue& start(CallGate& gate) {
+  [[gnu::cold]] HostQueue& start(CallGate& gate) {
     const std::lock_guard lock{mutex_};
     Kept* kept = first_;
     while (kept && kept->used) {
@@ -174,7 +173,7 @@ class HostQueues {
     return kept->queue;
   }
   /// Blocks until all work of the queue is done; not in a forked child, where nobody would do it.
-  void finish(HostQueue& queue) noexcept {
+  [[gnu::cold]] void finish(HostQueue& queue) noexcept {
     if (!is_here()) {
       return;
     }
@@ -185,7 +184,7 @@ class HostQueues {
     }
   }
   /// On a device that has broken down: blocks until no work runs; none will again.
-  void await_rest() const noexcept {
+  [[gnu::cold]] void await_rest() const noexcept {
     const std::lock_guard lock{mutex_};
     for (const Kept* kept = first_; kept; kept = kept->next) {
       kept->queue.await_rest();
