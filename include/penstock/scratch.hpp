@@ -21,7 +21,6 @@
 #include <span>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 namespace penstock {
 

@@ -41,6 +41,13 @@ template <class T> class Row {
       ::new (static_cast<void*>(at_ + size_)) T();
     }
   }
+  /// `count` copies of a value.
+  Row(std::size_t count, const T& value) : Row{} {
+    allocate(count);
+    for (; size_ != count; ++size_) {
+      ::new (static_cast<void*>(at_ + size_)) T(value);
+    }
+  }
   Row(const Row& other) : Row{} {
     allocate(other.size_);
     for (; size_ != other.size_; ++size_) {
