@@ -18,7 +18,7 @@ namespace detail {
 
 /// Of `allowed` processors as many as the control groups' quotas of time are worth, rounded up; at
 /// least one. `root` comes before all paths.
-inline unsigned processors_within(const std::string& root, unsigned allowed) {
+[[gnu::cold]] inline unsigned processors_within(const std::string& root, unsigned allowed) {
   std::uint64_t usable = std::max(allowed, 1U);
   const auto limit = [&usable](std::string_view quota_and_period) {
     const std::uint64_t quota = number_in(cut(quota_and_period, ' ')).value_or(0); // 0: none
@@ -39,7 +39,7 @@ inline unsigned processors_within(const std::string& root, unsigned allowed) {
 }
 
 /// Bytes that the control groups leave of what the machine has. `root` comes before all paths.
-inline std::uint64_t memory_within(const std::string& root) {
+[[gnu::cold]] inline std::uint64_t memory_within(const std::string& root) {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
   const auto kib = number_of(text_of(root + "/proc/meminfo"), "MemAvailable:");
   std::uint64_t usable = kib ? *kib * 1024 : unknown;
@@ -80,7 +80,7 @@ inline std::uint64_t memory_within(const std::string& root) {
 /// groups are worth (a container's limit), in version 1 or 2, where a part of one counts as one.
 /// Looked up at each call, since limits may change: some ten small files, no more. Any thread.
 /// Throws nothing but std::bad_alloc.
-inline unsigned usable_processors() {
+[[gnu::noinline]] inline unsigned usable_processors() {
   cpu_set_t allowed[8]; // 8192 processors, the most that Linux can be built for
   const bool known = ::sched_getaffinity(0, sizeof allowed, allowed) == 0;
   return detail::processors_within(
@@ -92,7 +92,7 @@ inline unsigned usable_processors() {
 /// machine, and no more than its control groups, in version 1 or 2, have left of their limits (a
 /// container's limit). 0 if nothing is left, or if nobody says. Looked up at each call. Any thread.
 /// Throws nothing but std::bad_alloc.
-inline std::uint64_t usable_memory() {
+[[gnu::noinline]] inline std::uint64_t usable_memory() {
   return detail::memory_within("");
 }
 

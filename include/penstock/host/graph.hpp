@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/job.hpp>
 #include <penstock/detail/base/row.hpp>
 
 #include <cstddef>
@@ -22,30 +22,19 @@ class CapturedWork {
  public:
   explicit CapturedWork(std::size_t lanes) : lanes_(lanes) {}
 
-  template <class F> void add(std::size_t lane, F f) {
-    lanes_[lane].push_back(Owned<AnyWork>{new Work<F>{std::move(f)}});
-  }
+  template <class F> void add(std::size_t lane, F f) { lanes_[lane].push_back(Job{std::move(f)}); }
   /// What lanes do must not depend on each other, so the last comes first: who relies on the order
   /// in which it was enqueued is found out.
   void run() {
     for (std::size_t lane = lanes_.size(); lane-- != 0;) {
-      for (const auto& work : lanes_[lane]) {
-        work->run();
+      for (const Job& work : lanes_[lane]) {
+        work();
       }
     }
   }
 
  private:
-  struct AnyWork {
-    virtual ~AnyWork() = default;
-    virtual void run() = 0;
-  };
-  template <class F> struct Work final : AnyWork {
-    explicit Work(F work) : f{std::move(work)} {}
-    void run() override { f(); }
-    F f;
-  };
-  Row<Row<Owned<AnyWork>>> lanes_;
+  Row<Row<Job>> lanes_;
 };
 
 /// Where a stream's work goes while it is captured.

@@ -61,36 +61,9 @@ template <class T, class Io = PosixIo> class Records {
   /// is named. A file that ends at the offset has no records. Blocks. Throws SourceError;
   /// OptionError for record_bytes; what progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
-    if (parts_) {
-      return;
+    if (!parts_) {
+      open_files(preparing);
     }
-    detail::checked_record_bytes<T>("records", options_.record_bytes);
-    if (paths_.empty()) {
-      detail::throw_source_error(
-          {"penstock: records: the list of files is empty: name at least one."}, {}, 0);
-    }
-    detail::OpeningProgress progress{preparing};
-    detail::Row<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
-    const DirectReads direct = fit_into_memory(found) ? DirectReads::never : options_.direct;
-    detail::Row<std::optional<DirectFile<Io>>> files(found.size());
-    const std::size_t stay = behind_first(most_open, found);
-    const std::size_t stay_direct = behind_first(most_open / 2, found);
-    const auto open_one = [&](std::size_t i) {
-      DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
-      if (i >= (file.is_direct() ? stay_direct : stay) || whole_records(file.size()) == 0) {
-        file.close();
-      }
-      progress.opened();
-    };
-    const detail::FirstFailure failure =
-        detail::for_all(files.size(), open_one, [&] { progress.look(); });
-    auto parts = detail::new_shared<Parts>();
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      failure.rethrow_at(i);
-      add(*parts, std::move(*files[i]));
-    }
-    progress.tell();
-    parts_ = std::move(parts);
   }
 
   /// In all files. After open().
@@ -175,6 +148,35 @@ template <class T, class Io = PosixIo> class Records {
       most -= whole_records(files[i].size) != 0 ? 1 : 0;
     }
     return i;
+  }
+  [[gnu::cold]] void open_files(const PrepareOptions& preparing) {
+    detail::checked_record_bytes<T>("records", options_.record_bytes);
+    if (paths_.empty()) {
+      detail::throw_source_error(
+          {"penstock: records: the list of files is empty: name at least one."}, {}, 0);
+    }
+    detail::OpeningProgress progress{preparing};
+    detail::Row<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
+    const DirectReads direct = fit_into_memory(found) ? DirectReads::never : options_.direct;
+    detail::Row<std::optional<DirectFile<Io>>> files(found.size());
+    const std::size_t stay = behind_first(most_open, found);
+    const std::size_t stay_direct = behind_first(most_open / 2, found);
+    const auto open_one = [&](std::size_t i) {
+      DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
+      if (i >= (file.is_direct() ? stay_direct : stay) || whole_records(file.size()) == 0) {
+        file.close();
+      }
+      progress.opened();
+    };
+    const detail::FirstFailure failure =
+        detail::for_all(files.size(), open_one, [&] { progress.look(); });
+    auto parts = detail::new_shared<Parts>();
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      failure.rethrow_at(i);
+      add(*parts, std::move(*files[i]));
+    }
+    progress.tell();
+    parts_ = std::move(parts);
   }
   // Whole records only, and none of what would not fit the numbers.
   [[gnu::cold]] void add(Parts& parts, DirectFile<Io> file) const {

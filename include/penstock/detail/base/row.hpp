@@ -5,6 +5,7 @@
 #include <penstock/config.hpp>
 
 #include <cstddef>
+#include <cstring>
 #include <limits>
 #include <new>
 #include <type_traits>
@@ -121,9 +122,15 @@ template <class T> class Row {
   [[gnu::cold, gnu::noinline]] void grow(std::size_t room) {
     static_assert(std::is_nothrow_move_constructible_v<T>);
     T* const to = static_cast<T*>(places_for(room, sizeof(T), alignof(T)));
-    for (std::size_t i = 0; i != size_; ++i) {
-      ::new (static_cast<void*>(to + i)) T(std::move(at_[i]));
-      at_[i].~T();
+    if constexpr (std::is_trivially_copyable_v<T>) {
+      if (size_ != 0) {
+        std::memcpy(static_cast<void*>(to), at_, size_ * sizeof(T));
+      }
+    } else {
+      for (std::size_t i = 0; i != size_; ++i) {
+        ::new (static_cast<void*>(to + i)) T(std::move(at_[i]));
+        at_[i].~T();
+      }
     }
     drop_places(at_, alignof(T));
     at_ = to;

@@ -3,18 +3,15 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/job.hpp>
 
 #include <csignal>
-#include <functional>
 #include <thread>
 #include <utility>
 
 #include <pthread.h>
 
 namespace penstock::detail {
-
-/// What a thread is started with: one type for all, since std::thread is compiled anew for each.
-using Job = std::function<void()>;
 
 /// While it lives, the calling thread, and each that it starts, is sent no signal but those of its
 /// own faults, and a profiler's.

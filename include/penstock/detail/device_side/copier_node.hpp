@@ -25,13 +25,13 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
   bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }
   Flow flow() const noexcept override { return out_->ring.state(); }
-  void report(double seconds, StageReport& stage) const override {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();
   }
 
  private:
-  void reset() override {
+  [[gnu::cold]] void reset() override {
     // Again: at the end of the last run it may have failed.
     copier_.abandon();
     out_->ring.reset();
@@ -48,7 +48,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
     return any;
   }
   Activity doing() override { return copier_.doing(); }
-  void abandon() override { copier_.abandon(); }
+  [[gnu::cold]] void abandon() override { copier_.abandon(); }
 
   const std::shared_ptr<HostLink> in_;
   const std::shared_ptr<DeviceLink<D>> out_;

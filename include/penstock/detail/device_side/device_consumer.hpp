@@ -26,12 +26,12 @@ template <AnyDevice D> class DeviceEnd : public Node {
     control().on_lost(*this);
   }
 
-  void report(double seconds, StageReport& stage) const override {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     lender_->link().consumer.report(seconds, stage);
   }
   /// For RunControl.
-  OpenWork open_work() const {
+  [[gnu::cold]] OpenWork open_work() const {
     const std::optional<std::uint64_t> record = lender_->link().consumer.open_record();
     return record ? OpenWork{name(), *record} : OpenWork{};
   }
@@ -52,7 +52,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
   std::shared_ptr<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
 
   // The last run's end may have failed to wait for the device.
-  void reset() override {
+  [[gnu::cold]] void reset() override {
     settle();
     lender_->out().reset();
   }

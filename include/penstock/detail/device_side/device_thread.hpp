@@ -37,7 +37,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   }
 
   const std::string& name() const noexcept override { return steps_.front()->name(); }
-  void reset() noexcept override {
+  [[gnu::cold]] void reset() noexcept override {
     if (end_) {
       end_->consumer.reset();
     }

@@ -172,7 +172,7 @@ class Engine {
   //
   //   Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
   //   dropped = 100 - 10 - 60 = 30
-  std::uint64_t dropped() const noexcept {
+  [[gnu::cold]] std::uint64_t dropped() const noexcept {
     const std::vector<StageReport>& stages = report_.stages;
     std::size_t end = 1;
     while (end + 1 < nodes_.size() && !nodes_[end]->recounts()) {
@@ -222,7 +222,9 @@ class Engine {
     report.seconds = seconds;
     report.stopped = control_.stopped();
     control_.copy_error(report.error);
-    report.stages.resize(nodes_.size());
+    if (report.stages.size() != nodes_.size()) {
+      report.stages = std::vector<StageReport>(nodes_.size());
+    }
     report.skipped = 0;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       nodes_[i]->report(seconds, report.stages[i]);

@@ -62,7 +62,7 @@ class Node {
   }
 
   /// After a run that took `seconds`. Allocates nothing if `stage` is an earlier report of it.
-  virtual void report(double seconds, StageReport& stage) const {
+  [[gnu::cold]] virtual void report(double seconds, StageReport& stage) const {
     stage.name = name_;
     Meter::sum(meters_.data(), meters_.size(), seconds, stage);
   }

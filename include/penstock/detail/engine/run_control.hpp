@@ -174,43 +174,44 @@ class RunControl {
   }
   [[gnu::cold]] std::exception_ptr describe(const std::string& stage, std::uint64_t record,
                                             bool reads) const {
-    std::string cause;
-    std::string file;
+    // Of the exception in flight, which stays until this returns.
+    const char* what = "something that is no std::exception was thrown";
+    std::string_view file;
     std::uint64_t offset = 0;
+    std::string queued;
     std::string enqueued_by;
     try {
       throw;
     } catch (const SourceError& e) {
       record = reads ? e.record().value_or(record) : record;
-      cause = e.what();
+      what = e.what();
       file = e.file();
       offset = e.offset();
     } catch (const SinkError& e) {
-      cause = e.what();
+      what = e.what();
       file = e.file();
       offset = e.offset();
     } catch (const DeviceError& e) {
-      cause = e.what();
+      what = e.what();
       for (std::size_t i = 0; e.sticky() && i < asks_.size(); ++i) {
         if (const OpenWork open = asks_[i].open_work(asks_[i].node); !open.stage.empty()) {
-          cause += joined({enqueued_by.empty() ? " Still queued was what " : " And what ",
-                           open.stage, " enqueued from record ", open.record, " on."});
+          queued += joined({queued.empty() ? " Still queued was what " : " And what ", open.stage,
+                            " enqueued from record ", open.record, " on."});
           enqueued_by = enqueued_by.empty() ? open.stage : enqueued_by;
         }
       }
     } catch (const std::exception& e) {
-      cause = e.what();
+      what = e.what();
     } catch (...) {
-      cause = "something that is no std::exception was thrown";
     }
     constexpr std::string_view prefix = "penstock: ";
-    const std::string_view text = cause;
-    const std::string_view rest = text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+    std::string_view cause = what;
+    cause.remove_prefix(cause.starts_with(prefix) ? prefix.size() : 0);
     try {
-      throw StageError{joined({prefix, stage, " failed at record ", record, ": ", rest}),
+      throw StageError{joined({prefix, stage, " failed at record ", record, ": ", cause, queued}),
                        stage,
                        record,
-                       file,
+                       std::string{file},
                        offset,
                        enqueued_by};
     } catch (const StageError&) {

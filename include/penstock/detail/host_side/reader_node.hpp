@@ -41,14 +41,14 @@ template <Source From, class Where> class ReaderNode final : public Node {
   }
 
   bool reads() const noexcept override { return true; }
-  void report(double seconds, StageReport& stage) const override {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();
     stage.note = note_;
   }
 
  private:
-  void reset() override {
+  [[gnu::cold]] void reset() override {
     out_->reset();
     if (known_) {
       out_->ring.end_at(tickets_);

@@ -19,13 +19,13 @@ class StagerNode final : public Node {
                            std::shared_ptr<HostLink> out)
       : Node{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)} {}
 
-  void report(double seconds, StageReport& stage) const override {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();
   }
 
  private:
-  void reset() override { out_->reset(); }
+  [[gnu::cold]] void reset() override { out_->reset(); }
   void work(unsigned /*worker*/, Meter& meter) override {
     slot_by_slot(*in_, *out_, meter, [this](const HostRing::Take& from, HostRing::Claim& to) {
       const std::size_t records = from.slot().units;

@@ -80,14 +80,14 @@ template <AnyDevice D> class ConsumerWatch {
   }
 
   /// The first record of the oldest use that is not known to be over. Any thread.
-  std::optional<std::uint64_t> open_record() const noexcept {
+  [[gnu::cold]] std::optional<std::uint64_t> open_record() const noexcept {
     const std::uint64_t oldest = uses_.was_reached() + 1;
     // While the callable has the thread, what it enqueued is open too, and not yet recorded.
     const std::uint64_t newest = std::max(uses_.was_recorded(), entered_.load(relaxed));
     return oldest <= newest ? std::optional{at(records_, oldest).load(relaxed)} : std::nullopt;
   }
   /// Puts the GPU's times in place of the thread's.
-  void report(double seconds, StageReport& stage) const {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const {
     StageReport gpu;
     Meter::sum(&meter_, 1, seconds, gpu);
     stage.busy_s = gpu.busy_s;

@@ -54,8 +54,9 @@ class CallGate {
   [[gnu::cold, gnu::noinline]] static std::string
   text(const char* call, std::optional<std::size_t> bytes, int code, const std::string& why) {
     const std::string of = bytes ? joined({" of ", *bytes, " bytes"}) : std::string{};
-    return joined(
-        {"penstock: host: ", call, of, " failed with code ", std::to_string(code), ": ", why, "."});
+    const auto number = static_cast<unsigned>(code);
+    return joined({"penstock: host: ", call, of, " failed with code ", code < 0 ? "-" : "",
+                   code < 0 ? 0 - number : number, ": ", why, "."});
   }
 
   /// Makes every later call throw. The first reason stays.
