@@ -91,7 +91,9 @@ template <class T> class Row {
       grow(room);
     }
   }
-  void push_back(T value) {
+  void push_back(const T& value) { push_back(T{value}); }
+  /// None of its own.
+  void push_back(T&& value) {
     if (size_ == room_) {
       grow(2 * room_ + 1);
     }

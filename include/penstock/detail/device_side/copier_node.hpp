@@ -17,10 +17,11 @@ namespace penstock::detail {
 template <AnyDevice D> class CopierNode final : public DeviceStep {
  public:
   /// `numbers`, unless it is null, is told the numbers in the source.
-  [[gnu::cold]] CopierNode(NodeSetup setup, D& device, std::shared_ptr<HostLink> in,
-                           std::shared_ptr<DeviceLink<D>> out, std::shared_ptr<OnTheWay> numbers)
-      : DeviceStep{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)},
-        numbers_{std::move(numbers)}, copier_{device, *in_, *out_, usual_copy, numbers_.get()} {}
+  [[gnu::cold]] CopierNode(const NodeSetup& setup, D& device, const std::shared_ptr<HostLink>& in,
+                           const std::shared_ptr<DeviceLink<D>>& out,
+                           const std::shared_ptr<OnTheWay>& numbers)
+      : DeviceStep{setup}, in_{in}, out_{out}, numbers_{numbers},
+        copier_{device, *in_, *out_, usual_copy, numbers_.get()} {}
 
   bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }

@@ -25,11 +25,10 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   using Take = typename DeviceRing<D>::Take;
 
  public:
-  CountedFetcherNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
-                     std::shared_ptr<HostLink> out, bool one_for_one,
-                     std::shared_ptr<OnTheWay> numbers)
-      : FetchStep<D>{std::move(setup), device,      std::move(in),
-                     std::move(out),   one_for_one, std::move(numbers)},
+  CountedFetcherNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+                     const std::shared_ptr<HostLink>& out, bool one_for_one,
+                     const std::shared_ptr<OnTheWay>& numbers)
+      : FetchStep<D>{setup, device, in, out, one_for_one, numbers},
         count_part_{this->in_->layout().parts.size() - 1},
         counts_{Allocation::in<Pinned>(&this->device_,
                                        this->in_->ring.slots() * sizeof(std::uint64_t))},

@@ -21,8 +21,9 @@ namespace penstock::detail {
 template <AnyDevice D> class DeviceEnd : public Node {
  public:
   /// `depth` batches may be out at once.
-  [[gnu::cold]] DeviceEnd(NodeSetup setup, std::shared_ptr<DeviceLink<D>> in, std::size_t depth)
-      : Node{std::move(setup)}, lender_{new_shared<DeviceLender<D>>(std::move(in), depth)} {
+  [[gnu::cold]] DeviceEnd(const NodeSetup& setup, const std::shared_ptr<DeviceLink<D>>& in,
+                          std::size_t depth)
+      : Node{setup}, lender_{new_shared<DeviceLender<D>>(in, depth)} {
     control().on_lost(*this);
   }
 
@@ -80,10 +81,10 @@ template <AnyDevice D> class DeviceEnd : public Node {
 /// body.
 template <class F, class T, AnyDevice D> class DeviceConsumer final : public DeviceEnd<D> {
  public:
-  [[gnu::cold]] DeviceConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
-                               std::size_t depth, const F& f)
-      : DeviceEnd<D>{std::move(setup), std::move(in), depth}, call_{f}, device_{device},
-        stream_{device_.stream()} {}
+  [[gnu::cold]] DeviceConsumer(const NodeSetup& setup, D& device,
+                               const std::shared_ptr<DeviceLink<D>>& in, std::size_t depth,
+                               const F& f)
+      : DeviceEnd<D>{setup, in, depth}, call_{f}, device_{device}, stream_{device_.stream()} {}
 
  private:
   void work(unsigned /*worker*/, Meter& meter) override {

@@ -32,10 +32,11 @@ class KernelNode final : public DeviceStep {
   using Call = KernelCall<F, From, To, InPlace, D>;
 
  public:
-  KernelNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
-             std::shared_ptr<DeviceLink<D>> out, const F& f, unsigned streams, Recount recount)
-      : DeviceStep{std::move(setup)}, recount_{recount}, device_{device}, in_{std::move(in)},
-        out_{std::move(out)}, call_{f, *in_, *out_}, claims_(out_->ring.slots()),
+  KernelNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+             const std::shared_ptr<DeviceLink<D>>& out, const F& f, unsigned streams,
+             Recount recount)
+      : DeviceStep{setup}, recount_{recount}, device_{device}, in_{in}, out_{out},
+        call_{f, *in_, *out_}, claims_(out_->ring.slots()),
         held_(InPlace ? out_->ring.slots() : 0) {
     for (unsigned i = call_.streams(streams); i != 0; --i) {
       streams_.push_back(device_.stream());

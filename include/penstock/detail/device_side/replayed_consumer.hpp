@@ -25,9 +25,9 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   using Take = typename DeviceRing<D>::Take;
 
  public:
-  ReplayedConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth,
-                   const F& replayed)
-      : DeviceEnd<D>{std::move(setup), std::move(in), depth}, replayed_{replayed}, device_{device} {
+  ReplayedConsumer(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+                   std::size_t depth, const F& replayed)
+      : DeviceEnd<D>{setup, in, depth}, replayed_{replayed}, device_{device} {
     for (unsigned lane = checked_lanes(replayed.options.lanes); lane != 0; --lane) {
       lanes_.push_back(device_.stream());
     }

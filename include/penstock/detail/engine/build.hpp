@@ -99,9 +99,9 @@ template <AnyDevice D> class Build {
   }
   /// A ring of `slots` in Where, which this stage fills and the next takes from.
   template <class Where>
-  std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, Layout layout,
+  std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, const Layout& layout,
                                         Side claimers) {
-    host_output(slots, RingMemory::in<Where>(device, slots, std::move(layout), stage), claimers);
+    host_output(slots, RingMemory::in<Where>(device, slots, layout, stage), claimers);
     return host_;
   }
   /// The ring on the device that this stage fills and the next takes from.

@@ -28,8 +28,8 @@ struct NodeSetup {
 /// stage without threads is driven by another's.
 class Node {
  public:
-  [[gnu::cold]] explicit Node(NodeSetup setup)
-      : name_{std::move(setup.name)}, control_{setup.control}, meters_(setup.workers) {}
+  [[gnu::cold]] explicit Node(const NodeSetup& setup)
+      : name_{setup.name}, control_{setup.control}, meters_(setup.workers) {}
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
   virtual ~Node() = default;

@@ -45,7 +45,10 @@ class SkipNotes {
   [[gnu::cold]] void copy(std::vector<SkippedItem>& to) const noexcept {
     const std::scoped_lock lock{mutex_};
     try {
-      to = std::vector<SkippedItem>(items_.begin(), items_.end());
+      to.resize(items_.size());
+      for (std::size_t i = 0; i < items_.size(); ++i) {
+        to[i] = items_[i];
+      }
     } catch (...) {
       to.clear();
     }

@@ -22,10 +22,9 @@ namespace penstock::detail {
 template <class F, class From, class FromWhere, class To, class ToWhere, bool Single>
 class DecoderNode final : public Node {
  public:
-  DecoderNode(NodeSetup setup, std::shared_ptr<HostLink> in, std::shared_ptr<HostLink> out,
-              const F& f, const OnError& on_error)
-      : Node{std::move(setup)}, calls_(workers(), f), on_error_{on_error}, in_{std::move(in)},
-        out_{std::move(out)} {}
+  DecoderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
+              const std::shared_ptr<HostLink>& out, const F& f, const OnError& on_error)
+      : Node{setup}, calls_(workers(), f), on_error_{on_error}, in_{in}, out_{out} {}
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);

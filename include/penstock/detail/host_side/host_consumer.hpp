@@ -16,8 +16,8 @@ namespace penstock::detail {
 /// Calls back with batches in host memory, from its workers.
 template <class F, class T, class Where> class HostConsumer : public Node {
  public:
-  HostConsumer(NodeSetup setup, std::shared_ptr<HostLink> in, const F& f)
-      : Node{std::move(setup)}, calls_(workers(), f), in_{std::move(in)} {}
+  HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f)
+      : Node{setup}, calls_(workers(), f), in_{in} {}
 
  protected:
   void reset() override {}

@@ -25,11 +25,11 @@ template <Source From, class Where> class ReaderNode final : public Node {
 
  public:
   /// `in_all` units are read, `times` the whole source, or to its end if they are unknown_size.
-  [[gnu::cold]] ReaderNode(NodeSetup setup, std::shared_ptr<HostLink> out, From source,
-                           std::uint64_t in_all, std::uint64_t times, const OnError& on_error)
-      : Node{std::move(setup)}, source_{std::move(source)}, on_error_{on_error},
-        known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size},
-        out_{std::move(out)} {
+  [[gnu::cold]] ReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
+                           From source, std::uint64_t in_all, std::uint64_t times,
+                           const OnError& on_error)
+      : Node{setup}, source_{std::move(source)}, on_error_{on_error},
+        known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size}, out_{out} {
     const Layout& layout = out_->layout();
     if (known_) {
       per_epoch_ = units_ / layout.units + (units_ % layout.units != 0 ? 1 : 0);

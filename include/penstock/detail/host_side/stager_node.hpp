@@ -15,9 +15,9 @@ namespace penstock::detail {
 /// Copies slots of a pageable ring into those of a pinned one, slot t into slot t.
 class StagerNode final : public Node {
  public:
-  [[gnu::cold]] StagerNode(NodeSetup setup, std::shared_ptr<HostLink> in,
-                           std::shared_ptr<HostLink> out)
-      : Node{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)} {}
+  [[gnu::cold]] StagerNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
+                           const std::shared_ptr<HostLink>& out)
+      : Node{setup}, in_{in}, out_{out} {}
 
   [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);

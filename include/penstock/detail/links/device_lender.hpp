@@ -20,8 +20,8 @@ namespace penstock::detail {
 /// copy is not known to be done, and a record.
 template <AnyDevice D> class DeviceLender final : public Lender {
  public:
-  [[gnu::cold]] DeviceLender(std::shared_ptr<DeviceLink<D>> link, std::size_t depth)
-      : link_{std::move(link)}, out_{link_->ring, depth}, others_(link_->ring.slots()),
+  [[gnu::cold]] DeviceLender(const std::shared_ptr<DeviceLink<D>>& link, std::size_t depth)
+      : link_{link}, out_{link_->ring, depth}, others_(link_->ring.slots()),
         lost_(link_->ring.slots()) {}
 
   DeviceLink<D>& link() noexcept { return *link_; }

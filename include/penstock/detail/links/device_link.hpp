@@ -42,12 +42,11 @@ template <AnyDevice D> struct DeviceLink {
   using Doorbell = typename DeviceRing<D>::Doorbell;
 
   /// Of memory of its own. `rung` is the bell of the thread that fills it and watches fences.
-  [[gnu::cold]] DeviceLink(D& on, std::size_t count, Layout layout,
+  [[gnu::cold]] DeviceLink(D& on, std::size_t count, const Layout& layout,
                            std::shared_ptr<Doorbell> rung = new_shared<Doorbell>(),
                            const char* stage = "AsyncCopier")
       : DeviceLink{on, count,
-                   new_shared<const RingMemory>(
-                       RingMemory::in<Device>(&on, count, std::move(layout), stage)),
+                   new_shared<const RingMemory>(RingMemory::in<Device>(&on, count, layout, stage)),
                    std::move(rung)} {}
   /// Of the same memory as another, whose batches are changed in place.
   [[gnu::cold]] DeviceLink(D& on, std::size_t count, std::shared_ptr<const RingMemory> of,

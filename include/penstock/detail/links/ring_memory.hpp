@@ -20,9 +20,9 @@ namespace penstock::detail {
 class RingMemory {
  public:
   template <class Where, class D>
-  static RingMemory in(D* device, std::size_t places, Layout layout, const char* stage) {
+  static RingMemory in(D* device, std::size_t places, const Layout& layout, const char* stage) {
     RingMemory made;
-    const std::size_t bytes = made.lay_out(places, std::move(layout), stage);
+    const std::size_t bytes = made.lay_out(places, layout, stage);
     made.allocation_ = Allocation::in<Where>(device, bytes);
     return made;
   }
@@ -70,14 +70,14 @@ class RingMemory {
 
  private:
   // Gives the bytes of all places.
-  [[gnu::cold]] std::size_t lay_out(std::size_t places, Layout layout, const char* stage) {
+  [[gnu::cold]] std::size_t lay_out(std::size_t places, const Layout& layout, const char* stage) {
     std::size_t bytes = 0;
     for (const Array& part : layout.parts) {
       starts_.push_back(bytes);
       const std::size_t more = checked_bytes(places, part.stride, stage);
       bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
     }
-    layout_ = std::move(layout);
+    layout_ = layout;
     // The last array needs no rounding up, which an exact number of pages would feel.
     return starts_.back() + places * layout_.parts.back().stride;
   }
