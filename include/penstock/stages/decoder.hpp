@@ -199,7 +199,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
     plan.gives<To>(detail::fixed_bytes<To>(options_.extents, "Decoder"));
   }
   /// For prepare().
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     using From = detail::batch_of<takes<Given>>;
     using To = detail::batch_of<gives<Given>>;
     const unsigned workers =

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/job.hpp>
 
 #include <csignal>
-#include <functional>
 #include <thread>
 #include <utility>
 
@@ -13,11 +13,8 @@
 
 namespace penstock::detail {
 
-/// What a thread runs: one type for all threads, since std::thread is compiled anew for each type.
-using Job = std::function<void()>;
-
-/// While it lives, the calling thread and each thread that it starts get no signals but those of
-/// their own faults, and a profiler's.
+/// While it lives, the calling thread, and each that it starts, is sent no signal but those of its
+/// own faults, and a profiler's.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/leases_out.hpp>
 #include <penstock/error.hpp>
@@ -12,7 +13,6 @@
 #include <exception>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -20,8 +20,8 @@ namespace penstock::detail {
 /// copy is not known to be done, and a record.
 template <AnyDevice D> class DeviceLender final : public Lender {
  public:
-  DeviceLender(std::shared_ptr<DeviceLink<D>> link, std::size_t depth)
-      : link_{std::move(link)}, out_{link_->ring, depth}, others_(link_->ring.slots()),
+  [[gnu::cold]] DeviceLender(const std::shared_ptr<DeviceLink<D>>& link, std::size_t depth)
+      : link_{link}, out_{link_->ring, depth}, others_(link_->ring.slots()),
         lost_(link_->ring.slots()) {}
 
   DeviceLink<D>& link() noexcept { return *link_; }
@@ -175,8 +175,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   const std::shared_ptr<DeviceLink<D>> link_;
   LeasesOut<DeviceRing<D>> out_;
-  std::vector<StreamHandle> others_; // the second streams of the leases that are out
-  std::vector<StreamHandle> lost_;   // second streams whose use could not be recorded
+  Row<StreamHandle> others_; // the second streams of what is out
+  Row<StreamHandle> lost_;   // those whose use could not be recorded
   StreamHandle stream_;
   std::uint64_t ticket_{};
   Fence<D> waited_for_;
