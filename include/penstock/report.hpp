@@ -95,7 +95,7 @@ struct Report {
 namespace detail {
 inline constexpr std::size_t most_skips_printed = 10;
 
-/// One number of the table.
+/// Prints one number of the table.
 [[gnu::noinline]] inline void print(std::ostream& os, int width, int precision, double number) {
   os << std::setw(width) << std::setprecision(precision) << number;
 }

@@ -16,8 +16,8 @@
 namespace penstock {
 namespace detail {
 
-/// Of `allowed` processors as many as the control groups' quotas of time are worth, rounded up; at
-/// least one. `root` comes before all paths.
+/// Returns as many of `allowed` processors as the control groups' quotas of time are worth, rounded
+/// up; at least one. `root` comes before all paths.
 [[gnu::cold]] inline unsigned processors_within(const std::string& root, unsigned allowed) {
   std::uint64_t usable = std::max(allowed, 1U);
   const auto limit = [&usable](std::string_view quota_and_period) {
@@ -38,7 +38,8 @@ namespace detail {
   return static_cast<unsigned>(usable);
 }
 
-/// Bytes that the control groups leave of what the machine has. `root` comes before all paths.
+/// Returns the bytes that the control groups leave of the machine's memory. `root` comes before all
+/// paths.
 [[gnu::cold]] inline std::uint64_t memory_within(const std::string& root) {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
   const auto kib = number_of(text_of(root + "/proc/meminfo"), "MemAvailable:");
@@ -53,7 +54,7 @@ namespace detail {
       return;
     }
     const std::string parts = text_of(group + "/memory.stat");
-    // The page cache would give those up.
+    // The page cache would give these up.
     const std::uint64_t files = number_of(parts, of_all + "inactive_file").value_or(0) +
                                 number_of(parts, of_all + "active_file").value_or(0);
     const std::uint64_t used = number_in(text_of(group + use)).value_or(0);
@@ -62,7 +63,7 @@ namespace detail {
   };
   const ControlGroups groups = control_groups(root, "memory");
   for (const std::string& group : groups.version_2) {
-    // Above "high" a process is slowed down until it gives memory back.
+    // Above "high" the kernel slows a process down until it gives memory back.
     const std::uint64_t limit =
         std::min(at_most(group, "/memory.max"), at_most(group, "/memory.high"));
     leave(group, limit, "/memory.current", "");
@@ -75,11 +76,11 @@ namespace detail {
 
 } // namespace detail
 
-/// How many processors this thread, and those that it starts, may use at once, at least 1: those
-/// that it may run on (`taskset`, a cpuset), and no more than the quotas of time of its control
-/// groups are worth (a container's limit), in version 1 or 2, where a part of one counts as one.
-/// Looked up at each call, since limits may change: some ten small files, no more. Any thread.
-/// Throws nothing but std::bad_alloc.
+/// Returns how many processors this thread, and the threads that it starts, may use at once, at
+/// least 1: those that it may run on (`taskset`, a cpuset), and no more than the time quotas of its
+/// control groups, in version 1 or 2, are worth (a container's limit), where a part of one counts
+/// as one. Looks them up at each call, since limits may change: some ten small files, no more. Any
+/// thread. Throws nothing but std::bad_alloc.
 [[gnu::noinline]] inline unsigned usable_processors() {
   cpu_set_t allowed[8]; // 8192 processors, the most that Linux can be built for
   const bool known = ::sched_getaffinity(0, sizeof allowed, allowed) == 0;
@@ -88,10 +89,10 @@ namespace detail {
                 : std::thread::hardware_concurrency());
 }
 
-/// Bytes of memory that are free for this process, or that the page cache would give up: of the
-/// machine, and no more than its control groups, in version 1 or 2, have left of their limits (a
-/// container's limit). 0 if nothing is left, or if nobody says. Looked up at each call. Any thread.
-/// Throws nothing but std::bad_alloc.
+/// Returns the bytes of memory that are free for this process, or that the page cache would give
+/// up: of the machine, and no more than its control groups, in version 1 or 2, have left of their
+/// limits (a container's limit). 0 if nothing is left, or if the system does not say. Looks them up
+/// at each call. Any thread. Throws nothing but std::bad_alloc.
 [[gnu::noinline]] inline std::uint64_t usable_memory() {
   return detail::memory_within("");
 }

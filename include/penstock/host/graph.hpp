@@ -23,8 +23,8 @@ class CapturedWork {
   explicit CapturedWork(std::size_t lanes) : lanes_(lanes) {}
 
   template <class F> void add(std::size_t lane, F f) { lanes_[lane].push_back(Job{std::move(f)}); }
-  /// What lanes do must not depend on each other, so the last comes first: who relies on the order
-  /// in which it was enqueued is found out.
+  /// Runs all work. Lanes must not depend on each other, so the last one runs first: this finds out
+  /// work that relies on the order in which it was enqueued.
   void run() {
     for (std::size_t lane = lanes_.size(); lane-- != 0;) {
       for (const Job& work : lanes_[lane]) {

@@ -107,7 +107,7 @@ template <class Io = PosixIo> class DirectFile {
            share < 0.5;
   }
 
-  // Returns an errno. Reads a block, since some file systems refuse no sooner than that.
+  // Returns an errno. Reads a block, since some file systems refuse only then.
   [[gnu::cold]] int open_direct() {
     if (const int error = file_.open_direct(direct_); error != 0) {
       return error;

@@ -81,7 +81,8 @@ template <class Io, class Call> auto persist(const Io& io, Call call) {
                      path, 0);
 }
 
-/// To be asked of what was opened again: `now` is what it is, `first` what was opened first.
+/// Checks a file that was opened again: `first` is its status when it was opened first, `now` the
+/// present one. Throws SourceError if it is another file or was written to.
 [[gnu::cold]] inline void check_same(const std::string& path, const FileStatus& first,
                                      const FileStatus& now) {
   if (now != first) {

@@ -21,7 +21,7 @@
 namespace penstock {
 namespace detail {
 
-/// What lies in a folder, but for hidden entries. Not sorted.
+/// Returns the names of what lies in a folder, except hidden entries. Not sorted.
 template <class Io> [[gnu::cold]] std::vector<std::string> names_in(const Io& io,
                                                                     const std::string& path) {
   typename Io::Folder folder{};
@@ -90,7 +90,7 @@ template <class Io>
   for (const std::string& name : unsorted) {
     in_order.push_back(name.c_str());
   }
-  // Of strings std::sort takes longer to compile than the rest of this.
+  // A std::sort of strings would take longer to compile than the rest of this function.
   std::qsort(in_order.data(), in_order.size(), sizeof(const char*),
              [](const void* a, const void* b) {
                return std::strcmp(*static_cast<const char* const*>(a),

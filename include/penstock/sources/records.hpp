@@ -111,8 +111,8 @@ template <class T, class Io = PosixIo> class Records {
     std::uint64_t end;
   };
   using Parts = detail::Row<Part>;
-  // Systems allow 1024 open files or more a process, and one that is read directly takes two. Of
-  // more files than this, each read opens its own, which needs no lock.
+  // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
+  // files beyond this many are opened by each read for itself, which needs no lock.
   static constexpr std::size_t most_open = 256;
 
   const Parts& parts() const {
@@ -124,7 +124,8 @@ template <class T, class Io = PosixIo> class Records {
     return *parts_;
   }
 
-  // The first to read such files reads them once from the disk, and everybody from memory then.
+  // Whether all files fit: the first run then reads them from the disk, and every later one from
+  // memory.
   bool fit_into_memory(const detail::Row<detail::FoundFile>& files) const {
     if (options_.direct != DirectReads::automatic) {
       return false;
@@ -140,7 +141,7 @@ template <class T, class Io = PosixIo> class Records {
   std::uint64_t whole_records(std::uint64_t size) const {
     return size < options_.offset ? 0 : (size - options_.offset) / record_bytes();
   }
-  // The number of the first file that has `most` before it that have records.
+  // Returns the number of the first file that has `most` files with records before it.
   std::size_t behind_first(std::size_t most, const detail::Row<detail::FoundFile>& files) const {
     std::size_t i = 0;
     for (; i < files.size() && most != 0; ++i) {
@@ -177,7 +178,7 @@ template <class T, class Io = PosixIo> class Records {
     progress.tell();
     parts_ = std::move(parts);
   }
-  // Whole records only, and none of what would not fit the numbers.
+  // Adds whole records only, and refuses what would not fit the numbers.
   [[gnu::cold]] void add(Parts& parts, DirectFile<Io> file) const {
     const std::uint64_t before = parts.empty() ? 0 : parts.back().end;
     const std::size_t bytes = record_bytes();

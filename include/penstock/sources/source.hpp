@@ -134,8 +134,8 @@ template <Source S> std::vector<std::size_t> extents_of(const S& source) {
   }
 }
 
-/// The size of T's records, where `asked` is what the user said: 0 for sizeof(T). `call` is what he
-/// called.
+/// Returns the size of T's records: `asked`, which the user gave, or sizeof(T) if that is 0. `call`
+/// names what the user called. Throws OptionError.
 inline std::size_t checked_record_bytes(const char* call, std::size_t asked, std::size_t of_t) {
   constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
   if (asked != 0 && of_t != 1) {
@@ -153,8 +153,8 @@ template <class T> std::size_t checked_record_bytes(const char* call, std::size_
   return checked_record_bytes(call, asked, sizeof(T));
 }
 
-/// Throws unless `count` records of `bytes` from record `first` on are a range of a source of
-/// `size` records of `record_bytes`.
+/// Throws SourceError unless `count` records of `bytes` from record `first` on are a range of a
+/// source of `size` records of `record_bytes`.
 inline void check_range(const char* call, std::uint64_t first, std::size_t count, std::size_t bytes,
                         std::uint64_t size, std::size_t record_bytes) {
   if (first > size || count > size - first) {
@@ -168,7 +168,8 @@ inline void check_range(const char* call, std::uint64_t first, std::size_t count
                        {}, 0, first);
   }
 }
-/// To be asked before anything is written: whether `into` is such a range.
+/// Throws SourceError unless `into` is such a range of the source. Call it before you write
+/// anything.
 template <class T, class Where>
 void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
                  std::size_t record_bytes) {

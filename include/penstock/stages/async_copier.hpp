@@ -84,7 +84,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
   }
 
  private:
-  // A slot with a Ragged column is a batch.
+  // A slot with a Ragged column is itself a batch.
   [[gnu::cold]] detail::Layout batch(const detail::Layout& slot) const {
     if (!slot.ragged()) {
       const std::size_t record = slot.record_bytes();

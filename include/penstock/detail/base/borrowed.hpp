@@ -10,12 +10,12 @@
 
 namespace penstock::detail {
 
-/// A callable of somebody else's, which must stay: for functions that take one and need not be
-/// compiled anew for each.
+/// A callable that the caller keeps alive, with one type for all callables of a signature. A
+/// function that takes it is compiled once, and not for each callable.
 template <class Signature> class Borrowed;
 template <class R, class... A> class Borrowed<R(A...)> {
  public:
-  /// Of any callable.
+  /// Refers to `f`, which must outlive this.
   template <class F>
     requires(!std::same_as<std::remove_cvref_t<F>, Borrowed>)
   Borrowed(F&& f) noexcept

@@ -18,7 +18,8 @@
 
 namespace penstock::detail {
 
-/// All of one of the system's own files, which do not tell their sizes; empty if it cannot be read.
+/// Returns all of a system file, such as those in /proc, which do not tell their sizes; empty if it
+/// cannot be read.
 [[gnu::cold]] inline std::string text_of(const std::string& path) {
   struct Closed {
     ~Closed() {
@@ -53,8 +54,8 @@ inline bool lists(std::string_view names, std::string_view name) {
   return false;
 }
 
-/// The number that a text begins with; none where it says "max" or -1, or nothing, or what 64 bits
-/// cannot hold.
+/// Returns the number that a text begins with; none if the text says "max" or -1, is empty, or has
+/// a number beyond 64 bits.
 [[gnu::cold]] inline std::optional<std::uint64_t> number_in(std::string_view text) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
@@ -73,7 +74,7 @@ inline bool lists(std::string_view names, std::string_view name) {
   return number;
 }
 
-/// The number behind a name, in a text of lines that begin with one; none if it is not there.
+/// Returns the number behind a name, in a text whose lines begin with names; none if it is missing.
 [[gnu::cold]] inline std::optional<std::uint64_t> number_of(std::string_view text,
                                                             std::string_view name) {
   while (!text.empty()) {
@@ -91,13 +92,13 @@ struct GroupOf {
   std::string_view path;        // of the group, as the kernel calls it
 };
 
-/// Where in the file system that group would lie by this line of /proc/self/mountinfo: the place of
-/// the topmost group to be seen, and what comes behind it.
+/// Where in the file system a group lies by one line of /proc/self/mountinfo: the folder of the
+/// topmost group that is visible there, and the path below it.
 struct GroupPlace {
-  std::string top;        // empty: it is not to be seen there
+  std::string top;        // empty: the group is not visible there
   std::string_view below; // empty, or from a slash on
 };
-/// A field of that file, in which blanks and backslashes are written as three octal digits.
+/// Decodes a field of /proc/self/mountinfo, in which blanks and backslashes are three octal digits.
 [[gnu::cold]] inline std::string unescaped(std::string_view field) {
   std::string text;
   while (!field.empty()) {
@@ -143,14 +144,14 @@ struct GroupPlace {
   return {std::move(top), below};
 }
 
-/// Folders of control groups, which have the groups' files.
+/// The folders of control groups, with the groups' files.
 struct ControlGroups {
   std::vector<std::string> version_1;
   std::vector<std::string> version_2;
 };
 
-/// The control groups that this process is in and that may limit what `controller` controls, and
-/// all above them as far as they are to be seen. `root` comes before all paths.
+/// Returns the control groups that this process is in and that may limit what `controller`
+/// controls, and all visible groups above them. `root` is put before all paths.
 [[gnu::cold]] inline ControlGroups control_groups(const std::string& root,
                                                   std::string_view controller) {
   ControlGroups found;

@@ -9,9 +9,9 @@
 
 namespace penstock::detail {
 
-/// A callable of no arguments, kept to be called once or often: one type for all, since what takes
-/// one, as std::thread does, is compiled anew for each. A std::function has to be copied too, and
-/// takes a dozen functions for each callable, where this takes two.
+/// What a thread runs: a callable without arguments, of one type for all, since std::thread is
+/// compiled anew for each type. A std::function must be copyable too, and compiles a dozen
+/// functions for each callable; this compiles two.
 class Job {
  public:
   template <class F>
@@ -38,7 +38,7 @@ class Job {
 
  private:
   void* callable_;
-  void (*use_)(void* callable, bool call); // or else delete
+  void (*use_)(void* callable, bool call); // else it deletes it
 };
 
 } // namespace penstock::detail

@@ -72,10 +72,10 @@ inline std::size_t opening_threads(std::size_t files) noexcept {
   return std::clamp<std::size_t>(files / least_files, 1, most_threads);
 }
 
-/// Calls f(i) once for each i below `count`, of several threads at once, and on this one look()
-/// after each. When one has thrown no more are begun, but all before it are made: whichever threads
-/// come first, it is the first in order whose error is returned. Throws what look() throws, when
-/// all threads rest. Blocks. With fewer threads where there are no more to be had.
+/// Calls f(i) once for each i below `count`, on several threads at once, and look() on this one
+/// after each of its calls. After a call has thrown no more are begun, but all before it are made,
+/// so that the error returned is always that of the first call in order. Throws what look() throws,
+/// after all threads have ended. Blocks. Uses fewer threads if no more can be started.
 [[gnu::cold]] inline FirstFailure for_all(std::size_t count, Borrowed<void(std::size_t)> f,
                                           Borrowed<void()> look) {
   StdAtomics::Atomic<std::size_t> next{0};

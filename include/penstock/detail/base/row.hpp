@@ -13,7 +13,7 @@
 
 namespace penstock::detail {
 
-/// Memory for `count` values of `each` bytes. Throws std::bad_alloc.
+/// Returns memory for `count` values of `each` bytes. Throws std::bad_alloc.
 [[gnu::noinline]] inline void* places_for(std::size_t count, std::size_t each,
                                           std::size_t alignment) {
   if (count > std::numeric_limits<std::ptrdiff_t>::max() / each) {
@@ -23,26 +23,26 @@ namespace penstock::detail {
              ? ::operator new(count * each, std::align_val_t{alignment})
              : ::operator new(count * each);
 }
-/// Gives it back; null is nothing.
+/// Gives such memory back; does nothing for null.
 [[gnu::noinline]] inline void drop_places(void* at, std::size_t alignment) noexcept {
   alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator delete(at, std::align_val_t{alignment})
                                                : ::operator delete(at);
 }
 
-/// Values side by side: as much of std::vector as the library's inside needs. Every type in a
-/// std::vector costs a user some 20 ms of compilation, and a pipeline has 25 of them; of this it is
+/// Values side by side: the part of std::vector that the library's inside needs. Each type in a
+/// std::vector costs a user's build some 20 ms, and a pipeline has 25 such types; in a Row it costs
 /// a few.
 template <class T> class Row {
  public:
   Row() = default;
-  /// `count` values T(), which need not move.
+  /// Makes `count` values T(). T need not be movable.
   explicit Row(std::size_t count) : Row{} {
     allocate(count);
     for (; size_ != count; ++size_) {
       ::new (static_cast<void*>(at_ + size_)) T();
     }
   }
-  /// `count` copies of a value.
+  /// Makes `count` copies of a value.
   Row(std::size_t count, const T& value) : Row{} {
     allocate(count);
     for (; size_ != count; ++size_) {
@@ -85,14 +85,14 @@ template <class T> class Row {
   T& back() noexcept { return at_[size_ - 1]; }
   const T& back() const noexcept { return at_[size_ - 1]; }
 
-  /// So that the next values up to so many in all allocate nothing.
+  /// Allocates for `room` values in all, so that push_back() allocates nothing up to there.
   void reserve(std::size_t room) {
     if (room > room_) {
       grow(room);
     }
   }
   void push_back(const T& value) { push_back(T{value}); }
-  /// None of its own.
+  /// Moves `value` in, which must not lie in this row.
   void push_back(T&& value) {
     if (size_ == room_) {
       grow(2 * room_ + 1);
@@ -106,7 +106,7 @@ template <class T> class Row {
       at_[--size_].~T();
     }
   }
-  /// Takes the first `count` away; the others move up.
+  /// Removes the first `count` values; the others move up.
   void pop_front(std::size_t count) noexcept {
     for (std::size_t i = count; i < size_; ++i) {
       at_[i - count] = std::move(at_[i]);

@@ -15,14 +15,14 @@ namespace penstock::detail {
 /// A piece of a text: characters, which must stay while it lives, or a whole number.
 class Piece {
  public:
-  /// The characters.
+  /// Are the characters.
   /// @{
   Piece(const char* text) noexcept : Piece{std::string_view{text}} {}
   Piece(const std::string& text) noexcept : text_{text.data()}, value_{text.size()} {}
   Piece(std::string_view text) noexcept
       : text_{text.empty() ? "" : text.data()}, value_{text.size()} {}
   /// @}
-  /// The number, in decimal.
+  /// Are the number, in decimal.
   /// @{
   Piece(unsigned long long number) noexcept : value_{number} {}
   Piece(unsigned long number) noexcept : value_{number} {}
@@ -36,8 +36,8 @@ class Piece {
   unsigned long long value_; // or how many characters
 };
 
-/// One text of all the pieces. A chain of std::string's + is compiled at every place that has one;
-/// this is compiled once, and most places are errors that are never thrown.
+/// Returns one text of all the pieces. This is compiled once, where a chain of std::string's + is
+/// compiled at each place, and most places are errors that nobody meets.
 [[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<Piece> pieces) {
   std::string text;
   for (const Piece& piece : pieces) {

@@ -13,8 +13,8 @@
 
 namespace penstock::detail {
 
-/// While it lives, the calling thread, and each that it starts, is sent no signal but those of its
-/// own faults, and a profiler's.
+/// While it lives, the calling thread and each thread that it starts get no signals but those of
+/// their own faults, and a profiler's.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

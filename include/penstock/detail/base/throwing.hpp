@@ -13,16 +13,16 @@
 
 namespace penstock::detail {
 
-// A place that throws by these has a call there, and none of the code that makes an exception and
-// takes half a text apart again.
+// Code that throws by these functions compiles to one call, without the code that makes a text and
+// an exception.
 
-/// Throws an E, which is an Error or an OptionError, that says all the pieces.
+/// Throws an E (Error or OptionError) with the text of all the pieces.
 template <class E>
 [[noreturn, gnu::cold, gnu::noinline]] void throw_error(std::initializer_list<Piece> what) {
   throw E{joined(what)};
 }
 
-/// Throws a SourceError that says all the pieces.
+/// Throws a SourceError with the text of all the pieces.
 [[noreturn, gnu::cold, gnu::noinline]] inline void
 throw_source_error(std::initializer_list<Piece> what, std::string_view file, std::uint64_t offset,
                    std::optional<std::uint64_t> record = {}) {

@@ -44,7 +44,7 @@ template <std::size_t At, class Given, class S, class... R>
   requires(At != 0)
 struct given_at<At, Given, S, R...> : given_at<At - 1, typename S::template gives<Given>, R...> {};
 
-/// The stages of what stands left of a `|`, and the one right of it.
+/// Returns the stages left of a `|`, and the one right of it.
 /// @{
 template <class... S, class Next>
 std::tuple<S..., Next> stages_of(Pipeline<S...>&& pipeline, Next&& next);

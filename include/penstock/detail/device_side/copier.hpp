@@ -42,7 +42,7 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 /// batch of its own.
 template <AnyDevice D> class Copier {
  public:
-  /// `on_the_way`, where there is one, is told the numbers in the source.
+  /// `on_the_way`, unless it is null, is told the numbers in the source.
   [[gnu::cold]] Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
                        OnTheWay* on_the_way = nullptr)
       : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, stream_{device.stream()},
@@ -87,8 +87,9 @@ template <AnyDevice D> class Copier {
   std::uint64_t records() const noexcept { return in_.layout().whole_records(0, filler_.booked()); }
   std::uint64_t bytes() const noexcept { return bytes_; }
 
-  /// Forgets a run, also one that was broken off, and gives back what it held. Blocks until no copy
-  /// touches memory any more. If it throws, nothing was given back, and it is to be called again.
+  /// Forgets a run, also one that was broken off, and gives back all that it held. Blocks until no
+  /// copy touches memory any more. If it throws, nothing was given back, and it is to be called
+  /// again.
   [[gnu::cold]] void abandon() {
     settle();
     for (Flight& flight : flights_) {

@@ -33,7 +33,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
 
  private:
   [[gnu::cold]] void reset() override {
-    // Again: at the end of the last run it may have failed.
+    // Once more: the call at the end of the last run may have failed.
     copier_.abandon();
     out_->ring.reset();
   }

@@ -179,8 +179,8 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   Row<std::uint64_t> asked_up_to_; // by serial
   std::uint64_t counts_landed_{};
   Row<Take> held_; // by place
-  // Batches, in order: those before fetched_ are copied, their numbers known before known_, asked
-  // for before asked_.
+  // Batches, in order: those before fetched_ are copied, the counts of those before known_ are
+  // known, and those before asked_ asked for.
   std::uint64_t fetched_{};
   std::uint64_t known_{};
   std::uint64_t asked_{};

@@ -51,7 +51,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
   }
   std::shared_ptr<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
 
-  // The last run's end may have failed to wait for the device.
+  // Waits for the device again: the end of the last run may have failed to.
   [[gnu::cold]] void reset() override {
     settle();
     lender_->out().reset();

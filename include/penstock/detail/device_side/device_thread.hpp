@@ -69,7 +69,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
     }
     // A lost device answers no more.
     if (!control_.device_lost()) {
-      // Each may hold places of the one before it.
+      // Each step may hold places of the one before it.
       for (std::size_t i = steps_.size(); i-- != 0;) {
         steps_[i]->give_up();
       }

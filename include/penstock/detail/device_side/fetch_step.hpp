@@ -22,8 +22,8 @@ namespace penstock::detail {
 /// fill them have landed. At most two copies are in flight, one running and one queued.
 template <AnyDevice D> class FetchStep : public DeviceStep {
  public:
-  /// `one_for_one`: each record is made of one of the source's. `numbers`: where those may jump,
-  /// what the copier to the device kept of them.
+  /// `one_for_one`: each record is made of one of the source's. `numbers`: the numbers in the
+  /// source that the copier to the device kept, if they may jump.
   FetchStep(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
             const std::shared_ptr<HostLink>& out, bool one_for_one,
             const std::shared_ptr<OnTheWay>& numbers)

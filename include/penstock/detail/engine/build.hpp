@@ -28,7 +28,7 @@ namespace penstock::detail {
 // Belongs to a floor above this one: a stage makes it, and steps are added to it here.
 template <AnyDevice D> class DeviceThread;
 
-/// What the next node of a kind is called: "Decoder", and then "Decoder 2".
+/// Returns the name of the next node of a kind: "Decoder", and then "Decoder 2".
 [[gnu::cold]] inline std::string name_of_next(std::string_view kind,
                                               const Row<Owned<Node>>& nodes) {
   std::size_t same = 0;
@@ -40,11 +40,12 @@ template <AnyDevice D> class DeviceThread;
   return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
 }
 
-/// What prepare() hands from stage to stage. A stage asks it for the link that the one before fills
-/// and for one to fill itself, and adds its node, which is given both. Of the thread that prepares.
+/// What prepare() hands from stage to stage. A stage asks it for the link that the stage before
+/// fills and for a link to fill itself, and adds its node, which gets both. Only the thread that
+/// prepares uses it.
 ///
-/// Set-up code is [[gnu::cold]], here and elsewhere: made small, it is made in less time. That is
-/// not for what a user's function calls itself, which the compiler would then take for cold too.
+/// Set-up code is [[gnu::cold]], here and elsewhere: the compiler then makes it small, in less time.
+/// A function that a user's code calls is not: the compiler would take its caller for cold too.
 template <AnyDevice D> class Build {
  public:
   Build(D* on, RunControl& run, Row<Owned<Node>>& nodes, Row<Owned<SharedThread>>& threads,
@@ -117,7 +118,7 @@ template <AnyDevice D> class Build {
     device_thread_ = nullptr;
   }
 
-  /// A thread of the device's, for the steps that are added from now on.
+  /// Adds a thread of the device, for the steps that are added from now on.
   DeviceThread<D>& add_thread(DeviceThread<D>* thread) {
     device_thread_ = thread;
     threads_.push_back(Owned<SharedThread>{thread});
@@ -125,7 +126,7 @@ template <AnyDevice D> class Build {
   }
   DeviceThread<D>& device_thread() const noexcept { return *device_thread_; }
 
-  /// What the next node is made with: of a second Decoder the name is "Decoder 2".
+  /// Returns what the next node is made with: the name of a second Decoder is "Decoder 2".
   NodeSetup setup(const char* kind, unsigned workers = 1) const {
     return {name_of_next(kind, nodes_), workers, control};
   }

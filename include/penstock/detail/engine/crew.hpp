@@ -22,7 +22,7 @@ class Crew {
   Crew& operator=(const Crew&) = delete;
   ~Crew() { dismiss(); }
 
-  /// Ends all threads, which are to be asleep, and blocks until they are.
+  /// Ends all threads, which must be asleep, and blocks until they have ended.
   [[gnu::cold]] void dismiss() noexcept {
     {
       const std::scoped_lock lock{mutex_};
@@ -35,8 +35,8 @@ class Crew {
     threads_.clear();
   }
 
-  /// One more thread, which does `job` in each run. Throws std::system_error if there is no thread
-  /// to be had.
+  /// Starts one more thread, which does `job` in each run. Throws std::system_error if it cannot be
+  /// started.
   [[gnu::cold]] void add(Job job) {
     threads_.reserve(threads_.size() + 1);
     threads_.push_back(start_thread([this, todo = std::move(job)] { serve(todo); }));

@@ -50,7 +50,7 @@ class Engine {
   }
   std::uint64_t batches() const noexcept { return batches_; }
 
-  /// After the last node was added: starts the threads. Throws Error if there are not so many.
+  /// Starts the threads, after the last node was added. Throws Error if one cannot be started.
   [[gnu::cold]] void start_threads() {
     for (const auto& node : nodes_) {
       Node& n = *node;

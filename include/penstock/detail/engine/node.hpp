@@ -45,8 +45,8 @@ class Node {
   /// names is one of the run's.
   virtual bool reads() const noexcept { return false; }
 
-  /// Before a run, by the thread that runs it, while no worker works; the stages after it come
-  /// first. False if it failed: then there is to be no run.
+  /// Prepares for a run while no worker works; the thread that runs the pipeline calls it, for the
+  /// stages after this one first. Returns false if it failed: then there is to be no run.
   [[gnu::cold]] bool make_ready() noexcept {
     bad_items_.store(0, StdAtomics::relaxed);
     for (Meter& meter : meters_) {
@@ -62,7 +62,8 @@ class Node {
     meter.stop();
   }
 
-  /// After a run that took `seconds`. Allocates nothing if `stage` is an earlier report of it.
+  /// Reports a run that took `seconds`. Allocates nothing if `stage` is an earlier report of this
+  /// node.
   [[gnu::cold]] virtual void report(double seconds, StageReport& stage) const {
     stage.name = name_;
     Meter::sum(meters_.data(), meters_.size(), seconds, stage);

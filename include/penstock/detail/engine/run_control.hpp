@@ -39,8 +39,8 @@ class RunControl {
                       }});
   }
 
-  /// Before the run: whom to ask what work was queued on the device when that was lost, in the
-  /// order of the stages. `node` has an open_work(), and stays.
+  /// Adds, before the run, a node whose open_work() tells what work it had queued on the device
+  /// when that was lost. In the order of the stages. The node must outlive the run.
   template <class N> void on_lost(const N& node) {
     asks_.push_back({&node, [](const void* n) { return static_cast<const N*>(n)->open_work(); }});
   }
@@ -67,9 +67,10 @@ class RunControl {
   }
   bool stopped() const noexcept { return gate_.was_entered(); }
 
-  /// To be called inside a catch block: the exception in flight is the cause. Later ones are
-  /// dropped. `reads`: a SourceError is one of the run's source, and the record that it names is
-  /// the run's. When it returns, every ring is closed, whoever began to close them.
+  /// Ends the run by the exception in flight, inside a catch block. Later ones are dropped, but the
+  /// first that lost the device is kept. `reads`: a SourceError is one of the run's source, and the
+  /// record that it names is the run's. When it returns, every ring is closed, whichever thread
+  /// began to close them.
   [[gnu::cold]] void fail(const std::string& stage, std::uint64_t record,
                           bool reads = false) noexcept {
     const bool lost = is_sticky();
@@ -135,8 +136,8 @@ class RunControl {
       std::rethrow_exception(error_);
     }
   }
-  /// Before a run. Throws what the device was lost by: it cannot run any more; or, once, what the
-  /// last run still owes.
+  /// Forgets the last run, before the next. Throws the error by which the device was lost, since it
+  /// cannot run any more; or, once, the error that the last run still owes.
   [[gnu::cold]] void reset() {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
@@ -174,7 +175,7 @@ class RunControl {
   }
   [[gnu::cold]] std::exception_ptr describe(const std::string& stage, std::uint64_t record,
                                             bool reads) const {
-    // Of the exception in flight, which stays until this returns.
+    // These point into the exception in flight, which lives until this returns.
     const char* what = "something that is no std::exception was thrown";
     std::string_view file;
     std::uint64_t offset = 0;

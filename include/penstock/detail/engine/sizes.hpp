@@ -29,8 +29,8 @@ inline constexpr std::size_t usual_batch = std::size_t{4} << 20;
 /// A ring in host memory stays near the processor's cache.
 inline constexpr std::size_t usual_ring = std::size_t{48} << 20;
 
-/// How many records share a slot, in every host ring of a chain: about usual_read of them and,
-/// where that stays near it, a multiple of a page. At least one, however large.
+/// Returns how many records share a slot, in every host ring of a chain: about usual_read of them
+/// and, if that stays near it, a multiple of a page. At least one, however large.
 [[gnu::cold]] inline std::size_t slot_records(std::size_t record_bytes) {
   const std::size_t near = std::max<std::size_t>(usual_read / record_bytes, 1);
   const std::size_t step = page / std::gcd(record_bytes, page);
@@ -86,8 +86,8 @@ inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
   return full > most - epochs - 1 ? most : full + epochs + 1;
 }
 
-/// Slots of a host ring: what was asked for, else what usual_ring hold, but no more than a run
-/// could fill.
+/// Returns the slots of a host ring: as many as the user asked for, else as usual_ring holds, but
+/// no more than a run could fill.
 [[gnu::cold]] inline std::size_t host_slots(const char* stage, std::size_t asked,
                                             const Layout& layout, std::uint64_t units,
                                             std::uint64_t epochs) {
@@ -106,8 +106,8 @@ inline std::size_t landing_slots(const Layout& layout, std::uint64_t units, std:
   return std::min(host_slots("AsyncCopier", 0, layout, units, epochs), most);
 }
 
-/// Batches of a device ring: at least `depth`, and room for three full copies, but for that no more
-/// than a run could fill.
+/// Returns the batches of a device ring: at least `depth`, and room for three full copies, but not
+/// more room than a run could fill.
 [[gnu::cold]] inline std::size_t device_places(std::size_t depth, const Layout& batch,
                                                std::uint64_t units, std::uint64_t epochs) {
   const std::size_t copies = 3 * std::max(usual_copy, batch.unit_bytes());

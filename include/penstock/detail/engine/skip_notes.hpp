@@ -20,11 +20,11 @@ namespace penstock::detail {
 /// What a run has skipped, and why: the first 1000 items. Any thread.
 class SkipNotes {
  public:
-  /// To be called inside a catch block: notes the exception in flight as the reason why `records`
-  /// records were left out. If there is no memory for that they are left out all the same.
+  /// Notes the exception in flight, inside a catch block, as the reason why `records` records were
+  /// skipped. If there is no memory for that, they are skipped all the same.
   [[gnu::cold]] void note(const std::string& stage, std::uint64_t record,
                           std::uint64_t records) noexcept {
-    // What is not kept is not described either: that takes longer than all the rest.
+    // Checked before describing, which takes longer than all the rest.
     if (noted_.load(StdAtomics::relaxed) == most) {
       return;
     }
@@ -41,7 +41,7 @@ class SkipNotes {
     } catch (...) {
     }
   }
-  /// None, if there is no memory for them.
+  /// Copies the notes; none if there is no memory for them.
   [[gnu::cold]] void copy(std::vector<SkippedItem>& to) const noexcept {
     const std::scoped_lock lock{mutex_};
     try {

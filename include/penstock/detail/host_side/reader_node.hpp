@@ -24,7 +24,8 @@ template <Source From, class Where> class ReaderNode final : public Node {
   using T = typename From::schema;
 
  public:
-  /// `in_all` units are read, `times` the whole source, or to its end if they are unknown_size.
+  /// Reads `in_all` units, which are the whole source `times` times, or to its end if `in_all` is
+  /// unknown_size.
   [[gnu::cold]] ReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
                            From source, std::uint64_t in_all, std::uint64_t times,
                            const OnError& on_error)

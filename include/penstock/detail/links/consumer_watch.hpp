@@ -81,7 +81,7 @@ template <AnyDevice D> class ConsumerWatch {
     return finished_.load(StdAtomics::acquire); // pairs with finish()
   }
 
-  /// The first record of the oldest use that is not known to be over. Any thread.
+  /// Returns the first record of the oldest use that is not known to be over. Any thread.
   [[gnu::cold]] std::optional<std::uint64_t> open_record() const noexcept {
     const std::uint64_t oldest = uses_.was_reached() + 1;
     // While the callable has the thread, the work that it enqueued is open too, and not yet
@@ -89,7 +89,7 @@ template <AnyDevice D> class ConsumerWatch {
     const std::uint64_t newest = std::max(uses_.was_recorded(), entered_.load(relaxed));
     return oldest <= newest ? std::optional{at(records_, oldest).load(relaxed)} : std::nullopt;
   }
-  /// Puts the GPU's times in place of the thread's.
+  /// Replaces the thread's times by the GPU's.
   [[gnu::cold]] void report(double seconds, StageReport& stage) const {
     StageReport gpu;
     Meter::sum(&meter_, 1, seconds, gpu);

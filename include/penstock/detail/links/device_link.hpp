@@ -42,14 +42,15 @@ template <AnyDevice D> using DeviceRing = Ring<DeviceSlot<D>>;
 template <AnyDevice D> struct DeviceLink {
   using Doorbell = typename DeviceRing<D>::Doorbell;
 
-  /// Of memory of its own. `rung` is the bell of the thread that fills it and watches fences.
+  /// Allocates memory of its own. `rung` is the bell of the thread that fills the ring and watches
+  /// fences.
   [[gnu::cold]] DeviceLink(D& on, std::size_t count, const Layout& layout,
                            std::shared_ptr<Doorbell> rung = new_shared<Doorbell>(),
                            const char* stage = "AsyncCopier")
       : DeviceLink{on, count,
                    new_shared<const RingMemory>(RingMemory::in<Device>(&on, count, layout, stage)),
                    std::move(rung)} {}
-  /// Of the same memory as another, whose batches are changed in place.
+  /// Shares the memory of another link, whose batches are changed in place.
   [[gnu::cold]] DeviceLink(D& on, std::size_t count, std::shared_ptr<const RingMemory> of,
                            std::shared_ptr<Doorbell> rung)
       : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one},
@@ -60,7 +61,7 @@ template <AnyDevice D> struct DeviceLink {
   DeviceLink(const DeviceLink&) = delete;
   DeviceLink& operator=(const DeviceLink&) = delete;
   [[gnu::cold]] ~DeviceLink() {
-    // Leases given back late may still be in use. A device that was lost answers at once.
+    // Leases given back late may still be in use. A lost device answers at once.
     try {
       consumer.sync();
       other_uses.sync();

@@ -42,10 +42,10 @@ struct HostLink {
         memory.template view<std::remove_const_t<T>>(place, slot.units, index, slot.source[0])};
   }
 
-  /// Before the first run: has index() count what is delivered, where records may be left out. A
-  /// slot then goes to the ring's takers when those before it are published too.
+  /// Has index() count the records delivered, if some may be skipped. To be called before the first
+  /// run. The ring's takers then get a slot only after all slots before it are published.
   void count() { counted_ = Owned<Counted>{new Counted{ring.slots()}}; }
-  /// Before a run. No slot is in use.
+  /// Forgets the last run, before the next. No slot may be in use.
   [[gnu::cold]] void reset() {
     if (counted_) {
       for (Counted::Held& held : counted_->held) {

@@ -22,7 +22,7 @@ template <class R> class LeasesOut {
   std::size_t count() const noexcept { return count_; }
   Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
 
-  /// Before a run, when nothing is in use. Throws if any is still out.
+  /// Frees withheld places, before a run, when nothing is in use. Throws if a lease is still out.
   [[gnu::cold]] void reset() {
     if (count_ != 0) {
       throw_error<Error>(

@@ -70,7 +70,7 @@ class RingMemory {
   }
 
  private:
-  // Gives the bytes of all places.
+  // Lays out the arrays, and returns the bytes of all places.
   [[gnu::cold]] std::size_t lay_out(std::size_t places, const Layout& layout, const char* stage) {
     std::size_t bytes = 0;
     for (const Array& part : layout.parts) {
@@ -79,7 +79,7 @@ class RingMemory {
       bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
     }
     layout_ = layout;
-    // The last array needs no rounding up, which an exact number of pages would feel.
+    // The last array is not rounded up: rounding would add a page to an exact number of pages.
     return starts_.back() + places * layout_.parts.back().stride;
   }
 

@@ -38,7 +38,7 @@ struct Layout {
   std::size_t units_a_record{1};
 
   Layout() = default;
-  /// Of a plain schema.
+  /// Lays out slots of a plain schema.
   Layout(std::size_t count, std::size_t record_bytes) : units{count} {
     parts.push_back({record_bytes, count * record_bytes, Array::records});
     sizes.push_back(record_bytes);

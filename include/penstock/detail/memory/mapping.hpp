@@ -68,10 +68,10 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
   }
 }
 
-/// `bytes` of zeroed host memory, a multiple of `page`, as one anonymous mapping: pages are there
-/// when it returns (it blocks for that), huge ones where the system has them, and the start is
-/// aligned to 2 MiB from that size on. A forked child does not have them. To be given back to
-/// unmap_pages() with the same count. Any thread. Throws Error with the byte count.
+/// Returns `bytes` of zeroed host memory, a multiple of `page`, as one anonymous mapping. Blocks
+/// until all pages are there, huge ones if the system has them; from 2 MiB on, the start is aligned
+/// to that. A forked child does not have the pages. To be given to unmap_pages() with the same
+/// count. Any thread. Throws Error with the byte count.
 [[gnu::cold]] inline void* map_pages(std::size_t bytes) {
   if (bytes == 0 || bytes % page != 0) {
     throw_error<Error>({"penstock: cannot map ", bytes,

@@ -52,8 +52,8 @@ class Observer {
   }
 
  private:
-  // The stage furthest on that is at work holds up the rest; if none is, the last that waits for
-  // room is where it is lost.
+  // The last stage that is at work holds up the rest; if none is at work, time is lost at the last
+  // stage that waits for room.
   [[gnu::cold]] static Stall describe(const Report& report, double seconds) {
     Stall stall{report.stages.front().name, "waits for what comes in", seconds, report};
     for (const StageReport& stage : report.stages) {

@@ -43,7 +43,7 @@ class CallGate {
       throw_broken(call, bytes);
     }
   }
-  /// A call that failed on its own: latches the code, as CUDA does, and throws by the gate.
+  /// Fails a call that failed on its own: latches the code, as CUDA does, and throws.
   [[noreturn, gnu::cold, gnu::noinline]] void fail(const char* call, int code,
                                                    const std::string& what) {
     last_error_.store(code, StdAtomics::relaxed);
@@ -118,8 +118,8 @@ class CallGate {
                       call, broken_code_, true};
   }
 
-  // Calls of other threads may pass the number while arm() sets it: the next one fails then, and
-  // takes the fault away unless it is to stay.
+  // Calls of other threads may pass the number while arm() sets it: the next call then fails, and
+  // takes the fault away unless it is persistent.
   bool is_due(std::uint64_t number) noexcept {
     std::uint64_t at = fail_at_.load(StdAtomics::acquire); // pairs with arm()
     return number >= at && (persistent_.load(StdAtomics::relaxed) ||

@@ -33,7 +33,7 @@ class HostQueue {
 
   explicit HostQueue(CallGate& gate) : gate_{gate}, ring_(capacity) {}
 
-  /// Starts the thread; it must not run. Throws std::system_error.
+  /// Starts the thread, which must not be running. Throws std::system_error.
   [[gnu::cold]] void start() {
     closed_ = false;
     thread_ = start_thread([this] { work(); });
@@ -159,7 +159,7 @@ class HostQueues {
 
   /// Returns whether its threads are this process's.
   bool is_here() const noexcept { return origin_.is_here(); }
-  /// A running queue. Throws std::system_error, std::bad_alloc.
+  /// Returns a running queue. Throws std::system_error, std::bad_alloc.
   [[gnu::cold]] HostQueue& start(CallGate& gate) {
     const std::lock_guard lock{mutex_};
     Kept* kept = first_;
@@ -173,7 +173,8 @@ class HostQueues {
     kept->used = true;
     return kept->queue;
   }
-  /// Blocks until all work of the queue is done; not in a forked child, where nobody would do it.
+  /// Blocks until all work of the queue is done; not in a forked child, where no thread would do
+  /// it.
   [[gnu::cold]] void finish(HostQueue& queue) noexcept {
     if (!is_here()) {
       return;
@@ -184,7 +185,7 @@ class HostQueues {
       kept->used = kept->used && &kept->queue != &queue;
     }
   }
-  /// On a device that has broken down: blocks until no work runs; none will again.
+  /// Blocks until no work runs, on a device that has broken down: none will run again.
   [[gnu::cold]] void await_rest() const noexcept {
     const std::lock_guard lock{mutex_};
     for (const Kept* kept = first_; kept; kept = kept->next) {
