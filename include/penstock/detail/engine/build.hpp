@@ -44,8 +44,9 @@ template <AnyDevice D> class DeviceThread;
 /// fills and for a link to fill itself, and adds its node, which gets both. Only the thread that
 /// prepares uses it.
 ///
-/// Set-up code is [[gnu::cold]], here and elsewhere: the compiler then makes it small, in less time.
-/// A function that a user's code calls is not: the compiler would take its caller for cold too.
+/// Set-up code is [[gnu::cold]], here and elsewhere: the compiler then makes it small, in less
+/// time. A function that a user's code calls is not: the compiler would take its caller for cold
+/// too.
 template <AnyDevice D> class Build {
  public:
   Build(D* on, RunControl& run, Row<Owned<Node>>& nodes, Row<Owned<SharedThread>>& threads,
