@@ -46,8 +46,10 @@ template <AnyDevice D> class DeviceEnd : public Node {
   /// Returns the next batch; null if there is none, or the run has failed. An error names `record`.
   DeviceSlot<D>* next(std::uint64_t record) noexcept {
     DeviceSlot<D>* place = nullptr;
-    return check_given_back() && attempt(record, [&] { place = lender_->next(); }) ? place
-                                                                                   : nullptr;
+    if (check_given_back() && attempt(record, [&] { place = lender_->next(); }) && !place) {
+      check_given_back();
+    }
+    return place;
   }
   std::shared_ptr<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
 

@@ -51,6 +51,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     if (!check_body() && early) {
       this->control().owe();
     }
+    this->lender().record_given();
     this->check_given_back(); // the Report has it
     DeviceEnd<D>::leave();
     this->meter(0).stop();

@@ -34,8 +34,8 @@ template <AnyDevice D> class DeviceThread;
   std::size_t same = 0;
   for (const auto& node : nodes) {
     const std::string_view name = node->name();
-    same +=
-        name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1 : 0;
+    same += name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1U
+                                                                                               : 0U;
   }
   return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
 }
