@@ -118,6 +118,9 @@ template <class T> class Row {
 
  private:
   void allocate(std::size_t room) {
+    if (room == 0) {
+      return;
+    }
     at_ = static_cast<T*>(places_for(room, sizeof(T), alignof(T)));
     room_ = room;
   }
