@@ -146,10 +146,10 @@ template <class T, AnyDevice D> class Deferred {
   void check(std::size_t at) const {
     if (at >= size()) {
       detail::throw_error<Error>(
-          {"penstock: of ", size() + dropped(), " deferred values ", most_,
-           " have room, and number ", at,
-           " is asked for: make it with deferred<T>(device, {.results = n}), or clear() it "
-           "between runs."});
+          {"penstock: Deferred: value number ", at, " was asked for, and of ", size() + dropped(),
+           " values only ", most_,
+           " had room: make it with deferred<T>(device, {.results = n}), or clear() it between "
+           "runs."});
     }
   }
 

@@ -112,7 +112,7 @@ class Node {
           meter.skipped(records);
           return Item::skipped;
         } else {
-          control_.fail(name_, record, reads());
+          control_.fail(name_, record, reads(), on_error.skips);
           return Item::failed;
         }
       }

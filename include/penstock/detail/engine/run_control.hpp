@@ -70,9 +70,9 @@ class RunControl {
   /// Ends the run by the exception in flight, inside a catch block. Later ones are dropped, but the
   /// first that lost the device is kept. `reads`: a SourceError is one of the run's source, and the
   /// record that it names is the run's. When it returns, every ring is closed, whichever thread
-  /// began to close them.
-  [[gnu::cold]] void fail(const std::string& stage, std::uint64_t record,
-                          bool reads = false) noexcept {
+  /// began to close them. `skips`: how many bad items of the stage were left out before this one.
+  [[gnu::cold]] void fail(const std::string& stage, std::uint64_t record, bool reads = false,
+                          std::uint64_t skips = 0) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
     if (!first && !lost) {
@@ -83,7 +83,7 @@ class RunControl {
     // Stays as it is if there is no memory for a description.
     std::exception_ptr error = std::current_exception();
     try {
-      error = describe(stage, record, reads);
+      error = describe(stage, record, reads, skips);
     } catch (...) {
     }
     {
@@ -174,12 +174,15 @@ class RunControl {
     }
   }
   [[gnu::cold]] std::exception_ptr describe(const std::string& stage, std::uint64_t record,
-                                            bool reads) const {
+                                            bool reads, std::uint64_t skips) const {
     // These point into the exception in flight, which lives until this returns.
     const char* what = "something that is no std::exception was thrown";
     std::string_view file;
     std::uint64_t offset = 0;
-    std::string queued;
+    std::string more = skips == 0 ? ""
+                                  : joined({" (", skips,
+                                            " bad ones were left out before it, as many as "
+                                            ".on_error.skips allows)"});
     std::string enqueued_by;
     try {
       throw;
@@ -196,8 +199,8 @@ class RunControl {
       what = e.what();
       for (std::size_t i = 0; e.sticky() && i < asks_.size(); ++i) {
         if (const OpenWork open = asks_[i].open_work(asks_[i].node); !open.stage.empty()) {
-          queued += joined({queued.empty() ? " Still queued was what " : " And what ", open.stage,
-                            " enqueued from record ", open.record, " on."});
+          more += joined({enqueued_by.empty() ? " Still queued was what " : " And what ",
+                          open.stage, " enqueued from record ", open.record, " on."});
           enqueued_by = enqueued_by.empty() ? open.stage : enqueued_by;
         }
       }
@@ -209,7 +212,7 @@ class RunControl {
     std::string_view cause = what;
     cause.remove_prefix(cause.starts_with(prefix) ? prefix.size() : 0);
     try {
-      throw StageError{joined({prefix, stage, " failed at record ", record, ": ", cause, queued}),
+      throw StageError{joined({prefix, stage, " failed at record ", record, ": ", cause, more}),
                        stage,
                        record,
                        std::string{file},
