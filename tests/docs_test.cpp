@@ -286,6 +286,34 @@ TEST_CASE("stages: a loop's results are read when it is over") {
   CHECK(said.text() == "10\n26\n9\n");
 }
 
+TEST_CASE("lifetimes: a batch is used on a second stream") {
+  std::vector<int> numbers(4000);
+  std::iota(numbers.begin(), numbers.end(), 1);
+  ps::HostDevice device{{.late_seed = 3}};
+  auto data = ps::Reader{ps::memory(numbers), ps::to_pinned} |
+              ps::AsyncCopier{device, {.batch = 10, .depth = 2}};
+  auto stream = device.stream();
+  auto other = device.stream();
+  std::int64_t sum = 0;
+  const auto use = [&sum](const auto& batch, ps::HostStream& on) {
+    on.enqueue([first = batch.data(), n = batch.size(), &sum] {
+      std::this_thread::sleep_for(std::chrono::microseconds{50});
+      sum = std::accumulate(first, first + n, sum);
+    });
+  };
+
+  auto event = device.event();
+  for (auto batch : data.on(stream)) {
+    device.record(event, stream);
+    device.wait(other, event); // else `other` may come before the batch
+    use(batch, other);
+    batch.used_on(other); // else the next batch may overwrite this one
+  }
+
+  other.sync();
+  CHECK(sum == 4000 * 4001 / 2);
+}
+
 TEST_CASE("stages: what Feeds says of a Reader and an AsyncCopier, with and without a stager") {
   using Pageable = decltype(ps::Reader{ps::records<float>("x")});
   using Pinned = decltype(ps::Reader{ps::records<float>("x"), ps::to_pinned});

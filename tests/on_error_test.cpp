@@ -168,6 +168,7 @@ TEST_CASE("one bad item more than may be left out ends the run with that item's 
     CHECK(out.stage == "Reader");
     CHECK(out.file == "disk");
     CHECK(out.offset == 7200);
+    CHECK(out.says("(2 bad ones were left out before it, as many as .on_error.skips allows)"));
     const ps::Report report = pipeline.report();
     CHECK(report.skipped == 200);
     REQUIRE(report.skips.size() == 2);

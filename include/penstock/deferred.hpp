@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
@@ -12,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <type_traits>
 
 namespace penstock {
@@ -145,10 +145,11 @@ template <class T, AnyDevice D> class Deferred {
   }
   void check(std::size_t at) const {
     if (at >= size()) {
-      throw Error{"penstock: of " + std::to_string(size() + dropped()) + " deferred values " +
-                  std::to_string(most_) + " have room, and number " + std::to_string(at) +
-                  " is asked for: make it with deferred<T>(device, {.results = n}), or clear() it "
-                  "between runs."};
+      detail::throw_error<Error>(
+          {"penstock: Deferred: value number ", at, " was asked for, and of ", size() + dropped(),
+           " values only ", most_,
+           " had room: make it with deferred<T>(device, {.results = n}), or clear() it between "
+           "runs."});
     }
   }
 

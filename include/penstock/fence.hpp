@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/device.hpp>
 #include <penstock/ring.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace penstock {
 
@@ -110,7 +110,7 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   }
 
   D* device_;
-  std::vector<typename D::event_type> events_;
+  detail::Row<typename D::event_type> events_;
   alignas(detail::cache_line) Serial recorded_{0};
   alignas(detail::cache_line) Serial reached_{0};
 };

@@ -6,7 +6,6 @@
 #include <penstock/detail/chain/verdict.hpp>
 #include <penstock/stage.hpp>
 
-#include <tuple>
 #include <utility>
 
 namespace penstock {
@@ -87,7 +86,7 @@ operator|(Left left, Next next) {
                 "before it do: give all of them the same.");
   if constexpr (Judged == Verdict::fits) {
     return typename detail::join<true, Left, Next>::type{
-        std::tuple_cat(detail::stages_in(std::move(left)), detail::stages_in(std::move(next)))};
+        detail::stages_of(std::move(left), std::move(next))};
   } else {
     return {};
   }

@@ -18,7 +18,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <stop_token>
 #include <tuple>
 #include <type_traits>
@@ -180,15 +179,19 @@ template <class... Stages> class Pipeline {
   }
 
  private:
-  template <class... S> friend std::tuple<S...> detail::stages_in(Pipeline<S...>&& pipeline);
+  template <class... S, class Next>
+  friend std::tuple<S..., Next> detail::stages_of(Pipeline<S...>&& pipeline, Next&& next);
 
   std::tuple<Stages...> stages_;
   detail::EngineOwner engine_;
 };
 
 namespace detail {
-template <class... S> std::tuple<S...> stages_in(Pipeline<S...>&& pipeline) {
-  return std::move(pipeline.stages_);
+template <class... S, class Next>
+std::tuple<S..., Next> stages_of(Pipeline<S...>&& pipeline, Next&& next) {
+  return std::apply(
+      [&](S&... stages) { return std::tuple<S..., Next>{std::move(stages)..., std::move(next)}; },
+      pipeline.stages_);
 }
 } // namespace detail
 

@@ -94,7 +94,12 @@ struct Report {
 
 namespace detail {
 inline constexpr std::size_t most_skips_printed = 10;
+
+/// Prints one number of the table.
+[[gnu::noinline]] inline void print(std::ostream& os, int width, int precision, double number) {
+  os << std::setw(width) << std::setprecision(precision) << number;
 }
+} // namespace detail
 
 /// Prints the report as a table of several lines, each ended. A * marks the stage that held the
 /// others back.
@@ -115,18 +120,23 @@ inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   const double per_cent = report.seconds > 0 ? 100 / report.seconds : 0;
   for (const StageReport& stage : report.stages) {
     os << (stage.name == report.limiting_stage ? "* " : "  ") << std::left << std::setw(14)
-       << stage.name << std::right << std::setw(8) << stage.workers << std::setprecision(1)
-       << std::setw(6) << stage.busy_s * per_cent << '%' << std::setw(8)
-       << stage.starved_s * per_cent << '%' << std::setw(8) << stage.blocked_s * per_cent << '%'
-       << std::setprecision(2) << std::setw(7) << stage.cpu_share;
+       << stage.name << std::right << std::setw(8) << stage.workers;
+    detail::print(os, 6, 1, stage.busy_s * per_cent);
+    os << '%';
+    detail::print(os, 8, 1, stage.starved_s * per_cent);
+    os << '%';
+    detail::print(os, 8, 1, stage.blocked_s * per_cent);
+    os << '%';
+    detail::print(os, 7, 2, stage.cpu_share);
     if (stage.depth != 0) {
-      os << std::setprecision(1) << std::setw(7) << stage.depth_in_use << '/' << std::left
-         << std::setw(6) << stage.depth << std::right;
+      detail::print(os, 7, 1, stage.depth_in_use);
+      os << '/' << std::left << std::setw(6) << stage.depth << std::right;
     } else {
       os << std::setw(14) << "";
     }
-    os << std::setprecision(3) << std::setw(10)
-       << (report.seconds > 0 ? static_cast<double>(stage.bytes) / 1e9 / report.seconds : 0.0);
+    detail::print(os, 10, 3,
+                  report.seconds > 0 ? static_cast<double>(stage.bytes) / 1e9 / report.seconds
+                                     : 0.0);
     if (!stage.note.empty()) {
       os << "  (" << stage.note << ')';
     }

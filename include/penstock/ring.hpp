@@ -4,6 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/ring/doorbell.hpp>
 #include <penstock/detail/ring/mpmc_ring.hpp>
 #include <penstock/detail/ring/spsc_ring.hpp>
@@ -18,7 +19,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace penstock {
 
@@ -187,7 +187,7 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   }
 
   // For leases to call.
-  Slot& slot(std::size_t place) const noexcept {
+  Slot& slot(std::size_t place) noexcept {
     return one_to_one_ ? spsc_.slot(place) : mpmc_.slot(place);
   }
   Fill fill(std::size_t place) const noexcept {
@@ -224,8 +224,9 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   }
   static std::size_t checked(std::size_t slots) {
     if (slots < 2) {
-      throw OptionError{"penstock: a ring of " + std::to_string(slots) +
-                        " slots cannot overlap anything: give it a depth of at least 2."};
+      detail::throw_error<OptionError>(
+          {"penstock: a ring of ", slots,
+           " slots cannot overlap anything: give it a depth of at least 2."});
     }
     return slots;
   }

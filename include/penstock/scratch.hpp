@@ -4,6 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
@@ -20,7 +21,6 @@
 #include <span>
 #include <string>
 #include <type_traits>
-#include <utility>
 
 namespace penstock {
 
@@ -210,8 +210,8 @@ template <AnyDevice D> class Scratch {
         return part;
       }
     }
-    refuse("it has parts for " + std::to_string(streams_) +
-               " streams, and here is one more: unbind() it between pipelines, or ",
+    refuse(detail::joined({"it has parts for ", streams_,
+                           " streams, and here is one more: unbind() it between pipelines, or "}),
            part_bytes_, std::size_t{streams_} + 1);
   }
 
@@ -223,9 +223,8 @@ template <AnyDevice D> class Scratch {
     }
     const std::size_t left = part_bytes_ - part.taken; // a multiple of align: padding fits
     if (n > left / each) {
-      refuse(std::to_string(n) + " times " + std::to_string(each) +
-                 " bytes were asked for, and of the stream's " + std::to_string(part_bytes_) +
-                 " bytes " + std::to_string(left) + " are left: ",
+      refuse(detail::joined({n, " times ", each, " bytes were asked for, and of the stream's ",
+                             part_bytes_, " bytes ", left, " are left: "}),
              n > most_bytes / each ? ~std::size_t{0} : part.taken + padded(n * each), streams_);
     }
     void* const at = part.data + part.taken;
@@ -240,11 +239,12 @@ template <AnyDevice D> class Scratch {
   [[noreturn]] void refuse(const std::string& why, std::size_t bytes, std::size_t streams) {
     refusals_.fetch_add(1, StdAtomics::relaxed);
     if (bytes > most_bytes / streams) {
-      throw Error{"penstock: Scratch: " + why + "no device has so much, so look at the count."};
+      detail::throw_error<Error>(
+          {"penstock: Scratch: ", why, "no device has so much, so look at the count."});
     }
-    throw Error{"penstock: Scratch: " + why + "make it Scratch{device, " +
-                std::to_string(bytes * streams) +
-                (streams == 1 ? "}." : ", {.streams = " + std::to_string(streams) + "}}.")};
+    const std::string each = detail::joined({", {.streams = ", streams, "}}."});
+    detail::throw_error<Error>({"penstock: Scratch: ", why, "make it Scratch{device, ",
+                                bytes * streams, streams == 1 ? "}." : each});
   }
 
   static constexpr std::size_t most_bytes = std::numeric_limits<std::ptrdiff_t>::max() / 2;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host/device.hpp>
 
@@ -44,8 +45,8 @@ template <class F> decltype(auto) with_device(std::string_view which, F f) {
     HostDevice device;
     return f(device);
   }
-  throw Error{"penstock: with_device: there is no device \"" + std::string{which} +
-              "\": take \"auto\", \"cuda\" or \"host\"."};
+  detail::throw_error<Error>({"penstock: with_device: there is no device \"", which,
+                              "\": take \"auto\", \"cuda\" or \"host\"."});
 }
 
 } // namespace with_cuda or without_cuda

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>
 
 #include <cstddef>
-#include <string>
 
 namespace penstock {
 
@@ -40,10 +40,10 @@ template <AnyDevice D> class Workspace {
   /// needs them.
   void require(std::size_t bytes, const char* what) const {
     if (bytes > size()) {
-      throw Error{std::string{"penstock: "} + what + " needs a workspace of " +
-                  std::to_string(bytes) + " bytes and was given " + std::to_string(size()) +
-                  ": make it with Workspace{device, " + std::to_string(bytes) +
-                  "}, or by workspace(" + std::to_string(bytes) + ") of a Scratch's frame."};
+      detail::throw_error<Error>({"penstock: ", what, " needs a workspace of ", bytes,
+                                  " bytes and was given ", size(),
+                                  ": make it with Workspace{device, ", bytes, "}, or by workspace(",
+                                  bytes, ") of a Scratch's frame."});
     }
   }
 

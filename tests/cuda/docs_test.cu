@@ -155,7 +155,7 @@ TEST_CASE("README: the lines of a file, counted by a kernel") {
   const Inside inside{folder.path()};
 
   ps::CudaDevice gpu;
-  auto lines = ps::device_array<unsigned long long>(gpu, 1);
+  auto lines = ps::device_array<unsigned long long>(gpu, 1); // zeros
   auto pipeline = ps::Reader{ps::records<char>("numbers.txt"), ps::to_pinned} |
                   ps::AsyncCopier{gpu} |
                   ps::Consumer{[&](ps::Batch<const char, ps::Device> text, cudaStream_t stream) {

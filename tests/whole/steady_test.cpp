@@ -294,6 +294,27 @@ TEST_CASE("a batch costs the caller's thread a record and at most a wait, and a 
   }
 }
 
+TEST_CASE("small batches that are given back one after the other share a record") {
+  const auto bytes = some_bytes(total);
+  Counting device;
+  auto pipeline = ps::Reader{ps::memory(std::span{bytes}), ps::to_pinned} |
+                  ps::AsyncCopier{device, {.batch = 4096}};
+  auto stream = device.stream();
+  pipeline.prepare();
+  const std::uint64_t small = (total + 4095) / 4096;
+  std::uint64_t seen = 0;
+  device.here.clear();
+  for (auto batch : pipeline.on(stream)) {
+    // All of the run has room on the device. When it is there, no step has to wait.
+    while (seen == 0 && pipeline.report().stages[1].records != total) {
+      std::this_thread::yield();
+    }
+    seen += batch.size() != 0 ? 1 : 0;
+  }
+  CHECK(seen == small);
+  CHECK(device.here.records == (small + 15) / 16);
+}
+
 TEST_CASE("no run both ways allocates, makes streams or events, or waits for the device") {
   const auto bytes = some_bytes(total);
   Counting device;

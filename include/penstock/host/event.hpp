@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/host/detail/context.hpp>
 #include <penstock/host/detail/queue.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <mutex>
 
 namespace penstock {
@@ -75,13 +75,13 @@ class HostEvent {
     Point latest;
   };
 
-  explicit HostEvent(detail::HostContext& c) : state_{std::make_unique<State>(c)} {}
+  explicit HostEvent(detail::HostContext& c) : state_{new State{c}} {}
   Point latest() const {
     const std::lock_guard lock{state_->mutex};
     return state_->latest;
   }
 
-  std::unique_ptr<State> state_;
+  detail::Owned<State> state_;
 };
 
 } // namespace penstock

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/job.hpp>
+#include <penstock/detail/base/row.hpp>
 
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace penstock {
 
@@ -21,30 +22,19 @@ class CapturedWork {
  public:
   explicit CapturedWork(std::size_t lanes) : lanes_(lanes) {}
 
-  template <class F> void add(std::size_t lane, F f) {
-    lanes_[lane].push_back(std::make_unique<Work<F>>(std::move(f)));
-  }
+  template <class F> void add(std::size_t lane, F f) { lanes_[lane].push_back(Job{std::move(f)}); }
   /// Runs all work. Lanes must not depend on each other, so the last one runs first: this finds out
   /// work that relies on the order in which it was enqueued.
   void run() {
-    for (auto lane = lanes_.rbegin(); lane != lanes_.rend(); ++lane) {
-      for (const auto& work : *lane) {
-        work->run();
+    for (std::size_t lane = lanes_.size(); lane-- != 0;) {
+      for (const Job& work : lanes_[lane]) {
+        work();
       }
     }
   }
 
  private:
-  struct AnyWork {
-    virtual ~AnyWork() = default;
-    virtual void run() = 0;
-  };
-  template <class F> struct Work final : AnyWork {
-    explicit Work(F work) : f{std::move(work)} {}
-    void run() override { f(); }
-    F f;
-  };
-  std::vector<std::vector<std::unique_ptr<AnyWork>>> lanes_;
+  Row<Row<Job>> lanes_;
 };
 
 /// Where a stream puts its work while it is captured.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/context.hpp>
 #include <penstock/host/detail/queue.hpp>
@@ -81,7 +83,7 @@ class HostStream {
     detail::Capture capture; // set while the stream is captured
   };
 
-  explicit HostStream(detail::HostContext& c) : state_{std::make_unique<State>(c)} {}
+  explicit HostStream(detail::HostContext& c) : state_{new State{c}} {}
   detail::HostContext& context() const noexcept { return state_->context; }
   detail::HostQueue& queue() const noexcept { return state_->queue; }
   template <class F> void put(F f) {
@@ -103,7 +105,7 @@ class HostStream {
     return context();
   }
 
-  std::unique_ptr<State> state_;
+  detail::Owned<State> state_;
 };
 
 inline void HostEvent::record(HostStream& stream) {
@@ -124,7 +126,7 @@ inline void HostStream::wait(const HostEvent& event) {
 }
 
 template <class F> HostGraph HostGraph::capture(std::span<HostStream> lanes, F f) {
-  auto work = std::make_shared<detail::CapturedWork>(lanes.size());
+  auto work = detail::new_shared<detail::CapturedWork>(lanes.size());
   struct Captured {
     ~Captured() {
       for (HostStream& lane : lanes) {

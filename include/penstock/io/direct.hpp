@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
 
@@ -9,7 +10,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <new>
 #include <optional>
 #include <span>
@@ -43,12 +43,12 @@ inline constexpr std::size_t bounce_bytes = (std::size_t{1} << 20) + 2 * most_di
 /// own, from its first such read to its end.
 inline std::span<std::byte> bounce_buffer() {
   constexpr std::align_val_t alignment{most_direct_alignment};
-  struct Free {
-    void operator()(std::byte* at) const noexcept { ::operator delete(at, alignment); }
+  struct Buffer {
+    ~Buffer() { ::operator delete(at, alignment); }
+    void* const at = ::operator new(bounce_bytes, alignment);
   };
-  thread_local const std::unique_ptr<std::byte, Free> buffer{
-      static_cast<std::byte*>(::operator new(bounce_bytes, alignment))};
-  return {buffer.get(), bounce_bytes};
+  thread_local const Buffer buffer;
+  return {static_cast<std::byte*>(buffer.at), bounce_bytes};
 }
 
 } // namespace detail
@@ -71,12 +71,12 @@ template <class Io = PosixIo> class DirectFile {
     direct_.reset();
     alignment_ = 0;
     if (reads == DirectReads::always) {
-      throw SourceError{
-          "penstock: cannot read " + this->path() +
-              " directly, past the page cache: " + std::generic_category().message(error) +
-              ". Its file system may refuse that: take DirectReads::automatic, which "
-              "then reads through the cache, or another file system.",
-          this->path(), 0};
+      detail::throw_source_error(
+          {"penstock: cannot read ", this->path(),
+           " directly, past the page cache: ", std::generic_category().message(error),
+           ". Its file system may refuse that: take DirectReads::automatic, which "
+           "then reads through the cache, or another file system."},
+          this->path(), 0);
     }
   }
 
@@ -108,7 +108,7 @@ template <class Io = PosixIo> class DirectFile {
   }
 
   // Returns an errno. Reads a block, since some file systems refuse only then.
-  int open_direct() {
+  [[gnu::cold]] int open_direct() {
     if (const int error = file_.open_direct(direct_); error != 0) {
       return error;
     }

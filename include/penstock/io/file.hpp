@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/fixed_path.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/posix.hpp>
 
@@ -13,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -24,8 +26,10 @@ inline constexpr unsigned most_tries = 1000;
 /// Linux reads at most 4096 bytes less than 2 GiB; other systems fail above that.
 inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
 
-[[noreturn]] inline void throw_io_error(const std::string& doing, const std::string& path,
-                                        int error, std::uint64_t offset = 0) {
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_io_error(std::string_view doing,
+                                                                  const std::string& path,
+                                                                  int error,
+                                                                  std::uint64_t offset = 0) {
   const char* cure = "Check the file and the file system it lies on.";
   switch (error) {
   case ENOENT:
@@ -46,14 +50,14 @@ inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
   default:
     break;
   }
-  throw SourceError{"penstock: cannot " + doing + " " + path + ": " +
-                        std::generic_category().message(error) + ". " + cure,
-                    path, offset};
+  throw_source_error({"penstock: cannot ", doing, " ", path, ": ",
+                      std::generic_category().message(error), ". ", cure},
+                     path, offset);
 }
 
-[[noreturn]] inline void throw_read_error(const std::string& path, int error,
-                                          std::uint64_t offset) {
-  throw_io_error("read byte " + std::to_string(offset) + " of", path, error, offset);
+[[noreturn, gnu::cold, gnu::noinline]] inline void
+throw_read_error(const std::string& path, int error, std::uint64_t offset) {
+  throw_io_error(joined({"read byte ", offset, " of"}), path, error, offset);
 }
 
 /// Makes a system call, again and again while it is interrupted or says to try later, but not for
@@ -70,25 +74,25 @@ template <class Io, class Call> auto persist(const Io& io, Call call) {
   }
 }
 
-[[noreturn]] inline void throw_not_a_file(const std::string& path) {
-  throw SourceError{"penstock: " + path +
-                        " is not a regular file, so it cannot be read in parts, each at its "
-                        "place: copy what comes out of it into a file.",
-                    path, 0};
+[[noreturn, gnu::cold, gnu::noinline]] inline void throw_not_a_file(const std::string& path) {
+  throw_source_error({"penstock: ", path,
+                      " is not a regular file, so it cannot be read in parts, each at its "
+                      "place: copy what comes out of it into a file."},
+                     path, 0);
 }
 
 /// Checks a file that was opened again: `first` is its status when it was opened first, `now` the
 /// present one. Throws SourceError if it is another file or was written to.
-inline void check_same(const std::string& path, const FileStatus& first, const FileStatus& now) {
+[[gnu::cold]] inline void check_same(const std::string& path, const FileStatus& first,
+                                     const FileStatus& now) {
   if (now != first) {
     const std::string how =
         now.device != first.device || now.inode != first.inode ? "another file has its name now"
-        : now.size != first.size ? "it had " + std::to_string(first.size) + " bytes and now has " +
-                                       std::to_string(now.size)
+        : now.size != first.size ? joined({"it had ", first.size, " bytes and now has ", now.size})
                                  : "it was written to, or its time was set";
-    throw SourceError{"penstock: " + path + " changed while it was read: " + how +
-                          ". Leave a file alone as long as it is read.",
-                      path, 0};
+    throw_source_error({"penstock: ", path, " changed while it was read: ", how,
+                        ". Leave a file alone as long as it is read."},
+                       path, 0);
   }
 }
 
@@ -97,7 +101,7 @@ struct direct_t {};
 /// The number of an open regular file, which it closes in the end.
 template <class Io> class Descriptor {
  public:
-  Descriptor(const Io& io, const FixedPath& path, FileStatus& status) : io_{io} {
+  [[gnu::cold]] Descriptor(const Io& io, const FixedPath& path, FileStatus& status) : io_{io} {
     fd_ = persist(io, [&] { return io.open(path.absolute().c_str()); });
     if (fd_ < 0) {
       throw_io_error("open", path.given(), errno);
@@ -156,10 +160,11 @@ template <class Io = PosixIo> class File {
       detail::throw_io_error("read", this->path(), errno);
     }
     if (got > 0) {
-      throw SourceError{"penstock: " + this->path() +
-                            " says that it has 0 bytes, but something is in it, made as it is "
-                            "read: copy it into another file.",
-                        this->path(), 0};
+      detail::throw_source_error(
+          {"penstock: ", this->path(),
+           " says that it has 0 bytes, but something is in it, made as it is "
+           "read: copy it into another file."},
+          this->path(), 0);
     }
   }
 
@@ -214,12 +219,11 @@ void read_full(const File<Io>& file, std::uint64_t offset, std::span<std::byte> 
         detail::throw_read_error(file.path(), errno, offset);
       }
       if (got == 0) {
-        throw SourceError{"penstock: " + file.path() + " shrank while it was read: it had " +
-                              std::to_string(file.size()) +
-                              " bytes when it was opened and now ends before byte " +
-                              std::to_string(offset) +
-                              ". Leave a file alone as long as it is read.",
-                          file.path(), offset};
+        detail::throw_source_error({"penstock: ", file.path(), " shrank while it was read: it had ",
+                                    file.size(),
+                                    " bytes when it was opened and now ends before byte ", offset,
+                                    ". Leave a file alone as long as it is read."},
+                                   file.path(), offset);
       }
       into = into.subspan(static_cast<std::size_t>(got));
       offset += static_cast<std::uint64_t>(got);

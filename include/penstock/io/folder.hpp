@@ -3,14 +3,17 @@
 #pragma once
 
 #include <penstock/detail/base/opening.hpp>
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/prepare_options.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +22,8 @@ namespace penstock {
 namespace detail {
 
 /// Returns the names of what lies in a folder, except hidden entries. Not sorted.
-template <class Io> std::vector<std::string> names_in(const Io& io, const std::string& path) {
+template <class Io> [[gnu::cold]] std::vector<std::string> names_in(const Io& io,
+                                                                    const std::string& path) {
   typename Io::Folder folder{};
   if (persist(io, [&] { return io.open_folder(path.c_str(), folder); }) < 0) {
     throw_io_error("list", path, errno);
@@ -39,17 +43,17 @@ template <class Io> std::vector<std::string> names_in(const Io& io, const std::s
       return names;
     }
     if (name[0] != '.') {
-      names.emplace_back(name);
+      names.push_back(std::string{name});
     }
   }
 }
 
-template <class Io> FileStatus status_of(const Io& io, const std::string& path) {
+template <class Io> [[gnu::cold]] FileStatus status_of(const Io& io, const std::string& path) {
   if (path.find('\0') != std::string::npos) {
-    throw SourceError{"penstock: the path \"" + std::string{path.c_str()} +
-                          "\" goes on after a zero byte, which the system would not see: check how "
-                          "it was made.",
-                      path, 0};
+    throw_source_error({"penstock: the path \"", path.c_str(),
+                        "\" goes on after a zero byte, which the system would not see: check how "
+                        "it was made."},
+                       path, 0);
   }
   FileStatus status;
   if (persist(io, [&] { return io.status(path.c_str(), status); }) < 0) {
@@ -60,9 +64,8 @@ template <class Io> FileStatus status_of(const Io& io, const std::string& path) 
 
 /// Looks at each of `paths`, by several threads.
 template <class Io>
-FirstFailure look_at(const Io& io, const std::vector<std::string>& paths,
-                     std::vector<FileStatus>& seen, OpeningProgress& progress) {
-  seen.resize(paths.size());
+FirstFailure look_at(const Io& io, const std::vector<std::string>& paths, Row<FileStatus>& seen,
+                     OpeningProgress& progress) {
   const auto look = [&](std::size_t i) {
     seen[i] = status_of(io, paths[i]);
     if (seen[i].kind == FileKind::regular) {
@@ -79,14 +82,25 @@ struct FoundFile {
 };
 
 template <class Io>
-void find_in_folder(const Io& io, const std::string& path, OpeningProgress& progress,
-                    std::vector<FoundFile>& files) {
-  std::vector<std::string> names = names_in(io, path);
-  for (std::string& name : names) {
-    name.insert(0, path.back() == '/' ? path : path + '/');
+[[gnu::cold]] void find_in_folder(const Io& io, const std::string& path, OpeningProgress& progress,
+                                  Row<FoundFile>& files) {
+  const std::vector<std::string> unsorted = names_in(io, path);
+  Row<const char*> in_order;
+  in_order.reserve(unsorted.size());
+  for (const std::string& name : unsorted) {
+    in_order.push_back(name.c_str());
   }
-  std::sort(names.begin(), names.end());
-  std::vector<FileStatus> seen;
+  // A std::sort of strings would take longer to compile than the rest of this function.
+  std::qsort(in_order.data(), in_order.size(), sizeof(const char*),
+             [](const void* a, const void* b) {
+               return std::strcmp(*static_cast<const char* const*>(a),
+                                  *static_cast<const char* const*>(b));
+             });
+  std::vector<std::string> names;
+  for (const char* name : in_order) {
+    names.push_back(joined({path, path.back() == '/' ? "" : "/", name}));
+  }
+  Row<FileStatus> seen(names.size());
   const FirstFailure failure = look_at(io, names, seen, progress);
   failure.rethrow_at(failure.at);
   const std::size_t before = files.size();
@@ -96,20 +110,20 @@ void find_in_folder(const Io& io, const std::string& path, OpeningProgress& prog
     }
   }
   if (files.size() == before) {
-    throw SourceError{"penstock: there is no file to read in the directory " + path +
-                          "; hidden files and those in folders below do not count. Check the path.",
-                      path, 0};
+    throw_source_error({"penstock: there is no file to read in the directory ", path,
+                        "; hidden files and those in folders below do not count. Check the path."},
+                       path, 0);
   }
 }
 
 /// Returns the regular files that `paths` name: see files_at(). Throws for the first in order that
 /// cannot be found.
 template <class Io>
-std::vector<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
-                                  OpeningProgress& progress) {
-  std::vector<FileStatus> seen;
+[[gnu::cold]] Row<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
+                                        OpeningProgress& progress) {
+  Row<FileStatus> seen(paths.size());
   const FirstFailure failure = look_at(io, paths, seen, progress);
-  std::vector<FoundFile> files;
+  Row<FoundFile> files;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     failure.rethrow_at(i);
     if (seen[i].kind == FileKind::other) {

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -55,12 +55,10 @@ template <class T, class F, bool Counted> class Generate {
     } else {
       const std::size_t written = std::invoke(f_, out, into.index());
       if (written > into.size()) {
-        throw SourceError{"penstock: generate: f returned " + std::to_string(written) +
-                              " for a span of " + std::to_string(into.size()) +
-                              ": it returns how many records it wrote, at most all.",
-                          {},
-                          0,
-                          into.index()};
+        detail::throw_source_error({"penstock: generate: f returned ", written, " for a span of ",
+                                    into.size(),
+                                    ": it returns how many records it wrote, at most all."},
+                                   {}, 0, into.index());
       }
       return written;
     }

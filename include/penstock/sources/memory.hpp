@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -36,13 +36,10 @@ template <class T> class Memory {
     const std::size_t bytes = detail::checked_record_bytes<T>("memory", asked_bytes_);
     const std::size_t rest = records_.size_bytes() % bytes;
     if (rest != 0) {
-      throw SourceError{"penstock: memory: " + std::to_string(records_.size_bytes()) +
-                            " bytes are no whole number of records of " + std::to_string(bytes) +
-                            " bytes: " + std::to_string(rest) +
-                            " are left over. Give whole records, or another record_bytes.",
-                        {},
-                        records_.size_bytes() - rest,
-                        size()};
+      detail::throw_source_error(
+          {"penstock: memory: ", records_.size_bytes(), " bytes are no whole number of records of ",
+           bytes, " bytes: ", rest, " are left over. Give whole records, or another record_bytes."},
+          {}, records_.size_bytes() - rest, size());
     }
   }
   /// Returns how many records there are.

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <penstock/detail/base/opening.hpp>
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>
@@ -17,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -57,35 +61,9 @@ template <class T, class Io = PosixIo> class Records {
   /// ends at the offset has no records. Blocks. Throws SourceError; OptionError for record_bytes;
   /// what progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
-    if (parts_) {
-      return;
+    if (!parts_) {
+      open_files(preparing);
     }
-    detail::checked_record_bytes<T>("records", options_.record_bytes);
-    if (paths_.empty()) {
-      throw SourceError{"penstock: records: the list of files is empty: name at least one.", {}, 0};
-    }
-    detail::OpeningProgress progress{preparing};
-    std::vector<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
-    const DirectReads direct = fit_into_memory(found) ? DirectReads::never : options_.direct;
-    std::vector<std::optional<DirectFile<Io>>> files(found.size());
-    const std::size_t stay = behind_first(most_open, found);
-    const std::size_t stay_direct = behind_first(most_open / 2, found);
-    const auto open_one = [&](std::size_t i) {
-      DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
-      if (i >= (file.is_direct() ? stay_direct : stay) || whole_records(file.size()) == 0) {
-        file.close();
-      }
-      progress.opened();
-    };
-    const detail::FirstFailure failure =
-        detail::for_all(files.size(), open_one, [&] { progress.look(); });
-    auto parts = std::make_shared<Parts>();
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      failure.rethrow_at(i);
-      add(*parts, std::move(*files[i]));
-    }
-    progress.tell();
-    parts_ = std::move(parts);
   }
 
   /// Returns how many records all files have. After open().
@@ -132,23 +110,23 @@ template <class T, class Io = PosixIo> class Records {
     std::uint64_t first;
     std::uint64_t end;
   };
-  using Parts = std::vector<Part>;
+  using Parts = detail::Row<Part>;
   // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
   // files beyond this many are opened by each read for itself, which needs no lock.
   static constexpr std::size_t most_open = 256;
 
   const Parts& parts() const {
     if (!parts_) {
-      const std::string first = paths_.empty() ? std::string{} : paths_.front();
-      throw SourceError{"penstock: records: " + first + " is not open yet: call open() first.",
-                        first, 0};
+      const std::string_view first = paths_.empty() ? std::string_view{} : paths_.front();
+      detail::throw_source_error(
+          {"penstock: records: ", first, " is not open yet: call open() first."}, first, 0);
     }
     return *parts_;
   }
 
   // Whether all files fit: the first run then reads them from the disk, and every later one from
   // memory.
-  bool fit_into_memory(const std::vector<detail::FoundFile>& files) const {
+  bool fit_into_memory(const detail::Row<detail::FoundFile>& files) const {
     if (options_.direct != DirectReads::automatic) {
       return false;
     }
@@ -164,40 +142,71 @@ template <class T, class Io = PosixIo> class Records {
     return size < options_.offset ? 0 : (size - options_.offset) / record_bytes();
   }
   // Returns the number of the first file that has `most` files with records before it.
-  std::size_t behind_first(std::size_t most, const std::vector<detail::FoundFile>& files) const {
+  std::size_t behind_first(std::size_t most, const detail::Row<detail::FoundFile>& files) const {
     std::size_t i = 0;
     for (; i < files.size() && most != 0; ++i) {
       most -= whole_records(files[i].size) != 0 ? 1 : 0;
     }
     return i;
   }
+  [[gnu::cold]] void open_files(const PrepareOptions& preparing) {
+    detail::checked_record_bytes<T>("records", options_.record_bytes);
+    if (paths_.empty()) {
+      detail::throw_source_error(
+          {"penstock: records: the list of files is empty: name at least one."}, {}, 0);
+    }
+    detail::OpeningProgress progress{preparing};
+    detail::Row<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
+    const DirectReads direct = fit_into_memory(found) ? DirectReads::never : options_.direct;
+    detail::Row<std::optional<DirectFile<Io>>> files(found.size());
+    const std::size_t stay = behind_first(most_open, found);
+    const std::size_t stay_direct = behind_first(most_open / 2, found);
+    const auto open_one = [&](std::size_t i) {
+      DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
+      if (i >= (file.is_direct() ? stay_direct : stay) || whole_records(file.size()) == 0) {
+        file.close();
+      }
+      progress.opened();
+    };
+    const detail::FirstFailure failure =
+        detail::for_all(files.size(), open_one, [&] { progress.look(); });
+    auto parts = detail::new_shared<Parts>();
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      failure.rethrow_at(i);
+      add(*parts, std::move(*files[i]));
+    }
+    progress.tell();
+    parts_ = std::move(parts);
+  }
   // Adds whole records only, and refuses what would not fit the numbers.
-  void add(Parts& parts, DirectFile<Io> file) const {
+  [[gnu::cold]] void add(Parts& parts, DirectFile<Io> file) const {
     const std::uint64_t before = parts.empty() ? 0 : parts.back().end;
     const std::size_t bytes = record_bytes();
-    const auto has = [&file] {
-      return "penstock: " + file.path() + " has " + std::to_string(file.size()) + " bytes, ";
-    };
-    if (file.size() < options_.offset) {
-      throw SourceError{has() + "fewer than the offset of " + std::to_string(options_.offset) +
-                            " that is passed over in each file: check the offset and the file.",
-                        file.path(), file.size(), before};
+    const std::string& path = file.path();
+    const std::uint64_t size = file.size();
+    if (size < options_.offset) {
+      detail::throw_source_error(
+          {"penstock: ", path, " has ", size, " bytes, fewer than the offset of ", options_.offset,
+           " that is passed over in each file: check the offset and the file."},
+          path, size, before);
     }
-    const std::uint64_t records = whole_records(file.size());
-    const std::uint64_t rest = file.size() - options_.offset - records * bytes;
+    const std::uint64_t records = whole_records(size);
+    const std::uint64_t rest = size - options_.offset - records * bytes;
     if (rest != 0 && !options_.drop_partial) {
-      throw SourceError{has() + "and after the offset of " + std::to_string(options_.offset) +
-                            " these are no whole number of records of " + std::to_string(bytes) +
-                            " bytes: " + std::to_string(rest) +
-                            " are left over. If the file is whole, the record's type, " +
-                            "record_bytes or offset is wrong; else cut it to " +
-                            std::to_string(file.size() - rest) + " bytes, or set .drop_partial.",
-                        file.path(), file.size() - rest, before + records};
+      detail::throw_source_error(
+          {"penstock: ", path, " has ", size, " bytes, and after the offset of ", options_.offset,
+           " these are no whole number of records of ", bytes, " bytes: ", rest,
+           " are left over. If the file is whole, the record's type, "
+           "record_bytes or offset is wrong; else cut it to ",
+           size - rest, " bytes, or set .drop_partial."},
+          path, size - rest, before + records);
     }
     if (records >= unknown_size - before) {
-      throw SourceError{has() + "and with the files before it these are more records than 64 bits "
-                                "can count: read fewer files at once.",
-                        file.path(), 0, before};
+      detail::throw_source_error(
+          {"penstock: ", path, " has ", size,
+           " bytes, and with the files before it these are more records than 64 bits "
+           "can count: read fewer files at once."},
+          path, 0, before);
     }
     if (records != 0) {
       parts.push_back({std::move(file), before, before + records});
@@ -213,8 +222,8 @@ template <class T, class Io = PosixIo> class Records {
       // The file knows only bytes.
       const std::uint64_t failed =
           (at + (e.offset() > offset ? e.offset() - offset : 0)) / record_bytes();
-      throw SourceError{std::string{e.what()} + " This was record " + std::to_string(failed) + ".",
-                        e.file(), std::max(e.offset(), offset), failed};
+      detail::throw_source_error({e.what(), " This was record ", failed, "."}, e.file(),
+                                 std::max(e.offset(), offset), failed);
     }
   }
 

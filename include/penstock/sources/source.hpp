@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
@@ -13,7 +14,6 @@
 #include <iterator>
 #include <limits>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -111,10 +111,9 @@ template <Source S> std::size_t record_bytes_of(const S& source) {
                 }) {
     const std::size_t bytes = source.record_bytes();
     if (bytes == 0) {
-      throw SourceError{"penstock: the source says that its records have 0 bytes: its "
-                        "record_bytes() must be at least 1.",
-                        {},
-                        0};
+      throw_source_error({"penstock: the source says that its records have 0 bytes: its "
+                          "record_bytes() must be at least 1."},
+                         {}, 0);
     }
     return bytes;
   } else {
@@ -137,43 +136,44 @@ template <Source S> std::vector<std::size_t> extents_of(const S& source) {
 
 /// Returns the size of T's records: `asked`, which the user gave, or sizeof(T) if that is 0. `call`
 /// names what the user called. Throws OptionError.
-template <class T> std::size_t checked_record_bytes(const char* call, std::size_t asked) {
+inline std::size_t checked_record_bytes(const char* call, std::size_t asked, std::size_t of_t) {
   constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
-  const auto text = [&](const char* why) {
-    return std::string{"penstock: "} + call + ": record_bytes is " + std::to_string(asked) + why;
-  };
-  if (asked != 0 && sizeof(T) != 1) {
-    throw OptionError{text(", but it is for records of single bytes, and T has ") +
-                      std::to_string(sizeof(T)) + ": leave it out, or take std::byte for T."};
+  if (asked != 0 && of_t != 1) {
+    throw_error<OptionError>({"penstock: ", call, ": record_bytes is ", asked,
+                              ", but it is for records of single bytes, and T has ", of_t,
+                              ": leave it out, or take std::byte for T."});
   }
   if (asked > most) {
-    throw OptionError{text(", more than any memory can hold: give the bytes of one record.")};
+    throw_error<OptionError>({"penstock: ", call, ": record_bytes is ", asked,
+                              ", more than any memory can hold: give the bytes of one record."});
   }
-  return asked != 0 ? asked : sizeof(T);
+  return asked != 0 ? asked : of_t;
+}
+template <class T> std::size_t checked_record_bytes(const char* call, std::size_t asked) {
+  return checked_record_bytes(call, asked, sizeof(T));
 }
 
-/// Throws SourceError unless `into` is a range of a source of `size` records of `record_bytes`.
-/// Call it before you write anything.
+/// Throws SourceError unless `count` records of `bytes` from record `first` on are a range of a
+/// source of `size` records of `record_bytes`.
+inline void check_range(const char* call, std::uint64_t first, std::size_t count, std::size_t bytes,
+                        std::uint64_t size, std::size_t record_bytes) {
+  if (first > size || count > size - first) {
+    throw_source_error({"penstock: ", call, ": asked for ", count, " records from record ", first,
+                        " on, but the source has ", size, ": ask for no more than size()."},
+                       {}, 0, first);
+  }
+  if (bytes != record_bytes) {
+    throw_source_error({"penstock: ", call, ": asked for records of ", bytes,
+                        " bytes, but they have ", record_bytes, ": give the batch record_bytes()."},
+                       {}, 0, first);
+  }
+}
+/// Throws SourceError unless `into` is such a range of the source. Call it before you write
+/// anything.
 template <class T, class Where>
 void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
                  std::size_t record_bytes) {
-  if (into.index() > size || into.size() > size - into.index()) {
-    throw SourceError{std::string{"penstock: "} + call + ": asked for " +
-                          std::to_string(into.size()) + " records from record " +
-                          std::to_string(into.index()) + " on, but the source has " +
-                          std::to_string(size) + ": ask for no more than size().",
-                      {},
-                      0,
-                      into.index()};
-  }
-  if (into.record_bytes() != record_bytes) {
-    throw SourceError{std::string{"penstock: "} + call + ": asked for records of " +
-                          std::to_string(into.record_bytes()) + " bytes, but they have " +
-                          std::to_string(record_bytes) + ": give the batch record_bytes().",
-                      {},
-                      0,
-                      into.index()};
-  }
+  check_range(call, into.index(), into.size(), into.record_bytes(), size, record_bytes);
 }
 
 /// Throws SourceError if read_bytes() asks a source of `size` records for bytes beyond them.
@@ -181,12 +181,9 @@ inline void check_bytes(const char* call, std::uint64_t at, std::size_t bytes, s
                         std::size_t record_bytes) {
   const std::uint64_t end = size * record_bytes;
   if (at > end || bytes > end - at) {
-    throw SourceError{std::string{"penstock: "} + call + ": asked for " + std::to_string(bytes) +
-                          " bytes from byte " + std::to_string(at) + " on, but the source has " +
-                          std::to_string(end) + ": ask for no more than there are.",
-                      {},
-                      0,
-                      at / record_bytes};
+    throw_source_error({"penstock: ", call, ": asked for ", bytes, " bytes from byte ", at,
+                        " on, but the source has ", end, ": ask for no more than there are."},
+                       {}, 0, at / record_bytes);
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/splitmix.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -12,7 +13,6 @@
 #include <cstring>
 #include <ranges>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -49,17 +49,16 @@ template <class T> class Windows {
   /// Checks the options. Throws OptionError; SourceError if the sequence is shorter than a window.
   void open() const {
     if (options_.length == 0 || options_.count == unknown_size) {
-      throw OptionError{"penstock: windows: length is " + std::to_string(options_.length) +
-                        " and count " + std::to_string(options_.count) +
-                        ": a window has at least one token, and windows are counted in 64 bits: "
-                        "set .length, and .count to fewer."};
+      detail::throw_error<OptionError>(
+          {"penstock: windows: length is ", options_.length, " and count ", options_.count,
+           ": a window has at least one token, and windows are counted in 64 bits: "
+           "set .length, and .count to fewer."});
     }
     if (tokens_.size() < options_.length) {
-      throw SourceError{"penstock: windows: the sequence has " + std::to_string(tokens_.size()) +
-                            " tokens, fewer than the " + std::to_string(options_.length) +
-                            " of one window: give more tokens, or a smaller length.",
-                        {},
-                        0};
+      detail::throw_source_error({"penstock: windows: the sequence has ", tokens_.size(),
+                                  " tokens, fewer than the ", options_.length,
+                                  " of one window: give more tokens, or a smaller length."},
+                                 {}, 0);
     }
   }
   /// Returns how many windows there are.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/sources/source.hpp>
@@ -10,7 +11,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -93,14 +93,11 @@ template <class Schema, class... From> class Zip {
           record_bytes_[column], into.alignment()});
       first = column == 0 ? got : first;
       if (got != first) {
-        throw SourceError{"penstock: zip: of the " + std::to_string(into.size()) +
-                              " records from number " + std::to_string(into.index()) +
-                              " on, source number " + std::to_string(column) + " has " +
-                              std::to_string(got) + ", but number 0 has " + std::to_string(first) +
-                              ": each record needs all its columns.",
-                          {},
-                          0,
-                          into.index() + std::min(got, first)};
+        detail::throw_source_error({"penstock: zip: of the ", into.size(), " records from number ",
+                                    into.index(), " on, source number ", column, " has ", got,
+                                    ", but number 0 has ", first,
+                                    ": each record needs all its columns."},
+                                   {}, 0, into.index() + std::min(got, first));
       }
     });
     return first;
@@ -117,23 +114,20 @@ template <class Schema, class... From> class Zip {
   }
 
   template <class S> void check(std::size_t column, const S& source) {
-    const std::string where = "penstock: zip: source number " + std::to_string(column);
     if (source.size() != size()) {
-      throw SourceError{where + " has " + std::to_string(source.size()) +
-                            " records, but number 0 has " + std::to_string(size()) +
-                            ": each record needs all its columns.",
-                        {},
-                        0};
+      detail::throw_source_error({"penstock: zip: source number ", column, " has ", source.size(),
+                                  " records, but number 0 has ", size(),
+                                  ": each record needs all its columns."},
+                                 {}, 0);
     }
     const std::size_t bytes = detail::record_bytes_of(source);
     const Expected expected = expected_[column];
     if (expected.dynamic ? bytes % expected.bytes != 0 : bytes != expected.bytes) {
-      throw SourceError{
-          where + " has records of " + std::to_string(bytes) + " bytes, but its column's take " +
-              (expected.dynamic ? "a multiple of " : "") + std::to_string(expected.bytes) +
-              ": check the column's type and extents, and the source's record_bytes.",
-          {},
-          0};
+      detail::throw_source_error(
+          {"penstock: zip: source number ", column, " has records of ", bytes,
+           " bytes, but its column's take ", (expected.dynamic ? "a multiple of " : ""),
+           expected.bytes, ": check the column's type and extents, and the source's record_bytes."},
+          {}, 0);
     }
     record_bytes_[column] = bytes;
   }

@@ -4,6 +4,8 @@
 
 #include <penstock/counted.hpp>
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/copier_node.hpp>
 #include <penstock/detail/device_side/counted_fetcher_node.hpp>
@@ -17,7 +19,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <type_traits>
 
 namespace penstock {
@@ -66,15 +67,15 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     plan.batch = options_.batch;
   }
   /// For prepare().
-  template <class Given, class On> void build(detail::Build<On>& build) const {
+  template <class Given, class On> [[gnu::cold]] void build(detail::Build<On>& build) const {
     detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.host_input();
     const detail::Layout batch = this->batch(in->layout());
     build.depth = options_.depth;
     const auto& thread =
-        build.add_thread(std::make_unique<detail::DeviceThread<On>>(*build.device, build.control));
+        build.add_thread(new detail::DeviceThread<On>{*build.device, build.control});
     in->ring.on_publish(thread.bell().get());
-    const auto out = std::make_shared<detail::DeviceLink<On>>(
+    const auto out = detail::new_shared<detail::DeviceLink<On>>(
         *build.device, detail::device_places(options_.depth, batch, build.units, build.epochs),
         batch, thread.bell());
     build.device_output(out);
@@ -84,7 +85,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
 
  private:
   // A slot with a Ragged column is itself a batch.
-  detail::Layout batch(const detail::Layout& slot) const {
+  [[gnu::cold]] detail::Layout batch(const detail::Layout& slot) const {
     if (!slot.ragged()) {
       const std::size_t record = slot.record_bytes();
       const std::size_t usual = std::max<std::size_t>(detail::usual_batch / record, 1);
@@ -92,9 +93,10 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
                                            slot.units_a_record, "AsyncCopier: a batch"));
     }
     if (options_.batch != 0 && options_.batch != slot.units) {
-      throw OptionError{"penstock: AsyncCopier: batch is " + std::to_string(options_.batch) +
-                        ", but a batch with a Ragged column is a slot, and the Reader's has " +
-                        std::to_string(slot.units) + " records: give both the same batch."};
+      detail::throw_error<OptionError>(
+          {"penstock: AsyncCopier: batch is ", options_.batch,
+           ", but a batch with a Ragged column is a slot, and the Reader's has ", slot.units,
+           " records: give both the same batch."});
     }
     return slot;
   }
@@ -121,7 +123,7 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   explicit AsyncCopier(const to_host_t&, CopierOptions options = {}) : options_{options} {}
 
   /// For prepare().
-  template <class Given, class On> void build(detail::Build<On>& build) const {
+  template <class Given, class On> [[gnu::cold]] void build(detail::Build<On>& build) const {
     const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.device_input();
     const detail::Layout slot = this->slot(in->layout().uncounted());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/device_consumer.hpp>
 #include <penstock/detail/device_side/replayed_consumer.hpp>
@@ -109,13 +110,14 @@ class Consumer : public StageBase {
     }
   }
   /// For prepare().
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     const unsigned workers = detail::checked_workers("Consumer", options_.workers, 1);
     using T = typename detail::batch_of<In>::schema;
     if constexpr (detail::batch_of<In>::device) {
       if (workers != 1) {
-        throw OptionError{"penstock: Consumer: workers is " + std::to_string(workers) +
-                          ", but device batches are enqueued by the one thread that called run()."};
+        detail::throw_error<OptionError>(
+            {"penstock: Consumer: workers is ", workers,
+             ", but device batches are enqueued by the one thread that called run()."});
       }
       if constexpr (detail::is_replayed<F>) {
         build.template add<detail::ReplayedConsumer<F, T, D>>(
@@ -142,7 +144,7 @@ template <class F> class Consumer<F, detail::Misspelt> : public detail::RefusedS
 
  public:
   /// Takes any arguments.
-  Consumer(const F&, ...) {}
+  Consumer(...) {}
 };
 /// Deduces the callable's type, with options or without.
 /// @{
@@ -153,6 +155,7 @@ template <class F> Consumer(F&&, ConsumerOptions) -> Consumer<std::decay_t<F>>;
 /// @{
 template <detail::Object F> Consumer(const volatile F&&, ...) -> Consumer<F, detail::Misspelt>;
 template <detail::Object F> Consumer(const volatile F&, ...) -> Consumer<F, detail::Misspelt>;
+Consumer(bool, ...) -> Consumer<bool, detail::Misspelt>; // a function's name
 /// @}
 
 } // namespace penstock

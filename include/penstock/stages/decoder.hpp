@@ -199,7 +199,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
     plan.gives<To>(detail::fixed_bytes<To>(options_.extents, "Decoder"));
   }
   /// For prepare().
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     using From = detail::batch_of<takes<Given>>;
     using To = detail::batch_of<gives<Given>>;
     const unsigned workers =
@@ -231,7 +231,7 @@ template <class F> class Decoder<F, detail::Misspelt> : public detail::RefusedSt
 
  public:
   /// Takes any arguments.
-  Decoder(const F&, ...) {}
+  Decoder(...) {}
 };
 /// Deduce, without the tag, a Decoder whose callable says where its output lies.
 /// @{
@@ -247,6 +247,7 @@ template <class F> Decoder(F&&, to_pinned_t, DecoderOptions) -> Decoder<std::dec
 /// @{
 template <detail::Object F> Decoder(const volatile F&&, ...) -> Decoder<F, detail::Misspelt>;
 template <detail::Object F> Decoder(const volatile F&, ...) -> Decoder<F, detail::Misspelt>;
+Decoder(bool, ...) -> Decoder<bool, detail::Misspelt>; // a function's name
 /// @}
 
 } // namespace penstock

@@ -5,6 +5,8 @@
 #include <penstock/batch.hpp>
 #include <penstock/counted.hpp>
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/kernel_node.hpp>
@@ -18,7 +20,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -166,7 +167,7 @@ class Kernel : public StageBase {
   }
 
   /// For prepare().
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     const detail::Recount recount{options_.gives, options_.per};
     check(recount);
     const auto in = build.device_input();
@@ -181,8 +182,8 @@ class Kernel : public StageBase {
   void check(const detail::Recount& recount) const {
     detail::checked_depth("Kernel", options_.depth);
     if (options_.streams == 0 || options_.streams > 64) {
-      throw OptionError{"penstock: Kernel: streams is " + std::to_string(options_.streams) +
-                        ": give it 1 to 64."};
+      detail::throw_error<OptionError>(
+          {"penstock: Kernel: streams is ", options_.streams, ": give it 1 to 64."});
     }
     if (detail::is_replayed<F> && options_.streams != 1) {
       throw OptionError{
@@ -190,10 +191,11 @@ class Kernel : public StageBase {
           "out streams."};
     }
     if (options_.gives == 0 || (in_place && !recount.same())) {
-      throw OptionError{"penstock: Kernel: gives is " + std::to_string(options_.gives) +
-                        (in_place ? ", but a batch that is changed in place keeps its records: "
-                                    "leave out gives and per."
-                                  : ": a batch gives at least one record.")};
+      detail::throw_error<OptionError>(
+          {"penstock: Kernel: gives is ", options_.gives,
+           (in_place ? ", but a batch that is changed in place keeps its records: "
+                       "leave out gives and per."
+                     : ": a batch gives at least one record.")});
     }
   }
   // Makes the ring it fills: as many slots as the ring before it, or as three copies back need if
@@ -205,7 +207,7 @@ class Kernel : public StageBase {
     const Link& in = *build.device_input();
     const auto& bell = build.device_thread().bell();
     if constexpr (in_place) {
-      return std::make_shared<Link>(*build.device, in.ring.slots(), in.shared_memory, bell);
+      return detail::new_shared<Link>(*build.device, in.ring.slots(), in.shared_memory, bell);
     } else {
       const std::size_t batch = in.layout().records();
       using To = typename Out::schema;
@@ -218,13 +220,13 @@ class Kernel : public StageBase {
       build.one_for_one = build.one_for_one && recount.same() && !detail::is_counted<To>;
       build.depth = options_.depth != 0 ? options_.depth : build.depth;
       if constexpr (detail::is_replayed<F>) {
-        return std::make_shared<Link>(*build.device, in.ring.slots(), layout, bell, "Kernel");
+        return detail::new_shared<Link>(*build.device, in.ring.slots(), layout, bell, "Kernel");
       }
       const std::size_t copies =
           3 * detail::usual_copy / std::max<std::size_t>(layout.bytes(), 1) + 1;
-      return std::make_shared<Link>(*build.device,
-                                    std::max(build.depth, std::min(copies, in.ring.slots())),
-                                    layout, bell, "Kernel");
+      return detail::new_shared<Link>(*build.device,
+                                      std::max(build.depth, std::min(copies, in.ring.slots())),
+                                      layout, bell, "Kernel");
     }
   }
 
@@ -239,7 +241,7 @@ template <class F> class Kernel<F, detail::Misspelt> : public detail::RefusedSta
 
  public:
   /// Takes any arguments.
-  Kernel(const F&, ...) {}
+  Kernel(...) {}
 };
 /// Deduce the callable's type, with options or without.
 /// @{
@@ -250,6 +252,7 @@ template <class F> Kernel(F&&, KernelOptions) -> Kernel<std::decay_t<F>>;
 /// @{
 template <detail::Object F> Kernel(const volatile F&&, ...) -> Kernel<F, detail::Misspelt>;
 template <detail::Object F> Kernel(const volatile F&, ...) -> Kernel<F, detail::Misspelt>;
+Kernel(bool, ...) -> Kernel<bool, detail::Misspelt>; // a function's name
 /// @}
 
 } // namespace penstock

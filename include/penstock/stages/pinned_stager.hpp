@@ -52,7 +52,7 @@ class PinnedStager : public StageBase {
   On* device() const noexcept { return device_; }
 
   /// For prepare().
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     detail::checked_depth("PinnedStager", options_.depth);
     const unsigned workers =
         detail::checked_workers("PinnedStager", options_.workers, detail::processors(3, 8));

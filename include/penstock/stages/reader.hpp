@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
@@ -81,7 +82,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const { plan.gives<T>(0); }
   /// For prepare(): opens the source, makes the ring.
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     const unsigned workers = detail::checked_workers(
         "Reader", options_.workers,
         std::max(detail::processors(std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
@@ -114,8 +115,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   std::uint64_t checked_records(std::uint64_t size) const {
     if (options_.epochs == 0 || (size == unknown_size && options_.epochs != 1) ||
         (size != unknown_size && size != 0 && options_.epochs > unknown_size / 2 / size)) {
-      throw OptionError{"penstock: Reader: epochs is " + std::to_string(options_.epochs) +
-                        ": it must be at least 1, and 1 where the source's size is unknown."};
+      detail::throw_error<OptionError>(
+          {"penstock: Reader: epochs is ", options_.epochs,
+           ": it must be at least 1, and 1 where the source's size is unknown."});
     }
     return size == unknown_size ? size : size * options_.epochs;
   }

@@ -67,7 +67,7 @@ template <class Io = PosixIo, class Told = WriterOptions> class Writer : public 
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const { plan.sees_records(); }
   /// For prepare().
-  template <class Given, class D> void build(detail::Build<D>& build) const {
+  template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     using In = detail::batch_of<Given>;
     const unsigned workers = detail::checked_workers("Writer", options_.workers, 1);
     build.template add<detail::WriterNode<typename In::schema, typename In::space, Io>>(

@@ -3,33 +3,36 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/text.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <memory>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
+#include <vector>
 
 namespace penstock::detail {
 
 /// Returns all of a system file, such as those in /proc, which do not tell their sizes; empty if it
 /// cannot be read.
-inline std::string text_of(const std::string& path) {
-  struct Close {
-    void operator()(std::FILE* file) const noexcept { std::fclose(file); }
-  };
-  std::string text;
-  if (const std::unique_ptr<std::FILE, Close> file{std::fopen(path.c_str(), "re")}) {
-    char part[4096];
-    while (const std::size_t got = std::fread(part, 1, sizeof part, file.get())) {
-      text.append(part, got);
+[[gnu::cold]] inline std::string text_of(const std::string& path) {
+  struct Closed {
+    ~Closed() {
+      if (file) {
+        std::fclose(file);
+      }
     }
+    std::FILE* file;
+  } const open{std::fopen(path.c_str(), "re")};
+  std::string text;
+  char part[4096];
+  while (const std::size_t got = open.file ? std::fread(part, 1, sizeof part, open.file) : 0) {
+    text.append(part, got);
   }
   return text;
 }
@@ -51,16 +54,29 @@ inline bool lists(std::string_view names, std::string_view name) {
   return false;
 }
 
-/// Returns the number that a text begins with; none if the text says "max" or -1, or is empty.
-inline std::optional<std::uint64_t> number_in(std::string_view text) {
+/// Returns the number that a text begins with; none if the text says "max" or -1, is empty, or has
+/// a number beyond 64 bits.
+[[gnu::cold]] inline std::optional<std::uint64_t> number_in(std::string_view text) {
+  constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  std::uint64_t number = 0;
-  const auto end = std::from_chars(text.data(), text.data() + text.size(), number);
-  return end.ec == std::errc{} ? std::optional{number} : std::nullopt;
+  std::optional<std::uint64_t> number;
+  for (const char c : text) {
+    if (c < '0' || c > '9') {
+      break;
+    }
+    const auto digit = static_cast<std::uint64_t>(c - '0');
+    const std::uint64_t before = number.value_or(0);
+    if (before > (most - digit) / 10) {
+      return std::nullopt;
+    }
+    number = before * 10 + digit;
+  }
+  return number;
 }
 
 /// Returns the number behind a name, in a text whose lines begin with names; none if it is missing.
-inline std::optional<std::uint64_t> number_of(std::string_view text, std::string_view name) {
+[[gnu::cold]] inline std::optional<std::uint64_t> number_of(std::string_view text,
+                                                            std::string_view name) {
   while (!text.empty()) {
     std::string_view line = cut(text, '\n');
     if (cut(line, ' ') == name) {
@@ -77,28 +93,26 @@ struct GroupOf {
 };
 
 /// Where in the file system a group lies by one line of /proc/self/mountinfo: the folder of the
-/// topmost group that is visible there, and the path below it. place_of() returns none if the group
-/// is not visible there.
+/// topmost group that is visible there, and the path below it.
 struct GroupPlace {
-  std::string top;
-  std::string_view below; // empty, or begins with a slash
+  std::string top;        // empty: the group is not visible there
+  std::string_view below; // empty, or from a slash on
 };
 /// Decodes a field of /proc/self/mountinfo, in which blanks and backslashes are three octal digits.
-inline std::string unescaped(std::string_view field) {
+[[gnu::cold]] inline std::string unescaped(std::string_view field) {
   std::string text;
   while (!field.empty()) {
     text += cut(field, '\\');
-    int code = 0;
-    if (field.size() >= 3 &&
-        std::from_chars(field.data(), field.data() + 3, code, 8).ptr == field.data() + 3) {
-      text += static_cast<char>(code);
+    const std::string_view code = field.substr(0, 3);
+    if (code.size() == 3 && code.find_first_not_of("01234567") == std::string_view::npos) {
+      text += static_cast<char>((code[0] - '0') * 64 + (code[1] - '0') * 8 + (code[2] - '0'));
       field.remove_prefix(3);
     }
   }
   return text;
 }
-inline std::optional<GroupPlace> place_of(const GroupOf& group, std::string_view controller,
-                                          std::string_view line) {
+[[gnu::cold]] inline GroupPlace place_of(const GroupOf& group, std::string_view controller,
+                                         std::string_view line) {
   const bool unified = group.controllers.empty();
   std::string_view kind = line.substr(std::min(line.find(" - "), line.size()));
   for (int word = 0; word < 2; ++word) {
@@ -107,32 +121,40 @@ inline std::optional<GroupPlace> place_of(const GroupOf& group, std::string_view
   const std::string_view type = cut(kind, ' ');
   cut(kind, ' '); // the mount's source, which may be any name
   if (unified ? type != "cgroup2" : type != "cgroup" || !lists(kind, controller)) {
-    return std::nullopt;
+    return {};
   }
   for (int number = 0; number < 3; ++number) {
     cut(line, ' ');
   }
   // In a container, the root of the mount may be the container's group.
   std::string from = unescaped(cut(line, ' '));
-  from = from == "/" ? "" : from;
+  if (from == "/") {
+    from.clear();
+  }
   std::string top = unescaped(cut(line, ' '));
   if (!group.path.starts_with(from)) {
-    return std::nullopt;
+    return {};
   }
   std::string_view below = group.path.substr(from.size());
   below = below == "/" ? below.substr(1) : below;
   const bool outside = below == "/.." || below.starts_with("/../");
   if (outside || (!below.empty() && below.front() != '/')) {
-    return std::nullopt;
+    return {};
   }
-  return GroupPlace{std::move(top), below};
+  return {std::move(top), below};
 }
 
-/// Calls f(folder, unified) for each control group that this process is in and that may limit what
-/// `controller` controls, and for all visible groups above it. `folder` has the group's files,
-/// those of version 2 if `unified`. `root` is put before all paths.
-template <class F>
-void each_control_group(const std::string& root, std::string_view controller, F f) {
+/// The folders of control groups, with the groups' files.
+struct ControlGroups {
+  std::vector<std::string> version_1;
+  std::vector<std::string> version_2;
+};
+
+/// Returns the control groups that this process is in and that may limit what `controller`
+/// controls, and all visible groups above them. `root` is put before all paths.
+[[gnu::cold]] inline ControlGroups control_groups(const std::string& root,
+                                                  std::string_view controller) {
+  ControlGroups found;
   const std::string groups = text_of(root + "/proc/self/cgroup");
   const std::string mounts = text_of(root + "/proc/self/mountinfo");
   for (std::string_view lines = groups; !lines.empty();) {
@@ -143,9 +165,10 @@ void each_control_group(const std::string& root, std::string_view controller, F 
       continue;
     }
     for (std::string_view mounted = mounts; !mounted.empty();) {
-      const auto place = place_of({controllers, path}, controller, cut(mounted, '\n'));
-      for (std::string_view below = place ? place->below : ""; place;) {
-        f(root + place->top + std::string{below}, controllers.empty());
+      const GroupPlace place = place_of({controllers, path}, controller, cut(mounted, '\n'));
+      for (std::string_view below = place.below; !place.top.empty();) {
+        (controllers.empty() ? found.version_2 : found.version_1)
+            .push_back(joined({root, place.top, below}));
         if (below.empty()) {
           break;
         }
@@ -153,6 +176,7 @@ void each_control_group(const std::string& root, std::string_view controller, F 
       }
     }
   }
+  return found;
 }
 
 } // namespace penstock::detail

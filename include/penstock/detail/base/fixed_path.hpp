@@ -16,7 +16,7 @@ namespace penstock::detail {
 /// A path as it was given, and the file that it meant then, whatever the current folder is later.
 class FixedPath {
  public:
-  explicit FixedPath(std::string given) : given_{std::move(given)} {
+  [[gnu::cold]] explicit FixedPath(std::string given) : given_{std::move(given)} {
     char folder[PATH_MAX];
     if (!given_.empty() && given_.front() != '/' && ::getcwd(folder, sizeof folder) &&
         leads_here(folder)) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/borrowed.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/prepare_options.hpp>
 
@@ -14,7 +16,6 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -75,7 +76,8 @@ inline std::size_t opening_threads(std::size_t files) noexcept {
 /// after each of its calls. After a call has thrown no more are begun, but all before it are made,
 /// so that the error returned is always that of the first call in order. Throws what look() throws,
 /// after all threads have ended. Blocks. Uses fewer threads if no more can be started.
-template <class F, class Look> FirstFailure for_all(std::size_t count, F f, Look look) {
+[[gnu::cold]] inline FirstFailure for_all(std::size_t count, Borrowed<void(std::size_t)> f,
+                                          Borrowed<void()> look) {
   StdAtomics::Atomic<std::size_t> next{0};
   std::mutex mutex;
   FirstFailure first{count, nullptr};
@@ -98,7 +100,7 @@ template <class F, class Look> FirstFailure for_all(std::size_t count, F f, Look
   struct Others {
     StdAtomics::Atomic<std::size_t>& next;
     const std::size_t count;
-    std::vector<std::thread> threads{};
+    Row<std::thread> threads{};
     ~Others() {
       next.store(count, StdAtomics::relaxed);
       for (std::thread& thread : threads) {

@@ -3,18 +3,15 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/job.hpp>
 
 #include <csignal>
-#include <functional>
 #include <thread>
 #include <utility>
 
 #include <pthread.h>
 
 namespace penstock::detail {
-
-/// What a thread runs: one type for all threads, since std::thread is compiled anew for each type.
-using Job = std::function<void()>;
 
 /// While it lives, the calling thread and each thread that it starts get no signals but those of
 /// their own faults, and a profiler's.

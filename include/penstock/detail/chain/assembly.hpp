@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/verdict.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
@@ -12,7 +14,6 @@
 #include <penstock/prepare_options.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -38,10 +39,9 @@ template <class... Stages> struct Assembly {
   }
 
   /// Opens the source, allocates everything, starts the threads.
-  static std::unique_ptr<Engine> make(const std::tuple<Stages...>& stages,
-                                      const PrepareOptions& preparing) {
+  static Owned<Engine> make(const std::tuple<Stages...>& stages, const PrepareOptions& preparing) {
     Backend* device = find_device(stages);
-    auto engine = std::make_unique<Engine>(device ? device->name() : "none");
+    Owned<Engine> engine{new Engine{device ? device->name() : "none"}};
     build(stages, *engine, device, preparing, All{});
     engine->start_threads();
     return engine;
@@ -55,9 +55,9 @@ template <class... Stages> struct Assembly {
       using Named = typename std::remove_cvref_t<decltype(stage)>::device_type;
       if constexpr (!std::is_same_v<Named, NoDevice>) {
         if (found && found != stage.device()) {
-          throw OptionError{"penstock: the stages of one pipeline name two devices, " +
-                            found->name() + " and " + stage.device()->name() +
-                            ": give all of them the same."};
+          throw_error<OptionError>({"penstock: the stages of one pipeline name two devices, ",
+                                    found->name(), " and ", stage.device()->name(),
+                                    ": give all of them the same."});
         }
         found = stage.device();
       }

@@ -44,10 +44,14 @@ template <std::size_t At, class Given, class S, class... R>
   requires(At != 0)
 struct given_at<At, Given, S, R...> : given_at<At - 1, typename S::template gives<Given>, R...> {};
 
-template <class... S> std::tuple<S...> stages_in(Pipeline<S...>&& pipeline);
-template <Stage S> std::tuple<S> stages_in(S&& stage) {
-  return {std::move(stage)};
+/// Returns the stages left of a `|`, and the one right of it.
+/// @{
+template <class... S, class Next>
+std::tuple<S..., Next> stages_of(Pipeline<S...>&& pipeline, Next&& next);
+template <Stage S, class Next> std::tuple<S, Next> stages_of(S&& stage, Next&& next) {
+  return {std::move(stage), std::move(next)};
 }
+/// @}
 
 template <class T> inline constexpr bool is_pipeline = false;
 template <class... S> inline constexpr bool is_pipeline<Pipeline<S...>> = true;

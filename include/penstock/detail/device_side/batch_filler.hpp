@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/device_link.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -18,7 +18,7 @@ template <AnyDevice D> class BatchFiller {
   using Claim = typename DeviceRing<D>::Claim;
 
  public:
-  explicit BatchFiller(DeviceLink<D>& out) : out_{out} {
+  [[gnu::cold]] explicit BatchFiller(DeviceLink<D>& out) : out_{out} {
     next_.reserve(out.ring.slots());
     full_.reserve(out.ring.slots());
   }
@@ -94,7 +94,7 @@ template <AnyDevice D> class BatchFiller {
       full_.back().publish(last ? Fill::partial : Fill::full);
       full_.pop_back();
     }
-    next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(opened));
+    next_.pop_front(opened);
   }
   /// Hands on the units in the open place, if there are any, as a short batch.
   void close() {
@@ -103,7 +103,7 @@ template <AnyDevice D> class BatchFiller {
       place_.publish(Fill::partial);
       if (!next_.empty()) {
         place_ = std::move(next_.front());
-        next_.erase(next_.begin());
+        next_.pop_front(1);
       }
     }
   }
@@ -132,8 +132,8 @@ template <AnyDevice D> class BatchFiller {
   DeviceLink<D>& out_;
   Claim place_; // the open place, and how far it is filled
   std::size_t filled_{};
-  std::vector<Claim> next_; // claimed after the open place
-  std::vector<Claim> full_; // full places, while they are handed on
+  Row<Claim> next_; // claimed after it
+  Row<Claim> full_; // before it, while they are handed on
   std::uint64_t handed_on_{};
   std::uint64_t booked_{};
 };

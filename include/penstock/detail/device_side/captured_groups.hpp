@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
@@ -15,7 +17,6 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -77,14 +78,14 @@ template <AnyDevice D> class CapturedGroups {
   void capture(D& device, std::span<typename D::stream_type> lanes, std::size_t places,
                const F& call) {
     if (places / sizes.front() > most_graphs) {
-      throw Error{"penstock: the device's ring has " + std::to_string(places) +
-                  " places, one for each batch, and the work of " +
-                  std::to_string(most_graphs * sizes.front()) +
-                  " is the most that is captured: give the AsyncCopier a larger batch."};
+      throw_error<Error>({"penstock: the device's ring has ", places,
+                          " places, one for each batch, and the work of ",
+                          most_graphs * sizes.front(),
+                          " is the most that is captured: give the AsyncCopier a larger batch."});
     }
     LaunchCheck<D> launches;
     launches.begin();
-    std::array<std::vector<typename D::graph_type>, sizes.size()> graphs;
+    std::array<Row<typename D::graph_type>, sizes.size()> graphs;
     for (std::size_t size = 0; size < sizes.size() && places / sizes[size] <= most_graphs; ++size) {
       for (std::size_t first = 0; first + sizes[size] <= places; first += sizes[size]) {
         graphs[size].push_back(device.capture(lanes, [&] {
@@ -97,7 +98,7 @@ template <AnyDevice D> class CapturedGroups {
     graphs_ = std::move(graphs);
   }
 
-  std::array<std::vector<typename D::graph_type>, sizes.size()> graphs_;
+  std::array<Row<typename D::graph_type>, sizes.size()> graphs_;
 };
 
 /// Takes the place of CapturedGroups on a device that captures nothing.
@@ -113,10 +114,10 @@ using Groups = std::conditional_t<Captures<D>, CapturedGroups<D>, NoGroups>;
 
 inline unsigned checked_lanes(unsigned lanes) {
   if (lanes == 0 || lanes > replay_groups.front()) {
-    const std::string most = std::to_string(replay_groups.front());
-    throw OptionError{"penstock: replayed: lanes is " + std::to_string(lanes) +
-                      "; batches are replayed in groups of up to " + most + ", so give it 1 to " +
-                      most + "."};
+    constexpr std::size_t most = replay_groups.front();
+    throw_error<OptionError>({"penstock: replayed: lanes is ", lanes,
+                              "; batches are replayed in groups of up to ", most,
+                              ", so give it 1 to ", most, "."});
   }
   return lanes;
 }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/batch_filler.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -15,8 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -44,8 +43,8 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 template <AnyDevice D> class Copier {
  public:
   /// `on_the_way`, unless it is null, is told the numbers in the source.
-  Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
-         OnTheWay* on_the_way = nullptr)
+  [[gnu::cold]] Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
+                       OnTheWay* on_the_way = nullptr)
       : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, stream_{device.stream()},
         line_{device, 4}, ragged_{in.layout().ragged()},
         most_records_{std::max<std::size_t>(
@@ -53,7 +52,7 @@ template <AnyDevice D> class Copier {
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.layout().units, 1)} {
     pieces_.reserve(in.layout().parts.size());
   }
-  ~Copier() {
+  [[gnu::cold]] ~Copier() {
     wait_at_last([this] { settle(); });
   }
 
@@ -91,7 +90,7 @@ template <AnyDevice D> class Copier {
   /// Forgets a run, also one that was broken off, and gives back all that it held. Blocks until no
   /// copy touches memory any more. If it throws, nothing was given back, and it is to be called
   /// again.
-  void abandon() {
+  [[gnu::cold]] void abandon() {
     settle();
     for (Flight& flight : flights_) {
       flight.slots = {};
@@ -249,7 +248,7 @@ template <AnyDevice D> class Copier {
   std::size_t in_flight_{};
   HostRing::Take run_; // slots at hand, the first of them begun_ records done
   std::size_t begun_{};
-  std::vector<CopyPiece> pieces_;
+  Row<CopyPiece> pieces_;
   std::uint64_t bytes_{};
   bool ended_{};
   bool touches_memory_{}; // since the stream was last waited for

@@ -17,21 +17,22 @@ namespace penstock::detail {
 template <AnyDevice D> class CopierNode final : public DeviceStep {
  public:
   /// `numbers`, unless it is null, is told the numbers in the source.
-  CopierNode(NodeSetup setup, D& device, std::shared_ptr<HostLink> in,
-             std::shared_ptr<DeviceLink<D>> out, std::shared_ptr<OnTheWay> numbers)
-      : DeviceStep{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)},
-        numbers_{std::move(numbers)}, copier_{device, *in_, *out_, usual_copy, numbers_.get()} {}
+  [[gnu::cold]] CopierNode(const NodeSetup& setup, D& device, const std::shared_ptr<HostLink>& in,
+                           const std::shared_ptr<DeviceLink<D>>& out,
+                           const std::shared_ptr<OnTheWay>& numbers)
+      : DeviceStep{setup}, in_{in}, out_{out}, numbers_{numbers},
+        copier_{device, *in_, *out_, usual_copy, numbers_.get()} {}
 
   bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }
   Flow flow() const noexcept override { return out_->ring.state(); }
-  void report(double seconds, StageReport& stage) const override {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();
   }
 
  private:
-  void reset() override {
+  [[gnu::cold]] void reset() override {
     // Once more: the call at the end of the last run may have failed.
     copier_.abandon();
     out_->ring.reset();
@@ -48,7 +49,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
     return any;
   }
   Activity doing() override { return copier_.doing(); }
-  void abandon() override { copier_.abandon(); }
+  [[gnu::cold]] void abandon() override { copier_.abandon(); }
 
   const std::shared_ptr<HostLink> in_;
   const std::shared_ptr<DeviceLink<D>> out_;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/device_side/fetch_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/memory/allocation.hpp>
@@ -12,9 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -25,11 +25,10 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   using Take = typename DeviceRing<D>::Take;
 
  public:
-  CountedFetcherNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
-                     std::shared_ptr<HostLink> out, bool one_for_one,
-                     std::shared_ptr<OnTheWay> numbers)
-      : FetchStep<D>{std::move(setup), device,      std::move(in),
-                     std::move(out),   one_for_one, std::move(numbers)},
+  CountedFetcherNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+                     const std::shared_ptr<HostLink>& out, bool one_for_one,
+                     const std::shared_ptr<OnTheWay>& numbers)
+      : FetchStep<D>{setup, device, in, out, one_for_one, numbers},
         count_part_{this->in_->layout().parts.size() - 1},
         counts_{Allocation::in<Pinned>(&this->device_,
                                        this->in_->ring.slots() * sizeof(std::uint64_t))},
@@ -100,11 +99,11 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   }
   void check(const Take& batch) const {
     if (count_of(batch) > batch.slot().units) {
-      throw Error{"penstock: a Kernel has written " + std::to_string(count_of(batch)) +
-                  " into the count of a batch that has room for " +
-                  std::to_string(batch.slot().units) +
-                  " records: write at most capacity(), and give the Kernel .gives where more come "
-                  "out than go in."};
+      throw_error<Error>(
+          {"penstock: a Kernel has written ", count_of(batch),
+           " into the count of a batch that has room for ", batch.slot().units,
+           " records: write at most capacity(), and give the Kernel .gives where more come "
+           "out than go in."});
     }
   }
 
@@ -177,9 +176,9 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   // A stream of its own: counts must not wait behind the records of earlier batches.
   typename D::stream_type count_stream_;
   Timeline<D> count_line_;
-  std::vector<std::uint64_t> asked_up_to_; // by serial
+  Row<std::uint64_t> asked_up_to_; // by serial
   std::uint64_t counts_landed_{};
-  std::vector<Take> held_; // by place
+  Row<Take> held_; // by place
   // Batches, in order: those before fetched_ are copied, the counts of those before known_ are
   // known, and those before asked_ asked for.
   std::uint64_t fetched_{};

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/device_lender.hpp>
@@ -20,14 +21,20 @@ namespace penstock::detail {
 template <AnyDevice D> class DeviceEnd : public Node {
  public:
   /// `depth` batches may be out at once.
-  DeviceEnd(NodeSetup setup, std::shared_ptr<DeviceLink<D>> in, std::size_t depth)
-      : Node{std::move(setup)}, lender_{std::make_shared<DeviceLender<D>>(std::move(in), depth)} {
-    control().on_lost([this] { return open_work(); });
+  [[gnu::cold]] DeviceEnd(const NodeSetup& setup, const std::shared_ptr<DeviceLink<D>>& in,
+                          std::size_t depth)
+      : Node{setup}, lender_{new_shared<DeviceLender<D>>(in, depth)} {
+    control().on_lost(*this);
   }
 
-  void report(double seconds, StageReport& stage) const override {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     lender_->link().consumer.report(seconds, stage);
+  }
+  /// For RunControl.
+  [[gnu::cold]] OpenWork open_work() const {
+    const std::optional<std::uint64_t> record = lender_->link().consumer.open_record();
+    return record ? OpenWork{name(), *record} : OpenWork{};
   }
 
  protected:
@@ -39,13 +46,15 @@ template <AnyDevice D> class DeviceEnd : public Node {
   /// Returns the next batch; null if there is none, or the run has failed. An error names `record`.
   DeviceSlot<D>* next(std::uint64_t record) noexcept {
     DeviceSlot<D>* place = nullptr;
-    return check_given_back() && attempt(record, [&] { place = lender_->next(); }) ? place
-                                                                                   : nullptr;
+    if (check_given_back() && attempt(record, [&] { place = lender_->next(); }) && !place) {
+      check_given_back();
+    }
+    return place;
   }
   std::shared_ptr<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
 
   // Waits for the device again: the end of the last run may have failed to.
-  void reset() override {
+  [[gnu::cold]] void reset() override {
     settle();
     lender_->out().reset();
   }
@@ -66,11 +75,6 @@ template <AnyDevice D> class DeviceEnd : public Node {
     }
   }
 
-  OpenWork open_work() const {
-    const std::optional<std::uint64_t> record = lender_->link().consumer.open_record();
-    return record ? OpenWork{name(), *record} : OpenWork{};
-  }
-
   const std::shared_ptr<DeviceLender<D>> lender_;
 };
 
@@ -78,10 +82,10 @@ template <AnyDevice D> class DeviceEnd : public Node {
 /// as its body.
 template <class F, class T, AnyDevice D> class DeviceConsumer final : public DeviceEnd<D> {
  public:
-  DeviceConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth,
-                 const F& f)
-      : DeviceEnd<D>{std::move(setup), std::move(in), depth}, call_{f}, device_{device},
-        stream_{device_.stream()} {}
+  [[gnu::cold]] DeviceConsumer(const NodeSetup& setup, D& device,
+                               const std::shared_ptr<DeviceLink<D>>& in, std::size_t depth,
+                               const F& f)
+      : DeviceEnd<D>{setup, in, depth}, call_{f}, device_{device}, stream_{device_.stream()} {}
 
  private:
   void work(unsigned /*worker*/, Meter& meter) override {

@@ -19,8 +19,9 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   using B = Batch<const T, Device>;
 
  public:
-  DeviceLoop(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth)
-      : DeviceEnd<D>{std::move(setup), std::move(in), depth}, device_{device} {}
+  DeviceLoop(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+             std::size_t depth)
+      : DeviceEnd<D>{setup, in, depth}, device_{device} {}
 
   void enter(StreamHandle stream) noexcept override {
     next_ = body_ = 0;
@@ -50,6 +51,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     if (!check_body() && early) {
       this->control().owe();
     }
+    this->lender().record_given();
     this->check_given_back(); // the Report has it
     DeviceEnd<D>::leave();
     this->meter(0).stop();

@@ -2,18 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/parking.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <sys/prctl.h>
 
@@ -37,7 +37,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   }
 
   const std::string& name() const noexcept override { return steps_.front()->name(); }
-  void reset() noexcept override {
+  [[gnu::cold]] void reset() noexcept override {
     if (end_) {
       end_->consumer.reset();
     }
@@ -70,7 +70,9 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
     // A lost device answers no more.
     if (!control_.device_lost()) {
       // Each step may hold places of the one before it.
-      std::for_each(steps_.rbegin(), steps_.rend(), [](DeviceStep* step) { step->give_up(); });
+      for (std::size_t i = steps_.size(); i-- != 0;) {
+        steps_[i]->give_up();
+      }
     }
     steps_.front()->book_cpu();
   }
@@ -114,18 +116,23 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   }
 
   bool over() const noexcept {
-    const auto done = [](const DeviceStep* step) { return step->done(); };
-    return steps_.front()->flow() > Flow::ended ||
-           (std::all_of(steps_.begin(), steps_.end(), done) &&
-            (!end_ || end_->consumer.finished()));
+    if (steps_.front()->flow() > Flow::ended) {
+      return true;
+    }
+    for (const DeviceStep* step : steps_) {
+      if (!step->done()) {
+        return false;
+      }
+    }
+    return !end_ || end_->consumer.finished();
   }
 
   static constexpr std::chrono::microseconds look_again{20};
 
   D& device_;
   RunControl& control_;
-  const std::shared_ptr<Doorbell> bell_ = std::make_shared<Doorbell>();
-  std::vector<DeviceStep*> steps_;
+  const std::shared_ptr<Doorbell> bell_ = new_shared<Doorbell>();
+  Row<DeviceStep*> steps_;
   std::shared_ptr<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
 };
 

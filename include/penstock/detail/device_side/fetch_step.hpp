@@ -24,11 +24,12 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
  public:
   /// `one_for_one`: each record is made of one of the source's. `numbers`: the numbers in the
   /// source that the copier to the device kept, if they may jump.
-  FetchStep(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
-            std::shared_ptr<HostLink> out, bool one_for_one, std::shared_ptr<OnTheWay> numbers)
-      : DeviceStep{std::move(setup)}, device_{device}, in_{std::move(in)}, out_{std::move(out)},
-        filler_{*out_}, stream_{device_.stream()}, one_for_one_{one_for_one},
-        numbers_{std::move(numbers)}, line_{device_, flights + 1} {}
+  FetchStep(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+            const std::shared_ptr<HostLink>& out, bool one_for_one,
+            const std::shared_ptr<OnTheWay>& numbers)
+      : DeviceStep{setup}, device_{device}, in_{in}, out_{out}, filler_{*out_},
+        stream_{device_.stream()}, one_for_one_{one_for_one}, numbers_{numbers},
+        line_{device_, flights + 1} {}
 
   ~FetchStep() override {
     wait_at_last([this] { settle(); });

@@ -22,10 +22,10 @@ namespace penstock::detail {
 /// the stream would first have to wait for.
 template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
  public:
-  FetcherNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
-              std::shared_ptr<HostLink> out, bool one_for_one, std::shared_ptr<OnTheWay> numbers)
-      : FetchStep<D>{std::move(setup), device,      std::move(in),
-                     std::move(out),   one_for_one, std::move(numbers)},
+  FetcherNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+              const std::shared_ptr<HostLink>& out, bool one_for_one,
+              const std::shared_ptr<OnTheWay>& numbers)
+      : FetchStep<D>{setup, device, in, out, one_for_one, numbers},
         batch_{this->in_->layout().records()},
         most_records_{std::max<std::size_t>(
             usual_copy / std::max<std::size_t>(this->out_->layout().unit_bytes(), 1), 1)} {}

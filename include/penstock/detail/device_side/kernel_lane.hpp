@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/fence.hpp>
@@ -10,8 +12,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -20,8 +20,7 @@ namespace penstock::detail {
 template <AnyDevice D> class KernelLane {
  public:
   KernelLane(D& device, std::size_t most)
-      : line_{std::make_unique<Timeline<D>>(device, most + 1)}, begins_(most + 1),
-        indices_(most + 1) {}
+      : line_{new Timeline<D>{device, most + 1}}, begins_(most + 1), indices_(most + 1) {}
 
   /// Returns whether one more batch may be enqueued: a full queue would block the call.
   bool room() {
@@ -55,9 +54,9 @@ template <AnyDevice D> class KernelLane {
   }
 
  private:
-  std::unique_ptr<Timeline<D>> line_;
-  std::vector<Fence<D>> begins_; // by serial: the fence that each waits for
-  std::vector<StdAtomics::Atomic<std::uint64_t>> indices_;
+  Owned<Timeline<D>> line_;
+  Row<Fence<D>> begins_; // by serial: what each waits for
+  Row<StdAtomics::Atomic<std::uint64_t>> indices_;
 };
 
 /// How many records a batch gives: `gives` for each `per` of its records, rounded up to whole

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/counted.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/device_side/kernel_call.hpp>
 #include <penstock/detail/device_side/kernel_lane.hpp>
@@ -17,7 +18,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -32,19 +32,20 @@ class KernelNode final : public DeviceStep {
   using Call = KernelCall<F, From, To, InPlace, D>;
 
  public:
-  KernelNode(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in,
-             std::shared_ptr<DeviceLink<D>> out, const F& f, unsigned streams, Recount recount)
-      : DeviceStep{std::move(setup)}, recount_{recount}, device_{device}, in_{std::move(in)},
-        out_{std::move(out)}, call_{f, *in_, *out_}, claims_(out_->ring.slots()),
+  KernelNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+             const std::shared_ptr<DeviceLink<D>>& out, const F& f, unsigned streams,
+             Recount recount)
+      : DeviceStep{setup}, recount_{recount}, device_{device}, in_{in}, out_{out},
+        call_{f, *in_, *out_}, claims_(out_->ring.slots()),
         held_(InPlace ? out_->ring.slots() : 0) {
     for (unsigned i = call_.streams(streams); i != 0; --i) {
       streams_.push_back(device_.stream());
     }
     for (unsigned lane = 0; lane < streams; ++lane) {
-      lanes_.emplace_back(device_, std::max<std::size_t>(most_open / streams, 2));
+      lanes_.push_back({device_, std::max<std::size_t>(most_open / streams, 2)});
     }
     note_ = call_.capture(device_, streams_, recount_.of(in_->layout().records()));
-    control().on_lost([this] { return open_work(); });
+    control().on_lost(*this);
   }
 
   bool has_open_fence() const noexcept override {
@@ -57,6 +58,14 @@ class KernelNode final : public DeviceStep {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();
     stage.note = note_;
+  }
+  /// For RunControl.
+  OpenWork open_work() const {
+    std::uint64_t oldest = unknown_size;
+    for (const KernelLane<D>& lane : lanes_) {
+      oldest = std::min(oldest, lane.open_index(unknown_size));
+    }
+    return oldest != unknown_size ? OpenWork{name(), oldest} : OpenWork{};
   }
 
  private:
@@ -228,26 +237,18 @@ class KernelNode final : public DeviceStep {
     out_->ring.reset();
   }
 
-  OpenWork open_work() const {
-    std::uint64_t oldest = unknown_size;
-    for (const KernelLane<D>& lane : lanes_) {
-      oldest = std::min(oldest, lane.open_index(unknown_size));
-    }
-    return oldest != unknown_size ? OpenWork{name(), oldest} : OpenWork{};
-  }
-
   const Recount recount_;
   D& device_;
   const std::shared_ptr<DeviceLink<D>> in_;
   const std::shared_ptr<DeviceLink<D>> out_;
   Call call_;
-  std::string note_;                             // why nothing is replayed
-  std::vector<typename D::stream_type> streams_; // replays go to the first
-  std::vector<KernelLane<D>> lanes_;
-  Take take_;                 // the next batch
-  LaunchCheck<D> launches_;   // of a thread with no error latched when it started
-  std::vector<Claim> claims_; // by place: places to fill
-  std::vector<Take> held_;    // by place, in place: places whose batch is out
+  std::string note_;                     // why nothing is replayed
+  Row<typename D::stream_type> streams_; // what is replayed goes to the first
+  Row<KernelLane<D>> lanes_;
+  Take take_;               // the next batch
+  LaunchCheck<D> launches_; // of a thread with nothing latched when it started
+  Row<Claim> claims_;       // by place: those to fill
+  Row<Take> held_;          // by place, in place: those whose batch is out
   std::uint64_t handed_on_{};
   std::uint64_t given_{}; // units
   bool ended_{};

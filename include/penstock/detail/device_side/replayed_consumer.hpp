@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/captured_groups.hpp>
 #include <penstock/detail/device_side/device_consumer.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
@@ -15,7 +16,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -25,9 +25,9 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   using Take = typename DeviceRing<D>::Take;
 
  public:
-  ReplayedConsumer(NodeSetup setup, D& device, std::shared_ptr<DeviceLink<D>> in, std::size_t depth,
-                   const F& replayed)
-      : DeviceEnd<D>{std::move(setup), std::move(in), depth}, replayed_{replayed}, device_{device} {
+  ReplayedConsumer(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+                   std::size_t depth, const F& replayed)
+      : DeviceEnd<D>{setup, in, depth}, replayed_{replayed}, device_{device} {
     for (unsigned lane = checked_lanes(replayed.options.lanes); lane != 0; --lane) {
       lanes_.push_back(device_.stream());
     }
@@ -111,7 +111,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
 
   F replayed_;
   D& device_;
-  std::vector<typename D::stream_type> lanes_; // the first is the pipeline's
+  Row<typename D::stream_type> lanes_; // the first is the pipeline's
   Groups<D> groups_;
   std::string note_;
   LaunchCheck<D> launches_;

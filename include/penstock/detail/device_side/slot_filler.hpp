@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/host_link.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -106,8 +106,8 @@ class SlotFiller {
   }
 
   HostLink& out_;
-  std::vector<HostRing::Claim> claims_; // by place
-  std::vector<std::uint64_t> serials_;  // by place: the last copy into it
+  Row<HostRing::Claim> claims_; // by place
+  Row<std::uint64_t> serials_;  // by place: the last copy into it
   // Tickets: those before handed_on_ are handed on, those before filling_ full or closed, those
   // before claimed_ claimed.
   std::uint64_t handed_on_{};

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/plan.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
@@ -12,26 +16,41 @@
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/source.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
 // Belongs to a floor above this one: a stage makes it, and steps are added to it here.
 template <AnyDevice D> class DeviceThread;
 
+/// Returns the name of the next node of a kind: "Decoder", and then "Decoder 2".
+[[gnu::cold]] inline std::string name_of_next(std::string_view kind,
+                                              const Row<Owned<Node>>& nodes) {
+  std::size_t same = 0;
+  for (const auto& node : nodes) {
+    const std::string_view name = node->name();
+    same += name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1U
+                                                                                               : 0U;
+  }
+  return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
+}
+
 /// What prepare() hands from stage to stage. A stage asks it for the link that the stage before
 /// fills and for a link to fill itself, and adds its node, which gets both. Only the thread that
 /// prepares uses it.
+///
+/// Set-up code is [[gnu::cold]], here and elsewhere: the compiler then makes it small, in less
+/// time. A function that a user's code calls is not: the compiler would take its caller for cold
+/// too.
 template <AnyDevice D> class Build {
  public:
-  Build(D* on, RunControl& run, std::vector<std::unique_ptr<Node>>& nodes,
-        std::vector<std::unique_ptr<SharedThread>>& threads, const PrepareOptions& told)
+  Build(D* on, RunControl& run, Row<Owned<Node>>& nodes, Row<Owned<SharedThread>>& threads,
+        const PrepareOptions& told)
       : device{on}, control{run}, preparing{told}, nodes_{nodes}, threads_{threads} {}
 
   D* const device; ///< Null if no stage names one.
@@ -58,7 +77,7 @@ template <AnyDevice D> class Build {
   /// Returns where a copier is to keep the numbers in the source, for stages after the device; null
   /// if they do not jump.
   const std::shared_ptr<OnTheWay>& keep_numbers() {
-    return on_the_way_ = jumps_ ? std::make_shared<OnTheWay>() : nullptr;
+    return on_the_way_ = jumps_ ? new_shared<OnTheWay>() : nullptr;
   }
   /// Returns what the copier keeps, if each record that comes back is made of one of the source's.
   std::shared_ptr<OnTheWay> kept_numbers() const {
@@ -84,12 +103,9 @@ template <AnyDevice D> class Build {
   }
   /// Makes a ring of `slots` in Where, which this stage fills and the next takes from.
   template <class Where>
-  std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, Layout layout,
+  std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, const Layout& layout,
                                         Side claimers) {
-    host_ = std::make_shared<HostLink>(
-        slots, RingMemory::in<Where>(device, slots, std::move(layout), stage), claimers,
-        Side::many);
-    control.watch(host_->ring);
+    host_output(slots, RingMemory::in<Where>(device, slots, layout, stage), claimers);
     return host_;
   }
   /// Sets the ring on the device that this stage fills and the next takes from.
@@ -104,25 +120,21 @@ template <AnyDevice D> class Build {
   }
 
   /// Adds a thread of the device, for the steps that are added from now on.
-  DeviceThread<D>& add_thread(std::unique_ptr<DeviceThread<D>> thread) {
-    device_thread_ = thread.get();
-    threads_.push_back(std::move(thread));
+  DeviceThread<D>& add_thread(DeviceThread<D>* thread) {
+    device_thread_ = thread;
+    threads_.push_back(Owned<SharedThread>{thread});
     return *device_thread_;
   }
   DeviceThread<D>& device_thread() const noexcept { return *device_thread_; }
 
   /// Returns what the next node is made with: the name of a second Decoder is "Decoder 2".
-  NodeSetup setup(const std::string& kind, unsigned workers = 1) const {
-    const auto same = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-      return node->name() == kind || node->name().starts_with(kind + ' ');
-    });
-    return {same == 0 ? kind : kind + ' ' + std::to_string(same + 1), workers, control};
+  NodeSetup setup(const char* kind, unsigned workers = 1) const {
+    return {name_of_next(kind, nodes_), workers, control};
   }
   template <class N, class... Args> N& add(Args&&... args) {
-    auto node = std::make_unique<N>(std::forward<Args>(args)...);
-    N& added = *node;
-    nodes_.push_back(std::move(node));
-    return added;
+    N* const added = new N{std::forward<Args>(args)...};
+    nodes_.push_back(Owned<Node>{added});
+    return *added;
   }
   /// Adds a node that the device thread drives. `fills`: the device ring that it fills, or null.
   template <class N, class... Args>
@@ -138,8 +150,13 @@ template <AnyDevice D> class Build {
   }
 
  private:
-  std::vector<std::unique_ptr<Node>>& nodes_;
-  std::vector<std::unique_ptr<SharedThread>>& threads_;
+  [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
+    host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
+    control.watch(host_->ring);
+  }
+
+  Row<Owned<Node>>& nodes_;
+  Row<Owned<SharedThread>>& threads_;
   bool skips_{};
   bool jumps_{};
   std::shared_ptr<OnTheWay> on_the_way_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
 
 #include <condition_variable>
@@ -9,7 +10,6 @@
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -23,7 +23,7 @@ class Crew {
   ~Crew() { dismiss(); }
 
   /// Ends all threads, which must be asleep, and blocks until they have ended.
-  void dismiss() noexcept {
+  [[gnu::cold]] void dismiss() noexcept {
     {
       const std::scoped_lock lock{mutex_};
       over_ = true;
@@ -37,7 +37,7 @@ class Crew {
 
   /// Starts one more thread, which does `job` in each run. Throws std::system_error if it cannot be
   /// started.
-  void add(Job job) {
+  [[gnu::cold]] void add(Job job) {
     threads_.reserve(threads_.size() + 1);
     threads_.push_back(start_thread([this, todo = std::move(job)] { serve(todo); }));
   }
@@ -82,7 +82,7 @@ class Crew {
   std::uint64_t run_{};
   std::size_t working_{};
   bool over_{};
-  std::vector<std::thread> threads_;
+  Row<std::thread> threads_;
 };
 
 } // namespace penstock::detail

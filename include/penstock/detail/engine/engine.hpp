@@ -3,6 +3,9 @@
 #pragma once
 
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
 #include <penstock/detail/observe/observer.hpp>
@@ -13,7 +16,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -27,10 +29,10 @@ namespace penstock::detail {
 /// A prepared pipeline: its nodes, their rings and memory, and the threads that run them.
 class Engine {
  public:
-  explicit Engine(std::string device) { report_.device = std::move(device); }
+  [[gnu::cold]] explicit Engine(std::string device) { report_.device = std::move(device); }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
-  ~Engine() {
+  [[gnu::cold]] ~Engine() {
     crew_.dismiss();
     // Each node takes from the one before it.
     while (!nodes_.empty()) {
@@ -49,7 +51,7 @@ class Engine {
   std::uint64_t batches() const noexcept { return batches_; }
 
   /// Starts the threads, after the last node was added. Throws Error if one cannot be started.
-  void start_threads() {
+  [[gnu::cold]] void start_threads() {
     for (const auto& node : nodes_) {
       Node& n = *node;
       for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < n.threads(); ++worker) {
@@ -97,7 +99,7 @@ class Engine {
     crew_.wait();
     stop_.reset();
     control_.end();
-    watch_.reset();
+    watch_ = {};
     const std::scoped_lock lock{reporting_};
     running_ = false;
     sum_up(report_, seconds());
@@ -141,9 +143,9 @@ class Engine {
   };
   // Shows the run to the application from time to time.
   struct Watch {
-    Watch(const RunOptions& options, Engine& engine)
+    [[gnu::cold]] Watch(const RunOptions& options, Engine& engine)
         : observer{options}, thread{observer.period(), [this, &engine] { look(engine); }} {}
-    void look(Engine& engine) {
+    [[gnu::cold]] void look(Engine& engine) {
       try {
         observer.look(engine.report());
       } catch (...) {
@@ -154,14 +156,15 @@ class Engine {
     PeriodicThread thread; // last, since its thread uses the observer
   };
 
-  void start_thread_of(const std::string& name, unsigned worker, unsigned workers, Job job) {
+  [[gnu::cold]] void start_thread_of(const std::string& name, unsigned worker, unsigned workers,
+                                     Job job) {
     try {
       crew_.add(std::move(job));
     } catch (const std::system_error& e) {
-      throw Error{"penstock: " + name + ": no thread could be started for worker " +
-                  std::to_string(worker + 1) + " of " + std::to_string(workers) + ": " + e.what() +
-                  ": ask for fewer workers or raise the limit on threads (ulimit -u, the "
-                  "container's)."};
+      throw_error<Error>({"penstock: ", name, ": no thread could be started for worker ",
+                          worker + 1, " of ", workers, ": ", e.what(),
+                          ": ask for fewer workers or raise the limit on threads (ulimit -u, the "
+                          "container's)."});
     }
   }
   // Returns how many records were read and neither skipped nor seen at the end, as when a run was
@@ -170,7 +173,7 @@ class Engine {
   //
   //   Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
   //   dropped = 100 - 10 - 60 = 30
-  std::uint64_t dropped() const noexcept {
+  [[gnu::cold]] std::uint64_t dropped() const noexcept {
     const std::vector<StageReport>& stages = report_.stages;
     std::size_t end = 1;
     while (end + 1 < nodes_.size() && !nodes_[end]->recounts()) {
@@ -182,7 +185,7 @@ class Engine {
     }
     return stages.front().records - stages[end].records - left_out;
   }
-  void get_ready() {
+  [[gnu::cold]] void get_ready() {
     control_.reset();
     // Each node may hold leases of the ring before it, so the last comes first.
     for (std::size_t i = nodes_.size(); i-- != 0;) {
@@ -205,22 +208,24 @@ class Engine {
     const std::scoped_lock lock{reporting_};
     running_ = running;
   }
-  void watch(const RunOptions& options) {
+  [[gnu::cold]] void watch(const RunOptions& options) {
     try {
-      watch_.emplace(options, *this);
+      watch_ = Owned<Watch>{new Watch{options, *this}};
     } catch (const std::system_error& e) {
-      throw Error{std::string{"penstock: no thread could be started to watch the run: "} +
-                  e.what() + ": leave out progress and stalled, or raise the limit on threads."};
+      throw_error<Error>({"penstock: no thread could be started to watch the run: ", e.what(),
+                          ": leave out progress and stalled, or raise the limit on threads."});
     }
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-  void sum_up(Report& report, double seconds) const {
+  [[gnu::cold]] void sum_up(Report& report, double seconds) const {
     report.seconds = seconds;
     report.stopped = control_.stopped();
     control_.copy_error(report.error);
-    report.stages.resize(nodes_.size());
+    if (report.stages.size() != nodes_.size()) {
+      report.stages = std::vector<StageReport>(nodes_.size());
+    }
     report.skipped = 0;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       nodes_[i]->report(seconds, report.stages[i]);
@@ -237,10 +242,10 @@ class Engine {
 
   const Origin origin_;
   RunControl control_;
-  std::vector<std::unique_ptr<SharedThread>> threads_; // beside the threads that nodes have
-  std::vector<std::unique_ptr<Node>> nodes_;
+  Row<Owned<SharedThread>> threads_; // beside those that nodes have
+  Row<Owned<Node>> nodes_;
   Crew crew_;
-  std::optional<Watch> watch_;
+  Owned<Watch> watch_;
   std::optional<std::stop_callback<Stop>> stop_;
   Clock::time_point start_{};
   mutable std::mutex reporting_;

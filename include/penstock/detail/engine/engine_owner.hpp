@@ -3,9 +3,8 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/engine/engine.hpp>
-
-#include <memory>
 
 namespace penstock::detail {
 
@@ -22,7 +21,7 @@ class EngineOwner {
   }
   ~EngineOwner() { destroy(get()); }
 
-  void set(std::unique_ptr<Engine> engine) noexcept {
+  void set(Owned<Engine> engine) noexcept {
     engine_.store(engine.release(), StdAtomics::release); // pairs with get()
   }
   /// Returns the engine; null before set().

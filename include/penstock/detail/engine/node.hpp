@@ -3,16 +3,15 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/detail/observe/trace.hpp>
 #include <penstock/on_error.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -29,8 +28,8 @@ struct NodeSetup {
 /// A stage without threads is driven by another thread.
 class Node {
  public:
-  explicit Node(NodeSetup setup)
-      : name_{std::move(setup.name)}, control_{setup.control}, meters_(setup.workers) {}
+  [[gnu::cold]] explicit Node(const NodeSetup& setup)
+      : name_{setup.name}, control_{setup.control}, meters_(setup.workers) {}
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
   virtual ~Node() = default;
@@ -48,7 +47,7 @@ class Node {
 
   /// Prepares for a run while no worker works; the thread that runs the pipeline calls it, for the
   /// stages after this one first. Returns false if it failed: then there is to be no run.
-  bool make_ready() noexcept {
+  [[gnu::cold]] bool make_ready() noexcept {
     bad_items_.store(0, StdAtomics::relaxed);
     for (Meter& meter : meters_) {
       meter.clear();
@@ -65,7 +64,7 @@ class Node {
 
   /// Reports a run that took `seconds`. Allocates nothing if `stage` is an earlier report of this
   /// node.
-  virtual void report(double seconds, StageReport& stage) const {
+  [[gnu::cold]] virtual void report(double seconds, StageReport& stage) const {
     stage.name = name_;
     Meter::sum(meters_.data(), meters_.size(), seconds, stage);
   }
@@ -113,7 +112,7 @@ class Node {
           meter.skipped(records);
           return Item::skipped;
         } else {
-          control_.fail(name_, record, reads());
+          control_.fail(name_, record, reads(), on_error.skips);
           return Item::failed;
         }
       }
@@ -128,7 +127,7 @@ class Node {
  private:
   const std::string name_;
   RunControl& control_;
-  std::vector<Meter> meters_;
+  Row<Meter> meters_;
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
 };
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/skip_notes.hpp>
 #include <penstock/detail/engine/stop_gate.hpp>
 #include <penstock/error.hpp>
@@ -11,11 +13,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -38,9 +39,11 @@ class RunControl {
                       }});
   }
 
-  /// Adds, before the run, a function that tells what work was queued on the device when that was
-  /// lost. In the order of the stages.
-  void on_lost(std::function<OpenWork()> ask) { asks_.push_back(std::move(ask)); }
+  /// Adds, before the run, a node whose open_work() tells what work it had queued on the device
+  /// when that was lost. In the order of the stages. The node must outlive the run.
+  template <class N> void on_lost(const N& node) {
+    asks_.push_back({&node, [](const void* n) { return static_cast<const N*>(n)->open_work(); }});
+  }
 
   /// From now on stop() stops: to be called when all rings are reset.
   void begin() noexcept { gate_.open(); }
@@ -67,8 +70,9 @@ class RunControl {
   /// Ends the run by the exception in flight, inside a catch block. Later ones are dropped, but the
   /// first that lost the device is kept. `reads`: a SourceError is one of the run's source, and the
   /// record that it names is the run's. When it returns, every ring is closed, whichever thread
-  /// began to close them.
-  void fail(const std::string& stage, std::uint64_t record, bool reads = false) noexcept {
+  /// began to close them. `skips`: how many bad items of the stage were left out before this one.
+  [[gnu::cold]] void fail(const std::string& stage, std::uint64_t record, bool reads = false,
+                          std::uint64_t skips = 0) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
     if (!first && !lost) {
@@ -79,7 +83,7 @@ class RunControl {
     // Stays as it is if there is no memory for a description.
     std::exception_ptr error = std::current_exception();
     try {
-      error = describe(stage, record, reads);
+      error = describe(stage, record, reads, skips);
     } catch (...) {
     }
     {
@@ -134,7 +138,7 @@ class RunControl {
   }
   /// Forgets the last run, before the next. Throws the error by which the device was lost, since it
   /// cannot run any more; or, once, the error that the last run still owes.
-  void reset() {
+  [[gnu::cold]] void reset() {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
     failed_ = false;
@@ -146,6 +150,10 @@ class RunControl {
   }
 
  private:
+  struct Asked {
+    const void* node;
+    OpenWork (*open_work)(const void*);
+  };
   struct Watched {
     void* ring;
     void (*close)(void*, Flow) noexcept;
@@ -165,42 +173,51 @@ class RunControl {
       return false;
     }
   }
-  std::exception_ptr describe(const std::string& stage, std::uint64_t record, bool reads) const {
-    const std::string where = "penstock: " + stage + " failed at record ";
+  [[gnu::cold]] std::exception_ptr describe(const std::string& stage, std::uint64_t record,
+                                            bool reads, std::uint64_t skips) const {
+    // These point into the exception in flight, which lives until this returns.
+    const char* what = "something that is no std::exception was thrown";
+    std::string_view file;
+    std::uint64_t offset = 0;
+    std::string more = skips == 0 ? ""
+                                  : joined({" (", skips,
+                                            " bad ones were left out before it, as many as "
+                                            ".on_error.skips allows)"});
+    std::string enqueued_by;
     try {
       throw;
     } catch (const SourceError& e) {
-      const std::uint64_t named = reads ? e.record().value_or(record) : record;
-      return error(where, stage, named, e.what(), e.file(), e.offset());
+      record = reads ? e.record().value_or(record) : record;
+      what = e.what();
+      file = e.file();
+      offset = e.offset();
     } catch (const SinkError& e) {
-      return error(where, stage, record, e.what(), e.file(), e.offset());
+      what = e.what();
+      file = e.file();
+      offset = e.offset();
     } catch (const DeviceError& e) {
-      std::string what = e.what();
-      std::string enqueued_by;
+      what = e.what();
       for (std::size_t i = 0; e.sticky() && i < asks_.size(); ++i) {
-        if (const OpenWork open = asks_[i](); !open.stage.empty()) {
-          what += (enqueued_by.empty() ? " Still queued was what " : " And what ") + open.stage +
-                  " enqueued from record " + std::to_string(open.record) + " on.";
+        if (const OpenWork open = asks_[i].open_work(asks_[i].node); !open.stage.empty()) {
+          more += joined({enqueued_by.empty() ? " Still queued was what " : " And what ",
+                          open.stage, " enqueued from record ", open.record, " on."});
           enqueued_by = enqueued_by.empty() ? open.stage : enqueued_by;
         }
       }
-      return error(where, stage, record, what, {}, 0, enqueued_by);
     } catch (const std::exception& e) {
-      return error(where, stage, record, e.what());
+      what = e.what();
     } catch (...) {
-      return error(where, stage, record, "something that is no std::exception was thrown");
     }
-  }
-  static std::exception_ptr error(const std::string& where, const std::string& stage,
-                                  std::uint64_t record, std::string cause,
-                                  const std::string& file = {}, std::uint64_t offset = 0,
-                                  const std::string& enqueued_by = {}) {
-    if (cause.starts_with("penstock: ")) {
-      cause.erase(0, 10);
-    }
+    constexpr std::string_view prefix = "penstock: ";
+    std::string_view cause = what;
+    cause.remove_prefix(cause.starts_with(prefix) ? prefix.size() : 0);
     try {
-      throw StageError{
-          where + std::to_string(record) + ": " + cause, stage, record, file, offset, enqueued_by};
+      throw StageError{joined({prefix, stage, " failed at record ", record, ": ", cause, more}),
+                       stage,
+                       record,
+                       std::string{file},
+                       offset,
+                       enqueued_by};
     } catch (const StageError&) {
       return std::current_exception();
     }
@@ -211,8 +228,8 @@ class RunControl {
     }
   }
 
-  std::vector<Watched> rings_;
-  std::vector<std::function<OpenWork()>> asks_;
+  Row<Watched> rings_;
+  Row<Asked> asks_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::exception_ptr lost_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -16,7 +17,6 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
-#include <string>
 
 namespace penstock::detail {
 
@@ -31,7 +31,7 @@ inline constexpr std::size_t usual_ring = std::size_t{48} << 20;
 
 /// Returns how many records share a slot, in every host ring of a chain: about usual_read of them
 /// and, if that stays near it, a multiple of a page. At least one, however large.
-inline std::size_t slot_records(std::size_t record_bytes) {
+[[gnu::cold]] inline std::size_t slot_records(std::size_t record_bytes) {
   const std::size_t near = std::max<std::size_t>(usual_read / record_bytes, 1);
   const std::size_t step = page / std::gcd(record_bytes, page);
   const std::size_t down = near / step * step;
@@ -59,8 +59,8 @@ inline std::size_t usual_values(std::size_t asked) {
 
 inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usual) {
   if (asked > 1024) {
-    throw OptionError{std::string{"penstock: "} + stage + ": workers is " + std::to_string(asked) +
-                      "; each is a thread, and 1024 is the most."};
+    throw_error<OptionError>(
+        {"penstock: ", stage, ": workers is ", asked, "; each is a thread, and 1024 is the most."});
   }
   return asked != 0 ? asked : usual;
 }
@@ -71,8 +71,8 @@ inline unsigned processors(unsigned of_eight, unsigned most) {
 
 inline std::size_t checked_depth(const char* stage, std::size_t asked) {
   if (asked == 1) {
-    throw OptionError{std::string{"penstock: "} + stage +
-                      ": depth is 1, so nothing could overlap: give it at least 2."};
+    throw_error<OptionError>(
+        {"penstock: ", stage, ": depth is 1, so nothing could overlap: give it at least 2."});
   }
   return asked;
 }
@@ -88,8 +88,9 @@ inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
 
 /// Returns the slots of a host ring: as many as the user asked for, else as usual_ring holds, but
 /// no more than a run could fill.
-inline std::size_t host_slots(const char* stage, std::size_t asked, const Layout& layout,
-                              std::uint64_t units, std::uint64_t epochs) {
+[[gnu::cold]] inline std::size_t host_slots(const char* stage, std::size_t asked,
+                                            const Layout& layout, std::uint64_t units,
+                                            std::uint64_t epochs) {
   if (checked_depth(stage, asked) != 0) {
     return asked;
   }
@@ -107,8 +108,8 @@ inline std::size_t landing_slots(const Layout& layout, std::uint64_t units, std:
 
 /// Returns the batches of a device ring: at least `depth`, and room for three full copies, but not
 /// more room than a run could fill.
-inline std::size_t device_places(std::size_t depth, const Layout& batch, std::uint64_t units,
-                                 std::uint64_t epochs) {
+[[gnu::cold]] inline std::size_t device_places(std::size_t depth, const Layout& batch,
+                                               std::uint64_t units, std::uint64_t epochs) {
   const std::size_t copies = 3 * std::max(usual_copy, batch.unit_bytes());
   const std::uint64_t room = (copies + batch.bytes() - 1) / batch.bytes();
   return static_cast<std::size_t>(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/error.hpp>
 #include <penstock/report.hpp>
 
@@ -21,7 +22,8 @@ class SkipNotes {
  public:
   /// Notes the exception in flight, inside a catch block, as the reason why `records` records were
   /// skipped. If there is no memory for that, they are skipped all the same.
-  void note(const std::string& stage, std::uint64_t record, std::uint64_t records) noexcept {
+  [[gnu::cold]] void note(const std::string& stage, std::uint64_t record,
+                          std::uint64_t records) noexcept {
     // Checked before describing, which takes longer than all the rest.
     if (noted_.load(StdAtomics::relaxed) == most) {
       return;
@@ -40,10 +42,13 @@ class SkipNotes {
     }
   }
   /// Copies the notes; none if there is no memory for them.
-  void copy(std::vector<SkippedItem>& to) const noexcept {
+  [[gnu::cold]] void copy(std::vector<SkippedItem>& to) const noexcept {
     const std::scoped_lock lock{mutex_};
     try {
-      to = items_;
+      to.resize(items_.size());
+      for (std::size_t i = 0; i < items_.size(); ++i) {
+        to[i] = items_[i];
+      }
     } catch (...) {
       to.clear();
     }
@@ -58,21 +63,25 @@ class SkipNotes {
  private:
   static constexpr std::size_t most = 1000;
 
-  static SkippedItem in_flight() {
+  [[gnu::cold]] static SkippedItem in_flight() {
+    SkippedItem item;
     try {
       throw;
     } catch (const SourceError& e) {
-      return {{}, 0, 0, e.file(), e.offset(), e.what()};
+      item.file = e.file();
+      item.offset = e.offset();
+      item.reason = e.what();
     } catch (const std::exception& e) {
-      return {{}, 0, 0, {}, 0, e.what()};
+      item.reason = e.what();
     } catch (...) {
-      return {{}, 0, 0, {}, 0, "something that is no std::exception was thrown"};
+      item.reason = "something that is no std::exception was thrown";
     }
+    return item;
   }
 
   mutable std::mutex mutex_;
-  std::vector<SkippedItem> items_;
-  StdAtomics::Atomic<std::size_t> noted_{0}; // the size of items_
+  Row<SkippedItem> items_;
+  StdAtomics::Atomic<std::size_t> noted_{0}; // how many those are
 };
 
 } // namespace penstock::detail

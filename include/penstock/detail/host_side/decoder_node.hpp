@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/host_side/slot_by_slot.hpp>
 #include <penstock/detail/links/ragged.hpp>
@@ -13,7 +14,6 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -22,10 +22,9 @@ namespace penstock::detail {
 template <class F, class From, class FromWhere, class To, class ToWhere, bool Single>
 class DecoderNode final : public Node {
  public:
-  DecoderNode(NodeSetup setup, std::shared_ptr<HostLink> in, std::shared_ptr<HostLink> out,
-              const F& f, const OnError& on_error)
-      : Node{std::move(setup)}, calls_(workers(), f), on_error_{on_error}, in_{std::move(in)},
-        out_{std::move(out)} {}
+  DecoderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
+              const std::shared_ptr<HostLink>& out, const F& f, const OnError& on_error)
+      : Node{setup}, calls_(workers(), f), on_error_{on_error}, in_{in}, out_{out} {}
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
@@ -105,7 +104,7 @@ class DecoderNode final : public Node {
     return reinterpret_cast<T*>(reinterpret_cast<Byte*>(data) + bytes);
   }
 
-  std::vector<F> calls_;
+  Row<F> calls_;
   const OnError on_error_;
   const std::shared_ptr<HostLink> in_;
   const std::shared_ptr<HostLink> out_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/host_link.hpp>
 
@@ -9,15 +10,14 @@
 #include <functional>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
 /// Calls the callable with batches in host memory, on its workers.
 template <class F, class T, class Where> class HostConsumer : public Node {
  public:
-  HostConsumer(NodeSetup setup, std::shared_ptr<HostLink> in, const F& f)
-      : Node{std::move(setup)}, calls_(workers(), f), in_{std::move(in)} {}
+  HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f)
+      : Node{setup}, calls_(workers(), f), in_{in} {}
 
  protected:
   void reset() override {}
@@ -46,7 +46,7 @@ template <class F, class T, class Where> class HostConsumer : public Node {
     return taken;
   }
 
-  std::vector<F> calls_;
+  Row<F> calls_;
   const std::shared_ptr<HostLink> in_;
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/batch_source.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/host_lender.hpp>
@@ -18,8 +19,8 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   using B = Batch<const T, Where>;
 
  public:
-  HostLoop(NodeSetup setup, std::shared_ptr<HostLink> in)
-      : Node{std::move(setup)}, lender_{std::make_shared<HostLender>(std::move(in))} {}
+  HostLoop(const NodeSetup& setup, const std::shared_ptr<HostLink>& in)
+      : Node{setup}, lender_{new_shared<HostLender>(in)} {}
 
   void enter(StreamHandle) noexcept override { meter(0).start(); }
   Lease<B> next() noexcept override {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -25,30 +26,30 @@ template <Source From, class Where> class ReaderNode final : public Node {
  public:
   /// Reads `in_all` units, which are the whole source `times` times, or to its end if `in_all` is
   /// unknown_size.
-  ReaderNode(NodeSetup setup, std::shared_ptr<HostLink> out, From source, std::uint64_t in_all,
-             std::uint64_t times, const OnError& on_error)
-      : Node{std::move(setup)}, source_{std::move(source)}, on_error_{on_error},
-        known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size},
-        out_{std::move(out)} {
+  [[gnu::cold]] ReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
+                           From source, std::uint64_t in_all, std::uint64_t times,
+                           const OnError& on_error)
+      : Node{setup}, source_{std::move(source)}, on_error_{on_error},
+        known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size}, out_{out} {
     const Layout& layout = out_->layout();
     if (known_) {
       per_epoch_ = units_ / layout.units + (units_ % layout.units != 0 ? 1 : 0);
       tickets_ = per_epoch_ * times;
     }
     if (layout.units == 1 && layout.bytes() > usual_read) {
-      note_ = "a record of " + std::to_string(layout.bytes()) + " bytes is a slot";
+      note_ = joined({"a record of ", layout.bytes(), " bytes is a slot"});
     }
   }
 
   bool reads() const noexcept override { return true; }
-  void report(double seconds, StageReport& stage) const override {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();
     stage.note = note_;
   }
 
  private:
-  void reset() override {
+  [[gnu::cold]] void reset() override {
     out_->reset();
     if (known_) {
       out_->ring.end_at(tickets_);
@@ -108,12 +109,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
     open_ragged(out_->memory, place, wanted);
     const std::size_t got = source_.read(out_->batch<T, Where>(place, slot, first));
     if (got < wanted && known_) {
-      throw SourceError{"penstock: the source gave " + std::to_string(got) +
-                            " records where it has " + std::to_string(wanted) +
-                            ": its size() and its read() disagree.",
-                        {},
-                        0,
-                        first + got};
+      throw_source_error({"penstock: the source gave ", got, " records where it has ", wanted,
+                          ": its size() and its read() disagree."},
+                         {}, 0, first + got);
     }
     check_ragged(out_->memory, place, got, first);
     return got;

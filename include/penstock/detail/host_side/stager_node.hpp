@@ -15,16 +15,17 @@ namespace penstock::detail {
 /// Copies slots of a pageable ring into those of a pinned one, slot t into slot t.
 class StagerNode final : public Node {
  public:
-  StagerNode(NodeSetup setup, std::shared_ptr<HostLink> in, std::shared_ptr<HostLink> out)
-      : Node{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)} {}
+  [[gnu::cold]] StagerNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
+                           const std::shared_ptr<HostLink>& out)
+      : Node{setup}, in_{in}, out_{out} {}
 
-  void report(double seconds, StageReport& stage) const override {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     stage.depth = out_->ring.slots();
   }
 
  private:
-  void reset() override { out_->reset(); }
+  [[gnu::cold]] void reset() override { out_->reset(); }
   void work(unsigned /*worker*/, Meter& meter) override {
     slot_by_slot(*in_, *out_, meter, [this](const HostRing::Take& from, HostRing::Claim& to) {
       const std::size_t records = from.slot().units;

@@ -37,9 +37,10 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
   using Base = HostConsumer<WriteBatch<T, Where, Io>, T, Where>;
 
  public:
-  WriterNode(NodeSetup setup, std::shared_ptr<HostLink> in, Io io, std::string path, bool durable)
-      : Base{std::move(setup), std::move(in), {&output_}}, io_{std::move(io)},
-        path_{std::move(path)}, durable_{durable} {}
+  WriterNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, Io io, std::string path,
+             bool durable)
+      : Base{setup, in, {&output_}}, io_{std::move(io)}, path_{std::move(path)}, durable_{durable} {
+  }
 
  private:
   void reset() override {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/fence.hpp>
 
@@ -10,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -82,7 +82,7 @@ template <AnyDevice D> class ConsumerWatch {
   }
 
   /// Returns the first record of the oldest use that is not known to be over. Any thread.
-  std::optional<std::uint64_t> open_record() const noexcept {
+  [[gnu::cold]] std::optional<std::uint64_t> open_record() const noexcept {
     const std::uint64_t oldest = uses_.was_reached() + 1;
     // While the callable has the thread, the work that it enqueued is open too, and not yet
     // recorded.
@@ -90,7 +90,7 @@ template <AnyDevice D> class ConsumerWatch {
     return oldest <= newest ? std::optional{at(records_, oldest).load(relaxed)} : std::nullopt;
   }
   /// Replaces the thread's times by the GPU's.
-  void report(double seconds, StageReport& stage) const {
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const {
     StageReport gpu;
     Meter::sum(&meter_, 1, seconds, gpu);
     stage.busy_s = gpu.busy_s;
@@ -107,8 +107,8 @@ template <AnyDevice D> class ConsumerWatch {
   std::uint64_t next() const noexcept { return uses_.was_recorded() + 1; }
 
   Timeline<D> uses_;
-  std::vector<Number> tickets_; // by serial of uses_, as records_
-  std::vector<Number> records_;
+  Row<Number> tickets_; // by serial of uses_, as the following
+  Row<Number> records_;
   Number entered_{0}; // the serial that a callable's use will have
   StdAtomics::Atomic<bool> finished_{false};
   Meter meter_;

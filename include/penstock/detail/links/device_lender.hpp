@@ -2,27 +2,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/leases_out.hpp>
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
 /// Hands out batches in device memory to one stream. A batch costs two device calls: a wait, if the
-/// copy is not known to be done, and a record.
+/// copy is not known to be done, and a record, which small batches share.
 template <AnyDevice D> class DeviceLender final : public Lender {
  public:
-  DeviceLender(std::shared_ptr<DeviceLink<D>> link, std::size_t depth)
-      : link_{std::move(link)}, out_{link_->ring, depth}, others_(link_->ring.slots()),
-        lost_(link_->ring.slots()) {}
+  [[gnu::cold]] DeviceLender(const std::shared_ptr<DeviceLink<D>>& link, std::size_t depth)
+      : link_{link}, out_{link_->ring, depth}, others_(link_->ring.slots()),
+        lost_(link_->ring.slots()),
+        most_given_{std::clamp<std::size_t>(link_->ring.slots() / 64, 1, 16)} {}
 
   DeviceLink<D>& link() noexcept { return *link_; }
   LeasesOut<DeviceRing<D>>& out() noexcept { return out_; }
@@ -32,6 +34,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     stream_ = StreamHandle::of(stream);
     waited_for_ = {};
     failed_ = nullptr;
+    running_ = true;
     link_->consumer.left();
     check_not_capturing(link_->device, stream);
     link_->consumer.wait(stream);
@@ -46,10 +49,15 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
   std::uint64_t failed_record() const noexcept { return failed_record_; }
   /// Blocks for the next batch, and has the stream wait for the work that fills it; returns null if
-  /// there are no more.
+  /// there are no more, or if a batch could not be given back.
   DeviceSlot<D>* next() {
     out_.check_next();
-    typename DeviceRing<D>::Take taken = link_->ring.take();
+    typename DeviceRing<D>::Take taken = link_->ring.try_take();
+    if (!taken) {
+      // The copier may wait for just these places.
+      record_given();
+      taken = failed_ ? std::move(taken) : link_->ring.take();
+    }
     if (!taken) {
       return nullptr;
     }
@@ -70,7 +78,9 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// uses them is enqueued. May throw.
   void enter(const typename DeviceRing<D>::Take& places, std::size_t count) {
     uses_memory_ = true;
-    link_->consumer.enter(record_of(places.slot()));
+    if (given_ == 0) {
+      link_->consumer.enter(record_of(places.slot()));
+    }
     try {
       for (std::size_t i = 0; i < count; ++i) {
         const Fence<D>& ready = places.slot(i).ready;
@@ -101,22 +111,46 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     places.release();
   }
 
+  /// Takes a batch back. Small batches that come back one after the other share an event: their
+  /// places stay withheld until record_given().
   void give_back(std::uint64_t ticket) noexcept override {
     DeviceSlot<D>& place = out_.at(ticket).slot();
     StreamHandle& other = others_[ticket % others_.size()];
+    out_.withhold();
     try {
       place.also_free = other ? record_other(other.as<Stream<D>>()) : Fence<D>{};
       other = {};
-      place.free = leave(place, ticket);
-      out_.release(ticket);
+      check_not_capturing(link_->device, stream());
     } catch (...) {
-      // Nobody will know when its use is over, so it stays open. The next step ends the run, or the
-      // next run waits.
-      failed_ = std::current_exception();
-      failed_record_ = record_of(place);
-      uses_memory_ = true;
       lost_[ticket % lost_.size()] = std::exchange(other, {});
-      out_.withhold();
+      fail_to_give_back(ticket);
+      return;
+    }
+    if (ticket != first_given_ + given_) {
+      record_given();
+      first_given_ = ticket;
+    }
+    ++given_;
+    // A lease that came back late may have the place that is to be filled next.
+    if (given_ == most_given_ || !running_ || ticket + 1 != link_->ring.was_taken()) {
+      record_given();
+    }
+  }
+  /// Records the use of all batches that came back, and gives their places back.
+  void record_given() noexcept {
+    const std::size_t count = std::exchange(given_, 0);
+    if (count == 0) {
+      return;
+    }
+    try {
+      const Fence<D> free =
+          link_->consumer.use_up(stream(), first_given_, record_of(out_.at(first_given_).slot()));
+      for (std::uint64_t ticket = first_given_; ticket != first_given_ + count; ++ticket) {
+        out_.at(ticket).slot().free = free;
+        out_.at(ticket).release();
+      }
+    } catch (...) {
+      fail_to_give_back(first_given_);
     }
   }
 
@@ -141,6 +175,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   /// Blocks until no batch that was handed out and given back is in use.
   void settle() {
+    record_given();
+    running_ = false;
     if (uses_memory_) {
       wait_for(stream());
       link_->consumer.sync();
@@ -162,6 +198,13 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     check_not_capturing(link_->device, stream);
     link_->device.sync(stream);
   }
+  // In a catch block: nobody will know when the use of these batches is over, so it stays open. The
+  // next step ends the run, or the next run waits.
+  void fail_to_give_back(std::uint64_t first) noexcept {
+    failed_ = std::current_exception();
+    failed_record_ = record_of(out_.at(first).slot());
+    uses_memory_ = true;
+  }
   std::uint64_t record_of(const DeviceSlot<D>& place) const noexcept {
     return link_->layout().in_records(place.index);
   }
@@ -175,14 +218,20 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   const std::shared_ptr<DeviceLink<D>> link_;
   LeasesOut<DeviceRing<D>> out_;
-  std::vector<StreamHandle> others_; // the second streams of the leases that are out
-  std::vector<StreamHandle> lost_;   // second streams whose use could not be recorded
+  Row<StreamHandle> others_; // the second streams of what is out
+  Row<StreamHandle> lost_;   // those whose use could not be recorded
   StreamHandle stream_;
   std::uint64_t ticket_{};
   Fence<D> waited_for_;
   std::exception_ptr failed_;
   std::uint64_t failed_record_{};
   bool uses_memory_{}; // since the stream was last waited for
+  bool running_{};
+  // Batches that came back, and whose use is not recorded yet: adjacent ones, at most as many as
+  // are few beside the ring.
+  std::uint64_t first_given_{};
+  std::size_t given_{};
+  const std::size_t most_given_;
 };
 
 } // namespace penstock::detail

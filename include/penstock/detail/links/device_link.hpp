@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/links/consumer_watch.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/fence.hpp>
@@ -13,7 +15,6 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -43,16 +44,15 @@ template <AnyDevice D> struct DeviceLink {
 
   /// Allocates memory of its own. `rung` is the bell of the thread that fills the ring and watches
   /// fences.
-  DeviceLink(D& on, std::size_t count, Layout layout,
-             std::shared_ptr<Doorbell> rung = std::make_shared<Doorbell>(),
-             const char* stage = "AsyncCopier")
+  [[gnu::cold]] DeviceLink(D& on, std::size_t count, const Layout& layout,
+                           std::shared_ptr<Doorbell> rung = new_shared<Doorbell>(),
+                           const char* stage = "AsyncCopier")
       : DeviceLink{on, count,
-                   std::make_shared<const RingMemory>(
-                       RingMemory::in<Device>(&on, count, std::move(layout), stage)),
+                   new_shared<const RingMemory>(RingMemory::in<Device>(&on, count, layout, stage)),
                    std::move(rung)} {}
   /// Shares the memory of another link, whose batches are changed in place.
-  DeviceLink(D& on, std::size_t count, std::shared_ptr<const RingMemory> of,
-             std::shared_ptr<Doorbell> rung)
+  [[gnu::cold]] DeviceLink(D& on, std::size_t count, std::shared_ptr<const RingMemory> of,
+                           std::shared_ptr<Doorbell> rung)
       : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one},
         shared_memory{std::move(of)}, memory{*shared_memory}, consumer{on, count + 1},
         other_uses{on, count + 1}, ready_fences(2 * count) {
@@ -60,7 +60,7 @@ template <AnyDevice D> struct DeviceLink {
   }
   DeviceLink(const DeviceLink&) = delete;
   DeviceLink& operator=(const DeviceLink&) = delete;
-  ~DeviceLink() {
+  [[gnu::cold]] ~DeviceLink() {
     // Leases given back late may still be in use. A lost device answers at once.
     try {
       consumer.sync();
@@ -87,7 +87,7 @@ template <AnyDevice D> struct DeviceLink {
   const RingMemory& memory;
   ConsumerWatch<D> consumer;
   Timeline<D> other_uses; // by second streams
-  std::vector<Fence<D>> ready_fences;
+  Row<Fence<D>> ready_fences;
 };
 
 } // namespace penstock::detail

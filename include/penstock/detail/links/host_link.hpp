@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/sequencer.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -13,7 +15,6 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -29,7 +30,7 @@ using HostRing = Ring<HostSlot>;
 
 /// Joins two stages in host memory: a ring and the memory of its slots.
 struct HostLink {
-  HostLink(std::size_t slots, RingMemory of, Side claimers, Side takers)
+  [[gnu::cold]] HostLink(std::size_t slots, RingMemory of, Side claimers, Side takers)
       : ring{slots, claimers, takers}, memory{std::move(of)} {}
 
   const Layout& layout() const noexcept { return memory.layout(); }
@@ -43,9 +44,9 @@ struct HostLink {
 
   /// Has index() count the records delivered, if some may be skipped. To be called before the first
   /// run. The ring's takers then get a slot only after all slots before it are published.
-  void count() { counted_ = std::make_unique<Counted>(ring.slots()); }
+  void count() { counted_ = Owned<Counted>{new Counted{ring.slots()}}; }
   /// Forgets the last run, before the next. No slot may be in use.
-  void reset() {
+  [[gnu::cold]] void reset() {
     if (counted_) {
       for (Counted::Held& held : counted_->held) {
         held.claim = {};
@@ -88,11 +89,11 @@ struct HostLink {
     explicit Counted(std::size_t slots) : turns{slots}, held(slots) {}
 
     Sequencer<> turns;
-    std::uint64_t units{};  // delivered so far; only the thread whose turn it is uses it
-    std::vector<Held> held; // by place: filled slots until their turn
+    std::uint64_t units{}; // delivered so far: whose turn it is, his
+    Row<Held> held;        // by place: what is filled, until its turn
   };
 
-  std::unique_ptr<Counted> counted_;
+  Owned<Counted> counted_;
 };
 
 } // namespace penstock::detail

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -23,11 +23,12 @@ template <class R> class LeasesOut {
   Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
 
   /// Frees withheld places, before a run, when nothing is in use. Throws if a lease is still out.
-  void reset() {
+  [[gnu::cold]] void reset() {
     if (count_ != 0) {
-      throw Error{"penstock: " + std::to_string(count_) +
-                  " batches of an earlier loop are still held: release their leases before the "
-                  "pipeline runs again."};
+      throw_error<Error>(
+          {"penstock: ", count_,
+           " batches of an earlier loop are still held: release their leases before the "
+           "pipeline runs again."});
     }
     for (Take& withheld : out_) {
       withheld.release();
@@ -36,15 +37,17 @@ template <class R> class LeasesOut {
   /// Throws if the next batch could never come. To be called before asking for it.
   void check_next() const {
     if (count_ >= most_) {
-      throw Error{"penstock: " + std::to_string(count_) +
-                  " batches are held, as many as may be at once: release one before asking for the "
-                  "next, or give the stage before the loop more depth."};
+      throw_error<Error>(
+          {"penstock: ", count_,
+           " batches are held, as many as may be at once: release one before asking for the "
+           "next, or give the stage before the loop more depth."});
     }
     const Take& place = out_[ring_.was_taken() % out_.size()];
     if (place) {
-      throw Error{"penstock: batch number " + std::to_string(place.ticket()) +
-                  " of this run is still held, and its place is the next to be filled: release it, "
-                  "or give the stage before the loop more depth."};
+      throw_error<Error>(
+          {"penstock: batch number ", place.ticket(),
+           " of this run is still held, and its place is the next to be filled: release it, "
+           "or give the stage before the loop more depth."});
     }
   }
   Take& keep(Take taken) noexcept {
@@ -63,7 +66,7 @@ template <class R> class LeasesOut {
  private:
   R& ring_;
   const std::size_t most_;
-  std::vector<Take> out_;
+  Row<Take> out_;
   std::size_t count_{};
 };
 

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/error.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 namespace penstock::detail {
 
@@ -36,12 +36,13 @@ inline void check_ragged(const RingMemory& places, std::size_t place, std::size_
   for (std::size_t part = 0; part < places.layout().parts.size(); ++part) {
     if (places.layout().parts[part].kind == Array::offsets) {
       const std::int64_t* offsets = offsets_of(places, place, part);
-      const auto* missing = std::find(offsets + 1, offsets + 1 + records, std::int64_t{-1});
-      if (missing != offsets + 1 + records) {
-        throw Error{"penstock: record " +
-                    std::to_string(first + static_cast<std::uint64_t>(missing - offsets) - 1) +
-                    " of a Ragged column was not put: put every record of the batch, an empty one "
-                    "with a count of 0."};
+      for (std::size_t i = 0; i < records; ++i) {
+        if (offsets[i + 1] == -1) {
+          throw_error<Error>(
+              {"penstock: record ", first + i,
+               " of a Ragged column was not put: put every record of the batch, an empty one "
+               "with a count of 0."});
+        }
       }
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/memory/layout.hpp>
 
@@ -11,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -20,17 +20,9 @@ namespace penstock::detail {
 class RingMemory {
  public:
   template <class Where, class D>
-  static RingMemory in(D* device, std::size_t places, Layout layout, const char* stage) {
+  static RingMemory in(D* device, std::size_t places, const Layout& layout, const char* stage) {
     RingMemory made;
-    std::size_t bytes = 0;
-    for (const Array& part : layout.parts) {
-      made.starts_.push_back(bytes);
-      const std::size_t more = checked_bytes(places, part.stride, stage);
-      bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
-    }
-    made.layout_ = std::move(layout);
-    // The last array is not rounded up: rounding would add a page to an exact number of pages.
-    bytes = made.starts_.back() + places * made.layout_.parts.back().stride;
+    const std::size_t bytes = made.lay_out(places, layout, stage);
     made.allocation_ = Allocation::in<Where>(device, bytes);
     return made;
   }
@@ -78,8 +70,21 @@ class RingMemory {
   }
 
  private:
+  // Lays out the arrays, and returns the bytes of all places.
+  [[gnu::cold]] std::size_t lay_out(std::size_t places, const Layout& layout, const char* stage) {
+    std::size_t bytes = 0;
+    for (const Array& part : layout.parts) {
+      starts_.push_back(bytes);
+      const std::size_t more = checked_bytes(places, part.stride, stage);
+      bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
+    }
+    layout_ = layout;
+    // The last array is not rounded up: rounding would add a page to an exact number of pages.
+    return starts_.back() + places * layout_.parts.back().stride;
+  }
+
   Layout layout_;
-  std::vector<std::size_t> starts_;
+  Row<std::size_t> starts_;
   Allocation allocation_;
 };
 

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/ring.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 namespace penstock::detail {
 
@@ -24,10 +24,7 @@ template <class Policy = RingPolicy> class Sequencer {
   };
 
  public:
-  explicit Sequencer(std::size_t places)
-      : count_{places}, places_{std::make_unique<Line[]>(places)} {
-    reset();
-  }
+  explicit Sequencer(std::size_t places) : count_{places}, places_(places) { reset(); }
 
   /// Makes ticket 0 the next. No other thread may be inside.
   void reset() noexcept {
@@ -59,7 +56,7 @@ template <class Policy = RingPolicy> class Sequencer {
   };
 
   const std::size_t count_;
-  const std::unique_ptr<Line[]> places_;
+  Row<Line> places_;
 };
 
 } // namespace penstock::detail

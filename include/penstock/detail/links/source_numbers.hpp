@@ -3,13 +3,13 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/row.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -22,8 +22,8 @@ class SourceNumbers {
     std::uint64_t at, shift;
   };
   struct Jumps {
-    std::vector<Jump> list; // in order
-    std::size_t past{};     // how many of the first are forgotten
+    Row<Jump> list;     // in order
+    std::size_t past{}; // of them: forgotten
   };
 
  public:
@@ -59,7 +59,7 @@ class SourceNumbers {
       start(number);
     } else if (shift != shift_before(end())) {
       if (!list_) {
-        list_ = std::make_unique<Jumps>();
+        list_ = Owned<Jumps>{new Jumps{}};
       }
       if (!jumps_) {
         list_->list.clear();
@@ -84,11 +84,11 @@ class SourceNumbers {
     const Jump* const next = after(unit);
     shift_ = shift_before(next);
     if (jumps_) {
-      std::vector<Jump>& list = list_->list;
+      Row<Jump>& list = list_->list;
       list_->past = static_cast<std::size_t>(next - list.data());
       // Not each time, since the jumps that stay are moved.
       if (list_->past > list.size() / 2) {
-        list.erase(list.begin(), list.begin() + (next - list.data()));
+        list.pop_front(list_->past);
         list_->past = 0;
       }
     }
@@ -126,9 +126,9 @@ class SourceNumbers {
     return jump == begin() ? shift_ : jump[-1].shift;
   }
 
-  std::uint64_t shift_{};       // before the first jump
-  std::unique_ptr<Jumps> list_; // null before the first jump, so that slots are small
-  bool jumps_{};                // whether the list counts: else it is that of an older batch
+  std::uint64_t shift_{}; // before the first jump
+  Owned<Jumps> list_;     // none before the first, so that slots are small
+  bool jumps_{};          // whether there are any, in the list: else that is an older one
 };
 
 /// The numbers in the source of what a copier has sent to the device and has not come back, in the

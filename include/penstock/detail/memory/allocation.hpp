@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>
@@ -11,7 +12,6 @@
 #include <cstddef>
 #include <limits>
 #include <new>
-#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -97,9 +97,9 @@ template <class F> void wait_at_last(F f) noexcept {
 inline std::size_t checked_bytes(std::size_t count, std::size_t each, const char* what) {
   // A page is left for rounding up.
   if (each != 0 && count > (std::numeric_limits<std::ptrdiff_t>::max() - page) / each) {
-    throw OptionError{std::string{"penstock: "} + what + ": " + std::to_string(count) + " times " +
-                      std::to_string(each) +
-                      " bytes is more than memory can be: ask for less depth or smaller batches."};
+    throw_error<OptionError>(
+        {"penstock: ", what, ": ", count, " times ", each,
+         " bytes is more than memory can be: ask for less depth or smaller batches."});
   }
   return count * each;
 }

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/error.hpp>
 #include <penstock/schema.hpp>
@@ -12,10 +14,8 @@
 #include <initializer_list>
 #include <numeric>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -33,19 +33,23 @@ struct Array {
 /// Rings and copiers count in units: records, or bytes if records travel in pieces.
 struct Layout {
   std::size_t units{}; // in a slot
-  std::vector<Array> parts;
-  std::vector<std::size_t> sizes; // that a batch's view is given
+  Row<Array> parts;
+  Row<std::size_t> sizes; // what a batch's view is told
   std::size_t units_a_record{1};
 
   Layout() = default;
   /// Lays out slots of a plain schema.
-  Layout(std::size_t count, std::size_t record_bytes)
-      : units{count}, parts{{record_bytes, count * record_bytes, Array::records}},
-        sizes{record_bytes} {}
+  Layout(std::size_t count, std::size_t record_bytes) : units{count} {
+    parts.push_back({record_bytes, count * record_bytes, Array::records});
+    sizes.push_back(record_bytes);
+  }
 
   bool ragged() const noexcept {
-    return std::any_of(parts.begin(), parts.end(),
-                       [](const Array& part) { return part.kind == Array::values; });
+    bool any = false;
+    for (const Array& part : parts) {
+      any = any || part.kind == Array::values;
+    }
+    return any;
   }
   /// Returns whether records travel in pieces, so that a slot may hold a part of one.
   bool in_pieces() const noexcept { return units_a_record != 1; }
@@ -138,10 +142,10 @@ void each_column(std::span<const std::size_t> extents, const char* stage, F f) {
     for (std::size_t left = Traits::ragged ? 0 : Traits::sizes; left != 0; --left, ++used) {
       const std::size_t extent = used < extents.size() ? extents[used] : 0;
       if (extent == 0) {
-        throw OptionError{std::string{"penstock: "} + stage + ": the schema has an extent number " +
-                          std::to_string(used) + " that is ps::dynamic, and it is " +
-                          (used < extents.size() ? "0" : "not given") +
-                          ": give each of them in the source's extents() or in .extents."};
+        throw_error<OptionError>({"penstock: ", stage, ": the schema has an extent number ", used,
+                                  " that is ps::dynamic, and it is ",
+                                  (used < extents.size() ? "0" : "not given"),
+                                  ": give each of them in the source's extents() or in .extents."});
       }
       bytes = checked_bytes(extent, bytes, stage);
     }
@@ -151,9 +155,9 @@ void each_column(std::span<const std::size_t> extents, const char* stage, F f) {
     (column(column_traits<Fields>{}), ...);
   }(static_cast<typename columns_of<S>::type*>(nullptr));
   if (used != extents.size()) {
-    throw OptionError{std::string{"penstock: "} + stage + ": " + std::to_string(extents.size()) +
-                      " extents are given, but the schema has " + std::to_string(used) +
-                      " that are ps::dynamic: give as many."};
+    throw_error<OptionError>({"penstock: ", stage, ": ", extents.size(),
+                              " extents are given, but the schema has ", used,
+                              " that are ps::dynamic: give as many."});
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/threads.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/usable.hpp>
 
@@ -14,7 +15,6 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
-#include <string>
 #include <system_error>
 #include <thread>
 
@@ -72,12 +72,11 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
 /// until all pages are there, huge ones if the system has them; from 2 MiB on, the start is aligned
 /// to that. A forked child does not have the pages. To be given to unmap_pages() with the same
 /// count. Any thread. Throws Error with the byte count.
-inline void* map_pages(std::size_t bytes) {
-  const auto text = [bytes](const std::string& why) {
-    return "penstock: cannot map " + std::to_string(bytes) + " bytes of host memory: " + why;
-  };
+[[gnu::cold]] inline void* map_pages(std::size_t bytes) {
   if (bytes == 0 || bytes % page != 0) {
-    throw Error{text("the size must be a multiple of " + std::to_string(page) + ", and not 0.")};
+    throw_error<Error>({"penstock: cannot map ", bytes,
+                        " bytes of host memory: the size must be a multiple of ", page,
+                        ", and not 0."});
   }
   const std::size_t spare = bytes >= huge_page ? huge_page - page : 0;
   const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - spare;
@@ -85,9 +84,10 @@ inline void* map_pages(std::size_t bytes) {
                              : ::mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (got == MAP_FAILED) {
-    throw Error{text(std::generic_category().message(too_many ? ENOMEM : errno) +
-                     ". Take fewer or smaller slots (a smaller depth), or raise the limits on "
-                     "this process's memory (ulimit -v, ulimit -l, the container's).")};
+    throw_error<Error>({"penstock: cannot map ", bytes, " bytes of host memory: ",
+                        std::generic_category().message(too_many ? ENOMEM : errno),
+                        ". Take fewer or smaller slots (a smaller depth), or raise the limits on "
+                        "this process's memory (ulimit -v, ulimit -l, the container's)."});
   }
   auto* at = static_cast<std::byte*>(got);
   if (spare != 0) {

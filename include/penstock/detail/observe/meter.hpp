@@ -70,7 +70,8 @@ class alignas(cache_line) Meter {
   std::uint64_t records() const noexcept { return records_.load(relaxed); }
 
   /// Sums up the workers of one stage.
-  static void sum(const Meter* meters, std::size_t count, double seconds, StageReport& stage) {
+  [[gnu::cold]] static void sum(const Meter* meters, std::size_t count, double seconds,
+                                StageReport& stage) {
     std::uint64_t additions = 0;
     std::uint64_t in_use = 0;
     stage.records = stage.bytes = stage.skipped = stage.retries = 0;

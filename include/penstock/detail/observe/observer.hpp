@@ -29,7 +29,7 @@ class Observer {
                                                 : std::min(options_.every, limit));
   }
 
-  void look(const Report& report, Clock::time_point now = Clock::now()) {
+  [[gnu::cold]] void look(const Report& report, Clock::time_point now = Clock::now()) {
     if (options_.progress && now - told_ >= options_.every) {
       told_ = now;
       options_.progress(report);
@@ -54,7 +54,7 @@ class Observer {
  private:
   // The last stage that is at work holds up the rest; if none is at work, time is lost at the last
   // stage that waits for room.
-  static Stall describe(const Report& report, double seconds) {
+  [[gnu::cold]] static Stall describe(const Report& report, double seconds) {
     Stall stall{report.stages.front().name, "waits for what comes in", seconds, report};
     for (const StageReport& stage : report.stages) {
       if (stage.blocked_now != 0) {

@@ -15,7 +15,7 @@ namespace penstock::detail {
 /// Calls f again and again on a thread of its own, for as long as it lives. f does not throw.
 class PeriodicThread {
  public:
-  PeriodicThread(std::chrono::milliseconds every, Job f)
+  [[gnu::cold]] PeriodicThread(std::chrono::milliseconds every, Job f)
       : thread_{start_thread([this, every, f = std::move(f)] {
           std::unique_lock lock{mutex_};
           while (!changed_.wait_for(lock, every, [this] { return over_; })) {
@@ -26,7 +26,7 @@ class PeriodicThread {
         })} {}
   PeriodicThread(const PeriodicThread&) = delete;
   PeriodicThread& operator=(const PeriodicThread&) = delete;
-  ~PeriodicThread() {
+  [[gnu::cold]] ~PeriodicThread() {
     {
       const std::scoped_lock lock{mutex_};
       over_ = true;

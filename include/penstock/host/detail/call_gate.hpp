@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>
@@ -32,37 +33,30 @@ class CallGate {
   void pass(const char* call, std::optional<std::size_t> bytes = {}) {
     const std::uint64_t number = calls_.fetch_add(1, StdAtomics::relaxed) + 1;
     if (is_due(number)) {
-      constexpr const char* why = "as fail_call() asked";
-      const int code = fault_code_.load(StdAtomics::relaxed);
-      fired_.store(true, StdAtomics::relaxed);
-      if (!fault_sticky_.load(StdAtomics::relaxed)) {
-        fail(call, code, text(call, bytes, code, why));
-      }
-      break_down(why, code);
+      fail_as_asked(call, bytes);
     }
     check(call, bytes);
   }
   /// Checks a call that is not counted: throws only if the device has broken down.
   void check(const char* call, std::optional<std::size_t> bytes = {}) {
     if (is_broken()) {
-      const std::lock_guard lock{mutex_};
-      throw DeviceError{text(call, bytes, broken_code_, broken_why_) +
-                            " The device cannot be used any more: mend that, and make a new one.",
-                        call, broken_code_, true};
+      throw_broken(call, bytes);
     }
   }
   /// Fails a call that failed on its own: latches the code, as CUDA does, and throws.
-  [[noreturn]] void fail(const char* call, int code, const std::string& what) {
+  [[noreturn, gnu::cold, gnu::noinline]] void fail(const char* call, int code,
+                                                   const std::string& what) {
     last_error_.store(code, StdAtomics::relaxed);
     // The next thread to ask must not be told of what is thrown here.
     last_error();
     throw DeviceError{what, call, code, false};
   }
-  static std::string text(const char* call, std::optional<std::size_t> bytes, int code,
-                          const std::string& why) {
-    return std::string{"penstock: host: "} + call +
-           (bytes ? " of " + std::to_string(*bytes) + " bytes" : "") + " failed with code " +
-           std::to_string(code) + ": " + why + ".";
+  [[gnu::cold, gnu::noinline]] static std::string
+  text(const char* call, std::optional<std::size_t> bytes, int code, const std::string& why) {
+    const std::string of = bytes ? joined({" of ", *bytes, " bytes"}) : std::string{};
+    const auto number = static_cast<unsigned>(code);
+    return joined({"penstock: host: ", call, of, " failed with code ", code < 0 ? "-" : "",
+                   code < 0 ? 0 - number : number, ": ", why, "."});
   }
 
   /// Makes every later call throw. The first reason stays.
@@ -105,6 +99,24 @@ class CallGate {
 
  private:
   static constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+
+  [[gnu::cold, gnu::noinline]] void fail_as_asked(const char* call,
+                                                  std::optional<std::size_t> bytes) {
+    constexpr const char* why = "as fail_call() asked";
+    const int code = fault_code_.load(StdAtomics::relaxed);
+    fired_.store(true, StdAtomics::relaxed);
+    if (!fault_sticky_.load(StdAtomics::relaxed)) {
+      fail(call, code, text(call, bytes, code, why));
+    }
+    break_down(why, code);
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] void throw_broken(const char* call,
+                                                           std::optional<std::size_t> bytes) {
+    const std::lock_guard lock{mutex_};
+    throw DeviceError{text(call, bytes, broken_code_, broken_why_) +
+                          " The device cannot be used any more: mend that, and make a new one.",
+                      call, broken_code_, true};
+  }
 
   // Calls of other threads may pass the number while arm() sets it: the next call then fails, and
   // takes the fault away unless it is persistent.

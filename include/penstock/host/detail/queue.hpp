@@ -4,23 +4,21 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 
-#include <algorithm>
 #include <concepts>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <thread>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -36,12 +34,12 @@ class HostQueue {
   explicit HostQueue(CallGate& gate) : gate_{gate}, ring_(capacity) {}
 
   /// Starts the thread, which must not be running. Throws std::system_error.
-  void start() {
+  [[gnu::cold]] void start() {
     closed_ = false;
     thread_ = start_thread([this] { work(); });
   }
   /// Blocks until all work is done and the thread has ended.
-  void finish() noexcept {
+  [[gnu::cold]] void finish() noexcept {
     {
       const std::lock_guard lock{mutex_};
       closed_ = true;
@@ -135,7 +133,7 @@ class HostQueue {
   }
 
   CallGate& gate_;
-  std::vector<Entry> ring_;
+  Row<Entry> ring_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::uint64_t pushed_{0};
@@ -153,20 +151,23 @@ class HostQueues {
   HostQueues(const HostQueues&) = delete;
   HostQueues& operator=(const HostQueues&) = delete;
   ~HostQueues() {
-    if (!is_here()) {
-      std::construct_at(&queues_); // in a forked child: the old ones stay as they are
+    // In a forked child they stay as they are.
+    while (first_ && is_here()) {
+      delete std::exchange(first_, first_->next);
     }
   }
 
   /// Returns whether its threads are this process's.
   bool is_here() const noexcept { return origin_.is_here(); }
   /// Returns a running queue. Throws std::system_error, std::bad_alloc.
-  HostQueue& start(CallGate& gate) {
+  [[gnu::cold]] HostQueue& start(CallGate& gate) {
     const std::lock_guard lock{mutex_};
-    const auto unused = [](const Kept& kept) { return !kept.used; };
-    auto kept = std::find_if(queues_.begin(), queues_.end(), unused);
-    if (kept == queues_.end()) {
-      kept = queues_.emplace(kept, gate);
+    Kept* kept = first_;
+    while (kept && kept->used) {
+      kept = kept->next;
+    }
+    if (!kept) {
+      kept = first_ = new Kept{gate, first_};
     }
     kept->queue.start();
     kept->used = true;
@@ -174,33 +175,34 @@ class HostQueues {
   }
   /// Blocks until all work of the queue is done; not in a forked child, where no thread would do
   /// it.
-  void finish(HostQueue& queue) noexcept {
+  [[gnu::cold]] void finish(HostQueue& queue) noexcept {
     if (!is_here()) {
       return;
     }
     queue.finish();
     const std::lock_guard lock{mutex_};
-    for (Kept& kept : queues_) {
-      kept.used = kept.used && &kept.queue != &queue;
+    for (Kept* kept = first_; kept; kept = kept->next) {
+      kept->used = kept->used && &kept->queue != &queue;
     }
   }
   /// Blocks until no work runs, on a device that has broken down: none will run again.
-  void await_rest() const noexcept {
+  [[gnu::cold]] void await_rest() const noexcept {
     const std::lock_guard lock{mutex_};
-    for (const Kept& kept : queues_) {
-      kept.queue.await_rest();
+    for (const Kept* kept = first_; kept; kept = kept->next) {
+      kept->queue.await_rest();
     }
   }
 
  private:
   struct Kept {
-    explicit Kept(CallGate& gate) : queue{gate} {}
+    Kept(CallGate& gate, Kept* other) : queue{gate}, next{other} {}
     HostQueue queue;
+    Kept* const next;
     bool used{false};
   };
   const Origin origin_;
   mutable std::mutex mutex_;
-  std::list<Kept> queues_;
+  Kept* first_{};
 };
 
 } // namespace penstock::detail

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace penstock::detail {
+
+/// Returns memory for `count` values of `each` bytes. Throws std::bad_alloc.
+[[gnu::noinline]] inline void* places_for(std::size_t count, std::size_t each,
+                                          std::size_t alignment) {
+  if (count > std::numeric_limits<std::ptrdiff_t>::max() / each) {
+    throw std::bad_array_new_length{};
+  }
+  return alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__
+             ? ::operator new(count * each, std::align_val_t{alignment})
+             : ::operator new(count * each);
+}
+/// Gives such memory back; does nothing for null.
+[[gnu::noinline]] inline void drop_places(void* at, std::size_t alignment) noexcept {
+  alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator delete(at, std::align_val_t{alignment})
+                                               : ::operator delete(at);
+}
+
+/// Values side by side: the part of std::vector that the library's inside needs. Each type in a
+/// std::vector costs a user's build some 20 ms, and a pipeline has 25 such types; in a Row it costs
+/// a few.
+template <class T> class Row {
+ public:
+  Row() = default;
+  /// Makes `count` values T(). T need not be movable.
+  explicit Row(std::size_t count) : Row{} {
+    allocate(count);
+    for (; size_ != count; ++size_) {
+      ::new (static_cast<void*>(at_ + size_)) T();
+    }
+  }
+  /// Makes `count` copies of a value.
+  Row(std::size_t count, const T& value) : Row{} {
+    allocate(count);
+    for (; size_ != count; ++size_) {
+      ::new (static_cast<void*>(at_ + size_)) T(value);
+    }
+  }
+  Row(const Row& other) : Row{} {
+    allocate(other.size_);
+    for (; size_ != other.size_; ++size_) {
+      ::new (static_cast<void*>(at_ + size_)) T(other.at_[size_]);
+    }
+  }
+  Row(Row&& other) noexcept : at_{other.at_}, size_{other.size_}, room_{other.room_} {
+    other.at_ = nullptr;
+    other.size_ = other.room_ = 0;
+  }
+  Row& operator=(Row other) noexcept {
+    std::swap(at_, other.at_);
+    std::swap(size_, other.size_);
+    std::swap(room_, other.room_);
+    return *this;
+  }
+  ~Row() {
+    clear();
+    drop_places(at_, alignof(T));
+  }
+
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  T* data() noexcept { return at_; }
+  const T* data() const noexcept { return at_; }
+  T* begin() noexcept { return at_; }
+  const T* begin() const noexcept { return at_; }
+  T* end() noexcept { return at_ + size_; }
+  const T* end() const noexcept { return at_ + size_; }
+  T& operator[](std::size_t i) noexcept { return at_[i]; }
+  const T& operator[](std::size_t i) const noexcept { return at_[i]; }
+  T& front() noexcept { return at_[0]; }
+  const T& front() const noexcept { return at_[0]; }
+  T& back() noexcept { return at_[size_ - 1]; }
+  const T& back() const noexcept { return at_[size_ - 1]; }
+
+  /// Allocates for `room` values in all, so that push_back() allocates nothing up to there.
+  void reserve(std::size_t room) {
+    if (room > room_) {
+      grow(room);
+    }
+  }
+  void push_back(const T& value) { push_back(T{value}); }
+  /// Moves `value` in, which must not lie in this row.
+  void push_back(T&& value) {
+    if (size_ == room_) {
+      grow(2 * room_ + 1);
+    }
+    ::new (static_cast<void*>(at_ + size_)) T(std::move(value));
+    ++size_;
+  }
+  void pop_back() noexcept { at_[--size_].~T(); }
+  void clear() noexcept {
+    while (size_ != 0) {
+      at_[--size_].~T();
+    }
+  }
+  /// Removes the first `count` values; the others move up.
+  void pop_front(std::size_t count) noexcept {
+    for (std::size_t i = count; i < size_; ++i) {
+      at_[i - count] = std::move(at_[i]);
+    }
+    while (count-- != 0) {
+      pop_back();
+    }
+  }
+
+ private:
+  void allocate(std::size_t room) {
+    if (room == 0) {
+      return;
+    }
+    at_ = static_cast<T*>(places_for(room, sizeof(T), alignof(T)));
+    room_ = room;
+  }
+  [[gnu::cold, gnu::noinline]] void grow(std::size_t room) {
+    static_assert(std::is_nothrow_move_constructible_v<T>);
+    T* const to = static_cast<T*>(places_for(room, sizeof(T), alignof(T)));
+    if constexpr (std::is_trivially_copyable_v<T>) {
+      if (size_ != 0) {
+        std::memcpy(static_cast<void*>(to), at_, size_ * sizeof(T));
+      }
+    } else {
+      for (std::size_t i = 0; i != size_; ++i) {
+        ::new (static_cast<void*>(to + i)) T(std::move(at_[i]));
+        at_[i].~T();
+      }
+    }
+    drop_places(at_, alignof(T));
+    at_ = to;
+    room_ = room;
+  }
+
+  T* at_{};
+  std::size_t size_{};
+  std::size_t room_{};
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace penstock::detail {
+
+/// A piece of a text: characters, which must stay while it lives, or a whole number.
+class Piece {
+ public:
+  /// Are the characters.
+  /// @{
+  Piece(const char* text) noexcept : Piece{std::string_view{text}} {}
+  Piece(const std::string& text) noexcept : text_{text.data()}, value_{text.size()} {}
+  Piece(std::string_view text) noexcept
+      : text_{text.empty() ? "" : text.data()}, value_{text.size()} {}
+  /// @}
+  /// Are the number, in decimal.
+  /// @{
+  Piece(unsigned long long number) noexcept : value_{number} {}
+  Piece(unsigned long number) noexcept : value_{number} {}
+  Piece(unsigned number) noexcept : value_{number} {}
+  /// @}
+
+ private:
+  friend std::string joined(std::initializer_list<Piece> pieces);
+
+  const char* text_{};       // null: a number
+  unsigned long long value_; // or how many characters
+};
+
+/// Returns one text of all the pieces. This is compiled once, where a chain of std::string's + is
+/// compiled at each place, and most places are errors that nobody meets.
+[[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<Piece> pieces) {
+  std::string text;
+  for (const Piece& piece : pieces) {
+    if (piece.text_) {
+      text.append(piece.text_, static_cast<std::size_t>(piece.value_));
+      continue;
+    }
+    char digits[20];
+    char* first = digits + sizeof digits;
+    unsigned long long left = piece.value_;
+    do {
+      *--first = static_cast<char>('0' + left % 10);
+      left /= 10;
+    } while (left != 0);
+    text.append(first, static_cast<std::size_t>(digits + sizeof digits - first));
+  }
+  return text;
+}
+
+} // namespace penstock::detail

@@ -1,0 +1,32 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/text.hpp>
+#include <penstock/error.hpp>
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock::detail {
+
+// Code that throws by these functions compiles to one call, without the code that makes a text and
+// an exception.
+
+/// Throws an E (Error or OptionError) with the text of all the pieces.
+template <class E>
+[[noreturn, gnu::cold, gnu::noinline]] void throw_error(std::initializer_list<Piece> what) {
+  throw E{joined(what)};
+}
+
+/// Throws a SourceError with the text of all the pieces.
+[[noreturn, gnu::cold, gnu::noinline]] inline void
+throw_source_error(std::initializer_list<Piece> what, std::string_view file, std::uint64_t offset,
+                   std::optional<std::uint64_t> record = {}) {
+  throw SourceError{joined(what), std::string{file}, offset, record};
+}
+
+} // namespace penstock::detail
