@@ -7,6 +7,7 @@
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/decoder_node.hpp>
+#include <penstock/detail/host_side/record_decoder_node.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/stage.hpp>
 
@@ -121,6 +122,11 @@ template <class P, class Where> struct decoder_types<P, Where, DecoderForm::reco
   using gives = Batch<Out, std::conditional_t<std::is_void_v<Where>, Pageable, Where>>;
 };
 
+/// The node of a callable of records, or of batches.
+template <bool Single, class F, class From, class To>
+using DecoderNodeOf =
+    std::conditional_t<Single, RecordDecoderNode<F, From, To>, DecoderNode<F, From, To>>;
+
 } // namespace detail
 
 /// Turns each record into another, of another type or size, in order, with several threads. Its
@@ -214,9 +220,8 @@ template <class F, class Where = void> class Decoder : public StageBase {
         detail::host_slots("Decoder", options_.depth, layout, build.units, build.epochs);
     const auto out =
         build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
-    build.template add<detail::DecoderNode<F, typename From::schema, typename From::space,
-                                           typename To::schema, typename To::space, single>>(
-        build.setup("Decoder", workers), in, out, f_, options_.on_error);
+    using N = detail::DecoderNodeOf<single, F, From, To>;
+    build.template add<N>(build.setup("Decoder", workers), in, out, f_, options_.on_error);
   }
 
  private:

@@ -42,7 +42,7 @@ template <class Policy = RingPolicy> class Parts {
   /// Draws the next part. Each comes once.
   Part draw() noexcept {
     const std::uint64_t drawn = next_.fetch_add(1, Atomics::relaxed);
-    return {drawn / parts_, static_cast<std::size_t>(drawn % parts_)};
+    return {drawn / parts_, drawn % parts_};
   }
   /// Says that a drawn part of the slot of `ticket` is done. Returns true to the thread that says
   /// so last: it sees what the others did to the slot, and is to claim, publish, take and release

@@ -97,8 +97,10 @@ class SourceNumbers {
   /// Tells the numbers of all units, one after the other.
   class Walk {
    public:
-    explicit Walk(const SourceNumbers& numbers) noexcept
-        : next_{numbers.begin()}, end_{numbers.end()}, shift_{numbers.shift_} {}
+    /// Begins with unit `first`.
+    explicit Walk(const SourceNumbers& numbers, std::uint64_t first = 0) noexcept
+        : next_{numbers.after(first)}, end_{numbers.end()}, shift_{numbers.shift_before(next_)},
+          unit_{first} {}
     std::uint64_t next() noexcept {
       if (next_ != end_ && next_->at == unit_) {
         shift_ = next_++->shift;
@@ -110,7 +112,7 @@ class SourceNumbers {
     const Jump* next_;
     const Jump* const end_;
     std::uint64_t shift_;
-    std::uint64_t unit_{};
+    std::uint64_t unit_;
   };
 
  private:

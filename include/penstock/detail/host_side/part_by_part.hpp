@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/parts.hpp>
+#include <penstock/detail/observe/meter.hpp>
+#include <penstock/ring.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace penstock::detail {
+
+using SlotPart = Parts<>::Part;
+
+/// How many parts a slot of `units` has: some for each worker, so that a worker whose records take
+/// long holds up the others by little.
+inline std::size_t parts_a_slot(unsigned workers, std::size_t units) noexcept {
+  return workers == 1 ? 1 : std::clamp<std::size_t>(units, 1, std::size_t{4} * workers);
+}
+
+/// The units of a slot's part.
+struct PartOf {
+  PartOf(std::size_t units, std::size_t parts, std::size_t number) noexcept
+      : begin{units / parts * number + std::min(units % parts, number)},
+        end{begin + units / parts + (number < units % parts ? 1U : 0U)} {}
+
+  std::size_t size() const noexcept { return end - begin; }
+
+  std::size_t begin;
+  std::size_t end;
+};
+
+/// Does the work of a worker that, with others, turns slots of one ring into slots of the next:
+/// slot t into slot t, each in parts that several workers do at once. `work(part, given)` fills a
+/// part and returns false if the run is to end. The worker that finishes a slot calls
+/// `finish(ticket, given, slot)`, which sets the new slot's units and numbers in the source, and
+/// publishes it. Neither may throw.
+template <class Work, class Finish>
+void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Work work,
+                  Finish finish) {
+  for (;;) {
+    const SlotPart part = parts.draw();
+    HostSlot* const given = in.ring.await_filled(part.ticket);
+    meter.spent(Activity::starved, Activity::blocked);
+    HostSlot* const slot = given ? out.ring.await_free(part.ticket) : nullptr;
+    meter.spent(Activity::blocked, Activity::busy);
+    if (!slot) {
+      break;
+    }
+    if (!work(part, *given)) {
+      return;
+    }
+    if (parts.finish(part.ticket)) {
+      slot->index = given->index;
+      slot->ends_epoch = given->ends_epoch;
+      slot->units = given->units;
+      slot->bytes = 0;
+      if (slot->units != 0 && !finish(part.ticket, *given, *slot)) {
+        return;
+      }
+      const HostRing::Take taken = in.ring.take_at(part.ticket);
+      HostRing::Claim claim = out.ring.claim_at(part.ticket);
+      if (!taken || !claim) {
+        break;
+      }
+      if (slot->units != 0) {
+        slot->bytes = out.memory.used(claim.place(), slot->units);
+        meter.did(out.layout().whole_records(slot->source[0], slot->units), slot->bytes);
+      }
+      meter.found_in_use(out.ring.was_in_use());
+      const Fill fill = slot->units == 0             ? Fill::none
+                        : slot->units < given->units ? Fill::partial
+                                                     : taken.fill();
+      out.publish(std::move(claim), fill);
+    }
+    meter.spent(Activity::busy, Activity::starved);
+  }
+  if (in.ring.state() == Flow::ended) {
+    out.ring.end_at(in.ring.end_ticket());
+  }
+}
+
+} // namespace penstock::detail
