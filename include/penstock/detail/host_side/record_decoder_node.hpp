@@ -82,19 +82,20 @@ class RecordDecoderNode final : public Node {
         ticket % out_->ring.slots(), given, given.index);
     SourceNumbers::Walk numbers{given.source, units.begin};
     std::uint64_t due = given.source[units.begin];
+    std::size_t kept = 0;
     for (std::size_t i = units.begin; i < units.end; ++i) {
       const std::uint64_t record = numbers.next();
       switch (attempt_item(on_error_, meter, record, 1, [&] {
         // A record of a run-time size is passed as its first byte.
         std::invoke(call, *at(in.data(), i * in.record_bytes()),
-                    *at(out.data(), (units.begin + decoded.kept) * out.record_bytes()));
+                    *at(out.data(), (units.begin + kept) * out.record_bytes()));
       })) {
       case Item::good:
         if (record != due) {
-          decoded.numbers.go_on(decoded.kept, record);
+          decoded.numbers.go_on(kept, record);
         }
         due = record + 1;
-        ++decoded.kept;
+        ++kept;
         break;
       case Item::skipped:
         break;
@@ -102,6 +103,7 @@ class RecordDecoderNode final : public Node {
         return false;
       }
     }
+    decoded.kept = kept;
     return true;
   }
 
