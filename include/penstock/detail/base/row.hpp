@@ -19,14 +19,19 @@ namespace penstock::detail {
   if (count > std::numeric_limits<std::ptrdiff_t>::max() / each) {
     throw std::bad_array_new_length{};
   }
-  return alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__
-             ? ::operator new(count * each, std::align_val_t{alignment})
-             : ::operator new(count * each);
+  if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+    return ::operator new(count * each, std::align_val_t{alignment});
+  }
+  return ::operator new(count * each);
 }
 /// Gives such memory back; does nothing for null.
 [[gnu::noinline]] inline void drop_places(void* at, std::size_t alignment) noexcept {
-  alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator delete(at, std::align_val_t{alignment})
-                                               : ::operator delete(at);
+  // No conditional expression: of that clang 19 calls both sides.
+  if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+    ::operator delete(at, std::align_val_t{alignment});
+  } else {
+    ::operator delete(at);
+  }
 }
 
 /// Values side by side: the part of std::vector that the library's inside needs. Each type in a
