@@ -64,12 +64,13 @@ template <class T> class Row {
     other.at_ = nullptr;
     other.size_ = other.room_ = 0;
   }
-  Row& operator=(Row other) noexcept {
+  Row& operator=(Row&& other) noexcept {
     std::swap(at_, other.at_);
     std::swap(size_, other.size_);
     std::swap(room_, other.room_);
     return *this;
   }
+  Row& operator=(const Row& other) { return *this = Row{other}; }
   ~Row() {
     clear();
     drop_places(at_, alignof(T));
@@ -113,6 +114,9 @@ template <class T> class Row {
   }
   /// Removes the first `count` values; the others move up.
   void pop_front(std::size_t count) noexcept {
+    if (count == 0) {
+      return; // each value would be moved to itself
+    }
     for (std::size_t i = count; i < size_; ++i) {
       at_[i - count] = std::move(at_[i]);
     }

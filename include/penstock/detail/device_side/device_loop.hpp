@@ -47,12 +47,12 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     return {batch, this->shared_lender(), lender.ticket()};
   }
   void leave(bool early) noexcept override {
-    // If the loop was left early, nobody can be thrown the error of its last body.
-    if (!check_body() && early) {
+    this->lender().record_given();
+    const bool body = check_body();
+    // If the loop was left early, nobody can be thrown the error of its last bodies.
+    if ((!this->check_given_back() || !body) && early) {
       this->control().owe();
     }
-    this->lender().record_given();
-    this->check_given_back(); // the Report has it
     DeviceEnd<D>::leave();
     this->meter(0).stop();
     attached_.reset();
