@@ -47,10 +47,13 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     return {batch, this->shared_lender(), lender.ticket()};
   }
   void leave(bool early) noexcept override {
+    // If the loop was left early, nobody can be thrown the error of its last body, nor that of
+    // batches which came back before.
+    bool owes = !check_body();
+    this->check_given_back(); // the last batch: the Report has it
     this->lender().record_given();
-    const bool body = check_body();
-    // If the loop was left early, nobody can be thrown the error of its last bodies.
-    if ((!this->check_given_back() || !body) && early) {
+    owes = !this->check_given_back() || owes;
+    if (owes && early) {
       this->control().owe();
     }
     DeviceEnd<D>::leave();
