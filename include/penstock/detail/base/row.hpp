@@ -26,6 +26,9 @@ namespace penstock::detail {
 }
 /// Gives such memory back; does nothing for null.
 [[gnu::noinline]] inline void drop_places(void* at, std::size_t alignment) noexcept {
+  if (!at) {
+    return;
+  }
   // No conditional expression: of that clang 19 calls both sides.
   if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
     ::operator delete(at, std::align_val_t{alignment});

@@ -60,7 +60,9 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     if (!taken) {
       // The copier may wait for just these places.
       record_given();
-      taken = failed_ ? std::move(taken) : link_->ring.take();
+      if (!failed_) {
+        taken = link_->ring.take();
+      }
     }
     if (!taken) {
       return nullptr;
