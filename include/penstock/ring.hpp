@@ -177,7 +177,7 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   }
 
   // For leases to call.
-  Slot& slot(std::size_t place) const noexcept {
+  Slot& slot(std::size_t place) noexcept {
     return one_to_one_ ? spsc_.slot(place) : mpmc_.slot(place);
   }
   Fill fill(std::size_t place) const noexcept {

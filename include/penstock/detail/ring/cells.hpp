@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/ring/counter.hpp>
 #include <penstock/detail/ring/state.hpp>
 #include <penstock/detail/ring/tickets.hpp>
@@ -12,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 namespace penstock::detail {
 
@@ -29,12 +29,11 @@ template <class Slot, class Policy> class RingCells {
  public:
   RingCells(std::size_t slots, Side claimers, Side takers)
       : slots_{slots}, publish_counted_{claimers == Side::one},
-        release_counted_{takers == Side::one},
-        cells_{slots ? std::make_unique<Cell[]>(slots) : nullptr},
+        release_counted_{takers == Side::one}, cells_(slots),
         published_{publish_counted_ ? slots : 0}, released_{release_counted_ ? slots : 0} {}
 
   std::size_t slots() const noexcept { return slots_; }
-  Slot& slot(std::size_t place) const noexcept { return cells_[place].slot; }
+  Slot& slot(std::size_t place) noexcept { return cells_[place].slot; }
   Fill fill(std::size_t place) const noexcept {
     const Cell& cell = cells_[place];
     return publish_counted_ ? cell.fill : Fill(cell.word.value() & Words::state_mask);
@@ -150,7 +149,7 @@ template <class Slot, class Policy> class RingCells {
   const std::size_t slots_;
   const bool publish_counted_;
   const bool release_counted_;
-  const std::unique_ptr<Cell[]> cells_;
+  Row<Cell> cells_;
   RingCounter<Policy> published_;
   RingCounter<Policy> released_;
   Known known_published_;

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 namespace penstock::detail {
 
@@ -18,8 +18,7 @@ template <class Policy> class RingCounter {
 
  public:
   /// `slots`: those of the ring; 0 if the counter is not used.
-  explicit RingCounter(std::size_t slots)
-      : slots_{slots}, early_{slots != 0 ? std::make_unique<bool[]>(slots) : nullptr} {}
+  explicit RingCounter(std::size_t slots) : slots_{slots}, early_(slots) {}
 
   /// Returns the first ticket that the other side does not have. Any thread. It then sees what was
   /// written before the tickets ahead of that one were given.
@@ -41,7 +40,7 @@ template <class Policy> class RingCounter {
 
   /// Resets the counter to 0. No other thread may be inside.
   void reset() noexcept {
-    std::fill_n(early_.get(), slots_, false);
+    std::fill_n(early_.data(), slots_, false);
     waiting_ = 0;
     turn_ = 0;
     given_.store(0, Atomics::relaxed);
@@ -77,7 +76,7 @@ template <class Policy> class RingCounter {
   alignas(cache_lines) std::uint64_t turn_{}; // given_, if no ticket waits
   std::size_t waiting_{};                     // tickets given before their turn
   const std::size_t slots_;
-  const std::unique_ptr<bool[]> early_; // by place
+  Row<bool> early_; // by place
   alignas(cache_lines) typename Atomics::template Atomic<std::uint64_t> given_{0};
 };
 

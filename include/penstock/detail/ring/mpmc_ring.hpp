@@ -22,7 +22,7 @@ template <class Slot, class Policy> class MpmcRing {
   MpmcRing(std::size_t slots, Side claimers, Side takers)
       : cells_{slots, claimers, takers}, tail_{slots, claimers}, head_{slots, takers} {}
 
-  Slot& slot(std::size_t place) const noexcept { return cells_.slot(place); }
+  Slot& slot(std::size_t place) noexcept { return cells_.slot(place); }
   Fill fill(std::size_t place) const noexcept { return cells_.fill(place); }
   std::uint64_t was_claimed() const noexcept { return tail_.next(); }
   std::uint64_t was_taken() const noexcept { return head_.next(); }

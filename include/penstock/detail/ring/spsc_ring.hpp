@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/ring/counter.hpp>
 #include <penstock/detail/ring/spsc_side.hpp>
 #include <penstock/detail/ring/state.hpp>
@@ -12,7 +13,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 namespace penstock::detail {
 
@@ -24,13 +24,12 @@ template <class Slot, class Policy> class SpscRing {
 
  public:
   explicit SpscRing(std::size_t slots)
-      : slots_{slots}, data_{slots != 0 ? std::make_unique<Slot[]>(slots) : nullptr},
-        fills_{slots != 0 ? std::make_unique<Fill[]>(slots) : nullptr}, claimer_{slots, slots},
-        taker_{slots, 0}, published_{slots}, released_{slots} {
-    std::fill_n(fills_.get(), slots_, Fill::full);
+      : slots_{slots}, data_(slots), fills_(slots), claimer_{slots, slots}, taker_{slots, 0},
+        published_{slots}, released_{slots} {
+    std::fill_n(fills_.data(), slots_, Fill::full);
   }
 
-  Slot& slot(std::size_t place) const noexcept { return data_[place]; }
+  Slot& slot(std::size_t place) noexcept { return data_[place]; }
   Fill fill(std::size_t place) const noexcept { return fills_[place]; }
   std::uint64_t was_claimed() const noexcept { return claimer_.next(); }
   std::uint64_t was_taken() const noexcept { return taker_.next(); }
@@ -126,8 +125,8 @@ template <class Slot, class Policy> class SpscRing {
   }
 
   const std::size_t slots_;
-  const std::unique_ptr<Slot[]> data_;
-  const std::unique_ptr<Fill[]> fills_;
+  Row<Slot> data_;
+  Row<Fill> fills_;
   SpscSide<Policy> claimer_;
   std::size_t not_full_{}; // of fills_; only the claimer uses it
   SpscSide<Policy> taker_;
