@@ -68,6 +68,8 @@ class Lender {
  public:
   virtual ~Lender() = default;
   virtual void give_back(std::uint64_t ticket) noexcept = 0;
+  /// Gives the places back that came back before and wait for others.
+  virtual void record_given() noexcept {}
   virtual void used_on(std::uint64_t ticket, StreamHandle stream) = 0;
 
   const Origin origin;
@@ -77,7 +79,9 @@ class Lender {
 
 /// A batch of your own loop, with its place: what `for (auto batch : pipeline.on(stream))` gives.
 /// It is a Batch to everything that takes one. When you release it or it dies its place goes back;
-/// for a device batch this records an event on the loop's stream, and never waits. Move-only.
+/// for a device batch this records an event on the loop's stream, and never waits. Small batches
+/// whose leases die one after the other may share an event, which the loop's next step records.
+/// Move-only.
 ///
 /// You may give leases back in any order, but the places are used in turn. A lease kept while the
 /// loop goes on holds up the ring when its place comes round again; the loop's next step then
@@ -99,19 +103,13 @@ template <class B> class Lease : public B {
     }
     return *this;
   }
-  ~Lease() { release(); }
+  ~Lease() { give_back(false); }
 
   /// Returns whether it still has its place.
   explicit operator bool() const noexcept { return lender_ != nullptr; }
 
   /// Gives the place back now. Never blocks; the loop's next step throws what goes wrong.
-  void release() noexcept {
-    if (lender_ && !lender_->origin.is_here()) {
-      std::construct_at(&lender_); // in a forked child: what it kept alive stays
-    } else if (const std::shared_ptr<detail::Lender> lender = std::move(lender_)) {
-      lender->give_back(ticket_);
-    }
-  }
+  void release() noexcept { give_back(true); }
 
   /// Says that work on `stream`, one besides the loop's, uses the batch too. The place is then free
   /// when everything enqueued there until you release the lease is done. That work itself must wait
@@ -131,6 +129,16 @@ template <class B> class Lease : public B {
       : B{batch}, lender_{std::move(lender)}, ticket_{ticket} {}
 
  private:
+  void give_back(bool now) noexcept {
+    if (lender_ && !lender_->origin.is_here()) {
+      std::construct_at(&lender_); // in a forked child: what it kept alive stays
+    } else if (const std::shared_ptr<detail::Lender> lender = std::move(lender_)) {
+      lender->give_back(ticket_);
+      if (now) {
+        lender->record_given();
+      }
+    }
+  }
   void use(detail::StreamHandle stream) {
     if (!lender_) {
       throw OptionError{"penstock: used_on() was called on a lease that has been released."};

@@ -27,13 +27,10 @@ namespace detail {
       usable = std::min(usable, (quota - 1) / period + 1);
     }
   };
-  const ControlGroups groups = control_groups(root, "cpu");
-  for (const std::string& group : groups.version_2) {
-    limit(text_of(group + "/cpu.max"));
-  }
-  for (const std::string& group : groups.version_1) {
-    const std::string quota = text_of(group + "/cpu.cfs_quota_us");
-    limit(joined({quota, " ", text_of(group + "/cpu.cfs_period_us")}));
+  for (const ControlGroup& group : control_groups(root, "cpu")) {
+    limit(group.unified ? text_of(group.folder + "/cpu.max")
+                        : joined({text_of(group.folder + "/cpu.cfs_quota_us"), " ",
+                                  text_of(group.folder + "/cpu.cfs_period_us")}));
   }
   return static_cast<unsigned>(usable);
 }
@@ -44,32 +41,26 @@ namespace detail {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
   const auto kib = number_of(text_of(root + "/proc/meminfo"), "MemAvailable:");
   std::uint64_t usable = kib ? *kib * 1024 : unknown;
-  const auto at_most = [](const std::string& group, const char* file) {
-    return number_in(text_of(group + file)).value_or(unknown);
-  };
-  // `of_all`: what a name begins with whose number counts the groups below too.
-  const auto leave = [&usable](const std::string& group, std::uint64_t limit, const char* use,
-                               const std::string& of_all) {
+  for (const ControlGroup& group : control_groups(root, "memory")) {
+    const auto number = [&group](const char* file) {
+      return number_in(text_of(group.folder + file));
+    };
+    // Above "high" the kernel slows a process down until it gives memory back.
+    const std::uint64_t limit = group.unified ? std::min(number("/memory.max").value_or(unknown),
+                                                         number("/memory.high").value_or(unknown))
+                                              : number("/memory.limit_in_bytes").value_or(unknown);
     if (limit == unknown) {
-      return;
+      continue;
     }
-    const std::string parts = text_of(group + "/memory.stat");
-    // The page cache would give these up.
-    const std::uint64_t files = number_of(parts, of_all + "inactive_file").value_or(0) +
-                                number_of(parts, of_all + "active_file").value_or(0);
-    const std::uint64_t used = number_in(text_of(group + use)).value_or(0);
+    const std::string parts = text_of(group.folder + "/memory.stat");
+    // The page cache would give these up. "total_": of this group and those below it.
+    const std::uint64_t files =
+        number_of(parts, group.unified ? "inactive_file" : "total_inactive_file").value_or(0) +
+        number_of(parts, group.unified ? "active_file" : "total_active_file").value_or(0);
+    const std::uint64_t used =
+        number(group.unified ? "/memory.current" : "/memory.usage_in_bytes").value_or(0);
     const std::uint64_t kept = used - std::min(used, files);
     usable = std::min(usable, limit - std::min(limit, kept));
-  };
-  const ControlGroups groups = control_groups(root, "memory");
-  for (const std::string& group : groups.version_2) {
-    // Above "high" the kernel slows a process down until it gives memory back.
-    const std::uint64_t limit =
-        std::min(at_most(group, "/memory.max"), at_most(group, "/memory.high"));
-    leave(group, limit, "/memory.current", "");
-  }
-  for (const std::string& group : groups.version_1) {
-    leave(group, at_most(group, "/memory.limit_in_bytes"), "/memory.usage_in_bytes", "total_");
   }
   return usable == unknown ? 0 : usable;
 }

@@ -83,7 +83,8 @@ template <class D> void values_without_room(D& device) {
     FAIL("nothing was thrown");
   } catch (const ps::Error& e) {
     const std::string what = e.what();
-    CHECK(what.find("value number 9 was asked for, and of 10 values only 4 had room") != std::string::npos);
+    CHECK(what.find("value number 9 was asked for, and of 10 values only 4 had room") !=
+          std::string::npos);
   }
   sums.clear();
   CHECK(sums.size() == 0);

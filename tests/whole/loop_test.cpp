@@ -10,7 +10,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 using TestDevice = penstock::HostDevice;
 
@@ -166,4 +170,121 @@ TEST_CASE("a thread that cannot be attached to the device ends the loop with an 
   device.fails = false;
   walk();
   CHECK(records == pipeline.report().records_in_all);
+}
+
+namespace {
+
+// What a loop of small batches, which share events, needs besides: it says when a stream captures,
+// and fails a record of its thread when told to.
+struct Telling : ps::HostDevice {
+  void check_not_capturing(ps::HostStream& stream) {
+    if (captured == &stream) {
+      throw ps::DeviceError{"penstock: this stream captures", "check", 900, false};
+    }
+  }
+  void record(ps::HostEvent& event, ps::HostStream& stream) {
+    if (std::this_thread::get_id() == caller) {
+      captured_records += captured == &stream ? 1 : 0;
+      if (std::exchange(fail_next, false)) {
+        throw ps::DeviceError{"penstock: not recorded", "record", 719, false};
+      }
+    }
+    HostDevice::record(event, stream);
+  }
+
+  const std::thread::id caller = std::this_thread::get_id();
+  const ps::HostStream* captured{};
+  int captured_records{};
+  bool fail_next{};
+};
+
+struct SmallBatches {
+  SmallBatches() : bytes(3000 * 4096) {}
+
+  std::vector<std::byte> bytes;
+  Telling device;
+  ps::HostStream stream = device.stream();
+  ps::Pipeline<ps::Reader<ps::Memory<std::byte>, ps::Pinned>, ps::AsyncCopier<Telling>> data =
+      ps::Reader{ps::memory(std::span<const std::byte>{bytes}), ps::to_pinned} |
+      ps::AsyncCopier{device, {.batch = 4096}};
+
+  // Waits until all batches are on the device, so that no step has to wait.
+  void fill() {
+    while (data.report().stages[1].records != bytes.size()) {
+      std::this_thread::yield();
+    }
+  }
+};
+
+} // namespace
+
+TEST_CASE("small batches that came back are not recorded on a stream that captures") {
+  SmallBatches all;
+  for (int run = 0; run < 3; ++run) {
+    CAPTURE(run);
+    std::size_t seen = 0;
+    const auto loop = [&] {
+      for (auto batch : all.data.on(all.stream)) {
+        if (++seen == 1) {
+          all.fill();
+        }
+        all.device.captured = run == 1 && seen == 8 ? &all.stream : nullptr;
+      }
+    };
+    if (run == 1) {
+      CHECK_THROWS_AS(loop(), ps::StageError);
+      CHECK(seen == 8);
+      all.device.captured = nullptr;
+    } else {
+      loop();
+      CHECK(seen == 3000);
+    }
+  }
+  CHECK(all.device.captured_records == 0);
+}
+
+TEST_CASE("a record that fails for small batches is the next run's error, if their loop is left") {
+  SmallBatches all;
+  std::size_t seen = 0;
+  for (auto batch : all.data.on(all.stream)) {
+    if (++seen == 1) {
+      all.fill();
+      all.device.fail_next = true;
+    }
+    if (seen == 10) {
+      break;
+    }
+  }
+  CHECK(all.data.report().error.find("not recorded") != std::string::npos);
+  const auto loop = [&] {
+    for (auto batch : all.data.on(all.stream)) {
+      ++seen;
+    }
+  };
+  CHECK_THROWS_AS(loop(), ps::StageError);
+  CHECK(seen == 10);
+  loop();
+  CHECK(seen == 3010);
+}
+
+TEST_CASE("a small batch that came back does not count among those that may be held") {
+  std::vector<std::byte> bytes(400 * 300'000);
+  Telling device;
+  auto stream = device.stream();
+  auto data = ps::Reader{ps::memory(std::span<const std::byte>{bytes}), ps::to_pinned} |
+              ps::AsyncCopier{device, {.batch = 300'000, .depth = 128}};
+  data.prepare();
+  REQUIRE(data.report().stages[1].depth == 128);
+  std::vector<ps::Lease<ps::Batch<const std::byte, ps::Device>>> held;
+  for (auto batch : data.on(stream)) {
+    // The first is gone, and the other 127 and the next are as many as may be held.
+    if (held.empty() && batch.index() == 0) {
+      continue;
+    }
+    held.push_back(std::move(batch));
+    if (held.size() == 128) {
+      break;
+    }
+  }
+  CHECK(held.size() == 128);
 }

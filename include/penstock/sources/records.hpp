@@ -230,7 +230,7 @@ template <class T, class Io = PosixIo> class Records {
   std::vector<std::string> paths_;
   RecordsOptions options_;
   Io io_;
-  std::shared_ptr<const Parts> parts_;
+  std::shared_ptr<Parts> parts_; // not changed once it is set
 };
 
 /// Makes a source of files of records: `records<Frame>("frames.bin")`,

@@ -32,6 +32,7 @@ struct Counting {
     ++alive;
   }
   explicit Counting(int n) : number{n} { ++alive; }
+  Counting(const Counting& other) : Counting{} { number = other.number; }
   Counting(Counting&& other) noexcept : number{std::exchange(other.number, -1)} { ++alive; }
   Counting& operator=(Counting&& other) noexcept {
     number = std::exchange(other.number, -1);
@@ -138,4 +139,35 @@ TEST_CASE("what is owned goes once", "[row]") {
     CHECK(Counting::alive == 1);
   }
   CHECK(Counting::alive == 0);
+}
+
+TEST_CASE("what is owned survives a move to itself, and a row a removal of none", "[row]") {
+  Owned<Counting> one{new Counting{1}};
+  Owned<Counting>& same = one;
+  one = std::move(same);
+  REQUIRE(one);
+  CHECK(one->number == 1);
+  Row<Owned<Counting>> row;
+  row.push_back(std::move(one));
+  row.push_back(Owned<Counting>{new Counting{2}});
+  row.pop_front(0);
+  REQUIRE(row.size() == 2);
+  REQUIRE(row[0]);
+  CHECK(row[0]->number == 1);
+  row.pop_front(1);
+  CHECK(row[0]->number == 2);
+}
+
+TEST_CASE("a row that is copied over another may throw, and then changes nothing", "[row]") {
+  static_assert(!std::is_nothrow_copy_assignable_v<Row<int>>);
+  static_assert(std::is_nothrow_move_assignable_v<Row<int>>);
+  Counting::left = -1;
+  Row<Counting> from(3);
+  Row<Counting> to(1);
+  Counting::left = 2;
+  CHECK_THROWS_AS(to = from, std::runtime_error);
+  Counting::left = -1;
+  CHECK(to.size() == 1);
+  to = from;
+  CHECK(to.size() == 3);
 }

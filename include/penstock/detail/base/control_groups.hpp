@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/text.hpp>
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -144,17 +144,17 @@ struct GroupPlace {
   return {std::move(top), below};
 }
 
-/// The folders of control groups, with the groups' files.
-struct ControlGroups {
-  std::vector<std::string> version_1;
-  std::vector<std::string> version_2;
+/// A control group.
+struct ControlGroup {
+  std::string folder; // has the group's files
+  bool unified;       // the group is of version 2
 };
 
 /// Returns the control groups that this process is in and that may limit what `controller`
 /// controls, and all visible groups above them. `root` is put before all paths.
-[[gnu::cold]] inline ControlGroups control_groups(const std::string& root,
-                                                  std::string_view controller) {
-  ControlGroups found;
+[[gnu::cold]] inline Row<ControlGroup> control_groups(const std::string& root,
+                                                      std::string_view controller) {
+  Row<ControlGroup> found;
   const std::string groups = text_of(root + "/proc/self/cgroup");
   const std::string mounts = text_of(root + "/proc/self/mountinfo");
   for (std::string_view lines = groups; !lines.empty();) {
@@ -167,8 +167,7 @@ struct ControlGroups {
     for (std::string_view mounted = mounts; !mounted.empty();) {
       const GroupPlace place = place_of({controllers, path}, controller, cut(mounted, '\n'));
       for (std::string_view below = place.below; !place.top.empty();) {
-        (controllers.empty() ? found.version_2 : found.version_1)
-            .push_back(joined({root, place.top, below}));
+        found.push_back({joined({root, place.top, below}), controllers.empty()});
         if (below.empty()) {
           break;
         }

@@ -16,8 +16,8 @@ template <class T> class Owned {
   explicit Owned(T* value) noexcept : value_{value} {}
   Owned(Owned&& other) noexcept : value_{other.value_} { other.value_ = nullptr; }
   Owned& operator=(Owned&& other) noexcept {
-    std::swap(value_, other.value_);
-    Owned{std::move(other)};
+    Owned taken{std::move(other)};
+    std::swap(value_, taken.value_);
     return *this;
   }
   ~Owned() { delete value_; }

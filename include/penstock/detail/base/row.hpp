@@ -19,14 +19,22 @@ namespace penstock::detail {
   if (count > std::numeric_limits<std::ptrdiff_t>::max() / each) {
     throw std::bad_array_new_length{};
   }
-  return alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__
-             ? ::operator new(count * each, std::align_val_t{alignment})
-             : ::operator new(count * each);
+  if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+    return ::operator new(count * each, std::align_val_t{alignment});
+  }
+  return ::operator new(count * each);
 }
 /// Gives such memory back; does nothing for null.
 [[gnu::noinline]] inline void drop_places(void* at, std::size_t alignment) noexcept {
-  alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__ ? ::operator delete(at, std::align_val_t{alignment})
-                                               : ::operator delete(at);
+  if (!at) {
+    return;
+  }
+  // No conditional expression: of that clang 19 calls both sides.
+  if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+    ::operator delete(at, std::align_val_t{alignment});
+  } else {
+    ::operator delete(at);
+  }
 }
 
 /// Values side by side: the part of std::vector that the library's inside needs. Each type in a
@@ -59,12 +67,13 @@ template <class T> class Row {
     other.at_ = nullptr;
     other.size_ = other.room_ = 0;
   }
-  Row& operator=(Row other) noexcept {
+  Row& operator=(Row&& other) noexcept {
     std::swap(at_, other.at_);
     std::swap(size_, other.size_);
     std::swap(room_, other.room_);
     return *this;
   }
+  Row& operator=(const Row& other) { return *this = Row{other}; }
   ~Row() {
     clear();
     drop_places(at_, alignof(T));
@@ -108,6 +117,9 @@ template <class T> class Row {
   }
   /// Removes the first `count` values; the others move up.
   void pop_front(std::size_t count) noexcept {
+    if (count == 0) {
+      return; // each value would be moved to itself
+    }
     for (std::size_t i = count; i < size_; ++i) {
       at_[i - count] = std::move(at_[i]);
     }

@@ -47,12 +47,15 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     return {batch, this->shared_lender(), lender.ticket()};
   }
   void leave(bool early) noexcept override {
-    // If the loop was left early, nobody can be thrown the error of its last body.
-    if (!check_body() && early) {
+    // If the loop was left early, nobody can be thrown the error of its last body, nor that of
+    // batches which came back before.
+    bool owes = !check_body();
+    this->check_given_back(); // the last batch: the Report has it
+    this->lender().record_given();
+    owes = !this->check_given_back() || owes;
+    if (owes && early) {
       this->control().owe();
     }
-    this->lender().record_given();
-    this->check_given_back(); // the Report has it
     DeviceEnd<D>::leave();
     this->meter(0).stop();
     attached_.reset();

@@ -51,12 +51,18 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// Blocks for the next batch, and has the stream wait for the work that fills it; returns null if
   /// there are no more, or if a batch could not be given back.
   DeviceSlot<D>* next() {
+    // The first of those that came back may have the place that is to be filled next.
+    if (given_ != 0 && link_->ring.was_taken() - first_given_ >= link_->ring.slots()) {
+      record_given();
+    }
     out_.check_next();
     typename DeviceRing<D>::Take taken = link_->ring.try_take();
     if (!taken) {
       // The copier may wait for just these places.
       record_given();
-      taken = failed_ ? std::move(taken) : link_->ring.take();
+      if (!failed_) {
+        taken = link_->ring.take();
+      }
     }
     if (!taken) {
       return nullptr;
@@ -93,7 +99,9 @@ template <AnyDevice D> class DeviceLender final : public Lender {
         }
       }
     } catch (...) {
-      link_->consumer.left();
+      if (given_ == 0) {
+        link_->consumer.left();
+      }
       throw;
     }
   }
@@ -112,7 +120,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
 
   /// Takes a batch back. Small batches that come back one after the other share an event: their
-  /// places stay withheld until record_given().
+  /// places stay withheld until record_given(), at the latest until the next step.
   void give_back(std::uint64_t ticket) noexcept override {
     DeviceSlot<D>& place = out_.at(ticket).slot();
     StreamHandle& other = others_[ticket % others_.size()];
@@ -137,12 +145,13 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     }
   }
   /// Records the use of all batches that came back, and gives their places back.
-  void record_given() noexcept {
+  void record_given() noexcept override {
     const std::size_t count = std::exchange(given_, 0);
     if (count == 0) {
       return;
     }
     try {
+      check_not_capturing(link_->device, stream());
       const Fence<D> free =
           link_->consumer.use_up(stream(), first_given_, record_of(out_.at(first_given_).slot()));
       for (std::uint64_t ticket = first_given_; ticket != first_given_ + count; ++ticket) {
