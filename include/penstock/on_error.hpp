@@ -9,7 +9,7 @@
 namespace penstock {
 
 /// What a Reader or a Decoder does when an item fails, with any exception. An item is a slot; for a
-/// Decoder whose callable takes one record, it is that record. By default the first error ends the
+/// Decoder it is what its callable got, a record or a batch. By default the first error ends the
 /// run: `.on_error = {.skips = 100}` leaves out up to 100 items, `.on_error = {.retries = 3}` tries
 /// each up to three times more.
 struct OnError {

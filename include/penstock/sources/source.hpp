@@ -40,7 +40,11 @@ inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 ///   range of numbers;
 /// - `read_bytes(std::uint64_t at, std::span<std::byte> into) const`: reads the bytes from `at` on,
 ///   counted over all records back to back; throws if there are not so many. A Reader then fetches
-///   records larger than a read in pieces.
+///   records larger than a read in pieces;
+/// - `lengths(std::uint64_t first, std::span<std::uint64_t> into) const`: for a schema with Ragged
+///   columns, how many values each record from `first` on has, those of one record's Ragged columns
+///   side by side. read() must put as many. Several workers then read one slot together, which pays
+///   where a slot has many records that each take long.
 ///
 /// For a Ragged column read() must put() every record.
 template <class S>
@@ -79,6 +83,11 @@ template <class S>
 concept ReadsBytes = requires(const S& source, std::uint64_t at, std::span<std::byte> into) {
   source.read_bytes(at, into);
 };
+
+template <class S>
+concept KnowsLengths = schema_traits<typename S::schema>::ragged &&
+                       requires(const S& source, std::uint64_t first,
+                                std::span<std::uint64_t> into) { source.lengths(first, into); };
 
 /// Whether a source was refused already, so that no stage says more about it.
 template <class S> inline constexpr bool refused_source = false;

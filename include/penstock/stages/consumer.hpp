@@ -22,7 +22,7 @@ namespace penstock {
 struct ConsumerOptions {
   /// For host batches: threads that call at once, each its own copy of the callable; the thread
   /// that called run() is one of them. With more than one, they take batches in order but may work
-  /// on them side by side. For device batches it must be 1.
+  /// on them side by side, and share each slot. For device batches it must be 1.
   unsigned workers = 1;
 };
 
@@ -106,12 +106,12 @@ class Consumer : public StageBase {
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {
     if constexpr (detail::batch_of<In>::host) {
-      plan.sees_records();
+      plan.works(workers());
     }
   }
   /// For prepare().
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
-    const unsigned workers = detail::checked_workers("Consumer", options_.workers, 1);
+    const unsigned workers = this->workers();
     using T = typename detail::batch_of<In>::schema;
     if constexpr (detail::batch_of<In>::device) {
       if (workers != 1) {
@@ -128,12 +128,15 @@ class Consumer : public StageBase {
       }
     } else {
       using Where = typename detail::batch_of<In>::space;
+      const bool whole = build.fixed_slots || detail::schema_traits<T>::ragged;
       build.template add<detail::HostConsumer<F, T, Where>>(build.setup("Consumer", workers),
-                                                            build.counted_host_input(), f_);
+                                                            build.counted_host_input(), f_, whole);
     }
   }
 
  private:
+  unsigned workers() const { return detail::checked_workers("Consumer", options_.workers, 1); }
+
   F f_;
   ConsumerOptions options_;
 };

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/chain/decoder_form.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/decoder_node.hpp>
-#include <penstock/detail/host_side/record_decoder_node.hpp>
+#include <penstock/detail/host_side/ragged_decoder_node.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/stage.hpp>
 
@@ -33,101 +34,6 @@ struct DecoderOptions {
   /// What it does when an item fails.
   OnError on_error = {};
 };
-
-namespace detail {
-
-enum class DecoderForm {
-  batches,
-  records,
-  not_written_out,
-  other_parameters,
-  writes_input,
-  reads_output,
-  other_space,
-  not_bytes,
-  not_copyable
-};
-
-template <class T> inline constexpr bool is_batch = false;
-template <class S, class W> inline constexpr bool is_batch<Batch<S, W>> = true;
-
-/// Returns whether a callable takes a record to read and one to fill: `void(const In&, Out&)`.
-template <class P> consteval bool takes_records() {
-  using In = parameter_t<0, P>;
-  using Out = parameter_t<1, P>;
-  return P::count == 2 && !is_batch<std::remove_cvref_t<In>> &&
-         !is_batch<std::remove_cvref_t<Out>> && std::is_lvalue_reference_v<In> &&
-         std::is_lvalue_reference_v<Out> && !HasColumns<std::remove_cvref_t<In>> &&
-         !HasColumns<std::remove_cvref_t<Out>>;
-}
-
-/// Returns a callable's form. Where is what the tag says; void without one.
-template <class P, class Where> consteval DecoderForm decoder_form() {
-  using In = batch_of<batch_parameter<0, P>>;
-  using Out = batch_of<batch_parameter<1, P>>;
-  if (std::is_same_v<P, NotWrittenOut>) {
-    return DecoderForm::not_written_out;
-  }
-  if (takes_records<P>()) {
-    return !std::is_const_v<std::remove_reference_t<parameter_t<0, P>>>  ? DecoderForm::writes_input
-           : std::is_const_v<std::remove_reference_t<parameter_t<1, P>>> ? DecoderForm::reads_output
-           : !copies_as_bytes<batch_parameter<1, P>>                     ? DecoderForm::not_bytes
-                                                                         : DecoderForm::records;
-  }
-  if (P::count != 2 || !In::host || !Out::host) {
-    return DecoderForm::other_parameters;
-  }
-  if (!In::read_only || Out::read_only) {
-    return In::read_only ? DecoderForm::reads_output : DecoderForm::writes_input;
-  }
-  if (!copies_as_bytes<typename Out::schema>) {
-    return DecoderForm::not_bytes;
-  }
-  return std::is_void_v<Where> || std::is_same_v<Where, typename Out::space>
-             ? DecoderForm::batches
-             : DecoderForm::other_space;
-}
-
-/// Returns a callable's form; not_copyable if workers cannot each have a copy.
-template <class F, class P, class Where> consteval DecoderForm decoder_verdict() {
-  constexpr DecoderForm form = decoder_form<P, Where>();
-  const bool good = form == DecoderForm::batches || form == DecoderForm::records;
-  return good && !std::is_copy_constructible_v<F> ? DecoderForm::not_copyable : form;
-}
-
-template <class Given> struct space_of {
-  using type = Anything;
-};
-template <class S, class W> struct space_of<Batch<S, W>> {
-  using type = W;
-};
-
-/// What a Decoder takes and gives.
-template <class P, class Where, DecoderForm Form> struct decoder_types {
-  template <class> using takes = batch_parameter<0, P>;
-  template <class> using gives = batch_parameter<1, P>;
-};
-template <class P, class Where> struct decoder_types<P, Where, DecoderForm::records> {
-  using In = std::remove_cvref_t<parameter_t<0, P>>;
-  using Out = std::remove_cvref_t<parameter_t<1, P>>;
-  // Takes host memory of either kind; for device memory it asks for pageable, and is refused.
-  template <class Given> struct host {
-    using type = Pageable;
-  };
-  template <class S> struct host<Batch<S, Pinned>> {
-    using type = Pinned;
-  };
-  template <class Given> using takes = Batch<const In, typename host<Given>::type>;
-  template <class>
-  using gives = Batch<Out, std::conditional_t<std::is_void_v<Where>, Pageable, Where>>;
-};
-
-/// The node of a callable of records, or of batches.
-template <bool Single, class F, class From, class To>
-using DecoderNodeOf =
-    std::conditional_t<Single, RecordDecoderNode<F, From, To>, DecoderNode<F, From, To>>;
-
-} // namespace detail
 
 /// Turns each record into another, of another type or size, in order, with several threads. Its
 /// types are its callable's parameters: either two batches,
@@ -201,15 +107,13 @@ template <class F, class Where = void> class Decoder : public StageBase {
           "penstock: Decoder: extents are given, but what it gives has none: they are "
           "for columns with ps::dynamic, and one, not 0, for records of bytes."};
     }
-    plan.sees_records();
+    plan.works(workers());
     plan.gives<To>(detail::fixed_bytes<To>(options_.extents, "Decoder"));
   }
   /// For prepare().
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     using From = detail::batch_of<takes<Given>>;
     using To = detail::batch_of<gives<Given>>;
-    const unsigned workers =
-        detail::checked_workers("Decoder", options_.workers, detail::processors(4, 16));
     detail::checked_depth("Decoder", options_.depth);
     build.skip(options_.on_error.skips != 0);
     const auto in = build.host_input();
@@ -217,14 +121,26 @@ template <class F, class Where = void> class Decoder : public StageBase {
         in->layout().units, options_.extents, detail::usual_values(options_.value_bytes),
         "Decoder");
     const std::size_t slots =
-        detail::host_slots("Decoder", options_.depth, layout, build.units, build.epochs);
+        detail::host_slots("Decoder", options_.depth, layout, build.slots, build.plan);
     const auto out =
         build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
-    using N = detail::DecoderNodeOf<single, F, From, To>;
-    build.template add<N>(build.setup("Decoder", workers), in, out, f_, options_.on_error);
+    const detail::NodeSetup setup = build.setup("Decoder", workers());
+    if constexpr (detail::schema_traits<typename From::schema>::ragged ||
+                  detail::schema_traits<typename To::schema>::ragged) {
+      build.template add<detail::RaggedDecoderNode<F, From, To>>(setup, in, out, f_,
+                                                                 options_.on_error);
+    } else {
+      const bool whole = !single && build.fixed_slots;
+      build.template add<detail::DecoderNode<single, F, From, To>>(setup, in, out, f_, whole,
+                                                                   options_.on_error);
+    }
   }
 
  private:
+  unsigned workers() const {
+    return detail::checked_workers("Decoder", options_.workers, detail::processors(4, 16));
+  }
+
   F f_;
   DecoderOptions options_;
 };

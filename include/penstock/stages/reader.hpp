@@ -7,6 +7,7 @@
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/reader_node.hpp>
+#include <penstock/detail/host_side/shared_reader_node.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/sources/source.hpp>
 #include <penstock/stage.hpp>
@@ -97,18 +98,29 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&
                         build.records < unknown_size / bytes;
     const detail::Layout layout =
-        pieces
-            ? detail::Layout{1, bytes}.pieces(detail::usual_read)
-            : detail::layout_of<T>(detail::records_a_slot(options_.batch, bytes, build.plan),
-                                   extents, detail::usual_values(options_.value_bytes), "Reader");
+        pieces ? detail::Layout{1, bytes}.pieces(detail::usual_read)
+               : detail::layout_of<T>(
+                     detail::records_a_slot(options_.batch, bytes, source.size(), build.plan),
+                     extents, detail::usual_values(options_.value_bytes), "Reader");
+    const detail::Ramp ramp = detail::ramp_of(options_.batch, layout, build.plan);
     build.units = pieces ? build.records * bytes : build.records;
+    build.slots = detail::places_of_a_run(build.units, layout.units, build.epochs) + ramp.slots();
+    build.fixed_slots = options_.batch != 0;
     const std::size_t slots =
-        detail::host_slots("Reader", options_.depth, layout, build.units, build.epochs);
+        detail::host_slots("Reader", options_.depth, layout, build.slots, build.plan);
     const auto out = build.template host_output<Where>("Reader", slots, layout,
                                                        workers == 1 ? Side::one : Side::many);
-    build.template add<detail::ReaderNode<From, Where>>(build.setup("Reader", workers), out,
-                                                        std::move(source), build.units,
-                                                        build.epochs, options_.on_error);
+    const detail::NodeSetup setup = build.setup("Reader", workers);
+    const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp};
+    if constexpr (detail::KnowsLengths<From>) {
+      if (ranges.known() && workers > 1 && options_.on_error.skips == 0) {
+        build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),
+                                                                  ranges, options_.on_error);
+        return;
+      }
+    }
+    build.template add<detail::ReaderNode<From, Where>>(setup, out, std::move(source), ranges,
+                                                        options_.on_error);
   }
 
  private:

@@ -17,10 +17,15 @@ struct Plan {
   bool ragged{};         // a slot is a batch
   bool to_device{};
   std::size_t batch{}; // that the copier was asked for
+  unsigned workers{};  // the most that a stage has that does work for each record
 
   /// Note what a host stage sees and gives. Stages after a device have slots of their own.
   /// @{
   void sees_records() { whole = whole || !to_device; }
+  void works(unsigned with) noexcept {
+    sees_records();
+    workers = to_device ? workers : std::max(workers, with);
+  }
   template <class Schema> void gives(std::size_t record_bytes) {
     if (to_device) {
       return;

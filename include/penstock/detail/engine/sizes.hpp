@@ -7,6 +7,7 @@
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/ramp.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/error.hpp>
 #include <penstock/usable.hpp>
@@ -44,14 +45,19 @@ inline constexpr std::size_t usual_ring = std::size_t{48} << 20;
 }
 
 /// Returns how many records share a slot of a chain: as many as the user `asked` for, else a number
-/// that suits source records of `record_bytes`.
-inline std::size_t records_a_slot(std::size_t asked, std::size_t record_bytes, const Plan& plan) {
+/// that suits a source of `records` records of `record_bytes`.
+inline std::size_t records_a_slot(std::size_t asked, std::size_t record_bytes,
+                                  std::uint64_t records, const Plan& plan) {
   constexpr std::size_t usual_ragged = 256;
-  if (plan.ragged) {
-    const std::size_t batch = plan.batch != 0 ? plan.batch : usual_ragged;
-    return asked != 0 ? asked : batch;
+  if (asked != 0) {
+    return asked;
   }
-  return asked != 0 ? asked : slot_records(std::max({record_bytes, plan.largest, std::size_t{1}}));
+  if (plan.ragged) {
+    return plan.batch != 0 ? plan.batch : usual_ragged;
+  }
+  const std::size_t usual = slot_records(std::max({record_bytes, plan.largest, std::size_t{1}}));
+  // Work on few records is to go on in several slots at once.
+  return plan.workers == 0 ? usual : std::min<std::uint64_t>(usual, records / 8 + 1);
 }
 inline std::size_t usual_values(std::size_t asked) {
   return asked != 0 ? asked : usual_read;
@@ -86,24 +92,40 @@ inline std::uint64_t places_of_a_run(std::uint64_t units, std::uint64_t each,
   return full > most - epochs - 1 ? most : full + epochs + 1;
 }
 
+/// Returns how the slots of a run's first epoch grow: not at all where nothing works on records, or
+/// where the user or a Ragged batch says how many a slot has.
+inline Ramp ramp_of(std::size_t asked, const Layout& layout, const Plan& plan) {
+  constexpr std::uint64_t few = 32; // records, which all workers share
+  if (plan.workers == 0 || asked != 0 || (plan.ragged && plan.batch != 0)) {
+    return Ramp{layout.units};
+  }
+  return plan.ragged ? Ramp{layout.units, 1, std::uint64_t{8} * plan.workers}
+                     : Ramp{layout.units, few, 1};
+}
+
 /// Returns the slots of a host ring: as many as the user asked for, else as usual_ring holds, but
-/// no more than a run could fill.
+/// no more than a run could fill, `of_a_run`, nor more than some thousands, since each has a head
+/// too. Where slots are large, as many as keep each worker in work.
 [[gnu::cold]] inline std::size_t host_slots(const char* stage, std::size_t asked,
-                                            const Layout& layout, std::uint64_t units,
-                                            std::uint64_t epochs) {
+                                            const Layout& layout, std::uint64_t of_a_run,
+                                            const Plan& plan) {
+  constexpr std::size_t largest_ring = std::size_t{512} << 20;
+  constexpr std::size_t most = 4096;
   if (checked_depth(stage, asked) != 0) {
     return asked;
   }
-  const std::size_t fit = std::max<std::size_t>(usual_ring / layout.bytes(), 2);
-  return static_cast<std::size_t>(
-      std::clamp<std::uint64_t>(places_of_a_run(units, layout.units, epochs), 2, fit));
+  const std::size_t shared_by = plan.ragged ? 1 : layout.units; // workers, at most
+  const std::size_t busy = plan.workers / shared_by + 1;
+  const std::size_t fit = std::max({std::min(usual_ring / layout.bytes(), most),
+                                    std::min(largest_ring / layout.bytes(), busy), std::size_t{2}});
+  return static_cast<std::size_t>(std::clamp<std::uint64_t>(of_a_run, 2, fit));
 }
 
 /// Returns the slots of a host ring in which copies from the device land: at most 1024, since each
 /// of many tiny slots has a head too.
-inline std::size_t landing_slots(const Layout& layout, std::uint64_t units, std::uint64_t epochs) {
+inline std::size_t landing_slots(const Layout& layout, std::uint64_t of_a_run) {
   constexpr std::size_t most = 1024;
-  return std::min(host_slots("AsyncCopier", 0, layout, units, epochs), most);
+  return std::min(host_slots("AsyncCopier", 0, layout, of_a_run, {}), most);
 }
 
 /// Returns the batches of a device ring: at least `depth`, and room for three full copies, but not

@@ -4,8 +4,10 @@
 
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/host_link.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,41 +15,55 @@
 
 namespace penstock::detail {
 
-/// Calls the callable with batches in host memory, on its workers.
+/// Calls the callable with batches in host memory, on its workers, who share each slot's records.
 template <class F, class T, class Where> class HostConsumer : public Node {
  public:
-  HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f)
-      : Node{setup}, calls_(workers(), f), in_{in} {}
+  /// `whole`: a batch is a slot.
+  HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f, bool whole)
+      : Node{setup}, calls_(workers(), f), in_{in},
+        parts_{in->ring.slots(), whole ? 1 : parts_a_slot(workers(), in->layout().units)} {}
 
  protected:
-  void reset() override {}
+  void reset() override { parts_.reset(); }
   void work(unsigned worker, Meter& meter) override {
-    while (const HostRing::Take taken = next(meter)) {
-      const HostSlot& slot = taken.slot();
-      const std::uint64_t index = slot.index;
-      const auto batch = in_->batch<const T, Where>(taken.place(), slot, index);
-      if (!attempt(index, [&] {
-            const TraceRange range = trace(index);
-            std::invoke(calls_[worker], batch);
-          })) {
+    HostRing& ring = in_->ring;
+    for (;;) {
+      const SlotPart part = parts_.draw();
+      const HostSlot* const slot = ring.await_filled(part.ticket);
+      meter.spent(Activity::starved, Activity::busy);
+      if (!slot) {
+        return;
+      }
+      const PartOf units{slot->units, parts_.parts(), part.number};
+      if (units.size() != 0 && !call(worker, part.ticket % ring.slots(), *slot, units)) {
         return;
       }
       meter.spent(Activity::busy, Activity::starved);
-      meter.did(slot.units, slot.bytes);
+      if (units.size() != 0) {
+        meter.did(units.size(), slot->bytes * units.size() / slot->units);
+      }
+      if (parts_.finish(part.ticket)) {
+        ring.take_at(part.ticket).release();
+      }
     }
   }
   /// Returns whether all that the run delivers has been taken.
   bool exhausted() const noexcept { return in_->ring.exhausted(); }
 
  private:
-  HostRing::Take next(Meter& meter) {
-    HostRing::Take taken = in_->ring.take();
-    meter.spent(Activity::starved, Activity::busy);
-    return taken;
+  // Returns false if the run is to end.
+  bool call(unsigned worker, std::size_t place, const HostSlot& slot, PartOf units) noexcept {
+    const std::uint64_t index = slot.index + units.begin;
+    const auto batch = in_->batch_of<const T, Where>(place, slot, units.begin, units.size());
+    return attempt(index, [&] {
+      const TraceRange range = trace(index);
+      std::invoke(calls_[worker], batch);
+    });
   }
 
   Row<F> calls_;
   const std::shared_ptr<HostLink> in_;
+  Parts<> parts_;
 };
 
 } // namespace penstock::detail

@@ -5,6 +5,7 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/ragged.hpp>
 #include <penstock/sources/source.hpp>
@@ -24,18 +25,11 @@ template <Source From, class Where> class ReaderNode final : public Node {
   using T = typename From::schema;
 
  public:
-  /// Reads `in_all` units, which are the whole source `times` times, or to its end if `in_all` is
-  /// unknown_size.
+  /// Reads the slots that `ranges` says.
   [[gnu::cold]] ReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
-                           From source, std::uint64_t in_all, std::uint64_t times,
-                           const OnError& on_error)
-      : Node{setup}, source_{std::move(source)}, on_error_{on_error},
-        known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size}, out_{out} {
+                           From source, const SlotRanges& ranges, const OnError& on_error)
+      : Node{setup}, source_{std::move(source)}, on_error_{on_error}, ranges_{ranges}, out_{out} {
     const Layout& layout = out_->layout();
-    if (known_) {
-      per_epoch_ = units_ / layout.units + (units_ % layout.units != 0 ? 1 : 0);
-      tickets_ = per_epoch_ * times;
-    }
     if (layout.units == 1 && layout.bytes() > usual_read) {
       note_ = joined({"a record of ", layout.bytes(), " bytes is a slot"});
     }
@@ -51,8 +45,8 @@ template <Source From, class Where> class ReaderNode final : public Node {
  private:
   [[gnu::cold]] void reset() override {
     out_->reset();
-    if (known_) {
-      out_->ring.end_at(tickets_);
+    if (ranges_.known()) {
+      out_->ring.end_at(ranges_.slots());
     }
   }
 
@@ -65,17 +59,16 @@ template <Source From, class Where> class ReaderNode final : public Node {
       if (!claim) {
         return;
       }
-      const std::uint64_t epoch = known_ ? claim.ticket() / per_epoch_ : 0;
-      const std::uint64_t first = (claim.ticket() - epoch * per_epoch_) * layout.units;
-      const auto wanted =
-          static_cast<std::size_t>(std::min<std::uint64_t>(units_ - first, layout.units));
+      const SlotRanges::Range range = ranges_.of(claim.ticket());
+      const std::uint64_t first = range.first;
+      const std::size_t wanted = range.units;
       HostSlot& slot = claim.slot();
-      slot.index = known_ ? epoch * units_ + first : first;
+      slot.index = ranges_.index(range);
       slot.source.start(first);
       slot.units = wanted;
       const Item item = attempt_item(
           on_error_, meter, layout.in_records(first), layout.whole_records(first, wanted), [&] {
-            const TraceRange range = trace(layout.in_records(slot.index));
+            const TraceRange shown = trace(layout.in_records(slot.index));
             slot.units = read(claim.place(), slot, wanted);
           });
       if (item == Item::failed) {
@@ -83,7 +76,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       }
       meter.spent(Activity::busy, Activity::blocked);
       const bool ends = item == Item::good && slot.units < wanted;
-      slot.ends_epoch = ends || first + wanted == units_;
+      slot.ends_epoch = ends || first + wanted == ranges_.units();
       slot.units = item == Item::good ? slot.units : 0;
       slot.bytes = slot.units != 0 ? out_->memory.used(claim.place(), slot.units) : 0;
       meter.did(layout.whole_records(first, slot.units), slot.bytes);
@@ -108,10 +101,8 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
     open_ragged(out_->memory, place, wanted);
     const std::size_t got = source_.read(out_->batch<T, Where>(place, slot, first));
-    if (got < wanted && known_) {
-      throw_source_error({"penstock: the source gave ", got, " records where it has ", wanted,
-                          ": its size() and its read() disagree."},
-                         {}, 0, first + got);
+    if (ranges_.known()) {
+      check_all_read(got, wanted, first);
     }
     check_ragged(out_->memory, place, got, first);
     return got;
@@ -119,10 +110,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
 
   From source_;
   const OnError on_error_;
-  const bool known_;
-  const std::uint64_t units_; // in one epoch
-  std::uint64_t per_epoch_{};
-  std::uint64_t tickets_{};
+  const SlotRanges ranges_;
   std::string note_;
   const std::shared_ptr<HostLink> out_;
 };

@@ -39,8 +39,8 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
  public:
   WriterNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, Io io, std::string path,
              bool durable)
-      : Base{setup, in, {&output_}}, io_{std::move(io)}, path_{std::move(path)}, durable_{durable} {
-  }
+      : Base{setup, in, {&output_}, true}, io_{std::move(io)}, path_{std::move(path)},
+        durable_{durable} {}
 
  private:
   void reset() override {

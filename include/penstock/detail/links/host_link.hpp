@@ -42,6 +42,14 @@ struct HostLink {
         memory.template view<std::remove_const_t<T>>(place, slot.units, index, slot.source[0])};
   }
 
+  /// Returns the batch of a slot's units from `first` on; not for Ragged columns.
+  template <class T, class Where>
+  Batch<T, Where> batch_of(std::size_t place, const HostSlot& slot, std::size_t first,
+                           std::size_t units) const {
+    return Batch<T, Where>{memory.template view<std::remove_const_t<T>>(
+        place, units, slot.index + first, slot.source[first], first)};
+  }
+
   /// Has index() count the records delivered, if some may be skipped. To be called before the first
   /// run. The ring's takers then get a slot only after all slots before it are published.
   void count() { counted_ = Owned<Counted>{new Counted{ring.slots()}}; }

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/ring.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 namespace penstock::detail {
 
@@ -26,8 +26,7 @@ template <class Policy = RingPolicy> class Parts {
   };
 
   /// Has `parts` parts in each of a ring's `slots`.
-  Parts(std::size_t slots, std::size_t parts)
-      : slots_{slots}, parts_{parts}, left_{std::make_unique<Left[]>(slots)} {
+  Parts(std::size_t slots, std::size_t parts) : slots_{slots}, parts_{parts}, left_(slots) {
     reset();
   }
 
@@ -65,7 +64,7 @@ template <class Policy = RingPolicy> class Parts {
 
   const std::size_t slots_;
   const std::size_t parts_;
-  const std::unique_ptr<Left[]> left_; // by place
+  Row<Left> left_; // by place
   alignas(cache_line) Number next_{0};
 };
 

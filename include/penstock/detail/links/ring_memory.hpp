@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 namespace penstock::detail {
@@ -54,18 +55,22 @@ class RingMemory {
     return bytes;
   }
 
+  /// Shows `units` units of a place, from unit `first` on, which is 0 for Ragged columns. `index`
+  /// and `source` are the numbers of the first.
   template <class S>
-  BatchView<S> view(std::size_t place, std::size_t units, std::uint64_t index,
-                    std::uint64_t source) const noexcept {
+  BatchView<S> view(std::size_t place, std::size_t units, std::uint64_t index, std::uint64_t source,
+                    std::size_t first = 0) const noexcept {
     BatchView<S> view;
+    view.alignment = layout_.alignment();
     for (std::size_t part = 0; part < schema_traits<S>::parts; ++part) {
-      view.parts[part] = data(place, part);
+      const std::size_t skipped = first * layout_.parts[part].each;
+      view.parts[part] = data(place, part) + skipped;
+      view.alignment = std::gcd(view.alignment, skipped);
     }
     std::copy(layout_.sizes.begin(), layout_.sizes.end(), view.sizes);
     view.size = layout_.in_records(units);
     view.index = layout_.in_records(index);
     view.source_index = layout_.in_records(source);
-    view.alignment = layout_.alignment();
     return view;
   }
 

@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Does work that takes long, on records that weigh little, keep all workers busy?
+//
+// Eight workers sleep a while for each record, with every default but .workers; eight plain threads
+// that draw numbers sleep as often, as long. A repetition does both, in this order and in the other
+// by turns. rate_ratio is the threads' time over the run's, run_ms and threads_ms are the times.
+//
+// work/decoder: a Decoder of single records. work/untold: its source does not tell its size.
+// work/batches: a Decoder of batches. work/consumer: a host Consumer. work/ragged: records of a
+// Ragged column. Each with 4000 records of 1 ms, 1,000,000 of 10 us and 64 of 30 ms. first_ms: from
+// run() to the first call of the Consumer.
+//
+// work/cheap/WORKERS: 64 M ints through a Decoder that copies whole batches, in GB/s.
+//
+// It needs no GPU. To be run with --benchmark_repetitions=5
+// --benchmark_enable_random_interleaving=true; the medians count.
+
+#include "support/contender.hpp"
+
+#include <penstock/penstock.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <sys/prctl.h>
+
+namespace {
+
+namespace ps = penstock;
+using namespace penstock_bench;
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+
+constexpr unsigned workers = 8;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+using In = ps::Batch<const int, ps::Pageable>;
+using Out = ps::Batch<int, ps::Pageable>;
+
+auto zeros(std::uint64_t count) {
+  return ps::generate<int>(
+      count, [](std::span<int> into, std::uint64_t) { std::fill(into.begin(), into.end(), 0); });
+}
+/// As many zeros, from a source that does not tell how many.
+struct Untold {
+  using schema = int;
+  std::uint64_t count;
+  std::uint64_t size() const { return ps::unknown_size; }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<int, Where> into) const {
+    const std::size_t got =
+        std::min<std::uint64_t>(into.size(), count - std::min(count, into.index()));
+    std::fill_n(into.data(), got, 0);
+    return got;
+  }
+};
+struct Word : ps::Columns<ps::Field<"bytes", ps::Ragged<char>>> {};
+/// Words of eight characters.
+struct Words {
+  using schema = Word;
+  std::uint64_t count;
+  std::uint64_t size() const { return count; }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<Word, Where> into) const {
+    const auto bytes = ps::get<"bytes">(into);
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      std::fill_n(bytes.put(i, 8), 8, 'a');
+    }
+    return into.size();
+  }
+};
+
+/// Has the last stage note when it is called first, and count records.
+struct Seen {
+  template <class Batch> void operator()(Batch batch) {
+    if (records == 0) {
+      first_ms = ms_since(start);
+    }
+    records += batch.size();
+  }
+  Clock::time_point start;
+  double first_ms{};
+  std::uint64_t records{};
+};
+
+double threads_ms(std::uint64_t count, microseconds each) {
+  const auto start = Clock::now();
+  std::atomic<std::uint64_t> next{0};
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned i = 0; i < workers; ++i) {
+      threads.emplace_back([&] {
+        while (next.fetch_add(1) < count) {
+          std::this_thread::sleep_for(each);
+        }
+      });
+    }
+  }
+  return ms_since(start);
+}
+
+/// Measures what `make(Seen&)` makes, a pipeline over `count` records that sleeps `each` for every
+/// one.
+template <class Make>
+void add(const std::string& name, std::uint64_t count, microseconds each, Make make) {
+  add_benchmark("work/" + name, [=, other_way = false](benchmark::State& state) mutable {
+    Seen seen;
+    auto pipeline = make(seen);
+    pipeline.prepare();
+    const auto run = [&] {
+      seen = {.start = Clock::now()};
+      pipeline.run();
+      const double took = ms_since(seen.start);
+      if (seen.records != count) {
+        throw std::runtime_error{std::to_string(seen.records) + " records were delivered"};
+      }
+      return took;
+    };
+    for (auto _ : state) {
+      const bool threads_first = std::exchange(other_way, !other_way);
+      const double before = threads_first ? threads_ms(count, each) : 0;
+      const double took = run();
+      const double threads = threads_first ? before : threads_ms(count, each);
+      state.SetIterationTime(took / 1e3);
+      state.counters["run_ms"] = took;
+      state.counters["threads_ms"] = threads;
+      state.counters["first_ms"] = seen.first_ms;
+      state.counters["rate_ratio"] = threads / took;
+    }
+  });
+}
+
+void add_all(const std::string& sizes, std::uint64_t count, microseconds each) {
+  const auto single = [=](const int& in, int& out) {
+    std::this_thread::sleep_for(each);
+    out = in;
+  };
+  const auto whole = [=](In in, Out out) {
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      std::this_thread::sleep_for(each);
+      out.data()[i] = in.data()[i];
+    }
+  };
+  const ps::DecoderOptions eight{.workers = workers};
+  add("decoder/" + sizes, count, each, [=](Seen& seen) {
+    return ps::Reader{zeros(count)} | ps::Decoder{single, eight} |
+           ps::Consumer{[&seen](In batch) { seen(batch); }};
+  });
+  add("untold/" + sizes, count, each, [=](Seen& seen) {
+    return ps::Reader{Untold{count}} | ps::Decoder{single, eight} |
+           ps::Consumer{[&seen](In batch) { seen(batch); }};
+  });
+  add("batches/" + sizes, count, each, [=](Seen& seen) {
+    return ps::Reader{zeros(count)} | ps::Decoder{whole, eight} |
+           ps::Consumer{[&seen](In batch) { seen(batch); }};
+  });
+  add("consumer/" + sizes, count, each, [=](Seen& seen) {
+    const auto consume = [&seen, each, mutex = std::make_shared<std::mutex>()](In batch) {
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        std::this_thread::sleep_for(each);
+      }
+      const std::scoped_lock lock{*mutex};
+      seen(batch);
+    };
+    return ps::Reader{zeros(count)} | ps::Consumer{consume, {.workers = workers}};
+  });
+  add("ragged/" + sizes, count, each, [=](Seen& seen) {
+    const auto decode = [=](ps::Batch<const Word, ps::Pageable> in, Out out) {
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        std::this_thread::sleep_for(each);
+        out.data()[i] = static_cast<int>(ps::get<"bytes">(in)[i].size());
+      }
+    };
+    return ps::Reader{Words{count}} | ps::Decoder{decode, eight} |
+           ps::Consumer{[&seen](In batch) { seen(batch); }};
+  });
+}
+
+void add_cheap(unsigned with) {
+  add_benchmark("work/cheap/" + std::to_string(with), [=](benchmark::State& state) {
+    constexpr std::uint64_t count = std::uint64_t{64} << 20;
+    std::uint64_t sum = 0;
+    std::vector<int> ones(count, 1);
+    auto pipeline =
+        ps::Reader{ps::memory(ones)} |
+        ps::Decoder{[](In in, Out out) { std::copy_n(in.data(), in.size(), out.data()); },
+                    {.workers = with}} |
+        ps::Consumer{
+            [&](In batch) { sum += static_cast<std::uint64_t>(batch.data()[0]) + batch.size(); }};
+    pipeline.run();
+    for (auto _ : state) {
+      sum = 0;
+      const auto start = Clock::now();
+      pipeline.run();
+      const double took = ms_since(start);
+      if (sum <= count) {
+        throw std::runtime_error{"records were lost"};
+      }
+      state.SetIterationTime(took / 1e3);
+      state.counters["gb_s"] = static_cast<double>(count * sizeof(int)) / took / 1e6;
+    }
+  });
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  // Else each sleep is 50 us longer.
+  prctl(PR_SET_TIMERSLACK, 1UL);
+  return program<NoOptions>(argc, argv, [](const NoOptions&) {
+    add_all("4000x1ms", 4000, microseconds{1000});
+    add_all("1000000x10us", 1'000'000, microseconds{10});
+    add_all("64x30ms", 64, microseconds{30'000});
+    for (const unsigned with : {1, 2, 8}) {
+      add_cheap(with);
+    }
+    return run_all();
+  });
+}

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/host_side/part_by_part.hpp>
+#include <penstock/detail/host_side/slot_ranges.hpp>
+#include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/ragged.hpp>
+#include <penstock/sources/source.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+namespace penstock::detail {
+
+/// Fills the slots of its ring from a source of known size, with Ragged columns, that knows the
+/// lengths of its records before it reads them: several workers then fill one slot, each a part.
+template <Source From, class Where> class SharedReaderNode final : public Node {
+  using T = typename From::schema;
+
+ public:
+  /// Reads the slots that `ranges` says.
+  [[gnu::cold]] SharedReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
+                                 From source, const SlotRanges& ranges, const OnError& on_error)
+      : Node{setup}, source_{std::move(source)}, ranges_{ranges}, out_{out}, on_error_{on_error},
+        parts_{out->ring.slots(), parts_a_slot(workers(), out->layout().units)}, desks_(workers()) {
+    const Row<Array>& arrays = out_->layout().parts;
+    for (std::size_t i = 0; i != arrays.size(); ++i) {
+      columns_ += arrays[i].kind == Array::offsets ? 1U : 0U;
+    }
+    for (Desk& desk : desks_) {
+      desk.lengths = Row<std::uint64_t>(columns_ * out_->layout().units, 0);
+      desk.offsets = Row<std::int64_t>(columns_ * (out_->layout().units + 1), 0);
+    }
+  }
+
+  bool reads() const noexcept override { return true; }
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.depth = out_->ring.slots();
+  }
+
+ private:
+  // A worker's own memory: lengths of the slot's records up to the part's end, and the offsets of
+  // the part's, a run of them for each Ragged column.
+  struct Desk {
+    Row<std::uint64_t> lengths;
+    Row<std::int64_t> offsets;
+  };
+
+  [[gnu::cold]] void reset() override {
+    out_->reset();
+    parts_.reset();
+    out_->ring.end_at(ranges_.slots());
+  }
+
+  void work(unsigned worker, Meter& meter) override {
+    for (;;) {
+      const SlotPart part = parts_.draw();
+      HostSlot* const slot = out_->ring.await_free(part.ticket);
+      meter.spent(Activity::blocked, Activity::busy);
+      if (!slot) {
+        return;
+      }
+      const SlotRanges::Range range = ranges_.of(part.ticket);
+      const PartOf units{range.units, parts_.parts(), part.number};
+      if (units.size() != 0 && !read(desks_[worker], part.ticket, range, units, meter)) {
+        return;
+      }
+      meter.spent(Activity::busy, Activity::blocked);
+      if (parts_.finish(part.ticket)) {
+        slot->index = ranges_.index(range);
+        slot->source.start(range.first);
+        slot->units = range.units;
+        slot->ends_epoch = range.first + range.units == ranges_.units();
+        slot->bytes = out_->memory.used(part.ticket % out_->ring.slots(), range.units);
+        meter.did(range.units, slot->bytes);
+        meter.found_in_use(out_->ring.was_in_use());
+        HostRing::Claim claim = out_->ring.claim_at(part.ticket);
+        if (!claim) {
+          return;
+        }
+        const bool full = !slot->ends_epoch && range.units == out_->layout().units;
+        out_->publish(std::move(claim), full ? Fill::full : Fill::partial);
+      }
+    }
+  }
+
+  // Returns false if the run is to end.
+  bool read(Desk& desk, std::uint64_t ticket, const SlotRanges::Range& range, PartOf units,
+            Meter& meter) noexcept {
+    const std::uint64_t first = range.first + units.begin;
+    return attempt_item(on_error_, meter, first, units.size(), [&] {
+             const TraceRange shown = trace(ranges_.index(range) + units.begin);
+             const std::size_t place = ticket % out_->ring.slots();
+             source_.lengths(range.first, std::span{desk.lengths.data(), columns_ * units.end});
+             const auto got = source_.read(batch(desk, place, first, units));
+             check_all_read(got, units.size(), first);
+             keep_offsets(desk, place, first, units);
+           }) == Item::good;
+  }
+
+  // The part as a batch of its own, whose offsets begin at 0 and lie on the worker's desk: two
+  // workers would write the offset where their parts meet.
+  Batch<T, Where> batch(Desk& desk, std::size_t place, std::uint64_t first, PartOf units) {
+    auto view = out_->memory.template view<T>(place, units.size(), first, first);
+    view.alignment = 1;
+    std::size_t column = 0; // of the Ragged ones
+    std::size_t size = 0;   // of view.sizes
+    std::size_t at = 0;     // of the slot's arrays
+    each_column([&](bool ragged, std::size_t sizes) {
+      if (ragged) {
+        const std::uint64_t before = sum_of(desk, column, 0, units.begin);
+        const std::uint64_t values = sum_of(desk, column, units.begin, units.end);
+        const std::size_t capacity = view.sizes[size];
+        if (before > capacity || values > capacity - before) {
+          throw_source_error({"penstock: the records from ", first - units.begin, " to ",
+                              first + units.size() - 1, " have more than the ", capacity,
+                              " values that a slot holds: give the Reader more .value_bytes, or a "
+                              "smaller .batch."},
+                             {}, 0, first);
+        }
+        std::int64_t* const offsets = offsets_on(desk, column);
+        offsets[0] = 0;
+        std::fill_n(offsets + 1, units.size(), std::int64_t{-1});
+        view.parts[at] = offsets;
+        view.parts[at + 1] = static_cast<std::byte*>(view.parts[at + 1]) +
+                             before * out_->layout().parts[at + 1].each;
+        view.sizes[size] = values;
+        ++column;
+      } else {
+        view.parts[at] =
+            static_cast<std::byte*>(view.parts[at]) + units.begin * out_->layout().parts[at].each;
+      }
+      size += sizes;
+      at += ragged ? 2 : 1;
+    });
+    return Batch<T, Where>{view};
+  }
+
+  // Writes the part's offsets into the slot's, but for that of its first record: that one the part
+  // before it writes.
+  void keep_offsets(Desk& desk, std::size_t place, std::uint64_t first, PartOf units) {
+    std::size_t column = 0;
+    for (std::size_t at = 0; at != out_->layout().parts.size(); ++at) {
+      if (out_->layout().parts[at].kind != Array::offsets) {
+        continue;
+      }
+      std::int64_t* const to = offsets_of(out_->memory, place, at);
+      const std::int64_t* const own = offsets_on(desk, column);
+      std::uint64_t end = sum_of(desk, column, 0, units.begin);
+      if (units.begin == 0) {
+        to[0] = 0;
+      }
+      for (std::size_t i = 0; i != units.size(); ++i) {
+        const std::uint64_t length = desk.lengths[(units.begin + i) * columns_ + column];
+        if (own[i + 1] - own[i] != static_cast<std::int64_t>(length)) {
+          throw_source_error({"penstock: record ", first + i, " has ", length,
+                              " values in a Ragged column by the source's lengths(), and its "
+                              "read() put another number, or none: they must agree."},
+                             {}, 0, first + i);
+        }
+        end += length;
+        to[units.begin + i + 1] = static_cast<std::int64_t>(end);
+      }
+      ++column;
+    }
+  }
+
+  template <class F> static void each_column(F f) {
+    [&]<class... Fields>(Columns<Fields...>*) {
+      (f(column_traits<Fields>::ragged, column_traits<Fields>::sizes), ...);
+    }(static_cast<typename columns_of<T>::type*>(nullptr));
+  }
+  std::int64_t* offsets_on(Desk& desk, std::size_t column) noexcept {
+    return desk.offsets.data() + column * (out_->layout().units + 1);
+  }
+  // No length that a source claims wraps it.
+  std::uint64_t sum_of(const Desk& desk, std::size_t column, std::size_t from,
+                       std::size_t to) const noexcept {
+    std::uint64_t sum = 0;
+    for (std::size_t i = from; i != to; ++i) {
+      const std::uint64_t length = desk.lengths[i * columns_ + column];
+      sum = length > unknown_size - sum ? unknown_size : sum + length;
+    }
+    return sum;
+  }
+
+  From source_;
+  const SlotRanges ranges_;
+  const std::shared_ptr<HostLink> out_;
+  const OnError on_error_; // without skips
+  Parts<> parts_;
+  Row<Desk> desks_;       // by worker
+  std::size_t columns_{}; // Ragged ones
+};
+
+} // namespace penstock::detail
