@@ -39,7 +39,7 @@ struct RingPolicy {
 /// through a lease. Any thread of a side may call that side's members, except the constructor,
 /// on_*() and reset(). On a side of one thread, that thread also gives the leases back, or a thread
 /// that it has handed over to. A thread that dies holding a claim holds back all later slots.
-template <class Slot, class Policy = RingPolicy> class Ring {
+template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> class Ring {
  public:
   using slot_type = Slot;                    ///< What travels with a place.
   using Claim = penstock::Claim<Ring>;       ///< A slot to fill.
@@ -50,15 +50,15 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   /// later.
   explicit Ring(std::size_t slots, Side claimers = Side::many, Side takers = Side::many)
       : slots_{checked(slots)}, one_to_one_{claimers == Side::one && takers == Side::one},
-        spsc_{one_to_one_ ? slots : 0}, mpmc_{one_to_one_ ? 0 : slots, claimers, takers} {}
+        spsc_{one_to_one() ? slots : 0}, mpmc_{one_to_one() ? 0 : slots, claimers, takers} {}
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
   /// Claims the next slot to fill. Blocks until it is free; the claim is empty (false) when the
   /// ring has ended, stopped or failed, which state() tells apart.
   Claim claim() {
-    if (const std::uint64_t ticket = spsc_.was_claimed(); spsc_.knows_free(state_, ticket))
-        [[likely]] {
+    if (const std::uint64_t ticket = spsc_.was_claimed();
+        maybe_one && spsc_.knows_free(state_, ticket)) [[likely]] {
       return {this, ticket, spsc_.draw_free(ticket)};
     }
     return {this, await_claim()};
@@ -66,14 +66,14 @@ template <class Slot, class Policy = RingPolicy> class Ring {
 
   /// Claims the next slot to fill; the claim is empty where claim() would block. Loses no ticket.
   Claim try_claim() {
-    return {this, one_to_one_ ? spsc_.try_claim(state_) : mpmc_.try_claim(state_)};
+    return {this, one_to_one() ? spsc_.try_claim(state_) : mpmc_.try_claim(state_)};
   }
 
   /// Claims the slot of a ticket that came from another ring: slot t in, slot t out. Claim every
   /// ticket once. Blocks as claim() does; where takers are one thread, until the slots before it
   /// are free as well. Do not mix it with claim().
   Claim claim_at(std::uint64_t ticket) {
-    return {this, one_to_one_ ? spsc_.claim_at(state_, ticket) : mpmc_.claim_at(state_, ticket)};
+    return {this, one_to_one() ? spsc_.claim_at(state_, ticket) : mpmc_.claim_at(state_, ticket)};
   }
 
   /// For a slot that several threads fill or use together, in a ring with a side of many: block
@@ -89,8 +89,8 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   /// Takes the oldest slot not taken. Blocks until it is published; the take is empty (false) when
   /// the ring has ended and all was taken, or has stopped or failed.
   Take take(Empties empties = Empties::pass_over) {
-    if (const std::uint64_t ticket = spsc_.was_taken(); spsc_.knows_filled(state_, ticket))
-        [[likely]] {
+    if (const std::uint64_t ticket = spsc_.was_taken();
+        maybe_one && spsc_.knows_filled(state_, ticket)) [[likely]] {
       const std::size_t place = spsc_.draw_filled(ticket);
       if (empties == Empties::give || spsc_.fill(place) != Fill::none) [[likely]] {
         return {this, ticket, place, 1};
@@ -105,7 +105,7 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   /// ticket.
   Take try_take(std::size_t most = 1, Empties empties = Empties::pass_over) {
     for (;;) {
-      Take taken{this, one_to_one_ ? spsc_.try_take(state_) : mpmc_.try_take(state_)};
+      Take taken{this, one_to_one() ? spsc_.try_take(state_) : mpmc_.try_take(state_)};
       if (!taken || wanted(taken.place(), empties)) {
         taken.extend(most);
         return taken;
@@ -138,10 +138,10 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   /// Return the tickets drawn so far on each side: past tense, since both move while you look.
   /// @{
   std::uint64_t was_claimed() const noexcept {
-    return one_to_one_ ? spsc_.was_claimed() : mpmc_.was_claimed();
+    return one_to_one() ? spsc_.was_claimed() : mpmc_.was_claimed();
   }
   std::uint64_t was_taken() const noexcept {
-    return one_to_one_ ? spsc_.was_taken() : mpmc_.was_taken();
+    return one_to_one() ? spsc_.was_taken() : mpmc_.was_taken();
   }
   /// @}
   /// Returns how many slots are claimed and not taken: those being filled and those ready.
@@ -171,14 +171,16 @@ template <class Slot, class Policy = RingPolicy> class Ring {
   friend Claim;
   friend Take;
 
+  static constexpr bool maybe_one = Kind != RingKind::with_many; // to one
+  bool one_to_one() const noexcept { return maybe_one && (one_to_one_ || Kind != RingKind::any); }
   // The slow paths of claim() and take(). Neither gives a lease, which would then have to lie in
   // memory.
   [[gnu::noinline]] Drawn await_claim() noexcept {
-    return one_to_one_ ? spsc_.claim(state_) : mpmc_.claim(state_);
+    return one_to_one() ? spsc_.claim(state_) : mpmc_.claim(state_);
   }
   [[gnu::noinline]] Drawn await_take(Empties empties) noexcept {
     for (;;) {
-      const Drawn drawn = one_to_one_ ? spsc_.take(state_) : mpmc_.take(state_);
+      const Drawn drawn = one_to_one() ? spsc_.take(state_) : mpmc_.take(state_);
       if (!drawn || wanted(drawn.place, empties)) {
         return drawn;
       }
@@ -188,13 +190,13 @@ template <class Slot, class Policy = RingPolicy> class Ring {
 
   // For leases to call.
   Slot& slot(std::size_t place) noexcept {
-    return one_to_one_ ? spsc_.slot(place) : mpmc_.slot(place);
+    return one_to_one() ? spsc_.slot(place) : mpmc_.slot(place);
   }
   Fill fill(std::size_t place) const noexcept {
-    return one_to_one_ ? spsc_.fill(place) : mpmc_.fill(place);
+    return one_to_one() ? spsc_.fill(place) : mpmc_.fill(place);
   }
   void publish(std::uint64_t ticket, std::size_t place, Fill fill) noexcept {
-    if (one_to_one_) [[likely]] {
+    if (one_to_one()) [[likely]] {
       spsc_.publish(ticket, place, fill);
     } else {
       mpmc_.publish(ticket, place, fill);
@@ -202,7 +204,7 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     ring_bell(publish_bell_);
   }
   void release(std::uint64_t ticket, std::size_t place, std::size_t count) noexcept {
-    if (one_to_one_) [[likely]] {
+    if (one_to_one()) [[likely]] {
       spsc_.release(ticket, place, count);
     } else {
       mpmc_.release(ticket, place, count);
@@ -213,8 +215,8 @@ template <class Slot, class Policy = RingPolicy> class Ring {
     if (place + 1 == slots_ || fill(place) != Fill::full) {
       return false;
     }
-    return one_to_one_ ? spsc_.try_take_at(state_, ticket + 1, place + 1)
-                       : mpmc_.try_take_at(state_, ticket + 1, place + 1);
+    return one_to_one() ? spsc_.try_take_at(state_, ticket + 1, place + 1)
+                        : mpmc_.try_take_at(state_, ticket + 1, place + 1);
   }
 
   static void ring_bell(Doorbell* bell) noexcept {

@@ -12,6 +12,11 @@ namespace penstock {
 /// its leases: this saves what several threads must do to agree on each slot.
 enum class Side : bool { one, many };
 
+/// What of a ring's sides is known when it is compiled: `one_to_one`, or that a side is
+/// `with_many`. A ring of which it is known compiles in half the time; its constructor must be told
+/// the same.
+enum class RingKind : std::uint8_t { any, one_to_one, with_many };
+
 /// The state that both sides of a ring see. `ended`: no ticket from the end on will be published.
 /// `stopped` and `failed`: neither side is handed anything more.
 enum class Flow : std::uint8_t { open, ended, stopped, failed };

@@ -100,43 +100,34 @@ struct Large {
 
 TEST_CASE("all workers of a Decoder share few records, whole batches too") {
   const auto from = numbers(64);
-  Meeting meeting;
-  std::atomic<std::uint64_t> sum{0};
-  const auto add = ps::Consumer{[&](In batch) {
-    sum += std::accumulate(batch.data(), batch.data() + batch.size(), std::uint64_t{0});
-  }};
-  SECTION("single records") {
-    auto pipeline = ps::Reader{ps::memory(from)} |
-                    ps::Decoder{[&](const int& in, int& out) {
-                                  meeting.come();
-                                  out = in;
-                                },
-                                {.workers = workers}} |
-                    add;
+  const auto check = [](auto source, auto make) {
+    Meeting meeting;
+    std::atomic<std::uint64_t> sum{0};
+    auto pipeline =
+        ps::Reader{source} | ps::Decoder{make(meeting), {.workers = workers}} |
+        ps::Consumer{[&](In batch) {
+          sum += std::accumulate(batch.data(), batch.data() + batch.size(), std::uint64_t{0});
+        }};
     pipeline.run();
-  }
-  SECTION("batches") {
-    auto pipeline = ps::Reader{ps::memory(from)} |
-                    ps::Decoder{[&](In in, Out out) {
-                                  meeting.come();
-                                  std::copy_n(in.data(), in.size(), out.data());
-                                },
-                                {.workers = workers}} |
-                    add;
-    pipeline.run();
-  }
-  SECTION("of a source that does not tell its size") {
-    auto pipeline = ps::Reader{Untold{64}} |
-                    ps::Decoder{[&](const int& in, int& out) {
-                                  meeting.come();
-                                  out = in;
-                                },
-                                {.workers = workers}} |
-                    add;
-    pipeline.run();
-  }
-  CHECK(meeting.most() == workers);
-  CHECK(sum == 63 * 64 / 2);
+    CHECK(meeting.most() == workers);
+    CHECK(sum == 63 * 64 / 2);
+  };
+  const auto single = [](Meeting& meeting) {
+    return [&meeting](const int& in, int& out) {
+      meeting.come();
+      out = in;
+    };
+  };
+  const auto whole = [](Meeting& meeting) {
+    return [&meeting](In in, Out out) {
+      meeting.come();
+      std::copy_n(in.data(), in.size(), out.data());
+    };
+  };
+  check(ps::memory(from), single);
+  check(ps::memory(from), whole);
+  check(Untold{64}, single);
+  check(Untold{64}, whole);
 }
 
 TEST_CASE("all workers of a host Consumer share few records") {

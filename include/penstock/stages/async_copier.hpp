@@ -131,9 +131,9 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
     using Node =
         std::conditional_t<counted, detail::CountedFetcherNode<On>, detail::FetcherNode<On>>;
-    build.slots = detail::places_of_a_run(build.units, slot.units, build.epochs);
+    build.slots_of_a_run = detail::places_of_a_run(build.units, slot.units, build.epochs);
     build.fixed_slots = options_.batch != 0;
-    const std::size_t slots = std::max(depth, detail::landing_slots(slot, build.slots));
+    const std::size_t slots = std::max(depth, detail::landing_slots(slot, build.slots_of_a_run));
     const auto out = build.template host_output<Pinned>("AsyncCopier", slots, slot, Side::one);
     out->bell = build.device_thread().bell();
     out->ring.on_release(out->bell.get());

@@ -121,7 +121,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
         in->layout().units, options_.extents, detail::usual_values(options_.value_bytes),
         "Decoder");
     const std::size_t slots =
-        detail::host_slots("Decoder", options_.depth, layout, build.slots, build.plan);
+        detail::host_slots("Decoder", options_.depth, layout, build.slots_of_a_run, build.plan);
     const auto out =
         build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
     const detail::NodeSetup setup = build.setup("Decoder", workers());

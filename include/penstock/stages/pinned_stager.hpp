@@ -57,8 +57,8 @@ class PinnedStager : public StageBase {
     const unsigned workers =
         detail::checked_workers("PinnedStager", options_.workers, detail::processors(3, 8));
     const auto in = build.host_input();
-    const std::size_t slots =
-        detail::host_slots("PinnedStager", options_.depth, in->layout(), build.slots, build.plan);
+    const std::size_t slots = detail::host_slots("PinnedStager", options_.depth, in->layout(),
+                                                 build.slots_of_a_run, build.plan);
     const auto out =
         build.template host_output<Pinned>("PinnedStager", slots, in->layout(), Side::many);
     build.template add<detail::StagerNode>(build.setup("PinnedStager", workers), in, out);

@@ -104,10 +104,11 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                      extents, detail::usual_values(options_.value_bytes), "Reader");
     const detail::Ramp ramp = detail::ramp_of(options_.batch, layout, build.plan);
     build.units = pieces ? build.records * bytes : build.records;
-    build.slots = detail::places_of_a_run(build.units, layout.units, build.epochs) + ramp.slots();
+    build.slots_of_a_run =
+        detail::places_of_a_run(build.units, layout.units, build.epochs) + ramp.slots();
     build.fixed_slots = options_.batch != 0;
     const std::size_t slots =
-        detail::host_slots("Reader", options_.depth, layout, build.slots, build.plan);
+        detail::host_slots("Reader", options_.depth, layout, build.slots_of_a_run, build.plan);
     const auto out = build.template host_output<Where>("Reader", slots, layout,
                                                        workers == 1 ? Side::one : Side::many);
     const detail::NodeSetup setup = build.setup("Reader", workers);

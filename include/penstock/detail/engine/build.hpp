@@ -62,9 +62,9 @@ template <AnyDevice D> class Build {
   std::uint64_t records{};
   std::uint64_t units{};
   std::uint64_t epochs{1};
-  std::uint64_t slots{}; ///< Host slots that a run may fill, and one more.
-  bool fixed_slots{};    ///< The user said how many records a host slot has.
-  std::size_t depth{};   // batches that may be on the device at once
+  std::uint64_t slots_of_a_run{}; ///< Host slots that a run may fill, and one more.
+  bool fixed_slots{};             ///< The user said how many records a host slot has.
+  std::size_t depth{};            // batches that may be on the device at once
   /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
 

@@ -62,9 +62,10 @@ void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Wor
       if (slot->units != 0 && !finish(part.ticket, *given, *slot)) {
         return;
       }
+      // A claim that is dropped is passed over: none is made once the run has failed.
       const HostRing::Take taken = in.ring.take_at(part.ticket);
-      HostRing::Claim claim = out.ring.claim_at(part.ticket);
-      if (!taken || !claim) {
+      HostRing::Claim claim = taken ? out.ring.claim_at(part.ticket) : HostRing::Claim{};
+      if (!claim) {
         break;
       }
       if (slot->units != 0) {

@@ -72,6 +72,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
             slot.units = read(claim.place(), slot, wanted);
           });
       if (item == Item::failed) {
+        slot.units = 0; // the slot goes on, empty, to a thread that did not see the ring fail
         return;
       }
       meter.spent(Activity::busy, Activity::blocked);

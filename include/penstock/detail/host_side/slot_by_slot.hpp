@@ -34,6 +34,7 @@ void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
     slot.units = given.units;
     slot.ends_epoch = given.ends_epoch;
     if (slot.units != 0 && !work(from, to)) {
+      slot.units = 0; // it goes on, empty, to a thread that did not see the ring fail
       return;
     }
     slot.bytes = 0;

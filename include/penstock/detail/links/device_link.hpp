@@ -35,7 +35,8 @@ template <AnyDevice D> struct DeviceSlot {
     also_free = {};
   }
 };
-template <AnyDevice D> using DeviceRing = Ring<DeviceSlot<D>>;
+template <AnyDevice D>
+using DeviceRing = Ring<DeviceSlot<D>, RingPolicy, RingKind::one_to_one>;
 
 /// Joins the stage that fills batches in device memory with the stage that uses them: a ring of
 /// whole batches. Leases keep it alive past its pipeline.

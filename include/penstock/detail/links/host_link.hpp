@@ -26,7 +26,7 @@ struct HostSlot {
   std::size_t bytes{};
   bool ends_epoch{};
 };
-using HostRing = Ring<HostSlot>;
+using HostRing = Ring<HostSlot, RingPolicy, RingKind::with_many>;
 
 /// Joins two stages in host memory: a ring and the memory of its slots.
 struct HostLink {
