@@ -6,6 +6,7 @@
 #include <penstock/device.hpp>
 #include <penstock/ring.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,6 +17,9 @@ namespace penstock {
 /// covers, and an event can be used again: an event recorded later on the same stream is reached
 /// later. Another stream may go on with a timeline if it waits for the newest fence first.
 ///
+/// Where many fences may be outstanding, those next to each other share an event: each is then
+/// reached when the last of them is.
+///
 /// One thread at a time may call record(), any thread the rest. Nothing is created after
 /// construction. Policy is the ring's.
 template <AnyDevice D, class Policy = RingPolicy> class Timeline {
@@ -25,7 +29,11 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
  public:
   /// `events`: how many fences may be outstanding before the answer about an old one becomes
   /// pessimistic (it is then reached when a later one is), never wrong.
-  Timeline(D& device, std::size_t events) : device_{&device} {
+  Timeline(D& device, std::size_t events) : Timeline{device, events, events} {}
+  /// As many `uses` as that may be outstanding, each ended by a fence, and there may be fewer
+  /// events: about uses / events of them share one.
+  Timeline(D& device, std::size_t events, std::size_t uses)
+      : device_{&device}, answers_(uses), spacing_{spacing(events, uses)}, marked_{spacing_} {
     events_.reserve(events);
     for (std::size_t i = 0; i < events; ++i) {
       events_.push_back(device.event());
@@ -34,11 +42,17 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  /// Marks the work enqueued on `stream` so far, which must not be captured; returns the fence's
-  /// serial, counted from 1.
-  std::uint64_t record(Stream<D> stream) {
+  /// Marks the work enqueued on `stream` so far, which must not be captured, as the end of so many
+  /// uses; returns the fence's serial, counted from 1.
+  std::uint64_t record(Stream<D> stream, std::size_t uses = 1) {
     const std::uint64_t serial = recorded_.load(Atomics::relaxed) + 1;
-    device_->record(event(serial), stream);
+    const bool shares = marked_ < spacing_;
+    const std::size_t at = shares ? newest_ : (newest_ + 1) % events_.size();
+    device_->record(events_[at], stream);
+    newest_ = at;
+    marked_ = uses + (shares ? marked_ : 0);
+    // Pairs with answer(): who asks about an older fence may find this event.
+    answers_[serial % answers_.size()].event.store(at, Atomics::release);
     recorded_.store(serial, Atomics::release); // pairs with was_recorded()
     return serial;
   }
@@ -91,6 +105,11 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   /// Blocks the calling thread until every recorded fence is reached.
   void sync() { sync(was_recorded()); }
 
+  /// Returns which of the events, counted from 0, answers for a fence that was recorded.
+  std::size_t answer(std::uint64_t serial) const noexcept {
+    const Answer& kept = answers_[serial % answers_.size()];
+    return kept.event.load(Atomics::acquire); // pairs with record()
+  }
   /// Returns the serial of the newest fence. There may be a newer one by the time the caller looks
   /// at it.
   std::uint64_t was_recorded() const noexcept {
@@ -98,7 +117,16 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   }
 
  private:
-  typename D::event_type& event(std::uint64_t serial) { return events_[serial % events_.size()]; }
+  struct Answer {
+    Serial event{0};
+  };
+
+  // One event is still being shared; the others are enough for all uses but the newest.
+  static std::size_t spacing(std::size_t events, std::size_t uses) {
+    const std::size_t others = std::max<std::size_t>(events - 1, 1);
+    return (uses - 1 + others - 1) / others;
+  }
+  typename D::event_type& event(std::uint64_t serial) { return events_[answer(serial)]; }
   // Never goes back, whichever of two threads comes last: a serial said to be reached stays
   // reached, though its event may have been recorded again since.
   void see(std::uint64_t serial) noexcept {
@@ -111,7 +139,11 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
 
   D* device_;
   detail::Row<typename D::event_type> events_;
+  detail::Row<Answer> answers_; // by serial
+  const std::size_t spacing_;   // at least so many uses share an event
   alignas(detail::cache_line) Serial recorded_{0};
+  std::size_t newest_{}; // event; this and the following are the recording thread's
+  std::size_t marked_;   // uses that it ends
   alignas(detail::cache_line) Serial reached_{0};
 };
 

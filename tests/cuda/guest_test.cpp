@@ -43,6 +43,37 @@ TEST_CASE("used_on(null) records an event on the default stream for each batch")
   CHECK(recorded(nullptr) - before == static_cast<int>(batch_count));
 }
 
+TEST_CASE("batches of one record cost no more events and graphs than thousands of places") {
+  struct Made {
+    int events, all; // graphs are among all
+    std::size_t bytes;
+  };
+  const auto made = [](std::size_t batch) {
+    fake_cuda::Runtime& cuda = fake_cuda::runtime();
+    const Made before{cuda.events, cuda.live, cuda.device_bytes};
+    ps::CudaDevice gpu;
+    auto pipeline =
+        ps::Reader{ps::generate<U>(10'000'000,
+                                   [](std::span<U> out, std::uint64_t first) {
+                                     std::iota(out.begin(), out.end(), static_cast<U>(first));
+                                   }),
+                   ps::to_pinned,
+                   {.depth = 2}} |
+        ps::AsyncCopier{gpu, {.batch = batch}} |
+        ps::Consumer{ps::replayed([](ps::FrozenBatch<const U>, cudaStream_t) {}, {.lanes = 3})};
+    pipeline.prepare();
+    return Made{cuda.events - before.events, cuda.live - before.all,
+                cuda.device_bytes - before.bytes};
+  };
+  const Made usual = made(4096);
+  const Made small = made(1);
+  CAPTURE(usual.all, usual.bytes, small.all, small.bytes);
+  CHECK(small.events == usual.events);
+  CHECK(small.events <= 200);
+  CHECK(small.all <= usual.all + 2400); // graphs of 1792 more places
+  CHECK(small.bytes <= usual.bytes);
+}
+
 TEST_CASE("nothing waits for the whole device, and all is given back") {
   const int before = fake_cuda::runtime().live;
   {

@@ -247,6 +247,16 @@ PLANTED = [
     ("a fence is reached before it is recorded", FENCE,
      "if (serial > was_recorded() || !device_->is_done(event(serial))) {",
      "if (!device_->is_done(event(serial))) {", ["asked"]),
+    ("all that was recorded counts as reached", FENCE,
+     "see(serial);\n    return true;", "see(was_recorded());\n    return true;", ["share"]),
+    ("who shares an event is told of it before it is recorded again", FENCE,
+     "    device_->record(events_[at], stream);\n", "",
+     {"Atomics::release); // pairs with was_recorded()":
+      "Atomics::release);\n    device_->record(events_[at], stream);"}, ["share"]),
+    ("another event answers before it is recorded", FENCE,
+     "    device_->record(events_[at], stream);\n",
+     "    answers_[serial % answers_.size()].event.store(at, Atomics::release);\n"
+     "    device_->record(events_[at], stream);\n", ["another"]),
     ("a run ends while one is closing its rings", GATE,
      "while (seen >= one) {", "while (false) {", ["one stops"]),
     ("who stops is let in after the run", GATE,

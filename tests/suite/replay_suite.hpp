@@ -47,10 +47,14 @@ inline std::vector<Number> numbers(std::size_t n) {
   return all;
 }
 
+template <class Made> auto replays(D& device, const std::vector<Number>& all,
+                                   ps::CopierOptions copying, Made consumer) {
+  return ps::Reader{ps::memory(all), ps::to_pinned} | ps::AsyncCopier{device, copying} |
+         std::move(consumer);
+}
 template <class Made> auto replays(D& device, const std::vector<Number>& all, std::size_t batch,
                                    Made consumer) {
-  return ps::Reader{ps::memory(all), ps::to_pinned} | ps::AsyncCopier{device, {.batch = batch}} |
-         std::move(consumer);
+  return replays(device, all, ps::CopierOptions{.batch = batch}, std::move(consumer));
 }
 template <class Device> std::vector<Number> read(const ps::DeviceArray<Number, Device>& array,
                                                  Device& device) {
@@ -226,27 +230,30 @@ TEST_CASE("a replayed consumer takes records that came in pieces, and counts rec
   });
 }
 
-TEST_CASE("of very small batches' places no more graphs are made than pay") {
+TEST_CASE("of very many places no more graphs are made than pay") {
   const std::size_t records = 2'000'010;
   const std::vector<Number> all = numbers(records);
-  for_each_device([&](D& device) {
-    const ps::DeviceArray<Number, D> seen{device, records};
-    std::size_t calls = 0;
-    auto pipeline =
-        replays(device, all, 40,
-                ps::Consumer{ps::replayed([&, at = seen.data()](Numbers in, ps::Stream<D> stream) {
-                  ++calls;
-                  ps::for_each(stream, in.size(), Mark{in.data(), at});
-                })});
-    pipeline.prepare();
-    const std::size_t places = 50'002; // that a whole run fills
-    CHECK(calls == places / 64 * 64 + places / 16 * 16);
-    const std::size_t captured = calls;
-    CHECK(pipeline.run().records == records);
-    CHECK(read(seen, device) == std::vector<Number>(records, 1));
-    // Batches at the end of a copy that make no group.
-    CHECK(calls - captured < 1000);
-  });
+  const auto check = [&](std::size_t depth, std::size_t expected) {
+    for_each_device([&](D& device) {
+      const ps::DeviceArray<Number, D> seen{device, records};
+      std::size_t calls = 0;
+      auto pipeline = replays(
+          device, all, ps::CopierOptions{.batch = 40, .depth = depth},
+          ps::Consumer{ps::replayed([&, at = seen.data()](Numbers in, ps::Stream<D> stream) {
+            ++calls;
+            ps::for_each(stream, in.size(), Mark{in.data(), at});
+          })});
+      pipeline.prepare();
+      CHECK(calls == expected);
+      CHECK(pipeline.run().records == records);
+      CHECK(read(seen, device) == std::vector<Number>(records, 1));
+      // Batches at the end of a copy that make no group.
+      CHECK(calls - expected < 1000);
+    });
+  };
+  // Groups of each size of 4096 places, and of 50,000 none of 4 and of one.
+  check(3, 4 * 4096);
+  check(50'000, 50'000 / 64 * 64 + 50'000);
 }
 
 TEST_CASE("batches of one lane are replayed one after the other") {

@@ -13,8 +13,8 @@
 
 namespace penstock::tests::memory {
 
-/// Allocations so far, by all threads.
-inline std::atomic<std::uint64_t> allocations{0};
+/// Allocations so far, by all threads, and their bytes, given back or not.
+inline std::atomic<std::uint64_t> allocations{0}, allocated_bytes{0};
 
 } // namespace penstock::tests::memory
 
@@ -28,8 +28,9 @@ inline std::atomic<std::uint64_t> allocations{0};
 
 #if defined(PENSTOCK_TESTS_MALLOC_HOOK)
 
-extern "C" void __sanitizer_malloc_hook(const volatile void*, std::size_t) {
+extern "C" void __sanitizer_malloc_hook(const volatile void*, std::size_t bytes) {
   penstock::tests::memory::allocations.fetch_add(1, std::memory_order_relaxed);
+  penstock::tests::memory::allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 namespace penstock::tests::memory {
@@ -68,6 +69,7 @@ inline bool has_refused() noexcept {
 
 inline void* take(std::size_t bytes, std::size_t alignment = alignof(std::max_align_t)) noexcept {
   const std::uint64_t number = allocations.fetch_add(1, std::memory_order_relaxed) + 1;
+  allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
   if (bytes != 0 && bytes == refused_bytes) {
     return nullptr;
   }

@@ -48,6 +48,9 @@ struct Runtime {
   std::map<cudaStream_t, int> records; // events recorded on a stream
   int device_syncs = 0;
   int live = 0; // streams, events, graphs, memory
+  // Made so far, given back or not.
+  int events = 0;
+  std::size_t device_bytes = 0;
 };
 inline Runtime& runtime() {
   static Runtime one;
@@ -169,6 +172,7 @@ cudaError_t cudaMalloc(void** at, std::size_t bytes) {
   std::memset(*at, 0xCD, bytes);
   const std::scoped_lock lock{fake_cuda::runtime().mutex};
   ++fake_cuda::runtime().live;
+  fake_cuda::runtime().device_bytes += bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* at) {
@@ -193,6 +197,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return fake_cuda::drop(stream);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  {
+    const std::scoped_lock lock{fake_cuda::runtime().mutex};
+    ++fake_cuda::runtime().events;
+  }
   return fake_cuda::make(reinterpret_cast<void**>(event));
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {

@@ -30,7 +30,7 @@ struct CopierOptions {
   /// means the Reader's.
   std::size_t batch = 0;
   /// Batches that may be in the memory it copies to at once, at least 2. There may be more: on the
-  /// device three full copies always have room, and in host memory 48 MiB are used.
+  /// device as many as three full copies hold, up to 4096, and in host memory 48 MiB are used.
   std::size_t depth = 3;
 };
 

@@ -81,7 +81,7 @@ template <AnyDevice D> class CapturedGroups {
       throw_error<Error>({"penstock: the device's ring has ", places,
                           " places, one for each batch, and the work of ",
                           most_graphs * sizes.front(),
-                          " is the most that is captured: give the AsyncCopier a larger batch."});
+                          " is the most that is captured: give the AsyncCopier less depth."});
     }
     LaunchCheck<D> launches;
     launches.begin();

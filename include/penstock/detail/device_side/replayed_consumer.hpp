@@ -102,7 +102,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     } else {
       call_checked(launches_, [&] { call(first, held_.slot(), lanes_[0]); });
     }
-    const Fence<D> free = lender.leave(held_.slot(), held_.ticket() + count - 1);
+    const Fence<D> free = lender.leave(held_, count);
     for (std::size_t i = 0; i < count; ++i) {
       meter.did(lender.link().layout().in_records(held_.slot(i).units), held_.slot(i).bytes);
     }

@@ -128,12 +128,16 @@ inline std::size_t landing_slots(const Layout& layout, std::uint64_t of_a_run) {
   return std::min(host_slots("AsyncCopier", 0, layout, of_a_run, {}), most);
 }
 
+/// A place takes time to make, and memory beside its batch. Small batches are slow to launch, not
+/// to copy: these suffice for them.
+inline constexpr std::size_t usual_places = 4096;
+
 /// Returns the batches of a device ring: at least `depth`, and room for three full copies, but not
-/// more room than a run could fill.
+/// more places than usual_places, nor than a run could fill.
 [[gnu::cold]] inline std::size_t device_places(std::size_t depth, const Layout& batch,
                                                std::uint64_t units, std::uint64_t epochs) {
   const std::size_t copies = 3 * std::max(usual_copy, batch.unit_bytes());
-  const std::uint64_t room = (copies + batch.bytes() - 1) / batch.bytes();
+  const std::uint64_t room = std::min((copies + batch.bytes() - 1) / batch.bytes(), usual_places);
   return static_cast<std::size_t>(
       std::max<std::uint64_t>(checked_depth("AsyncCopier", depth),
                               std::min(room, places_of_a_run(units, batch.units, epochs))));

@@ -14,6 +14,10 @@
 
 namespace penstock::detail {
 
+/// How many events a device ring has for the uses of its batches: if it has more places, a 64th of
+/// them share one.
+inline constexpr std::size_t most_use_events = 65;
+
 /// What the last stage does with the batches of a device ring, and how long the GPU works on them.
 /// The consumer's thread says what it does, the device thread watches, and the Report has what that
 /// thread saw.
@@ -24,7 +28,8 @@ template <AnyDevice D> class ConsumerWatch {
  public:
   /// `most` uses may be open at once.
   ConsumerWatch(D& device, std::size_t most)
-      : uses_{device, most}, tickets_(most), records_(most) {}
+      : uses_{device, std::min(most, most_use_events), most},
+        tickets_(std::min(most, most_use_events)), records_(most) {}
 
   /// Says that the callable is about to enqueue work, from `record` on. It has the thread until
   /// that use is recorded, or left() is called. Only the consumer's thread calls it.
@@ -32,14 +37,16 @@ template <AnyDevice D> class ConsumerWatch {
     at(records_, next()).store(record, relaxed);
     entered_.store(next(), relaxed);
   }
-  /// Marks the work enqueued on `stream` as the use of the batches up to `ticket`, the first of
-  /// which is `record`. Returns its fence. Batches may be given back in any order. May throw. Only
-  /// the consumer's thread calls it.
-  Fence<D> use_up(Stream<D> stream, std::uint64_t ticket, std::uint64_t record) {
-    const std::uint64_t serial = next();
-    at(tickets_, serial).store(ticket, relaxed);
-    at(records_, serial).store(record, relaxed);
-    return {&uses_, uses_.record(stream)};
+  /// Marks the work enqueued on `stream` as the use of `count` batches, one of which is `ticket`,
+  /// and the first of which is `record`. Returns its fence. Batches may be given back in any order.
+  /// May throw. Only the consumer's thread calls it.
+  Fence<D> use_up(Stream<D> stream, std::uint64_t ticket, std::uint64_t record,
+                  std::size_t count = 1) {
+    at(records_, next()).store(record, relaxed);
+    const std::uint64_t serial = uses_.record(stream, count);
+    // The device thread may look in between, and takes an older use for this one, once.
+    tickets_[uses_.answer(serial)].store(ticket, relaxed);
+    return {&uses_, serial};
   }
   /// Says that the callable is done, and enqueued nothing that is to be recorded. Only the
   /// consumer's thread calls it.
@@ -71,7 +78,9 @@ template <AnyDevice D> class ConsumerWatch {
     meter_.spent(doing_, doing_);
     const std::uint64_t oldest = uses_.oldest_open();
     const bool calling = entered_.load(relaxed) > uses_.was_recorded();
-    const bool works = oldest != 0 && ready(at(tickets_, oldest).load(relaxed));
+    // Asked of the last of those that share an event: of the first, one that is done would count as
+    // going on while the others wait for their copy.
+    const bool works = oldest != 0 && ready(tickets_[uses_.answer(oldest)].load(relaxed));
     doing_ = works || calling ? Activity::busy : Activity::starved;
     meter_.now_in(doing_);
     return oldest != 0 || calling;
@@ -107,9 +116,9 @@ template <AnyDevice D> class ConsumerWatch {
   std::uint64_t next() const noexcept { return uses_.was_recorded() + 1; }
 
   Timeline<D> uses_;
-  Row<Number> tickets_; // by serial of uses_, as the following
-  Row<Number> records_;
-  Number entered_{0}; // the serial that a callable's use will have
+  Row<Number> tickets_; // by event of uses_
+  Row<Number> records_; // by serial of uses_
+  Number entered_{0};   // the serial that a callable's use will have
   StdAtomics::Atomic<bool> finished_{false};
   Meter meter_;
   Activity doing_{Activity::starved}; // the device thread's

@@ -105,11 +105,12 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       throw;
     }
   }
-  /// Returns the fence of the use that enter() began, after its work was enqueued; `ticket` is that
-  /// of its last place. May throw. Then release() the places.
-  Fence<D> leave(const DeviceSlot<D>& first, std::uint64_t ticket) {
+  /// Returns the fence of the use that enter() began, after its work was enqueued. May throw. Then
+  /// release() the places.
+  Fence<D> leave(const typename DeviceRing<D>::Take& places, std::size_t count) {
     check_not_capturing(link_->device, stream());
-    return link_->consumer.use_up(stream(), ticket, record_of(first));
+    return link_->consumer.use_up(stream(), places.ticket() + count - 1, record_of(places.slot()),
+                                  count);
   }
   /// Gives adjacent places back together; their use ends at `free`.
   void release(typename DeviceRing<D>::Take places, Fence<D> free) noexcept {
@@ -152,8 +153,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     }
     try {
       check_not_capturing(link_->device, stream());
-      const Fence<D> free =
-          link_->consumer.use_up(stream(), first_given_, record_of(out_.at(first_given_).slot()));
+      const std::uint64_t record = record_of(out_.at(first_given_).slot());
+      const Fence<D> free = link_->consumer.use_up(stream(), first_given_, record, count);
       for (std::uint64_t ticket = first_given_; ticket != first_given_ + count; ++ticket) {
         out_.at(ticket).slot().free = free;
         out_.at(ticket).release();

@@ -10,6 +10,7 @@
 #include <penstock/fence.hpp>
 #include <penstock/ring.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -56,7 +57,7 @@ template <AnyDevice D> struct DeviceLink {
                            std::shared_ptr<Doorbell> rung)
       : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one},
         shared_memory{std::move(of)}, memory{*shared_memory}, consumer{on, count + 1},
-        other_uses{on, count + 1}, ready_fences(2 * count) {
+        other_uses{on, std::min(count + 1, most_use_events), count + 1}, ready_fences(2 * count) {
     ring.on_release(bell.get());
   }
   DeviceLink(const DeviceLink&) = delete;
