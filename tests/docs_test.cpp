@@ -137,7 +137,7 @@ std::vector<int> one_to(int last) {
 
 TEST_CASE("errors: a run's error has the cause's text, and the cause nested") {
   const auto fails = [](std::span<int>, std::uint64_t) { throw MyError{"no such class: 7"}; };
-  auto pipeline = ps::Reader{ps::generate<int>(1000, fails)} |
+  auto pipeline = ps::Reader{ps::generate<int>(1000, fails), {.workers = 1}} |
                   ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
   const Captured said{std::cerr};
   std::string caught;
