@@ -25,9 +25,9 @@ using Shared = Ring<Slot, ModelPolicy<>>;
 
 enum class End : bool { by_itself, by_a_stop };
 
-// One thread fills slots, `Workers` threads turn them into those of the next ring together, a part
-// each, and the last thread takes those.
-template <int Workers, int Tickets, End How> struct Together : Scenario {
+// One thread fills slots, `Workers` threads turn them into those of the next ring together, `Draw`
+// parts at a time, and the last thread takes those.
+template <int Workers, int Tickets, End How, std::size_t Draw = 1> struct Together : Scenario {
   Shared in{2, Side::one, Side::many};
   Shared out{2, Side::many, Side::one};
   detail::Parts<ModelPolicy<>> dealt{2, parts};
@@ -58,19 +58,26 @@ template <int Workers, int Tickets, End How> struct Together : Scenario {
     }
   }
   void work() {
-    for (;;) {
-      const auto part = dealt.draw();
-      Slot* const from = in.await_filled(part.ticket);
-      Slot* const to = from ? out.await_free(part.ticket) : nullptr;
+    for (std::uint64_t next = 0, end = 0;;) {
+      if (next == end) {
+        next = dealt.draw(Draw);
+        end = next + Draw;
+      }
+      const auto share = dealt.share(next, end);
+      next += share.end - share.first;
+      Slot* const from = in.await_filled(share.ticket);
+      Slot* const to = from ? out.await_free(share.ticket) : nullptr;
       if (!to) {
         return;
       }
-      const int value = from->part[part.number](at());
-      RL_ASSERT(value == number(part.ticket, part.number));
-      to->part[part.number](at()) = value;
-      if (dealt.finish(part.ticket)) {
-        auto taken_slot = in.take_at(part.ticket);
-        out.claim_at(part.ticket).publish();
+      for (std::size_t part = share.first; part != share.end; ++part) {
+        const int value = from->part[part](at());
+        RL_ASSERT(value == number(share.ticket, part));
+        to->part[part](at()) = value;
+      }
+      if (dealt.finish(share)) {
+        auto taken_slot = in.take_at(share.ticket);
+        out.claim_at(share.ticket).publish();
       }
     }
   }
@@ -105,6 +112,7 @@ int main(int count, char** arguments) {
       {
           {"parts, one slot", 4, make<Together<2, 1, End::by_itself>>, {one, random}},
           {"parts, laps", 4, make<Together<2, 4, End::by_itself>>, {random}},
+          {"parts, three at a time", 4, make<Together<2, 4, End::by_itself, 3>>, {random}},
           {"parts, a stop", 4, make<Together<2, 2, End::by_a_stop>>, {random}},
       },
       count, arguments);

@@ -48,8 +48,8 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
   void work(unsigned worker, Meter& meter) override {
     part_by_part(
         *in_, *out_, parts_, meter,
-        [&](SlotPart part, const HostSlot& given) {
-          return decode(calls_[worker], part, given, meter);
+        [&](std::uint64_t ticket, std::size_t part, const HostSlot& given) {
+          return decode(calls_[worker], ticket, part, given, meter);
         },
         [&](std::uint64_t ticket, HostSlot& given, HostSlot& slot) {
           return attempt(given.source[0], [&] { put_together(ticket, given, slot); });
@@ -57,9 +57,10 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
   }
 
   // Returns false if the run is to end.
-  bool decode(F& call, SlotPart part, const HostSlot& given, Meter& meter) noexcept {
-    const PartOf units{given.units, parts_.parts(), part.number};
-    Decoded& decoded = decoded_of(part.ticket, part.number);
+  bool decode(F& call, std::uint64_t ticket, std::size_t part, const HostSlot& given,
+              Meter& meter) noexcept {
+    const PartOf units{given.units, parts_.parts(), part};
+    Decoded& decoded = decoded_of(ticket, part);
     decoded.kept = 0;
     if (units.size() == 0) {
       return true;
@@ -68,9 +69,9 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
     const TraceRange range = trace(given.index + units.begin);
     decoded.numbers.start(first);
     const auto in = in_->batch_of<const typename From::schema, typename From::space>(
-        part.ticket % in_->ring.slots(), given, units.begin, units.size());
+        ticket % in_->ring.slots(), given, units.begin, units.size());
     const auto out = out_->batch_of<typename To::schema, typename To::space>(
-        part.ticket % out_->ring.slots(), given, units.begin, units.size());
+        ticket % out_->ring.slots(), given, units.begin, units.size());
     bool done = false;
     // The run ends if there is no memory to note the skipped records.
     return attempt(first,

@@ -27,23 +27,26 @@ template <class F, class T, class Where> class HostConsumer : public Node {
   void reset() override { parts_.reset(); }
   void work(unsigned worker, Meter& meter) override {
     HostRing& ring = in_->ring;
+    Draws draws{parts_};
     for (;;) {
-      const SlotPart part = parts_.draw();
-      const HostSlot* const slot = ring.await_filled(part.ticket);
+      const Share share = draws.next();
+      const HostSlot* const slot = ring.await_filled(share.ticket);
       meter.spent(Activity::starved, Activity::busy);
       if (!slot) {
         return;
       }
-      const PartOf units{slot->units, parts_.parts(), part.number};
-      if (units.size() != 0 && !call(worker, part.ticket % ring.slots(), *slot, units)) {
-        return;
+      for (std::size_t part = share.first; part != share.end; ++part) {
+        const PartOf units{slot->units, parts_.parts(), part};
+        if (units.size() != 0) {
+          if (!call(worker, share.ticket % ring.slots(), *slot, units)) {
+            return;
+          }
+          meter.did(units.size(), slot->bytes * units.size() / slot->units);
+        }
       }
-      meter.spent(Activity::busy, Activity::starved);
-      if (units.size() != 0) {
-        meter.did(units.size(), slot->bytes * units.size() / slot->units);
-      }
-      if (parts_.finish(part.ticket)) {
-        ring.take_at(part.ticket).release();
+      draws.took(meter.spent(Activity::busy, Activity::starved));
+      if (parts_.finish(share)) {
+        ring.take_at(share.ticket).release();
       }
     }
   }

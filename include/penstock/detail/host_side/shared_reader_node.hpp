@@ -62,28 +62,31 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   }
 
   void work(unsigned worker, Meter& meter) override {
+    Draws draws{parts_};
     for (;;) {
-      const SlotPart part = parts_.draw();
-      HostSlot* const slot = out_->ring.await_free(part.ticket);
+      const Share share = draws.next();
+      HostSlot* const slot = out_->ring.await_free(share.ticket);
       meter.spent(Activity::blocked, Activity::busy);
       if (!slot) {
         return;
       }
-      const SlotRanges::Range range = ranges_.of(part.ticket);
-      const PartOf units{range.units, parts_.parts(), part.number};
-      if (units.size() != 0 && !read(desks_[worker], part.ticket, range, units, meter)) {
-        return;
+      const SlotRanges::Range range = ranges_.of(share.ticket);
+      for (std::size_t part = share.first; part != share.end; ++part) {
+        const PartOf units{range.units, parts_.parts(), part};
+        if (units.size() != 0 && !read(desks_[worker], share.ticket, range, units, meter)) {
+          return;
+        }
       }
-      meter.spent(Activity::busy, Activity::blocked);
-      if (parts_.finish(part.ticket)) {
+      draws.took(meter.spent(Activity::busy, Activity::blocked));
+      if (parts_.finish(share)) {
         slot->index = ranges_.index(range);
         slot->source.start(range.first);
         slot->units = range.units;
         slot->ends_epoch = range.first + range.units == ranges_.units();
-        slot->bytes = out_->memory.used(part.ticket % out_->ring.slots(), range.units);
+        slot->bytes = out_->memory.used(share.ticket % out_->ring.slots(), range.units);
         meter.did(range.units, slot->bytes);
         meter.found_in_use(out_->ring.was_in_use());
-        HostRing::Claim claim = out_->ring.claim_at(part.ticket);
+        HostRing::Claim claim = out_->ring.claim_at(share.ticket);
         if (!claim) {
           return;
         }

@@ -6,6 +6,7 @@
 #include <penstock/detail/base/row.hpp>
 #include <penstock/ring.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -19,10 +20,11 @@ template <class Policy = RingPolicy> class Parts {
   using Number = typename Atomics::template Atomic<std::uint64_t>;
 
  public:
-  /// Part `number` of the slot of `ticket`.
-  struct Part {
+  /// Parts of the slot of `ticket`, from number `first` to before `end`.
+  struct Share {
     std::uint64_t ticket;
-    std::size_t number;
+    std::size_t first;
+    std::size_t end;
   };
 
   /// Has `parts` parts in each of a ring's `slots`.
@@ -30,7 +32,7 @@ template <class Policy = RingPolicy> class Parts {
     reset();
   }
 
-  std::size_t parts() const noexcept { return parts_; }
+  std::size_t parts() const noexcept { return static_cast<std::size_t>(parts_); }
   /// Goes back to the first part of ticket 0. No other thread may be inside.
   void reset() noexcept {
     for (std::size_t i = 0; i < slots_; ++i) {
@@ -38,18 +40,23 @@ template <class Policy = RingPolicy> class Parts {
     }
     next_.store(0, Atomics::relaxed);
   }
-  /// Draws the next part. Each comes once.
-  Part draw() noexcept {
-    const std::uint64_t drawn = next_.fetch_add(1, Atomics::relaxed);
-    return {drawn / parts_, drawn % parts_};
+  /// Draws the next `count` parts of all, and returns the first of them, as share() counts. Each
+  /// comes once.
+  std::uint64_t draw(std::size_t count) noexcept {
+    return next_.fetch_add(count, Atomics::relaxed);
   }
-  /// Says that a drawn part of the slot of `ticket` is done. Returns true to the thread that says
-  /// so last: it sees what the others did to the slot, and is to claim, publish, take and release
-  /// it.
-  bool finish(std::uint64_t ticket) noexcept {
-    Number& left = left_[ticket % slots_].parts;
-    // Pairs with itself: releases this part, and acquires the others'.
-    if (left.fetch_sub(1, Atomics::acq_rel) != 1) {
+  /// Returns those of the drawn parts from `at` to before `end` that are of the slot of `at`.
+  Share share(std::uint64_t at, std::uint64_t end) const noexcept {
+    const std::size_t first = at % parts_;
+    return {at / parts_, first, static_cast<std::size_t>(std::min(end - at + first, parts_))};
+  }
+  /// Says that a share is done. Returns true to the thread whose share was the slot's last: it sees
+  /// what the others did to the slot, and is to claim, publish, take and release it.
+  bool finish(const Share& share) noexcept {
+    Number& left = left_[share.ticket % slots_].parts;
+    const std::uint64_t done = share.end - share.first;
+    // Pairs with itself: releases this share, and acquires the others'.
+    if (left.fetch_sub(done, Atomics::acq_rel) != done) {
       return false;
     }
     // Relaxed: the slot's release hands this on to whoever works on it in the next lap.
@@ -63,7 +70,7 @@ template <class Policy = RingPolicy> class Parts {
   };
 
   const std::size_t slots_;
-  const std::size_t parts_;
+  const std::uint64_t parts_;
   Row<Left> left_; // by place
   alignas(cache_line) Number next_{0};
 };

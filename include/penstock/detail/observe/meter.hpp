@@ -40,13 +40,15 @@ class alignas(cache_line) Meter {
     last_ = Clock::now();
     cpu_start_ = thread_cpu_ns();
   }
-  /// Books the time since the last call for `on`, and says that `next` begins.
-  void spent(Activity on, Activity next) noexcept {
+  /// Books the time since the last call for `on`, says that `next` begins, and returns that time.
+  Clock::duration spent(Activity on, Activity next) noexcept {
     const Clock::time_point now = Clock::now();
+    const Clock::duration time = now - last_;
     add(times_[static_cast<std::size_t>(on)],
-        static_cast<std::uint64_t>((now - last_) / std::chrono::nanoseconds{1}));
+        static_cast<std::uint64_t>(time / std::chrono::nanoseconds{1}));
     last_ = now;
     now_in(next);
+    return time;
   }
   void now_in(Activity next) noexcept { now_.store(next, relaxed); }
   void did(std::uint64_t records, std::uint64_t bytes) noexcept {
