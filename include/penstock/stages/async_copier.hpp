@@ -132,9 +132,11 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     using Node =
         std::conditional_t<counted, detail::CountedFetcherNode<On>, detail::FetcherNode<On>>;
     build.slots_of_a_run = detail::places_of_a_run(build.units, slot.units, build.epochs);
+    build.slots_read = 0;
     build.fixed_slots = options_.batch != 0;
     const std::size_t slots = std::max(depth, detail::landing_slots(slot, build.slots_of_a_run));
     const auto out = build.template host_output<Pinned>("AsyncCopier", slots, slot, Side::one);
+    out->counts = true;
     out->bell = build.device_thread().bell();
     out->ring.on_release(out->bell.get());
     build.template add_step<Node>(nullptr, build.setup("AsyncCopier"), *build.device, in, out,

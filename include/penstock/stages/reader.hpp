@@ -100,7 +100,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const detail::Layout layout =
         pieces ? detail::Layout{1, bytes}.pieces(detail::usual_read)
                : detail::layout_of<T>(
-                     detail::records_a_slot(options_.batch, bytes, source.size(), build.plan),
+                     detail::records_a_slot(options_.batch, bytes, build.records, build.plan),
                      extents, detail::usual_values(options_.value_bytes), "Reader");
     const detail::Ramp ramp = detail::ramp_of(options_.batch, layout, build.plan);
     build.units = pieces ? build.records * bytes : build.records;
@@ -113,6 +113,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                                                        workers == 1 ? Side::one : Side::many);
     const detail::NodeSetup setup = build.setup("Reader", workers);
     const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp};
+    build.slots_read = ranges.slots();
     if constexpr (detail::KnowsLengths<From>) {
       if (ranges.known() && workers > 1 && options_.on_error.skips == 0) {
         build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),

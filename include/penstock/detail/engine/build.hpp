@@ -63,6 +63,7 @@ template <AnyDevice D> class Build {
   std::uint64_t units{};
   std::uint64_t epochs{1};
   std::uint64_t slots_of_a_run{}; ///< Host slots that a run may fill, and one more.
+  std::uint64_t slots_read{};     ///< Slots that the Reader fills, while a batch may be a slot.
   bool fixed_slots{};             ///< The user said how many records a host slot has.
   std::size_t depth{};            // batches that may be on the device at once
   /// Whether each record that the next stage gets is made of one of the source's.
@@ -146,9 +147,12 @@ template <AnyDevice D> class Build {
 
   /// Returns how many batches the last ring is given in a run, at most, or unknown_size.
   std::uint64_t batches() const {
+    if (units == unknown_size || (slots_read != 0 && (plan.ragged || !on_device_))) {
+      return units == unknown_size ? units : slots_read;
+    }
     const std::uint64_t batch = on_device_ ? on_device_->layout().units : host_->layout().units;
     const std::uint64_t epoch = units / epochs;
-    return units == unknown_size ? units : epochs * (epoch / batch + (epoch % batch != 0 ? 1 : 0));
+    return epochs * (epoch / batch + (epoch % batch != 0 ? 1 : 0));
   }
 
  private:

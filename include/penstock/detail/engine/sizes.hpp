@@ -30,11 +30,15 @@ inline constexpr std::size_t usual_batch = std::size_t{4} << 20;
 /// A ring in host memory stays near the processor's cache.
 inline constexpr std::size_t usual_ring = std::size_t{48} << 20;
 
+/// Returns of how many records the bytes are whole pages.
+inline std::size_t page_records(std::size_t record_bytes) {
+  return page / std::gcd(record_bytes, page);
+}
 /// Returns how many records share a slot, in every host ring of a chain: about usual_read of them
 /// and, if that stays near it, a multiple of a page. At least one, however large.
 [[gnu::cold]] inline std::size_t slot_records(std::size_t record_bytes) {
   const std::size_t near = std::max<std::size_t>(usual_read / record_bytes, 1);
-  const std::size_t step = page / std::gcd(record_bytes, page);
+  const std::size_t step = page_records(record_bytes);
   const std::size_t down = near / step * step;
   const std::size_t up = down + step;
   const auto off = [&](std::size_t n) {
@@ -45,7 +49,7 @@ inline constexpr std::size_t usual_ring = std::size_t{48} << 20;
 }
 
 /// Returns how many records share a slot of a chain: as many as the user `asked` for, else a number
-/// that suits a source of `records` records of `record_bytes`.
+/// that suits a run over `records` records of `record_bytes`.
 inline std::size_t records_a_slot(std::size_t asked, std::size_t record_bytes,
                                   std::uint64_t records, const Plan& plan) {
   constexpr std::size_t usual_ragged = 256;
@@ -55,9 +59,15 @@ inline std::size_t records_a_slot(std::size_t asked, std::size_t record_bytes,
   if (plan.ragged) {
     return plan.batch != 0 ? plan.batch : usual_ragged;
   }
-  const std::size_t usual = slot_records(std::max({record_bytes, plan.largest, std::size_t{1}}));
+  const std::size_t largest = std::max({record_bytes, plan.largest, std::size_t{1}});
+  const std::size_t usual = slot_records(largest);
+  if (plan.workers == 0) {
+    return usual;
+  }
   // Work on few records is to go on in several slots at once.
-  return plan.workers == 0 ? usual : std::min<std::uint64_t>(usual, records / 8 + 1);
+  const std::size_t step = page_records(largest);
+  const std::uint64_t some = records / 8 / step * step + step;
+  return some < usual ? static_cast<std::size_t>(some) : usual;
 }
 inline std::size_t usual_values(std::size_t asked) {
   return asked != 0 ? asked : usual_read;

@@ -25,7 +25,8 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
   DecoderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
               const std::shared_ptr<HostLink>& out, const F& f, bool whole, const OnError& on_error)
       : Node{setup}, calls_(workers(), f), on_error_{on_error}, in_{in}, out_{out},
-        parts_{in->ring.slots(), whole ? 1 : parts_a_slot(workers(), in->layout().units)},
+        parts_{in->ring.slots(),
+               whole ? 1 : parts_a_slot(workers(), in->layout().units, in->ring.slots())},
         decoded_(in->ring.slots() * parts_.parts()) {}
 
   void report(double seconds, StageReport& stage) const override {
@@ -66,12 +67,13 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
       return true;
     }
     const std::uint64_t first = given.source[units.begin];
-    const TraceRange range = trace(given.index + units.begin);
+    const std::uint64_t index = in_->index_of(given, units.begin);
+    const TraceRange range = trace(index);
     decoded.numbers.start(first);
-    const auto in = in_->batch_of<const typename From::schema, typename From::space>(
-        ticket % in_->ring.slots(), given, units.begin, units.size());
-    const auto out = out_->batch_of<typename To::schema, typename To::space>(
-        ticket % out_->ring.slots(), given, units.begin, units.size());
+    const auto in =
+        batch<const typename From::schema, typename From::space>(*in_, ticket, given, index, units);
+    const auto out =
+        batch<typename To::schema, typename To::space>(*out_, ticket, given, index, units);
     bool done = false;
     // The run ends if there is no memory to note the skipped records.
     return attempt(first,
@@ -83,6 +85,16 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
                      }
                    }) &&
            done;
+  }
+
+  // The part as a batch of its own, in the slot of the ticket in a link.
+  template <class T, class Where>
+  Batch<T, Where> batch(const HostLink& link, std::uint64_t ticket, const HostSlot& given,
+                        std::uint64_t index, PartOf units) const {
+    const std::size_t place = ticket % link.ring.slots();
+    return parts_.parts() == 1
+               ? link.batch<T, Where>(place, given, index)
+               : link.part<T, Where>(place, given, index, units.begin, units.size());
   }
 
   template <class In, class Out>

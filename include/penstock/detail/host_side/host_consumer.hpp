@@ -21,7 +21,8 @@ template <class F, class T, class Where> class HostConsumer : public Node {
   /// `whole`: a batch is a slot.
   HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f, bool whole)
       : Node{setup}, calls_(workers(), f), in_{in},
-        parts_{in->ring.slots(), whole ? 1 : parts_a_slot(workers(), in->layout().units)} {}
+        parts_{in->ring.slots(),
+               whole ? 1 : parts_a_slot(workers(), in->layout().units, in->ring.slots())} {}
 
  protected:
   void reset() override { parts_.reset(); }
@@ -56,8 +57,10 @@ template <class F, class T, class Where> class HostConsumer : public Node {
  private:
   // Returns false if the run is to end.
   bool call(unsigned worker, std::size_t place, const HostSlot& slot, PartOf units) noexcept {
-    const std::uint64_t index = slot.index + units.begin;
-    const auto batch = in_->batch_of<const T, Where>(place, slot, units.begin, units.size());
+    const std::uint64_t index = in_->index_of(slot, units.begin);
+    const auto batch = parts_.parts() == 1 ? in_->batch<const T, Where>(place, slot, index)
+                                           : in_->part<const T, Where>(place, slot, index,
+                                                                       units.begin, units.size());
     return attempt(index, [&] {
       const TraceRange range = trace(index);
       std::invoke(calls_[worker], batch);

@@ -17,22 +17,32 @@ namespace penstock::detail {
 
 using Share = Parts<>::Share;
 
-/// How many parts a slot of `units` has: some for each worker, so that a worker whose records take
-/// long holds up the others by little.
-inline std::size_t parts_a_slot(unsigned workers, std::size_t units) noexcept {
-  return workers == 1 ? 1 : std::clamp<std::size_t>(units, 1, std::size_t{4} * workers);
+/// How many parts each of a ring's slots of `units` has: some for each worker, so that a worker
+/// whose records take long holds up the others by little. Fewer in a ring of many slots, which keep
+/// all workers busy anyway: what is kept for each part stays below a megabyte.
+inline std::size_t parts_a_slot(unsigned workers, std::size_t units, std::size_t slots) noexcept {
+  constexpr std::size_t in_all = 16'384;
+  const std::size_t most =
+      std::min(std::size_t{4} * workers, std::max<std::size_t>(in_all / slots, 1));
+  return workers == 1 ? 1 : std::clamp<std::size_t>(units, 1, most);
 }
 
-/// The units of a slot's part.
+/// The units of a slot's part, or of a share of its parts.
 struct PartOf {
   PartOf(std::size_t units, std::size_t parts, std::size_t number) noexcept
-      : begin{units / parts * number + std::min(units % parts, number)},
-        end{begin + units / parts + (number < units % parts ? 1U : 0U)} {}
+      : begin{begin_of(units, parts, number)}, end{begin_of(units, parts, number + 1)} {}
+  PartOf(std::size_t units, std::size_t parts, const Share& share) noexcept
+      : begin{begin_of(units, parts, share.first)}, end{begin_of(units, parts, share.end)} {}
 
   std::size_t size() const noexcept { return end - begin; }
 
   std::size_t begin;
   std::size_t end;
+
+ private:
+  static std::size_t begin_of(std::size_t units, std::size_t parts, std::size_t number) noexcept {
+    return units / parts * number + std::min(units % parts, number);
+  }
 };
 
 /// Which parts one worker gets: one at a time, and more where they are soon done, since to draw a
@@ -42,15 +52,7 @@ class Draws {
   explicit Draws(Parts<>& parts) noexcept : parts_{parts} {}
 
   /// Returns what the worker is to do next.
-  Share next() noexcept {
-    if (at_ == end_) {
-      at_ = parts_.draw(many_);
-      end_ = at_ + many_;
-    }
-    const Share share = parts_.share(at_, end_);
-    at_ += share.end - share.first;
-    return share;
-  }
+  Share next() noexcept { return parts_.draw(many_); }
   /// Notes how long it took.
   void took(Meter::Clock::duration time) noexcept {
     if (time < std::chrono::microseconds{50}) {
@@ -63,8 +65,6 @@ class Draws {
  private:
   Parts<>& parts_;
   std::size_t many_{1};
-  std::uint64_t at_{};
-  std::uint64_t end_{};
 };
 
 /// Does the work of a worker that, with others, turns slots of one ring into slots of the next:

@@ -102,9 +102,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
     open_ragged(out_->memory, place, wanted);
     const std::size_t got = source_.read(out_->batch<T, Where>(place, slot, first));
-    if (ranges_.known()) {
-      check_all_read(got, wanted, first);
-    }
+    check_count(got, wanted, first, ranges_.known());
     check_ragged(out_->memory, place, got, first);
     return got;
   }

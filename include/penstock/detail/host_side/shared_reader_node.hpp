@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -30,11 +31,13 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   [[gnu::cold]] SharedReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
                                  From source, const SlotRanges& ranges, const OnError& on_error)
       : Node{setup}, source_{std::move(source)}, ranges_{ranges}, out_{out}, on_error_{on_error},
-        parts_{out->ring.slots(), parts_a_slot(workers(), out->layout().units)}, desks_(workers()) {
+        parts_{out->ring.slots(), parts_a_slot(workers(), out->layout().units, out->ring.slots())},
+        desks_(workers()) {
     const Row<Array>& arrays = out_->layout().parts;
     for (std::size_t i = 0; i != arrays.size(); ++i) {
       columns_ += arrays[i].kind == Array::offsets ? 1U : 0U;
     }
+    seams_ = Row<std::uint64_t>(out_->ring.slots() * parts_.parts() * columns_, 0);
     for (Desk& desk : desks_) {
       desk.lengths = Row<std::uint64_t>(columns_ * out_->layout().units, 0);
       desk.offsets = Row<std::int64_t>(columns_ * (out_->layout().units + 1), 0);
@@ -71,11 +74,12 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
         return;
       }
       const SlotRanges::Range range = ranges_.of(share.ticket);
+      const PartOf units{range.units, parts_.parts(), share};
       for (std::size_t part = share.first; part != share.end; ++part) {
-        const PartOf units{range.units, parts_.parts(), part};
-        if (units.size() != 0 && !read(desks_[worker], share.ticket, range, units, meter)) {
-          return;
-        }
+        std::fill_n(seams_of(share.ticket, part), columns_, unknown_size);
+      }
+      if (units.size() != 0 && !read(desks_[worker], share, range, units, meter)) {
+        return;
       }
       draws.took(meter.spent(Activity::busy, Activity::blocked));
       if (parts_.finish(share)) {
@@ -83,13 +87,16 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
         slot->source.start(range.first);
         slot->units = range.units;
         slot->ends_epoch = range.first + range.units == ranges_.units();
-        slot->bytes = out_->memory.used(share.ticket % out_->ring.slots(), range.units);
-        meter.did(range.units, slot->bytes);
-        meter.found_in_use(out_->ring.was_in_use());
+        if (!attempt(range.first, [&] { check_seams(share.ticket, range); })) {
+          return;
+        }
         HostRing::Claim claim = out_->ring.claim_at(share.ticket);
         if (!claim) {
           return;
         }
+        slot->bytes = out_->memory.used(claim.place(), range.units);
+        meter.did(range.units, slot->bytes);
+        meter.found_in_use(out_->ring.was_in_use());
         const bool full = !slot->ends_epoch && range.units == out_->layout().units;
         out_->publish(std::move(claim), full ? Fill::full : Fill::partial);
       }
@@ -97,16 +104,20 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   }
 
   // Returns false if the run is to end.
-  bool read(Desk& desk, std::uint64_t ticket, const SlotRanges::Range& range, PartOf units,
+  bool read(Desk& desk, const Share& share, const SlotRanges::Range& range, PartOf units,
             Meter& meter) noexcept {
     const std::uint64_t first = range.first + units.begin;
     return attempt_item(on_error_, meter, first, units.size(), [&] {
              const TraceRange shown = trace(ranges_.index(range) + units.begin);
-             const std::size_t place = ticket % out_->ring.slots();
+             const std::size_t place = share.ticket % out_->ring.slots();
+             std::fill_n(desk.lengths.data(), columns_ * units.end, 0);
              source_.lengths(range.first, std::span{desk.lengths.data(), columns_ * units.end});
              const auto got = source_.read(batch(desk, place, first, units));
-             check_all_read(got, units.size(), first);
+             check_count(got, units.size(), first, true);
              keep_offsets(desk, place, first, units);
+             for (std::size_t column = 0; column != columns_; ++column) {
+               seams_of(share.ticket, share.first)[column] = sum_of(desk, column, 0, units.begin);
+             }
            }) == Item::good;
   }
 
@@ -114,7 +125,9 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   // workers would write the offset where their parts meet.
   Batch<T, Where> batch(Desk& desk, std::size_t place, std::uint64_t first, PartOf units) {
     auto view = out_->memory.template view<T>(place, units.size(), first, first);
-    view.alignment = 1;
+    for (const Array& array : out_->layout().parts) {
+      view.alignment = std::gcd(view.alignment, array.each);
+    }
     std::size_t column = 0; // of the Ragged ones
     std::size_t size = 0;   // of view.sizes
     std::size_t at = 0;     // of the slot's arrays
@@ -182,6 +195,33 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
       (f(column_traits<Fields>::ragged, column_traits<Fields>::sizes), ...);
     }(static_cast<typename columns_of<T>::type*>(nullptr));
   }
+  // By the last worker of a slot: throws if lengths() told two workers different things. Each share
+  // must begin where the one before it ends.
+  void check_seams(std::uint64_t ticket, const SlotRanges::Range& range) {
+    const std::size_t place = ticket % out_->ring.slots();
+    std::size_t column = 0;
+    for (std::size_t at = 0; at != out_->layout().parts.size(); ++at) {
+      if (out_->layout().parts[at].kind != Array::offsets) {
+        continue;
+      }
+      const std::int64_t* const offsets = offsets_of(out_->memory, place, at);
+      for (std::size_t part = 0; part != parts_.parts(); ++part) {
+        const std::uint64_t begin = seams_of(ticket, part)[column];
+        const std::size_t unit = PartOf{range.units, parts_.parts(), part}.begin;
+        if (begin != unknown_size && begin != static_cast<std::uint64_t>(offsets[unit])) {
+          throw_source_error({"penstock: the source's lengths() told two things of the records "
+                              "before ",
+                              range.first + unit, ": did what it reads change?"},
+                             {}, 0, range.first + unit);
+        }
+      }
+      ++column;
+    }
+  }
+  // Where the values of a part that begins a share begin, for each Ragged column.
+  std::uint64_t* seams_of(std::uint64_t ticket, std::size_t part) noexcept {
+    return seams_.data() + (ticket % out_->ring.slots() * parts_.parts() + part) * columns_;
+  }
   std::int64_t* offsets_on(Desk& desk, std::size_t column) noexcept {
     return desk.offsets.data() + column * (out_->layout().units + 1);
   }
@@ -201,8 +241,9 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   const std::shared_ptr<HostLink> out_;
   const OnError on_error_; // without skips
   Parts<> parts_;
-  Row<Desk> desks_;       // by worker
-  std::size_t columns_{}; // Ragged ones
+  Row<Desk> desks_;          // by worker
+  Row<std::uint64_t> seams_; // by place, part and column
+  std::size_t columns_{};    // Ragged ones
 };
 
 } // namespace penstock::detail

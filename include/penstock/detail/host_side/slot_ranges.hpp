@@ -67,12 +67,13 @@ class SlotRanges {
   std::uint64_t slots_{};
 };
 
-/// Throws SourceError if a source of known size gave fewer records than it was asked for.
-inline void check_all_read(std::size_t got, std::size_t wanted, std::uint64_t first) {
-  if (got < wanted) {
+/// Throws SourceError if a source gave more records than it was asked for, or fewer although its
+/// size is `known`.
+inline void check_count(std::size_t got, std::size_t wanted, std::uint64_t first, bool known) {
+  if (got > wanted || (known && got < wanted)) {
     throw_source_error({"penstock: the source gave ", got, " records where it has ", wanted,
                         ": its size() and its read() disagree."},
-                       {}, 0, first + got);
+                       {}, 0, first + std::min(got, wanted));
   }
 }
 

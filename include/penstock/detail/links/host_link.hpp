@@ -42,12 +42,17 @@ struct HostLink {
         memory.template view<std::remove_const_t<T>>(place, slot.units, index, slot.source[0])};
   }
 
-  /// Returns the batch of a slot's units from `first` on; not for Ragged columns.
+  /// Returns the batch of a slot's units from `first` on, of a slot that is shown in parts; not for
+  /// Ragged columns.
   template <class T, class Where>
-  Batch<T, Where> batch_of(std::size_t place, const HostSlot& slot, std::size_t first,
-                           std::size_t units) const {
-    return Batch<T, Where>{memory.template view<std::remove_const_t<T>>(
-        place, units, slot.index + first, slot.source[first], first)};
+  Batch<T, Where> part(std::size_t place, const HostSlot& slot, std::uint64_t index,
+                       std::size_t first, std::size_t units) const {
+    return Batch<T, Where>{memory.template view_of_part<std::remove_const_t<T>>(
+        place, first, units, index, slot.source[first])};
+  }
+  /// Returns index() of a unit of a slot.
+  std::uint64_t index_of(const HostSlot& slot, std::size_t unit) const {
+    return slot.index + (counted_ || counts ? unit : slot.source[unit] - slot.source[0]);
   }
 
   /// Has index() count the records delivered, if some may be skipped. To be called before the first
@@ -86,6 +91,7 @@ struct HostLink {
 
   HostRing ring;
   RingMemory memory;
+  bool counts{};                            // index() counts units, since they come from a device
   std::shared_ptr<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
 
  private:

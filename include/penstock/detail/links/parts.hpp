@@ -32,7 +32,7 @@ template <class Policy = RingPolicy> class Parts {
     reset();
   }
 
-  std::size_t parts() const noexcept { return static_cast<std::size_t>(parts_); }
+  std::size_t parts() const noexcept { return parts_; }
   /// Goes back to the first part of ticket 0. No other thread may be inside.
   void reset() noexcept {
     for (std::size_t i = 0; i < slots_; ++i) {
@@ -40,15 +40,15 @@ template <class Policy = RingPolicy> class Parts {
     }
     next_.store(0, Atomics::relaxed);
   }
-  /// Draws the next `count` parts of all, and returns the first of them, as share() counts. Each
-  /// comes once.
-  std::uint64_t draw(std::size_t count) noexcept {
-    return next_.fetch_add(count, Atomics::relaxed);
-  }
-  /// Returns those of the drawn parts from `at` to before `end` that are of the slot of `at`.
-  Share share(std::uint64_t at, std::uint64_t end) const noexcept {
+  /// Draws the next parts, `count` or as many as the slot at hand has left. Each comes once.
+  Share draw(std::uint64_t count) noexcept {
+    std::uint64_t at = next_.load(Atomics::relaxed);
+    std::uint64_t end = 0;
+    do {
+      end = at + std::min(count, parts_ - at % parts_);
+    } while (!next_.compare_exchange_weak(at, end, Atomics::relaxed, Atomics::relaxed));
     const std::size_t first = at % parts_;
-    return {at / parts_, first, static_cast<std::size_t>(std::min(end - at + first, parts_))};
+    return {at / parts_, first, first + (end - at)};
   }
   /// Says that a share is done. Returns true to the thread whose share was the slot's last: it sees
   /// what the others did to the slot, and is to claim, publish, take and release it.

@@ -55,22 +55,32 @@ class RingMemory {
     return bytes;
   }
 
-  /// Shows `units` units of a place, from unit `first` on, which is 0 for Ragged columns. `index`
-  /// and `source` are the numbers of the first.
+  /// Shows `units` units of a place; `index` and `source` are the numbers of the first.
   template <class S>
-  BatchView<S> view(std::size_t place, std::size_t units, std::uint64_t index, std::uint64_t source,
-                    std::size_t first = 0) const noexcept {
+  BatchView<S> view(std::size_t place, std::size_t units, std::uint64_t index,
+                    std::uint64_t source) const noexcept {
     BatchView<S> view;
-    view.alignment = layout_.alignment();
     for (std::size_t part = 0; part < schema_traits<S>::parts; ++part) {
-      const std::size_t skipped = first * layout_.parts[part].each;
-      view.parts[part] = data(place, part) + skipped;
-      view.alignment = std::gcd(view.alignment, skipped);
+      view.parts[part] = data(place, part);
     }
+    view.alignment = layout_.alignment();
     std::copy(layout_.sizes.begin(), layout_.sizes.end(), view.sizes);
     view.size = layout_.in_records(units);
     view.index = layout_.in_records(index);
     view.source_index = layout_.in_records(source);
+    return view;
+  }
+  /// Shows so many units from unit `first` on, of a place that is shown in parts; not for Ragged
+  /// columns.
+  template <class S>
+  BatchView<S> view_of_part(std::size_t place, std::size_t first, std::size_t units,
+                            std::uint64_t index, std::uint64_t source) const noexcept {
+    BatchView<S> view = this->view<S>(place, units, index, source);
+    for (std::size_t part = 0; part < schema_traits<S>::parts; ++part) {
+      const std::size_t each = layout_.parts[part].each;
+      view.parts[part] = static_cast<std::byte*>(view.parts[part]) + first * each;
+      view.alignment = std::gcd(view.alignment, each); // the same for all parts
+    }
     return view;
   }
 
