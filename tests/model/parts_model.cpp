@@ -58,13 +58,8 @@ template <int Workers, int Tickets, End How, std::size_t Draw = 1> struct Togeth
     }
   }
   void work() {
-    for (std::uint64_t next = 0, end = 0;;) {
-      if (next == end) {
-        next = dealt.draw(Draw);
-        end = next + Draw;
-      }
-      const auto share = dealt.share(next, end);
-      next += share.end - share.first;
+    for (;;) {
+      const auto share = dealt.draw(Draw);
       Slot* const from = in.await_filled(share.ticket);
       Slot* const to = from ? out.await_free(share.ticket) : nullptr;
       if (!to) {

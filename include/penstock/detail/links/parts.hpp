@@ -46,7 +46,7 @@ template <class Policy = RingPolicy> class Parts {
     std::uint64_t end = 0;
     do {
       end = at + std::min(count, parts_ - at % parts_);
-    } while (!next_.compare_exchange_weak(at, end, Atomics::relaxed, Atomics::relaxed));
+    } while (!next_.compare_exchange_strong(at, end, Atomics::relaxed, Atomics::relaxed));
     const std::size_t first = at % parts_;
     return {at / parts_, first, first + (end - at)};
   }
