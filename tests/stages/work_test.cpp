@@ -236,7 +236,12 @@ TEST_CASE("the first batch is there while the records behind it are being worked
                                       out = in;
                                     },
                                     {.workers = workers}};
-    const auto see = ps::Consumer{[&](In) { there = true; }};
+    const auto see = ps::Consumer{[&](In) {
+      while (!waited && std::chrono::steady_clock::now() < until) {
+        std::this_thread::yield();
+      }
+      there = true;
+    }};
     if (told) {
       (ps::Reader{count_up<int>(100'000)} | decode | see).run();
     } else {
