@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <span>
@@ -419,4 +420,109 @@ TEST_CASE("lengths that lie, or that no slot can hold, end the run by name") {
       Catch::Contains("record 500 has 4 values in a Ragged column by the source's lengths()"));
   CHECK_THAT(text_of({1000}, 100),
              Catch::Contains("have more than the 100 values that a slot holds"));
+}
+
+namespace {
+
+/// Records of one Ragged column; each call of lengths() tells another length.
+struct Changing {
+  using schema = Word;
+  std::shared_ptr<std::atomic<std::uint64_t>> calls =
+      std::make_shared<std::atomic<std::uint64_t>>();
+  std::shared_ptr<Meeting> meeting = std::make_shared<Meeting>();
+  std::uint64_t size() const { return 64; }
+  static std::uint64_t& told() {
+    thread_local std::uint64_t length = 0;
+    return length;
+  }
+  void lengths(std::uint64_t, std::span<std::uint64_t> into) const {
+    told() = 1 + calls->fetch_add(1);
+    std::fill(into.begin(), into.end(), told());
+  }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<Word, Where> into) const {
+    meeting->come();
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      std::fill_n(ps::get<"bytes">(into).put(i, told()), told(), 'a');
+    }
+    return into.size();
+  }
+};
+
+/// Says that it read one record more than it was asked for.
+struct TooMany {
+  using schema = int;
+  std::uint64_t size() const { return 100; }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<int, Where> into) const {
+    std::fill_n(into.data(), into.size(), 0);
+    return into.size() + 1;
+  }
+};
+
+template <class P> std::string text_of_error(P pipeline) {
+  try {
+    pipeline.run();
+  } catch (const ps::StageError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+} // namespace
+
+TEST_CASE("a source that changes under its readers, or gives too much, ends the run") {
+  CHECK(text_of_error(ps::Reader{Changing{}, {.workers = workers, .batch = 64}} |
+                      ps::Consumer{[](ps::Batch<const Word, ps::Pageable>) {}})
+            .find("lengths() told two things") != std::string::npos);
+  CHECK(text_of_error(ps::Reader{TooMany{}} | ps::Consumer{[](In) {}})
+            .find("its size() and its read() disagree") != std::string::npos);
+}
+
+TEST_CASE("a pipeline whose slots grow tells how many batches it gives") {
+  for (const std::uint64_t epochs : {1, 3}) {
+    auto plain = ps::Reader{count_up<int>(100'000), {.epochs = epochs}} |
+                 ps::Decoder{[](const int& in, int& out) { out = in; }, {.workers = 2}};
+    auto ragged =
+        ps::Reader{Words{700}, {.epochs = epochs}} |
+        ps::Decoder{[](ps::Batch<const Word, ps::Pageable>, ps::Batch<Length, ps::Pageable>) {},
+                    {.workers = 2}};
+    const auto check = [](auto& pipeline) {
+      std::uint64_t given = 0;
+      for (auto batch : pipeline.batches()) {
+        given += batch.size() != 0 ? 1 : 0;
+      }
+      CHECK(given > 5);
+      CHECK(pipeline.batches_a_run() == given);
+    };
+    check(plain);
+    check(ragged);
+  }
+}
+
+TEST_CASE("batches behind a Decoder that skips know their numbers, and all are aligned alike") {
+  const std::uint64_t records = 100'000;
+  std::atomic<bool> right{true};
+  std::atomic<std::size_t> alignment{0};
+  auto pipeline = ps::Reader{count_up<std::uint64_t>(records), {.epochs = 2}} |
+                  ps::Decoder{[](const std::uint64_t& in, std::uint64_t& out) {
+                                if (in % 10 == 3) {
+                                  throw ps::Error{"left out"};
+                                }
+                                out = in;
+                              },
+                              {.workers = 3, .on_error = {.skips = records}}} |
+                  ps::Decoder{[&](ps::Batch<const std::uint64_t, ps::Pageable> in,
+                                  ps::Batch<std::uint64_t, ps::Pageable> out) {
+                                const std::uint64_t first = in.data()[0];
+                                right = right && in.index() % records == first &&
+                                        in.source_index() == first && out.index() == in.index();
+                                std::size_t none = 0;
+                                alignment.compare_exchange_strong(none, in.alignment());
+                                right = right && in.alignment() == alignment;
+                                std::copy_n(in.data(), in.size(), out.data());
+                              },
+                              {.workers = 3}} |
+                  ps::Consumer{[](ps::Batch<const std::uint64_t, ps::Pageable>) {}};
+  CHECK(pipeline.run().skipped == records / 5);
+  CHECK(right);
+  CHECK(alignment >= alignof(std::uint64_t));
 }
