@@ -59,18 +59,19 @@ template <AnyDevice D> class BatchFiller {
     }
     return std::min(room, units);
   }
-  /// Books `units` of `bytes` that are there at `ready`, and hands the full places on.
-  /// `ends_epoch`: the last unit ends an epoch. `source_of` tells the number in the source of the
-  /// i-th one.
+  /// Books `units` of one epoch, of `bytes`, that are there at `ready`, and hands the full places
+  /// on. `ends_epoch`: the last unit ends an epoch. `source_of` tells the number in the source of
+  /// the i-th one.
   template <class F>
-  void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, bool ends_epoch,
-            F source_of) {
+  void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, std::uint64_t epoch,
+            bool ends_epoch, F source_of) {
     std::size_t opened = 0;
     for (std::size_t done = 0; done != units;) {
       const std::size_t part = std::min(units - done, out_.layout().units - filled_);
       DeviceSlot<D>& place = place_.slot();
       if (filled_ == 0) {
         place.index = booked_;
+        place.epoch = epoch;
         place.source = source_of(done);
         place.bytes = 0;
       }

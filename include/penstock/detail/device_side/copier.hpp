@@ -157,10 +157,11 @@ template <AnyDevice D> class Copier {
       tell_numbers(records);
     }
     const bool ends_epoch = records == ready && run_.slot(run_.size() - 1).ends_epoch;
-    filler_.book(records, bytes, {&line_, flight.serial}, ends_epoch, [this](std::size_t i) {
-      const std::size_t at = begun_ + i;
-      return run_.slot(at / in_.layout().units).source[at % in_.layout().units];
-    });
+    filler_.book(records, bytes, {&line_, flight.serial}, run_.slot().epoch, ends_epoch,
+                 [this](std::size_t i) {
+                   const std::size_t at = begun_ + i;
+                   return run_.slot(at / in_.layout().units).source[at % in_.layout().units];
+                 });
     if (ragged_ || ends_epoch) {
       filler_.close();
     }

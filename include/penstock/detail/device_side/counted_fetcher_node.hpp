@@ -121,7 +121,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
         }
         const std::size_t copied = this->filler_.make_room(left);
         this->copy(batch.place(), begun_, copied);
-        this->filler_.book(copied, serial,
+        this->filler_.book(copied, batch.slot().epoch, serial,
                            [&](SourceNumbers& numbers, std::size_t at, std::size_t, std::size_t) {
                              if (at == 0) {
                                numbers.start(batch.slot().source);

@@ -48,7 +48,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     this->copy(run_.place(), begun_, copied);
     const Fence<D> free = this->record(ready);
     const std::uint64_t first = this->filler_.delivered();
-    this->filler_.book(copied, free.serial,
+    this->filler_.book(copied, run_.slot().epoch, free.serial,
                        [&](SourceNumbers& numbers, std::size_t at, std::size_t i,
                            std::size_t count) { number(numbers, at, first, i, count); });
     if (this->numbers_) {

@@ -39,15 +39,17 @@ class SlotFiller {
     }
     return std::min(room, records);
   }
-  /// Books `records` that the copy `serial` brings. number(numbers, at, i, count) tells the numbers
-  /// in the source of `count` of them from the i-th on, which lie in a slot from its record `at`
-  /// on.
-  template <class F> void book(std::size_t records, std::uint64_t serial, F number) {
+  /// Books `records` of one epoch that the copy `serial` brings. number(numbers, at, i, count)
+  /// tells the numbers in the source of `count` of them from the i-th on, which lie in a slot from
+  /// its record `at` on.
+  template <class F>
+  void book(std::size_t records, std::uint64_t epoch, std::uint64_t serial, F number) {
     for (std::size_t done = 0; done != records;) {
       const std::size_t part = std::min(records - done, out_.layout().units - filled_);
       HostSlot& slot = open_slot();
       if (filled_ == 0) {
         slot.index = delivered_;
+        slot.epoch = epoch;
         slot.ends_epoch = false;
       }
       number(slot.source, filled_, done, part);

@@ -93,6 +93,7 @@ void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Wor
     }
     if (parts.finish(share)) {
       slot->index = given->index;
+      slot->epoch = given->epoch;
       slot->ends_epoch = given->ends_epoch;
       slot->units = given->units;
       slot->bytes = 0;

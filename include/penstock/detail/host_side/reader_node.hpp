@@ -65,6 +65,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       HostSlot& slot = claim.slot();
       slot.index = ranges_.index(range);
       slot.source.start(first);
+      slot.epoch = range.epoch;
       slot.units = wanted;
       const Item item = attempt_item(
           on_error_, meter, layout.in_records(first), layout.whole_records(first, wanted), [&] {

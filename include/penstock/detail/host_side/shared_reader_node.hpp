@@ -85,6 +85,7 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
       if (parts_.finish(share)) {
         slot->index = ranges_.index(range);
         slot->source.start(range.first);
+        slot->epoch = range.epoch;
         slot->units = range.units;
         slot->ends_epoch = range.first + range.units == ranges_.units();
         if (!attempt(range.first, [&] { check_seams(share.ticket, range); })) {

@@ -31,6 +31,7 @@ void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
     const HostSlot& given = from.slot();
     HostSlot& slot = to.slot();
     slot.index = given.index;
+    slot.epoch = given.epoch;
     slot.units = given.units;
     slot.ends_epoch = given.ends_epoch;
     if (slot.units != 0 && !work(from, to)) {

@@ -24,6 +24,7 @@ namespace penstock::detail {
 template <AnyDevice D> struct DeviceSlot {
   std::uint64_t index{};  // of its first unit, as delivered
   std::uint64_t source{}; // number of that unit in the source
+  std::uint64_t epoch{};  // of its units
   std::size_t units{};
   std::size_t bytes{};
   Fence<D> ready;

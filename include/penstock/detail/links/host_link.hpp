@@ -22,6 +22,7 @@ namespace penstock::detail {
 struct HostSlot {
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
   SourceNumbers source{}; // of its units
+  std::uint64_t epoch{};  // of its units
   std::size_t units{};    // in it
   std::size_t bytes{};
   bool ends_epoch{};
