@@ -25,9 +25,12 @@
 //   link              cudaMemcpyAsync of 256 MiB pieces of pinned memory, and nothing else
 //   one_grain_R       by hand, R readers: one slot is one read, one copy, one kernel
 //   three_grains      by hand: reads, copies of adjacent slots and batches each of their best size
+//   graphs            graphs of the kernels of 64 batches, launched by hand, and nothing copied
+//   graphs_copied     graphs, and before them copies of 8 MiB from pinned memory
 //   three_grains_two  three_grains with two copies in flight, not as many as there is room for
 
 #include "support/from_file.hpp"
+#include "support/graph_loop.hpp"
 #include "support/hand_written.hpp"
 
 #include <cstddef>
@@ -108,6 +111,15 @@ class Feed : FromFile {
         return replay_from<Block>(memory_reader(), blocks,
                                   {.batch_bytes = batch, .lanes = lanes, .checked = checked});
       });
+      if (tiny) {
+        for (const bool copies : {false, true}) {
+          add_one(copies ? "graphs_copied" : "graphs", size, of_memory_, [=, this](bool checked) {
+            return std::make_unique<GraphLoop>(
+                options_.bytes,
+                WorkOptions{.batch_bytes = batch, .lanes = lanes, .checked = checked}, copies);
+          });
+        }
+      }
     }
   }
 

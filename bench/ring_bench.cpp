@@ -9,6 +9,8 @@
 //                  slots and one for free ones.
 //   index          the same, but numbers themselves go through one queue; a Ring's go in slots of
 //                  8 bytes
+//   round_trip     one thread sends a number through one queue or Ring, and waits until another has
+//                  sent it back through a second
 //   many_to_one_W  W workers draw tickets and fill slots of 64 bytes; one thread takes them in the
 //                  order of the tickets. With queues: an atomic counter for the tickets, a window
 //                  of SLOTS tickets that may be open, and a ring of those that came too early.
@@ -23,10 +25,10 @@
 // has about twice as much.
 //
 // Each thread keeps its counts to itself until the end, in no cache line that others read. A run is
-// all slots of `one_way` or `fan`, threads started and joined; bytes_per_second counts 8 bytes a
-// slot. Contenders are checked before they are timed, and made anew and warmed by a run for each
-// repetition. A contender that needs more threads than there are processors is left out. To be run
-// with --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true.
+// all slots of `one_way`, `trips` or `fan`, threads started and joined; bytes_per_second counts 8
+// bytes a slot. Contenders are checked before they are timed, and made anew and warmed by a run for
+// each repetition. A contender that needs more threads than there are processors is left out. To be
+// run with --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true.
 
 #include "support/contender.hpp"
 #include "support/ring_by_hand.hpp"
@@ -51,6 +53,7 @@ namespace ps = penstock;
 using namespace penstock_bench;
 
 constexpr std::uint64_t one_way = 2'000'000;
+constexpr std::uint64_t trips = 200'000;
 constexpr std::uint64_t fan = 200'000;
 constexpr std::uint64_t stop = ~std::uint64_t{0};
 
@@ -141,6 +144,30 @@ template <class Channel> class OneToOne final : public Contender {
 
  private:
   Channel channel_;
+};
+
+template <class Channel> class RoundTrip final : public Contender {
+ public:
+  explicit RoundTrip(std::size_t slots) : there_{slots}, back_{slots} {}
+  std::uint64_t run() override {
+    std::thread other{[&] {
+      for (std::uint64_t i = 0; i < trips; ++i) {
+        back_.put(there_.take());
+      }
+    }};
+    std::uint64_t right = 0;
+    for (std::uint64_t i = 0; i < trips; ++i) {
+      there_.put(i);
+      right += back_.take() == i ? 1 : 0;
+    }
+    other.join();
+    require(right == trips);
+    return right;
+  }
+
+ private:
+  Channel there_;
+  Channel back_;
 };
 
 /// Tickets that arrive in any order and leave in their own.
@@ -375,6 +402,11 @@ template <class Channel> void add(const std::string& name, std::size_t slots) {
       name + "/" + std::to_string(slots), 8 * one_way, [] { return one_way; },
       [slots](bool) { return std::make_unique<OneToOne<Channel>>(slots); });
 }
+template <class Channel> void add_round_trip(const char* contender, std::size_t slots) {
+  penstock_bench::add(
+      std::string{"round_trip/"} + contender + "/" + std::to_string(slots), 8 * trips,
+      [] { return trips; }, [slots](bool) { return std::make_unique<RoundTrip<Channel>>(slots); });
+}
 template <class Of> void add(const std::string& question, const char* contender,
                              std::size_t workers, std::size_t slots) {
   penstock_bench::add(
@@ -400,6 +432,14 @@ int main(int argc, char** argv) {
         add<Index<ReaderWriter>>("index/moodycamel_2x", slots);
         add<Recycle<ReaderWriter>>("recycle/moodycamel_2x", slots);
       }
+#endif
+    }
+    for (const std::size_t slots : {64, 1024}) {
+      add_round_trip<RingChannel<Number>>("penstock", slots);
+      add_round_trip<ByHand<Number>>("by_hand", slots);
+      add_round_trip<Index<Boost>>("boost", slots);
+#if defined(HAVE_READER_WRITER)
+      add_round_trip<Index<ReaderWriterLess>>("moodycamel", slots);
 #endif
     }
     for (const std::size_t workers : {2, 4, 8}) {

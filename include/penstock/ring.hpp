@@ -6,8 +6,7 @@
 #include <penstock/config.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/ring/doorbell.hpp>
-#include <penstock/detail/ring/mpmc_ring.hpp>
-#include <penstock/detail/ring/spsc_ring.hpp>
+#include <penstock/detail/ring/ring_slots.hpp>
 #include <penstock/detail/ring/state.hpp>
 #include <penstock/detail/ring/tickets.hpp>
 #include <penstock/detail/ring/word.hpp>
@@ -49,31 +48,32 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
   /// Makes a ring of `slots` slots. Throws OptionError for fewer than 2. Nothing is allocated
   /// later.
   explicit Ring(std::size_t slots, Side claimers = Side::many, Side takers = Side::many)
-      : slots_{checked(slots)}, one_to_one_{claimers == Side::one && takers == Side::one},
-        spsc_{one_to_one() ? slots : 0}, mpmc_{one_to_one() ? 0 : slots, claimers, takers} {}
+      : slots_{checked(slots)}, ring_{slots, claimers, takers} {}
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
   /// Claims the next slot to fill. Blocks until it is free; the claim is empty (false) when the
   /// ring has ended, stopped or failed, which state() tells apart.
   Claim claim() {
-    if (const std::uint64_t ticket = spsc_.was_claimed();
-        maybe_one && spsc_.knows_free(state_, ticket)) [[likely]] {
-      return {this, ticket, spsc_.draw_free(ticket)};
+    if constexpr (Slots::maybe_one) {
+      if (const std::uint64_t ticket = ring_.one().was_claimed();
+          ring_.one().knows_free(state_, ticket)) [[likely]] {
+        return {this, ticket, ring_.one().draw_free(ticket)};
+      }
     }
     return {this, await_claim()};
   }
 
   /// Claims the next slot to fill; the claim is empty where claim() would block. Loses no ticket.
   Claim try_claim() {
-    return {this, one_to_one() ? spsc_.try_claim(state_) : mpmc_.try_claim(state_)};
+    return {this, ring_.with([this](auto& slots) { return slots.try_claim(state_); })};
   }
 
   /// Claims the slot of a ticket that came from another ring: slot t in, slot t out. Claim every
   /// ticket once. Blocks as claim() does; where takers are one thread, until the slots before it
   /// are free as well. Do not mix it with claim().
   Claim claim_at(std::uint64_t ticket) {
-    return {this, one_to_one() ? spsc_.claim_at(state_, ticket) : mpmc_.claim_at(state_, ticket)};
+    return {this, ring_.with([&](auto& slots) { return slots.claim_at(state_, ticket); })};
   }
 
   /// For a slot that several threads fill or use together, in a ring with a side of many: block
@@ -81,21 +81,23 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
   /// draw no ticket: then one of the threads calls claim_at(), or take_at() where nobody calls
   /// take().
   /// @{
-  Slot* await_free(std::uint64_t ticket) { return mpmc_.await_free(state_, ticket); }
-  Slot* await_filled(std::uint64_t ticket) { return mpmc_.await_filled(state_, ticket); }
-  Take take_at(std::uint64_t ticket) { return {this, mpmc_.take_at(state_, ticket)}; }
+  Slot* await_free(std::uint64_t ticket) { return ring_.many().await_free(state_, ticket); }
+  Slot* await_filled(std::uint64_t ticket) { return ring_.many().await_filled(state_, ticket); }
+  Take take_at(std::uint64_t ticket) { return {this, ring_.many().take_at(state_, ticket)}; }
   /// @}
 
   /// Takes the oldest slot not taken. Blocks until it is published; the take is empty (false) when
   /// the ring has ended and all was taken, or has stopped or failed.
   Take take(Empties empties = Empties::pass_over) {
-    if (const std::uint64_t ticket = spsc_.was_taken();
-        maybe_one && spsc_.knows_filled(state_, ticket)) [[likely]] {
-      const std::size_t place = spsc_.draw_filled(ticket);
-      if (empties == Empties::give || spsc_.fill(place) != Fill::none) [[likely]] {
-        return {this, ticket, place, 1};
+    if constexpr (Slots::maybe_one) {
+      if (const std::uint64_t ticket = ring_.one().was_taken();
+          ring_.one().knows_filled(state_, ticket)) [[likely]] {
+        const std::size_t place = ring_.one().draw_filled(ticket);
+        if (empties == Empties::give || ring_.one().fill(place) != Fill::none) [[likely]] {
+          return {this, ticket, place, 1};
+        }
+        release(ticket, place, 1);
       }
-      release(ticket, place, 1);
     }
     return {this, await_take(empties)};
   }
@@ -105,7 +107,7 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
   /// ticket.
   Take try_take(std::size_t most = 1, Empties empties = Empties::pass_over) {
     for (;;) {
-      Take taken{this, one_to_one() ? spsc_.try_take(state_) : mpmc_.try_take(state_)};
+      Take taken{this, ring_.with([this](auto& slots) { return slots.try_take(state_); })};
       if (!taken || wanted(taken.place(), empties)) {
         taken.extend(most);
         return taken;
@@ -138,10 +140,10 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
   /// Return the tickets drawn so far on each side: past tense, since both move while you look.
   /// @{
   std::uint64_t was_claimed() const noexcept {
-    return one_to_one() ? spsc_.was_claimed() : mpmc_.was_claimed();
+    return ring_.with([](auto& slots) { return slots.was_claimed(); });
   }
   std::uint64_t was_taken() const noexcept {
-    return one_to_one() ? spsc_.was_taken() : mpmc_.was_taken();
+    return ring_.with([](auto& slots) { return slots.was_taken(); });
   }
   /// @}
   /// Returns how many slots are claimed and not taken: those being filled and those ready.
@@ -161,26 +163,24 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
 
   /// Goes back to the first ticket, all slots free. No lease may be out, no other thread inside.
   void reset() noexcept {
-    spsc_.reset();
-    mpmc_.reset();
+    ring_.with([](auto& slots) { slots.reset(); });
     state_.reopen();
   }
 
  private:
   using Drawn = detail::DrawnTicket;
+  using Slots = detail::RingSlots<Slot, Policy, Kind>;
   friend Claim;
   friend Take;
 
-  static constexpr bool maybe_one = Kind != RingKind::with_many; // to one
-  bool one_to_one() const noexcept { return maybe_one && (one_to_one_ || Kind != RingKind::any); }
   // The slow paths of claim() and take(). Neither gives a lease, which would then have to lie in
   // memory.
   [[gnu::noinline]] Drawn await_claim() noexcept {
-    return one_to_one() ? spsc_.claim(state_) : mpmc_.claim(state_);
+    return ring_.with([this](auto& slots) { return slots.claim(state_); });
   }
   [[gnu::noinline]] Drawn await_take(Empties empties) noexcept {
     for (;;) {
-      const Drawn drawn = one_to_one() ? spsc_.take(state_) : mpmc_.take(state_);
+      const Drawn drawn = ring_.with([this](auto& slots) { return slots.take(state_); });
       if (!drawn || wanted(drawn.place, empties)) {
         return drawn;
       }
@@ -190,33 +190,25 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
 
   // For leases to call.
   Slot& slot(std::size_t place) noexcept {
-    return one_to_one() ? spsc_.slot(place) : mpmc_.slot(place);
+    return *ring_.with([place](auto& slots) { return &slots.slot(place); });
   }
   Fill fill(std::size_t place) const noexcept {
-    return one_to_one() ? spsc_.fill(place) : mpmc_.fill(place);
+    return ring_.with([place](auto& slots) { return slots.fill(place); });
   }
   void publish(std::uint64_t ticket, std::size_t place, Fill fill) noexcept {
-    if (one_to_one()) [[likely]] {
-      spsc_.publish(ticket, place, fill);
-    } else {
-      mpmc_.publish(ticket, place, fill);
-    }
+    ring_.with([&](auto& slots) { slots.publish(ticket, place, fill); });
     ring_bell(publish_bell_);
   }
   void release(std::uint64_t ticket, std::size_t place, std::size_t count) noexcept {
-    if (one_to_one()) [[likely]] {
-      spsc_.release(ticket, place, count);
-    } else {
-      mpmc_.release(ticket, place, count);
-    }
+    ring_.with([&](auto& slots) { slots.release(ticket, place, count); });
     ring_bell(release_bell_);
   }
   bool take_after(std::uint64_t ticket, std::size_t place) noexcept {
     if (place + 1 == slots_ || fill(place) != Fill::full) {
       return false;
     }
-    return one_to_one() ? spsc_.try_take_at(state_, ticket + 1, place + 1)
-                        : mpmc_.try_take_at(state_, ticket + 1, place + 1);
+    return ring_.with(
+        [&](auto& slots) { return slots.try_take_at(state_, ticket + 1, place + 1); });
   }
 
   static void ring_bell(Doorbell* bell) noexcept {
@@ -241,8 +233,7 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
     }
   }
   void announce(std::uint32_t bit) noexcept {
-    spsc_.announce(bit);
-    mpmc_.announce(bit);
+    ring_.with([bit](auto& slots) { slots.announce(bit); });
     ring_bell(publish_bell_);
     ring_bell(release_bell_);
   }
@@ -250,11 +241,9 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
   // Both sides read these, and hardly any thread writes them.
   detail::RingState<Policy> state_;
   const std::size_t slots_;
-  const bool one_to_one_;
   Doorbell* publish_bell_{};
   Doorbell* release_bell_{};
-  detail::SpscRing<Slot, Policy> spsc_;
-  detail::MpmcRing<Slot, Policy> mpmc_;
+  Slots ring_;
 };
 
 } // namespace penstock

@@ -151,10 +151,10 @@ PLANTED = [
      "void publish(std::uint64_t ticket, std::size_t place, Fill fill) noexcept {\n",
      "void publish(std::uint64_t ticket, std::size_t place, Fill fill) noexcept {\n"
      "    ring_bell(publish_bell_);\n",
-     [], {"    }\n    ring_bell(publish_bell_);\n  }\n  void release": "    }\n  }\n  void release"},
+     [], {");\n    ring_bell(publish_bell_);\n  }\n  void release": ");\n  }\n  void release"},
      ["bell, taker, known"]),
     ("the bell does not ring when slots change hands", RING,
-     "    }\n    ring_bell(publish_bell_);\n  }\n  void release", "    }\n  }\n  void release",
+     ");\n    ring_bell(publish_bell_);\n  }\n  void release", ");\n  }\n  void release",
      ["bell, taker, end"]),
     ("the bell does not ring when the state changes", RING,
      "    ring_bell(publish_bell_);\n    ring_bell(release_bell_);",

@@ -45,10 +45,7 @@ class SkipNotes {
   [[gnu::cold]] void copy(std::vector<SkippedItem>& to) const noexcept {
     const std::scoped_lock lock{mutex_};
     try {
-      to.resize(items_.size());
-      for (std::size_t i = 0; i < items_.size(); ++i) {
-        to[i] = items_[i];
-      }
+      to.assign(items_.begin(), items_.end());
     } catch (...) {
       to.clear();
     }

@@ -37,12 +37,19 @@ template <class Policy> class SpscSide {
   }
   /// Blocks until `ticket`, which is next(), is there; returns false if it does not come.
   bool await(const State& state, const RingCounter<Policy>& other, std::uint64_t ticket) noexcept {
-    int looks = 0;
-    return !state.over(ticket) && word_.await(state, ticket, true, [&](std::uint32_t) {
-      const bool patient = looks < patient_looks;
-      looks += patient;
+    const bool hopes = at_once_ == 0;
+    int patience = hopes ? patient_looks : 0;
+    at_once_ -= hopes ? 0 : 1;
+    const bool came = !state.over(ticket) && word_.await(state, ticket, true, [&](std::uint32_t) {
+      const bool patient = patience != 0;
+      patience -= patient;
       return look(other, ticket, patient ? slots_ / 4 : 1);
     });
+    if (hopes) {
+      in_vain_ = known_ == ticket + 1 ? std::min(2 * in_vain_ + 1, 63U) : 0;
+      at_once_ = in_vain_;
+    }
+    return came;
   }
   /// Draws `ticket`, which is next() and is there, and returns its place.
   std::size_t draw(std::uint64_t ticket) noexcept {
@@ -67,13 +74,15 @@ template <class Policy> class SpscSide {
   void reset() noexcept {
     next_.store(0, Atomics::relaxed);
     known_ = lap_begin_ = 0;
+    in_vain_ = at_once_ = 0;
     word_.reset();
   }
 
  private:
   // Two threads that hand over slot by slot share each cache line all the time. A thread that has
   // to wait anyway therefore waits for many slots during its first looks: less than a microsecond,
-  // and never asleep.
+  // and never asleep. If only one came, as in questions and answers, it takes the next ones at
+  // once.
   static constexpr int patient_looks = [] {
     if constexpr (Policy::Parking::sleeps) {
       return std::min(16, Policy::Parking::spins);
@@ -99,6 +108,8 @@ template <class Policy> class SpscSide {
   alignas(cache_lines) typename Atomics::template Atomic<std::uint64_t> next_{0};
   std::uint64_t known_{};     // tickets before it are there
   std::uint64_t lap_begin_{}; // the ticket at place 0
+  unsigned in_vain_{};        // how many waits go without patience after the last that had it
+  unsigned at_once_{};        // how many of them are still to come
   const std::size_t slots_;
   const std::size_t ahead_;
   alignas(cache_lines) WaitWord<Policy> word_; // the other side looks at it
