@@ -39,7 +39,8 @@ struct Found {
   std::uint64_t number;
   std::uint64_t divisor;
 };
-using Ring = ps::Ring<Found>;
+// That a side has many threads is known here: the ring then has the code for that alone.
+using Ring = ps::Ring<Found, ps::RingPolicy, ps::RingKind::with_many>;
 
 /// A ticket stands for the number to look at. The thread that claims one past the last ends the
 /// ring: takers get the slots before it, and then none.
