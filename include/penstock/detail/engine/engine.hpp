@@ -68,10 +68,7 @@ class Engine {
   /// Begins a run: starts all workers but the first one of the last stage, which is the caller.
   /// Throws if it cannot.
   void start(const RunOptions& options) {
-    if (!is_here()) {
-      throw Error{"penstock: this pipeline was prepared before this process was forked, and its "
-                  "threads and memory are the parent's: make another one after the fork."};
-    }
+    check_here();
     check_resting();
     start_ = Clock::now();
     try {
@@ -118,8 +115,14 @@ class Engine {
     return report_;
   }
   void stop() noexcept { control_.stop(); }
-  /// Returns whether its threads are this process's.
+  /// Returns whether its threads are this process's; check_here() throws Error if they are not.
   bool is_here() const noexcept { return origin_.is_here(); }
+  void check_here() const {
+    if (!is_here()) {
+      throw Error{"penstock: this pipeline was prepared before this process was forked, and its "
+                  "threads and memory are the parent's: make another one after the fork."};
+    }
+  }
   /// Returns the last stage.
   Node& last() noexcept { return *nodes_.back(); }
   /// Returns what has been done so far. Any thread.
