@@ -170,9 +170,9 @@ class Engine {
                           "container's)."});
     }
   }
-  // Returns how many records were read and neither skipped nor seen at the end, as when a run was
-  // stopped. The end is the first stage that gives another number of records than it takes: what
-  // became of the records that it took is not known.
+  // Returns how many records were read and neither skipped nor seen at the end: when a run was
+  // stopped, and where short batches are left out. The end is the first stage that gives another
+  // number of records than it takes: what became of the records that it took is not known.
   //
   //   Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
   //   dropped = 100 - 10 - 60 = 30
