@@ -221,7 +221,7 @@ TEST_CASE("records that were skipped are filled up on a device, and only an epoc
   }
   ps::HostDevice device{{.late_seed = 3}};
   auto stream = device.stream();
-  for (const std::size_t batch : {90, 100, 899, 901}) {
+  for (const std::size_t batch : {64, 90, 400, 899, 901}) {
     CAPTURE(batch);
     auto read = [&](auto... to) {
       return ps::Reader{numbers(1000),
@@ -253,6 +253,7 @@ TEST_CASE("records that were skipped are filled up on a device, and only an epoc
                             },
                             {.workers = 1, .on_error = {.skips = 1000}}};
     for (auto one : back.batches()) {
+      CHECK(one.source_index() == one.data()[0]);
       sources.insert(sources.end(), one.data(), one.data() + one.size());
     }
     for (const ps::SkippedItem& item : back.report().skips) {

@@ -144,7 +144,7 @@ template <AnyDevice D> class Copier {
     if (on_the_way_ && on_the_way_->wanted) {
       tell_numbers(records);
     }
-    const bool ends_epoch = records == ready && (slots != run_.size() || last.ends_epoch);
+    const bool ends_epoch = records == ready && last.ends_epoch;
     filler_.book(records, bytes, {&line_, flight.serial}, run_.slot().epoch, ends_epoch,
                  [this](std::size_t i) {
                    const std::size_t at = begun_ + i;
