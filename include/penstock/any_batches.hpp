@@ -6,6 +6,7 @@
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/assembly.hpp>
 #include <penstock/detail/chain/verdict.hpp>
+#include <penstock/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/report.hpp>
@@ -45,12 +46,12 @@ template <class B> class AnyBatches {
       return this->pipeline.batches(std::move(options));
     }
   };
-  template <class P, class S> struct OnStream final : Model<P> {
-    OnStream(P p, S& s) : Model<P>{std::move(p)}, stream{s} {}
+  template <class P, class On> struct OnStream final : Model<P> {
+    OnStream(P p, Stream<On> s) : Model<P>{std::move(p)}, stream{s} {}
     Batches<B> batches(RunOptions options) override {
       return this->pipeline.on(stream, std::move(options));
     }
-    S& stream;
+    Stream<On> stream;
   };
 
  public:
@@ -72,8 +73,8 @@ template <class B> class AnyBatches {
       held_ = std::make_unique<OnHost<P>>(std::move(pipeline));
     }
   }
-  /// Takes a pipeline that ends on a device. `stream` must stay where it is and outlive this
-  /// object.
+  /// Takes a pipeline that ends on a device. `stream` must outlive this object; a HostStream must
+  /// also stay where it is.
   template <class P, class S, class Gives = typename detail::chain<P>::gives,
             class On = typename detail::chain<P>::device>
   AnyBatches(P pipeline, S& stream) {
@@ -91,7 +92,7 @@ template <class B> class AnyBatches {
                   "penstock: this stream does not belong to the pipeline's device: pass a "
                   "CudaStream or cudaStream_t for a CudaDevice, a HostStream for a HostDevice.");
     if constexpr (gives_these && on_a_device && own_stream) {
-      held_ = std::make_unique<OnStream<P, S>>(std::move(pipeline), stream);
+      held_ = std::make_unique<OnStream<P, On>>(std::move(pipeline), stream);
     }
   }
 

@@ -80,8 +80,8 @@ class Lender {
 /// A batch of your own loop, with its place: what `for (auto batch : pipeline.on(stream))` and
 /// Batches::next() give. It is a Batch to everything that takes one. When you release it or it dies
 /// its place goes back; for a device batch this records an event on the loop's stream, and never
-/// waits. Small batches whose leases die one after the other may share an event, which the loop's
-/// next step records. Move-only.
+/// waits. Small batches whose leases die, or are assigned over, one after the other may share an
+/// event, which the loop's next step records. Move-only.
 ///
 /// You may give leases back in any order, but the places are used in turn. A lease kept while the
 /// loop goes on holds up the ring when its place comes round again; the loop's next step then
@@ -93,10 +93,10 @@ template <class B> class Lease : public B {
   /// Moves the lease; `other` then has no place.
   Lease(Lease&& other) noexcept
       : B{other}, lender_{std::move(other.lender_)}, ticket_{other.ticket_}, epoch_{other.epoch_} {}
-  /// Releases what this one held first.
+  /// Gives back what this one held first, as the destructor does.
   Lease& operator=(Lease&& other) noexcept {
     if (this != &other) {
-      release();
+      give_back(false);
       B::operator=(other);
       lender_ = std::move(other.lender_);
       ticket_ = other.ticket_;
