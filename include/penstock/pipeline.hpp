@@ -27,8 +27,8 @@ namespace penstock {
 
 /// Stages joined by `|`: `Reader{…} | … | Consumer{…}`, or, without a Consumer, an open pipeline
 /// whose batches your own loop takes. Movable. It is a description until prepare(), which makes
-/// rings, memory and threads; the pipeline keeps them until it dies. One thread drives it, and any
-/// thread may stop it. Its device must outlive it.
+/// rings, memory and threads; the pipeline keeps them until it dies, and then a Batches does that
+/// still has a run. One thread drives it, and any thread may stop it. Its device must outlive both.
 template <class... Stages> class Pipeline {
   using Assembly = detail::Assembly<Stages...>;
   using Gives = typename Assembly::Gives;
