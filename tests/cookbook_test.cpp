@@ -7,7 +7,9 @@
 #include "cookbook/bad_records.hpp"
 #include "cookbook/ctrl_c.hpp"
 #include "cookbook/device_vector.hpp"
+#include "cookbook/labelled_files.hpp"
 #include "cookbook/loader.hpp"
+#include "cookbook/next_batch.hpp"
 #include "cookbook/progress.hpp"
 #include "cookbook/two_pipelines.hpp"
 #include "cookbook/use_loader.hpp"
@@ -29,6 +31,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <sstream>
 #include <streambuf>
@@ -394,6 +397,71 @@ TEST_CASE("of many bad records the first thousand are listed, and too many end t
   const std::string worse = write(dir, "worse", std::vector<Reading>(10'001, {-300, 1}));
   CHECK_THROWS_AS(convert(worse, dir / "none", log), ps::StageError);
   CHECK_FALSE(std::filesystem::exists(dir / "none"));
+}
+
+TEST_CASE("a training loop asks for one batch at a time, epoch after epoch") {
+  const TempDir dir;
+  std::vector<Sample> samples(1050);
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    samples[i].y = static_cast<float>(i);
+  }
+  const std::string path = write(dir, "samples", samples);
+  ps::HostDevice device{{.late_seed = 1}};
+  auto stream = device.stream();
+  auto data = std::make_unique<TrainingData<ps::HostDevice>>(device, stream, path, 100);
+  CHECK(data->epochs() == 0);
+  for (std::size_t step = 0; step < 35; ++step) {
+    if (step == 25) { // in the middle
+      data = std::make_unique<TrainingData<ps::HostDevice>>(std::move(*data));
+    }
+    const auto batch = data->next_batch();
+    REQUIRE(batch.size() == 100);
+    CHECK(data->epochs() == 1 + step / 10);
+    stream.sync();
+    CHECK(batch.data()[0].y == static_cast<float>(step % 10 * 100));
+    CHECK(batch.data()[99].y == static_cast<float>(step % 10 * 100 + 99));
+  }
+  TrainingData few{device, stream, path, 1051};
+  CHECK(few.next_batch().size() == 0);
+  CHECK(few.next_batch().size() == 0);
+}
+
+TEST_CASE("of a folder of labelled files those that cannot be read are left out and listed") {
+  const TempDir dir;
+  for (int label = 0; label < 3; ++label) {
+    std::filesystem::create_directory(dir / std::to_string(label));
+    for (int i = 10; i < 60; ++i) {
+      const std::vector<std::uint8_t> pixels(28 * 28, static_cast<std::uint8_t>(50 * label + i));
+      write(dir, (std::to_string(label) + "/" + std::to_string(i)).c_str(), pixels);
+    }
+  }
+  const std::string longer = dir.write("1/20", std::string(28 * 28 + 1, 'x'));
+  const std::string shorter = dir.write("2/59", std::string(28 * 28 - 1, 'x'));
+  std::filesystem::create_symlink("is not there", dir / "0/5");
+  CHECK(files_of(dir.path()).size() == 151);
+
+  std::vector<std::string> seen;
+  std::ostringstream log;
+  for_each_batch(dir.path(), log, [&](std::span<const Picture> pictures) {
+    for (const Picture& picture : pictures) {
+      const int i = picture.pixels[27][27] - 50 * picture.label;
+      seen.push_back(std::to_string(picture.label) + "/" + std::to_string(i));
+    }
+  });
+  std::vector<std::string> expected;
+  for (int label = 0; label < 3; ++label) {
+    for (int i = 10; i < 60; ++i) {
+      expected.push_back(std::to_string(label) + "/" + std::to_string(i));
+    }
+  }
+  std::erase(expected, "1/20");
+  std::erase(expected, "2/59");
+  CHECK(seen == expected);
+  const std::string said = log.str();
+  CHECK(std::ranges::count(said, '\n') == 3);
+  for (const std::string& bad : {longer, shorter, dir / "0/5"}) {
+    CHECK(said.find(bad + " is no picture") != std::string::npos);
+  }
 }
 
 TEST_CASE("standard algorithms take a device batch of the host device, and a vector shows one") {

@@ -442,6 +442,28 @@ TEST_CASE("an error behind what was left out has the record's own number, also a
   CHECK(out.record == 777);
 }
 
+TEST_CASE("what comes back spans no two epochs, also if an epoch's last slot was skipped") {
+  ps::HostDevice device;
+  auto pipeline = ps::Reader{ps::generate<Number>(100, fill), {.epochs = 3, .batch = 10}} |
+                  ps::Decoder{[](const Number& in, Number& out) {
+                                out = in;
+                                if (in >= 90) {
+                                  throw std::runtime_error{"bad"};
+                                }
+                              },
+                              ps::to_pinned,
+                              {.on_error = {.skips = 100}}} |
+                  ps::AsyncCopier{device, {.batch = 30}} |
+                  ps::AsyncCopier{ps::to_host, {.batch = 40}};
+  std::vector<std::size_t> sizes;
+  for (auto batch : pipeline.batches()) {
+    sizes.push_back(batch.size());
+    CHECK(batch.data()[0] == batch.index() % 90);
+    CHECK(batch.epoch() == batch.index() / 90);
+  }
+  CHECK(sizes == std::vector<std::size_t>{40, 40, 10, 40, 40, 10, 40, 40, 10});
+}
+
 TEST_CASE("a slot of many records may leave out many of them") {
   // If each skip were looked up in the list of all before, this would take minutes.
   constexpr std::size_t many = 400'000;

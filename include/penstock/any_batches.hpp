@@ -6,6 +6,8 @@
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/assembly.hpp>
 #include <penstock/detail/chain/verdict.hpp>
+#include <penstock/device.hpp>
+#include <penstock/error.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>
@@ -19,9 +21,10 @@ namespace penstock {
 
 /// An open pipeline behind a type that names only what it gives, not its stages. Use it as a member
 /// of a class that is handed its data. `AnyBatches<Batch<const Sample, Device>>
-/// data{std::move(pipeline), stream}`, then `for (auto batch : data.batches())`. Movable. Like the
-/// pipeline, it is driven by one thread; any thread may call report() and stop(), which has no
-/// effect while nothing runs.
+/// data{std::move(pipeline), stream}`, then `for (auto batch : data.batches())`. Movable, also
+/// while a Batches of it runs; one without a pipeline, or moved away, is empty. Like the pipeline,
+/// it is driven by one thread; any thread may call report() and stop(), which has no effect while
+/// nothing runs.
 template <class B> class AnyBatches {
   struct Held {
     virtual ~Held() = default;
@@ -43,15 +46,17 @@ template <class B> class AnyBatches {
       return this->pipeline.batches(std::move(options));
     }
   };
-  template <class P, class S> struct OnStream final : Model<P> {
-    OnStream(P p, S& s) : Model<P>{std::move(p)}, stream{s} {}
+  template <class P, class On> struct OnStream final : Model<P> {
+    OnStream(P p, Stream<On> s) : Model<P>{std::move(p)}, stream{s} {}
     Batches<B> batches(RunOptions options) override {
       return this->pipeline.on(stream, std::move(options));
     }
-    S& stream;
+    Stream<On> stream;
   };
 
  public:
+  /// Is empty: batches() and prepare() throw.
+  AnyBatches() = default;
   /// Takes a pipeline that ends in host memory.
   template <class P, class Gives = typename detail::chain<P>::gives>
   explicit AnyBatches(P pipeline) {
@@ -68,8 +73,8 @@ template <class B> class AnyBatches {
       held_ = std::make_unique<OnHost<P>>(std::move(pipeline));
     }
   }
-  /// Takes a pipeline that ends on a device. `stream` must stay where it is and outlive this
-  /// object.
+  /// Takes a pipeline that ends on a device. `stream` must outlive this object; a HostStream must
+  /// also stay where it is.
   template <class P, class S, class Gives = typename detail::chain<P>::gives,
             class On = typename detail::chain<P>::device>
   AnyBatches(P pipeline, S& stream) {
@@ -87,7 +92,7 @@ template <class B> class AnyBatches {
                   "penstock: this stream does not belong to the pipeline's device: pass a "
                   "CudaStream or cudaStream_t for a CudaDevice, a HostStream for a HostDevice.");
     if constexpr (gives_these && on_a_device && own_stream) {
-      held_ = std::make_unique<OnStream<P, S>>(std::move(pipeline), stream);
+      held_ = std::make_unique<OnStream<P, On>>(std::move(pipeline), stream);
     }
   }
 
@@ -95,15 +100,25 @@ template <class B> class AnyBatches {
   template <class P>
   AnyBatches(P pipeline, std::nullptr_t) : AnyBatches{std::move(pipeline), default_stream} {}
 
-  /// Returns one run as a range, as Pipeline::on() and Pipeline::batches() do.
-  Batches<B> batches(RunOptions options = {}) { return held_->batches(std::move(options)); }
-  /// Opens the source, makes memory and threads. Blocks, and throws, as Pipeline::prepare() does.
-  void prepare(const PrepareOptions& options = {}) { held_->prepare(options); }
+  /// Returns whether it has a pipeline.
+  explicit operator bool() const noexcept { return held_ != nullptr; }
+  /// Returns one run as a range, as Pipeline::on() and Pipeline::batches() do. Throws Error if it
+  /// is empty.
+  [[nodiscard]] Batches<B> batches(RunOptions options = {}) {
+    return held().batches(std::move(options));
+  }
+  /// Opens the source, makes memory and threads. Blocks, and throws, as Pipeline::prepare() does,
+  /// and Error if it is empty.
+  void prepare(const PrepareOptions& options = {}) { held().prepare(options); }
   /// Ends the loop's run early. Any thread, and any signal handler; never blocks. Has no effect
   /// while nothing runs.
-  void stop() noexcept { held_->stop(); }
-  /// Returns what the run has done so far, or what the last one did. Any thread.
-  Report report() const { return held_->report(); }
+  void stop() noexcept {
+    if (held_) {
+      held_->stop();
+    }
+  }
+  /// Returns what the run has done so far, or what the last one did. Any thread. Empty if this is.
+  Report report() const { return held_ ? held_->report() : Report{}; }
 
  private:
   // A null that converts to any kind of stream that is a pointer.
@@ -124,6 +139,14 @@ template <class B> class AnyBatches {
     } else {
       return false;
     }
+  }
+
+  Held& held() const {
+    if (!held_) {
+      throw Error{"penstock: this AnyBatches is empty: it never had a pipeline, or was moved away. "
+                  "Give it an open one: AnyBatches<B>{std::move(pipeline)}."};
+    }
+    return *held_;
   }
 
   std::unique_ptr<Held> held_;

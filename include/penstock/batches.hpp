@@ -4,36 +4,73 @@
 
 #include <penstock/detail/engine/batch_source.hpp>
 #include <penstock/detail/engine/engine.hpp>
+#include <penstock/error.hpp>
 #include <penstock/lease.hpp>
 #include <penstock/run_options.hpp>
 
 #include <cstddef>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 namespace penstock {
 
-/// One run of an open pipeline, as a range of leases: what `pipeline.on(stream)` gives. begin()
-/// starts the run. Each step blocks until the next batch, and throws a StageError if the run has
-/// failed. At the end, the last step blocks until every batch that was given back is used up.
-/// Leaving the loop early, by `break`, `return` or an exception, stops the run, and blocks in the
-/// same way. For one thread, and one loop at a time; the pipeline must stay where it is.
+/// One run of an open pipeline, which hands out its batches as leases: what `pipeline.on(stream)`
+/// gives. Walk it, `for (auto batch : run)`, or ask it for one batch after the other,
+/// `while (auto batch = run.next())`; you may change from one to the other, since whoever asks gets
+/// the batch that nobody has got yet.
+///
+/// The first batch asked for starts the run. Each step blocks until the next batch, and throws a
+/// StageError if the run has failed. At the end, the last step blocks until every batch that was
+/// given back is used up. A loop left early, by `break`, `return` or an exception, may go on later.
+/// If the object dies while the run goes on, it stops the run, and blocks in the same way.
+///
+/// Movable, also while the run goes on. Until the run is over it keeps the memory and the threads
+/// of its pipeline, even if the pipeline dies. For one thread, from the first batch to the end.
 template <class B> class Batches {
  public:
+  /// Has no run.
+  Batches() = default;
   /// For the pipeline.
-  Batches(detail::Engine& engine, detail::BatchSource<B>& source, RunOptions options,
-          detail::StreamHandle stream = {})
-      : engine_{engine}, source_{source}, options_{std::move(options)}, stream_{stream} {}
-  Batches(const Batches&) = delete;
-  Batches& operator=(const Batches&) = delete;
+  Batches(std::shared_ptr<detail::Engine> engine, detail::BatchSource<B>& source,
+          RunOptions options, detail::StreamHandle stream = {})
+      : engine_{std::move(engine)}, source_{&source}, options_{std::move(options)},
+        stream_{stream} {}
+  /// Moves the run; `other` then has none.
+  Batches(Batches&& other) noexcept
+      : engine_{std::move(other.engine_)}, source_{other.source_},
+        options_{std::move(other.options_)}, stream_{other.stream_},
+        current_{std::move(other.current_)}, running_{std::exchange(other.running_, false)} {}
+  /// First ends the run that it had, as the destructor does.
+  Batches& operator=(Batches&& other) noexcept {
+    if (this != &other) {
+      std::destroy_at(this);
+      std::construct_at(this, std::move(other));
+    }
+    return *this;
+  }
   ~Batches() {
-    if (running_ && engine_.is_here()) {
-      engine_.stop();
+    if (running_ && engine_->is_here()) {
+      engine_->stop();
       end_run(true);
     }
   }
 
-  /// An iterator that gives each lease once.
+  /// Returns whether a run goes on or may begin: false without a run, and when it is over.
+  explicit operator bool() const noexcept { return engine_ != nullptr; }
+
+  /// Returns the next batch, and starts the run if it has not begun. Blocks until the batch is
+  /// there. The lease is empty if there are no more batches, and if there is no run. Throws the
+  /// run's StageError, and the run is over. Throws what keeps the run from starting, and the next
+  /// call tries again.
+  [[nodiscard]] Lease<B> next() {
+    if (!current_) {
+      advance();
+    }
+    return std::move(current_);
+  }
+
+  /// An iterator that gives each lease once. It stays with the object that gave it.
   class iterator {
    public:
     using iterator_concept = std::input_iterator_tag; ///< One pass.
@@ -58,35 +95,50 @@ template <class B> class Batches {
     Batches* batches_;
   };
 
-  /// Starts the run and blocks until its first batch.
+  /// Starts the run, or goes on with it, and blocks until the next batch. Throws what next() does,
+  /// and Error if there is no run, or it is over: each loop needs a Batches of its own.
   iterator begin() {
-    engine_.start(options_);
-    running_ = true;
-    source_.enter(stream_);
-    advance();
+    if (!engine_) {
+      throw Error{"penstock: this loop has no run: that is over, or was moved away, or was never "
+                  "there. Ask the pipeline for another: pipeline.on(stream) or "
+                  "pipeline.batches()."};
+    }
+    if (!current_) {
+      advance();
+    }
     return iterator{this};
   }
   /// Returns the sentinel that an iterator equals when the run is over.
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
+  // Goes on to the next batch, past one that nobody has got.
   void advance() {
+    if (!engine_) {
+      return;
+    }
+    if (!running_) {
+      engine_->start(options_);
+      running_ = true;
+      source_->enter(stream_);
+    }
+    engine_->check_here();
     current_ = {};
-    current_ = source_.next();
+    current_ = source_->next();
     if (!current_) {
       end_run(false);
-      engine_.result();
+      std::exchange(engine_, nullptr)->result();
     }
   }
   void end_run(bool early) noexcept {
     current_ = {};
-    source_.leave(early);
-    engine_.finish();
+    source_->leave(early);
+    engine_->finish();
     running_ = false;
   }
 
-  detail::Engine& engine_;
-  detail::BatchSource<B>& source_;
+  std::shared_ptr<detail::Engine> engine_; // null without a run
+  detail::BatchSource<B>* source_{};
   RunOptions options_;
   detail::StreamHandle stream_;
   Lease<B> current_;

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <type_traits>
 
@@ -69,6 +70,17 @@ namespace detail {
 template <AnyDevice D> void check_not_capturing(D& device, typename D::stream_argument stream) {
   if constexpr (requires { device.check_not_capturing(stream); }) {
     device.check_not_capturing(stream);
+  }
+}
+/// Copies the pieces of one copy, together if the device can.
+template <AnyDevice D>
+void copy_pieces(D& device, std::span<const CopyPiece> pieces, typename D::stream_argument stream) {
+  if constexpr (requires { device.copy_to_device(pieces, stream); }) {
+    device.copy_to_device(pieces, stream);
+  } else {
+    for (const CopyPiece& piece : pieces) {
+      device.copy_to_device(piece.to, piece.from, piece.bytes, stream);
+    }
   }
 }
 /// Makes `device` the calling thread's, which is a thread that penstock has started.

@@ -77,11 +77,11 @@ class Lender {
 
 } // namespace detail
 
-/// A batch of your own loop, with its place: what `for (auto batch : pipeline.on(stream))` gives.
-/// It is a Batch to everything that takes one. When you release it or it dies its place goes back;
-/// for a device batch this records an event on the loop's stream, and never waits. Small batches
-/// whose leases die one after the other may share an event, which the loop's next step records.
-/// Move-only.
+/// A batch of your own loop, with its place: what `for (auto batch : pipeline.on(stream))` and
+/// Batches::next() give. It is a Batch to everything that takes one. When you release it or it dies
+/// its place goes back; for a device batch this records an event on the loop's stream, and never
+/// waits. Small batches whose leases die, or are assigned over, one after the other may share an
+/// event, which the loop's next step records. Move-only.
 ///
 /// You may give leases back in any order, but the places are used in turn. A lease kept while the
 /// loop goes on holds up the ring when its place comes round again; the loop's next step then
@@ -92,14 +92,15 @@ template <class B> class Lease : public B {
   Lease() = default;
   /// Moves the lease; `other` then has no place.
   Lease(Lease&& other) noexcept
-      : B{other}, lender_{std::move(other.lender_)}, ticket_{other.ticket_} {}
-  /// Releases what this one held first.
+      : B{other}, lender_{std::move(other.lender_)}, ticket_{other.ticket_}, epoch_{other.epoch_} {}
+  /// Gives back what this one held first, as the destructor does.
   Lease& operator=(Lease&& other) noexcept {
     if (this != &other) {
-      release();
+      give_back(false);
       B::operator=(other);
       lender_ = std::move(other.lender_);
       ticket_ = other.ticket_;
+      epoch_ = other.epoch_;
     }
     return *this;
   }
@@ -107,6 +108,9 @@ template <class B> class Lease : public B {
 
   /// Returns whether it still has its place.
   explicit operator bool() const noexcept { return lender_ != nullptr; }
+
+  /// Returns the epoch of its records, from 0. A batch never spans two.
+  std::uint64_t epoch() const noexcept { return epoch_; }
 
   /// Gives the place back now. Never blocks; the loop's next step throws what goes wrong.
   void release() noexcept { give_back(true); }
@@ -125,8 +129,9 @@ template <class B> class Lease : public B {
   void used_on(std::nullptr_t) { use({nullptr, detail::stream_kind<std::nullptr_t>}); }
 
   /// For the loop.
-  Lease(const B& batch, std::shared_ptr<detail::Lender> lender, std::uint64_t ticket) noexcept
-      : B{batch}, lender_{std::move(lender)}, ticket_{ticket} {}
+  Lease(const B& batch, std::shared_ptr<detail::Lender> lender, std::uint64_t ticket,
+        std::uint64_t epoch) noexcept
+      : B{batch}, lender_{std::move(lender)}, ticket_{ticket}, epoch_{epoch} {}
 
  private:
   void give_back(bool now) noexcept {
@@ -148,6 +153,7 @@ template <class B> class Lease : public B {
 
   std::shared_ptr<detail::Lender> lender_;
   std::uint64_t ticket_{};
+  std::uint64_t epoch_{};
 };
 
 } // namespace penstock

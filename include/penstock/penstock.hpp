@@ -17,6 +17,7 @@
 #include <penstock/counted.hpp>
 
 #include <penstock/any_batches.hpp>
+#include <penstock/any_pipeline.hpp>
 #include <penstock/batches.hpp>
 #include <penstock/deferred.hpp>
 #include <penstock/device.hpp>

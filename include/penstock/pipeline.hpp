@@ -27,8 +27,8 @@ namespace penstock {
 
 /// Stages joined by `|`: `Reader{…} | … | Consumer{…}`, or, without a Consumer, an open pipeline
 /// whose batches your own loop takes. Movable. It is a description until prepare(), which makes
-/// rings, memory and threads; the pipeline keeps them until it dies. One thread drives it, and any
-/// thread may stop it. Its device must outlive it.
+/// rings, memory and threads; the pipeline keeps them until it dies, and then a Batches does that
+/// still has a run. One thread drives it, and any thread may stop it. Its device must outlive both.
 template <class... Stages> class Pipeline {
   using Assembly = detail::Assembly<Stages...>;
   using Gives = typename Assembly::Gives;
@@ -104,7 +104,7 @@ template <class... Stages> class Pipeline {
       prepare();
       auto& loop = static_cast<detail::DeviceLoop<T, Named>&>(engine_.get()->last());
       Stream<Named> taken = stream;
-      return Batches<Batch<const T, Device>>{*engine_.get(), loop, std::move(options),
+      return Batches<Batch<const T, Device>>{engine_.share(), loop, std::move(options),
                                              detail::StreamHandle::of(taken)};
     } else {
       return Refused::Range{};
@@ -134,7 +134,7 @@ template <class... Stages> class Pipeline {
       using Where = typename detail::batch_of<StillGives>::space;
       prepare();
       auto& loop = static_cast<detail::HostLoop<T, Where>&>(engine_.get()->last());
-      return Batches<Batch<const T, Where>>{*engine_.get(), loop, std::move(options)};
+      return Batches<Batch<const T, Where>>{engine_.share(), loop, std::move(options)};
     } else {
       return Refused::Range{};
     }

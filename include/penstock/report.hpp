@@ -74,7 +74,8 @@ struct Report {
   /// Records that a whole run has to read, epochs included; unknown_size if the source does not
   /// know.
   std::uint64_t records_in_all{};
-  /// Records read that a stop or an error kept from the last stage.
+  /// Records read that were neither skipped nor seen by the last stage: a stop or an error came
+  /// first, or ReaderOptions::drop_last left them out.
   std::uint64_t dropped{};
   /// Records left out because they failed.
   std::uint64_t skipped{};

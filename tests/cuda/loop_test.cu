@@ -38,3 +38,4 @@ inline bool all_given_back(TestDevice& device) {
 }
 
 #include "suite/loop_suite.hpp"
+#include "suite/next_suite.hpp"

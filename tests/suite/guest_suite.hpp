@@ -348,6 +348,37 @@ inline cudaError_t capture_on(cudaStream_t stream, const std::function<void()>& 
   return status;
 }
 
+TEST_CASE("a launch refused between two calls of next() ends the run") {
+  ps::CudaDevice gpu;
+  auto stream = gpu.stream();
+  auto pipeline = to_device(gpu);
+  for (int times = 0; times < 2; ++times) {
+    auto run = pipeline.on(stream);
+    for (int batch = 0; batch < 5; ++batch) {
+      CHECK(run.next());
+    }
+    refused_launch(stream.get());
+    is_a_refused_launch(outcome_of([&] { (void)run.next(); }), "loop", 4);
+    CHECK_FALSE(run);
+  }
+}
+
+TEST_CASE("AnyBatches keeps a stream's handle, and not the variable that held it") {
+  ps::CudaDevice gpu;
+  auto stream = gpu.stream();
+  auto other = gpu.stream();
+  cudaStream_t handle = stream.get();
+  ps::AnyBatches<In> data{to_device(gpu), handle};
+  handle = other.get();
+  std::uint64_t records = 0;
+  CHECK(capture_on(other.get(), [&] { // a loop on it would be refused
+          for (auto batch : data.batches()) {
+            records += batch.size();
+          }
+        }) == cudaSuccess);
+  CHECK(records == numbers().size());
+}
+
 /// Captures one graph after the other, in global mode, while it lives.
 class Capturer {
  public:

@@ -36,6 +36,7 @@ inline bool all_given_back(const TestDevice& device) {
 }
 
 #include "suite/loop_suite.hpp"
+#include "suite/next_suite.hpp"
 
 using namespace suite;
 

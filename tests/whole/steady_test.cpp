@@ -313,6 +313,19 @@ TEST_CASE("small batches that are given back one after the other share a record"
   }
   CHECK(seen == small);
   CHECK(device.here.records == (small + 15) / 16);
+
+  auto run = pipeline.on(stream);
+  ps::Lease<Bytes> kept = run.next(); // as a member of a class
+  while (pipeline.report().stages[1].records != total) {
+    std::this_thread::yield();
+  }
+  device.here.clear();
+  for (seen = 0; kept; kept = run.next()) {
+    ++seen;
+    kept = {};
+  }
+  CHECK(seen == small);
+  CHECK(device.here.records == (small + 15) / 16);
 }
 
 TEST_CASE("no run both ways allocates, makes streams or events, or waits for the device") {

@@ -64,6 +64,8 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {
     plan.to_device = true;
+    plan.fills_up =
+        plan.fills_up || !detail::schema_traits<typename detail::batch_of<Given>::schema>::ragged;
     plan.batch = options_.batch;
   }
   /// For prepare().
@@ -72,6 +74,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     const auto in = build.host_input();
     const detail::Layout batch = this->batch(in->layout());
     build.depth = options_.depth;
+    build.slots_read = in->layout().ragged() ? build.slots_read : 0;
     const auto& thread =
         build.add_thread(new detail::DeviceThread<On>{*build.device, build.control});
     in->ring.on_publish(thread.bell().get());
@@ -80,7 +83,10 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
         batch, thread.bell());
     build.device_output(out);
     build.template add_step<detail::CopierNode<On>>(out, build.setup("AsyncCopier"), *build.device,
-                                                    in, out, build.keep_numbers());
+                                                    in, out, build.keep_numbers(), build.drop_last);
+    if (build.drop_last) {
+      build.drop_short(batch.units);
+    }
   }
 
  private:

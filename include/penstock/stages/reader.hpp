@@ -34,6 +34,11 @@ struct ReaderOptions {
   /// Records a slot, in all host stages of the chain; 0: as many as give the largest slot about 1
   /// MiB. With a Ragged column, whose slots are batches, 0 means the copier's batch, else 256.
   std::size_t batch = 0;
+  /// Leaves out the last batch of each epoch if it is short; the Report counts its records as
+  /// dropped. Behind an AsyncCopier to the device a batch is the copier's. Else, and with a Ragged
+  /// column, it is a slot: then give its `batch`. What a later stage leaves out of a slot makes it
+  /// no shorter here.
+  bool drop_last = false;
   /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB.
   std::size_t value_bytes = 0;
   /// What it does when a slot cannot be read.
@@ -92,7 +97,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     detail::open_source(source, build.preparing);
     build.records = checked_records(source.size());
     build.epochs = options_.epochs;
-    build.skip(options_.on_error.skips != 0);
+    const bool drops_slots = options_.drop_last && !build.plan.fills_up;
+    build.drop_last = options_.drop_last;
+    build.skip(drops_slots || options_.on_error.skips != 0);
     const std::vector<std::size_t> extents = detail::extents_of(source);
     const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
     const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&
@@ -112,8 +119,13 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const auto out = build.template host_output<Where>("Reader", slots, layout,
                                                        workers == 1 ? Side::one : Side::many);
     const detail::NodeSetup setup = build.setup("Reader", workers);
-    const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp};
+    const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp, drops_slots};
     build.slots_read = ranges.slots();
+    if (drops_slots) {
+      check_slots(build.plan);
+      build.drop_short(layout.units);
+      build.slots_read = ranges.known() ? build.units / layout.units : 0;
+    }
     if constexpr (detail::KnowsLengths<From>) {
       if (ranges.known() && workers > 1 && options_.on_error.skips == 0) {
         build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),
@@ -135,6 +147,13 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     }
     return size == unknown_size ? size : size * options_.epochs;
   }
+  // Slots that are batches must have a size before any can be short.
+  [[gnu::cold]] void check_slots(const detail::Plan& plan) const {
+    if (options_.batch == 0 && (!plan.ragged || plan.batch == 0)) {
+      throw OptionError{"penstock: Reader: drop_last leaves out short batches, and here a batch is "
+                        "a slot, which has no size of yours: give the Reader a .batch."};
+    }
+  }
   // Whether records go in pieces: those larger than a read, which nothing on the host must see
   // whole.
   bool in_pieces(std::size_t record_bytes, const detail::Plan& plan) const {
@@ -149,8 +168,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
 /// Refuses options that fit no list.
 template <class From> class Reader<From, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(From);
-  static_assert(options_fit, "penstock: these are no ReaderOptions. By name, in this order: "
-                             ".workers, .depth, .epochs, .batch, .value_bytes, .on_error.");
+  static_assert(options_fit,
+                "penstock: these are no ReaderOptions. By name, in this order: "
+                ".workers, .depth, .epochs, .batch, .drop_last, .value_bytes, .on_error.");
 
  public:
   /// Takes any arguments.

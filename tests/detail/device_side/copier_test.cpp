@@ -30,12 +30,13 @@ constexpr std::size_t record = 16;
 // `batch`. Each record holds its index, so that what arrives can be checked.
 struct Bench {
   Bench(std::size_t slots, std::size_t slot_records, std::size_t places, std::size_t batch,
-        std::size_t copy_bytes = std::size_t{1} << 30, ps::HostOptions options = {})
+        std::size_t copy_bytes = std::size_t{1} << 30, ps::HostOptions options = {},
+        bool drop_last = false)
       : device{options},
         in{slots, RingMemory::in<ps::Pinned>(&device, slots, Layout{slot_records, record}, "test"),
            ps::Side::one, ps::Side::one},
-        out{device, places, Layout{batch, record}}, copier{device, in, out, copy_bytes},
-        user{device.stream()} {}
+        out{device, places, Layout{batch, record}},
+        copier{device, in, out, copy_bytes, &on_the_way, drop_last}, user{device.stream()} {}
 
   ~Bench() { open_gate(); }
 
@@ -52,11 +53,15 @@ struct Bench {
     ps::detail::HostSlot& slot = claim.slot();
     slot.index = published;
     slot.source.start(published);
+    slot.epoch = epoch;
     slot.units = records;
     slot.bytes = records * record;
     slot.ends_epoch = ends_epoch;
     published += records;
-    claim.publish(records == in.layout().units && !ends_epoch ? ps::Fill::full : ps::Fill::partial);
+    epoch += ends_epoch ? 1 : 0;
+    claim.publish(records == 0                                  ? ps::Fill::none
+                  : records == in.layout().units && !ends_epoch ? ps::Fill::full
+                                                                : ps::Fill::partial);
     return true;
   }
 
@@ -109,12 +114,14 @@ struct Bench {
   std::uint64_t copies() const { return device.counts().copies; }
 
   ps::HostDevice device;
+  ps::detail::OnTheWay on_the_way{.wanted = true};
   HostLink in;
   DeviceLink out;
   Copier copier;
   std::atomic<bool> gate{false};
   ps::HostStream user;
   std::uint64_t published{};
+  std::uint64_t epoch{};
 };
 
 } // namespace
@@ -404,4 +411,100 @@ TEST_CASE("a copier that was broken off starts again from nothing") {
   b.settle();
   const auto got = b.use();
   CHECK((got.index == 0 && got.size == 6 && got.right));
+}
+
+namespace {
+
+// What a batch's user sees of a copier that leaves records out: the batch's index and size, and the
+// numbers of its first record and of its last, which the copier keeps besides.
+struct Dropping : Bench {
+  Dropping(std::size_t slot_records, std::size_t batch)
+      : Bench{8, slot_records, 4, batch, std::size_t{1} << 30, {}, true} {}
+
+  std::vector<std::uint64_t> next() {
+    settle();
+    auto taken = out.ring.try_take();
+    if (!taken) {
+      return {};
+    }
+    const auto& place = taken.slot();
+    place.ready.wait(user);
+    user.sync();
+    std::vector<std::uint64_t> seen{place.index, place.units, place.epoch, place.source};
+    for (const std::size_t i : {std::size_t{0}, place.units - 1}) {
+      std::uint64_t number = 0;
+      std::memcpy(&number, out.memory.data(taken.place()) + i * record, sizeof number);
+      CHECK(number == on_the_way.numbers[place.index + i]);
+      seen.push_back(number);
+    }
+    return seen;
+  }
+  using Seen = std::vector<std::uint64_t>;
+};
+
+} // namespace
+
+TEST_CASE("an epoch's short last batch is left out, and the next epoch begins in its place") {
+  Dropping b{4, 6};
+  b.publish(4);
+  b.publish(4);
+  b.settle();
+  CHECK(b.copier.records() == 8); // as far as anybody knows
+  b.publish(1, true);             // 9 records: one batch, and 3 that are left out
+  b.publish(4);
+  b.publish(4);
+  b.publish(4, true); // two full ones
+  CHECK(b.next() == Dropping::Seen{0, 6, 0, 0, 0, 5});
+  CHECK(b.next() == Dropping::Seen{6, 6, 1, 9, 9, 14});
+  CHECK(b.next() == Dropping::Seen{12, 6, 1, 15, 15, 20});
+  b.publish(3, true); // an epoch of no batch
+  b.publish(4);
+  b.settle();
+  b.publish(3);
+  CHECK(b.next() == Dropping::Seen{18, 6, 3, 24, 24, 29});
+  b.in.ring.end();
+  CHECK(b.next().empty());
+  CHECK(b.copier.done());
+  CHECK(b.copier.records() == 24);
+  CHECK(b.copier.bytes() == 24 * record);
+  CHECK(b.out.ring.exhausted());
+}
+
+TEST_CASE("what is left out may have come slot by slot, and its end without a record") {
+  Dropping b{2, 6};
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    CAPTURE(epoch);
+    const std::uint64_t first = b.published;
+    for (int slot = 0; slot < 4; ++slot) {
+      b.publish(2);
+      if (epoch % 2 == 0) {
+        b.settle();
+      }
+    }
+    b.publish(0, true); // all of the last slot was skipped
+    const std::uint64_t index = 6 * static_cast<std::uint64_t>(epoch);
+    CHECK(b.next() == Dropping::Seen{index, 6, index / 6, first, first, first + 5});
+    CHECK(b.next().empty());
+    CHECK(b.copier.records() == index + 6);
+  }
+}
+
+TEST_CASE("an epoch ends where the next one's slots begin, though no slot says so") {
+  for (const bool drop_last : {true, false}) {
+    CAPTURE(drop_last);
+    Bench b{16, 4, 8, 6, std::size_t{1} << 30, {}, drop_last};
+    for (const std::uint64_t epoch : {0, 1, 2}) {
+      b.epoch = epoch;
+      b.publish(4);
+      b.publish(4);
+    }
+    b.in.ring.end();
+    b.settle();
+    std::vector<std::size_t> sizes;
+    for (auto got = b.use(); got.size != 0; got = b.use()) {
+      sizes.push_back(got.size);
+    }
+    CHECK(sizes == (drop_last ? std::vector<std::size_t>{6, 6, 6}
+                              : std::vector<std::size_t>{6, 2, 6, 2, 6, 2}));
+  }
 }

@@ -60,11 +60,11 @@ struct Bench {
 
   // Books as many of `records` as fit, by the next copy, and returns how many.
   std::size_t fill(std::size_t records) {
-    if (!filler.try_open()) {
+    if (!filler.try_open(0)) {
       return 0;
     }
     const std::size_t fits = filler.make_room(records);
-    filler.book(fits, ++serial,
+    filler.book(fits, 0, ++serial,
                 [this](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t) {
                   numbers.go_on(at, source + i);
                 });
@@ -97,12 +97,12 @@ struct Bench {
 
 TEST_CASE("copies fill slots one after the other, each record behind the one before") {
   Bench b{4, 10};
-  REQUIRE(b.filler.try_open());
+  REQUIRE(b.filler.try_open(0));
   for (std::size_t at = 0; at < 38; ++at) {
     CHECK(b.place() == at);
     REQUIRE(b.fill(1) == 1);
     CHECK(b.filler.delivered() == at + 1);
-    REQUIRE(b.filler.try_open());
+    REQUIRE(b.filler.try_open(0));
   }
   CHECK(b.hand_on(38) == 3);
   CHECK(b.take() == Got{0, 100, 10, false, Fill::full});
@@ -155,9 +155,9 @@ TEST_CASE("with all slots filled and none handed on, none is lost") {
       booked += more;
     }
     CHECK(booked == 30);
-    CHECK_FALSE(b.filler.try_open());
+    CHECK_FALSE(b.filler.try_open(0));
     CHECK(b.hand_on(b.serial) == 3);
-    CHECK_FALSE(b.filler.try_open()); // not before one was taken and given back
+    CHECK_FALSE(b.filler.try_open(0)); // not before one was taken and given back
     for (std::uint64_t i = before; i < before + 3; ++i) {
       CHECK(b.take() == Got{10 * i, 100 + 10 * i, 10, false, Fill::full});
     }
@@ -192,10 +192,10 @@ TEST_CASE("what ends an epoch ends its slot, and says so though it is full") {
 
 TEST_CASE("a slot's number in the source is its first record's") {
   Bench b{4, 10};
-  REQUIRE(b.filler.try_open());
+  REQUIRE(b.filler.try_open(0));
   REQUIRE(b.filler.make_room(25) == 25);
   // Batches of 5, each ten further in the source.
-  b.filler.book(25, 1,
+  b.filler.book(25, 0, 1,
                 [](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t count) {
                   for (std::size_t end = i + count; i != end; ++i) {
                     numbers.go_on(at++, i / 5 * 10 + i % 5);
@@ -206,6 +206,26 @@ TEST_CASE("a slot's number in the source is its first record's") {
   CHECK(b.take() == Got{0, 0, 10, false, Fill::full});
   CHECK(b.take() == Got{10, 20, 10, false, Fill::full});
   CHECK(b.take() == Got{20, 40, 5, true, Fill::partial});
+}
+
+TEST_CASE("records of another epoch begin a slot of their own") {
+  Bench b{4, 10};
+  const auto book = [&](std::uint64_t epoch, std::size_t records) {
+    REQUIRE(b.filler.try_open(epoch));
+    b.filler.book(records, epoch, 1,
+                  [](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t) {
+                    numbers.go_on(at, i);
+                  });
+  };
+  book(0, 7);
+  book(0, 1);
+  book(2, 10); // full: the next epoch has another slot anyway
+  book(3, 4);
+  b.filler.close();
+  CHECK(b.hand_on(1) == 3);
+  CHECK(b.take() == Got{0, 0, 8, true, Fill::partial});
+  CHECK(b.take() == Got{8, 0, 10, false, Fill::full});
+  CHECK(b.take() == Got{18, 0, 4, true, Fill::partial});
 }
 
 TEST_CASE("what was broken off starts again with the first slot, and all are free") {

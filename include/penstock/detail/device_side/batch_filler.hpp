@@ -18,13 +18,17 @@ template <AnyDevice D> class BatchFiller {
   using Claim = typename DeviceRing<D>::Claim;
 
  public:
-  [[gnu::cold]] explicit BatchFiller(DeviceLink<D>& out) : out_{out} {
+  /// `drop_last`: an epoch's last batch is left out if it is short.
+  [[gnu::cold]] BatchFiller(DeviceLink<D>& out, bool drop_last) : out_{out}, drop_last_{drop_last} {
     next_.reserve(out.ring.slots());
     full_.reserve(out.ring.slots());
   }
 
-  /// Opens a place, if none is open; returns false if there is none to fill.
-  bool try_open() {
+  /// Opens a place for units of an epoch, if none is open; returns false if there is none to fill.
+  bool try_open(std::uint64_t epoch) {
+    if (filled_ != 0 && place_.slot().epoch != epoch) {
+      close();
+    }
     if (!place_) {
       place_ = out_.ring.try_claim();
       filled_ = 0;
@@ -65,6 +69,7 @@ template <AnyDevice D> class BatchFiller {
   template <class F>
   void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, std::uint64_t epoch,
             bool ends_epoch, F source_of) {
+    booked_bytes_ += bytes;
     std::size_t opened = 0;
     for (std::size_t done = 0; done != units;) {
       const std::size_t part = std::min(units - done, out_.layout().units - filled_);
@@ -97,9 +102,13 @@ template <AnyDevice D> class BatchFiller {
     }
     next_.pop_front(opened);
   }
-  /// Hands on the units in the open place, if there are any, as a short batch.
+  /// Hands on the units in the open place, if there are any, as a short batch, or leaves them out.
   void close() {
-    if (place_ && filled_ != 0) {
+    if (drop_last_ && filled_ != 0) {
+      booked_ -= filled_;
+      booked_bytes_ -= place_.slot().bytes;
+      filled_ = 0;
+    } else if (place_ && filled_ != 0) {
       count_out();
       place_.publish(Fill::partial);
       if (!next_.empty()) {
@@ -114,14 +123,18 @@ template <AnyDevice D> class BatchFiller {
     out_.ring.end_at(handed_on_);
   }
 
+  /// Return what was booked, without what was left out.
+  /// @{
   std::uint64_t booked() const noexcept { return booked_; }
+  std::uint64_t booked_bytes() const noexcept { return booked_bytes_; }
+  /// @}
 
   void reset() {
     place_ = {};
     next_.clear();
     full_.clear();
     filled_ = 0;
-    handed_on_ = booked_ = 0;
+    handed_on_ = booked_ = booked_bytes_ = 0;
   }
 
  private:
@@ -131,12 +144,14 @@ template <AnyDevice D> class BatchFiller {
   }
 
   DeviceLink<D>& out_;
+  const bool drop_last_;
   Claim place_; // the open place, and how far it is filled
   std::size_t filled_{};
   Row<Claim> next_; // claimed after it
   Row<Claim> full_; // before it, while they are handed on
   std::uint64_t handed_on_{};
   std::uint64_t booked_{};
+  std::uint64_t booked_bytes_{};
 };
 
 } // namespace penstock::detail

@@ -15,21 +15,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace penstock::detail {
-
-/// Copies the pieces of one copy, together if the device can.
-template <AnyDevice D>
-void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream) {
-  if constexpr (requires { device.copy_to_device(pieces, stream); }) {
-    device.copy_to_device(pieces, stream);
-  } else {
-    for (const CopyPiece& piece : pieces) {
-      device.copy_to_device(piece.to, piece.from, piece.bytes, stream);
-    }
-  }
-}
 
 /// Turns slots of a host ring into batches of a device ring, with copies sized for the bus: their
 /// size is neither the slot's nor the batch's. One thread drives it in steps; no step waits for a
@@ -42,13 +29,14 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 /// batch of its own.
 template <AnyDevice D> class Copier {
  public:
-  /// `on_the_way`, unless it is null, is told the numbers in the source.
+  /// `on_the_way`, unless it is null, is told the numbers in the source. `drop_last`: of each epoch
+  /// it leaves out the last batch if that is short; with a Ragged column the Reader does.
   [[gnu::cold]] Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
-                       OnTheWay* on_the_way = nullptr)
-      : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, stream_{device.stream()},
-        line_{device, 4}, ragged_{in.layout().ragged()},
-        most_records_{std::max<std::size_t>(
-            copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
+                       OnTheWay* on_the_way = nullptr, bool drop_last = false)
+      : device_{device}, in_{in}, ragged_{in.layout().ragged()},
+        filler_{out, drop_last && !ragged_}, on_the_way_{on_the_way}, stream_{device.stream()},
+        line_{device, 4}, most_records_{std::max<std::size_t>(
+                              copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.layout().units, 1)} {
     pieces_.reserve(in.layout().parts.size());
   }
@@ -85,7 +73,7 @@ template <AnyDevice D> class Copier {
   }
   bool in_flight() const noexcept { return in_flight_ != 0; }
   std::uint64_t records() const noexcept { return in_.layout().whole_records(0, filler_.booked()); }
-  std::uint64_t bytes() const noexcept { return bytes_; }
+  std::uint64_t bytes() const noexcept { return filler_.booked_bytes(); }
 
   /// Forgets a run, also one that was broken off, and gives back all that it held. Blocks until no
   /// copy touches memory any more. If it throws, nothing was given back, and it is to be called
@@ -101,7 +89,6 @@ template <AnyDevice D> class Copier {
       on_the_way_->numbers.start(0);
     }
     oldest_ = in_flight_ = begun_ = 0;
-    bytes_ = 0;
     ended_ = false;
   }
 
@@ -134,11 +121,13 @@ template <AnyDevice D> class Copier {
 
   bool send() {
     gather();
-    if (!run_ || !filler_.try_open()) {
+    if (!run_ || !filler_.try_open(run_.slot().epoch)) {
       return false;
     }
     const TraceRange range{"AsyncCopier", in_.layout().in_records(run_.slot().index + begun_)};
-    const std::size_t ready = ready_records();
+    const std::size_t slots = slots_of_one_epoch();
+    const HostSlot& last = run_.slot(slots - 1);
+    const std::size_t ready = (slots - 1) * in_.layout().units + last.units - begun_;
     const std::size_t records = ragged_ ? ready : filler_.make_room(std::min(ready, most_records_));
     Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
     flight.after = flight.also_after = {};
@@ -151,12 +140,11 @@ template <AnyDevice D> class Copier {
     const std::size_t bytes = copy(records);
     flight.serial = line_.record(stream_);
     ++in_flight_;
-    bytes_ += bytes;
 
     if (on_the_way_ && on_the_way_->wanted) {
       tell_numbers(records);
     }
-    const bool ends_epoch = records == ready && run_.slot(run_.size() - 1).ends_epoch;
+    const bool ends_epoch = records == ready && last.ends_epoch;
     filler_.book(records, bytes, {&line_, flight.serial}, run_.slot().epoch, ends_epoch,
                  [this](std::size_t i) {
                    const std::size_t at = begun_ + i;
@@ -166,7 +154,7 @@ template <AnyDevice D> class Copier {
       filler_.close();
     }
     begun_ += records;
-    const std::size_t used = records == ready ? run_.size() : begun_ / in_.layout().units;
+    const std::size_t used = records == ready ? slots : begun_ / in_.layout().units;
     flight.slots = run_.split(used);
     begun_ = run_ ? begun_ - used * in_.layout().units : 0;
     return true;
@@ -218,8 +206,14 @@ template <AnyDevice D> class Copier {
     }
   }
 
-  std::size_t ready_records() const noexcept {
-    return (run_.size() - 1) * in_.layout().units + run_.slot(run_.size() - 1).units - begun_;
+  // Of the slots at hand. An epoch's last slot may be full and say nothing of the end, where an
+  // earlier copier has left out what came after it.
+  std::size_t slots_of_one_epoch() const noexcept {
+    std::size_t slots = run_.size();
+    while (run_.slot(slots - 1).epoch != run_.slot().epoch) {
+      --slots;
+    }
+    return slots;
   }
 
   // A device made for tests may spoil slots that are given back, to find code that still uses one.
@@ -235,12 +229,12 @@ template <AnyDevice D> class Copier {
 
   D& device_;
   HostLink& in_;
+  const bool ragged_;
   BatchFiller<D> filler_;
   OnTheWay* const on_the_way_;
   typename D::stream_type stream_;
   // Four events for at most two copies in flight: a user that is late asks about an older one.
   Timeline<D> line_;
-  const bool ragged_;
   const std::size_t most_records_;
   const std::size_t most_slots_;
 
@@ -250,7 +244,6 @@ template <AnyDevice D> class Copier {
   HostRing::Take run_; // slots at hand, the first of them begun_ records done
   std::size_t begun_{};
   Row<CopyPiece> pieces_;
-  std::uint64_t bytes_{};
   bool ended_{};
   bool touches_memory_{}; // since the stream was last waited for
 };

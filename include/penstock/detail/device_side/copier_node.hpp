@@ -16,12 +16,12 @@ namespace penstock::detail {
 /// Copies to the device.
 template <AnyDevice D> class CopierNode final : public DeviceStep {
  public:
-  /// `numbers`, unless it is null, is told the numbers in the source.
+  /// `numbers`, unless it is null, is told the numbers in the source. `drop_last`: see Copier.
   [[gnu::cold]] CopierNode(const NodeSetup& setup, D& device, const std::shared_ptr<HostLink>& in,
                            const std::shared_ptr<DeviceLink<D>>& out,
-                           const std::shared_ptr<OnTheWay>& numbers)
+                           const std::shared_ptr<OnTheWay>& numbers, bool drop_last)
       : DeviceStep{setup}, in_{in}, out_{out}, numbers_{numbers},
-        copier_{device, *in_, *out_, usual_copy, numbers_.get()} {}
+        copier_{device, *in_, *out_, usual_copy, numbers_.get(), drop_last} {}
 
   bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }
@@ -42,6 +42,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
     const std::uint64_t records = copier_.records();
     const std::uint64_t bytes = copier_.bytes();
     const bool any = copier_.step();
+    // What is left out at an epoch's end is taken off again: the sums wrap.
     if (const std::uint64_t more = copier_.bytes() - bytes) {
       meter(0).did(copier_.records() - records, more);
       meter(0).found_in_use(out_->ring.was_in_use());

@@ -116,7 +116,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
       const Take& batch = held_[fetched_ % held_.size()];
       const std::size_t left = count_of(batch) - begun_;
       if (left != 0) {
-        if (!this->filler_.try_open()) {
+        if (!this->filler_.try_open(batch.slot().epoch)) {
           break;
         }
         const std::size_t copied = this->filler_.make_room(left);

@@ -44,7 +44,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     body_ = layout.in_records(place->index);
     next_ = layout.in_records(place->index + place->units);
     this->meter(0).did(layout.in_records(place->units), place->bytes);
-    return {batch, this->shared_lender(), lender.ticket()};
+    return {batch, this->shared_lender(), lender.ticket(), place->epoch};
   }
   void leave(bool early) noexcept override {
     // If the loop was left early, nobody can be thrown the error of its last body, nor that of

@@ -35,7 +35,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
 
   bool send() override {
     gather();
-    if (!run_ || !this->filler_.try_open()) {
+    if (!run_ || !this->filler_.try_open(run_.slot().epoch)) {
       return false;
     }
     const TraceRange range = this->trace(this->filler_.delivered());
@@ -81,7 +81,10 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
       return;
     }
     run_.extend((begun_ + most_records_ + batch_ - 1) / batch_);
-    for (there_ = 1; there_ < run_.size() && run_.slot(there_).ready.reached(); ++there_) {
+    const std::uint64_t epoch = run_.slot().epoch;
+    for (there_ = 1; there_ < run_.size() && run_.slot(there_).epoch == epoch &&
+                     run_.slot(there_).ready.reached();
+         ++there_) {
     }
   }
   // Gives back batches whose places may be filled again after `free`.

@@ -19,8 +19,13 @@ class SlotFiller {
   explicit SlotFiller(HostLink& out)
       : out_{out}, claims_(out.ring.slots()), serials_(claims_.size()) {}
 
-  /// Opens a slot, if none is open; returns false if there is none to fill.
-  bool try_open() { return filling_ != claimed_ || claim(); }
+  /// Opens a slot for records of an epoch, if none is open; returns false if there is none to fill.
+  bool try_open(std::uint64_t epoch) {
+    if (filled_ != 0 && open_slot().epoch != epoch) {
+      close();
+    }
+    return filling_ != claimed_ || claim();
+  }
   /// Returns where the next record goes in an array of the open slot.
   std::byte* at(std::size_t part) const noexcept {
     return out_.memory.data(filling_ % claims_.size(), part) +

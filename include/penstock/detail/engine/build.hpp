@@ -63,8 +63,9 @@ template <AnyDevice D> class Build {
   std::uint64_t units{};
   std::uint64_t epochs{1};
   std::uint64_t slots_of_a_run{}; ///< Host slots that a run may fill, and one more.
-  std::uint64_t slots_read{};     ///< Slots that the Reader fills, while a batch may be a slot.
+  std::uint64_t slots_read{};     ///< Slots that the Reader hands on, while a batch is a slot.
   bool fixed_slots{};             ///< The user said how many records a host slot has.
+  bool drop_last{};               ///< An epoch's last batch is left out if it is short.
   std::size_t depth{};            // batches that may be on the device at once
   /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
@@ -145,9 +146,13 @@ template <AnyDevice D> class Build {
     device_thread().add(add<N>(std::forward<Args>(args)...), std::move(fills));
   }
 
+  /// Called by the stage that leaves out an epoch's last batch if it has fewer units than `batch`.
+  void drop_short(std::size_t batch) noexcept {
+    units -= units == unknown_size ? 0 : units / epochs % batch * epochs;
+  }
   /// Returns how many batches the last ring is given in a run, at most, or unknown_size.
   std::uint64_t batches() const {
-    if (units == unknown_size || (slots_read != 0 && (plan.ragged || !on_device_))) {
+    if (units == unknown_size || slots_read != 0) {
       return units == unknown_size ? units : slots_read;
     }
     const std::uint64_t batch = on_device_ ? on_device_->layout().units : host_->layout().units;

@@ -68,10 +68,7 @@ class Engine {
   /// Begins a run: starts all workers but the first one of the last stage, which is the caller.
   /// Throws if it cannot.
   void start(const RunOptions& options) {
-    if (!is_here()) {
-      throw Error{"penstock: this pipeline was prepared before this process was forked, and its "
-                  "threads and memory are the parent's: make another one after the fork."};
-    }
+    check_here();
     check_resting();
     start_ = Clock::now();
     try {
@@ -118,8 +115,14 @@ class Engine {
     return report_;
   }
   void stop() noexcept { control_.stop(); }
-  /// Returns whether its threads are this process's.
+  /// Returns whether its threads are this process's; check_here() throws Error if they are not.
   bool is_here() const noexcept { return origin_.is_here(); }
+  void check_here() const {
+    if (!is_here()) {
+      throw Error{"penstock: this pipeline was prepared before this process was forked, and its "
+                  "threads and memory are the parent's: make another one after the fork."};
+    }
+  }
   /// Returns the last stage.
   Node& last() noexcept { return *nodes_.back(); }
   /// Returns what has been done so far. Any thread.
@@ -167,9 +170,9 @@ class Engine {
                           "container's)."});
     }
   }
-  // Returns how many records were read and neither skipped nor seen at the end, as when a run was
-  // stopped. The end is the first stage that gives another number of records than it takes: what
-  // became of the records that it took is not known.
+  // Returns how many records were read and neither skipped nor seen at the end: when a run was
+  // stopped, and where short batches are left out. The end is the first stage that gives another
+  // number of records than it takes: what became of the records that it took is not known.
   //
   //   Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
   //   dropped = 100 - 10 - 60 = 30

@@ -6,34 +6,43 @@
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/engine/engine.hpp>
 
+#include <memory>
+#include <utility>
+
 namespace penstock::detail {
 
-/// Owns an engine that one thread makes while others may ask for it. May be moved while nobody
-/// asks. A forked child leaves the engine as it is: the threads that it would wait for are not
-/// there.
+/// Shares an engine with the loops over it. One thread makes the engine while others may ask for
+/// it. May be moved while nobody asks. A forked child leaves the engine as it is: the threads that
+/// it would wait for are not there.
 class EngineOwner {
  public:
   EngineOwner() = default;
-  EngineOwner(EngineOwner&& other) noexcept : engine_{other.engine_.exchange(nullptr)} {}
+  EngineOwner(EngineOwner&& other) noexcept
+      : shared_{std::move(other.shared_)}, engine_{other.engine_.exchange(nullptr)} {}
   EngineOwner& operator=(EngineOwner&& other) noexcept {
-    destroy(engine_.exchange(other.engine_.exchange(nullptr)));
+    engine_.store(other.engine_.exchange(nullptr), StdAtomics::relaxed);
+    shared_ = std::move(other.shared_);
     return *this;
   }
-  ~EngineOwner() { destroy(get()); }
 
-  void set(Owned<Engine> engine) noexcept {
-    engine_.store(engine.release(), StdAtomics::release); // pairs with get()
+  /// Throws std::bad_alloc, and then destroys the engine.
+  [[gnu::cold]] void set(Owned<Engine> engine) {
+    shared_ = {engine.release(), destroy};
+    engine_.store(shared_.get(), StdAtomics::release); // pairs with get()
   }
   /// Returns the engine; null before set().
   Engine* get() const noexcept { return engine_.load(StdAtomics::acquire); } // pairs with set()
+  /// Returns a share of the engine. Only the thread that makes it calls this.
+  const std::shared_ptr<Engine>& share() const noexcept { return shared_; }
 
  private:
-  static void destroy(Engine* engine) noexcept {
-    if (engine && engine->is_here()) {
+  [[gnu::cold]] static void destroy(Engine* engine) noexcept {
+    if (engine->is_here()) {
       delete engine;
     }
   }
 
+  std::shared_ptr<Engine> shared_;
   StdAtomics::Atomic<Engine*> engine_{nullptr};
 };
 

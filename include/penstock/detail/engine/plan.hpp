@@ -16,6 +16,7 @@ struct Plan {
   bool whole{};          // a stage on the host must see whole records
   bool ragged{};         // a slot is a batch
   bool to_device{};
+  bool fills_up{};     // a copier makes batches of its own of what lies in the slots
   std::size_t batch{}; // that the copier was asked for
   unsigned workers{};  // the most that a stage has that does work for each record
 

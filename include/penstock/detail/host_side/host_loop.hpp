@@ -43,7 +43,8 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.units);
     meter(0).did(slot.units, slot.bytes);
     HostLink& link = lender_->link();
-    return {link.batch<const T, Where>(ticket % link.ring.slots(), slot, index), lender_, ticket};
+    return {link.batch<const T, Where>(ticket % link.ring.slots(), slot, index), lender_, ticket,
+            slot.epoch};
   }
   void leave(bool) noexcept override { meter(0).stop(); }
 

@@ -83,6 +83,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       slot.bytes = slot.units != 0 ? out_->memory.used(claim.place(), slot.units) : 0;
       meter.did(layout.whole_records(first, slot.units), slot.bytes);
       meter.found_in_use(ring.was_in_use());
+      slot.units = ranges_.kept(slot.units, slot.ends_epoch);
       if (ends) {
         ring.end_at(claim.ticket() + 1);
       }

@@ -98,8 +98,11 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
         slot->bytes = out_->memory.used(claim.place(), range.units);
         meter.did(range.units, slot->bytes);
         meter.found_in_use(out_->ring.was_in_use());
-        const bool full = !slot->ends_epoch && range.units == out_->layout().units;
-        out_->publish(std::move(claim), full ? Fill::full : Fill::partial);
+        slot->units = ranges_.kept(range.units, slot->ends_epoch);
+        const bool full = !slot->ends_epoch && slot->units == out_->layout().units;
+        out_->publish(std::move(claim), slot->units == 0 ? Fill::none
+                                        : full           ? Fill::full
+                                                         : Fill::partial);
       }
     }
   }

@@ -24,9 +24,11 @@ class SlotRanges {
 
   /// Deals out `in_all` units, which are the whole source `times` times, or go to its end if
   /// `in_all` is unknown_size, in slots of `usual` units. The first epoch has slots as `ramp` says.
-  SlotRanges(std::uint64_t in_all, std::uint64_t times, std::size_t usual, const Ramp& ramp)
+  /// `drop_last`: an epoch's last slot is read, and left out if it is short.
+  SlotRanges(std::uint64_t in_all, std::uint64_t times, std::size_t usual, const Ramp& ramp,
+             bool drop_last)
       : known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size},
-        usual_{usual}, ramp_{ramp} {
+        usual_{usual}, drop_last_{drop_last}, ramp_{ramp} {
     if (known_) {
       first_epoch_ = ramp_.slots_of(units_);
       per_epoch_ = Ramp{usual}.slots_of(units_);
@@ -48,6 +50,10 @@ class SlotRanges {
     const std::uint64_t later = slot - first_epoch_;
     return range(1 + later / per_epoch_, later % per_epoch_ * usual_, usual_);
   }
+  /// Returns how many of the units that were read into a slot go on with it.
+  std::size_t kept(std::size_t units, bool ends_epoch) const noexcept {
+    return drop_last_ && ends_epoch && units < usual_ ? 0 : units;
+  }
   /// Returns the number of a range's first unit in a run.
   std::uint64_t index(const Range& range) const noexcept {
     return known_ ? range.epoch * units_ + range.first : range.first;
@@ -61,6 +67,7 @@ class SlotRanges {
   const bool known_;
   const std::uint64_t units_;
   const std::size_t usual_;
+  const bool drop_last_;
   const Ramp ramp_;
   std::uint64_t first_epoch_{}; // slots in it
   std::uint64_t per_epoch_{};   // slots in each later one

@@ -51,10 +51,13 @@ class SourceNumbers {
     return unit + shift_before(after(unit));
   }
 
-  /// Gives unit `at` this number, and the units after it the next ones; `at` is not before the last
-  /// jump told. May throw std::bad_alloc.
+  /// Gives unit `at` this number, and the units after it the next ones, whatever they had. May
+  /// throw std::bad_alloc.
   void go_on(std::uint64_t at, std::uint64_t number) {
     const std::uint64_t shift = number - at;
+    while (end() != begin() && end()[-1].at >= at) {
+      list_->list.pop_back();
+    }
     if (at == 0) {
       start(number);
     } else if (shift != shift_before(end())) {

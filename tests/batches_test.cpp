@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// One run of an open pipeline: its errors, its epochs, what it costs, and what a forked child may
+// do with it. suite/next_suite.hpp has what it gives, and how it moves.
+
+#include "support/counted_new.hpp"
+
+#include "support/catch.hpp"
+#include "support/caught.hpp"
+#include "support/outcome.hpp"
+#include "support/watchdog.hpp"
+
+#include <penstock/penstock.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace ps = penstock;
+namespace tests = penstock::tests;
+
+namespace {
+
+using OnHost = ps::Batch<const std::uint64_t, ps::Pageable>;
+using OnDevice = ps::Batch<const std::uint64_t, ps::Device>;
+
+// Each number is its place; the first that read() is asked for may be refused.
+auto numbers(std::size_t count, std::uint64_t refused = ps::unknown_size) {
+  return ps::generate<std::uint64_t>(
+      count, [refused](std::span<std::uint64_t> out, std::uint64_t first) {
+        if (first <= refused && refused < first + out.size()) {
+          throw ps::SourceError{"penstock: bad sector", "disk", 42, refused};
+        }
+        std::iota(out.begin(), out.end(), first);
+      });
+}
+template <class Source> ps::AnyBatches<OnHost> by_tens(Source source, std::uint64_t epochs = 1) {
+  return ps::AnyBatches<OnHost>{
+      ps::Reader{std::move(source), {.workers = 2, .depth = 4, .epochs = epochs, .batch = 10}} |
+      ps::Decoder{[](const std::uint64_t& in, std::uint64_t& out) { out = in; }}};
+}
+
+// The epoch of each record, as its batch says.
+template <class Run> std::vector<std::uint64_t> epochs_of(Run run) {
+  std::vector<std::uint64_t> epochs;
+  while (auto batch = run.next()) {
+    epochs.insert(epochs.end(), batch.size(), batch.epoch());
+    auto moved = std::move(batch);
+    CHECK(moved.epoch() == epochs.back());
+    moved.release();
+    CHECK(moved.epoch() == epochs.back());
+  }
+  return epochs;
+}
+
+} // namespace
+
+TEST_CASE("next() throws the run's error, and the run is over") {
+  const tests::Watchdog watchdog{"errors of next()"};
+  auto data = by_tens(numbers(100, 57));
+  for (int times = 0; times < 2; ++times) {
+    auto run = data.batches();
+    std::uint64_t records = 0;
+    const auto out = tests::outcome_of([&] {
+      while (auto batch = run.next()) {
+        records += batch.size();
+      }
+    });
+    CAPTURE(out);
+    CHECK(out.came == tests::Came::stage_error);
+    CHECK(out.stage == "Reader");
+    CHECK(out.record == 57);
+    CHECK(records <= 50);
+    CHECK_FALSE(run);
+    CHECK_FALSE(run.next());
+  }
+}
+
+TEST_CASE("a run that cannot begin says why each time, and begins when it can") {
+  auto data = by_tens(numbers(100));
+  auto before = data.batches();
+  auto kept = before.next();
+  auto run = data.batches();
+  CHECK(tests::has(tests::caught<ps::Error>([&] { (void)run.next(); }), "running already"));
+  CHECK(run);
+  before = {};
+  for (int times = 0; times < 2; ++times) {
+    CHECK(tests::has(tests::caught<ps::StageError>([&] { (void)run.next(); }), "still held"));
+    CHECK(run);
+  }
+  CHECK(kept.data()[9] == 9);
+  kept.release();
+  CHECK(run.next().index() == 0);
+}
+
+TEST_CASE("an exception that leaves a function with a run in it stops the run") {
+  auto data = by_tens(numbers(100'000));
+  const auto fails = [&] {
+    auto run = data.batches();
+    while (auto batch = run.next()) {
+      if (batch.index() == 50) {
+        throw std::runtime_error{"enough"};
+      }
+    }
+  };
+  CHECK_THROWS_AS(fails(), std::runtime_error);
+  CHECK(data.report().stopped);
+  CHECK(data.report().records == 60);
+}
+
+namespace {
+
+// A device on which a launch of the loop's thread may fail without a word, as CUDA's do.
+struct Silent : ps::HostDevice {
+  struct launch_check_type {
+    static void begin() noexcept {}
+    static void check(const char* whose) {
+      if (std::exchange(failed, false)) {
+        throw ps::DeviceError{std::string{"penstock: a launch failed in "} + whose, "launch", 9,
+                              false};
+      }
+    }
+    static void forget() noexcept { failed = false; }
+  };
+  static inline thread_local bool failed = false;
+};
+
+} // namespace
+
+TEST_CASE("a launch that fails between two calls of next() is the second one's error") {
+  Silent device;
+  auto stream = device.stream();
+  auto data = ps::Reader{numbers(100), ps::to_pinned, {.workers = 2}} |
+              ps::AsyncCopier{device, {.batch = 10}};
+  auto run = data.on(stream);
+  for (int batch = 0; batch < 5; ++batch) {
+    CHECK(run.next());
+  }
+  Silent::failed = true;
+  const auto out = tests::outcome_of([&] { (void)run.next(); });
+  CAPTURE(out);
+  CHECK(out.stage == "loop");
+  CHECK(out.record == 40);
+  CHECK(out.says("the loop's body"));
+  CHECK_FALSE(run);
+
+  run = data.on(stream);
+  CHECK(run.next());
+  Silent::failed = true;
+  run = {}; // nobody can be thrown the error
+  run = data.on(stream);
+  CHECK(tests::has(tests::caught<ps::StageError>([&] { (void)run.next(); }), "a launch failed"));
+  CHECK(run);
+  CHECK(run.next().index() == 0);
+}
+
+TEST_CASE("each batch says which epoch its records are of, wherever it lies") {
+  std::vector<std::uint64_t> expected;
+  for (const std::uint64_t epoch : {0, 1, 2}) {
+    expected.insert(expected.end(), 1005, epoch);
+  }
+  const ps::ReaderOptions reading{.workers = 3, .depth = 3, .epochs = 3};
+  CHECK(epochs_of(by_tens(numbers(1005), 3).batches()) == expected);
+  auto read_alone = ps::Pipeline{std::tuple{ps::Reader{numbers(1005), reading}}};
+  CHECK(epochs_of(read_alone.batches()) == expected);
+
+  ps::HostDevice device{{.late_seed = 1}};
+  auto stream = device.stream();
+  const auto to_device = [&] {
+    return ps::Reader{numbers(1005), ps::to_pinned, reading} |
+           ps::AsyncCopier{device, {.batch = 30}};
+  };
+  const auto twice = [](OnDevice in, ps::Batch<std::uint64_t, ps::Device> out, ps::HostStream& on) {
+    on.enqueue([from = in.data(), to = out.data(), n = in.size()] {
+      for (std::size_t i = 0; i < n; ++i) {
+        to[i] = 2 * from[i];
+      }
+    });
+  };
+  auto copied = to_device();
+  CHECK(epochs_of(copied.on(stream)) == expected);
+  auto doubled = to_device() | ps::Kernel{twice};
+  CHECK(epochs_of(doubled.on(stream)) == expected);
+  auto fetched = to_device() | ps::Kernel{twice} | ps::AsyncCopier{ps::to_host, {.batch = 70}};
+  CHECK(epochs_of(fetched.batches()) == expected);
+  CHECK(ps::Lease<OnHost>{}.epoch() == 0);
+}
+
+TEST_CASE("a run that is asked for each batch allocates nothing once it has begun") {
+  auto data = by_tens(numbers(10'000));
+  const auto pull = [&] {
+    std::uint64_t records = 0;
+    const std::uint64_t before = tests::memory::allocations;
+    auto run = data.batches();
+    while (auto batch = run.next()) {
+      records += batch.size();
+      auto moved = std::move(run);
+      run = std::move(moved);
+    }
+    CHECK(records == 10'000);
+    return tests::memory::allocations - before;
+  };
+  pull();
+  for (int times = 0; times < 2; ++times) {
+    CHECK(pull() == 0);
+  }
+}
+
+TEST_CASE("a forked child is told that the parent's run is not there, and may drop it") {
+  auto data = by_tens(numbers(100));
+  auto run = data.batches();
+  CHECK(run.next().index() == 0);
+  std::cout.flush();
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int wrong = 2;
+    for (int tries = 0; tries < 2; ++tries) {
+      try {
+        (void)run.next();
+      } catch (const ps::Error& e) {
+        wrong -= std::string{e.what()}.find("after the fork") != std::string::npos ? 1 : 0;
+      }
+    }
+    run = {};
+    std::_Exit(wrong);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  std::uint64_t records = 10;
+  while (auto batch = run.next()) {
+    records += batch.size();
+  }
+  CHECK(records == 100);
+}
+
+TEST_CASE("an empty AnyBatches says so, and one that is given a pipeline later has it") {
+  ps::AnyBatches<OnHost> data;
+  const auto empty = [](auto& any) {
+    CHECK_FALSE(any);
+    CHECK(tests::has(tests::caught<ps::Error>([&] { any.prepare(); }), "AnyBatches is empty"));
+    CHECK(tests::has(tests::caught<ps::Error>([&] { (void)any.batches(); }), "is empty"));
+    any.stop();
+    CHECK(any.report().stages.empty());
+  };
+  empty(data);
+  data = by_tens(numbers(100));
+  REQUIRE(data);
+  auto run = data.batches();
+  CHECK(run.next());
+  auto moved = std::move(data); // while the run goes on
+  empty(data);
+  CHECK(run.next().index() == 10);
+  run = moved.batches(); // ends the other
+  CHECK(run.next().index() == 0);
+}
