@@ -46,7 +46,13 @@ class Crew {
   /// worker fails.
   [[gnu::cold]] void add(Node& node, unsigned worker) {
     std::exception_ptr error;
-    const Job make{[&] { error = node.try_make(worker); }};
+    const Job make{[&] {
+      try {
+        node.make_for(worker);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }};
     add(
         node.name(), worker, node.workers(), [&node, worker] { node.run(worker); },
         node.makes() ? &make : nullptr);

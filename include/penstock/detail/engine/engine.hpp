@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -55,12 +54,13 @@ class Engine {
   /// Throws Error if a thread cannot be started, and StageError if a worker fails.
   [[gnu::cold]] void start_threads() {
     for (const auto& node : nodes_) {
-      for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < node->threads(); ++worker) {
-        crew_.add(*node, worker);
+      for (unsigned worker = 0; worker < node->threads(); ++worker) {
+        if (worker == 0 && &node == &nodes_.back()) {
+          node->make_for(worker);
+        } else {
+          crew_.add(*node, worker);
+        }
       }
-    }
-    if (const std::exception_ptr error = nodes_.back()->try_make(0)) {
-      std::rethrow_exception(error);
     }
     for (const auto& thread : threads_) {
       SharedThread& t = *thread;

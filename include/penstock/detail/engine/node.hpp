@@ -65,15 +65,14 @@ class Node {
 
   /// Returns whether its workers are to make what they call: see make().
   virtual bool makes() const noexcept { return false; }
-  /// Has a worker make what it calls, in its own thread, while the pipeline is prepared. Returns
-  /// the error, if it failed.
-  [[gnu::cold]] std::exception_ptr try_make(unsigned worker) noexcept {
+  /// Has a worker make what it calls, in its own thread, while the pipeline is prepared. Throws
+  /// StageError.
+  [[gnu::cold]] void make_for(unsigned worker) {
     try {
       make(worker);
-      return nullptr;
     } catch (...) {
-      return described({.stage = name_, .worker = {"to make the callable of worker ", worker + 1}},
-                       {});
+      std::rethrow_exception(described(
+          {.stage = name_, .worker = {"to make the callable of worker ", worker + 1}}, {}));
     }
   }
   /// Hands in what its workers have, after a run that has not failed; the thread that ends the run
