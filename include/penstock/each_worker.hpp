@@ -26,6 +26,11 @@ struct made_by<Make> {
 };
 template <class Make> using made_t = typename made_by<Make>::type;
 
+/// Whether hand_in takes what make() makes.
+template <class HandIn, class Made>
+inline constexpr bool takes_part = std::is_invocable_v<HandIn&, Made&>;
+template <class Made> inline constexpr bool takes_part<NotHandedIn, Made> = true;
+
 } // namespace detail
 
 /// A stage's callable, one object a worker: see each_worker().
@@ -48,8 +53,7 @@ template <class Make, class HandIn = detail::NotHandedIn> struct EachWorker {
 template <class Make, class HandIn = detail::NotHandedIn, class Made = detail::made_t<Make>>
 EachWorker<Make, HandIn> each_worker(Make make, HandIn hand_in = {}) {
   constexpr bool makes = !std::is_same_v<Made, detail::NotMade>;
-  constexpr bool takes_it =
-      !makes || std::is_same_v<HandIn, detail::NotHandedIn> || std::is_invocable_v<HandIn&, Made&>;
+  constexpr bool takes_it = !makes || detail::takes_part<HandIn, Made>;
   static_assert(makes, "penstock: ps::each_worker(make) calls make() without arguments, and gets a "
                        "callable by value: ps::each_worker([] { return Decode{}; }).");
   static_assert(takes_it, "penstock: hand_in is called with what make() returned, see Made, by "
@@ -64,7 +68,7 @@ template <class F> struct called {
   using type = F;
 };
 template <class Make, class HandIn> struct called<EachWorker<Make, HandIn>> {
-  using type = made_t<Make>;
+  using type = std::conditional_t<takes_part<HandIn, made_t<Make>>, made_t<Make>, NotMade>;
 };
 /// Its parameters: they are the stage's types.
 template <class F> using called_parameters = parameters_of<typename called<F>::type>;
