@@ -70,6 +70,19 @@ struct Numbers {
   }
 };
 
+/// Numbers from 0 on, each the first of 24 bytes.
+struct Apart {
+  using schema = Number;
+  Number size() const { return count; }
+  std::size_t record_bytes() const { return 3 * sizeof(Number); }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<Number, Where> into) const {
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      std::fill_n(into.data() + 3 * i, 3, into.index() + i);
+    }
+    return into.size();
+  }
+};
+
 [[noreturn]] void bad() {
   throw std::runtime_error{"bad"};
 }
@@ -305,6 +318,14 @@ TEST_CASE("rows and plain records mix, and Ragged rows become others or fixed on
   REQUIRE(sums.size() == 20);
   CHECK(sums[1] == 12 * 12 + 66);
   CHECK(sums[19] == 12 * 19 * 12 + 66);
+  Seen apart;
+  (ps::Reader{Apart{}} |
+   ps::Decoder{[](const Number& in, ps::Row<Text> out) { fill_text(in, out); }} |
+   ps::Consumer{[&](Host<const Text> some) {
+     apart.add(some);
+   }}).run();
+  CHECK(apart.right);
+  CHECK(apart.numbers == without([](Number) { return false; }, 1));
 }
 
 TEST_CASE("a row is tried again as if nothing had been put, and others are not tried with it") {

@@ -25,9 +25,8 @@ template <class A, class S> decltype(auto) record_at(const BatchView<S>& view, s
     return std::remove_cvref_t<A>{view, i};
   } else {
     // A record of a run-time size is passed as its first byte.
-    const std::size_t each = sizeof(S) == 1 ? view.sizes[0] : sizeof(S);
-    return *reinterpret_cast<std::remove_reference_t<A>*>(static_cast<std::byte*>(view.parts[0]) +
-                                                          i * each);
+    void* const at = static_cast<std::byte*>(view.parts[0]) + i * view.sizes[0];
+    return *static_cast<std::remove_reference_t<A>*>(at);
   }
 }
 

@@ -68,16 +68,16 @@ class RaggedDecoderNode final : public DecodingNode<F, From, To> {
     const auto in = in_->memory.template view<typename From::schema>(from.place(), given.units, 0,
                                                                      given.source[0]);
     auto out = out_->memory.template view<typename To::schema>(to.place(), given.units, 0, 0);
+    const auto one = [&](std::size_t i, std::size_t at) {
+      const std::uint64_t record = given.source[i];
+      out.source_index = record - at; // so that put() names the record
+      open_ragged(out_->memory, to.place(), 1, at);
+      this->call_for(call, given, in, i, out, at);
+      check_ragged(out_->memory, to.place(), 1, record, at);
+    };
     Kept kept;
-    const bool done = this->each_record(given, PartOf{given.units, 1, 0}, kept, slot.source, meter,
-                                        [&](std::size_t i, std::size_t at) {
-                                          const std::uint64_t record = given.source[i];
-                                          out.source_index =
-                                              record - at; // what is put says so by its number
-                                          open_ragged(out_->memory, to.place(), 1, at);
-                                          this->call_for(call, given, in, i, out, at);
-                                          check_ragged(out_->memory, to.place(), 1, record, at);
-                                        });
+    const PartOf units{given.units, 1, 0};
+    const bool done = this->each_record(given, units, kept, slot.source, meter, one);
     slot.units = kept.count;
     slot.index = kept.count != 0 ? in_->index_of(given, kept.first) : slot.index;
     return done;
