@@ -9,7 +9,8 @@ namespace penstock {
 /// Which record a Decoder's callable is called for: its third parameter, if it takes one, by value
 /// or const reference. What is random and must repeat is seeded by a seed of yours, `record` and
 /// `epoch`: a record then gets the same augmentation in the same epoch on any machine, whatever the
-/// number of workers and whatever was left out before it.
+/// number of workers and whatever was left out before it. Behind a Kernel that gives another number
+/// of records, `record` and `step` go on from the source_index() of the device batch.
 struct Visit {
   std::uint64_t record{}; ///< Its number in the source, from 0; skipped records count too.
   std::uint64_t epoch{};  ///< How often the source was delivered before, from 0.

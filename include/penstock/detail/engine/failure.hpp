@@ -97,7 +97,7 @@ struct Failure {
     return std::current_exception();
   }
 }
-/// The same; returns the exception as it is if there is no memory for a description.
+/// Returns the exception in flight, described; as it is, if there is no memory for a description.
 [[gnu::cold]] inline std::exception_ptr described(const Failure& failure,
                                                   const Row<AsksOpenWork>& asks) noexcept {
   std::exception_ptr error = std::current_exception();
