@@ -14,6 +14,9 @@
 //
 // work/cheap/WORKERS: 64 M ints through a Decoder that copies whole batches, in GB/s.
 //
+// work/cheap_rows/WORKERS: as many ints in a column, through a Decoder that copies row by row, and
+// through one that copies whole batches, by turns. rate_ratio is the batches' time over the rows'.
+//
 // It needs no GPU. To be run with --benchmark_repetitions=5
 // --benchmark_enable_random_interleaving=true; the medians count.
 
@@ -191,6 +194,61 @@ void add_all(const std::string& sizes, std::uint64_t count, microseconds each) {
   });
 }
 
+struct Number : ps::Columns<ps::Field<"number", int>> {};
+/// Ones in a column.
+struct Ones {
+  using schema = Number;
+  std::uint64_t count;
+  std::uint64_t size() const { return count; }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<Number, Where> into) const {
+    std::fill_n(ps::get<"number">(into).data(), into.size(), 1);
+    return into.size();
+  }
+};
+
+void add_cheap_rows(unsigned with) {
+  add_benchmark("work/cheap_rows/" + std::to_string(with), [=, other_way = false](
+                                                               benchmark::State& state) mutable {
+    constexpr std::uint64_t count = std::uint64_t{64} << 20;
+    std::uint64_t sum = 0;
+    const auto pipeline = [&](auto copy) {
+      return ps::Reader{Ones{count}} | ps::Decoder{copy, {.workers = with}} |
+             ps::Consumer{[&](ps::Batch<const Number, ps::Pageable> batch) {
+               sum += static_cast<std::uint64_t>(ps::get<"number">(batch)[0]) + batch.size();
+             }};
+    };
+    auto rows = pipeline([](ps::Row<const Number> in, ps::Row<Number> out) {
+      ps::get<"number">(out) = ps::get<"number">(in);
+    });
+    auto batches =
+        pipeline([](ps::Batch<const Number, ps::Pageable> in, ps::Batch<Number, ps::Pageable> out) {
+          std::copy_n(ps::get<"number">(in).data(), in.size(), ps::get<"number">(out).data());
+        });
+    const auto run = [&](auto& of) {
+      sum = 0;
+      const auto start = Clock::now();
+      of.run();
+      const double took = ms_since(start);
+      if (sum <= count) {
+        throw std::runtime_error{"records were lost"};
+      }
+      return took;
+    };
+    run(rows);
+    run(batches);
+    for (auto _ : state) {
+      const bool batches_first = std::exchange(other_way, !other_way);
+      const double before = batches_first ? run(batches) : 0;
+      const double took = run(rows);
+      const double whole = batches_first ? before : run(batches);
+      state.SetIterationTime(took / 1e3);
+      state.counters["rows_ms"] = took;
+      state.counters["batches_ms"] = whole;
+      state.counters["rate_ratio"] = whole / took;
+    }
+  });
+}
+
 void add_cheap(unsigned with) {
   add_benchmark("work/cheap/" + std::to_string(with), [=](benchmark::State& state) {
     constexpr std::uint64_t count = std::uint64_t{64} << 20;
@@ -228,6 +286,7 @@ int main(int argc, char** argv) {
     add_all("64x30ms", 64, microseconds{30'000});
     for (const unsigned with : {1, 2, 8}) {
       add_cheap(with);
+      add_cheap_rows(with);
     }
     return run_all();
   });

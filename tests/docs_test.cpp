@@ -12,6 +12,7 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -21,6 +22,7 @@
 #include <iostream>
 #include <memory>
 #include <numeric>
+#include <random>
 #include <span>
 #include <sstream>
 #include <stdexcept>
@@ -55,6 +57,17 @@ struct Trainer {
       samples += batch.size();
     }
   }
+};
+
+struct Text : ps::Columns<ps::Field<"text", ps::Ragged<char>>, ps::Field<"label", std::int32_t>> {};
+
+struct Counts {
+  void operator()(ps::Batch<const std::uint8_t, ps::Pageable> bytes) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      ++of[bytes.data()[i]];
+    }
+  }
+  std::array<std::uint64_t, 256> of{};
 };
 
 class FlipNode final : public ps::detail::Node {
@@ -185,6 +198,65 @@ TEST_CASE("errors: Ctrl-C stops a run") {
   CHECK(report.stopped);
   CHECK(batches >= 3);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+TEST_CASE("stages: a Decoder cuts texts at random, alike for any number of workers") {
+  const auto cut = [](ps::Row<const Text> in, ps::Row<Text> out, ps::Visit visit) {
+    const auto text = ps::get<"text">(in);
+    if (text.size() == 0) {
+      throw MyError{"an empty text"}; // with .on_error this record alone is left out
+    }
+    std::seed_seq seed{std::uint64_t{1337}, visit.record, visit.epoch};
+    std::minstd_rand random{seed};
+    const std::size_t first = random() % text.size();
+    const std::size_t count = text.size() - first;
+    std::copy_n(text.data() + first, count, ps::put<"text">(out, count));
+    ps::get<"label">(out) = ps::get<"label">(in);
+  };
+  const auto spell = [](const int& in, ps::Row<Text> out) {
+    std::fill_n(ps::put<"text">(out, in % 10), in % 10, 'a');
+    ps::get<"label">(out) = in;
+  };
+  std::vector<int> numbers(200);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  std::vector<std::vector<std::size_t>> lengths;
+  for (const unsigned workers : {1U, 4U}) {
+    auto& of_run = lengths.emplace_back();
+    auto pipeline = ps::Reader{ps::memory(numbers), {.epochs = 2}} | ps::Decoder{spell} |
+                    ps::Decoder{cut, {.workers = workers, .on_error = {.skips = 40}}} |
+                    ps::Consumer{[&](ps::Batch<const Text, ps::Pageable> batch) {
+                      for (std::size_t i = 0; i < batch.size(); ++i) {
+                        of_run.push_back(ps::get<"text">(batch)[i].size());
+                      }
+                    }};
+    CHECK(pipeline.run().skipped == 40);
+    CHECK(of_run.size() == 360);
+    CHECK(!std::equal(of_run.begin(), of_run.begin() + 180, of_run.begin() + 180));
+  }
+  CHECK(lengths[0] == lengths[1]);
+}
+
+TEST_CASE("stages: workers count bytes by themselves, and hand in what they have") {
+  std::vector<std::uint8_t> bytes(100'000);
+  std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
+  std::array<std::uint64_t, 256> all{};
+  auto pipeline = ps::Reader{ps::memory(bytes)} |
+                  ps::Consumer{ps::each_worker([] { return Counts{}; },
+                                               [&](Counts& part) { // no lock: one after the other
+                                                 for (std::size_t i = 0; i < all.size(); ++i) {
+                                                   all[i] += std::exchange(part.of[i], 0);
+                                                 }
+                                               }),
+                               {.workers = 4}};
+  for (int run = 0; run < 2; ++run) {
+    all = {};
+    pipeline.run();
+    bool right = true;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      right = right && all[i] == 390 + (i < 160 ? 1U : 0U);
+    }
+    CHECK(right);
+  }
 }
 
 TEST_CASE("stages: a class can be handed its data as AnyBatches") {

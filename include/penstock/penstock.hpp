@@ -22,6 +22,7 @@
 #include <penstock/deferred.hpp>
 #include <penstock/device.hpp>
 #include <penstock/device_array.hpp>
+#include <penstock/each_worker.hpp>
 #include <penstock/error.hpp>
 #include <penstock/fence.hpp>
 #include <penstock/host/algorithm.hpp>
@@ -34,6 +35,7 @@
 #include <penstock/replayed.hpp>
 #include <penstock/report.hpp>
 #include <penstock/ring.hpp>
+#include <penstock/row.hpp>
 #include <penstock/run_options.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/scratch.hpp>
@@ -52,5 +54,6 @@
 #include <penstock/stages/writer.hpp>
 #include <penstock/usable.hpp>
 #include <penstock/version.hpp>
+#include <penstock/visit.hpp>
 #include <penstock/workspace.hpp>
 // IWYU pragma: end_exports

@@ -74,6 +74,7 @@ struct Anything {
   PENSTOCK_HD std::size_t size() const;
   PENSTOCK_HD std::uint64_t index() const;
   PENSTOCK_HD Anything operator[](std::size_t) const;
+  template <class T> PENSTOCK_HD const Anything& operator=(const T&) const;
 };
 
 // Deduced once more, or clang would print the expressions behind the letters.

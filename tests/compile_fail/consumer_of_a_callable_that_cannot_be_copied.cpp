@@ -1,10 +1,9 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// refused: a Consumer's callable, and this one cannot be copied: std::ref\(f\) .* std::shared_ptr
+// refused: a Consumer's callable, and this one cannot be copied: std::ref\(f\) .* ps::each_worker\(
 #include <penstock/penstock.hpp>
 
-#include <functional>
 #include <memory>
 
 namespace ps = penstock;
@@ -14,9 +13,6 @@ struct Frame {
 };
 
 int main() {
-  const auto use = [sum = std::make_unique<int>()](ps::Batch<const Frame, ps::Pageable> in) {
-    *sum += in.data()[0].bytes[0];
-  };
   auto pipeline = ps::Reader{ps::records<Frame>("frames")} |
                   ps::Consumer{
 #ifdef PENSTOCK_REFUSED
@@ -24,7 +20,12 @@ int main() {
                         *sum += in.data()[0].bytes[0];
                       }
 #else
-                      std::ref(use)
+                      ps::each_worker([] {
+                        return [sum = std::make_unique<int>()](
+                                   ps::Batch<const Frame, ps::Pageable> in) {
+                          *sum += in.data()[0].bytes[0];
+                        };
+                      })
 #endif
                   };
   pipeline.run();

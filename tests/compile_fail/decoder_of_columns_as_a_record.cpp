@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// refused: a Decoder's callable takes two host batches
+// refused: take it as a row, ps::Row<const In> in, and fill ps::Row<Out> out
 #include <penstock/penstock.hpp>
 
 namespace ps = penstock;
@@ -17,7 +17,7 @@ int main() {
 #ifdef PENSTOCK_REFUSED
                       [](const Frame&, Sample&) {}
 #else
-                      [](ps::Batch<const Frame, ps::Pageable>, ps::Batch<Sample, ps::Pageable>) {}
+                      [](const Frame&, ps::Row<Sample>) {}
 #endif
                   } |
                   ps::Consumer{[](ps::Batch<const Sample, ps::Pageable>) {}};

@@ -200,6 +200,54 @@ TEST_CASE("a second run that leaves records out allocates nothing") {
   }
 }
 
+namespace {
+struct Name : ps::Columns<ps::Field<"text", ps::Ragged<char>>, ps::Field<"number", std::uint64_t>> {
+};
+} // namespace
+
+TEST_CASE("a second run of rows, by what each worker made, allocates nothing") {
+  struct Bad : std::exception {
+    const char* what() const noexcept override { return "bad"; }
+  };
+  struct Count {
+    void operator()(ps::Batch<const Name, ps::Pageable> batch) { records += batch.size(); }
+    std::uint64_t records{};
+  };
+  constexpr std::uint64_t records = 30'000;
+  std::uint64_t counted = 0;
+  auto pipeline =
+      ps::Reader{ps::generate<std::uint64_t>(records,
+                                             [](std::span<std::uint64_t> out, std::uint64_t first) {
+                                               std::iota(out.begin(), out.end(), first);
+                                             }),
+                 {.workers = 1, .depth = 4, .batch = 100}} |
+      ps::Decoder{ps::each_worker([] {
+                    return [last = std::make_unique<std::uint64_t>()](
+                               const std::uint64_t& in, ps::Row<Name> out, ps::Visit visit) {
+                      ps::put<"text">(out, in % 5);
+                      ps::get<"number">(out) = *last = visit.step;
+                      if (in % 10 == 7) {
+                        throw Bad{};
+                      }
+                    };
+                  }),
+                  {.workers = 2, .depth = 4, .on_error = {.skips = 1'000'000}}} |
+      ps::Consumer{
+          ps::each_worker([] { return Count{}; }, [&](Count& part) { counted += part.records; }),
+          {.workers = 2}};
+  pipeline.run();
+  for (std::uint64_t run = 2; run <= 3; ++run) {
+    const std::uint64_t before = memory::allocations;
+    const ps::Report& report = pipeline.run();
+    const std::uint64_t after = memory::allocations;
+    // The C++ runtime's own allocations for exceptions are not operator new's.
+    CHECK((after == before || !memory::can_refuse));
+    CHECK(report.skipped == records / 10);
+    // Those that the runs before it left with the workers too.
+    CHECK(counted == (records - records / 10) * run * (run + 1) / 2);
+  }
+}
+
 TEST_CASE("no run of large records allocates, though the Report says more of them") {
   const auto bytes = some_bytes(4 * 1'500'000);
   Counting device;

@@ -10,6 +10,7 @@
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/host_consumer.hpp>
+#include <penstock/each_worker.hpp>
 #include <penstock/replayed.hpp>
 #include <penstock/stage.hpp>
 
@@ -20,9 +21,10 @@ namespace penstock {
 
 /// Options of a Consumer.
 struct ConsumerOptions {
-  /// For host batches: threads that call at once, each its own copy of the callable; the thread
-  /// that called run() is one of them. With more than one, they take batches in order but may work
-  /// on them side by side, and share each slot. For device batches it must be 1.
+  /// For host batches: threads that call at once, each its own copy of the callable, or what
+  /// each_worker() made for it; the thread that called run() is one of them. With more than one,
+  /// they take batches in order but may work on them side by side, and share each slot. For device
+  /// batches it must be 1.
   unsigned workers = 1;
 };
 
@@ -33,6 +35,7 @@ enum class ConsumerForm {
   not_written_out,
   other_parameters,
   writes_input,
+  made_for_a_device,
   not_copyable,
   silent
 };
@@ -51,6 +54,9 @@ template <class F, class P> consteval ConsumerForm consumer_form() {
   if (!In::read_only) {
     return ConsumerForm::writes_input;
   }
+  if (In::device && is_each_worker<F>) {
+    return ConsumerForm::made_for_a_device;
+  }
   return std::is_copy_constructible_v<F> ? ConsumerForm::good : ConsumerForm::not_copyable;
 }
 
@@ -62,10 +68,11 @@ template <class F, class P> consteval ConsumerForm consumer_form() {
 /// called run() calls it. It only enqueues work on the stream, which is one of the pipeline's own;
 /// the batch's memory is used again when that work is done. For many small batches, replayed()
 /// makes few calls. For host batches it is `void(Batch<const T, Pageable>)` or `Pinned`, and the
-/// memory is used again when it returns.
+/// memory is used again when it returns. each_worker() gives each worker an object of its own, and
+/// hands in what each has at the end of a run.
 template <class F, class Told = ConsumerOptions>
 class Consumer : public StageBase {
-  using P = detail::parameters_of<F>;
+  using P = detail::called_parameters<F>;
   using In = detail::batch_parameter<0, P>;
 
  public:
@@ -79,13 +86,14 @@ class Consumer : public StageBase {
   template <class> using gives = void;
 
   /// Copies `f`, once for each worker. Its parameters, written out, are the stage's types.
-  template <class Takes = detail::parameters_of<F>,
+  template <class Takes = detail::called_parameters<F>,
             detail::ConsumerForm Verdict = detail::consumer_form<F, Takes>()>
   explicit Consumer(F f, ConsumerOptions options = {}) : f_{std::move(f)}, options_{options} {
     using detail::ConsumerForm;
     constexpr bool written_out = Verdict != ConsumerForm::not_written_out;
     constexpr bool a_batch_and_stream = Verdict != ConsumerForm::other_parameters;
     constexpr bool only_reads = Verdict != ConsumerForm::writes_input;
+    constexpr bool one_worker = Verdict != ConsumerForm::made_for_a_device;
     constexpr bool copies = Verdict != ConsumerForm::not_copyable;
     static_assert(written_out,
                   "penstock: a Consumer learns its types from its callable's parameters, so write "
@@ -97,10 +105,15 @@ class Consumer : public StageBase {
         "batch: [](ps::Batch<const In, ps::Device> in, cudaStream_t stream) {...}.");
     static_assert(only_reads,
                   "penstock: a Consumer only reads its batch: make it ps::Batch<const In, ...>.");
+    static_assert(one_worker,
+                  "penstock: device batches have one worker, the thread that called run(), so "
+                  "there is nothing to make for each: give the Consumer the callable, or "
+                  "std::ref(f) of one that cannot be copied.");
     static_assert(copies,
                   "penstock: each worker has its own copy of a Consumer's callable, and this "
                   "one cannot be copied: std::ref(f) shares one, which several threads then "
-                  "call; or hold what cannot be copied in a std::shared_ptr.");
+                  "call; for host batches ps::each_worker([] { return F{...}; }) makes one for "
+                  "each.");
   }
 
   /// For prepare().

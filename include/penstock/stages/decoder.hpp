@@ -9,10 +9,15 @@
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/decoder_node.hpp>
 #include <penstock/detail/host_side/ragged_decoder_node.hpp>
+#include <penstock/each_worker.hpp>
 #include <penstock/on_error.hpp>
+#include <penstock/row.hpp>
+#include <penstock/sources/source.hpp>
 #include <penstock/stage.hpp>
+#include <penstock/visit.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -36,14 +41,20 @@ struct DecoderOptions {
 };
 
 /// Turns each record into another, of another type or size, in order, with several threads. Its
-/// types are its callable's parameters: either two batches,
-/// `void(Batch<const In, Pageable> in, Batch<Out, Pageable> out)`, to fill `out`, which has in's
-/// size, or two records, `void(const In& in, Out& out)`, called for each. Batches may lie in Pinned
-/// memory too, so that nothing decoded need be copied there; with a callable of records, ask for
-/// that by the tag: `Decoder{f, to_pinned}`. Each worker has its own copy of the callable; std::ref
-/// shares one. What it throws ends the run, unless `.on_error` says otherwise.
+/// types are its callable's parameters, written out: what it reads, and what it fills.
+///
+/// A callable of single records is called for each: `void(const In& in, Out& out)`. A record of
+/// columns is a Row: `void(Row<const In> in, Row<Out> out)`, and the two may be mixed. As a third
+/// parameter it may take a Visit, which says which record that is. If it throws, that record alone
+/// fails. A callable of batches, `void(Batch<const In, Pageable> in, Batch<Out, Pageable> out)`, is
+/// called for many records at once, which fail together; `out` has in's size.
+///
+/// Batches may lie in Pinned memory too, so that nothing decoded need be copied there; with a
+/// callable of single records, ask for that by the tag: `Decoder{f, to_pinned}`. Each worker has
+/// its own copy of the callable; each_worker() makes one for each, std::ref shares one. What it
+/// throws ends the run, unless `.on_error` says otherwise.
 template <class F, class Where = void> class Decoder : public StageBase {
-  using P = detail::parameters_of<F>;
+  using P = detail::called_parameters<F>;
   static constexpr detail::DecoderForm form = detail::decoder_verdict<F, P, Where>();
   static constexpr bool single = form == detail::DecoderForm::records;
   using Types = detail::decoder_types<P, Where, form>;
@@ -57,13 +68,17 @@ template <class F, class Where = void> class Decoder : public StageBase {
   template <class Given> using gives = typename Types::template gives<Given>;
 
   /// Copies `f`, once for each worker. Its parameters, written out, are the stage's types.
-  template <class Takes = detail::parameters_of<F>,
+  template <class Takes = detail::called_parameters<F>,
             detail::DecoderForm Verdict = detail::decoder_verdict<F, Takes, Where>()>
   explicit Decoder(F f, DecoderOptions options = {})
       : f_{std::move(f)}, options_{std::move(options)} {
     using detail::DecoderForm;
     constexpr bool written_out = Verdict != DecoderForm::not_written_out;
     constexpr bool two_batches_or_records = Verdict != DecoderForm::other_parameters;
+    constexpr bool columns_as_rows = Verdict != DecoderForm::columns_as_record;
+    constexpr bool one_or_many = Verdict != DecoderForm::one_and_many;
+    constexpr bool visits_records = Verdict != DecoderForm::visit_of_batch;
+    constexpr bool takes_a_visit = Verdict != DecoderForm::other_visit;
     constexpr bool reads_first = Verdict != DecoderForm::writes_input;
     constexpr bool fills_second = Verdict != DecoderForm::reads_output;
     constexpr bool fills_bytes = Verdict != DecoderForm::not_bytes;
@@ -76,19 +91,33 @@ template <class F, class Where = void> class Decoder : public StageBase {
         two_batches_or_records,
         "penstock: a Decoder's callable takes two host batches, or two records, one to "
         "read and one to fill: [](ps::Batch<const In, ps::Pageable> in, ps::Batch<Out, "
-        "ps::Pageable> out) {...}, or [](const In& in, Out& out) {...} (columns: batches).");
+        "ps::Pageable> out) {...}, or [](const In& in, Out& out) {...} (columns: ps::Row<const In> "
+        "in, ps::Row<Out> out).");
+    static_assert(columns_as_rows,
+                  "penstock: a record of columns lies in several places, so there is no reference "
+                  "to it: take it as a row, ps::Row<const In> in, and fill ps::Row<Out> out.");
+    static_assert(one_or_many,
+                  "penstock: a Decoder makes one record of each: take two records, [](const In& "
+                  "in, Out& out) {...}, or two batches, not one of each.");
+    static_assert(visits_records,
+                  "penstock: a Decoder's callable of batches has two parameters: in.index() and "
+                  "in.source_index() are the numbers of its first record. A ps::Visit is for a "
+                  "callable of single records.");
+    static_assert(takes_a_visit,
+                  "penstock: the third parameter of a Decoder's callable says which record it is "
+                  "called for: take a ps::Visit, which has record, epoch and step.");
     static_assert(reads_first, "penstock: a Decoder only reads what it takes first: make it "
-                               "ps::Batch<const In, ...>, or const In&.");
+                               "ps::Batch<const In, ...>, ps::Row<const In>, or const In&.");
     static_assert(fills_second, "penstock: a Decoder fills what it takes second: make it "
-                                "ps::Batch<Out, ...>, or Out&, without const.");
+                                "ps::Batch<Out, ...>, ps::Row<Out>, or Out&, without const.");
     static_assert(fills_bytes,
                   "penstock: records are copied byte by byte, so what a Decoder fills must be "
                   "trivially copyable: no std::string or std::vector in it, but arrays, or a "
                   "column of ps::Ragged.");
     static_assert(copies,
                   "penstock: each worker has its own copy of a Decoder's callable, and this "
-                  "one cannot be copied: std::ref(f) shares one, which several threads then "
-                  "call; or hold what cannot be copied in a std::shared_ptr.");
+                  "one cannot be copied: ps::each_worker([] { return F{...}; }) makes one for "
+                  "each; std::ref(f) shares one, which several threads then call.");
   }
   /// Takes an `f` that fills pinned memory.
   Decoder(F f, to_pinned_t, DecoderOptions options = {})
@@ -125,14 +154,16 @@ template <class F, class Where = void> class Decoder : public StageBase {
     const auto out =
         build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
     const detail::NodeSetup setup = build.setup("Decoder", workers());
+    const std::uint64_t epoch_records =
+        build.records == unknown_size ? 0 : build.records / build.epochs;
     if constexpr (detail::schema_traits<typename From::schema>::ragged ||
                   detail::schema_traits<typename To::schema>::ragged) {
-      build.template add<detail::RaggedDecoderNode<F, From, To>>(setup, in, out, f_,
-                                                                 options_.on_error);
+      build.template add<detail::RaggedDecoderNode<single, F, From, To>>(
+          setup, in, out, f_, options_.on_error, epoch_records);
     } else {
       const bool whole = !single && build.fixed_slots;
-      build.template add<detail::DecoderNode<single, F, From, To>>(setup, in, out, f_, whole,
-                                                                   options_.on_error);
+      build.template add<detail::DecoderNode<single, F, From, To>>(
+          setup, in, out, f_, whole, options_.on_error, epoch_records);
     }
   }
 

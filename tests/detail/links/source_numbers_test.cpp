@@ -52,7 +52,7 @@ std::uint64_t wrong(const SourceNumbers& numbers, const std::vector<std::uint64_
 
 } // namespace
 
-TEST_CASE("each number is the one that was told, asked for in any order or walked through") {
+TEST_CASE("each number is the one that was told, asked for in any order") {
   std::mt19937 random{1};
   for (int round = 0; round < 200; ++round) {
     CAPTURE(round);
@@ -60,12 +60,6 @@ TEST_CASE("each number is the one that was told, asked for in any order or walke
     SourceNumbers numbers;
     tell(numbers, list);
     CHECK(wrong(numbers, list) == 0);
-    SourceNumbers::Walk walk{numbers};
-    std::uint64_t missed = 0;
-    for (const std::uint64_t number : list) {
-      missed += walk.next() != number;
-    }
-    CHECK(missed == 0);
     CHECK(numbers[list.size() + 5] == list.back() + 6);
     numbers.start(7);
     CHECK(numbers[0] == 7);

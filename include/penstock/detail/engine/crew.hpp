@@ -4,10 +4,16 @@
 
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/engine/node.hpp>
+#include <penstock/error.hpp>
 
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -35,11 +41,49 @@ class Crew {
     threads_.clear();
   }
 
-  /// Starts one more thread, which does `job` in each run. Throws std::system_error if it cannot be
-  /// started.
-  [[gnu::cold]] void add(Job job) {
+  /// Starts the thread of a node's worker, which works once in each run. If the worker makes what
+  /// it calls, blocks until it has. Throws Error if the thread cannot be started, StageError if the
+  /// worker fails.
+  [[gnu::cold]] void add(Node& node, unsigned worker) {
+    std::exception_ptr error;
+    const Job make{[&] {
+      try {
+        node.make_for(worker);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }};
+    add(
+        node.name(), worker, node.workers(), [&node, worker] { node.run(worker); },
+        node.makes() ? &make : nullptr);
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  }
+  /// Starts a thread for worker `worker` of `workers`, which does `job` in each run. Blocks until
+  /// it has done `first`, if that is not null. Throws Error if it cannot be started.
+  [[gnu::cold]] void add(const std::string& stage, unsigned worker, unsigned workers, Job job,
+                         const Job* first) {
+    bool begun = !first;
     threads_.reserve(threads_.size() + 1);
-    threads_.push_back(start_thread([this, todo = std::move(job)] { serve(todo); }));
+    try {
+      threads_.push_back(start_thread([this, first, &begun, todo = std::move(job)] {
+        if (first) {
+          (*first)();
+          const std::scoped_lock lock{mutex_};
+          begun = true;
+          changed_.notify_all();
+        }
+        serve(todo);
+      }));
+    } catch (const std::system_error& e) {
+      throw_error<Error>({"penstock: ", stage, ": no thread could be started for worker ",
+                          worker + 1, " of ", workers, ": ", e.what(),
+                          ": ask for fewer workers or raise the limit on threads (ulimit -u, the "
+                          "container's)."});
+    }
+    std::unique_lock lock{mutex_};
+    changed_.wait(lock, [&] { return begun; });
   }
 
   /// Has every thread work once.

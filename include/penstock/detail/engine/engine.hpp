@@ -50,17 +50,21 @@ class Engine {
   }
   std::uint64_t batches() const noexcept { return batches_; }
 
-  /// Starts the threads, after the last node was added. Throws Error if one cannot be started.
+  /// Starts the threads, after the last node was added, and has each worker make what it calls.
+  /// Throws Error if a thread cannot be started, and StageError if a worker fails.
   [[gnu::cold]] void start_threads() {
     for (const auto& node : nodes_) {
-      Node& n = *node;
-      for (unsigned worker = &node == &nodes_.back() ? 1 : 0; worker < n.threads(); ++worker) {
-        start_thread_of(n.name(), worker, n.workers(), [&n, worker] { n.run(worker); });
+      for (unsigned worker = 0; worker < node->threads(); ++worker) {
+        if (worker == 0 && &node == &nodes_.back()) {
+          node->make_for(worker);
+        } else {
+          crew_.add(*node, worker);
+        }
       }
     }
     for (const auto& thread : threads_) {
       SharedThread& t = *thread;
-      start_thread_of(t.name(), 0, 1, [&t] { t.run(); });
+      crew_.add(t.name(), 0, 1, [&t] { t.run(); }, nullptr);
     }
     sum_up(report_, 0); // allocates the report's texts here and not in a run
   }
@@ -97,6 +101,9 @@ class Engine {
     stop_.reset();
     control_.end();
     watch_ = {};
+    for (std::size_t i = 0; !control_.failed() && i < nodes_.size(); ++i) {
+      nodes_[i]->hand_in_all();
+    }
     const std::scoped_lock lock{reporting_};
     running_ = false;
     sum_up(report_, seconds());
@@ -159,17 +166,6 @@ class Engine {
     PeriodicThread thread; // last, since its thread uses the observer
   };
 
-  [[gnu::cold]] void start_thread_of(const std::string& name, unsigned worker, unsigned workers,
-                                     Job job) {
-    try {
-      crew_.add(std::move(job));
-    } catch (const std::system_error& e) {
-      throw_error<Error>({"penstock: ", name, ": no thread could be started for worker ",
-                          worker + 1, " of ", workers, ": ", e.what(),
-                          ": ask for fewer workers or raise the limit on threads (ulimit -u, the "
-                          "container's)."});
-    }
-  }
   // Returns how many records were read and neither skipped nor seen at the end: when a run was
   // stopped, and where short batches are left out. The end is the first stage that gives another
   // number of records than it takes: what became of the records that it took is not known.

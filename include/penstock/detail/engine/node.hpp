@@ -10,6 +10,7 @@
 #include <penstock/on_error.hpp>
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -62,6 +63,31 @@ class Node {
     meter.stop();
   }
 
+  /// Returns whether its workers are to make what they call: see make().
+  virtual bool makes() const noexcept { return false; }
+  /// Has a worker make what it calls, in its own thread, while the pipeline is prepared. Throws
+  /// StageError.
+  [[gnu::cold]] void make_for(unsigned worker) {
+    try {
+      make(worker);
+    } catch (...) {
+      std::rethrow_exception(described(
+          {.stage = name_, .worker = {"to make the callable of worker ", worker + 1}}, {}));
+    }
+  }
+  /// Hands in what its workers have, after a run that has not failed; the thread that ends the run
+  /// calls it.
+  [[gnu::cold]] void hand_in_all() noexcept {
+    for (unsigned worker = 0; worker != workers(); ++worker) {
+      try {
+        hand_in(worker);
+      } catch (...) {
+        control_.fail(name_, 0, false, 0, {"to hand in the part of worker ", worker + 1});
+        return;
+      }
+    }
+  }
+
   /// Reports a run that took `seconds`. Allocates nothing if `stage` is an earlier report of this
   /// node.
   [[gnu::cold]] virtual void report(double seconds, StageReport& stage) const {
@@ -82,6 +108,8 @@ class Node {
   /// before it, and opens the ring after it.
   virtual void reset() = 0;
   virtual void work(unsigned /*worker*/, Meter& /*meter*/) {}
+  virtual void make(unsigned /*worker*/) {}
+  virtual void hand_in(unsigned /*worker*/) {}
 
   /// Calls f; if f throws, ends the run with that error and returns false. Leases must outlive the
   /// call: rings are to be closed before a slot goes on unfilled.
@@ -94,8 +122,24 @@ class Node {
       return false;
     }
   }
-  /// How an item ended, after the retries and skips that OnError allows.
-  enum class Item : std::uint8_t { good, skipped, failed };
+  /// How an item ended, after the retries and skips that OnError allows; again: it did not yet.
+  enum class Item : std::uint8_t { good, again, skipped, failed };
+  /// Decides, inside a catch block, about an item of `records` records of the source from `record`
+  /// on that was tried `tries` times before this one.
+  [[gnu::cold]] Item thrown(const OnError& on_error, Meter& meter, unsigned tries,
+                            std::uint64_t record, std::uint64_t records) noexcept {
+    if (tries < on_error.retries) {
+      meter.tried_again();
+      return Item::again;
+    }
+    if (bad_items_.fetch_add(1, StdAtomics::relaxed) < on_error.skips) {
+      control_.skips().note(name_, record, records);
+      meter.skipped(records);
+      return Item::skipped;
+    }
+    control_.fail(name_, record, reads(), on_error.skips);
+    return Item::failed;
+  }
   /// Calls f as attempt() does, for an item: `records` records of the source from `record` on.
   template <class F>
   Item attempt_item(const OnError& on_error, Meter& meter, std::uint64_t record,
@@ -105,15 +149,9 @@ class Node {
         f();
         return Item::good;
       } catch (...) {
-        if (tries < on_error.retries) {
-          meter.tried_again();
-        } else if (bad_items_.fetch_add(1, StdAtomics::relaxed) < on_error.skips) {
-          control_.skips().note(name_, record, records);
-          meter.skipped(records);
-          return Item::skipped;
-        } else {
-          control_.fail(name_, record, reads(), on_error.skips);
-          return Item::failed;
+        if (const Item item = thrown(on_error, meter, tries, record, records);
+            item != Item::again) {
+          return item;
         }
       }
     }

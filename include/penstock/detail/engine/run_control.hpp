@@ -3,29 +3,20 @@
 #pragma once
 
 #include <penstock/detail/base/row.hpp>
-#include <penstock/detail/base/text.hpp>
+#include <penstock/detail/engine/failure.hpp>
 #include <penstock/detail/engine/skip_notes.hpp>
 #include <penstock/detail/engine/stop_gate.hpp>
 #include <penstock/error.hpp>
 #include <penstock/ring.hpp>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <utility>
 
 namespace penstock::detail {
-
-/// Work on a device that is not known to be done: the stage that enqueued it, and its first record.
-/// Without a stage there is no such work.
-struct OpenWork {
-  std::string stage;
-  std::uint64_t record{};
-};
 
 /// How one run ends: by itself, by a stop, or by the first error, which closes every ring in both
 /// directions. Any thread; only noting an error, and beginning or ending a run, take the lock.
@@ -71,8 +62,9 @@ class RunControl {
   /// first that lost the device is kept. `reads`: a SourceError is one of the run's source, and the
   /// record that it names is the run's. When it returns, every ring is closed, whichever thread
   /// began to close them. `skips`: how many bad items of the stage were left out before this one.
+  /// `worker`: what failed, if it was at no record.
   [[gnu::cold]] void fail(const std::string& stage, std::uint64_t record, bool reads = false,
-                          std::uint64_t skips = 0) noexcept {
+                          std::uint64_t skips = 0, const ForWorker& worker = {}) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
     if (!first && !lost) {
@@ -80,12 +72,7 @@ class RunControl {
       close(Flow::failed);
       return;
     }
-    // Stays as it is if there is no memory for a description.
-    std::exception_ptr error = std::current_exception();
-    try {
-      error = describe(stage, record, reads, skips);
-    } catch (...) {
-    }
+    std::exception_ptr error = described({stage, record, reads, skips, worker}, asks_);
     {
       const std::scoped_lock lock{mutex_};
       if (lost && (first || !lost_)) {
@@ -96,6 +83,12 @@ class RunControl {
       }
     }
     close(Flow::failed);
+  }
+
+  /// Returns whether an error has ended the run.
+  bool failed() const noexcept {
+    const std::scoped_lock lock{mutex_};
+    return failed_;
   }
 
   /// Returns what the run has skipped.
@@ -150,10 +143,6 @@ class RunControl {
   }
 
  private:
-  struct Asked {
-    const void* node;
-    OpenWork (*open_work)(const void*);
-  };
   struct Watched {
     void* ring;
     void (*close)(void*, Flow) noexcept;
@@ -173,55 +162,6 @@ class RunControl {
       return false;
     }
   }
-  [[gnu::cold]] std::exception_ptr describe(const std::string& stage, std::uint64_t record,
-                                            bool reads, std::uint64_t skips) const {
-    // These point into the exception in flight, which lives until this returns.
-    const char* what = "something that is no std::exception was thrown";
-    std::string_view file;
-    std::uint64_t offset = 0;
-    std::string more = skips == 0 ? ""
-                                  : joined({" (", skips,
-                                            " bad ones were left out before it, as many as "
-                                            ".on_error.skips allows)"});
-    std::string enqueued_by;
-    try {
-      throw;
-    } catch (const SourceError& e) {
-      record = reads ? e.record().value_or(record) : record;
-      what = e.what();
-      file = e.file();
-      offset = e.offset();
-    } catch (const SinkError& e) {
-      what = e.what();
-      file = e.file();
-      offset = e.offset();
-    } catch (const DeviceError& e) {
-      what = e.what();
-      for (std::size_t i = 0; e.sticky() && i < asks_.size(); ++i) {
-        if (const OpenWork open = asks_[i].open_work(asks_[i].node); !open.stage.empty()) {
-          more += joined({enqueued_by.empty() ? " Still queued was what " : " And what ",
-                          open.stage, " enqueued from record ", open.record, " on."});
-          enqueued_by = enqueued_by.empty() ? open.stage : enqueued_by;
-        }
-      }
-    } catch (const std::exception& e) {
-      what = e.what();
-    } catch (...) {
-    }
-    constexpr std::string_view prefix = "penstock: ";
-    std::string_view cause = what;
-    cause.remove_prefix(cause.starts_with(prefix) ? prefix.size() : 0);
-    try {
-      throw StageError{joined({prefix, stage, " failed at record ", record, ": ", cause, more}),
-                       stage,
-                       record,
-                       std::string{file},
-                       offset,
-                       enqueued_by};
-    } catch (const StageError&) {
-      return std::current_exception();
-    }
-  }
   void close(Flow flow) noexcept {
     for (const Watched& watched : rings_) {
       watched.close(watched.ring, flow);
@@ -229,7 +169,7 @@ class RunControl {
   }
 
   Row<Watched> rings_;
-  Row<Asked> asks_;
+  Row<AsksOpenWork> asks_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::exception_ptr lost_;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/row.hpp>
-#include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/host_side/decoding_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 
@@ -12,37 +12,36 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <type_traits>
 
 namespace penstock::detail {
 
 /// Turns slots of one ring into slots of the next, slot t into slot t. All workers share a slot's
 /// records, however few they are or long each takes: the callable gets one record after the other
 /// if it is of `Single` records, else a part of the slot as a batch.
-template <bool Single, class F, class From, class To> class DecoderNode final : public Node {
+template <bool Single, class F, class From, class To>
+class DecoderNode final : public DecodingNode<F, From, To> {
+  using Base = DecodingNode<F, From, To>;
+  using typename Base::Item;
+
  public:
   /// `whole`: the callable gets whole slots.
   DecoderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
-              const std::shared_ptr<HostLink>& out, const F& f, bool whole, const OnError& on_error)
-      : Node{setup}, calls_(workers(), f), on_error_{on_error}, in_{in}, out_{out},
+              const std::shared_ptr<HostLink>& out, const F& f, bool whole, const OnError& on_error,
+              std::uint64_t epoch_records)
+      : Base{setup, in, out, f, on_error, epoch_records},
         parts_{in->ring.slots(),
-               whole ? 1 : parts_a_slot(workers(), in->layout().units, in->ring.slots())},
+               whole ? 1 : parts_a_slot(setup.workers, in->layout().units, in->ring.slots())},
         decoded_(in->ring.slots() * parts_.parts()) {}
-
-  void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
-  }
 
  private:
   // What one worker made of a part: its first records, without those that were left out.
   struct Decoded {
-    std::size_t kept{};
+    Kept kept;
     SourceNumbers numbers;
   };
 
   void reset() override {
-    out_->reset();
+    Base::reset();
     parts_.reset();
   }
 
@@ -50,94 +49,74 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
     part_by_part(
         *in_, *out_, parts_, meter,
         [&](std::uint64_t ticket, std::size_t part, const HostSlot& given) {
-          return decode(calls_[worker], ticket, part, given, meter);
+          return decode(this->call_of(worker), ticket, part, given, meter);
         },
         [&](std::uint64_t ticket, HostSlot& given, HostSlot& slot) {
-          return attempt(given.source[0], [&] { put_together(ticket, given, slot); });
+          return this->attempt(given.source[0], [&] { put_together(ticket, given, slot); });
         });
   }
 
   // Returns false if the run is to end.
-  bool decode(F& call, std::uint64_t ticket, std::size_t part, const HostSlot& given,
+  template <class Call>
+  bool decode(Call& call, std::uint64_t ticket, std::size_t part, const HostSlot& given,
               Meter& meter) noexcept {
     const PartOf units{given.units, parts_.parts(), part};
     Decoded& decoded = decoded_of(ticket, part);
-    decoded.kept = 0;
+    decoded.kept = {};
     if (units.size() == 0) {
       return true;
     }
-    const std::uint64_t first = given.source[units.begin];
-    const std::uint64_t index = in_->index_of(given, units.begin);
-    const TraceRange range = trace(index);
-    decoded.numbers.start(first);
-    const auto in =
-        batch<const typename From::schema, typename From::space>(*in_, ticket, given, index, units);
-    const auto out =
-        batch<typename To::schema, typename To::space>(*out_, ticket, given, index, units);
+    const TraceRange range = this->trace(in_->index_of(given, units.begin));
     bool done = false;
     // The run ends if there is no memory to note the skipped records.
-    return attempt(first,
-                   [&] {
-                     if constexpr (Single) {
-                       done = each_record(call, in, out, given, units, decoded, meter);
-                     } else {
-                       done = whole_part(call, in, out, given, units, decoded, meter);
-                     }
-                   }) &&
-           done;
+    return this->attempt(given.source[units.begin], [&] {
+      if constexpr (Single) {
+        done = records(call, ticket, given, units, decoded, meter);
+      } else {
+        done = whole_part(call, ticket, given, units, decoded, meter);
+      }
+    }) && done;
   }
 
+  template <class Call>
+  bool whole_part(Call& call, std::uint64_t ticket, const HostSlot& given, PartOf units,
+                  Decoded& decoded, Meter& meter) {
+    const auto in =
+        batch<const typename From::schema, typename From::space>(*in_, ticket, given, units);
+    const auto out = batch<typename To::schema, typename To::space>(*out_, ticket, given, units);
+    const Item item = this->attempt_item(on_error_, meter, given.source[units.begin], units.size(),
+                                         [&] { std::invoke(call, in, out); });
+    if (item == Item::good) {
+      decoded.kept = {units.size(), units.begin};
+      decoded.numbers.go_on(0, given.source, units.begin, units.size());
+    }
+    return item != Item::failed;
+  }
   // The part as a batch of its own, in the slot of the ticket in a link.
   template <class T, class Where>
   Batch<T, Where> batch(const HostLink& link, std::uint64_t ticket, const HostSlot& given,
-                        std::uint64_t index, PartOf units) const {
+                        PartOf units) const {
     const std::size_t place = ticket % link.ring.slots();
+    const std::uint64_t index = in_->index_of(given, units.begin);
     return parts_.parts() == 1
                ? link.batch<T, Where>(place, given, index)
                : link.part<T, Where>(place, given, index, units.begin, units.size());
   }
 
-  template <class In, class Out>
-  bool whole_part(F& call, In in, Out out, const HostSlot& given, PartOf units, Decoded& decoded,
-                  Meter& meter) {
-    const Item item = attempt_item(on_error_, meter, given.source[units.begin], units.size(),
-                                   [&] { std::invoke(call, in, out); });
-    if (item == Item::good) {
-      decoded.kept = units.size();
-      decoded.numbers.go_on(0, given.source, units.begin, units.size());
-    }
-    return item != Item::failed;
+  template <class Call>
+  bool records(Call& call, std::uint64_t ticket, const HostSlot& given, PartOf units,
+               Decoded& decoded, Meter& meter) {
+    const auto in = view<typename From::schema>(*in_, ticket, given);
+    const auto out = view<typename To::schema>(*out_, ticket, given);
+    return this->each_record(given, units, decoded.kept, decoded.numbers, meter,
+                             [&](std::size_t i, std::size_t at) {
+                               this->call_for(call, given, in, i, out, units.begin + at);
+                             });
   }
-
-  // The next record takes the place of a skipped one.
-  template <class In, class Out>
-  bool each_record(F& call, In in, Out out, const HostSlot& given, PartOf units, Decoded& decoded,
-                   Meter& meter) {
-    SourceNumbers::Walk numbers{given.source, units.begin};
-    std::uint64_t due = given.source[units.begin];
-    std::size_t kept = 0;
-    for (std::size_t i = units.begin; i < units.end; ++i) {
-      const std::uint64_t record = numbers.next();
-      switch (attempt_item(on_error_, meter, record, 1, [&] {
-        // A record of a run-time size is passed as its first byte.
-        std::invoke(call, *at(in.data(), (i - units.begin) * in.record_bytes()),
-                    *at(out.data(), kept * out.record_bytes()));
-      })) {
-      case Item::good:
-        if (record != due) {
-          decoded.numbers.go_on(kept, record);
-        }
-        due = record + 1;
-        ++kept;
-        break;
-      case Item::skipped:
-        break;
-      case Item::failed:
-        return false;
-      }
-    }
-    decoded.kept = kept;
-    return true;
+  template <class S>
+  static BatchView<S> view(const HostLink& link, std::uint64_t ticket, const HostSlot& given) {
+    return link.memory.template view<S>(ticket % link.ring.slots(), given.units, given.index,
+                                        given.source[0]);
   }
 
   // By the last worker of a slot: closes the gaps that skipped records have left. May throw
@@ -145,7 +124,7 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
   void put_together(std::uint64_t ticket, HostSlot& given, HostSlot& slot) {
     std::size_t kept = 0;
     for (std::size_t part = 0; part != parts_.parts(); ++part) {
-      kept += decoded_of(ticket, part).kept;
+      kept += decoded_of(ticket, part).kept.count;
     }
     slot.units = kept;
     if (kept == given.units) {
@@ -156,10 +135,11 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
     for (std::size_t part = 0; part != parts_.parts(); ++part) {
       const std::size_t from = PartOf{given.units, parts_.parts(), part}.begin;
       const Decoded& decoded = decoded_of(ticket, part);
-      if (decoded.kept != 0) {
-        move(ticket % out_->ring.slots(), from, to, decoded.kept);
-        slot.source.go_on(to, decoded.numbers, 0, decoded.kept);
-        to += decoded.kept;
+      if (decoded.kept.count != 0) {
+        slot.index = to == 0 ? in_->index_of(given, decoded.kept.first) : slot.index;
+        move(ticket % out_->ring.slots(), from, to, decoded.kept.count);
+        slot.source.go_on(to, decoded.numbers, 0, decoded.kept.count);
+        to += decoded.kept.count;
       }
     }
   }
@@ -176,15 +156,10 @@ template <bool Single, class F, class From, class To> class DecoderNode final : 
   Decoded& decoded_of(std::uint64_t ticket, std::size_t part) noexcept {
     return decoded_[ticket % in_->ring.slots() * parts_.parts() + part];
   }
-  template <class T> static T* at(T* data, std::size_t bytes) noexcept {
-    using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-    return reinterpret_cast<T*>(reinterpret_cast<Byte*>(data) + bytes);
-  }
 
-  Row<F> calls_;
-  const OnError on_error_;
-  const std::shared_ptr<HostLink> in_;
-  const std::shared_ptr<HostLink> out_;
+  using Base::in_;
+  using Base::on_error_;
+  using Base::out_;
   Parts<> parts_;
   Row<Decoded> decoded_; // by place of the ring before it, and part
 };

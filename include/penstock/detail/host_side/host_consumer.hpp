@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
-#include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/host_side/calling_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/host_link.hpp>
 
@@ -16,13 +15,13 @@
 namespace penstock::detail {
 
 /// Calls the callable with batches in host memory, on its workers, who share each slot's records.
-template <class F, class T, class Where> class HostConsumer : public Node {
+template <class F, class T, class Where> class HostConsumer : public CallingNode<F> {
  public:
   /// `whole`: a batch is a slot.
   HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f, bool whole)
-      : Node{setup}, calls_(workers(), f), in_{in},
+      : CallingNode<F>{setup, f}, in_{in},
         parts_{in->ring.slots(),
-               whole ? 1 : parts_a_slot(workers(), in->layout().units, in->ring.slots())} {}
+               whole ? 1 : parts_a_slot(setup.workers, in->layout().units, in->ring.slots())} {}
 
  protected:
   void reset() override { parts_.reset(); }
@@ -61,13 +60,12 @@ template <class F, class T, class Where> class HostConsumer : public Node {
     const auto batch = parts_.parts() == 1 ? in_->batch<const T, Where>(place, slot, index)
                                            : in_->part<const T, Where>(place, slot, index,
                                                                        units.begin, units.size());
-    return attempt(index, [&] {
-      const TraceRange range = trace(index);
-      std::invoke(calls_[worker], batch);
+    return this->attempt(index, [&] {
+      const TraceRange range = this->trace(index);
+      std::invoke(this->call_of(worker), batch);
     });
   }
 
-  Row<F> calls_;
   const std::shared_ptr<HostLink> in_;
   Parts<> parts_;
 };

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
-#include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/host_side/decoding_node.hpp>
 #include <penstock/detail/host_side/slot_by_slot.hpp>
 #include <penstock/detail/links/ragged.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,41 +14,45 @@
 namespace penstock::detail {
 
 /// Turns slots of one ring into slots of the next, slot t into slot t, several at once, where one
-/// of them has a Ragged column: the callable gets whole slots, since nobody knows where a part of
-/// its output begins.
-template <class F, class From, class To>
-class RaggedDecoderNode final : public Node {
- public:
-  RaggedDecoderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
-                    const std::shared_ptr<HostLink>& out, const F& f, const OnError& on_error)
-      : Node{setup}, calls_(workers(), f), on_error_{on_error}, in_{in}, out_{out} {}
+/// of them has a Ragged column. A slot is one worker's, since nobody knows where a part of its
+/// output begins: the callable gets the slot's records, one after the other, if it is of `Single`
+/// records, else the slot.
+template <bool Single, class F, class From, class To>
+class RaggedDecoderNode final : public DecodingNode<F, From, To> {
+  using Base = DecodingNode<F, From, To>;
+  using typename Base::Item;
 
-  void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
-  }
+ public:
+  using Base::Base;
 
  private:
-  void reset() override { out_->reset(); }
-
   void work(unsigned worker, Meter& meter) override {
     slot_by_slot(*in_, *out_, meter, [&](const HostRing::Take& from, HostRing::Claim& to) {
-      return decode(calls_[worker], from, to, meter);
+      const TraceRange range = this->trace(from.slot().index);
+      bool done = false;
+      // The run ends if there is no memory to note the skipped records.
+      return this->attempt(from.slot().source[0], [&] {
+        if constexpr (Single) {
+          done = records(this->call_of(worker), from, to, meter);
+        } else {
+          done = whole_slot(this->call_of(worker), from, to, meter);
+        }
+      }) && done;
     });
   }
 
-  // Returns false if the run is to end.
-  bool decode(F& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) noexcept {
-    const TraceRange range = trace(from.slot().index);
+  // Return false if the run is to end.
+  template <class Call>
+  bool whole_slot(Call& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) {
     const HostSlot& given = from.slot();
     HostSlot& slot = to.slot();
     const std::uint64_t first = given.source[0];
     slot.source.start(first);
-    const auto in = in_->batch<const typename From::schema, typename From::space>(
+    const auto in = in_->template batch<const typename From::schema, typename From::space>(
         from.place(), given, given.index);
     const auto out =
-        out_->batch<typename To::schema, typename To::space>(to.place(), slot, slot.index);
-    const Item item = attempt_item(on_error_, meter, first, given.units, [&] {
+        out_->template batch<typename To::schema, typename To::space>(to.place(), slot, slot.index);
+    const Item item = this->attempt_item(on_error_, meter, first, given.units, [&] {
       open_ragged(out_->memory, to.place(), given.units);
       std::invoke(call, in, out);
       check_ragged(out_->memory, to.place(), given.units, first);
@@ -57,11 +61,31 @@ class RaggedDecoderNode final : public Node {
     slot.source.take(from.slot().source);
     return item != Item::failed;
   }
+  template <class Call>
+  bool records(Call& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) {
+    const HostSlot& given = from.slot();
+    HostSlot& slot = to.slot();
+    const auto in = in_->memory.template view<typename From::schema>(from.place(), given.units, 0,
+                                                                     given.source[0]);
+    auto out = out_->memory.template view<typename To::schema>(to.place(), given.units, 0, 0);
+    const auto one = [&](std::size_t i, std::size_t at) {
+      const std::uint64_t record = given.source[i];
+      out.source_index = record - at; // so that put() names the record
+      open_ragged(out_->memory, to.place(), 1, at);
+      this->call_for(call, given, in, i, out, at);
+      check_ragged(out_->memory, to.place(), 1, record, at);
+    };
+    Kept kept;
+    const PartOf units{given.units, 1, 0};
+    const bool done = this->each_record(given, units, kept, slot.source, meter, one);
+    slot.units = kept.count;
+    slot.index = kept.count != 0 ? in_->index_of(given, kept.first) : slot.index;
+    return done;
+  }
 
-  Row<F> calls_;
-  const OnError on_error_;
-  const std::shared_ptr<HostLink> in_;
-  const std::shared_ptr<HostLink> out_;
+  using Base::in_;
+  using Base::on_error_;
+  using Base::out_;
 };
 
 } // namespace penstock::detail

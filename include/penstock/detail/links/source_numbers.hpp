@@ -97,27 +97,6 @@ class SourceNumbers {
     }
   }
 
-  /// Tells the numbers of all units, one after the other.
-  class Walk {
-   public:
-    /// Begins with unit `first`.
-    explicit Walk(const SourceNumbers& numbers, std::uint64_t first = 0) noexcept
-        : next_{numbers.after(first)}, end_{numbers.end()}, shift_{numbers.shift_before(next_)},
-          unit_{first} {}
-    std::uint64_t next() noexcept {
-      if (next_ != end_ && next_->at == unit_) {
-        shift_ = next_++->shift;
-      }
-      return unit_++ + shift_;
-    }
-
-   private:
-    const Jump* next_;
-    const Jump* const end_;
-    std::uint64_t shift_;
-    std::uint64_t unit_;
-  };
-
  private:
   const Jump* begin() const noexcept { return jumps_ ? list_->list.data() + list_->past : nullptr; }
   const Jump* end() const noexcept {

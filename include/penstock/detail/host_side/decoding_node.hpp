@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/host_side/calling_node.hpp>
+#include <penstock/detail/host_side/part_by_part.hpp>
+#include <penstock/detail/links/host_link.hpp>
+#include <penstock/each_worker.hpp>
+#include <penstock/row.hpp>
+#include <penstock/visit.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+namespace penstock::detail {
+
+/// Returns record `i` of a view as a parameter of type A takes it: a row, or a T&.
+template <class A, class S> decltype(auto) record_at(const BatchView<S>& view, std::size_t i) {
+  if constexpr (is_row<std::remove_cvref_t<A>>) {
+    return std::remove_cvref_t<A>{view, i};
+  } else {
+    // A record of a run-time size is passed as its first byte.
+    void* const at = static_cast<std::byte*>(view.parts[0]) + i * view.sizes[0];
+    return *static_cast<std::remove_reference_t<A>*>(at);
+  }
+}
+
+/// Which records of a slot's part a Decoder kept: how many, and which of the slot's came first.
+struct Kept {
+  std::size_t count{};
+  std::size_t first{};
+};
+
+/// What the nodes of a Decoder have in common. Its callable has the parameters P.
+template <class F, class From, class To> class DecodingNode : public CallingNode<F> {
+ protected:
+  using Item = Node::Item;
+  using P = called_parameters<F>;
+  using InView = BatchView<typename From::schema>;
+  using OutView = BatchView<typename To::schema>;
+
+ public:
+  /// `epoch_records`: in an epoch of the source; 0 if it does not tell.
+  DecodingNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
+               const std::shared_ptr<HostLink>& out, const F& f, const OnError& on_error,
+               std::uint64_t epoch_records)
+      : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, out_{out},
+        epoch_records_{epoch_records} {}
+
+  void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.depth = out_->ring.slots();
+  }
+
+ protected:
+  void reset() override { out_->reset(); }
+
+  /// Calls `call` for record `i` of a slot, to fill record `at` of another.
+  template <class Call>
+  void call_for(Call& call, const HostSlot& given, const InView& in, std::size_t i,
+                const OutView& out, std::size_t at) const {
+    auto&& from = record_at<parameter_t<0, P>>(in, i);
+    auto&& to = record_at<parameter_t<1, P>>(out, at);
+    if constexpr (P::count == 3) {
+      const std::uint64_t record = given.source[i];
+      const Visit visit{record, given.epoch, given.epoch * epoch_records_ + record};
+      std::invoke(call, from, to, visit);
+    } else {
+      std::invoke(call, from, to);
+    }
+  }
+
+  /// Calls one(i, at) for each record i among a slot's `units`, to make record `at` of those kept:
+  /// the next record takes the place of one that is left out. Gives `numbers` those kept. Returns
+  /// false if the run is to end. May throw std::bad_alloc.
+  template <class One>
+  bool each_record(const HostSlot& given, PartOf units, Kept& kept, SourceNumbers& numbers,
+                   Meter& meter, One one) {
+    kept = {};
+    std::size_t i = units.begin;
+    std::size_t unbroken = i; // from here to before i all are kept
+    const auto keep = [&] {
+      if (i != unbroken) {
+        kept.first = kept.count == 0 ? unbroken : kept.first;
+        numbers.go_on(kept.count, given.source, unbroken, i - unbroken);
+        kept.count += i - unbroken;
+      }
+    };
+    unsigned tries = 0;
+    while (i != units.end) {
+      try {
+        // One try block for many records: a cheap callable's loop is then as fast as its own.
+        for (; i != units.end; ++i, tries = 0) {
+          one(i, kept.count + (i - unbroken));
+        }
+      } catch (...) {
+        const Item item = this->thrown(on_error_, meter, tries++, given.source[i], 1);
+        if (item == Item::failed) {
+          return false;
+        }
+        if (item == Item::skipped) {
+          keep();
+          unbroken = ++i;
+          tries = 0;
+        }
+      }
+    }
+    keep();
+    return true;
+  }
+
+  const OnError on_error_;
+  const std::shared_ptr<HostLink> in_;
+  const std::shared_ptr<HostLink> out_;
+
+ private:
+  const std::uint64_t epoch_records_;
+};
+
+} // namespace penstock::detail
