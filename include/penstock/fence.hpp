@@ -32,7 +32,7 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   Timeline(D& device, std::size_t events) : Timeline{device, events, events} {}
   /// As many `uses` as that may be outstanding, each ended by a fence, and there may be fewer
   /// events: about uses / events of them share one.
-  Timeline(D& device, std::size_t events, std::size_t uses)
+  [[gnu::cold]] Timeline(D& device, std::size_t events, std::size_t uses)
       : device_{&device}, answers_(uses), spacing_{spacing(events, uses)}, marked_{spacing_} {
     events_.reserve(events);
     for (std::size_t i = 0; i < events; ++i) {

@@ -84,7 +84,7 @@ class HostDevice {
   explicit HostDevice(HostOptions options = {}) : options_{options} {} ///< Starts no thread.
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
-  ~HostDevice() {
+  [[gnu::cold]] ~HostDevice() {
     assert(
         (!context_.queues.is_here() || (counts().live_streams == 0 && counts().live_events == 0)) &&
         "penstock: a HostDevice must outlive its streams and events");

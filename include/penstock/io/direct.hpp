@@ -60,7 +60,8 @@ template <class Io = PosixIo> class DirectFile {
   /// Opens the file and decides; a direct one has two descriptors, of the same file. Throws what
   /// File throws, and SourceError if reads are `always` to be direct and cannot, or if another file
   /// took its name meanwhile. Blocks.
-  DirectFile(const Io& io, std::string path, DirectReads reads) : file_{io, std::move(path)} {
+  [[gnu::cold]] DirectFile(const Io& io, std::string path, DirectReads reads)
+      : file_{io, std::move(path)} {
     if (!is_wanted(reads)) {
       return;
     }

@@ -153,7 +153,8 @@ template <class Io = PosixIo> class File {
  public:
   /// Opens `path`. Throws SourceError if it cannot be opened or is no regular file with a size.
   /// Waits for nothing but the file system.
-  File(const Io& io, std::string path) : path_{std::move(path)}, descriptor_{io, path_, status_} {
+  [[gnu::cold]] File(const Io& io, std::string path)
+      : path_{std::move(path)}, descriptor_{io, path_, status_} {
     std::byte any;
     const std::int64_t got = size() == 0 ? descriptor_.read({&any, 1}, 0) : 0;
     if (got < 0) {

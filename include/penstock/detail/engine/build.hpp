@@ -107,8 +107,8 @@ template <AnyDevice D> class Build {
   }
   /// Makes a ring of `slots` in Where, which this stage fills and the next takes from.
   template <class Where>
-  std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots, const Layout& layout,
-                                        Side claimers) {
+  [[gnu::cold]] std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots,
+                                                      const Layout& layout, Side claimers) {
     host_output(slots, RingMemory::in<Where>(device, slots, layout, stage), claimers);
     return host_;
   }
@@ -135,14 +135,14 @@ template <AnyDevice D> class Build {
   NodeSetup setup(const char* kind, unsigned workers = 1) const {
     return {name_of_next(kind, nodes_), workers, control};
   }
-  template <class N, class... Args> N& add(Args&&... args) {
+  template <class N, class... Args> [[gnu::cold]] N& add(Args&&... args) {
     N* const added = new N{std::forward<Args>(args)...};
     nodes_.push_back(Owned<Node>{added});
     return *added;
   }
   /// Adds a node that the device thread drives. `fills`: the device ring that it fills, or null.
   template <class N, class... Args>
-  void add_step(std::shared_ptr<DeviceLink<D>> fills, Args&&... args) {
+  [[gnu::cold]] void add_step(std::shared_ptr<DeviceLink<D>> fills, Args&&... args) {
     device_thread().add(add<N>(std::forward<Args>(args)...), std::move(fills));
   }
 

@@ -71,7 +71,7 @@ class Engine {
 
   /// Begins a run: starts all workers but the first one of the last stage, which is the caller.
   /// Throws if it cannot.
-  void start(const RunOptions& options) {
+  [[gnu::cold]] void start(const RunOptions& options) {
     check_here();
     check_resting();
     start_ = Clock::now();
@@ -96,7 +96,7 @@ class Engine {
     crew_.go();
   }
   /// Ends a run, when the caller has done its part: blocks until every worker has come to rest.
-  void finish() noexcept {
+  [[gnu::cold]] void finish() noexcept {
     crew_.wait();
     stop_.reset();
     control_.end();

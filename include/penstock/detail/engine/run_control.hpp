@@ -23,7 +23,7 @@ namespace penstock::detail {
 class RunControl {
  public:
   /// Adds a ring to close, before the run.
-  template <class R> void watch(R& ring) {
+  template <class R> [[gnu::cold]] void watch(R& ring) {
     rings_.push_back({&ring, [](void* r, Flow flow) noexcept {
                         flow == Flow::failed ? static_cast<R*>(r)->fail()
                                              : static_cast<R*>(r)->stop();

@@ -21,7 +21,8 @@ namespace penstock::detail {
 class RingMemory {
  public:
   template <class Where, class D>
-  static RingMemory in(D* device, std::size_t places, const Layout& layout, const char* stage) {
+  [[gnu::cold]] static RingMemory in(D* device, std::size_t places, const Layout& layout,
+                                     const char* stage) {
     RingMemory made;
     const std::size_t bytes = made.lay_out(places, layout, stage);
     made.allocation_ = Allocation::in<Where>(device, bytes);

@@ -105,7 +105,7 @@ struct Layout {
     return layout;
   }
   /// Returns the layout of the same records in pieces: slots of `bytes` bytes.
-  Layout pieces(std::size_t bytes) const {
+  [[gnu::cold]] Layout pieces(std::size_t bytes) const {
     Layout layout{bytes, 1};
     layout.sizes = sizes;
     layout.units_a_record = unit_bytes();

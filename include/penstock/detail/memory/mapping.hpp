@@ -36,7 +36,7 @@ inline std::size_t touch_workers(std::size_t bytes, std::size_t cores) noexcept 
 /// middle of a run. `workers` is 1 or more, this thread among them. Blocks; does the part of each
 /// thread that cannot be started.
 template <class Thread = std::thread>
-void touch_pages(std::byte* at, std::size_t bytes, std::size_t workers) noexcept {
+[[gnu::cold]] void touch_pages(std::byte* at, std::size_t bytes, std::size_t workers) noexcept {
   const auto touch = [at, bytes](std::size_t from, std::size_t to) noexcept {
     for (std::size_t offset = from; offset < std::min(to, bytes); offset += page) {
       *static_cast<volatile std::byte*>(at + offset) = std::byte{0};

@@ -23,7 +23,7 @@ template <class Slot, class Policy> class SpscRing {
   using State = RingState<Policy>;
 
  public:
-  explicit SpscRing(std::size_t slots)
+  [[gnu::cold]] explicit SpscRing(std::size_t slots)
       : slots_{slots}, data_(slots), fills_(slots), claimer_{slots, slots}, taker_{slots, 0},
         published_{slots}, released_{slots} {
     std::fill_n(fills_.data(), slots_, Fill::full);
