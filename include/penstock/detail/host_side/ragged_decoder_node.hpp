@@ -69,11 +69,10 @@ class RaggedDecoderNode final : public DecodingNode<F, From, To> {
                                                                      given.source[0]);
     auto out = out_->memory.template view<typename To::schema>(to.place(), given.units, 0, 0);
     const auto one = [&](std::size_t i, std::size_t at) {
-      const std::uint64_t record = given.source[i];
-      out.source_index = record - at; // so that put() names the record
-      open_ragged(out_->memory, to.place(), 1, at);
+      out.source_index = given.source[i] - at; // so that put() names the record
+      open_ragged(out_->memory, to.place(), at + 1, at);
       this->call_for(call, given, in, i, out, at);
-      check_ragged(out_->memory, to.place(), 1, record, at);
+      check_ragged(out_->memory, to.place(), at + 1, out.source_index, at);
     };
     Kept kept;
     const PartOf units{given.units, 1, 0};
