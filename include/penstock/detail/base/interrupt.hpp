@@ -11,8 +11,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <stop_token>
+#include <system_error>
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -42,7 +42,7 @@ class Interrupt {
     if (raised_fd_ < 0) {
       throw_error<Error>({"penstock: Reader: no descriptor could be had by which a source that "
                           "waits hears of the run's end: ",
-                          std::strerror(errno),
+                          std::generic_category().message(errno),
                           ": close some that you no longer need, or raise the limit (ulimit -n)."});
     }
     tokens_ = std::stop_source{};
