@@ -94,6 +94,9 @@ class Interrupt {
   /// Blocks until `fd` can be read, has hung up or has failed, and returns true; or until `limit`,
   /// or until it is raised, and returns false. Without `limit` if that is max().
   bool await_readable(int fd, Clock::time_point limit) const noexcept {
+    if (fd < 0) {
+      return !raised(); // poll() would pass it over
+    }
     pollfd either[]{{fd, POLLIN, 0}, {raised_fd_, POLLIN, 0}};
     while (!raised()) {
       timespec time{};
