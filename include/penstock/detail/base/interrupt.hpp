@@ -45,7 +45,7 @@ class Interrupt {
                           std::generic_category().message(errno),
                           ": close some that you no longer need, or raise the limit (ulimit -n)."});
     }
-    tokens_ = std::stop_source{};
+    tokens_ = new_tokens();
   }
   /// Forgets the last run, before the next, while nobody is inside.
   [[gnu::cold]] void reset() {
@@ -55,7 +55,7 @@ class Interrupt {
       static_cast<void>(!::read(raised_fd_, &raises, sizeof raises));
     }
     if (tokens_.stop_requested()) {
-      tokens_ = std::stop_source{};
+      tokens_ = new_tokens();
     }
   }
 
@@ -117,6 +117,9 @@ class Interrupt {
   }
 
  private:
+  // g++ 12 warns of the constructor where it is inlined.
+  [[gnu::cold, gnu::noinline]] static std::stop_source new_tokens() { return {}; }
+
   const Origin origin_;
   mutable SpinThenFutex::Word word_{0};
   int raised_fd_{-1};
