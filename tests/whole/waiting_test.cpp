@@ -5,7 +5,6 @@
 
 #include "support/catch.hpp"
 #include "support/outcome.hpp"
-#include "support/sanitizer.hpp"
 #include "support/watchdog.hpp"
 
 #include <penstock/penstock.hpp>
@@ -20,12 +19,13 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <optional>
-#include <set>
+#include <span>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -49,8 +49,6 @@ constexpr Number slot = 16;
 constexpr Number given = 3 * slot; // records that come before nothing comes any more
 
 enum class Waits { polls, sleeps, token, patience_as_token, retries };
-constexpr Waits all_waits[]{Waits::polls, Waits::sleeps, Waits::token, Waits::patience_as_token,
-                            Waits::retries};
 
 // A pipe that nobody writes to, how many threads wait now, and how often one was asked to.
 struct Silence {
@@ -266,6 +264,72 @@ TEST_CASE("a source of known size that waits is told by each of its workers") {
     CHECK(seen == given);
     CHECK(silence->waiting == 0);
     CHECK(pipeline.report().stopped);
+  }
+}
+
+namespace {
+// Texts of one letter, of which none comes after `given`.
+struct SilentTexts {
+  struct schema : ps::Columns<ps::Field<"text", ps::Ragged<char>>> {};
+  std::shared_ptr<Silence> silence;
+
+  std::uint64_t size() const { return 100 * slot; }
+  void lengths(std::uint64_t, std::span<std::uint64_t> into) const { std::ranges::fill(into, 1U); }
+  template <ps::HostSpace W>
+  std::size_t read(ps::Batch<schema, W> into, const ps::Patience& patience) const {
+    if (into.index() >= given) {
+      ++silence->waiting;
+      expect_end(!patience.readable(silence->ends[0]));
+      --silence->waiting;
+      return 0;
+    }
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      *ps::get<"text">(into).put(i, 1) = 'a';
+    }
+    return into.size();
+  }
+};
+struct Pair : ps::Columns<ps::Field<"left", Number>, ps::Field<"right", Number>> {};
+// Gives whole slots, or none when it was told to return.
+struct Whole : Silent<Waits::polls> {
+  template <ps::HostSpace W>
+  std::size_t read(ps::Batch<Number, W> into, const ps::Patience& patience) const {
+    return Silent::read(into, patience).count;
+  }
+};
+} // namespace
+
+TEST_CASE("sources of texts and of zipped columns that wait are left as well") {
+  Watchdog dog{"other sources"};
+  const auto silence = std::make_shared<Silence>();
+  const auto rounds = [&](auto& pipeline, const Silence& silence) {
+    for (int round = 0; round < 20; ++round) {
+      dog.progress(static_cast<std::uint64_t>(round));
+      Number seen = 0;
+      for (auto batch : pipeline.batches()) {
+        seen += batch.size();
+        if (seen == given) {
+          silence.await_waiting();
+          break;
+        }
+      }
+      CHECK(seen == given);
+      CHECK(pipeline.report().error.empty());
+      CHECK(pipeline.report().stopped);
+    }
+  };
+  SECTION("texts") {
+    auto pipeline =
+        ps::Pipeline{std::tuple{ps::Reader{SilentTexts{silence}, options(Waits::polls, 3)}}};
+    rounds(pipeline, *silence);
+  }
+  SECTION("columns") {
+    const Whole waits{{silence, 100 * slot}};
+    const auto counts = ps::generate<Number>(
+        100 * slot, [](std::span<Number> out, std::uint64_t) { std::ranges::fill(out, 1U); });
+    auto pipeline = ps::Pipeline{
+        std::tuple{ps::Reader{ps::zip<Pair>(counts, waits), options(Waits::polls, 3)}}};
+    rounds(pipeline, *silence);
   }
 }
 
