@@ -23,6 +23,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -204,6 +205,24 @@ TEST_CASE("a run goes on where the one before stopped") {
   auto other = pipeline_of(source, 10);
   const Readings rest = run(other);
   CHECK((rest.empty() || rest == readings(10, 20)));
+}
+
+TEST_CASE("what was read and not delivered when a run is left counts as dropped") {
+  const Watchdog dog{"dropped"};
+  Ends ends{Ends::pipe};
+  auto pipeline = pipeline_of(ps::fifo<Reading>(ends.out()), 10);
+  const Readings all = readings(17);
+  ends.write(std::as_bytes(std::span{all}), 4096);
+  for (auto batch : pipeline.batches()) {
+    CHECK(batch.size() == 10);
+    int left = 1;
+    while (left != 0) {
+      REQUIRE(::ioctl(ends.out(), FIONREAD, &left) == 0);
+    }
+    break;
+  }
+  CHECK(pipeline.report().records == 10);
+  CHECK(pipeline.report().dropped == 7);
 }
 
 TEST_CASE("an end within a record is an error that names the place") {

@@ -169,6 +169,8 @@ TEST_CASE("a loop is left by break, by an exception and by return while the sour
       CHECK(seen.size() == given);
       CHECK(seen.back() == given - 1);
       CHECK(pipeline.report().stopped);
+      // It was asked once in each run, and not told of the last one's end.
+      CHECK((how == Waits::retries || silence->asked == round + 1));
       silence->waiting = 0; // of tries
     }
   });
@@ -197,6 +199,29 @@ TEST_CASE("a run is stopped while the source waits, by stop() and by a token") {
       silence->waiting = 0;
     }
   });
+}
+
+TEST_CASE("a source is told at once, while the batch that was given is still at work") {
+  Watchdog dog{"told at once"};
+  const auto told_in_the_body = [&]<Waits how>() {
+    const auto silence = std::make_shared<Silence>();
+    auto pipeline = ps::Pipeline{std::tuple{ps::Reader{Silent<how>{silence}, options(how)}}};
+    Number seen = 0;
+    for (auto batch : pipeline.batches()) {
+      seen += batch.size();
+      if (seen == given) {
+        silence->await_waiting();
+        pipeline.stop();
+        while (silence->waiting != 0) {
+          std::this_thread::yield();
+        }
+      }
+    }
+    CHECK(seen == given);
+    CHECK(pipeline.report().stopped);
+  };
+  told_in_the_body.template operator()<Waits::polls>();
+  told_in_the_body.template operator()<Waits::sleeps>();
 }
 
 TEST_CASE("an error in any stage ends the run while the source waits") {

@@ -75,8 +75,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
                          read(claim.place(), slot, got,
                               Patience{control().interrupt(), meter, range.epoch, attempt});
                        });
-      // A source that was told to return had no time to fill the slot.
-      if (item == Item::failed || (got < wanted && control().interrupt().raised())) {
+      if (item == Item::failed) {
         slot.units = 0; // the slot goes on, empty, to a thread that did not see the ring fail
         return;
       }
@@ -121,6 +120,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       check_ragged(out_->memory, place, got + filled.count, first);
       got += filled.count;
     } while (filled.for_now && got < wanted && !patience.stop_requested());
+    // What was told to return gave what it had; the rings are closed, and it counts as dropped.
     if (!patience.stop_requested()) {
       check_count(got, wanted, first, ranges_.known());
     }
