@@ -341,6 +341,7 @@ TEST_CASE("sources of texts and of zipped columns that wait are left as well") {
       CHECK(seen == given);
       CHECK(pipeline.report().error.empty());
       CHECK(pipeline.report().stopped);
+      CHECK(pipeline.report().stages[0].records == given);
     }
   };
   SECTION("texts") {
