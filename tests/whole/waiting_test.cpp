@@ -437,7 +437,7 @@ TEST_CASE("descriptors are had in prepare() only, given back, and no child's") {
     }
     const int more = open_descriptors() - before;
     for (int round = 0; round < 3; ++round) {
-      for (auto batch : pipeline.batches()) {
+      for ([[maybe_unused]] auto batch : pipeline.batches()) {
         break;
       }
       CHECK(open_descriptors() == before + more);
