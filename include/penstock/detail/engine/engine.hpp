@@ -97,6 +97,7 @@ class Engine {
   }
   /// Ends a run, when the caller has done its part: blocks until every worker has come to rest.
   [[gnu::cold]] void finish() noexcept {
+    control_.tell_tokens();
     crew_.wait();
     stop_.reset();
     control_.end();
