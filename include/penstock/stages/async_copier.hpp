@@ -79,6 +79,9 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
         *build.device, detail::device_places(options_.depth, batch, build.units, build.epochs),
         batch, thread.bell());
     build.device_output(out);
+    if (!batch.ragged()) {
+      build.needs.gather(batch.units);
+    }
     build.template add_step<detail::CopierNode<On>>(out, build.setup("AsyncCopier"), *build.device,
                                                     in, out, build.keep_numbers());
   }
@@ -129,6 +132,11 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     const detail::Layout slot = this->slot(in->layout().uncounted());
     build.units = build.units == unknown_size ? unknown_size : in->layout().in_records(build.units);
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
+    build.needs.recount(in->layout().units, in->layout().records());
+    if (counted) {
+      build.needs.leave_out(true);
+    }
+    build.needs.gather(slot.units);
     using Node =
         std::conditional_t<counted, detail::CountedFetcherNode<On>, detail::FetcherNode<On>>;
     build.slots_of_a_run = detail::places_of_a_run(build.units, slot.units, build.epochs);

@@ -82,6 +82,7 @@ template <class... Stages> struct Assembly {
       build.template add<DeviceLoop<typename End::schema, Backend>>(
           build.setup("loop"), *build.device, build.device_input(), build.depth);
     }
+    build.check_bound();
     engine.expect(build.records, build.batches());
   }
 };

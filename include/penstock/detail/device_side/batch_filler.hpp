@@ -60,11 +60,11 @@ template <AnyDevice D> class BatchFiller {
     return std::min(room, units);
   }
   /// Books `units` of one epoch, of `bytes`, that are there at `ready`, and hands the full places
-  /// on. `ends_epoch`: the last unit ends an epoch. `source_of` tells the number in the source of
-  /// the i-th one.
+  /// on. `ends_epoch`: the last unit ends an epoch. describe(place, i, count) adds to a place what
+  /// is known of `count` of them from the i-th on; the place has no units yet if they are its first.
   template <class F>
   void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, std::uint64_t epoch,
-            bool ends_epoch, F source_of) {
+            bool ends_epoch, F describe) {
     std::size_t opened = 0;
     for (std::size_t done = 0; done != units;) {
       const std::size_t part = std::min(units - done, out_.layout().units - filled_);
@@ -72,9 +72,11 @@ template <AnyDevice D> class BatchFiller {
       if (filled_ == 0) {
         place.index = booked_;
         place.epoch = epoch;
-        place.source = source_of(done);
+        place.units = 0;
         place.bytes = 0;
+        place.credits = 0;
       }
+      describe(place, done, part);
       filled_ += part;
       place.units = filled_;
       place.bytes += bytes / units * part + (part == units ? bytes % units : 0);

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/batch_filler.hpp>
+#include <penstock/detail/device_side/copy_pieces.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 #include <penstock/detail/memory/allocation.hpp>
@@ -15,21 +16,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace penstock::detail {
-
-/// Copies the pieces of one copy, together if the device can.
-template <AnyDevice D>
-void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream) {
-  if constexpr (requires { device.copy_to_device(pieces, stream); }) {
-    device.copy_to_device(pieces, stream);
-  } else {
-    for (const CopyPiece& piece : pieces) {
-      device.copy_to_device(piece.to, piece.from, piece.bytes, stream);
-    }
-  }
-}
 
 /// Turns slots of a host ring into batches of a device ring, with copies sized for the bus: their
 /// size is neither the slot's nor the batch's. One thread drives it in steps; no step waits for a
@@ -158,9 +146,8 @@ template <AnyDevice D> class Copier {
     }
     const bool ends_epoch = records == ready && run_.slot(run_.size() - 1).ends_epoch;
     filler_.book(records, bytes, {&line_, flight.serial}, run_.slot().epoch, ends_epoch,
-                 [this](std::size_t i) {
-                   const std::size_t at = begun_ + i;
-                   return run_.slot(at / in_.layout().units).source[at % in_.layout().units];
+                 [this](DeviceSlot<D>& place, std::size_t i, std::size_t count) {
+                   describe(place, i, count);
                  });
     if (ragged_ || ends_epoch) {
       filler_.close();
@@ -208,12 +195,32 @@ template <AnyDevice D> class Copier {
   }
 
   void tell_numbers(std::size_t units) {
+    each_slot(0, units, [&](const HostSlot& slot, std::size_t at, std::size_t part,
+                            std::size_t done) {
+      on_the_way_->numbers.go_on(filler_.booked() + done, slot.source, at, part);
+    });
+  }
+  // Adds to a place `count` of the units at hand, from the i-th on.
+  void describe(DeviceSlot<D>& place, std::size_t i, std::size_t count) {
+    if (place.units == 0) {
+      const std::size_t at = begun_ + i;
+      place.source = run_.slot(at / in_.layout().units).source[at % in_.layout().units];
+    }
+    if (in_.ahead) {
+      each_slot(i, count, [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t) {
+        place.credits += credits_of(slot.credits, slot.units, at + part) -
+                         credits_of(slot.credits, slot.units, at);
+      });
+    }
+  }
+  // Calls f(slot, at, part, done) for `count` of the units at hand, from the i-th on: `part` of them
+  // lie in a slot from its unit `at` on.
+  template <class F> void each_slot(std::size_t i, std::size_t count, F f) const {
     const std::size_t slot = in_.layout().units;
-    for (std::size_t done = 0; done != units;) {
-      const std::size_t at = begun_ + done;
-      const std::size_t part = std::min(units - done, slot - at % slot);
-      on_the_way_->numbers.go_on(filler_.booked() + done, run_.slot(at / slot).source, at % slot,
-                                 part);
+    for (std::size_t done = 0; done != count;) {
+      const std::size_t at = begun_ + i + done;
+      const std::size_t part = std::min(count - done, slot - at % slot);
+      f(run_.slot(at / slot), at % slot, part, done);
       done += part;
     }
   }

@@ -39,7 +39,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   const std::string& name() const noexcept override { return steps_.front()->name(); }
   [[gnu::cold]] void reset() noexcept override {
     if (end_) {
-      end_->consumer.reset();
+      end_->forget_uses();
     }
   }
   void run() noexcept override {
@@ -95,9 +95,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
       for (DeviceStep* step : steps_) {
         any = step->take_turn() || any;
       }
-      bool open = end_ && end_->consumer.look([this](std::uint64_t ticket) {
-        return end_->ready(ticket).reached();
-      });
+      bool open = end_ && end_->look();
       for (const DeviceStep* step : steps_) {
         open = step->has_open_fence() || open;
       }

@@ -49,8 +49,10 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     const Fence<D> free = this->record(ready);
     const std::uint64_t first = this->filler_.delivered();
     this->filler_.book(copied, run_.slot().epoch, free.serial,
-                       [&](SourceNumbers& numbers, std::size_t at, std::size_t i,
-                           std::size_t count) { number(numbers, at, first, i, count); });
+                       [&](HostSlot& slot, std::size_t at, std::size_t i, std::size_t count) {
+                         number(slot.source, at, first, i, count);
+                         slot.credits += this->out_->ahead ? credits(i, count) : 0;
+                       });
     if (this->numbers_) {
       this->numbers_->numbers.forget_before(this->filler_.delivered());
     }
@@ -73,6 +75,19 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
       numbers.start(this->in_->layout().in_records(run_.slot(from / batch_).source) +
                     (this->one_for_one_ ? from % batch_ : 0));
     }
+  }
+  // Returns the credits of `count` records at hand, from the i-th on.
+  std::uint64_t credits(std::size_t i, std::size_t count) const {
+    std::uint64_t sum = 0;
+    for (std::size_t from = begun_ + i, end = from + count; from != end;) {
+      const DeviceSlot<D>& batch = run_.slot(from / batch_);
+      const std::uint64_t records = this->in_->layout().in_records(batch.units);
+      const std::size_t at = from % batch_;
+      const std::size_t part = std::min(end - from, batch_ - at);
+      sum += credits_of(batch.credits, records, at + part) - credits_of(batch.credits, records, at);
+      from += part;
+    }
+    return sum;
   }
   // Gathers the first batch, which the stream may have to wait for, and those after it that are
   // there.

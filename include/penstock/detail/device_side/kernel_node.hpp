@@ -155,6 +155,7 @@ class KernelNode final : public DeviceStep {
         from.ready.wait(stream);
       }
       to.epoch = from.epoch;
+      to.credits = from.credits;
       if constexpr (InPlace) {
         to.index = from.index;
         to.source = from.source;

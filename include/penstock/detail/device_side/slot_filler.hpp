@@ -39,11 +39,11 @@ class SlotFiller {
     }
     return std::min(room, records);
   }
-  /// Books `records` of one epoch that the copy `serial` brings. number(numbers, at, i, count)
-  /// tells the numbers in the source of `count` of them from the i-th on, which lie in a slot from
-  /// its record `at` on.
+  /// Books `records` of one epoch that the copy `serial` brings. describe(slot, at, i, count) adds
+  /// to a slot the numbers in the source, and the credits, of `count` of them from the i-th on,
+  /// which lie there from its record `at` on.
   template <class F>
-  void book(std::size_t records, std::uint64_t epoch, std::uint64_t serial, F number) {
+  void book(std::size_t records, std::uint64_t epoch, std::uint64_t serial, F describe) {
     for (std::size_t done = 0; done != records;) {
       const std::size_t part = std::min(records - done, out_.layout().units - filled_);
       HostSlot& slot = open_slot();
@@ -51,8 +51,9 @@ class SlotFiller {
         slot.index = delivered_;
         slot.epoch = epoch;
         slot.ends_epoch = false;
+        slot.credits = 0;
       }
-      number(slot.source, filled_, done, part);
+      describe(slot, filled_, done, part);
       filled_ += part;
       slot.units = filled_;
       slot.bytes = filled_ * out_.layout().unit_bytes();

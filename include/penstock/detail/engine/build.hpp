@@ -6,9 +6,12 @@
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/engine/ahead_needs.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/plan.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
+#include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -68,12 +71,37 @@ template <AnyDevice D> class Build {
   std::size_t depth{};            // batches that may be on the device at once
   /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
+  AheadNeeds needs{}; ///< Of the stages so far.
 
   /// Called by a stage that may skip records: index() must then be counted, and numbers in the
   /// source may jump.
   void skip(bool may) noexcept {
     skips_ = skips_ || may;
+    if (may) {
+      needs.leave_out(false);
+    }
     jumps_ = jumps_ || may;
+  }
+  /// Called by the Reader: bounds how far it is ahead. Returns what it is to ask.
+  const std::shared_ptr<Ahead<>>& bound(std::uint64_t units, std::uint64_t units_a_record) {
+    ahead_ = new_shared<Ahead<>>(units, units_a_record);
+    control.watch(*ahead_);
+    return ahead_;
+  }
+  /// Called when all stages are built. Throws OptionError if the Reader's bound is too small for
+  /// them.
+  [[gnu::cold]] void check_bound() const {
+    if (!ahead_) {
+      return;
+    }
+    ahead_->needs(needs.units());
+    if (needs.units() > ahead_->most()) {
+      throw_error<OptionError>(
+          {"penstock: Reader: ahead is ", ahead_->records(ahead_->most()),
+           ", but the batches of this chain, while they fill, may hold ",
+           ahead_->records(needs.units()),
+           " records, and would never be full: give it at least that, or smaller batches."});
+    }
   }
   /// Called by a stage after which delivered records are counted anew.
   void count_anew() noexcept { skips_ = false; }
@@ -114,6 +142,7 @@ template <AnyDevice D> class Build {
   /// Sets the ring on the device that this stage fills and the next takes from.
   void device_output(std::shared_ptr<DeviceLink<D>> link) {
     control.watch(link->ring);
+    link->ahead = ahead_;
     on_device_ = std::move(link);
   }
   /// Says that the next batches are in host memory again.
@@ -158,6 +187,7 @@ template <AnyDevice D> class Build {
  private:
   [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
     host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
+    host_->ahead = ahead_;
     control.watch(host_->ring);
   }
 
@@ -166,6 +196,7 @@ template <AnyDevice D> class Build {
   bool skips_{};
   bool jumps_{};
   std::shared_ptr<OnTheWay> on_the_way_;
+  std::shared_ptr<Ahead<>> ahead_;
   std::shared_ptr<HostLink> host_;
   std::shared_ptr<DeviceLink<D>> on_device_;
   DeviceThread<D>* device_thread_{};

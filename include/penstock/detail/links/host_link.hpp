@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/row.hpp>
+#include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/sequencer.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -24,6 +25,7 @@ struct HostSlot {
   SourceNumbers source{}; // of its units
   std::uint64_t epoch{};  // of its units
   std::size_t units{};    // in it
+  std::uint64_t credits{}; // that they keep: see Ahead
   std::size_t bytes{};
   bool ends_epoch{};
 };
@@ -70,6 +72,23 @@ struct HostLink {
     }
     ring.reset();
   }
+  /// Hands the credits of a slot on to what a stage has made of it, and gives back those of units
+  /// that it left out. Call it before the slot is published.
+  void hand_on_credits(const HostSlot& from, HostSlot& to) const noexcept {
+    to.credits = from.credits;
+    if (ahead && to.units != from.units) {
+      const std::uint64_t left_out =
+          credits_of(from.credits, from.units, from.units - to.units);
+      to.credits -= left_out;
+      ahead->give_back(left_out);
+    }
+  }
+  /// Gives back the credits of a slot that the last stage is done with.
+  void use_up(std::uint64_t credits) const noexcept {
+    if (ahead) {
+      ahead->give_back(credits);
+    }
+  }
   /// Publishes a slot that a worker has filled, or left empty. Never blocks.
   void publish(HostRing::Claim&& claim, Fill fill) noexcept {
     if (!counted_) {
@@ -92,6 +111,7 @@ struct HostLink {
 
   HostRing ring;
   RingMemory memory;
+  std::shared_ptr<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
   bool counts{};                            // index() counts units, since they come from a device
   std::shared_ptr<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
 
