@@ -7,6 +7,7 @@
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/sources/patience.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -22,6 +23,23 @@ namespace penstock {
 /// What size() of a source returns if nobody knows before its end is reached.
 inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 
+namespace detail {
+
+/// Whether S, const or not, fills batches in Where, and is told how long it may wait.
+template <class S, class Where>
+concept TakesPatience =
+    requires(S& source, Batch<typename S::schema, Where> into, const Patience& patience) {
+      { source.read(into, patience) } -> std::convertible_to<Filled>;
+    };
+/// Whether S, const or not, fills batches in Where.
+template <class S, class Where>
+concept Fills =
+    TakesPatience<S, Where> || requires(S& source, Batch<typename S::schema, Where> into) {
+      { source.read(into) } -> std::convertible_to<Filled>;
+    };
+
+} // namespace detail
+
 /// What a Reader reads. A cheap, copyable description, with
 /// - `schema`: the type of its records, or Columns;
 /// - `size() const`: how many records it has, or unknown_size;
@@ -30,10 +48,20 @@ inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 ///   fewer than into.size() only at the end of a source of unknown size. Blocks. Many threads call
 ///   it at once, each for a range of its own, in any order. Throws, best a SourceError.
 ///
+/// What waits for records that come when they come has instead
+/// - `read(Batch<schema, Where> into, const Patience& patience) const`: waits by `patience`, and
+///   returns early, with what it has, when that says that the run ends. Or with a std::stop_token
+///   in its place, to which Patience converts. It may return for_now(count), a Filled: fewer than
+///   asked, and more will come.
+///
 /// It may have
-/// - `open()`: opens and checks. prepare() calls it once, before anything else, on one thread. As
+/// - `open()`: opens and checks. prepare() calls it once, before anything else, on one thread, or,
+///   if it throws, again on another copy as often as OnError::retries says. As
 ///   `open(const PrepareOptions&)` it gets the options of prepare(), and may call `progress`, on
 ///   that thread, if there is one;
+/// - `random_access() const`: false if its records come in order only: one thread then reads all of
+///   them, from the first on. Without it, true, but for a source of unknown size whose read()
+///   returns a Filled;
 /// - `record_bytes() const`: for a plain schema, bytes from one record to the next, after open();
 ///   without it, sizeof(schema);
 /// - `extents() const`: for a schema of Columns, the `dynamic` extents, in order, after open(): a
@@ -49,22 +77,14 @@ inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
 /// For a Ragged column read() must put() every record.
 template <class S>
 concept Source = std::copy_constructible<S> && std::is_object_v<typename S::schema> &&
-                 requires(const S& source, Batch<typename S::schema, Pageable> pageable,
-                          Batch<typename S::schema, Pinned> pinned) {
+                 requires(const S& source) {
                    { source.size() } -> std::convertible_to<std::uint64_t>;
-                   { source.read(pageable) } -> std::convertible_to<std::size_t>;
-                   { source.read(pinned) } -> std::convertible_to<std::size_t>;
-                 };
+                 } && detail::Fills<const S, Pageable> && detail::Fills<const S, Pinned>;
 
 namespace detail {
 
 enum class SourceFlaw { none, read_not_const, one_space, other };
 
-/// Whether S, const or not, fills batches in Where.
-template <class S, class Where>
-concept Fills = requires(S& source, Batch<typename S::schema, Where> into) {
-  { source.read(into) } -> std::convertible_to<std::size_t>;
-};
 /// Returns why S is no source, if it is none.
 template <class S> consteval SourceFlaw source_flaw() {
   if constexpr (Source<S>) {
@@ -110,6 +130,34 @@ template <Source S> void open_source(S& source, const PrepareOptions& preparing 
     source.open(preparing);
   } else if constexpr (requires { source.open(); }) {
     source.open();
+  }
+}
+
+/// Fills `into` by the read() that the source has.
+template <Source S, class Where>
+Filled read_some(const S& source, Batch<typename S::schema, Where> into, const Patience& patience) {
+  if constexpr (TakesPatience<const S, Where>) {
+    return source.read(into, patience);
+  } else {
+    return source.read(into);
+  }
+}
+/// Whether the source may give fewer records for now.
+template <class S>
+concept GivesForNow =
+    requires(const S& source, Batch<typename S::schema, Pageable> into, const Patience& patience) {
+      { source.read(into, patience) } -> std::same_as<Filled>;
+    } || requires(const S& source, Batch<typename S::schema, Pageable> into) {
+      { source.read(into) } -> std::same_as<Filled>;
+    };
+/// Returns whether an opened source's records come in order only.
+template <Source S> bool comes_in_order(const S& source) {
+  if constexpr (requires {
+                  { source.random_access() } -> std::convertible_to<bool>;
+                }) {
+    return !source.random_access();
+  } else {
+    return GivesForNow<S> && source.size() == unknown_size;
   }
 }
 

@@ -25,6 +25,10 @@ template <class Schema, class... From> class Zip {
   static_assert(all_are_sources,
                 "penstock: zip<Schema>(sources...) reads each column from a source, "
                 "such as ps::records<T>(path), and one of From is none.");
+  static constexpr bool whole_reads = !(detail::GivesForNow<From> || ...);
+  static_assert(whole_reads,
+                "penstock: zip<Schema>(sources...) reads as many records of each source at once, "
+                "and one of From gives fewer for now: read it by a Reader of its own.");
   static constexpr bool has_columns = detail::HasColumns<Schema>;
   static_assert(has_columns,
                 "penstock: zip<Schema> fills the columns of a schema: derive it from ps::Columns.");
@@ -44,8 +48,8 @@ template <class Schema, class... From> class Zip {
 
  public:
   /// Whether it was refused, so that a Reader says no more about it.
-  static constexpr bool refused = !all_are_sources || !has_columns || !one_source_each ||
-                                  traits::ragged || !one_dynamic_extent_each;
+  static constexpr bool refused = !all_are_sources || !whole_reads || !has_columns ||
+                                  !one_source_each || traits::ragged || !one_dynamic_extent_each;
   /// Its columns.
   using schema = Schema;
 
@@ -83,22 +87,30 @@ template <class Schema, class... From> class Zip {
   /// Returns the dynamic extents, in order. After open().
   const std::vector<std::size_t>& extents() const noexcept { return extents_; }
 
+  /// Returns whether all sources have their records at hand in any order. After open().
+  bool random_access() const {
+    return std::apply(
+        [](const auto&... source) { return !(detail::comes_in_order(source) || ...); }, sources_);
+  }
+
   /// Reads the records from into.index() on of every source. Any number of threads at once. Throws
   /// SourceError if one ends before another.
-  template <HostSpace Where> std::size_t read(Batch<Schema, Where> into) const {
+  template <HostSpace Where>
+  std::size_t read(Batch<Schema, Where> into, const Patience& patience = {}) const {
     std::size_t first = 0;
     each([&]<class S>(std::size_t column, const S& source) {
-      const std::size_t got = source.read(Batch<typename S::schema, Where>{
+      const Batch<typename S::schema, Where> part{
           static_cast<typename S::schema*>(into.view().parts[column]), into.size(), into.index(),
-          record_bytes_[column], into.alignment()});
-      first = column == 0 ? got : first;
-      if (got != first) {
+          record_bytes_[column], into.alignment()};
+      const std::size_t got = detail::read_some(source, part, patience).count;
+      if (column != 0 && got != first && !patience.stop_requested()) {
         detail::throw_source_error({"penstock: zip: of the ", into.size(), " records from number ",
                                     into.index(), " on, source number ", column, " has ", got,
                                     ", but number 0 has ", first,
                                     ": each record needs all its columns."},
                                    {}, 0, into.index() + std::min(got, first));
       }
+      first = column == 0 ? got : std::min(got, first);
     });
     return first;
   }

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -84,12 +85,15 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   template <class Given> void plan(detail::Plan& plan) const { plan.gives<T>(0); }
   /// For prepare(): opens the source, makes the ring.
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
-    const unsigned workers = detail::checked_workers(
+    const unsigned most = detail::checked_workers(
         "Reader", options_.workers,
         std::max(detail::processors(std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
-    From source = source_;
-    detail::open_source(source, build.preparing);
+    From source = opened(build.preparing);
+    const unsigned workers = detail::comes_in_order(source) ? 1 : most;
+    if constexpr (detail::TakesPatience<const From, Where>) {
+      build.control.interrupt().connect();
+    }
     build.records = checked_records(source.size());
     build.epochs = options_.epochs;
     build.skip(options_.on_error.skips != 0);
@@ -114,7 +118,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const detail::NodeSetup setup = build.setup("Reader", workers);
     const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp};
     build.slots_read = ranges.slots();
-    if constexpr (detail::KnowsLengths<From>) {
+    if constexpr (detail::KnowsLengths<From> && !detail::GivesForNow<From>) {
       if (ranges.known() && workers > 1 && options_.on_error.skips == 0) {
         build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),
                                                                   ranges, options_.on_error);
@@ -126,6 +130,33 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   }
 
  private:
+  // Opens a copy of the source, and another one if that fails, as OnError::retries says. What
+  // progress throws is no failure of the source's, and what an option forbids stays forbidden.
+  [[gnu::cold]] From opened(const PrepareOptions& preparing) const {
+    bool ended = false;
+    PrepareOptions told = preparing;
+    if (preparing.progress) {
+      told.progress = [&](const Preparation& now) {
+        ended = true;
+        preparing.progress(now);
+        ended = false;
+      };
+    }
+    for (unsigned failures = 0;; ++failures) {
+      try {
+        From source = source_;
+        detail::open_source(source, told);
+        return source;
+      } catch (const OptionError&) {
+        throw;
+      } catch (...) {
+        if (ended || failures == options_.on_error.retries) {
+          throw;
+        }
+        std::this_thread::sleep_for(detail::retry_pause(failures));
+      }
+    }
+  }
   std::uint64_t checked_records(std::uint64_t size) const {
     if (options_.epochs == 0 || (size == unknown_size && options_.epochs != 1) ||
         (size != unknown_size && size != 0 && options_.epochs > unknown_size / 2 / size)) {

@@ -96,6 +96,7 @@ class Engine {
   }
   /// Ends a run, when the caller has done its part: blocks until every worker has come to rest.
   void finish() noexcept {
+    control_.tell_tokens();
     crew_.wait();
     stop_.reset();
     control_.end();

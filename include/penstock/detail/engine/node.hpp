@@ -9,11 +9,19 @@
 #include <penstock/detail/observe/trace.hpp>
 #include <penstock/on_error.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace penstock::detail {
+
+/// Returns how long to wait before the next try: from 1 ms on twice as long each time, at most 1 s.
+inline std::chrono::milliseconds retry_pause(unsigned failures) noexcept {
+  return std::chrono::milliseconds{std::min(1U << std::min(failures, 10U), 1000U)};
+}
 
 /// What every node is made with: its stage's name in the Report and in errors, how many workers it
 /// has, and the control by which its run ends.
@@ -96,17 +104,24 @@ class Node {
   }
   /// How an item ended, after the retries and skips that OnError allows.
   enum class Item : std::uint8_t { good, skipped, failed };
-  /// Calls f as attempt() does, for an item: `records` records of the source from `record` on.
+  /// Calls f as attempt() does, for an item: `records` records of the source from `record` on. An f
+  /// that takes a number gets that of its failures so far.
   template <class F>
   Item attempt_item(const OnError& on_error, Meter& meter, std::uint64_t record,
                     std::uint64_t records, F f) noexcept {
     for (unsigned tries = 0;; ++tries) {
       try {
-        f();
+        if constexpr (std::is_invocable_v<F&, unsigned>) {
+          f(tries);
+        } else {
+          f();
+        }
         return Item::good;
       } catch (...) {
         if (tries < on_error.retries) {
-          meter.tried_again();
+          if (!pause(tries, meter)) {
+            return Item::failed;
+          }
         } else if (bad_items_.fetch_add(1, StdAtomics::relaxed) < on_error.skips) {
           control_.skips().note(name_, record, records);
           meter.skipped(records);
@@ -125,6 +140,16 @@ class Node {
   Meter& meter(unsigned worker) noexcept { return meters_[worker]; }
 
  private:
+  // Waits before an item is tried again; returns false if the run ends.
+  [[gnu::cold]] bool pause(unsigned failures, Meter& meter) noexcept {
+    meter.tried_again();
+    meter.spent(Activity::busy, Activity::starved);
+    const bool goes_on =
+        control_.interrupt().sleep_until(Meter::Clock::now() + retry_pause(failures));
+    meter.spent(Activity::starved, Activity::busy);
+    return goes_on;
+  }
+
   const std::string name_;
   RunControl& control_;
   Row<Meter> meters_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/interrupt.hpp>
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/skip_notes.hpp>
@@ -66,6 +67,15 @@ class RunControl {
     return !failed_ && gate_.close_if_unused();
   }
   bool stopped() const noexcept { return gate_.was_entered(); }
+  /// What wakes those who wait outside of the rings when they are closed.
+  Interrupt& interrupt() noexcept { return interrupt_; }
+  /// Tells those who hold a token if the run ends early: to be called by the thread that runs the
+  /// pipeline, since stop() may be called in a signal handler.
+  void tell_tokens() noexcept {
+    if (stopped() || has_failed()) {
+      interrupt_.request_stop();
+    }
+  }
 
   /// Ends the run by the exception in flight, inside a catch block. Later ones are dropped, but the
   /// first that lost the device is kept. `reads`: a SourceError is one of the run's source, and the
@@ -141,6 +151,7 @@ class RunControl {
   [[gnu::cold]] void reset() {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
+    interrupt_.reset();
     failed_ = false;
     const std::exception_ptr owed = std::exchange(owed_, nullptr);
     error_ = lost_ ? lost_ : owed;
@@ -163,6 +174,10 @@ class RunControl {
   bool is_first() noexcept {
     const std::scoped_lock lock{mutex_};
     return !std::exchange(failed_, true);
+  }
+  bool has_failed() const noexcept {
+    const std::scoped_lock lock{mutex_};
+    return failed_;
   }
   static bool is_sticky() noexcept {
     try {
@@ -226,6 +241,7 @@ class RunControl {
     for (const Watched& watched : rings_) {
       watched.close(watched.ring, flow);
     }
+    interrupt_.raise();
   }
 
   Row<Watched> rings_;
@@ -237,6 +253,7 @@ class RunControl {
   SkipNotes skips_;
   bool failed_{};
   StopGate<> gate_;
+  Interrupt interrupt_;
 };
 
 } // namespace penstock::detail

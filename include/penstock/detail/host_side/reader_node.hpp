@@ -67,19 +67,23 @@ template <Source From, class Where> class ReaderNode final : public Node {
       slot.source.start(first);
       slot.epoch = range.epoch;
       slot.units = wanted;
-      const Item item = attempt_item(
-          on_error_, meter, layout.in_records(first), layout.whole_records(first, wanted), [&] {
-            const TraceRange shown = trace(layout.in_records(slot.index));
-            slot.units = read(claim.place(), slot, wanted);
-          });
-      if (item == Item::failed) {
+      std::size_t got = 0;
+      const Item item =
+          attempt_item(on_error_, meter, layout.in_records(first),
+                       layout.whole_records(first, wanted), [&](unsigned attempt) {
+                         const TraceRange shown = trace(layout.in_records(slot.index));
+                         read(claim.place(), slot, got,
+                              Patience{control().interrupt(), meter, range.epoch, attempt});
+                       });
+      // A source that was told to return had no time to fill the slot.
+      if (item == Item::failed || (got < wanted && control().interrupt().raised())) {
         slot.units = 0; // the slot goes on, empty, to a thread that did not see the ring fail
         return;
       }
       meter.spent(Activity::busy, Activity::blocked);
-      const bool ends = item == Item::good && slot.units < wanted;
+      const bool ends = item == Item::good && got < wanted;
       slot.ends_epoch = ends || first + wanted == ranges_.units();
-      slot.units = item == Item::good ? slot.units : 0;
+      slot.units = item == Item::good ? got : 0;
       slot.bytes = slot.units != 0 ? out_->memory.used(claim.place(), slot.units) : 0;
       meter.did(layout.whole_records(first, slot.units), slot.bytes);
       meter.found_in_use(ring.was_in_use());
@@ -93,19 +97,33 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
   }
 
-  std::size_t read(std::size_t place, const HostSlot& slot, std::size_t wanted) {
+  // Fills a slot, from record `got` on, and counts there: what came in order cannot be asked for
+  // again by another attempt.
+  void read(std::size_t place, const HostSlot& slot, std::size_t& got, const Patience& patience) {
     const std::uint64_t first = slot.source[0];
+    const std::size_t wanted = slot.units;
     if constexpr (ReadsBytes<From>) {
       if (out_->layout().in_pieces()) {
         source_.read_bytes(first, std::span{out_->memory.data(place), wanted});
-        return wanted;
+        got = wanted;
+        return;
       }
     }
-    open_ragged(out_->memory, place, wanted);
-    const std::size_t got = source_.read(out_->batch<T, Where>(place, slot, first));
-    check_count(got, wanted, first, ranges_.known());
-    check_ragged(out_->memory, place, got, first);
-    return got;
+    open_ragged(out_->memory, place, wanted, got);
+    Filled filled = for_now(0);
+    do {
+      const std::uint64_t next = first + got;
+      filled = read_some(source_,
+                         got == 0 ? out_->batch<T, Where>(place, slot, next)
+                                  : out_->part<T, Where>(place, slot, next, got, wanted - got),
+                         patience);
+      check_count(filled.count, wanted - got, next, false);
+      check_ragged(out_->memory, place, got + filled.count, first);
+      got += filled.count;
+    } while (filled.for_now && got < wanted && !patience.stop_requested());
+    if (!patience.stop_requested()) {
+      check_count(got, wanted, first, ranges_.known());
+    }
   }
 
   From source_;

@@ -45,8 +45,8 @@ struct HostLink {
         memory.template view<std::remove_const_t<T>>(place, slot.units, index, slot.source[0])};
   }
 
-  /// Returns the batch of a slot's units from `first` on, of a slot that is shown in parts; not for
-  /// Ragged columns.
+  /// Returns the batch of a slot's units from `first` on, of a slot that is shown in parts. A
+  /// Ragged column is one to fill only, when the units before it are filled.
   template <class T, class Where>
   Batch<T, Where> part(std::size_t place, const HostSlot& slot, std::uint64_t index,
                        std::size_t first, std::size_t units) const {

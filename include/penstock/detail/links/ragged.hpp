@@ -17,14 +17,15 @@ inline std::int64_t* offsets_of(const RingMemory& places, std::size_t place,
   return reinterpret_cast<std::int64_t*>(places.data(place, part));
 }
 
-/// Marks the first `records` records of a place as not put yet, in each Ragged column. To be called
-/// before they are filled.
-inline void open_ragged(const RingMemory& places, std::size_t place, std::size_t records) noexcept {
+/// Marks the first `records` records of a place as not put yet, in each Ragged column, but for
+/// those before `first`. To be called before they are filled.
+inline void open_ragged(const RingMemory& places, std::size_t place, std::size_t records,
+                        std::size_t first = 0) noexcept {
   for (std::size_t part = 0; part < places.layout().parts.size(); ++part) {
     if (places.layout().parts[part].kind == Array::offsets) {
       std::int64_t* offsets = offsets_of(places, place, part);
       offsets[0] = 0;
-      std::fill_n(offsets + 1, records, std::int64_t{-1});
+      std::fill(offsets + first + 1, offsets + records + 1, std::int64_t{-1});
     }
   }
 }

@@ -70,15 +70,16 @@ class RingMemory {
     view.source_index = layout_.in_records(source);
     return view;
   }
-  /// Shows so many units from unit `first` on, of a place that is shown in parts; not for Ragged
-  /// columns.
+  /// Shows so many units from unit `first` on, of a place that is shown in parts. The values of a
+  /// Ragged column are those of all units: offsets count from the place's beginning.
   template <class S>
   BatchView<S> view_of_part(std::size_t place, std::size_t first, std::size_t units,
                             std::uint64_t index, std::uint64_t source) const noexcept {
     BatchView<S> view = this->view<S>(place, units, index, source);
     for (std::size_t part = 0; part < schema_traits<S>::parts; ++part) {
       const std::size_t each = layout_.parts[part].each;
-      view.parts[part] = static_cast<std::byte*>(view.parts[part]) + first * each;
+      const std::size_t before = layout_.parts[part].kind == Array::values ? 0 : first * each;
+      view.parts[part] = static_cast<std::byte*>(view.parts[part]) + before;
       view.alignment = std::gcd(view.alignment, each); // the same for all parts
     }
     return view;

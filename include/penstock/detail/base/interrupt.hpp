@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
+#include <penstock/parking.hpp>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <stop_token>
+#include <system_error>
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace penstock::detail {
+
+/// Tells threads that wait outside of the rings that a run ends: those that sleep here, and, once
+/// connected, those that poll a descriptor or hold a stop token. Any thread.
+class Interrupt {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Interrupt() = default;
+  Interrupt(const Interrupt&) = delete;
+  Interrupt& operator=(const Interrupt&) = delete;
+  ~Interrupt() {
+    if (raised_fd_ >= 0) {
+      ::close(raised_fd_);
+    }
+  }
+
+  /// Makes what await_readable() and token() need, before the first run. Throws Error.
+  [[gnu::cold]] void connect() {
+    raised_fd_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (raised_fd_ < 0) {
+      throw_error<Error>({"penstock: Reader: no descriptor could be had by which a source that "
+                          "waits hears of the run's end: ",
+                          std::generic_category().message(errno),
+                          ": close some that you no longer need, or raise the limit (ulimit -n)."});
+    }
+    tokens_ = std::stop_source{};
+  }
+  /// Forgets the last run, before the next, while nobody is inside.
+  [[gnu::cold]] void reset() {
+    word_.store(0, StdAtomics::relaxed);
+    if (raised_fd_ >= 0) {
+      std::uint64_t raises = 0;
+      static_cast<void>(!::read(raised_fd_, &raises, sizeof raises));
+    }
+    if (tokens_.stop_requested()) {
+      tokens_ = std::stop_source{};
+    }
+  }
+
+  /// Wakes all who wait, to be called when all rings are closed. Async-signal-safe.
+  void raise() noexcept {
+    word_.store(1, StdAtomics::release); // pairs with raised()
+    SpinThenFutex::wake(word_);
+    // A forked child, which may call stop() in a handler that it inherited, shares the descriptor.
+    if (raised_fd_ >= 0 && origin_.is_here()) {
+      const std::uint64_t once = 1;
+      static_cast<void>(!::write(raised_fd_, &once, sizeof once));
+    }
+  }
+  /// Does so, and asks those who hold a token to stop, whose callbacks run here: not for a signal
+  /// handler.
+  void request_stop() noexcept {
+    raise();
+    tokens_.request_stop();
+  }
+
+  /// Pairs with raise(): who sees it raised finds the rings closed.
+  bool raised() const noexcept { return word_.load(StdAtomics::acquire) != 0; }
+  std::stop_token token() const noexcept { return tokens_.get_token(); }
+
+  /// Blocks until `wake`, and returns true; or until it is raised, and returns false.
+  bool sleep_until(Clock::time_point wake) const noexcept {
+    while (!raised()) {
+      const auto left = wake - Clock::now();
+      if (left <= left.zero()) {
+        return true;
+      }
+      SpinThenFutex::sleep(word_, 0, left);
+    }
+    return false;
+  }
+  /// Blocks until `fd` can be read, has hung up or has failed, and returns true; or until `limit`,
+  /// or until it is raised, and returns false. Without `limit` if that is max().
+  bool await_readable(int fd, Clock::time_point limit) const noexcept {
+    pollfd either[]{{fd, POLLIN, 0}, {raised_fd_, POLLIN, 0}};
+    while (!raised()) {
+      timespec time{};
+      if (limit != Clock::time_point::max()) {
+        const std::chrono::nanoseconds left = limit - Clock::now();
+        if (left > left.zero()) {
+          time.tv_sec = left.count() / 1'000'000'000;
+          time.tv_nsec = left.count() % 1'000'000'000;
+        }
+      }
+      const int ready =
+          ::ppoll(either, 2, limit == Clock::time_point::max() ? nullptr : &time, nullptr);
+      if (ready >= 0) {
+        return either[0].revents != 0 && !raised();
+      }
+    }
+    return false;
+  }
+
+ private:
+  const Origin origin_;
+  mutable SpinThenFutex::Word word_{0};
+  int raised_fd_{-1};
+  std::stop_source tokens_{std::nostopstate};
+};
+
+} // namespace penstock::detail
