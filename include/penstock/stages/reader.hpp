@@ -35,6 +35,11 @@ struct ReaderOptions {
   /// Records a slot, in all host stages of the chain; 0: as many as give the largest slot about 1
   /// MiB. With a Ragged column, whose slots are batches, 0 means the copier's batch, else 256.
   std::size_t batch = 0;
+  /// How many records may be read and not yet used up, from the call of the source's read() until
+  /// the last stage, or its work on the device, is done with them; 0: as many as the rings hold. At
+  /// least as many as the batches of the chain hold while they fill: with one stage that makes
+  /// batches, its batch. Without `batch` a slot then has at most an eighth of them.
+  std::size_t ahead = 0;
   /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB.
   std::size_t value_bytes = 0;
   /// What it does when a slot cannot be read.
@@ -103,9 +108,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                         build.records < unknown_size / bytes;
     const detail::Layout layout =
         pieces ? detail::Layout{1, bytes}.pieces(detail::usual_read)
-               : detail::layout_of<T>(
-                     detail::records_a_slot(options_.batch, bytes, build.records, build.plan),
-                     extents, detail::usual_values(options_.value_bytes), "Reader");
+               : detail::layout_of<T>(records_a_slot(bytes, build), extents,
+                                      detail::usual_values(options_.value_bytes), "Reader");
     const detail::Ramp ramp = detail::ramp_of(options_.batch, layout, build.plan);
     build.units = pieces ? build.records * bytes : build.records;
     build.slots_of_a_run =
@@ -113,20 +117,31 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.fixed_slots = options_.batch != 0;
     const std::size_t slots =
         detail::host_slots("Reader", options_.depth, layout, build.slots_of_a_run, build.plan);
+    detail::Owned<detail::DealtRanges> dealt;
+    const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp};
+    build.slots_read = ranges.slots();
+    if (options_.ahead != 0) {
+      const bool whole = layout.ragged() || (build.fixed_slots && !build.plan.to_device);
+      if (whole) {
+        build.needs.whole(layout.units);
+      } else {
+        build.slots_read = unknown_size;
+      }
+      dealt = detail::Owned<detail::DealtRanges>{new detail::DealtRanges{
+          ranges, build.bound(options_.ahead, layout.units_a_record), whole}};
+    }
     const auto out = build.template host_output<Where>("Reader", slots, layout,
                                                        workers == 1 ? Side::one : Side::many);
     const detail::NodeSetup setup = build.setup("Reader", workers);
-    const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp};
-    build.slots_read = ranges.slots();
     if constexpr (detail::KnowsLengths<From> && !detail::GivesForNow<From>) {
-      if (ranges.known() && workers > 1 && options_.on_error.skips == 0) {
+      if (!dealt && ranges.known() && workers > 1 && options_.on_error.skips == 0) {
         build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),
                                                                   ranges, options_.on_error);
         return;
       }
     }
     build.template add<detail::ReaderNode<From, Where>>(setup, out, std::move(source), ranges,
-                                                        options_.on_error);
+                                                        std::move(dealt), options_.on_error);
   }
 
  private:
@@ -157,6 +172,15 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
       }
     }
   }
+  // Several slots for all that the Reader may be ahead, so that the stages have work side by side.
+  template <class D>
+  std::size_t records_a_slot(std::size_t record_bytes, const detail::Build<D>& build) const {
+    const std::size_t usual =
+        detail::records_a_slot(options_.batch, record_bytes, build.records, build.plan);
+    return options_.ahead == 0 || options_.batch != 0 || build.plan.ragged
+               ? usual
+               : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);
+  }
   std::uint64_t checked_records(std::uint64_t size) const {
     if (options_.epochs == 0 || (size == unknown_size && options_.epochs != 1) ||
         (size != unknown_size && size != 0 && options_.epochs > unknown_size / 2 / size)) {
@@ -181,7 +205,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
 template <class From> class Reader<From, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(From);
   static_assert(options_fit, "penstock: these are no ReaderOptions. By name, in this order: "
-                             ".workers, .depth, .epochs, .batch, .value_bytes, .on_error.");
+                             ".workers, .depth, .epochs, .batch, .ahead, .value_bytes, "
+                             ".on_error.");
 
  public:
   /// Takes any arguments.

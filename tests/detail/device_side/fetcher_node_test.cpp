@@ -64,9 +64,9 @@ struct Bench {
       return 0;
     }
     const std::size_t fits = filler.make_room(records);
-    filler.book(fits, ++serial,
-                [this](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t) {
-                  numbers.go_on(at, source + i);
+    filler.book(fits, 0, ++serial,
+                [this](HostSlot& slot, std::size_t at, std::size_t i, std::size_t) {
+                  slot.source.go_on(at, source + i);
                 });
     source += fits;
     return fits;
@@ -195,12 +195,11 @@ TEST_CASE("a slot's number in the source is its first record's") {
   REQUIRE(b.filler.try_open());
   REQUIRE(b.filler.make_room(25) == 25);
   // Batches of 5, each ten further in the source.
-  b.filler.book(25, 1,
-                [](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t count) {
-                  for (std::size_t end = i + count; i != end; ++i) {
-                    numbers.go_on(at++, i / 5 * 10 + i % 5);
-                  }
-                });
+  b.filler.book(25, 0, 1, [](HostSlot& slot, std::size_t at, std::size_t i, std::size_t count) {
+    for (std::size_t end = i + count; i != end; ++i) {
+      slot.source.go_on(at++, i / 5 * 10 + i % 5);
+    }
+  });
   b.filler.close();
   CHECK(b.hand_on(1) == 3);
   CHECK(b.take() == Got{0, 0, 10, false, Fill::full});

@@ -61,7 +61,8 @@ template <AnyDevice D> class BatchFiller {
   }
   /// Books `units` of one epoch, of `bytes`, that are there at `ready`, and hands the full places
   /// on. `ends_epoch`: the last unit ends an epoch. describe(place, i, count) adds to a place what
-  /// is known of `count` of them from the i-th on; the place has no units yet if they are its first.
+  /// is known of `count` of them from the i-th on; the place has no units yet if they are its
+  /// first.
   template <class F>
   void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, std::uint64_t epoch,
             bool ends_epoch, F describe) {

@@ -5,6 +5,7 @@
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/batch_filler.hpp>
 #include <penstock/detail/device_side/copy_pieces.hpp>
+#include <penstock/detail/device_side/poison.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 #include <penstock/detail/memory/allocation.hpp>
@@ -111,7 +112,7 @@ template <AnyDevice D> class Copier {
   bool give_back() {
     bool any = false;
     while (in_flight_ != 0 && line_.reached(flights_[oldest_].serial)) {
-      poison(flights_[oldest_].slots);
+      poison(device_, in_, flights_[oldest_].slots);
       flights_[oldest_].slots.release();
       oldest_ = (oldest_ + 1) % flights_.size();
       --in_flight_;
@@ -195,10 +196,10 @@ template <AnyDevice D> class Copier {
   }
 
   void tell_numbers(std::size_t units) {
-    each_slot(0, units, [&](const HostSlot& slot, std::size_t at, std::size_t part,
-                            std::size_t done) {
-      on_the_way_->numbers.go_on(filler_.booked() + done, slot.source, at, part);
-    });
+    each_slot(0, units,
+              [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t done) {
+                on_the_way_->numbers.go_on(filler_.booked() + done, slot.source, at, part);
+              });
   }
   // Adds to a place `count` of the units at hand, from the i-th on.
   void describe(DeviceSlot<D>& place, std::size_t i, std::size_t count) {
@@ -213,8 +214,8 @@ template <AnyDevice D> class Copier {
       });
     }
   }
-  // Calls f(slot, at, part, done) for `count` of the units at hand, from the i-th on: `part` of them
-  // lie in a slot from its unit `at` on.
+  // Calls f(slot, at, part, done) for `count` of the units at hand, from the i-th on: `part` of
+  // them lie in a slot from its unit `at` on.
   template <class F> void each_slot(std::size_t i, std::size_t count, F f) const {
     const std::size_t slot = in_.layout().units;
     for (std::size_t done = 0; done != count;) {
@@ -227,17 +228,6 @@ template <AnyDevice D> class Copier {
 
   std::size_t ready_records() const noexcept {
     return (run_.size() - 1) * in_.layout().units + run_.slot(run_.size() - 1).units - begun_;
-  }
-
-  // A device made for tests may spoil slots that are given back, to find code that still uses one.
-  void poison(const HostRing::Take& slots) {
-    if constexpr (requires(std::byte* at, std::size_t bytes) { device_.poison(at, bytes); }) {
-      for (std::size_t i = 0; i < slots.size(); ++i) {
-        for (std::size_t part = 0; part < in_.layout().parts.size(); ++part) {
-          device_.poison(in_.memory.data(slots.place() + i, part), in_.layout().parts[part].stride);
-        }
-      }
-    }
   }
 
   D& device_;

@@ -153,8 +153,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   // What the device left out of a batch keeps no credits: it was not handed on.
   std::uint64_t credits_kept(const Take& batch) const {
     const DeviceSlot<D>& slot = batch.slot();
-    return slot.credits -
-           credits_of(slot.credits, slot.units, slot.units - count_of(batch));
+    return slot.credits - credits_of(slot.credits, slot.units, slot.units - count_of(batch));
   }
   std::size_t count_of(const Take& batch) const {
     return static_cast<std::size_t>(counts()[batch.place()]);

@@ -19,6 +19,7 @@
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/source.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -83,8 +84,9 @@ template <AnyDevice D> class Build {
     jumps_ = jumps_ || may;
   }
   /// Called by the Reader: bounds how far it is ahead. Returns what it is to ask.
-  const std::shared_ptr<Ahead<>>& bound(std::uint64_t units, std::uint64_t units_a_record) {
-    ahead_ = new_shared<Ahead<>>(units, units_a_record);
+  const std::shared_ptr<Ahead<>>& bound(std::size_t records, std::size_t units_a_record) {
+    const std::size_t most = ~std::size_t{0} / units_a_record;
+    ahead_ = new_shared<Ahead<>>(std::min(records, most) * units_a_record, units_a_record);
     control.watch(*ahead_);
     return ahead_;
   }

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/dealt_ranges.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/ragged.hpp>
@@ -25,10 +27,12 @@ template <Source From, class Where> class ReaderNode final : public Node {
   using T = typename From::schema;
 
  public:
-  /// Reads the slots that `ranges` says.
+  /// Reads the slots that `ranges` says, or, unless it is null, those that `dealt` deals out.
   [[gnu::cold]] ReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
-                           From source, const SlotRanges& ranges, const OnError& on_error)
-      : Node{setup}, source_{std::move(source)}, on_error_{on_error}, ranges_{ranges}, out_{out} {
+                           From source, const SlotRanges& ranges, Owned<DealtRanges> dealt,
+                           const OnError& on_error)
+      : Node{setup}, source_{std::move(source)}, on_error_{on_error}, ranges_{ranges},
+        dealt_{std::move(dealt)}, out_{out} {
     const Layout& layout = out_->layout();
     if (layout.units == 1 && layout.bytes() > usual_read) {
       note_ = joined({"a record of ", layout.bytes(), " bytes is a slot"});
@@ -45,7 +49,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
  private:
   [[gnu::cold]] void reset() override {
     out_->reset();
-    if (ranges_.known()) {
+    if (dealt_) {
+      dealt_->reset(out_->ring);
+    } else if (ranges_.known()) {
       out_->ring.end_at(ranges_.slots());
     }
   }
@@ -55,14 +61,20 @@ template <Source From, class Where> class ReaderNode final : public Node {
     const Layout& layout = out_->layout();
     for (;;) {
       HostRing::Claim claim = ring.claim();
-      meter.spent(Activity::blocked, Activity::busy);
       if (!claim) {
+        meter.spent(Activity::blocked, Activity::busy);
         return;
       }
-      const SlotRanges::Range range = ranges_.of(claim.ticket());
+      HostSlot& slot = claim.slot();
+      slot.units = 0;
+      const SlotRanges::Range range =
+          dealt_ ? dealt_->next(claim.ticket(), ring) : ranges_.of(claim.ticket());
+      meter.spent(Activity::blocked, Activity::busy);
       const std::uint64_t first = range.first;
       const std::size_t wanted = range.units;
-      HostSlot& slot = claim.slot();
+      if (wanted == 0) {
+        return;
+      }
       slot.index = ranges_.index(range);
       slot.source.start(first);
       slot.epoch = range.epoch;
@@ -85,10 +97,14 @@ template <Source From, class Where> class ReaderNode final : public Node {
       slot.ends_epoch = ends || first + wanted == ranges_.units();
       slot.units = item == Item::good ? got : 0;
       slot.bytes = slot.units != 0 ? out_->memory.used(claim.place(), slot.units) : 0;
+      slot.credits = slot.units;
       meter.did(layout.whole_records(first, slot.units), slot.bytes);
       meter.found_in_use(ring.was_in_use());
+      if (dealt_) {
+        dealt_->give_back(wanted - slot.units);
+      }
       if (ends) {
-        ring.end_at(claim.ticket() + 1);
+        end(claim.ticket());
       }
       const Fill fill = slot.units == 0                                ? Fill::none
                         : slot.ends_epoch || slot.units < layout.units ? Fill::partial
@@ -97,6 +113,13 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
   }
 
+  void end(std::uint64_t ticket) noexcept {
+    if (dealt_) {
+      dealt_->end(ticket, out_->ring);
+    } else {
+      out_->ring.end_at(ticket + 1);
+    }
+  }
   // Fills a slot, from record `got` on, and counts there: what came in order cannot be asked for
   // again by another attempt.
   void read(std::size_t place, const HostSlot& slot, std::size_t& got, const Patience& patience) {
@@ -129,6 +152,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
   From source_;
   const OnError on_error_;
   const SlotRanges ranges_;
+  const Owned<DealtRanges> dealt_; // null if a slot's number says what it holds
   std::string note_;
   const std::shared_ptr<HostLink> out_;
 };

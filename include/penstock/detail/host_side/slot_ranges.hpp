@@ -26,7 +26,7 @@ class SlotRanges {
   /// `in_all` is unknown_size, in slots of `usual` units. The first epoch has slots as `ramp` says.
   SlotRanges(std::uint64_t in_all, std::uint64_t times, std::size_t usual, const Ramp& ramp)
       : known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size},
-        usual_{usual}, ramp_{ramp} {
+        epochs_{times}, usual_{usual}, ramp_{ramp} {
     if (known_) {
       first_epoch_ = ramp_.slots_of(units_);
       per_epoch_ = Ramp{usual}.slots_of(units_);
@@ -35,9 +35,11 @@ class SlotRanges {
   }
 
   bool known() const noexcept { return known_; }
-  /// Returns the units of an epoch, or unknown_size; and how many slots a run has, if it is known.
+  /// Returns the units of an epoch, or unknown_size; how many epochs; and how many slots a run has,
+  /// if it is known.
   /// @{
   std::uint64_t units() const noexcept { return units_; }
+  std::uint64_t epochs() const noexcept { return epochs_; }
   std::uint64_t slots() const noexcept { return slots_; }
   /// @}
   /// Returns what a slot holds, at most if the source's size is unknown.
@@ -47,6 +49,10 @@ class SlotRanges {
     }
     const std::uint64_t later = slot - first_epoch_;
     return range(1 + later / per_epoch_, later % per_epoch_ * usual_, usual_);
+  }
+  /// Returns how many units a slot that begins as `next` does may hold.
+  std::uint64_t most(std::uint64_t slot, const Range& next) const noexcept {
+    return range(next.epoch, next.first, next.epoch == 0 ? ramp_.size(slot) : usual_).units;
   }
   /// Returns the number of a range's first unit in a run.
   std::uint64_t index(const Range& range) const noexcept {
@@ -60,6 +66,7 @@ class SlotRanges {
 
   const bool known_;
   const std::uint64_t units_;
+  const std::uint64_t epochs_;
   const std::size_t usual_;
   const Ramp ramp_;
   std::uint64_t first_epoch_{}; // slots in it

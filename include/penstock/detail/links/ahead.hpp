@@ -62,8 +62,7 @@ template <class Policy = RingPolicy> class Ahead {
   std::uint64_t take(std::uint64_t wanted, bool whole) noexcept {
     std::uint64_t taken = 0;
     const bool there = await([&] {
-      const std::uint64_t least =
-          whole ? wanted : std::min(wanted, spare_.load(Atomics::relaxed));
+      const std::uint64_t least = whole ? wanted : std::min(wanted, spare_.load(Atomics::relaxed));
       // Pairs with give_back(): what is read now comes after what was used up.
       taken = std::min(left_.load(Atomics::acquire), wanted);
       return taken >= least;
@@ -121,9 +120,8 @@ template <class Policy = RingPolicy> class Ahead {
       }
       if constexpr (Parking::sleeps) {
         if (looks == Parking::spins) {
-          if ((seen & sleeper) ||
-              word_.compare_exchange_strong(seen, seen | sleeper, Atomics::relaxed,
-                                            Atomics::relaxed)) {
+          if ((seen & sleeper) || word_.compare_exchange_strong(
+                                      seen, seen | sleeper, Atomics::relaxed, Atomics::relaxed)) {
             Parking::sleep(word_, seen | sleeper);
           }
           continue;

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/batch.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/consumer_watch.hpp>

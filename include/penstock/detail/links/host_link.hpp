@@ -22,9 +22,9 @@ namespace penstock::detail {
 /// What travels with a slot of a host ring.
 struct HostSlot {
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
-  SourceNumbers source{}; // of its units
-  std::uint64_t epoch{};  // of its units
-  std::size_t units{};    // in it
+  SourceNumbers source{};  // of its units
+  std::uint64_t epoch{};   // of its units
+  std::size_t units{};     // in it
   std::uint64_t credits{}; // that they keep: see Ahead
   std::size_t bytes{};
   bool ends_epoch{};
@@ -77,8 +77,7 @@ struct HostLink {
   void hand_on_credits(const HostSlot& from, HostSlot& to) const noexcept {
     to.credits = from.credits;
     if (ahead && to.units != from.units) {
-      const std::uint64_t left_out =
-          credits_of(from.credits, from.units, from.units - to.units);
+      const std::uint64_t left_out = credits_of(from.credits, from.units, from.units - to.units);
       to.credits -= left_out;
       ahead->give_back(left_out);
     }
@@ -111,7 +110,7 @@ struct HostLink {
 
   HostRing ring;
   RingMemory memory;
-  std::shared_ptr<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
+  std::shared_ptr<Ahead<>> ahead;           // null if nothing bounds how far the Reader is ahead
   bool counts{};                            // index() counts units, since they come from a device
   std::shared_ptr<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
 

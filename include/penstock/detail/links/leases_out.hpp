@@ -56,8 +56,10 @@ template <class R> class LeasesOut {
     if (ahead_ && !ahead_->keep(credits_)) {
       throw_error<Error>(
           {"penstock: the batches that are held keep ", ahead_->records(credits_), " of the ",
-           ahead_->records(ahead_->most()), " records that the Reader may be ahead, and the next "
-           "batch may need ", ahead_->records(ahead_->needs()),
+           ahead_->records(ahead_->most()),
+           " records that the Reader may be ahead, and the next "
+           "batch may need ",
+           ahead_->records(ahead_->needs()),
            ": release one before asking for the next, or give the Reader more .ahead."});
     }
   }
