@@ -379,7 +379,9 @@ TEST_CASE("too few records ahead are refused, with the figures", "[ahead]") {
   SECTION("a batch") {
     CHECK(refusal(to_device({2, 99, 100}, flight, device) | ps::Consumer{use}) ==
           "penstock: Reader: ahead is 99, but the batches of this chain, while they fill, may hold "
-          "100 records, and would never be full: give it at least that, or smaller batches.");
+          "100 records, and would never be full: give it at least that, or smaller batches, or "
+          ".flush, and "
+          "they are handed on as they are.");
     CHECK(refusal(to_device({2, 100, 100}, flight, device) | ps::Consumer{use}) == "no error");
   }
   SECTION("two that do not fit into each other") {

@@ -75,6 +75,9 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     const auto& thread =
         build.add_thread(new detail::DeviceThread<On>{*build.device, build.control});
     in->ring.on_publish(thread.bell().get());
+    if (build.ahead) {
+      build.ahead->on_short(thread.bell().get());
+    }
     const auto out = detail::new_shared<detail::DeviceLink<On>>(
         *build.device, detail::device_places(options_.depth, batch, build.units, build.epochs),
         batch, thread.bell());
@@ -83,7 +86,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
       build.needs.gather(batch.units);
     }
     build.template add_step<detail::CopierNode<On>>(out, build.setup("AsyncCopier"), *build.device,
-                                                    in, out, build.keep_numbers());
+                                                    in, out, build.keep_numbers(), build.flush);
   }
 
  private:
@@ -148,7 +151,7 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     out->bell = build.device_thread().bell();
     out->ring.on_release(out->bell.get());
     build.template add_step<Node>(nullptr, build.setup("AsyncCopier"), *build.device, in, out,
-                                  build.one_for_one, build.kept_numbers());
+                                  build.one_for_one, build.kept_numbers(), build.flush);
     build.leave_device();
     build.count_anew();
   }

@@ -13,6 +13,7 @@
 #include <penstock/stage.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -40,6 +41,11 @@ struct ReaderOptions {
   /// least as many as the batches of the chain hold while they fill: with one stage that makes
   /// batches, its batch. Without `batch` a slot then has at most an eighth of them.
   std::size_t ahead = 0;
+  /// The longest that a record, once read, waits for others to fill a slot or a batch; 0: not at
+  /// all, ps::never: until they are full. Slots and batches may then be short in the middle of an
+  /// epoch; records, index() and source_index() stay what they are. With `ahead` they are handed on
+  /// too when no more may be read.
+  std::chrono::microseconds flush = never;
   /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB.
   std::size_t value_bytes = 0;
   /// What it does when a slot cannot be read.
@@ -95,7 +101,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         std::max(detail::processors(std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
     From source = opened(build.preparing);
-    const unsigned workers = detail::comes_in_order(source) ? 1 : most;
+    // A slot that is cut moves those after it, and is to be the only one that is read.
+    const bool cuts = detail::GivesForNow<From> && options_.flush != never;
+    const unsigned workers = cuts || detail::comes_in_order(source) ? 1 : most;
     if constexpr (detail::TakesPatience<const From, Where>) {
       build.control.interrupt().connect();
     }
@@ -115,21 +123,11 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.slots_of_a_run =
         detail::places_of_a_run(build.units, layout.units, build.epochs) + ramp.slots();
     build.fixed_slots = options_.batch != 0;
-    const std::size_t slots =
-        detail::host_slots("Reader", options_.depth, layout, build.slots_of_a_run, build.plan);
-    detail::Owned<detail::DealtRanges> dealt;
     const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp};
     build.slots_read = ranges.slots();
-    if (options_.ahead != 0) {
-      const bool whole = layout.ragged() || (build.fixed_slots && !build.plan.to_device);
-      if (whole) {
-        build.needs.whole(layout.units);
-      } else {
-        build.slots_read = unknown_size;
-      }
-      dealt = detail::Owned<detail::DealtRanges>{new detail::DealtRanges{
-          ranges, build.bound(options_.ahead, layout.units_a_record), whole}};
-    }
+    detail::Owned<detail::DealtRanges> dealt = deal(ranges, layout, build);
+    const std::size_t slots =
+        detail::host_slots("Reader", options_.depth, layout, build.slots_of_a_run, build.plan);
     const auto out = build.template host_output<Where>("Reader", slots, layout,
                                                        workers == 1 ? Side::one : Side::many);
     const detail::NodeSetup setup = build.setup("Reader", workers);
@@ -140,8 +138,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         return;
       }
     }
-    build.template add<detail::ReaderNode<From, Where>>(setup, out, std::move(source), ranges,
-                                                        std::move(dealt), options_.on_error);
+    build.template add<detail::ReaderNode<From, Where>>(
+        setup, out, std::move(source), ranges, std::move(dealt), build.flush, options_.on_error);
   }
 
  private:
@@ -171,6 +169,31 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         std::this_thread::sleep_for(detail::retry_pause(failures));
       }
     }
+  }
+  // Returns what deals slots out where these are not all as `ranges` says; null if they are.
+  template <class D>
+  [[gnu::cold]] detail::Owned<detail::DealtRanges> deal(const detail::SlotRanges& ranges,
+                                                        const detail::Layout& layout,
+                                                        detail::Build<D>& build) const {
+    if (options_.ahead == 0 && options_.flush == never) {
+      return {};
+    }
+    const std::size_t bound = options_.ahead != 0 ? options_.ahead : unknown_size;
+    const std::size_t units =
+        std::min(bound, unknown_size / layout.units_a_record) * layout.units_a_record;
+    const auto turns = detail::new_shared<detail::Ahead<>>(units, layout.units_a_record);
+    build.control.watch(*turns);
+    build.ahead = options_.ahead != 0 ? turns : nullptr;
+    build.flush = {options_.flush, build.ahead};
+    const bool whole = layout.ragged() || (build.fixed_slots && !build.plan.to_device);
+    if (whole) {
+      build.needs.whole(layout.units);
+    }
+    build.slots_of_a_run = std::min<std::uint64_t>(build.slots_of_a_run, units);
+    // Nobody knows how many slots, and with flush batches, there will be.
+    build.slots_read = whole && !build.flush ? ranges.slots() : unknown_size;
+    build.units = build.flush ? unknown_size : build.units;
+    return detail::Owned<detail::DealtRanges>{new detail::DealtRanges{ranges, turns, whole}};
   }
   // Several slots for all that the Reader may be ahead, so that the stages have work side by side.
   template <class D>
@@ -205,8 +228,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
 template <class From> class Reader<From, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(From);
   static_assert(options_fit, "penstock: these are no ReaderOptions. By name, in this order: "
-                             ".workers, .depth, .epochs, .batch, .ahead, .value_bytes, "
-                             ".on_error.");
+                             ".workers, .depth, .epochs, .batch, .ahead, .flush, "
+                             ".value_bytes, .on_error.");
 
  public:
   /// Takes any arguments.

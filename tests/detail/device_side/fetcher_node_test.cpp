@@ -168,12 +168,12 @@ TEST_CASE("with all slots filled and none handed on, none is lost") {
 TEST_CASE("what ends an epoch ends its slot, and says so though it is full") {
   Bench b{4, 10};
   b.fill(4);
-  b.filler.close();
-  b.filler.close(); // says nothing new
+  b.filler.close(true);
+  b.filler.close(true); // says nothing new
   b.fill(10);
-  b.filler.close();
+  b.filler.close(true);
   b.fill(13);
-  b.filler.close();
+  b.filler.close(true);
   CHECK(b.hand_on(b.serial) == 4);
   CHECK(b.take() == Got{0, 100, 4, true, Fill::partial});
   CHECK(b.take() == Got{4, 104, 10, true, Fill::partial});
@@ -184,7 +184,7 @@ TEST_CASE("what ends an epoch ends its slot, and says so though it is full") {
   b.hand_on(b.serial);
   CHECK(b.take() == Got{27, 127, 10, false, Fill::full});
   // A slot that was handed on cannot be marked any more.
-  b.filler.close();
+  b.filler.close(true);
   CHECK(b.hand_on(b.serial) == 0);
   b.filler.end();
   CHECK(b.out.ring.exhausted());
@@ -200,7 +200,7 @@ TEST_CASE("a slot's number in the source is its first record's") {
       slot.source.go_on(at++, i / 5 * 10 + i % 5);
     }
   });
-  b.filler.close();
+  b.filler.close(true);
   CHECK(b.hand_on(1) == 3);
   CHECK(b.take() == Got{0, 0, 10, false, Fill::full});
   CHECK(b.take() == Got{10, 20, 10, false, Fill::full});

@@ -95,14 +95,18 @@ template <AnyDevice D> class BatchFiller {
     // Published last first: they are taken in order, and therefore all at once and not as they
     // trickle.
     for (bool last = ends_epoch && filled_ == 0; !full_.empty(); last = false) {
+      full_.back().slot().ends_epoch = last;
       full_.back().publish(last ? Fill::partial : Fill::full);
       full_.pop_back();
     }
     next_.pop_front(opened);
   }
+  /// Returns whether units in the open place wait for others.
+  bool waits() const noexcept { return place_ && filled_ != 0; }
   /// Hands on the units in the open place, if there are any, as a short batch.
-  void close() {
-    if (place_ && filled_ != 0) {
+  void close(bool ends_epoch) {
+    if (waits()) {
+      place_.slot().ends_epoch = ends_epoch;
       count_out();
       place_.publish(Fill::partial);
       if (!next_.empty()) {
@@ -113,7 +117,7 @@ template <AnyDevice D> class BatchFiller {
   }
   /// Says that nothing more will come.
   void end() {
-    close();
+    close(true);
     out_.ring.end_at(handed_on_);
   }
 

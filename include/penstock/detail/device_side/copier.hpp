@@ -5,6 +5,7 @@
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/batch_filler.hpp>
 #include <penstock/detail/device_side/copy_pieces.hpp>
+#include <penstock/detail/device_side/each_slot.hpp>
 #include <penstock/detail/device_side/poison.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -33,9 +34,9 @@ template <AnyDevice D> class Copier {
  public:
   /// `on_the_way`, unless it is null, is told the numbers in the source.
   [[gnu::cold]] Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
-                       OnTheWay* on_the_way = nullptr)
-      : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, stream_{device.stream()},
-        line_{device, 4}, ragged_{in.layout().ragged()},
+                       OnTheWay* on_the_way = nullptr, const Flush& flush = {})
+      : device_{device}, in_{in}, filler_{out}, on_the_way_{on_the_way}, flush_{flush},
+        stream_{device.stream()}, line_{device, 4}, ragged_{in.layout().ragged()},
         most_records_{std::max<std::size_t>(
             copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.layout().units, 1)} {
@@ -57,7 +58,15 @@ template <AnyDevice D> class Copier {
       ended_ = true;
       return true;
     }
-    return returned || sent;
+    const bool flushes = filler_.waits() && flush_.is_due(filler_.place().read);
+    if (flushes) {
+      filler_.close(false);
+    }
+    return returned || sent || flushes;
+  }
+  /// Returns when a batch is to be handed on although it is not full.
+  Flush::Clock::time_point due() const noexcept {
+    return filler_.waits() ? flush_.due(filler_.place().read) : Flush::Clock::time_point::max();
   }
 
   /// Returns whether all was copied and its slots given back.
@@ -151,7 +160,7 @@ template <AnyDevice D> class Copier {
                    describe(place, i, count);
                  });
     if (ragged_ || ends_epoch) {
-      filler_.close();
+      filler_.close(ends_epoch);
     }
     begun_ += records;
     const std::size_t used = records == ready ? run_.size() : begun_ / in_.layout().units;
@@ -171,7 +180,7 @@ template <AnyDevice D> class Copier {
       const bool ends_epoch = run_.slot().ends_epoch;
       run_.release();
       if (ends_epoch) {
-        filler_.close();
+        filler_.close(true);
       }
     }
   }
@@ -196,7 +205,7 @@ template <AnyDevice D> class Copier {
   }
 
   void tell_numbers(std::size_t units) {
-    each_slot(0, units,
+    each_slot(run_, in_.layout().units, begun_, units,
               [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t done) {
                 on_the_way_->numbers.go_on(filler_.booked() + done, slot.source, at, part);
               });
@@ -205,27 +214,18 @@ template <AnyDevice D> class Copier {
   void describe(DeviceSlot<D>& place, std::size_t i, std::size_t count) {
     if (place.units == 0) {
       const std::size_t at = begun_ + i;
-      place.source = run_.slot(at / in_.layout().units).source[at % in_.layout().units];
+      const HostSlot& first = run_.slot(at / in_.layout().units);
+      place.source = first.source[at % in_.layout().units];
+      place.read = first.read;
     }
     if (in_.ahead) {
-      each_slot(i, count, [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t) {
-        place.credits += credits_of(slot.credits, slot.units, at + part) -
-                         credits_of(slot.credits, slot.units, at);
-      });
+      each_slot(run_, in_.layout().units, begun_ + i, count,
+                [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t) {
+                  place.credits += credits_of(slot.credits, slot.units, at + part) -
+                                   credits_of(slot.credits, slot.units, at);
+                });
     }
   }
-  // Calls f(slot, at, part, done) for `count` of the units at hand, from the i-th on: `part` of
-  // them lie in a slot from its unit `at` on.
-  template <class F> void each_slot(std::size_t i, std::size_t count, F f) const {
-    const std::size_t slot = in_.layout().units;
-    for (std::size_t done = 0; done != count;) {
-      const std::size_t at = begun_ + i + done;
-      const std::size_t part = std::min(count - done, slot - at % slot);
-      f(run_.slot(at / slot), at % slot, part, done);
-      done += part;
-    }
-  }
-
   std::size_t ready_records() const noexcept {
     return (run_.size() - 1) * in_.layout().units + run_.slot(run_.size() - 1).units - begun_;
   }
@@ -234,6 +234,7 @@ template <AnyDevice D> class Copier {
   HostLink& in_;
   BatchFiller<D> filler_;
   OnTheWay* const on_the_way_;
+  const Flush flush_;
   typename D::stream_type stream_;
   // Four events for at most two copies in flight: a user that is late asks about an older one.
   Timeline<D> line_;

@@ -27,8 +27,8 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
  public:
   CountedFetcherNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
                      const std::shared_ptr<HostLink>& out, bool one_for_one,
-                     const std::shared_ptr<OnTheWay>& numbers)
-      : FetchStep<D>{setup, device, in, out, one_for_one, numbers},
+                     const std::shared_ptr<OnTheWay>& numbers, const Flush& flush)
+      : FetchStep<D>{setup, device, in, out, one_for_one, numbers, flush},
         count_part_{this->in_->layout().parts.size() - 1},
         counts_{Allocation::in<Pinned>(&this->device_,
                                        this->in_->ring.slots() * sizeof(std::uint64_t))},
@@ -125,6 +125,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
                            [&](HostSlot& slot, std::size_t at, std::size_t i, std::size_t count) {
                              if (at == 0) {
                                slot.source.start(batch.slot().source);
+                               slot.read = batch.slot().read;
                              }
                              const std::uint64_t kept = credits_kept(batch);
                              slot.credits += credits_of(kept, count_of(batch), begun_ + i + count) -
@@ -135,7 +136,7 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
       }
       if (begun_ == count_of(batch)) {
         if (batch.fill() == Fill::partial) {
-          this->filler_.close();
+          this->filler_.close(batch.slot().ends_epoch);
         }
         this->out_->use_up(batch.slot().credits - credits_kept(batch));
         begun_ = 0;

@@ -24,8 +24,8 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
  public:
   FetcherNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
               const std::shared_ptr<HostLink>& out, bool one_for_one,
-              const std::shared_ptr<OnTheWay>& numbers)
-      : FetchStep<D>{setup, device, in, out, one_for_one, numbers},
+              const std::shared_ptr<OnTheWay>& numbers, const Flush& flush)
+      : FetchStep<D>{setup, device, in, out, one_for_one, numbers, flush},
         batch_{this->in_->layout().records()},
         most_records_{std::max<std::size_t>(
             usual_copy / std::max<std::size_t>(this->out_->layout().unit_bytes(), 1), 1)} {}
@@ -50,6 +50,9 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     const std::uint64_t first = this->filler_.delivered();
     this->filler_.book(copied, run_.slot().epoch, free.serial,
                        [&](HostSlot& slot, std::size_t at, std::size_t i, std::size_t count) {
+                         if (at == 0) {
+                           slot.read = run_.slot((begun_ + i) / batch_).read;
+                         }
                          number(slot.source, at, first, i, count);
                          slot.credits += this->out_->ahead ? credits(i, count) : 0;
                        });
@@ -57,7 +60,7 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
       this->numbers_->numbers.forget_before(this->filler_.delivered());
     }
     if (copied == records && run_.fill(there_ - 1) == Fill::partial) {
-      this->filler_.close();
+      this->filler_.close(run_.slot(there_ - 1).ends_epoch);
     }
     begun_ += copied;
     give_back(free, copied == records ? there_ : begun_ / batch_);

@@ -66,14 +66,19 @@ class SlotFiller {
       }
     }
   }
-  /// Closes the last slot booked, which ends an epoch.
-  void close() {
+  /// Closes the last slot booked.
+  void close(bool ends_epoch) {
     filling_ += filled_ != 0 ? 1 : 0;
     filled_ = 0;
-    if (filling_ != handed_on_) {
+    if (ends_epoch && filling_ != handed_on_) {
       claims_[(filling_ - 1) % claims_.size()].slot().ends_epoch = true;
     }
   }
+  /// Returns whether records in the open slot wait for others; and that slot.
+  /// @{
+  bool waits() const noexcept { return filled_ != 0; }
+  const HostSlot& open() const noexcept { return open_slot(); }
+  /// @}
   /// Hands on the slots that copies up to `serial` have filled, and calls f(slot) for each before.
   template <class F> void hand_on(std::uint64_t serial, F f) {
     while (handed_on_ != filling_ && serials_[handed_on_ % serials_.size()] <= serial) {

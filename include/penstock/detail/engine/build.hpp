@@ -13,13 +13,13 @@
 #include <penstock/detail/engine/shared_thread.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/device_link.hpp>
+#include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 #include <penstock/device.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/source.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -72,7 +72,9 @@ template <AnyDevice D> class Build {
   std::size_t depth{};            // batches that may be on the device at once
   /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
-  AheadNeeds needs{}; ///< Of the stages so far.
+  std::shared_ptr<Ahead<>> ahead{}; ///< What bounds how far the Reader is ahead; null if nothing.
+  AheadNeeds needs{};               ///< Of the stages so far.
+  Flush flush{};                    ///< When what waits to be full is handed on.
 
   /// Called by a stage that may skip records: index() must then be counted, and numbers in the
   /// source may jump.
@@ -83,26 +85,20 @@ template <AnyDevice D> class Build {
     }
     jumps_ = jumps_ || may;
   }
-  /// Called by the Reader: bounds how far it is ahead. Returns what it is to ask.
-  const std::shared_ptr<Ahead<>>& bound(std::size_t records, std::size_t units_a_record) {
-    const std::size_t most = ~std::size_t{0} / units_a_record;
-    ahead_ = new_shared<Ahead<>>(std::min(records, most) * units_a_record, units_a_record);
-    control.watch(*ahead_);
-    return ahead_;
-  }
   /// Called when all stages are built. Throws OptionError if the Reader's bound is too small for
   /// them.
   [[gnu::cold]] void check_bound() const {
-    if (!ahead_) {
+    if (!ahead || flush) {
       return;
     }
-    ahead_->needs(needs.units());
-    if (needs.units() > ahead_->most()) {
+    ahead->needs(needs.units());
+    if (needs.units() > ahead->most()) {
       throw_error<OptionError>(
-          {"penstock: Reader: ahead is ", ahead_->records(ahead_->most()),
+          {"penstock: Reader: ahead is ", ahead->records(ahead->most()),
            ", but the batches of this chain, while they fill, may hold ",
-           ahead_->records(needs.units()),
-           " records, and would never be full: give it at least that, or smaller batches."});
+           ahead->records(needs.units()),
+           " records, and would never be full: give it at least that, or smaller batches, or "
+           ".flush, and they are handed on as they are."});
     }
   }
   /// Called by a stage after which delivered records are counted anew.
@@ -144,7 +140,7 @@ template <AnyDevice D> class Build {
   /// Sets the ring on the device that this stage fills and the next takes from.
   void device_output(std::shared_ptr<DeviceLink<D>> link) {
     control.watch(link->ring);
-    link->ahead = ahead_;
+    link->ahead = ahead;
     on_device_ = std::move(link);
   }
   /// Says that the next batches are in host memory again.
@@ -189,7 +185,7 @@ template <AnyDevice D> class Build {
  private:
   [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
     host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
-    host_->ahead = ahead_;
+    host_->ahead = ahead;
     control.watch(host_->ring);
   }
 
@@ -198,7 +194,6 @@ template <AnyDevice D> class Build {
   bool skips_{};
   bool jumps_{};
   std::shared_ptr<OnTheWay> on_the_way_;
-  std::shared_ptr<Ahead<>> ahead_;
   std::shared_ptr<HostLink> host_;
   std::shared_ptr<DeviceLink<D>> on_device_;
   DeviceThread<D>* device_thread_{};

@@ -24,36 +24,34 @@ class DealtRanges {
       : ranges_{ranges}, ahead_{std::move(ahead)}, whole_{whole} {}
 
   /// Begins a run.
-  [[gnu::cold]] void reset(HostRing& ring) {
+  [[gnu::cold]] void reset() {
     ahead_->reset();
     next_ = {0, 0, 0};
-    if (ranges_.units() == 0) {
-      ring.end_at(0);
-    }
   }
   /// Blocks until a worker that has claimed this ticket may read, and returns what; nothing if
-  /// there is no more. Ends the ring with the last one of a source of known size.
+  /// there is no more, and then ends the ring.
   Range next(std::uint64_t ticket, HostRing& ring) noexcept {
     if (!ahead_->await_turn(ticket)) {
+      return {};
+    }
+    if (next_.first == ranges_.units()) {
+      next_ = {next_.epoch + 1, 0, 0};
+    }
+    if (next_.epoch == ranges_.epochs() || ranges_.units() == 0) {
+      end_at(ticket, ring);
       return {};
     }
     Range range = next_;
     range.units = ahead_->take(ranges_.most(ticket, next_), whole_);
     if (range.units != 0) {
       next_.first += range.units;
-      if (next_.first == ranges_.units()) {
-        next_ = {next_.epoch + 1, 0, 0};
-        if (next_.epoch == ranges_.epochs()) {
-          end(ticket, ring);
-        }
-      }
       ahead_->pass(ticket);
     }
     return range;
   }
-  /// Says that the slot of this ticket is the last.
-  void end(std::uint64_t ticket, HostRing& ring) noexcept {
-    ring.end_at(ticket + 1);
+  /// Says that no slot from this ticket on will be filled.
+  void end_at(std::uint64_t ticket, HostRing& ring) noexcept {
+    ring.end_at(ticket);
     ahead_->stop();
   }
   /// Says that only `units` of a range, which was dealt last, were read, so that the others come

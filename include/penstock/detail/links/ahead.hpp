@@ -3,9 +3,11 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/row.hpp>
 #include <penstock/ring.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 namespace penstock::detail {
@@ -36,11 +38,17 @@ template <class Policy = RingPolicy> class Ahead {
   /// Returns how many records so many credits are.
   std::uint64_t records(std::uint64_t credits) const noexcept { return credits / units_a_record_; }
 
+  /// Adds, before the first run, a bell to ring when is_short() becomes true.
+  void on_short(Doorbell<Policy>* bell) { bells_.push_back(bell); }
+  /// Returns whether a worker waits for credits. Any thread.
+  bool is_short() const noexcept { return short_.load(Atomics::relaxed) != 0; }
+
   /// Has all credits, and the turn of ticket 0. No other thread may be inside.
   void reset() noexcept {
     left_.store(most_, Atomics::relaxed);
     spare_.store(spare(0), Atomics::relaxed);
     turn_.store(0, Atomics::relaxed);
+    short_.store(0, Atomics::relaxed);
     closed_.store(0, Atomics::relaxed);
   }
   /// End it: nobody takes any more. Async-signal-safe.
@@ -65,6 +73,7 @@ template <class Policy = RingPolicy> class Ahead {
       const std::uint64_t least = whole ? wanted : std::min(wanted, spare_.load(Atomics::relaxed));
       // Pairs with give_back(): what is read now comes after what was used up.
       taken = std::min(left_.load(Atomics::acquire), wanted);
+      tell_short(taken < least);
       return taken >= least;
     });
     if (there) {
@@ -108,6 +117,14 @@ template <class Policy = RingPolicy> class Ahead {
     return most_ - kept < needs_ ? 1 : most_ - kept - needs_ + 1;
   }
 
+  void tell_short(bool is) noexcept {
+    if (is != is_short()) {
+      short_.store(is ? 1 : 0, Atomics::relaxed);
+      for (std::size_t i = 0; is && i != bells_.size(); ++i) {
+        bells_[i]->ring(); // who hears it sees the store
+      }
+    }
+  }
   template <class Ready> bool await(Ready ready) noexcept {
     for (int looks = 0;;) {
       // Pairs with change(). Read before looking: what changes after the look changes the word.
@@ -145,7 +162,9 @@ template <class Policy = RingPolicy> class Ahead {
   alignas(cache_line) Number left_{0};
   Number spare_{0}; // what take() may wait for
   Number turn_{0};  // a ticket
+  Number short_{0}; // whether take() waits
   Number closed_{0};
+  Row<Doorbell<Policy>*> bells_;
   typename Atomics::template Atomic<std::uint32_t> word_{0};
 };
 

@@ -8,6 +8,7 @@
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/consumer_watch.hpp>
+#include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/uses_ahead.hpp>
 #include <penstock/fence.hpp>
@@ -30,11 +31,20 @@ template <AnyDevice D> struct DeviceSlot {
   std::uint64_t epoch{};  // of its units
   std::size_t units{};
   std::size_t bytes{};
-  std::uint64_t credits{}; // that its units keep: see Ahead
+  std::uint64_t credits{};         // that its units keep: see Ahead
+  Flush::Clock::time_point read{}; // when the first of them was: see Flush
+  bool ends_epoch{};
   Fence<D> ready;
   Fence<D> free;
   Fence<D> also_free; // if a second stream used it
 
+  /// Takes over what stays the same when a stage makes this batch of another.
+  void follow(const DeviceSlot& from) noexcept {
+    epoch = from.epoch;
+    ends_epoch = from.ends_epoch;
+    credits = from.credits;
+    read = from.read;
+  }
   /// Notes that one stream alone used the batch.
   void used_until(const Fence<D>& fence) noexcept {
     free = fence;

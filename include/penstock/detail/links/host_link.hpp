@@ -6,6 +6,7 @@
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/links/ahead.hpp>
+#include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/sequencer.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -22,10 +23,11 @@ namespace penstock::detail {
 /// What travels with a slot of a host ring.
 struct HostSlot {
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
-  SourceNumbers source{};  // of its units
-  std::uint64_t epoch{};   // of its units
-  std::size_t units{};     // in it
-  std::uint64_t credits{}; // that they keep: see Ahead
+  SourceNumbers source{};          // of its units
+  std::uint64_t epoch{};           // of its units
+  std::size_t units{};             // in it
+  std::uint64_t credits{};         // that they keep: see Ahead
+  Flush::Clock::time_point read{}; // when the first of them was read: see Flush
   std::size_t bytes{};
   bool ends_epoch{};
 };
@@ -72,9 +74,10 @@ struct HostLink {
     }
     ring.reset();
   }
-  /// Hands the credits of a slot on to what a stage has made of it, and gives back those of units
-  /// that it left out. Call it before the slot is published.
-  void hand_on_credits(const HostSlot& from, HostSlot& to) const noexcept {
+  /// Hands on to a slot how old the units are of which a stage has made it, and their credits;
+  /// gives back those of units that it left out. Call it before the slot is published.
+  void hand_on(const HostSlot& from, HostSlot& to) const noexcept {
+    to.read = from.read;
     to.credits = from.credits;
     if (ahead && to.units != from.units) {
       const std::uint64_t left_out = credits_of(from.credits, from.units, from.units - to.units);
