@@ -116,10 +116,10 @@ auto reader(Sockets& sockets, std::chrono::microseconds flush, std::size_t ahead
   return ps::Reader{ps::fifo<Record>(sockets.ends[0]), {.ahead = ahead, .flush = flush}};
 }
 auto to_device(Sockets& sockets, std::chrono::microseconds flush, ps::HostDevice& device,
-               std::size_t ahead = 0) {
+               std::size_t ahead, std::size_t batch) {
   return reader(sockets, flush, ahead) |
          ps::Decoder{Decode{[](const Record& in, Record& out) { out = in; }}, {.workers = 2}} |
-         ps::PinnedStager{device} | ps::AsyncCopier{device, {.batch = 1000}};
+         ps::PinnedStager{device} | ps::AsyncCopier{device, {.batch = batch}};
 }
 
 } // namespace
@@ -137,18 +137,19 @@ TEST_CASE("no stage holds a record longer than flush says", "[flush]") {
         check_answers(pipeline, sockets, seen);
       }
       SECTION("on a device") {
-        auto pipeline = to_device(sockets, flush, device, ahead) | ps::Consumer{on_stream(seen)};
+        auto pipeline =
+            to_device(sockets, flush, device, ahead, 1000) | ps::Consumer{on_stream(seen)};
         check_answers(pipeline, sockets, seen);
       }
       SECTION("and back") {
-        auto pipeline = to_device(sockets, flush, device, ahead) |
+        auto pipeline = to_device(sockets, flush, device, ahead, 1) |
                         ps::Kernel{std::function<void(Filled, Stream)>{[](Filled, Stream) {}}} |
                         ps::AsyncCopier{ps::to_host, {.batch = 700}} |
                         ps::Consumer{See{std::ref(seen)}};
         check_answers(pipeline, sockets, seen);
       }
       SECTION("and back, counted") {
-        auto pipeline = to_device(sockets, flush, device, ahead) |
+        auto pipeline = to_device(sockets, flush, device, ahead, 1) |
                         ps::Kernel{std::function<void(OnDevice, Some, Stream)>{
                             [](OnDevice in, Some out, Stream stream) {
                               stream.enqueue([in, out] {
