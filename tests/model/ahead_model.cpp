@@ -78,6 +78,19 @@ template <unsigned Readers, unsigned Units, unsigned Most, End How> struct Bound
   }
 };
 
+// Nothing but the end of a turn wakes who waits for the next one.
+struct Turns : Scenario {
+  detail::Ahead<ModelPolicy<>> ahead{1};
+  rl::var<unsigned> turns{0};
+
+  void thread(unsigned id) override {
+    ahead.await_turn(id);
+    turns(at()) = turns(at()) + 1;
+    ahead.pass(id);
+  }
+  void after() override { RL_ASSERT(turns(at()) == 3); }
+};
+
 // A loop that keeps two credits of four for leases: the reader, who waits for three, is to make do
 // with what is left.
 struct Leases : Scenario {
@@ -115,6 +128,7 @@ int main(int count, char** arguments) {
   const auto three = Search::switches(3), random = Search::random(100'000);
   return run(
       {
+          {"ahead, turns", 3, make<Turns>, {three, random}},
           {"ahead, one reads", 2, make<Bounded<1, 3, 1, End::by_itself>>, {three, random}},
           {"ahead, two read", 3, make<Bounded<2, 4, 2, End::by_itself>>, {random}},
           {"ahead, three units", 3, make<Bounded<2, 7, 3, End::by_itself>>, {random}},

@@ -244,7 +244,7 @@ PLANTED = [
      "left_.fetch_add(credits, Atomics::release);", ["ahead, one"]),
     ("a turn that ends wakes nobody", AHEAD,
      "turn_.store(ticket + 1, Atomics::release); // pairs with await_turn()\n    change();",
-     "turn_.store(ticket + 1, Atomics::release);", ["ahead, two"]),
+     "turn_.store(ticket + 1, Atomics::release);", ["ahead, turns"]),
     ("an end wakes nobody", AHEAD,
      "closed_.store(1, Atomics::relaxed);\n    change();", "closed_.store(1, Atomics::relaxed);",
      ["ahead, a stop"]),

@@ -84,6 +84,16 @@ struct Numbers {
   }
 };
 
+/// Numbers some slots of which cannot be read.
+struct Bad : Numbers {
+  template <class Where> std::size_t read(ps::Batch<Record, Where> into) const {
+    if (into.index() % 3 == 0) {
+      throw std::runtime_error{"a bad slot"};
+    }
+    return Numbers::read(into);
+  }
+};
+
 /// A chain's sizes, and which of its records are left out.
 struct Shape {
   unsigned workers;
@@ -294,6 +304,18 @@ TEST_CASE("what a device leaves out is given back when the others are copied", "
   }
 }
 
+TEST_CASE("slots that cannot be read keep nothing", "[ahead]") {
+  tests::Watchdog watchdog{"ahead of bad slots", 60s};
+  Flight flight;
+  auto pipeline =
+      ps::Reader{Bad{{300, &flight}}, {.workers = 2, .ahead = 25, .on_error = {.skips = 1000}}} |
+      ps::Consumer{SeeHost{[&](OnHost batch) { flight.use(batch.size()); }}};
+  const ps::Report& report = pipeline.run();
+  CHECK(report.records + report.skipped == 300);
+  CHECK(report.skipped >= 100);
+  CHECK(flight.most.load() <= 25);
+}
+
 TEST_CASE("leases keep what they hold, in any order", "[ahead]") {
   tests::Watchdog watchdog{"ahead of a loop", 60s};
   ps::HostDevice device{{.late_seed = 4}};
@@ -331,6 +353,23 @@ TEST_CASE("leases keep what they hold, in any order", "[ahead]") {
     CHECK(flight.most.load() <= 128);
     held.clear();
   }
+}
+
+TEST_CASE("a second stream's use counts too", "[ahead]") {
+  tests::Watchdog watchdog{"ahead of two streams", 60s};
+  ps::HostDevice device;
+  const Shape shape{2, 40, 20, 0, 400};
+  Flight flight;
+  auto pipeline = to_device(shape, flight, device);
+  ps::HostStream own = device.stream();
+  ps::HostStream other = device.stream();
+  for (auto batch : pipeline.on(own)) {
+    other.enqueue([] { std::this_thread::sleep_for(1ms); });
+    use_later(flight, batch.size(), other);
+    batch.used_on(other);
+  }
+  CHECK(flight.used.load() == 400);
+  CHECK(flight.most.load() <= 40);
 }
 
 TEST_CASE("leases of slots keep what they hold", "[ahead]") {

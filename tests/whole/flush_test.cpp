@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <span>
@@ -41,6 +42,7 @@ using Landed = ps::Batch<const Record, ps::Pinned>;
 using OnHost = ps::Batch<const Record, ps::Pageable>;
 using Stream = ps::HostStream&;
 using Use = std::function<void(OnDevice, Stream)>;
+using Count = std::function<void(OnDevice, Some, Stream)>;
 using See = std::function<void(Landed)>;
 using SeeHost = std::function<void(OnHost)>;
 using Decode = std::function<void(const Record&, Record&)>;
@@ -77,49 +79,65 @@ Use on_stream(Seen& seen) {
       [&seen](OnDevice batch, Stream stream) { stream.enqueue([&seen, batch] { seen(batch); }); };
 }
 
-/// A pair of connected sockets, each closed once.
-struct Sockets {
-  Sockets() { REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0); }
-  ~Sockets() {
+/// A pair of connected sockets, and what a pipeline made of what is written to one of them.
+struct Line {
+  Line() { REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0); }
+  ~Line() {
     ::close(ends[0]);
     hang_up();
+  }
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  void write(std::span<const Record> records) const {
+    const auto bytes = static_cast<ssize_t>(records.size_bytes());
+    if (::write(ends[1], records.data(), records.size_bytes()) != bytes) {
+      std::abort();
+    }
   }
   void hang_up() {
     if (ends[1] >= 0) {
       ::close(std::exchange(ends[1], -1));
     }
   }
+
   int ends[2]{};
+  ps::HostDevice device{{.late_seed = 3}};
+  Seen seen;
 };
 
-constexpr std::uint64_t in_all = 300;
-
-/// Writes numbers, some at a time, and each time waits until all have been seen.
-template <class Pipeline> void check_answers(Pipeline& pipeline, Sockets& sockets, Seen& seen) {
+/// Runs what `chain` makes; writes numbers, some at a time, and each time waits until all have been
+/// seen.
+template <class Chain> void check_answers(Chain chain) {
+  constexpr std::uint64_t in_all = 300;
+  Line line;
+  auto pipeline = chain(line);
   std::thread writer{[&] {
     std::uint64_t next = 0;
     for (std::uint64_t some = 1; next != in_all; some = some * 3 % 17) {
       std::vector<Record> records(std::min(some, in_all - next));
       std::iota(records.begin(), records.end(), static_cast<Record>(next));
-      static_cast<void>(!::write(sockets.ends[1], records.data(), records.size() * sizeof(Record)));
+      line.write(records);
       next += records.size();
-      seen.await(next);
+      line.seen.await(next);
     }
-    sockets.hang_up();
+    line.hang_up();
   }};
   pipeline.run();
   writer.join();
-  CHECK(seen.all(in_all));
+  CHECK(line.seen.all(in_all));
 }
 
-auto reader(Sockets& sockets, std::chrono::microseconds flush, std::size_t ahead = 0) {
-  return ps::Reader{ps::fifo<Record>(sockets.ends[0]), {.ahead = ahead, .flush = flush}};
+auto reader(Line& line, std::chrono::microseconds flush, std::size_t ahead) {
+  return ps::Reader{ps::fifo<Record>(line.ends[0]), {.ahead = ahead, .flush = flush}};
 }
-auto to_device(Sockets& sockets, std::chrono::microseconds flush, ps::HostDevice& device,
-               std::size_t ahead, std::size_t batch) {
-  return reader(sockets, flush, ahead) |
+auto to_device(Line& line, std::chrono::microseconds flush, std::size_t ahead, std::size_t batch) {
+  return reader(line, flush, ahead) |
          ps::Decoder{Decode{[](const Record& in, Record& out) { out = in; }}, {.workers = 2}} |
-         ps::PinnedStager{device} | ps::AsyncCopier{device, {.batch = batch}};
+         ps::PinnedStager{line.device} | ps::AsyncCopier{line.device, {.batch = batch}};
+}
+auto in_place() {
+  return ps::Kernel{std::function<void(Filled, Stream)>{[](Filled, Stream) {}}};
 }
 
 } // namespace
@@ -128,63 +146,60 @@ TEST_CASE("no stage holds a record longer than flush says", "[flush]") {
   tests::Watchdog watchdog{"flush", 60s};
   for (const auto flush : {0us, 300us}) {
     for (const std::size_t ahead : {0U, 40U, 2000U}) {
-      ps::HostDevice device{{.late_seed = 3}};
-      Sockets sockets;
-      Seen seen;
       CAPTURE(flush.count(), ahead);
-      SECTION("on the host") {
-        auto pipeline = reader(sockets, flush, ahead) | ps::Consumer{SeeHost{std::ref(seen)}};
-        check_answers(pipeline, sockets, seen);
-      }
-      SECTION("on a device") {
-        auto pipeline =
-            to_device(sockets, flush, device, ahead, 1000) | ps::Consumer{on_stream(seen)};
-        check_answers(pipeline, sockets, seen);
-      }
-      SECTION("and back") {
-        auto pipeline = to_device(sockets, flush, device, ahead, 1) |
-                        ps::Kernel{std::function<void(Filled, Stream)>{[](Filled, Stream) {}}} |
-                        ps::AsyncCopier{ps::to_host, {.batch = 700}} |
-                        ps::Consumer{See{std::ref(seen)}};
-        check_answers(pipeline, sockets, seen);
-      }
-      SECTION("and back, counted") {
-        auto pipeline = to_device(sockets, flush, device, ahead, 1) |
-                        ps::Kernel{std::function<void(OnDevice, Some, Stream)>{
-                            [](OnDevice in, Some out, Stream stream) {
-                              stream.enqueue([in, out] {
-                                std::copy_n(in.data(), in.size(), out.data());
-                                *out.count() = in.size();
-                              });
-                            }}} |
-                        ps::AsyncCopier{ps::to_host, {.batch = 700}} |
-                        ps::Consumer{See{std::ref(seen)}};
-        check_answers(pipeline, sockets, seen);
-      }
+      check_answers([=](Line& line) {
+        return reader(line, flush, ahead) | ps::Consumer{SeeHost{std::ref(line.seen)}};
+      });
+      check_answers([=](Line& line) {
+        return to_device(line, flush, ahead, 1000) | ps::Consumer{on_stream(line.seen)};
+      });
+      check_answers([=](Line& line) {
+        return to_device(line, flush, ahead, 1) | in_place() |
+               ps::AsyncCopier{ps::to_host, {.batch = 700}} |
+               ps::Consumer{See{std::ref(line.seen)}};
+      });
+      check_answers([=](Line& line) {
+        return to_device(line, flush, ahead, 1) | ps::Kernel{Count{[](auto in, auto out, auto& on) {
+                 on.enqueue([in, out] {
+                   std::copy_n(in.data(), in.size(), out.data());
+                   *out.count() = in.size();
+                 });
+               }}} |
+               ps::AsyncCopier{ps::to_host, {.batch = 700}} |
+               ps::Consumer{See{std::ref(line.seen)}};
+      });
     }
   }
 }
 
-TEST_CASE("without flush batches are full, however the records come", "[flush]") {
+TEST_CASE("until they are due batches are full, however the records come", "[flush]") {
   tests::Watchdog watchdog{"no flush", 60s};
-  ps::HostDevice device;
-  Sockets sockets;
-  Seen seen;
-  std::thread writer{[&] {
-    for (Record next = 0; next != 250; ++next) {
-      static_cast<void>(!::write(sockets.ends[1], &next, sizeof next));
-      if (next % 60 == 0) {
-        std::this_thread::sleep_for(1ms);
-      }
+  const auto check_full = [](auto chain) {
+    for (const std::chrono::microseconds flush : {ps::never, std::chrono::microseconds{1h}}) {
+      Line line;
+      auto pipeline = chain(line, flush);
+      std::thread writer{[&] {
+        for (Record next = 0; next != 250; ++next) {
+          line.write({&next, 1});
+          if (next % 60 == 0) {
+            std::this_thread::sleep_for(1ms);
+          }
+        }
+        line.hang_up();
+      }};
+      pipeline.run();
+      writer.join();
+      CHECK(line.seen.all(250));
+      CHECK(line.seen.batches == std::vector<std::size_t>{100, 100, 50});
     }
-    sockets.hang_up();
-  }};
-  auto pipeline = ps::Reader{ps::fifo<Record>(sockets.ends[0]), ps::to_pinned, {.batch = 7}} |
-                  ps::AsyncCopier{device, {.batch = 100}} | ps::Consumer{on_stream(seen)};
-  pipeline.run();
-  writer.join();
-  CHECK(seen.all(250));
-  CHECK(seen.batches == std::vector<std::size_t>{100, 100, 50});
+  };
+  check_full([](Line& line, std::chrono::microseconds flush) {
+    return to_device(line, flush, 0, 100) | ps::Consumer{on_stream(line.seen)};
+  });
+  check_full([](Line& line, std::chrono::microseconds flush) {
+    return to_device(line, flush, 0, 30) | in_place() |
+           ps::AsyncCopier{ps::to_host, {.batch = 100}} | ps::Consumer{See{std::ref(line.seen)}};
+  });
 }
 
 namespace {
@@ -256,7 +271,8 @@ TEST_CASE("who writes to a socket feels how many may be ahead", "[ahead]") {
   tests::Watchdog watchdog{"a socket's other end", 60s};
   constexpr std::uint64_t ahead = 100;
   // Writes records, one at a time, until nobody takes any more for a while; returns how many.
-  const auto written_to = [](int fd) {
+  const auto written_to = [](const Line& line) {
+    const int fd = line.ends[1];
     ::fcntl(fd, F_SETFL, O_NONBLOCK);
     std::uint64_t written = 0;
     for (pollfd room{fd, POLLOUT, 0}; ::poll(&room, 1, 200) == 1; ++written) {
@@ -267,28 +283,22 @@ TEST_CASE("who writes to a socket feels how many may be ahead", "[ahead]") {
     }
     return written;
   };
-  std::uint64_t in_the_kernel = 0;
-  {
-    Sockets nobody_reads;
-    in_the_kernel = written_to(nobody_reads.ends[1]);
-  }
-  ps::HostDevice device;
-  Sockets sockets;
-  Seen seen;
+  const Line nobody_reads;
+  const std::uint64_t in_the_kernel = written_to(nobody_reads);
+  Line line;
   std::atomic<std::uint64_t> written{0};
   std::thread writer{[&] {
-    written = written_to(sockets.ends[1]);
-    sockets.hang_up();
+    written = written_to(line);
+    line.hang_up();
     written.notify_all();
   }};
-  auto pipeline = ps::Reader{ps::fifo<Record>(sockets.ends[0]), {.ahead = ahead}} |
-                  ps::Consumer{SeeHost{[&](OnHost batch) {
+  auto pipeline = reader(line, ps::never, ahead) | ps::Consumer{SeeHost{[&](OnHost batch) {
                     written.wait(0);
-                    seen(batch);
+                    line.seen(batch);
                   }}};
   pipeline.run();
   writer.join();
-  CHECK(seen.all(written));
+  CHECK(line.seen.all(written));
   CHECK(written <= in_the_kernel + ahead);
   CHECK(written > ahead);
 }
