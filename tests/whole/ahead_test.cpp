@@ -355,6 +355,23 @@ TEST_CASE("leases keep what they hold, in any order", "[ahead]") {
   }
 }
 
+TEST_CASE("a loop gets its next batch with what leases leave, to the last record", "[ahead]") {
+  tests::Watchdog watchdog{"ahead with a lease", 60s};
+  ps::HostDevice device;
+  // A lease and a batch are all there may be, and the slots do not fit into a batch.
+  const Shape shape{2, 120, 60, 50, 600};
+  Flight flight;
+  auto pipeline = to_device(shape, flight, device);
+  ps::HostStream own = device.stream();
+  ps::Lease<OnDevice> before;
+  std::uint64_t batches = 0;
+  for (auto batch : pipeline.on(own)) {
+    before = std::move(batch);
+    ++batches;
+  }
+  CHECK(batches == 10);
+}
+
 TEST_CASE("a second stream's use counts too", "[ahead]") {
   tests::Watchdog watchdog{"ahead of two streams", 60s};
   ps::HostDevice device;

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/links/ahead.hpp>
+#include <penstock/error.hpp>
+
 #include <cstdint>
 #include <numeric>
 
@@ -40,7 +44,17 @@ class AheadNeeds {
     }
   }
 
-  std::uint64_t units() const noexcept { return units_; }
+  /// Tells `ahead`, when all stages are known. Throws OptionError if that is too small for them.
+  [[gnu::cold]] void check(Ahead<>& ahead) const {
+    ahead.needs(units_);
+    if (units_ > ahead.most()) {
+      throw_error<OptionError>(
+          {"penstock: Reader: ahead is ", ahead.records(ahead.most()),
+           ", but the batches of this chain, while they fill, may hold ", ahead.records(units_),
+           " records, and would never be full: give it at least that, or smaller batches, or "
+           ".flush, and they are handed on as they are."});
+    }
+  }
 
  private:
   std::uint64_t units_{1};

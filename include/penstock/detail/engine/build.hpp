@@ -6,7 +6,6 @@
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/text.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/ahead_needs.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/plan.hpp>
@@ -84,22 +83,6 @@ template <AnyDevice D> class Build {
       needs.leave_out(false);
     }
     jumps_ = jumps_ || may;
-  }
-  /// Called when all stages are built. Throws OptionError if the Reader's bound is too small for
-  /// them.
-  [[gnu::cold]] void check_bound() const {
-    if (!ahead || flush) {
-      return;
-    }
-    ahead->needs(needs.units());
-    if (needs.units() > ahead->most()) {
-      throw_error<OptionError>(
-          {"penstock: Reader: ahead is ", ahead->records(ahead->most()),
-           ", but the batches of this chain, while they fill, may hold ",
-           ahead->records(needs.units()),
-           " records, and would never be full: give it at least that, or smaller batches, or "
-           ".flush, and they are handed on as they are."});
-    }
   }
   /// Called by a stage after which delivered records are counted anew.
   void count_anew() noexcept { skips_ = false; }
