@@ -9,6 +9,7 @@
 #include "cookbook/device_vector.hpp"
 #include "cookbook/loader.hpp"
 #include "cookbook/progress.hpp"
+#include "cookbook/sensor.hpp"
 #include "cookbook/two_pipelines.hpp"
 #include "cookbook/use_loader.hpp"
 
@@ -37,6 +38,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -416,4 +418,23 @@ TEST_CASE("standard algorithms take a device batch of the host device, and a vec
   const Looked found = squares_of(device, numbers);
   CHECK(found.first_batch == first);
   CHECK(found.greatest == greatest);
+}
+
+TEST_CASE("a sensor on a socket is read until it hangs up, and fails by its own error") {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+  std::thread sensor{[&] {
+    for (std::uint64_t i = 0; i < 1000; ++i) {
+      const auto now = static_cast<double>(i);
+      if (::send(ends[1], &now, sizeof now, 0) != sizeof now) {
+        std::abort();
+      }
+    }
+    ::close(ends[1]);
+  }};
+  CHECK(mean_of(Sensor{ends[0]}) == 499.5);
+  sensor.join();
+  ::close(ends[0]);
+  CHECK_THROWS_WITH(mean_of(Sensor{9999}),
+                    "penstock: Reader failed at record 0: the sensor: Bad file descriptor");
 }

@@ -10,16 +10,22 @@
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/sources/fifo.hpp>
+
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <numeric>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 using namespace suite;
 namespace memory = tests::memory;
@@ -248,6 +254,34 @@ TEST_CASE("a stopped run allocates nothing either") {
   CHECK(memory::allocations == before);
   CHECK(device.made == made);
   CHECK(pipeline.report().stopped);
+}
+
+TEST_CASE("a run out of a pipe allocates nothing, though it waits for each batch") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const std::vector<std::uint64_t> some(64);
+  const std::size_t bytes = some.size() * sizeof some[0];
+  const auto send = [&] {
+    return ::write(ends[1], some.data(), bytes) == static_cast<std::ptrdiff_t>(bytes);
+  };
+  std::uint64_t seen = 0;
+  std::uint64_t before = 0;
+  std::uint64_t after = 0;
+  std::stop_source stop;
+  auto pipeline = ps::Reader{ps::fifo<std::uint64_t>(ends[0]), {.depth = 4, .batch = some.size()}} |
+                  ps::Consumer{[&](ps::Batch<const std::uint64_t, ps::Pageable>) {
+                    before = ++seen == 10 ? memory::allocations.load() : before;
+                    after = memory::allocations;
+                    if (seen == 1000 || !send()) {
+                      stop.request_stop();
+                    }
+                  }};
+  REQUIRE(send());
+  pipeline.run({.stop = stop.get_token()});
+  CHECK(seen == 1000);
+  CHECK(after == before);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST_CASE("a consumer that allocates is seen by the same count") {

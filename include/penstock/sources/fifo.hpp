@@ -49,8 +49,16 @@ class Inlet {
       // Without O_NONBLOCK a FIFO would open only when somebody writes to it.
       fd_ = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     }
-    if (::fcntl(fd_, F_GETFD) < 0) {
+    if (fd_ < 0 || ::fcntl(fd_, F_GETFD) < 0) {
       throw_io_error("open", name_, errno);
+    }
+    int type = SOCK_STREAM;
+    socklen_t size = sizeof type;
+    if (::getsockopt(fd_, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type != SOCK_STREAM) {
+      throw_source_error({"penstock: ", name_,
+                          " is a socket of packets, and what of a packet has no room would be "
+                          "lost: write a source whose read() takes them one by one."},
+                         name_, 0);
     }
   }
 
@@ -109,9 +117,9 @@ class Inlet {
 } // namespace detail
 
 /// A source of records that come when they come, as they lie in memory, out of a FIFO, a pipe, a
-/// socket or a terminal. It has no known size, and ends when all who write have closed their end.
-/// Copies share the descriptor and what was read of the next record, and a run goes on where the
-/// one before stopped, so only one run at a time may read. Made by fifo().
+/// stream socket or a terminal. It has no known size, and ends when all who write have closed their
+/// end. Copies share the descriptor and what was read of the next record, and a run goes on where
+/// the one before stopped, so only one run at a time may read. Made by fifo().
 template <class T> class Fifo {
  public:
   /// The type of its records.
@@ -141,9 +149,10 @@ template <class T> class Fifo {
 template <class T> Fifo<T> fifo(std::string path) {
   return Fifo<T>{detail::new_shared<detail::Inlet>(std::move(path), sizeof(T))};
 }
-/// Makes a source of the records that come out of an open pipe, socket, FIFO or terminal, such as
-/// standard input, number 0. You keep it open as long as the pipeline lives, and nobody else reads
-/// from it: a read could then block where no stop reaches it. Its flags stay as they are.
+/// Makes a source of the records that come out of an open pipe, stream socket, FIFO or terminal,
+/// such as standard input, number 0. You keep it open as long as the pipeline lives, and nobody
+/// else reads from it: a read could then block where no stop reaches it. Its flags stay as they
+/// are.
 template <class T> Fifo<T> fifo(int descriptor) {
   return Fifo<T>{detail::new_shared<detail::Inlet>(descriptor, sizeof(T))};
 }

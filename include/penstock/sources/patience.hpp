@@ -59,11 +59,11 @@ class Patience {
     return waiting([&] { return interrupt_->sleep_until(whole ? now + time : until_); }) && whole;
   }
 
-  /// Returns whether the run ends: what read() fills is dropped then, so it should return.
+  /// Returns whether the run ends: read() should return then, and what it fills is dropped.
   bool stop_requested() const noexcept { return interrupt_->raised(); }
   /// The run's end as a token, so that read(into, std::stop_token) is a source too. It is told once
   /// the thread that runs the pipeline has left its callable, or your loop's body, if `stop()`
-  /// ended the run.
+  /// ended the run. After a run that ended early the next one allocates another.
   operator std::stop_token() const noexcept { return interrupt_->token(); }
   /// Returns when records that were read already are due at the next stage, which gets them when
   /// read() returns; max() if never.

@@ -64,8 +64,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   static constexpr bool reads_bytes = detail::copies_as_bytes<T>;
   static_assert(is_a_source,
                 "penstock: a Reader reads a source, such as ps::records<T>(path); From "
-                "is not one: it is copyable and has a schema, size() const, and read(batch) const "
-                "for ps::Pageable and ps::Pinned.");
+                "is not one: it is copyable and has a schema, size() const, and read(batch) const, "
+                "or read(batch, const ps::Patience&) const, for ps::Pageable and ps::Pinned.");
   static_assert(reads_const, "penstock: many threads call a source's read() at once, and From's is "
                              "not const: make it const.");
   static_assert(reads_both, "penstock: a source's read() takes batches in ps::Pageable and in "

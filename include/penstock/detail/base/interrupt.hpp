@@ -45,7 +45,7 @@ class Interrupt {
                           std::generic_category().message(errno),
                           ": close some that you no longer need, or raise the limit (ulimit -n)."});
     }
-    tokens_ = std::stop_source{};
+    tokens_ = new_tokens();
   }
   /// Forgets the last run, before the next, while nobody is inside.
   [[gnu::cold]] void reset() {
@@ -55,7 +55,7 @@ class Interrupt {
       static_cast<void>(!::read(raised_fd_, &raises, sizeof raises));
     }
     if (tokens_.stop_requested()) {
-      tokens_ = std::stop_source{};
+      tokens_ = new_tokens();
     }
   }
 
@@ -94,6 +94,9 @@ class Interrupt {
   /// Blocks until `fd` can be read, has hung up or has failed, and returns true; or until `limit`,
   /// or until it is raised, and returns false. Without `limit` if that is max().
   bool await_readable(int fd, Clock::time_point limit) const noexcept {
+    if (fd < 0) {
+      return !raised(); // poll() would pass it over
+    }
     pollfd either[]{{fd, POLLIN, 0}, {raised_fd_, POLLIN, 0}};
     while (!raised()) {
       timespec time{};
@@ -114,6 +117,9 @@ class Interrupt {
   }
 
  private:
+  // g++ 12 warns of the constructor where it is inlined.
+  [[gnu::cold, gnu::noinline]] static std::stop_source new_tokens() { return {}; }
+
   const Origin origin_;
   mutable SpinThenFutex::Word word_{0};
   int raised_fd_{-1};

@@ -87,8 +87,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
                                            trace(layout.in_records(slot.index));
                                        read(claim.place(), slot, got, attempt, meter);
                                      });
-      // A source that was told to return had no time to fill the slot.
-      if (item == Item::failed || (got.count < wanted && control().interrupt().raised())) {
+      if (item == Item::failed) {
         slot.units = 0; // the slot goes on, empty, to a thread that did not see the ring fail
         return;
       }
@@ -150,7 +149,8 @@ template <Source From, class Where> class ReaderNode final : public Node {
       got.for_now = filled.for_now;
     } while (got.for_now && got.count < wanted && !control().interrupt().raised() &&
              !(got.count != 0 && flush_.is_due(slot.read)));
-    if (!got.for_now) {
+    // What was told to return gave what it had; the rings are closed, and it counts as dropped.
+    if (!got.for_now && !control().interrupt().raised()) {
       check_count(got.count, wanted, first, ranges_.known());
     }
   }

@@ -108,21 +108,24 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   bool read(Desk& desk, const Share& share, const SlotRanges::Range& range, PartOf units,
             Meter& meter) noexcept {
     const std::uint64_t first = range.first + units.begin;
-    return attempt_item(on_error_, meter, first, units.size(), [&](unsigned attempt) {
-             const TraceRange shown = trace(ranges_.index(range) + units.begin);
-             const std::size_t place = share.ticket % out_->ring.slots();
-             std::fill_n(desk.lengths.data(), columns_ * units.end, 0);
-             source_.lengths(range.first, std::span{desk.lengths.data(), columns_ * units.end});
-             const std::size_t got =
-                 read_some(source_, batch(desk, place, first, units),
-                           Patience{control().interrupt(), meter, range.epoch, attempt})
-                     .count;
-             check_count(got, units.size(), first, true);
-             keep_offsets(desk, place, first, units);
-             for (std::size_t column = 0; column != columns_; ++column) {
-               seams_of(share.ticket, share.first)[column] = sum_of(desk, column, 0, units.begin);
-             }
-           }) == Item::good;
+    bool ends = false;
+    const Item item = attempt_item(on_error_, meter, first, units.size(), [&](unsigned attempt) {
+      const TraceRange shown = trace(ranges_.index(range) + units.begin);
+      const std::size_t place = share.ticket % out_->ring.slots();
+      const Patience patience{control().interrupt(), meter, range.epoch, attempt};
+      std::fill_n(desk.lengths.data(), columns_ * units.end, 0);
+      source_.lengths(range.first, std::span{desk.lengths.data(), columns_ * units.end});
+      const auto got = read_some(source_, batch(desk, place, first, units), patience).count;
+      ends = got < units.size() && patience.stop_requested(); // it was told to return
+      if (!ends) {
+        check_count(got, units.size(), first, true);
+        keep_offsets(desk, place, first, units);
+        for (std::size_t column = 0; column != columns_; ++column) {
+          seams_of(share.ticket, share.first)[column] = sum_of(desk, column, 0, units.begin);
+        }
+      }
+    });
+    return item == Item::good && !ends;
   }
 
   // The part as a batch of its own, whose offsets begin at 0 and lie on the worker's desk: two
