@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -241,8 +242,10 @@ TEST_CASE("Kernels and the way back count what they were made of", "[ahead]") {
   struct Fold {
     std::size_t gives, per, landing;
   };
-  // By what each record that lands counts, in records of the source.
-  for (const Fold fold : {Fold{1, 1, 0}, Fold{1, 1, 7}, Fold{1, 5, 1}, Fold{1, 5, 3}}) {
+  for (const Fold fold :
+       {Fold{1, 1, 0}, Fold{1, 1, 7}, Fold{1, 5, 1}, Fold{1, 5, 3}, Fold{2, 1, 7}}) {
+    // The last record of each group counts for what it was made of.
+    const auto counted = [fold](std::uint64_t made) { return made / fold.gives * fold.per; };
     for (Shape shape : shapes()) {
       shape.batch = shape.batch / fold.per * fold.per;
       if (shape.batch == 0) {
@@ -254,18 +257,21 @@ TEST_CASE("Kernels and the way back count what they were made of", "[ahead]") {
       shape.records = shape.records / fold.per * fold.per;
       ps::HostDevice device{{.late_seed = 2}};
       Flight flight;
-      auto pipeline = to_device(shape, flight, device) |
-                      ps::Kernel{Make{[](OnDevice in, Filled out, Stream stream) {
-                                   stream.enqueue([in, out] {
-                                     for (std::size_t i = 0; i != out.size(); ++i) {
-                                       out.data()[i] = in.data()[i * in.size() / out.size()];
-                                     }
-                                   });
-                                 }},
-                                 {.gives = fold.gives, .per = fold.per}} |
-                      ps::AsyncCopier{ps::to_host, {.batch = fold.landing}} |
-                      ps::Consumer{See{[&](Landed batch) { flight.use(batch.size() * fold.per); }},
-                                   {.workers = shape.workers}};
+      auto pipeline =
+          to_device(shape, flight, device) |
+          ps::Kernel{Make{[](OnDevice in, Filled out, Stream stream) {
+                       stream.enqueue([in, out] {
+                         for (std::size_t i = 0; i != out.size(); ++i) {
+                           out.data()[i] = in.data()[i * in.size() / out.size()];
+                         }
+                       });
+                     }},
+                     {.gives = fold.gives, .per = fold.per}} |
+          ps::AsyncCopier{ps::to_host, {.batch = fold.landing}} |
+          ps::Consumer{See{[&](Landed batch) {
+                         flight.use(counted(batch.index() + batch.size()) - counted(batch.index()));
+                       }},
+                       {.workers = shape.workers}};
       CAPTURE(fold.per, fold.landing);
       check(pipeline, shape, flight);
     }
@@ -301,6 +307,78 @@ TEST_CASE("what a device leaves out is given back when the others are copied", "
         }}};
     check(pipeline, shape, flight);
     CHECK(kept.load() == 2 * ((shape.records + of - 1) / of));
+  }
+}
+
+namespace {
+
+struct Word : ps::Columns<ps::Field<"text", ps::Ragged<char>>, ps::Field<"number", Record>> {};
+
+/// Words of different lengths.
+struct Words {
+  using schema = Word;
+  Flight* flight;
+
+  std::uint64_t size() const { return 500; }
+  template <class Where> std::size_t read(ps::Batch<Word, Where> into) const {
+    flight->read(into.size());
+    const auto text = ps::get<"text">(into);
+    for (std::size_t i = 0; i != into.size(); ++i) {
+      const std::size_t length = (into.index() + i) % 5;
+      std::fill_n(text.put(i, length), length, 'a');
+      ps::get<"number">(into)[i] = static_cast<Record>(into.index() + i);
+    }
+    return into.size();
+  }
+};
+
+/// Records of 3 MiB, which go in pieces; counts bytes.
+struct Large {
+  using schema = std::byte;
+  static constexpr std::size_t each = std::size_t{3} << 20;
+  Flight* flight;
+
+  std::uint64_t size() const { return 9; }
+  std::size_t record_bytes() const { return each; }
+  template <class Where> std::size_t read(ps::Batch<std::byte, Where> into) const {
+    throw std::logic_error{"a record of " + std::to_string(into.record_bytes()) + " is whole"};
+  }
+  void read_bytes(std::uint64_t, std::span<std::byte> into) const { flight->read(into.size()); }
+};
+
+} // namespace
+
+TEST_CASE("words, whose slots are batches, are counted too", "[ahead]") {
+  tests::Watchdog watchdog{"words ahead", 60s};
+  for (const unsigned workers : {1U, 3U}) {
+    for (const std::size_t ahead : {20U, 33U}) {
+      ps::HostDevice device{{.late_seed = 6}};
+      Flight flight;
+      auto pipeline =
+          ps::Reader{Words{&flight}, ps::to_pinned, {.workers = workers, .ahead = ahead}} |
+          ps::AsyncCopier{device, {.batch = 20}} |
+          ps::Consumer{std::function<void(ps::Batch<const Word, ps::Device>, Stream)>{
+              [&](auto batch, auto& stream) { use_later(flight, batch.size(), stream); }}};
+      pipeline.run();
+      CHECK(flight.used.load() == 500);
+      CHECK(flight.most.load() <= static_cast<std::int64_t>(ahead));
+    }
+  }
+}
+
+TEST_CASE("records that go in pieces are counted whole", "[ahead]") {
+  tests::Watchdog watchdog{"pieces ahead", 60s};
+  for (const unsigned workers : {1U, 3U}) {
+    ps::HostDevice device{{.late_seed = 6}};
+    Flight flight;
+    auto pipeline =
+        ps::Reader{Large{&flight}, ps::to_pinned, {.workers = workers, .ahead = 3}} |
+        ps::AsyncCopier{device, {.batch = 2}} |
+        ps::Consumer{std::function<void(ps::Batch<const std::byte, ps::Device>, Stream)>{
+            [&](auto batch, auto& stream) { use_later(flight, batch.size_bytes(), stream); }}};
+    pipeline.run();
+    CHECK(flight.used.load() == 9 * static_cast<std::int64_t>(Large::each));
+    CHECK(flight.most.load() <= 3 * static_cast<std::int64_t>(Large::each));
   }
 }
 
