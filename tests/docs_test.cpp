@@ -310,6 +310,20 @@ TEST_CASE("stages: prepare tells how many files it has opened") {
   CHECK(pipeline.run().records == 6);
 }
 
+TEST_CASE("stages: few records are on their way, and none waits for others") {
+  using namespace std::chrono_literals;
+  const auto source = ps::generate<int>(5000, [](std::span<int> out, std::uint64_t first) {
+    std::iota(out.begin(), out.end(), static_cast<int>(first));
+  });
+  std::size_t largest = 0;
+  const auto react = [&](ps::Batch<const int, ps::Pageable> batch) {
+    largest = std::max(largest, batch.size());
+  };
+  auto live = ps::Reader{source, {.ahead = 1000, .flush = 10ms}} | ps::Consumer{react};
+  CHECK(live.run().records == 5000);
+  CHECK(largest <= 1000);
+}
+
 TEST_CASE("stages: options may follow from what of the machine may be used") {
   const std::uint64_t data_bytes = 1'000'000;
   const unsigned decoders = std::max(ps::usable_processors() / 4, 1U);

@@ -72,17 +72,6 @@ template <AnyDevice D> void check_not_capturing(D& device, typename D::stream_ar
     device.check_not_capturing(stream);
   }
 }
-/// Copies the pieces of one copy, together if the device can.
-template <AnyDevice D>
-void copy_pieces(D& device, std::span<const CopyPiece> pieces, typename D::stream_argument stream) {
-  if constexpr (requires { device.copy_to_device(pieces, stream); }) {
-    device.copy_to_device(pieces, stream);
-  } else {
-    for (const CopyPiece& piece : pieces) {
-      device.copy_to_device(piece.to, piece.from, piece.bytes, stream);
-    }
-  }
-}
 /// Makes `device` the calling thread's, which is a thread that penstock has started.
 template <AnyDevice D> auto attach_own_thread(D& device) {
   if constexpr (requires { device.attach_own_thread(); }) {

@@ -35,10 +35,11 @@ RING = "penstock/ring.hpp"
 LEASE = "penstock/ring_lease.hpp"
 TURNS = "penstock/detail/links/sequencer.hpp"
 PARTS = "penstock/detail/links/parts.hpp"
+AHEAD = "penstock/detail/links/ahead.hpp"
 FENCE = "penstock/fence.hpp"
 GATE = "penstock/detail/engine/stop_gate.hpp"
 # Files proved by another model than the ring's.
-MODEL_OF = {TURNS: "sequencer_model.cpp", PARTS: "parts_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
+MODEL_OF = {TURNS: "sequencer_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all others are asked after them.
 SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
         STATE: ["empty ring, end", "empty ring, fail"], CELLS: ["one to many"]}
@@ -238,6 +239,33 @@ PLANTED = [
     ("a worker does not wait for its part's slot to be free", MPMC,
      "!state.over(ticket) && cells_.await_free(state, ticket, place) ? &slot(place) : nullptr;",
      "!state.over(ticket) ? &slot(place) : nullptr;", ["parts, laps"]),
+    ("credits that come back wake nobody", AHEAD,
+     "left_.fetch_add(credits, Atomics::release); // pairs with take()\n      change();",
+     "left_.fetch_add(credits, Atomics::release);", ["ahead, one"]),
+    ("a turn that ends wakes nobody", AHEAD,
+     "turn_.store(ticket + 1, Atomics::release); // pairs with await_turn()\n    change();",
+     "turn_.store(ticket + 1, Atomics::release);", ["ahead, turns"]),
+    ("an end wakes nobody", AHEAD,
+     "closed_.store(1, Atomics::relaxed);\n    change();", "closed_.store(1, Atomics::relaxed);",
+     ["ahead, a stop"]),
+    ("a worker takes before its turn", AHEAD,
+     "return turn_.load(Atomics::acquire) == ticket;",
+     "return turn_.load(Atomics::acquire) <= ticket;", ["ahead, two"]),
+    ("a worker takes more than is left", AHEAD,
+     "return taken >= least;", "taken = wanted;\n      return true || least != 0;", ["ahead, one"]),
+    ("credits are taken that are not there", AHEAD,
+     "left_.fetch_sub(taken, Atomics::relaxed);", "left_.fetch_sub(1, Atomics::relaxed);",
+     ["ahead, three"]),
+    ("it is looked at what is left, and then at the word to sleep on", AHEAD,
+     "      if (ready()) {\n        return true;\n      }\n",
+     "      if (ready()) {\n        return true;\n      }\n"
+     "      seen = word_.load(Atomics::acquire);\n", ["ahead, one"]),
+    ("a sleeper is forgotten after the wake-up, not before", AHEAD,
+     "word_.fetch_and(~sleeper, Atomics::relaxed);\n      Parking::wake(word_);",
+     "Parking::wake(word_);\n      word_.fetch_and(~sleeper, Atomics::relaxed);", ["ahead, two"]),
+    ("a reader waits for what leases keep", AHEAD,
+     "spare_.store(spare(credits), Atomics::relaxed);\n      change();",
+     "spare_.store(spare(credits), Atomics::relaxed);", ["ahead, leases"]),
     ("what was seen is forgotten", FENCE,
      "while (known < serial &&\n"
      "           !reached_.compare_exchange_strong(known, serial, Atomics::release, Atomics::relaxed)) {\n    }",
@@ -272,7 +300,7 @@ PLANTED = [
 
 def order_mutants(include):
     """Yields every memory order that is not relaxed, one at a time."""
-    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, FENCE, GATE):
+    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, AHEAD, FENCE, GATE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1

@@ -78,12 +78,19 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     const auto& thread =
         build.add_thread(new detail::DeviceThread<On>{*build.device, build.control});
     in->ring.on_publish(thread.bell().get());
+    if (build.ahead) {
+      build.ahead->on_short(thread.bell().get());
+    }
     const auto out = detail::new_shared<detail::DeviceLink<On>>(
         *build.device, detail::device_places(options_.depth, batch, build.units, build.epochs),
         batch, thread.bell());
     build.device_output(out);
+    if (!batch.ragged()) {
+      build.needs.gather(batch.units);
+    }
     build.template add_step<detail::CopierNode<On>>(out, build.setup("AsyncCopier"), *build.device,
-                                                    in, out, build.keep_numbers(), build.drop_last);
+                                                    in, out, build.keep_numbers(), build.drop_last,
+                                                    build.flush);
     if (build.drop_last) {
       build.drop_short(batch.units);
     }
@@ -135,6 +142,11 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     const detail::Layout slot = this->slot(in->layout().uncounted());
     build.units = build.units == unknown_size ? unknown_size : in->layout().in_records(build.units);
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
+    build.needs.recount(in->layout().units, in->layout().records());
+    if (counted) {
+      build.needs.leave_out(true);
+    }
+    build.needs.gather(slot.units);
     using Node =
         std::conditional_t<counted, detail::CountedFetcherNode<On>, detail::FetcherNode<On>>;
     build.slots_of_a_run = detail::places_of_a_run(build.units, slot.units, build.epochs);
@@ -146,7 +158,7 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     out->bell = build.device_thread().bell();
     out->ring.on_release(out->bell.get());
     build.template add_step<Node>(nullptr, build.setup("AsyncCopier"), *build.device, in, out,
-                                  build.one_for_one, build.kept_numbers());
+                                  build.one_for_one, build.kept_numbers(), build.flush);
     build.leave_device();
     build.count_anew();
   }

@@ -217,6 +217,7 @@ class Kernel : public StageBase {
       build.units = recount.of_run(
           build.units == unknown_size ? unknown_size : in.layout().in_records(build.units),
           build.epochs, batch);
+      build.needs.recount(in.layout().units, layout.units);
       build.one_for_one = build.one_for_one && recount.same() && !detail::is_counted<To>;
       build.depth = options_.depth != 0 ? options_.depth : build.depth;
       if constexpr (detail::is_replayed<F>) {

@@ -6,6 +6,7 @@
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/opened.hpp>
 #include <penstock/detail/host_side/reader_node.hpp>
 #include <penstock/detail/host_side/shared_reader_node.hpp>
 #include <penstock/on_error.hpp>
@@ -13,10 +14,10 @@
 #include <penstock/stage.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -40,6 +41,16 @@ struct ReaderOptions {
   /// column, it is a slot: then give its `batch`. What a later stage leaves out of a slot makes it
   /// no shorter here.
   bool drop_last = false;
+  /// How many records may be read and not yet used up, from the call of the source's read() until
+  /// the last stage, or its work on the device, is done with them; 0: as many as the rings hold. At
+  /// least as many as the batches of the chain hold while they fill: with one stage that makes
+  /// batches, its batch. Without `batch` a slot then has at most an eighth of them.
+  std::size_t ahead = 0;
+  /// The longest that a record, once read, waits for others to fill a slot or a batch; 0: not at
+  /// all, ps::never: until they are full. Slots and batches may then be short in the middle of an
+  /// epoch; records, index() and source_index() stay what they are. With `ahead` they are handed on
+  /// too when no more may be read.
+  std::chrono::microseconds flush = never;
   /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB.
   std::size_t value_bytes = 0;
   /// What it does when a slot cannot be read.
@@ -94,8 +105,10 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         "Reader", options_.workers,
         std::max(detail::processors(std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
-    From source = opened(build.preparing);
-    const unsigned workers = detail::comes_in_order(source) ? 1 : most;
+    From source = detail::opened(source_, build.preparing, options_.on_error.retries);
+    // A slot that is cut moves those after it, and is to be the only one that is read.
+    const bool cuts = detail::GivesForNow<From> && options_.flush != never;
+    const unsigned workers = cuts || detail::comes_in_order(source) ? 1 : most;
     if constexpr (detail::TakesPatience<const From, Where>) {
       build.control.interrupt().connect();
     }
@@ -110,64 +123,76 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                         build.records < unknown_size / bytes;
     const detail::Layout layout =
         pieces ? detail::Layout{1, bytes}.pieces(detail::usual_read)
-               : detail::layout_of<T>(
-                     detail::records_a_slot(options_.batch, bytes, build.records, build.plan),
-                     extents, detail::usual_values(options_.value_bytes), "Reader");
+               : detail::layout_of<T>(records_a_slot(bytes, build), extents,
+                                      detail::usual_values(options_.value_bytes), "Reader");
     const detail::Ramp ramp = detail::ramp_of(options_.batch, layout, build.plan);
     build.units = pieces ? build.records * bytes : build.records;
     build.slots_of_a_run =
         detail::places_of_a_run(build.units, layout.units, build.epochs) + ramp.slots();
     build.fixed_slots = options_.batch != 0;
+    const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp, drops_slots};
+    build.slots_read = ranges.slots();
+    detail::Owned<detail::DealtRanges> dealt = deal(ranges, layout, build);
     const std::size_t slots =
         detail::host_slots("Reader", options_.depth, layout, build.slots_of_a_run, build.plan);
     const auto out = build.template host_output<Where>("Reader", slots, layout,
                                                        workers == 1 ? Side::one : Side::many);
     const detail::NodeSetup setup = build.setup("Reader", workers);
-    const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp, drops_slots};
-    build.slots_read = ranges.slots();
     if (drops_slots) {
       check_slots(build.plan);
       build.drop_short(layout.units);
       build.slots_read = ranges.known() ? build.units / layout.units : 0;
     }
     if constexpr (detail::KnowsLengths<From> && !detail::GivesForNow<From>) {
-      if (ranges.known() && workers > 1 && options_.on_error.skips == 0) {
+      if (!dealt && ranges.known() && workers > 1 && options_.on_error.skips == 0) {
         build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),
                                                                   ranges, options_.on_error);
         return;
       }
     }
-    build.template add<detail::ReaderNode<From, Where>>(setup, out, std::move(source), ranges,
-                                                        options_.on_error);
+    build.template add<detail::ReaderNode<From, Where>>(
+        setup, out, std::move(source), ranges, std::move(dealt), build.flush, options_.on_error);
   }
 
  private:
-  // Opens a copy of the source, and another one if that fails, as OnError::retries says. What
-  // progress throws is no failure of the source's, and what an option forbids stays forbidden.
-  [[gnu::cold]] From opened(const PrepareOptions& preparing) const {
-    bool ended = false;
-    PrepareOptions told = preparing;
-    if (preparing.progress) {
-      told.progress = [&](const Preparation& now) {
-        ended = true;
-        preparing.progress(now);
-        ended = false;
-      };
+  // Returns what deals slots out where these are not all as `ranges` says; null if they are.
+  template <class D>
+  [[gnu::cold]] detail::Owned<detail::DealtRanges> deal(const detail::SlotRanges& ranges,
+                                                        const detail::Layout& layout,
+                                                        detail::Build<D>& build) const {
+    if (options_.ahead == 0 && options_.flush == never) {
+      return {};
     }
-    for (unsigned failures = 0;; ++failures) {
-      try {
-        From source = source_;
-        detail::open_source(source, told);
-        return source;
-      } catch (const OptionError&) {
-        throw;
-      } catch (...) {
-        if (ended || failures == options_.on_error.retries) {
-          throw;
-        }
-        std::this_thread::sleep_for(detail::retry_pause(failures));
-      }
+    if (options_.drop_last && options_.flush != never) {
+      throw OptionError{
+          "penstock: Reader: drop_last leaves out short batches, and flush makes some "
+          "at any time: choose one of them."};
     }
+    const std::size_t bound = options_.ahead != 0 ? options_.ahead : unknown_size;
+    const std::size_t units =
+        std::min(bound, unknown_size / layout.units_a_record) * layout.units_a_record;
+    const auto turns = detail::new_shared<detail::Ahead<>>(units, layout.units_a_record);
+    build.control.watch(*turns);
+    build.ahead = options_.ahead != 0 ? turns : nullptr;
+    build.flush = {options_.flush, build.ahead};
+    const bool whole = layout.ragged() || (build.fixed_slots && !build.plan.to_device);
+    if (whole) {
+      build.needs.whole(layout.units);
+    }
+    build.slots_of_a_run = std::min<std::uint64_t>(build.slots_of_a_run, units);
+    // Nobody knows how many slots, and with flush batches, there will be.
+    build.slots_read = whole && !build.flush ? ranges.slots() : unknown_size;
+    build.units = build.flush ? unknown_size : build.units;
+    return detail::Owned<detail::DealtRanges>{new detail::DealtRanges{ranges, turns, whole}};
+  }
+  // Several slots for all that the Reader may be ahead, so that the stages have work side by side.
+  template <class D>
+  std::size_t records_a_slot(std::size_t record_bytes, const detail::Build<D>& build) const {
+    const std::size_t usual =
+        detail::records_a_slot(options_.batch, record_bytes, build.records, build.plan);
+    return options_.ahead == 0 || options_.batch != 0 || build.plan.ragged
+               ? usual
+               : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);
   }
   std::uint64_t checked_records(std::uint64_t size) const {
     if (options_.epochs == 0 || (size == unknown_size && options_.epochs != 1) ||
@@ -199,9 +224,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
 /// Refuses options that fit no list.
 template <class From> class Reader<From, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(From);
-  static_assert(options_fit,
-                "penstock: these are no ReaderOptions. By name, in this order: "
-                ".workers, .depth, .epochs, .batch, .drop_last, .value_bytes, .on_error.");
+  static_assert(options_fit, "penstock: these are no ReaderOptions. By name, in this order: "
+                             ".workers, .depth, .epochs, .batch, .drop_last, .ahead, .flush, "
+                             ".value_bytes, .on_error.");
 
  public:
   /// Takes any arguments.

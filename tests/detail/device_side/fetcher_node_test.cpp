@@ -65,8 +65,8 @@ struct Bench {
     }
     const std::size_t fits = filler.make_room(records);
     filler.book(fits, 0, ++serial,
-                [this](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t) {
-                  numbers.go_on(at, source + i);
+                [this](HostSlot& slot, std::size_t at, std::size_t i, std::size_t) {
+                  slot.source.go_on(at, source + i);
                 });
     source += fits;
     return fits;
@@ -168,12 +168,12 @@ TEST_CASE("with all slots filled and none handed on, none is lost") {
 TEST_CASE("what ends an epoch ends its slot, and says so though it is full") {
   Bench b{4, 10};
   b.fill(4);
-  b.filler.close();
-  b.filler.close(); // says nothing new
+  b.filler.close(true);
+  b.filler.close(true); // says nothing new
   b.fill(10);
-  b.filler.close();
+  b.filler.close(true);
   b.fill(13);
-  b.filler.close();
+  b.filler.close(true);
   CHECK(b.hand_on(b.serial) == 4);
   CHECK(b.take() == Got{0, 100, 4, true, Fill::partial});
   CHECK(b.take() == Got{4, 104, 10, true, Fill::partial});
@@ -184,7 +184,7 @@ TEST_CASE("what ends an epoch ends its slot, and says so though it is full") {
   b.hand_on(b.serial);
   CHECK(b.take() == Got{27, 127, 10, false, Fill::full});
   // A slot that was handed on cannot be marked any more.
-  b.filler.close();
+  b.filler.close(true);
   CHECK(b.hand_on(b.serial) == 0);
   b.filler.end();
   CHECK(b.out.ring.exhausted());
@@ -195,13 +195,12 @@ TEST_CASE("a slot's number in the source is its first record's") {
   REQUIRE(b.filler.try_open(0));
   REQUIRE(b.filler.make_room(25) == 25);
   // Batches of 5, each ten further in the source.
-  b.filler.book(25, 0, 1,
-                [](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t count) {
-                  for (std::size_t end = i + count; i != end; ++i) {
-                    numbers.go_on(at++, i / 5 * 10 + i % 5);
-                  }
-                });
-  b.filler.close();
+  b.filler.book(25, 0, 1, [](HostSlot& slot, std::size_t at, std::size_t i, std::size_t count) {
+    for (std::size_t end = i + count; i != end; ++i) {
+      slot.source.go_on(at++, i / 5 * 10 + i % 5);
+    }
+  });
+  b.filler.close(true);
   CHECK(b.hand_on(1) == 3);
   CHECK(b.take() == Got{0, 0, 10, false, Fill::full});
   CHECK(b.take() == Got{10, 20, 10, false, Fill::full});

@@ -82,6 +82,9 @@ template <class... Stages> struct Assembly {
       build.template add<DeviceLoop<typename End::schema, Backend>>(
           build.setup("loop"), *build.device, build.device_input(), build.depth);
     }
+    if (build.ahead && !build.flush) {
+      build.needs.check(*build.ahead);
+    }
     engine.expect(build.records, build.batches());
   }
 };

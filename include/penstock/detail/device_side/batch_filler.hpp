@@ -27,7 +27,7 @@ template <AnyDevice D> class BatchFiller {
   /// Opens a place for units of an epoch, if none is open; returns false if there is none to fill.
   bool try_open(std::uint64_t epoch) {
     if (filled_ != 0 && place_.slot().epoch != epoch) {
-      close();
+      close(true);
     }
     if (!place_) {
       place_ = out_.ring.try_claim();
@@ -64,11 +64,12 @@ template <AnyDevice D> class BatchFiller {
     return std::min(room, units);
   }
   /// Books `units` of one epoch, of `bytes`, that are there at `ready`, and hands the full places
-  /// on. `ends_epoch`: the last unit ends an epoch. `source_of` tells the number in the source of
-  /// the i-th one.
+  /// on. `ends_epoch`: the last unit ends an epoch. describe(place, i, count) adds to a place what
+  /// is known of `count` of them from the i-th on; the place has no units yet if they are its
+  /// first.
   template <class F>
   void book(std::size_t units, std::size_t bytes, const Fence<D>& ready, std::uint64_t epoch,
-            bool ends_epoch, F source_of) {
+            bool ends_epoch, F describe) {
     booked_bytes_ += bytes;
     std::size_t opened = 0;
     for (std::size_t done = 0; done != units;) {
@@ -77,9 +78,11 @@ template <AnyDevice D> class BatchFiller {
       if (filled_ == 0) {
         place.index = booked_;
         place.epoch = epoch;
-        place.source = source_of(done);
+        place.units = 0;
         place.bytes = 0;
+        place.credits = 0;
       }
+      describe(place, done, part);
       filled_ += part;
       place.units = filled_;
       place.bytes += bytes / units * part + (part == units ? bytes % units : 0);
@@ -97,18 +100,28 @@ template <AnyDevice D> class BatchFiller {
     // Published last first: they are taken in order, and therefore all at once and not as they
     // trickle.
     for (bool last = ends_epoch && filled_ == 0; !full_.empty(); last = false) {
+      full_.back().slot().ends_epoch = last;
       full_.back().publish(last ? Fill::partial : Fill::full);
       full_.pop_back();
     }
     next_.pop_front(opened);
   }
+  /// Returns whether units in the open place wait for others.
+  bool waits() const noexcept { return place_ && filled_ != 0; }
   /// Hands on the units in the open place, if there are any, as a short batch, or leaves them out.
-  void close() {
-    if (drop_last_ && filled_ != 0) {
+  void close(bool ends_epoch) {
+    if (!waits()) {
+      return;
+    }
+    if (drop_last_) {
       booked_ -= filled_;
       booked_bytes_ -= place_.slot().bytes;
       filled_ = 0;
-    } else if (place_ && filled_ != 0) {
+      if (out_.ahead) {
+        out_.ahead->give_back(place_.slot().credits);
+      }
+    } else {
+      place_.slot().ends_epoch = ends_epoch;
       count_out();
       place_.publish(Fill::partial);
       if (!next_.empty()) {
@@ -119,7 +132,7 @@ template <AnyDevice D> class BatchFiller {
   }
   /// Says that nothing more will come.
   void end() {
-    close();
+    close(true);
     out_.ring.end_at(handed_on_);
   }
 

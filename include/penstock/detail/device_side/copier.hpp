@@ -4,6 +4,9 @@
 
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/device_side/batch_filler.hpp>
+#include <penstock/detail/device_side/copy_pieces.hpp>
+#include <penstock/detail/device_side/each_slot.hpp>
+#include <penstock/detail/device_side/poison.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 #include <penstock/detail/memory/allocation.hpp>
@@ -32,11 +35,13 @@ template <AnyDevice D> class Copier {
   /// `on_the_way`, unless it is null, is told the numbers in the source. `drop_last`: of each epoch
   /// it leaves out the last batch if that is short; with a Ragged column the Reader does.
   [[gnu::cold]] Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
-                       OnTheWay* on_the_way = nullptr, bool drop_last = false)
+                       OnTheWay* on_the_way = nullptr, bool drop_last = false,
+                       const Flush& flush = {})
       : device_{device}, in_{in}, ragged_{in.layout().ragged()},
-        filler_{out, drop_last && !ragged_}, on_the_way_{on_the_way}, stream_{device.stream()},
-        line_{device, 4}, most_records_{std::max<std::size_t>(
-                              copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
+        filler_{out, drop_last && !ragged_}, on_the_way_{on_the_way}, flush_{flush},
+        stream_{device.stream()}, line_{device, 4},
+        most_records_{std::max<std::size_t>(
+            copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.layout().units, 1)} {
     pieces_.reserve(in.layout().parts.size());
   }
@@ -56,7 +61,15 @@ template <AnyDevice D> class Copier {
       ended_ = true;
       return true;
     }
-    return returned || sent;
+    const bool flushes = filler_.waits() && flush_.is_due(filler_.place().read);
+    if (flushes) {
+      filler_.close(false);
+    }
+    return returned || sent || flushes;
+  }
+  /// Returns when a batch is to be handed on although it is not full.
+  Flush::Clock::time_point due() const noexcept {
+    return filler_.waits() ? flush_.due(filler_.place().read) : Flush::Clock::time_point::max();
   }
 
   /// Returns whether all was copied and its slots given back.
@@ -110,7 +123,7 @@ template <AnyDevice D> class Copier {
   bool give_back() {
     bool any = false;
     while (in_flight_ != 0 && line_.reached(flights_[oldest_].serial)) {
-      poison(flights_[oldest_].slots);
+      poison(device_, in_, flights_[oldest_].slots);
       flights_[oldest_].slots.release();
       oldest_ = (oldest_ + 1) % flights_.size();
       --in_flight_;
@@ -125,7 +138,7 @@ template <AnyDevice D> class Copier {
       return false;
     }
     const TraceRange range{"AsyncCopier", in_.layout().in_records(run_.slot().index + begun_)};
-    const std::size_t slots = slots_of_one_epoch();
+    const std::size_t slots = slots_of_one_epoch(run_);
     const HostSlot& last = run_.slot(slots - 1);
     const std::size_t ready = (slots - 1) * in_.layout().units + last.units - begun_;
     const std::size_t records = ragged_ ? ready : filler_.make_room(std::min(ready, most_records_));
@@ -146,12 +159,11 @@ template <AnyDevice D> class Copier {
     }
     const bool ends_epoch = records == ready && last.ends_epoch;
     filler_.book(records, bytes, {&line_, flight.serial}, run_.slot().epoch, ends_epoch,
-                 [this](std::size_t i) {
-                   const std::size_t at = begun_ + i;
-                   return run_.slot(at / in_.layout().units).source[at % in_.layout().units];
+                 [this](DeviceSlot<D>& place, std::size_t i, std::size_t count) {
+                   describe(place, i, count);
                  });
     if (ragged_ || ends_epoch) {
-      filler_.close();
+      filler_.close(ends_epoch);
     }
     begun_ += records;
     const std::size_t used = records == ready ? slots : begun_ / in_.layout().units;
@@ -171,7 +183,7 @@ template <AnyDevice D> class Copier {
       const bool ends_epoch = run_.slot().ends_epoch;
       run_.release();
       if (ends_epoch) {
-        filler_.close();
+        filler_.close(true);
       }
     }
   }
@@ -196,34 +208,25 @@ template <AnyDevice D> class Copier {
   }
 
   void tell_numbers(std::size_t units) {
-    const std::size_t slot = in_.layout().units;
-    for (std::size_t done = 0; done != units;) {
-      const std::size_t at = begun_ + done;
-      const std::size_t part = std::min(units - done, slot - at % slot);
-      on_the_way_->numbers.go_on(filler_.booked() + done, run_.slot(at / slot).source, at % slot,
-                                 part);
-      done += part;
-    }
+    each_slot(run_, in_.layout().units, begun_, units,
+              [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t done) {
+                on_the_way_->numbers.go_on(filler_.booked() + done, slot.source, at, part);
+              });
   }
-
-  // Of the slots at hand. An epoch's last slot may be full and say nothing of the end, where an
-  // earlier copier has left out what came after it.
-  std::size_t slots_of_one_epoch() const noexcept {
-    std::size_t slots = run_.size();
-    while (run_.slot(slots - 1).epoch != run_.slot().epoch) {
-      --slots;
+  // Adds to a place `count` of the units at hand, from the i-th on.
+  void describe(DeviceSlot<D>& place, std::size_t i, std::size_t count) {
+    if (place.units == 0) {
+      const std::size_t at = begun_ + i;
+      const HostSlot& first = run_.slot(at / in_.layout().units);
+      place.source = first.source[at % in_.layout().units];
+      place.read = first.read;
     }
-    return slots;
-  }
-
-  // A device made for tests may spoil slots that are given back, to find code that still uses one.
-  void poison(const HostRing::Take& slots) {
-    if constexpr (requires(std::byte* at, std::size_t bytes) { device_.poison(at, bytes); }) {
-      for (std::size_t i = 0; i < slots.size(); ++i) {
-        for (std::size_t part = 0; part < in_.layout().parts.size(); ++part) {
-          device_.poison(in_.memory.data(slots.place() + i, part), in_.layout().parts[part].stride);
-        }
-      }
+    if (in_.ahead) {
+      each_slot(run_, in_.layout().units, begun_ + i, count,
+                [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t) {
+                  place.credits += credits_of(slot.credits, slot.units, at + part) -
+                                   credits_of(slot.credits, slot.units, at);
+                });
     }
   }
 
@@ -232,6 +235,7 @@ template <AnyDevice D> class Copier {
   const bool ragged_;
   BatchFiller<D> filler_;
   OnTheWay* const on_the_way_;
+  const Flush flush_;
   typename D::stream_type stream_;
   // Four events for at most two copies in flight: a user that is late asks about an older one.
   Timeline<D> line_;

@@ -19,12 +19,14 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
   /// `numbers`, unless it is null, is told the numbers in the source. `drop_last`: see Copier.
   [[gnu::cold]] CopierNode(const NodeSetup& setup, D& device, const std::shared_ptr<HostLink>& in,
                            const std::shared_ptr<DeviceLink<D>>& out,
-                           const std::shared_ptr<OnTheWay>& numbers, bool drop_last)
+                           const std::shared_ptr<OnTheWay>& numbers, bool drop_last,
+                           const Flush& flush)
       : DeviceStep{setup}, in_{in}, out_{out}, numbers_{numbers},
-        copier_{device, *in_, *out_, usual_copy, numbers_.get(), drop_last} {}
+        copier_{device, *in_, *out_, usual_copy, numbers_.get(), drop_last, flush} {}
 
   bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }
+  Meter::Clock::time_point due() const noexcept override { return copier_.due(); }
   Flow flow() const noexcept override { return out_->ring.state(); }
   [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);

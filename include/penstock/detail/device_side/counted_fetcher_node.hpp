@@ -27,8 +27,8 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
  public:
   CountedFetcherNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
                      const std::shared_ptr<HostLink>& out, bool one_for_one,
-                     const std::shared_ptr<OnTheWay>& numbers)
-      : FetchStep<D>{setup, device, in, out, one_for_one, numbers},
+                     const std::shared_ptr<OnTheWay>& numbers, const Flush& flush)
+      : FetchStep<D>{setup, device, in, out, one_for_one, numbers, flush},
         count_part_{this->in_->layout().parts.size() - 1},
         counts_{Allocation::in<Pinned>(&this->device_,
                                        this->in_->ring.slots() * sizeof(std::uint64_t))},
@@ -122,18 +122,23 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
         const std::size_t copied = this->filler_.make_room(left);
         this->copy(batch.place(), begun_, copied);
         this->filler_.book(copied, batch.slot().epoch, serial,
-                           [&](SourceNumbers& numbers, std::size_t at, std::size_t, std::size_t) {
+                           [&](HostSlot& slot, std::size_t at, std::size_t i, std::size_t count) {
                              if (at == 0) {
-                               numbers.start(batch.slot().source);
+                               slot.source.start(batch.slot().source);
+                               slot.read = batch.slot().read;
                              }
+                             const std::uint64_t kept = credits_kept(batch);
+                             slot.credits += credits_of(kept, count_of(batch), begun_ + i + count) -
+                                             credits_of(kept, count_of(batch), begun_ + i);
                            });
         begun_ += copied;
         bytes += copied * this->out_->layout().unit_bytes();
       }
       if (begun_ == count_of(batch)) {
         if (batch.fill() == Fill::partial) {
-          this->filler_.close();
+          this->filler_.close(batch.slot().ends_epoch);
         }
+        this->out_->use_up(batch.slot().credits - credits_kept(batch));
         begun_ = 0;
         ++fetched_;
       }
@@ -145,6 +150,11 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
       batch.release();
     }
     return bytes != 0 || fetched_ != first;
+  }
+  // What the device left out of a batch keeps no credits: it was not handed on.
+  std::uint64_t credits_kept(const Take& batch) const {
+    const DeviceSlot<D>& slot = batch.slot();
+    return slot.credits - credits_of(slot.credits, slot.units, slot.units - count_of(batch));
   }
   std::size_t count_of(const Take& batch) const {
     return static_cast<std::size_t>(counts()[batch.place()]);

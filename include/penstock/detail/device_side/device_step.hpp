@@ -47,6 +47,9 @@ class DeviceStep : public Node {
   virtual bool has_open_fence() const noexcept = 0;
   /// Returns whether all that will come was handed on, and all that the step took is free.
   virtual bool done() const noexcept = 0;
+  /// Returns when there will be something to do although no ring and no fence tells; max() if
+  /// never.
+  virtual Meter::Clock::time_point due() const noexcept { return Meter::Clock::time_point::max(); }
   /// Returns the state of the ring that the step fills.
   virtual Flow flow() const noexcept = 0;
 

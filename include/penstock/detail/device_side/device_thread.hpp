@@ -10,6 +10,7 @@
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/parking.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -39,7 +40,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   const std::string& name() const noexcept override { return steps_.front()->name(); }
   [[gnu::cold]] void reset() noexcept override {
     if (end_) {
-      end_->consumer.reset();
+      end_->forget_uses();
     }
   }
   void run() noexcept override {
@@ -95,9 +96,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
       for (DeviceStep* step : steps_) {
         any = step->take_turn() || any;
       }
-      bool open = end_ && end_->consumer.look([this](std::uint64_t ticket) {
-        return end_->ready(ticket).reached();
-      });
+      bool open = end_ && end_->look();
       for (const DeviceStep* step : steps_) {
         open = step->has_open_fence() || open;
       }
@@ -110,11 +109,24 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
       } else if (Clock::now() - moved < look_again) {
         SpinThenFutex::pause();
       } else {
-        bell_->wait(count, open ? look_again : std::chrono::nanoseconds{-1});
+        bell_->wait(count, nap(open));
       }
     }
   }
 
+  // Returns how long nothing is to be looked at; less than 0 if there is nothing to wait for but
+  // the bell.
+  std::chrono::nanoseconds nap(bool open) const noexcept {
+    Clock::time_point due = Clock::time_point::max();
+    for (const DeviceStep* step : steps_) {
+      due = std::min(due, step->due());
+    }
+    if (due == Clock::time_point::max()) {
+      return open ? look_again : std::chrono::nanoseconds{-1};
+    }
+    const std::chrono::nanoseconds left = std::max(due - Clock::now(), Clock::duration::zero());
+    return open ? std::min<std::chrono::nanoseconds>(left, look_again) : left;
+  }
   bool over() const noexcept {
     if (steps_.front()->flow() > Flow::ended) {
       return true;

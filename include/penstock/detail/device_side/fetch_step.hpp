@@ -23,12 +23,13 @@ namespace penstock::detail {
 template <AnyDevice D> class FetchStep : public DeviceStep {
  public:
   /// `one_for_one`: each record is made of one of the source's. `numbers`: the numbers in the
-  /// source that the copier to the device kept, if they may jump.
+  /// source that the copier to the device kept, if they may jump. `flush`: when a slot is handed on
+  /// although it is not full.
   FetchStep(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
             const std::shared_ptr<HostLink>& out, bool one_for_one,
-            const std::shared_ptr<OnTheWay>& numbers)
+            const std::shared_ptr<OnTheWay>& numbers, const Flush& flush)
       : DeviceStep{setup}, device_{device}, in_{in}, out_{out}, filler_{*out_},
-        stream_{device_.stream()}, one_for_one_{one_for_one}, numbers_{numbers},
+        stream_{device_.stream()}, one_for_one_{one_for_one}, numbers_{numbers}, flush_{flush},
         line_{device_, flights + 1} {}
 
   ~FetchStep() override {
@@ -37,6 +38,9 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
 
   bool has_open_fence() const noexcept override { return in_flight() != 0; }
   bool done() const noexcept override { return ended_; }
+  Meter::Clock::time_point due() const noexcept override {
+    return filler_.waits() ? flush_.due(filler_.open().read) : Meter::Clock::time_point::max();
+  }
   Flow flow() const noexcept override { return out_->ring.state(); }
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
@@ -60,8 +64,13 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     while (in_flight() < flights && send()) {
       any = true;
     }
+    if (filler_.waits() && flush_.is_due(filler_.open().read)) {
+      filler_.close(false);
+      hand_on();
+      any = true;
+    }
     if (!ended_ && !waits() && in_flight() == 0 && in_->ring.exhausted()) {
-      filler_.close();
+      filler_.close(true);
       hand_on();
       filler_.end();
       ended_ = any = true;
@@ -113,6 +122,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   typename D::stream_type stream_;
   const bool one_for_one_;
   const std::shared_ptr<OnTheWay> numbers_;
+  const Flush flush_;
 
  private:
   void settle() {

@@ -24,8 +24,8 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
  public:
   FetcherNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
               const std::shared_ptr<HostLink>& out, bool one_for_one,
-              const std::shared_ptr<OnTheWay>& numbers)
-      : FetchStep<D>{setup, device, in, out, one_for_one, numbers},
+              const std::shared_ptr<OnTheWay>& numbers, const Flush& flush)
+      : FetchStep<D>{setup, device, in, out, one_for_one, numbers, flush},
         batch_{this->in_->layout().records()},
         most_records_{std::max<std::size_t>(
             usual_copy / std::max<std::size_t>(this->out_->layout().unit_bytes(), 1), 1)} {}
@@ -49,13 +49,18 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     const Fence<D> free = this->record(ready);
     const std::uint64_t first = this->filler_.delivered();
     this->filler_.book(copied, run_.slot().epoch, free.serial,
-                       [&](SourceNumbers& numbers, std::size_t at, std::size_t i,
-                           std::size_t count) { number(numbers, at, first, i, count); });
+                       [&](HostSlot& slot, std::size_t at, std::size_t i, std::size_t count) {
+                         if (at == 0) {
+                           slot.read = run_.slot((begun_ + i) / batch_).read;
+                         }
+                         number(slot.source, at, first, i, count);
+                         slot.credits += this->out_->ahead ? credits(i, count) : 0;
+                       });
     if (this->numbers_) {
       this->numbers_->numbers.forget_before(this->filler_.delivered());
     }
     if (copied == records && run_.fill(there_ - 1) == Fill::partial) {
-      this->filler_.close();
+      this->filler_.close(run_.slot(there_ - 1).ends_epoch);
     }
     begun_ += copied;
     give_back(free, copied == records ? there_ : begun_ / batch_);
@@ -73,6 +78,19 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
       numbers.start(this->in_->layout().in_records(run_.slot(from / batch_).source) +
                     (this->one_for_one_ ? from % batch_ : 0));
     }
+  }
+  // Returns the credits of `count` records at hand, from the i-th on.
+  std::uint64_t credits(std::size_t i, std::size_t count) const {
+    std::uint64_t sum = 0;
+    for (std::size_t from = begun_ + i, end = from + count; from != end;) {
+      const DeviceSlot<D>& batch = run_.slot(from / batch_);
+      const std::uint64_t records = this->in_->layout().in_records(batch.units);
+      const std::size_t at = from % batch_;
+      const std::size_t part = std::min(end - from, batch_ - at);
+      sum += credits_of(batch.credits, records, at + part) - credits_of(batch.credits, records, at);
+      from += part;
+    }
+    return sum;
   }
   // Gathers the first batch, which the stream may have to wait for, and those after it that are
   // there.

@@ -154,7 +154,7 @@ class KernelNode final : public DeviceStep {
       if (i + 1 == count || take_.slot(i + 1).ready.line != from.ready.line) {
         from.ready.wait(stream);
       }
-      to.epoch = from.epoch;
+      to.follow(from);
       if constexpr (InPlace) {
         to.index = from.index;
         to.source = from.source;

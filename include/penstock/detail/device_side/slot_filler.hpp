@@ -22,7 +22,7 @@ class SlotFiller {
   /// Opens a slot for records of an epoch, if none is open; returns false if there is none to fill.
   bool try_open(std::uint64_t epoch) {
     if (filled_ != 0 && open_slot().epoch != epoch) {
-      close();
+      close(true);
     }
     return filling_ != claimed_ || claim();
   }
@@ -44,11 +44,11 @@ class SlotFiller {
     }
     return std::min(room, records);
   }
-  /// Books `records` of one epoch that the copy `serial` brings. number(numbers, at, i, count)
-  /// tells the numbers in the source of `count` of them from the i-th on, which lie in a slot from
-  /// its record `at` on.
+  /// Books `records` of one epoch that the copy `serial` brings. describe(slot, at, i, count) adds
+  /// to a slot the numbers in the source, and the credits, of `count` of them from the i-th on,
+  /// which lie there from its record `at` on.
   template <class F>
-  void book(std::size_t records, std::uint64_t epoch, std::uint64_t serial, F number) {
+  void book(std::size_t records, std::uint64_t epoch, std::uint64_t serial, F describe) {
     for (std::size_t done = 0; done != records;) {
       const std::size_t part = std::min(records - done, out_.layout().units - filled_);
       HostSlot& slot = open_slot();
@@ -56,8 +56,9 @@ class SlotFiller {
         slot.index = delivered_;
         slot.epoch = epoch;
         slot.ends_epoch = false;
+        slot.credits = 0;
       }
-      number(slot.source, filled_, done, part);
+      describe(slot, filled_, done, part);
       filled_ += part;
       slot.units = filled_;
       slot.bytes = filled_ * out_.layout().unit_bytes();
@@ -70,14 +71,19 @@ class SlotFiller {
       }
     }
   }
-  /// Closes the last slot booked, which ends an epoch.
-  void close() {
+  /// Closes the last slot booked.
+  void close(bool ends_epoch) {
     filling_ += filled_ != 0 ? 1 : 0;
     filled_ = 0;
-    if (filling_ != handed_on_) {
+    if (ends_epoch && filling_ != handed_on_) {
       claims_[(filling_ - 1) % claims_.size()].slot().ends_epoch = true;
     }
   }
+  /// Returns whether records in the open slot wait for others; and that slot.
+  /// @{
+  bool waits() const noexcept { return filled_ != 0; }
+  const HostSlot& open() const noexcept { return open_slot(); }
+  /// @}
   /// Hands on the slots that copies up to `serial` have filled, and calls f(slot) for each before.
   template <class F> void hand_on(std::uint64_t serial, F f) {
     while (handed_on_ != filling_ && serials_[handed_on_ % serials_.size()] <= serial) {

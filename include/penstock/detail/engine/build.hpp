@@ -6,10 +6,13 @@
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/engine/ahead_needs.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/plan.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
+#include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/device_link.hpp>
+#include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 #include <penstock/device.hpp>
@@ -69,11 +72,17 @@ template <AnyDevice D> class Build {
   std::size_t depth{};            // batches that may be on the device at once
   /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
+  std::shared_ptr<Ahead<>> ahead{}; ///< What bounds how far the Reader is ahead; null if nothing.
+  AheadNeeds needs{};               ///< Of the stages so far.
+  Flush flush{};                    ///< When what waits to be full is handed on.
 
   /// Called by a stage that may skip records: index() must then be counted, and numbers in the
   /// source may jump.
   void skip(bool may) noexcept {
     skips_ = skips_ || may;
+    if (may) {
+      needs.leave_out(false);
+    }
     jumps_ = jumps_ || may;
   }
   /// Called by a stage after which delivered records are counted anew.
@@ -115,6 +124,7 @@ template <AnyDevice D> class Build {
   /// Sets the ring on the device that this stage fills and the next takes from.
   void device_output(std::shared_ptr<DeviceLink<D>> link) {
     control.watch(link->ring);
+    link->ahead = ahead;
     on_device_ = std::move(link);
   }
   /// Says that the next batches are in host memory again.
@@ -163,6 +173,7 @@ template <AnyDevice D> class Build {
  private:
   [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
     host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
+    host_->ahead = ahead;
     control.watch(host_->ring);
   }
 

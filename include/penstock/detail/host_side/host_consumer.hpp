@@ -46,7 +46,9 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
       }
       draws.took(meter.spent(Activity::busy, Activity::starved));
       if (parts_.finish(share)) {
+        const std::uint64_t credits = slot->credits;
         ring.take_at(share.ticket).release();
+        in_->use_up(credits);
       }
     }
   }

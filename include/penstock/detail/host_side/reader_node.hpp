@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/dealt_ranges.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/ragged.hpp>
@@ -25,10 +27,13 @@ template <Source From, class Where> class ReaderNode final : public Node {
   using T = typename From::schema;
 
  public:
-  /// Reads the slots that `ranges` says.
+  /// Reads the slots that `ranges` says, or, unless it is null, those that `dealt` deals out, and
+  /// hands a slot on when `flush` says: there is then one worker, if the source gives for now.
   [[gnu::cold]] ReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
-                           From source, const SlotRanges& ranges, const OnError& on_error)
-      : Node{setup}, source_{std::move(source)}, on_error_{on_error}, ranges_{ranges}, out_{out} {
+                           From source, const SlotRanges& ranges, Owned<DealtRanges> dealt,
+                           const Flush& flush, const OnError& on_error)
+      : Node{setup}, source_{std::move(source)}, on_error_{on_error}, ranges_{ranges},
+        dealt_{std::move(dealt)}, flush_{flush}, out_{out} {
     const Layout& layout = out_->layout();
     if (layout.units == 1 && layout.bytes() > usual_read) {
       note_ = joined({"a record of ", layout.bytes(), " bytes is a slot"});
@@ -45,7 +50,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
  private:
   [[gnu::cold]] void reset() override {
     out_->reset();
-    if (ranges_.known()) {
+    if (dealt_) {
+      dealt_->reset();
+    } else if (ranges_.known()) {
       out_->ring.end_at(ranges_.slots());
     }
   }
@@ -55,40 +62,53 @@ template <Source From, class Where> class ReaderNode final : public Node {
     const Layout& layout = out_->layout();
     for (;;) {
       HostRing::Claim claim = ring.claim();
-      meter.spent(Activity::blocked, Activity::busy);
       if (!claim) {
+        meter.spent(Activity::blocked, Activity::busy);
         return;
       }
-      const SlotRanges::Range range = ranges_.of(claim.ticket());
+      HostSlot& slot = claim.slot();
+      slot.units = 0;
+      const SlotRanges::Range range =
+          dealt_ ? dealt_->next(claim.ticket(), ring) : ranges_.of(claim.ticket());
+      meter.spent(Activity::blocked, Activity::busy);
       const std::uint64_t first = range.first;
       const std::size_t wanted = range.units;
-      HostSlot& slot = claim.slot();
+      if (wanted == 0) {
+        return;
+      }
       slot.index = ranges_.index(range);
       slot.source.start(first);
       slot.epoch = range.epoch;
       slot.units = wanted;
-      std::size_t got = 0;
-      const Item item =
-          attempt_item(on_error_, meter, layout.in_records(first),
-                       layout.whole_records(first, wanted), [&](unsigned attempt) {
-                         const TraceRange shown = trace(layout.in_records(slot.index));
-                         read(claim.place(), slot, got,
-                              Patience{control().interrupt(), meter, range.epoch, attempt});
-                       });
+      Filled got = 0;
+      const Item item = attempt_item(on_error_, meter, layout.in_records(first),
+                                     layout.whole_records(first, wanted), [&](unsigned attempt) {
+                                       const TraceRange shown =
+                                           trace(layout.in_records(slot.index));
+                                       read(claim.place(), slot, got, attempt, meter);
+                                     });
       if (item == Item::failed) {
         slot.units = 0; // the slot goes on, empty, to a thread that did not see the ring fail
         return;
       }
       meter.spent(Activity::busy, Activity::blocked);
-      const bool ends = item == Item::good && got < wanted;
-      slot.ends_epoch = ends || first + wanted == ranges_.units();
-      slot.units = item == Item::good ? got : 0;
+      const bool ends = item == Item::good && got.count < wanted && !got.for_now;
+      const bool cut = item == Item::good && got.count < wanted && got.for_now;
+      slot.units = item == Item::good ? got.count : 0;
+      slot.ends_epoch = ends || (!cut && first + wanted == ranges_.units());
       slot.bytes = slot.units != 0 ? out_->memory.used(claim.place(), slot.units) : 0;
       meter.did(layout.whole_records(first, slot.units), slot.bytes);
       meter.found_in_use(ring.was_in_use());
       slot.units = ranges_.kept(slot.units, slot.ends_epoch);
+      slot.credits = slot.units;
+      if (dealt_) {
+        dealt_->give_back(wanted - slot.units);
+        if (cut) {
+          dealt_->cut(range, slot.units);
+        }
+      }
       if (ends) {
-        ring.end_at(claim.ticket() + 1);
+        end_at(claim.ticket() + 1);
       }
       const Fill fill = slot.units == 0                                ? Fill::none
                         : slot.ends_epoch || slot.units < layout.units ? Fill::partial
@@ -97,39 +117,60 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
   }
 
-  // Fills a slot, from record `got` on, and counts there: what came in order cannot be asked for
-  // again by another attempt.
-  void read(std::size_t place, const HostSlot& slot, std::size_t& got, const Patience& patience) {
+  void end_at(std::uint64_t ticket) noexcept {
+    if (dealt_) {
+      dealt_->end_at(ticket, out_->ring);
+    } else {
+      out_->ring.end_at(ticket);
+    }
+  }
+  // Fills a slot, from record got.count on, and counts there: what came in order cannot be asked
+  // for again by another attempt.
+  void read(std::size_t place, HostSlot& slot, Filled& got, unsigned attempt, Meter& meter) {
     const std::uint64_t first = slot.source[0];
     const std::size_t wanted = slot.units;
     if constexpr (ReadsBytes<From>) {
       if (out_->layout().in_pieces()) {
         source_.read_bytes(first, std::span{out_->memory.data(place), wanted});
-        got = wanted;
+        note_read(slot, got, wanted);
         return;
       }
     }
-    open_ragged(out_->memory, place, wanted, got);
-    Filled filled = for_now(0);
+    open_ragged(out_->memory, place, wanted, got.count);
     do {
-      const std::uint64_t next = first + got;
-      filled = read_some(source_,
-                         got == 0 ? out_->batch<T, Where>(place, slot, next)
-                                  : out_->part<T, Where>(place, slot, next, got, wanted - got),
-                         patience);
-      check_count(filled.count, wanted - got, next, false);
-      check_ragged(out_->memory, place, got + filled.count, first);
-      got += filled.count;
-    } while (filled.for_now && got < wanted && !patience.stop_requested());
+      const std::uint64_t next = first + got.count;
+      const Filled filled = read_some(
+          source_,
+          got.count == 0 ? out_->batch<T, Where>(place, slot, next)
+                         : out_->part<T, Where>(place, slot, next, got.count, wanted - got.count),
+          Patience{control().interrupt(), meter, slot.epoch, attempt, due(slot, got)});
+      check_count(filled.count, wanted - got.count, next, false);
+      check_ragged(out_->memory, place, got.count + filled.count, first);
+      note_read(slot, got, filled.count);
+      got.for_now = filled.for_now;
+    } while (got.for_now && got.count < wanted && !control().interrupt().raised() &&
+             !(got.count != 0 && flush_.is_due(slot.read)));
     // What was told to return gave what it had; the rings are closed, and it counts as dropped.
-    if (!patience.stop_requested()) {
-      check_count(got, wanted, first, ranges_.known());
+    if (!got.for_now && !control().interrupt().raised()) {
+      check_count(got.count, wanted, first, ranges_.known());
     }
+  }
+  void note_read(HostSlot& slot, Filled& got, std::size_t count) const noexcept {
+    if (flush_ && got.count == 0) {
+      slot.read = Flush::Clock::now();
+    }
+    got.count += count;
+  }
+  // Returns when the records that a slot has so far are due.
+  Flush::Clock::time_point due(const HostSlot& slot, const Filled& got) const noexcept {
+    return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(slot.read);
   }
 
   From source_;
   const OnError on_error_;
   const SlotRanges ranges_;
+  const Owned<DealtRanges> dealt_; // null if a slot's number says what it holds
+  const Flush flush_;
   std::string note_;
   const std::shared_ptr<HostLink> out_;
 };

@@ -28,7 +28,7 @@ class SlotRanges {
   SlotRanges(std::uint64_t in_all, std::uint64_t times, std::size_t usual, const Ramp& ramp,
              bool drop_last)
       : known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size},
-        usual_{usual}, drop_last_{drop_last}, ramp_{ramp} {
+        epochs_{times}, usual_{usual}, drop_last_{drop_last}, ramp_{ramp} {
     if (known_) {
       first_epoch_ = ramp_.slots_of(units_);
       per_epoch_ = Ramp{usual}.slots_of(units_);
@@ -37,9 +37,11 @@ class SlotRanges {
   }
 
   bool known() const noexcept { return known_; }
-  /// Returns the units of an epoch, or unknown_size; and how many slots a run has, if it is known.
+  /// Returns the units of an epoch, or unknown_size; how many epochs; and how many slots a run has,
+  /// if it is known.
   /// @{
   std::uint64_t units() const noexcept { return units_; }
+  std::uint64_t epochs() const noexcept { return epochs_; }
   std::uint64_t slots() const noexcept { return slots_; }
   /// @}
   /// Returns what a slot holds, at most if the source's size is unknown.
@@ -54,6 +56,10 @@ class SlotRanges {
   std::size_t kept(std::size_t units, bool ends_epoch) const noexcept {
     return drop_last_ && ends_epoch && units < usual_ ? 0 : units;
   }
+  /// Returns how many units a slot that begins as `next` does may hold.
+  std::uint64_t most(std::uint64_t slot, const Range& next) const noexcept {
+    return range(next.epoch, next.first, next.epoch == 0 ? ramp_.size(slot) : usual_).units;
+  }
   /// Returns the number of a range's first unit in a run.
   std::uint64_t index(const Range& range) const noexcept {
     return known_ ? range.epoch * units_ + range.first : range.first;
@@ -66,6 +72,7 @@ class SlotRanges {
 
   const bool known_;
   const std::uint64_t units_;
+  const std::uint64_t epochs_;
   const std::size_t usual_;
   const bool drop_last_;
   const Ramp ramp_;

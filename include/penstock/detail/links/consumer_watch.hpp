@@ -56,6 +56,8 @@ template <AnyDevice D> class ConsumerWatch {
     finished_.store(true, StdAtomics::release); // pairs with finished()
   }
 
+  /// Returns the fences of all uses.
+  Timeline<D>& uses() noexcept { return uses_; }
   /// Has later work on `stream` wait for all uses so far.
   void wait(Stream<D> stream) { uses_.wait(stream, uses_.was_recorded()); }
   /// Blocks until all uses so far are over.

@@ -22,9 +22,11 @@ namespace penstock::detail {
 template <AnyDevice D> class DeviceLender final : public Lender {
  public:
   [[gnu::cold]] DeviceLender(const std::shared_ptr<DeviceLink<D>>& link, std::size_t depth)
-      : link_{link}, out_{link_->ring, depth}, others_(link_->ring.slots()),
+      : link_{link}, out_{link_->ring, depth, link_->ahead}, others_(link_->ring.slots()),
         lost_(link_->ring.slots()),
-        most_given_{std::clamp<std::size_t>(link_->ring.slots() / 64, 1, 16)} {}
+        most_given_{std::clamp<std::size_t>(link_->ring.slots() / 64, 1, 16)} {
+    link_->end_ahead();
+  }
 
   DeviceLink<D>& link() noexcept { return *link_; }
   LeasesOut<DeviceRing<D>>& out() noexcept { return out_; }
@@ -73,7 +75,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     try {
       enter(held, 1);
     } catch (...) {
-      out_.withhold();
+      out_.withhold(ticket_);
       throw;
     }
     return &place;
@@ -109,8 +111,14 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// release() the places.
   Fence<D> leave(const typename DeviceRing<D>::Take& places, std::size_t count) {
     check_not_capturing(link_->device, stream());
-    return link_->consumer.use_up(stream(), places.ticket() + count - 1, record_of(places.slot()),
-                                  count);
+    const Fence<D> free = link_->consumer.use_up(stream(), places.ticket() + count - 1,
+                                                 record_of(places.slot()), count);
+    std::uint64_t credits = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      credits += places.slot(i).credits;
+    }
+    link_->used(free, credits);
+    return free;
   }
   /// Gives adjacent places back together; their use ends at `free`.
   void release(typename DeviceRing<D>::Take places, Fence<D> free) noexcept {
@@ -125,7 +133,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   void give_back(std::uint64_t ticket) noexcept override {
     DeviceSlot<D>& place = out_.at(ticket).slot();
     StreamHandle& other = others_[ticket % others_.size()];
-    out_.withhold();
+    out_.withhold(ticket);
     try {
       place.also_free = other ? record_other(other.as<Stream<D>>()) : Fence<D>{};
       other = {};
@@ -140,6 +148,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       first_given_ = ticket;
     }
     ++given_;
+    credits_ += place.credits;
     // A lease that came back late may have the place that is to be filled next.
     if (given_ == most_given_ || !running_ || ticket + 1 != link_->ring.was_taken()) {
       record_given();
@@ -148,6 +157,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// Records the use of all batches that came back, and gives their places back.
   void record_given() noexcept override {
     const std::size_t count = std::exchange(given_, 0);
+    const std::uint64_t credits = std::exchange(credits_, 0);
     if (count == 0) {
       return;
     }
@@ -155,6 +165,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       check_not_capturing(link_->device, stream());
       const std::uint64_t record = record_of(out_.at(first_given_).slot());
       const Fence<D> free = link_->consumer.use_up(stream(), first_given_, record, count);
+      link_->used(free, credits);
       for (std::uint64_t ticket = first_given_; ticket != first_given_ + count; ++ticket) {
         out_.at(ticket).slot().free = free;
         out_.at(ticket).release();
@@ -241,6 +252,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   // are few beside the ring.
   std::uint64_t first_given_{};
   std::size_t given_{};
+  std::uint64_t credits_{}; // of these
   const std::size_t most_given_;
 };
 

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/consumer_watch.hpp>
+#include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
+#include <penstock/detail/links/uses_ahead.hpp>
 #include <penstock/fence.hpp>
 #include <penstock/ring.hpp>
 
@@ -27,10 +31,20 @@ template <AnyDevice D> struct DeviceSlot {
   std::uint64_t epoch{};  // of its units
   std::size_t units{};
   std::size_t bytes{};
+  std::uint64_t credits{};         // that its units keep: see Ahead
+  Flush::Clock::time_point read{}; // when the first of them was: see Flush
+  bool ends_epoch{};
   Fence<D> ready;
   Fence<D> free;
   Fence<D> also_free; // if a second stream used it
 
+  /// Takes over what stays the same when a stage makes this batch of another.
+  void follow(const DeviceSlot& from) noexcept {
+    epoch = from.epoch;
+    ends_epoch = from.ends_epoch;
+    credits = from.credits;
+    read = from.read;
+  }
   /// Notes that one stream alone used the batch.
   void used_until(const Fence<D>& fence) noexcept {
     free = fence;
@@ -83,6 +97,31 @@ template <AnyDevice D> struct DeviceLink {
         memory.template view<std::remove_const_t<T>>(at, place.units, place.index, place.source)};
   }
 
+  /// Has the uses by the last stage, which takes from here, give their credits back.
+  [[gnu::cold]] void end_ahead() {
+    uses_ahead = Owned<UsesAhead<D>>{ahead ? new UsesAhead<D>{ahead, ring.slots() + 1} : nullptr};
+  }
+  /// Looks at what the last stage does; returns true while anything is going on. Only the device
+  /// thread calls it.
+  bool look() {
+    const bool open =
+        consumer.look([this](std::uint64_t ticket) { return ready(ticket).reached(); });
+    return (uses_ahead && uses_ahead->look(consumer.uses(), other_uses)) || open;
+  }
+  /// Notes that a use, whose fence this is, ends `credits`, before its places are given back.
+  void used(const Fence<D>& use, std::uint64_t credits) noexcept {
+    if (uses_ahead) {
+      uses_ahead->note(use.serial, credits, other_uses);
+    }
+  }
+  /// Forgets what the last stage did in the last run, before the next.
+  [[gnu::cold]] void forget_uses() noexcept {
+    consumer.reset();
+    if (uses_ahead) {
+      uses_ahead->reset();
+    }
+  }
+
   D& device;
   const std::shared_ptr<Doorbell> bell;
   DeviceRing<D> ring;
@@ -91,6 +130,8 @@ template <AnyDevice D> struct DeviceLink {
   ConsumerWatch<D> consumer;
   Timeline<D> other_uses; // by second streams
   Row<Fence<D>> ready_fences;
+  std::shared_ptr<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
+  Owned<UsesAhead<D>> uses_ahead; // null too if other stages follow
 };
 
 } // namespace penstock::detail

@@ -17,12 +17,16 @@ namespace penstock::detail {
 class HostLender final : public Lender {
  public:
   explicit HostLender(std::shared_ptr<HostLink> link)
-      : link_{std::move(link)}, out_{link_->ring, link_->ring.slots()} {}
+      : link_{std::move(link)}, out_{link_->ring, link_->ring.slots(), link_->ahead} {}
 
   HostLink& link() noexcept { return *link_; }
   LeasesOut<HostRing>& out() noexcept { return out_; }
 
-  void give_back(std::uint64_t ticket) noexcept override { out_.release(ticket); }
+  void give_back(std::uint64_t ticket) noexcept override {
+    const std::uint64_t credits = out_.at(ticket).slot().credits;
+    out_.release(ticket);
+    link_->use_up(credits);
+  }
   void used_on(std::uint64_t /*ticket*/, StreamHandle /*stream*/) override {
     throw OptionError{
         "penstock: used_on() is for device batches: the work that uses a batch in host "

@@ -5,6 +5,8 @@
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/row.hpp>
+#include <penstock/detail/links/ahead.hpp>
+#include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/sequencer.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -21,9 +23,11 @@ namespace penstock::detail {
 /// What travels with a slot of a host ring.
 struct HostSlot {
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
-  SourceNumbers source{}; // of its units
-  std::uint64_t epoch{};  // of its units
-  std::size_t units{};    // in it
+  SourceNumbers source{};          // of its units
+  std::uint64_t epoch{};           // of its units
+  std::size_t units{};             // in it
+  std::uint64_t credits{};         // that they keep: see Ahead
+  Flush::Clock::time_point read{}; // when the first of them was read: see Flush
   std::size_t bytes{};
   bool ends_epoch{};
 };
@@ -70,6 +74,23 @@ struct HostLink {
     }
     ring.reset();
   }
+  /// Hands on to a slot how old the units are of which a stage has made it, and their credits;
+  /// gives back those of units that it left out. Call it before the slot is published.
+  void hand_on(const HostSlot& from, HostSlot& to) const noexcept {
+    to.read = from.read;
+    to.credits = from.credits;
+    if (ahead && to.units != from.units) {
+      const std::uint64_t left_out = credits_of(from.credits, from.units, from.units - to.units);
+      to.credits -= left_out;
+      ahead->give_back(left_out);
+    }
+  }
+  /// Gives back the credits of a slot that the last stage is done with.
+  void use_up(std::uint64_t credits) const noexcept {
+    if (ahead) {
+      ahead->give_back(credits);
+    }
+  }
   /// Publishes a slot that a worker has filled, or left empty. Never blocks.
   void publish(HostRing::Claim&& claim, Fill fill) noexcept {
     if (!counted_) {
@@ -92,6 +113,7 @@ struct HostLink {
 
   HostRing ring;
   RingMemory memory;
+  std::shared_ptr<Ahead<>> ahead;           // null if nothing bounds how far the Reader is ahead
   bool counts{};                            // index() counts units, since they come from a device
   std::shared_ptr<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
 

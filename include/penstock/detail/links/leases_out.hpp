@@ -4,10 +4,12 @@
 
 #include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/links/ahead.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -17,7 +19,9 @@ template <class R> class LeasesOut {
  public:
   using Take = typename R::Take;
 
-  LeasesOut(R& ring, std::size_t most) : ring_{ring}, most_{most}, out_(ring.slots()) {}
+  /// `ahead`, unless it is null, is told how many credits they keep.
+  LeasesOut(R& ring, std::size_t most, std::shared_ptr<Ahead<>> ahead)
+      : ring_{ring}, most_{most}, ahead_{std::move(ahead)}, out_(ring.slots()) {}
 
   std::size_t count() const noexcept { return count_; }
   Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
@@ -49,25 +53,40 @@ template <class R> class LeasesOut {
            " of this run is still held, and its place is the next to be filled: release it, "
            "or give the stage before the loop more depth."});
     }
+    if (ahead_ && !ahead_->keep(credits_)) {
+      throw_error<Error>(
+          {"penstock: the batches that are held keep ", ahead_->records(credits_), " of the ",
+           ahead_->records(ahead_->most()),
+           " records that the Reader may be ahead, and the next "
+           "batch may need ",
+           ahead_->records(ahead_->needs()),
+           ": release one before asking for the next, or give the Reader more .ahead."});
+    }
   }
   Take& keep(Take taken) noexcept {
     ++count_;
+    credits_ += taken.slot().credits;
     Take& place = at(taken.ticket());
     place = std::move(taken);
     return place;
   }
   void release(std::uint64_t ticket) noexcept {
+    withhold(ticket);
     at(ticket).release();
-    --count_;
   }
-  /// Forgets a lease, but keeps its place from use until the next run.
-  void withhold() noexcept { --count_; }
+  /// Forgets a lease, but keeps its place from use: until it is released, or the next run.
+  void withhold(std::uint64_t ticket) noexcept {
+    --count_;
+    credits_ -= at(ticket).slot().credits;
+  }
 
  private:
   R& ring_;
   const std::size_t most_;
+  const std::shared_ptr<Ahead<>> ahead_;
   Row<Take> out_;
   std::size_t count_{};
+  std::uint64_t credits_{};
 };
 
 } // namespace penstock::detail

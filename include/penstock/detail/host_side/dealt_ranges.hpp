@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/host_side/slot_ranges.hpp>
+#include <penstock/detail/links/ahead.hpp>
+#include <penstock/detail/links/host_link.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace penstock::detail {
+
+/// Deals out the units of a source where no schedule can: a slot gets as many as the Reader may be
+/// ahead, or as came. Its workers are dealt to in turn, and read side by side.
+class DealtRanges {
+ public:
+  using Range = SlotRanges::Range;
+
+  /// `whole`: a slot that is not an epoch's last is full.
+  [[gnu::cold]] DealtRanges(const SlotRanges& ranges, std::shared_ptr<Ahead<>> ahead, bool whole)
+      : ranges_{ranges}, ahead_{std::move(ahead)}, whole_{whole} {}
+
+  /// Begins a run.
+  [[gnu::cold]] void reset() {
+    ahead_->reset();
+    next_ = {0, 0, 0};
+  }
+  /// Blocks until a worker that has claimed this ticket may read, and returns what; nothing if
+  /// there is no more, and then ends the ring.
+  Range next(std::uint64_t ticket, HostRing& ring) noexcept {
+    if (!ahead_->await_turn(ticket)) {
+      return {};
+    }
+    if (next_.first == ranges_.units()) {
+      next_ = {next_.epoch + 1, 0, 0};
+    }
+    if (next_.epoch == ranges_.epochs() || ranges_.units() == 0) {
+      end_at(ticket, ring);
+      return {};
+    }
+    Range range = next_;
+    range.units = ahead_->take(ranges_.most(ticket, next_), whole_);
+    if (range.units != 0) {
+      next_.first += range.units;
+      ahead_->pass(ticket);
+    }
+    return range;
+  }
+  /// Says that no slot from this ticket on will be filled.
+  void end_at(std::uint64_t ticket, HostRing& ring) noexcept {
+    ring.end_at(ticket);
+    ahead_->stop();
+  }
+  /// Says that only `units` of a range, which was dealt last, were read, so that the others come
+  /// next: for one worker.
+  void cut(const Range& range, std::size_t units) noexcept {
+    next_ = {range.epoch, range.first + units, 0};
+  }
+  /// Gives back the credits of units that nobody hands on.
+  void give_back(std::size_t units) noexcept { ahead_->give_back(units); }
+
+ private:
+  const SlotRanges ranges_;
+  const std::shared_ptr<Ahead<>> ahead_;
+  const bool whole_;
+  Range next_{}; // whose turn it is, his
+};
+
+} // namespace penstock::detail
