@@ -174,7 +174,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const auto turns = detail::new_shared<detail::Ahead<>>(units, layout.units_a_record);
     build.control.watch(*turns);
     build.ahead = options_.ahead != 0 ? turns : nullptr;
-    build.flush = {options_.flush, build.ahead};
+    build.flush = {options_.flush, build.ahead.get()};
     const bool whole = layout.ragged() || (build.fixed_slots && !build.plan.to_device);
     if (whole) {
       build.needs.whole(layout.units);
@@ -187,7 +187,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   }
   // Several slots for all that the Reader may be ahead, so that the stages have work side by side.
   template <class D>
-  std::size_t records_a_slot(std::size_t record_bytes, const detail::Build<D>& build) const {
+  [[gnu::cold]] std::size_t records_a_slot(std::size_t record_bytes,
+                                           const detail::Build<D>& build) const {
     const std::size_t usual =
         detail::records_a_slot(options_.batch, record_bytes, build.records, build.plan);
     return options_.ahead == 0 || options_.batch != 0 || build.plan.ragged

@@ -28,7 +28,6 @@ using ps::detail::Layout;
 using ps::detail::NodeSetup;
 using ps::detail::RingMemory;
 using ps::detail::SlotFiller;
-using ps::detail::SourceNumbers;
 using DeviceLink = ps::detail::DeviceLink<ps::HostDevice>;
 using Fetcher = ps::detail::FetcherNode<ps::HostDevice>;
 
@@ -249,7 +248,7 @@ struct Way {
             slots, RingMemory::in<ps::Pinned>(&device, slots, Layout{slot, record}, "a test"),
             ps::Side::one, ps::Side::many)},
         fetcher{std::make_unique<Fetcher>(NodeSetup{"AsyncCopier", 1, control}, device, in, out,
-                                          true, nullptr)},
+                                          true, nullptr, ps::detail::Flush{})},
         user{device.stream()}, line{device, 64} {
     out->bell = in->bell;
     out->ring.on_release(out->bell.get());

@@ -30,7 +30,7 @@ class DealtRanges {
   }
   /// Blocks until a worker that has claimed this ticket may read, and returns what; nothing if
   /// there is no more, and then ends the ring.
-  Range next(std::uint64_t ticket, HostRing& ring) noexcept {
+  [[gnu::noinline]] Range next(std::uint64_t ticket, HostRing& ring) noexcept {
     if (!ahead_->await_turn(ticket)) {
       return {};
     }

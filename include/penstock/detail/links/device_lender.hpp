@@ -22,7 +22,7 @@ namespace penstock::detail {
 template <AnyDevice D> class DeviceLender final : public Lender {
  public:
   [[gnu::cold]] DeviceLender(const std::shared_ptr<DeviceLink<D>>& link, std::size_t depth)
-      : link_{link}, out_{link_->ring, depth, link_->ahead}, others_(link_->ring.slots()),
+      : link_{link}, out_{link_->ring, depth, link_->ahead.get()}, others_(link_->ring.slots()),
         lost_(link_->ring.slots()),
         most_given_{std::clamp<std::size_t>(link_->ring.slots() / 64, 1, 16)} {
     link_->end_ahead();

@@ -99,7 +99,7 @@ template <AnyDevice D> struct DeviceLink {
 
   /// Has the uses by the last stage, which takes from here, give their credits back.
   [[gnu::cold]] void end_ahead() {
-    uses_ahead = Owned<UsesAhead<D>>{ahead ? new UsesAhead<D>{ahead, ring.slots() + 1} : nullptr};
+    uses_ahead = Owned<UsesAhead<D>>{ahead ? new UsesAhead<D>{*ahead, ring.slots() + 1} : nullptr};
   }
   /// Looks at what the last stage does; returns true while anything is going on. Only the device
   /// thread calls it.

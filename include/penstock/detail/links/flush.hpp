@@ -4,9 +4,8 @@
 
 #include <penstock/detail/links/ahead.hpp>
 
+#include <algorithm>
 #include <chrono>
-#include <memory>
-#include <utility>
 
 namespace penstock {
 
@@ -23,15 +22,17 @@ class Flush {
   /// Never.
   Flush() = default;
   /// When its oldest record was read `longest` ago; or, unless `ahead` is null, when the Reader may
-  /// read no more.
-  Flush(std::chrono::microseconds longest, std::shared_ptr<Ahead<>> ahead)
-      : longest_{longest}, ahead_{std::move(ahead)} {}
+  /// read no more. It must outlive this.
+  Flush(std::chrono::microseconds longest, const Ahead<>* ahead)
+      : longest_{std::max(longest, std::chrono::microseconds::zero())}, ahead_{ahead} {}
 
   /// Returns whether there is such a time.
   explicit operator bool() const noexcept { return longest_ != never; }
   /// Returns when what was read then is to be handed on; max() for never.
   Clock::time_point due(Clock::time_point read) const noexcept {
-    return longest_ < Clock::time_point::max() - read ? read + longest_ : Clock::time_point::max();
+    using std::chrono::microseconds;
+    const auto most = std::chrono::duration_cast<microseconds>(Clock::time_point::max() - read);
+    return longest_ < most ? read + longest_ : Clock::time_point::max();
   }
   /// Returns whether it is due.
   bool is_due(Clock::time_point read) const noexcept {
@@ -40,7 +41,7 @@ class Flush {
 
  private:
   std::chrono::microseconds longest_ = never;
-  std::shared_ptr<Ahead<>> ahead_;
+  const Ahead<>* ahead_{};
 };
 
 } // namespace detail

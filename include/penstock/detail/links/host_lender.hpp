@@ -17,7 +17,7 @@ namespace penstock::detail {
 class HostLender final : public Lender {
  public:
   explicit HostLender(std::shared_ptr<HostLink> link)
-      : link_{std::move(link)}, out_{link_->ring, link_->ring.slots(), link_->ahead} {}
+      : link_{std::move(link)}, out_{link_->ring, link_->ring.slots(), link_->ahead.get()} {}
 
   HostLink& link() noexcept { return *link_; }
   LeasesOut<HostRing>& out() noexcept { return out_; }

@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -20,8 +19,8 @@ template <class R> class LeasesOut {
   using Take = typename R::Take;
 
   /// `ahead`, unless it is null, is told how many credits they keep.
-  LeasesOut(R& ring, std::size_t most, std::shared_ptr<Ahead<>> ahead)
-      : ring_{ring}, most_{most}, ahead_{std::move(ahead)}, out_(ring.slots()) {}
+  LeasesOut(R& ring, std::size_t most, Ahead<>* ahead)
+      : ring_{ring}, most_{most}, ahead_{ahead}, out_(ring.slots()) {}
 
   std::size_t count() const noexcept { return count_; }
   Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
@@ -83,7 +82,7 @@ template <class R> class LeasesOut {
  private:
   R& ring_;
   const std::size_t most_;
-  const std::shared_ptr<Ahead<>> ahead_;
+  Ahead<>* const ahead_;
   Row<Take> out_;
   std::size_t count_{};
   std::uint64_t credits_{};

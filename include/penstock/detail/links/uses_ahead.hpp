@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -21,12 +20,12 @@ template <AnyDevice D> class UsesAhead {
 
  public:
   /// Keeps the last `most` uses in mind.
-  UsesAhead(std::shared_ptr<Ahead<>> ahead, std::size_t most)
-      : ahead_{std::move(ahead)}, uses_(most) {}
+  UsesAhead(Ahead<>& ahead, std::size_t most) : ahead_{ahead}, uses_(most) {}
 
   /// Notes, after a use was recorded, that it ends `credits`, together with what was recorded in
   /// `others` so far. Only the consumer's thread calls it.
-  void note(std::uint64_t serial, std::uint64_t credits, const Timeline<D>& others) noexcept {
+  [[gnu::noinline]] void note(std::uint64_t serial, std::uint64_t credits,
+                              const Timeline<D>& others) noexcept {
     noted_ += credits;
     Use& use = uses_[serial % uses_.size()];
     use.others.store(others.was_recorded(), StdAtomics::relaxed);
@@ -34,7 +33,7 @@ template <AnyDevice D> class UsesAhead {
   }
   /// Gives back the credits of all uses that are over; returns true while it waits for others. Only
   /// the device thread calls it.
-  bool look(Timeline<D>& uses, Timeline<D>& others) {
+  [[gnu::noinline]] bool look(Timeline<D>& uses, Timeline<D>& others) {
     std::uint64_t serial = uses.was_reached();
     while (uses.reached(serial + 1)) {
       ++serial;
@@ -49,7 +48,7 @@ template <AnyDevice D> class UsesAhead {
     }
     // Less, if the use is not noted yet.
     if (credits > given_) {
-      ahead_->give_back(credits - std::exchange(given_, credits));
+      ahead_.give_back(credits - std::exchange(given_, credits));
     }
     return false;
   }
@@ -67,7 +66,7 @@ template <AnyDevice D> class UsesAhead {
     Number others{0};  // a serial
   };
 
-  const std::shared_ptr<Ahead<>> ahead_;
+  Ahead<>& ahead_;
   Row<Use> uses_;         // by serial
   std::uint64_t noted_{}; // by the consumer's thread
   std::uint64_t given_{}; // by the device thread
