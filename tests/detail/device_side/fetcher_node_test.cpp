@@ -219,7 +219,7 @@ TEST_CASE("records of another epoch begin a slot of their own") {
   book(0, 1);
   book(2, 10); // full: the next epoch has another slot anyway
   book(3, 4);
-  b.filler.close();
+  b.filler.close(true);
   CHECK(b.hand_on(1) == 3);
   CHECK(b.take() == Got{0, 0, 8, true, Fill::partial});
   CHECK(b.take() == Got{8, 0, 10, false, Fill::full});
