@@ -15,7 +15,7 @@
 // finally read:
 //   pipeline       Reader{records} to_pinned | AsyncCopier | Consumer with a light kernel
 //   pipeline_4     pipeline with 4 readers
-//   buffered       pipeline through the page cache (DirectReads::never)
+//   buffered       pipeline through the page cache (DirectReads::none)
 // and without penstock, the slowest stage alone:
 //   direct_T       T threads, each of which reads the next piece with O_DIRECT into a pinned pool
 //                  as large as the Reader's, without a GPU; pieces of 1 and of 4 MiB
@@ -206,7 +206,7 @@ int run_cold(const FileOptions& file) {
   };
   add_pipeline("pipeline", always, 0);
   add_pipeline("pipeline_4", always, 4);
-  add_pipeline("buffered", never, 0);
+  add_pipeline("buffered", none, 0);
   for (const unsigned threads : {1U, 4U, 8U}) {
     for (const std::size_t grain : {MiB, 4 * MiB}) {
       add_cold("cold/direct_" + std::to_string(threads) + '/' + std::to_string(grain / MiB) + "MiB",

@@ -223,7 +223,7 @@ TEST_CASE("directly is read what is not in the page cache, and of some size") {
   REQUIRE(!is_direct(0.5, DirectReads::automatic, path));
   REQUIRE(!is_direct(1.0, DirectReads::automatic, path));
   REQUIRE(is_direct(1.0, DirectReads::always, path));
-  REQUIRE(!is_direct(0.0, DirectReads::never, path));
+  REQUIRE(!is_direct(0.0, DirectReads::none, path));
 
   const std::string small = dir.write("small", some_bytes(mib - 1));
   REQUIRE(!is_direct(0.0, DirectReads::automatic, small));
@@ -534,7 +534,7 @@ TEST_CASE("files that fit into half of the memory that is free are left to the p
   REQUIRE(direct_files(2 * (2 * mib + 8) - 1, DirectReads::automatic) == 2);
   REQUIRE(direct_files(0, DirectReads::automatic) == 2); // the memory is not known
   REQUIRE(direct_files(100 * mib, DirectReads::always) == 2);
-  REQUIRE(direct_files(0, DirectReads::never) == 0);
+  REQUIRE(direct_files(0, DirectReads::none) == 0);
   REQUIRE(ps::PosixIo{}.available_memory() > 64 * mib);
 }
 

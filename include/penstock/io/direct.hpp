@@ -29,7 +29,7 @@ enum class DirectReads {
   /// Directly, whatever is in the cache; it is an error if the file system refuses.
   always,
   /// Through the page cache: for files that you read again soon and that fit into memory.
-  never,
+  none,
 };
 
 namespace detail {

@@ -157,7 +157,7 @@ template <class T, class Io = PosixIo> class Records {
     }
     detail::OpeningProgress progress{preparing};
     detail::Row<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
-    const DirectReads direct = fit_into_memory(found) ? DirectReads::never : options_.direct;
+    const DirectReads direct = fit_into_memory(found) ? DirectReads::none : options_.direct;
     detail::Row<std::optional<DirectFile<Io>>> files(found.size());
     const std::size_t stay = behind_first(most_open, found);
     const std::size_t stay_direct = behind_first(most_open / 2, found);
