@@ -9,6 +9,7 @@
 #include <penstock/detail/device_side/device_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
 #include <penstock/detail/engine/engine_owner.hpp>
+#include <penstock/detail/engine/watch.hpp>
 #include <penstock/detail/host_side/host_loop.hpp>
 #include <penstock/join.hpp>
 #include <penstock/prepare_options.hpp>

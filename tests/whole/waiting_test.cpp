@@ -342,14 +342,14 @@ struct Whole : Silent<Waits::polls> {
 TEST_CASE("sources of texts and of zipped columns that wait are left as well") {
   Watchdog dog{"other sources"};
   const auto silence = std::make_shared<Silence>();
-  const auto rounds = [&](auto& pipeline, const Silence& silence) {
+  const auto rounds = [&](auto& pipeline, const Silence& waits) {
     for (int round = 0; round < 20; ++round) {
       dog.progress(static_cast<std::uint64_t>(round));
       Number seen = 0;
       for (auto batch : pipeline.batches()) {
         seen += batch.size();
         if (seen == given) {
-          silence.await_waiting();
+          waits.await_waiting();
           break;
         }
       }

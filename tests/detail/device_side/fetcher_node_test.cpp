@@ -211,8 +211,8 @@ TEST_CASE("records of another epoch begin a slot of their own") {
   const auto book = [&](std::uint64_t epoch, std::size_t records) {
     REQUIRE(b.filler.try_open(epoch));
     b.filler.book(records, epoch, 1,
-                  [](SourceNumbers& numbers, std::size_t at, std::size_t i, std::size_t) {
-                    numbers.go_on(at, i);
+                  [](HostSlot& slot, std::size_t at, std::size_t i, std::size_t) {
+                    slot.source.go_on(at, i);
                   });
   };
   book(0, 7);

@@ -207,7 +207,7 @@ template <AnyDevice D> class Copier {
     return bytes;
   }
 
-  void tell_numbers(std::size_t units) {
+  [[gnu::cold]] void tell_numbers(std::size_t units) {
     each_slot(run_, in_.layout().units, begun_, units,
               [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t done) {
                 on_the_way_->numbers.go_on(filler_.booked() + done, slot.source, at, part);

@@ -13,8 +13,8 @@ namespace penstock::detail {
 /// the last, from unit `first` on: `part` of them, after `done` others, lie in a slot from its unit
 /// `at` on.
 template <class F>
-void each_slot(const HostRing::Take& slots, std::size_t units, std::size_t first, std::size_t count,
-               F f) {
+[[gnu::cold]] void each_slot(const HostRing::Take& slots, std::size_t units, std::size_t first,
+                             std::size_t count, F f) {
   for (std::size_t done = 0; done != count;) {
     const std::size_t from = first + done;
     const std::size_t part = std::min(count - done, units - from % units);

@@ -8,8 +8,6 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
-#include <penstock/detail/observe/observer.hpp>
-#include <penstock/detail/observe/periodic_thread.hpp>
 #include <penstock/run_options.hpp>
 
 #include <algorithm>
@@ -83,9 +81,9 @@ class Engine {
       throw;
     }
     set_running(true);
-    if (Observer::wanted(options)) {
+    if (const auto start = options.progress ? options.progress.start() : options.stalled.start()) {
       try {
-        watch(options);
+        watch_ = start(options, *this);
       } catch (...) {
         set_running(false);
         throw;
@@ -123,6 +121,8 @@ class Engine {
     return report_;
   }
   void stop() noexcept { control_.stop(); }
+  /// Ends the run by the exception in flight, inside a catch block, of what is no stage.
+  void fail(const char* who) noexcept { control_.fail(who, 0); }
   /// Returns whether its threads are this process's; check_here() throws Error if they are not.
   bool is_here() const noexcept { return origin_.is_here(); }
   void check_here() const {
@@ -151,20 +151,6 @@ class Engine {
   struct Stop {
     RunControl& control;
     void operator()() const noexcept { control.stop(); }
-  };
-  // Shows the run to the application from time to time.
-  struct Watch {
-    [[gnu::cold]] Watch(const RunOptions& options, Engine& engine)
-        : observer{options}, thread{observer.period(), [this, &engine] { look(engine); }} {}
-    [[gnu::cold]] void look(Engine& engine) {
-      try {
-        observer.look(engine.report());
-      } catch (...) {
-        engine.control_.fail("progress", 0);
-      }
-    }
-    Observer observer;
-    PeriodicThread thread; // last, since its thread uses the observer
   };
 
   // Returns how many records were read and neither skipped nor seen at the end: when a run was
@@ -207,14 +193,6 @@ class Engine {
   void set_running(bool running) {
     const std::scoped_lock lock{reporting_};
     running_ = running;
-  }
-  [[gnu::cold]] void watch(const RunOptions& options) {
-    try {
-      watch_ = Owned<Watch>{new Watch{options, *this}};
-    } catch (const std::system_error& e) {
-      throw_error<Error>({"penstock: no thread could be started to watch the run: ", e.what(),
-                          ": leave out progress and stalled, or raise the limit on threads."});
-    }
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }

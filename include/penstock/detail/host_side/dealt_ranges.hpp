@@ -30,7 +30,7 @@ class DealtRanges {
   }
   /// Blocks until a worker that has claimed this ticket may read, and returns what; nothing if
   /// there is no more, and then ends the ring.
-  [[gnu::noinline]] Range next(std::uint64_t ticket, HostRing& ring) noexcept {
+  [[gnu::cold]] Range next(std::uint64_t ticket, HostRing& ring) noexcept {
     if (!ahead_->await_turn(ticket)) {
       return {};
     }
@@ -50,13 +50,13 @@ class DealtRanges {
     return range;
   }
   /// Says that no slot from this ticket on will be filled.
-  void end_at(std::uint64_t ticket, HostRing& ring) noexcept {
+  [[gnu::cold]] void end_at(std::uint64_t ticket, HostRing& ring) noexcept {
     ring.end_at(ticket);
     ahead_->stop();
   }
   /// Says that only `units` of a range, which was dealt last, were read, so that the others come
   /// next: for one worker.
-  void cut(const Range& range, std::size_t units) noexcept {
+  [[gnu::cold]] void cut(const Range& range, std::size_t units) noexcept {
     next_ = {range.epoch, range.first + units, 0};
   }
   /// Gives back the credits of units that nobody hands on.

@@ -25,6 +25,7 @@ namespace penstock::detail {
 /// Fills the slots of its ring from a source, several at once, each with its own range.
 template <Source From, class Where> class ReaderNode final : public Node {
   using T = typename From::schema;
+  static constexpr bool ragged = schema_traits<T>::ragged;
 
  public:
   /// Reads the slots that `ranges` says, or, unless it is null, those that `dealt` deals out, and
@@ -117,15 +118,15 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
   }
 
-  void end_at(std::uint64_t ticket) noexcept {
+  [[gnu::cold]] void end_at(std::uint64_t ticket) noexcept {
     if (dealt_) {
       dealt_->end_at(ticket, out_->ring);
     } else {
       out_->ring.end_at(ticket);
     }
   }
-  // Fills a slot, from record got.count on, and counts there: what came in order cannot be asked
-  // for again by another attempt.
+  // Fills a slot, from record got.count on, and counts there: what came in order, and perhaps for
+  // now, cannot be asked for again by another attempt.
   void read(std::size_t place, HostSlot& slot, Filled& got, unsigned attempt, Meter& meter) {
     const std::uint64_t first = slot.source[0];
     const std::size_t wanted = slot.units;
@@ -136,24 +137,39 @@ template <Source From, class Where> class ReaderNode final : public Node {
         return;
       }
     }
-    open_ragged(out_->memory, place, wanted, got.count);
+    if constexpr (!GivesForNow<From>) {
+      got = 0;
+    }
+    if constexpr (ragged) {
+      open_ragged(out_->memory, place, wanted, got.count);
+    }
     do {
       const std::uint64_t next = first + got.count;
-      const Filled filled = read_some(
-          source_,
-          got.count == 0 ? out_->batch<T, Where>(place, slot, next)
-                         : out_->part<T, Where>(place, slot, next, got.count, wanted - got.count),
-          Patience{control().interrupt(), meter, slot.epoch, attempt, due(slot, got)});
+      const Filled filled =
+          read_some(source_, rest(place, slot, got),
+                    Patience{control().interrupt(), meter, slot.epoch, attempt, due(slot, got)});
       check_count(filled.count, wanted - got.count, next, false);
-      check_ragged(out_->memory, place, got.count + filled.count, first);
+      if constexpr (ragged) {
+        check_ragged(out_->memory, place, got.count + filled.count, first);
+      }
       note_read(slot, got, filled.count);
       got.for_now = filled.for_now;
-    } while (got.for_now && got.count < wanted && !control().interrupt().raised() &&
-             !(got.count != 0 && flush_.is_due(slot.read)));
+    } while (GivesForNow<From> && got.for_now && got.count < wanted &&
+             !control().interrupt().raised() && !(got.count != 0 && flush_.is_due(slot.read)));
     // What was told to return gave what it had; the rings are closed, and it counts as dropped.
     if (!got.for_now && !control().interrupt().raised()) {
       check_count(got.count, wanted, first, ranges_.known());
     }
+  }
+  // Returns what of a slot is still to be filled.
+  Batch<T, Where> rest(std::size_t place, const HostSlot& slot, const Filled& got) const {
+    const std::uint64_t next = slot.source[0] + got.count;
+    if constexpr (GivesForNow<From>) {
+      if (got.count != 0) {
+        return out_->part<T, Where>(place, slot, next, got.count, slot.units - got.count);
+      }
+    }
+    return out_->batch<T, Where>(place, slot, next);
   }
   void note_read(HostSlot& slot, Filled& got, std::size_t count) const noexcept {
     if (flush_ && got.count == 0) {

@@ -44,7 +44,7 @@ template <class Policy = RingPolicy> class Ahead {
   bool is_short() const noexcept { return short_.load(Atomics::relaxed) != 0; }
 
   /// Has all credits, and the turn of ticket 0. No other thread may be inside.
-  void reset() noexcept {
+  [[gnu::cold]] void reset() noexcept {
     left_.store(most_, Atomics::relaxed);
     spare_.store(spare(0), Atomics::relaxed);
     turn_.store(0, Atomics::relaxed);
@@ -53,7 +53,7 @@ template <class Policy = RingPolicy> class Ahead {
   }
   /// End it: nobody takes any more. Async-signal-safe.
   /// @{
-  void stop() noexcept {
+  [[gnu::cold]] void stop() noexcept {
     closed_.store(1, Atomics::relaxed);
     change();
   }
@@ -61,13 +61,13 @@ template <class Policy = RingPolicy> class Ahead {
   /// @}
 
   /// Blocks until it is a ticket's turn, and returns true; false if it was ended.
-  bool await_turn(std::uint64_t ticket) noexcept {
+  [[gnu::cold]] bool await_turn(std::uint64_t ticket) noexcept {
     // Pairs with pass(): who has the turn sees what was done in the turns before.
     return await([&] { return turn_.load(Atomics::acquire) == ticket; });
   }
   /// In its turn, takes `wanted` credits; or fewer, at least one, if it is not `whole` and others
   /// may wait for more than are left. Blocks until there are as many. Returns 0 if it was ended.
-  std::uint64_t take(std::uint64_t wanted, bool whole) noexcept {
+  [[gnu::cold]] std::uint64_t take(std::uint64_t wanted, bool whole) noexcept {
     std::uint64_t taken = 0;
     const bool there = await([&] {
       const std::uint64_t least = whole ? wanted : std::min(wanted, spare_.load(Atomics::relaxed));
@@ -82,7 +82,7 @@ template <class Policy = RingPolicy> class Ahead {
     return there ? taken : 0;
   }
   /// Ends a turn; the next ticket's begins.
-  void pass(std::uint64_t ticket) noexcept {
+  [[gnu::cold]] void pass(std::uint64_t ticket) noexcept {
     turn_.store(ticket + 1, Atomics::release); // pairs with await_turn()
     change();
   }
@@ -96,7 +96,7 @@ template <class Policy = RingPolicy> class Ahead {
   }
   /// Says that the application's loop keeps so many credits in leases while it asks for the next
   /// batch. Returns whether enough are left for one. One thread.
-  bool keep(std::uint64_t credits) noexcept {
+  [[gnu::cold]] bool keep(std::uint64_t credits) noexcept {
     if (credits + needs_ > most_) {
       return false;
     }
@@ -117,7 +117,7 @@ template <class Policy = RingPolicy> class Ahead {
     return most_ - kept < needs_ ? 1 : most_ - kept - needs_ + 1;
   }
 
-  void tell_short(bool is) noexcept {
+  [[gnu::cold]] void tell_short(bool is) noexcept {
     if (is != is_short()) {
       short_.store(is ? 1 : 0, Atomics::relaxed);
       for (std::size_t i = 0; is && i != bells_.size(); ++i) {
@@ -125,7 +125,7 @@ template <class Policy = RingPolicy> class Ahead {
       }
     }
   }
-  template <class Ready> bool await(Ready ready) noexcept {
+  template <class Ready> [[gnu::cold]] bool await(Ready ready) noexcept {
     for (int looks = 0;;) {
       // Pairs with change(). Read before looking: what changes after the look changes the word.
       std::uint32_t seen = word_.load(Atomics::acquire);

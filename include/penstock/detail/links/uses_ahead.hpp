@@ -24,7 +24,7 @@ template <AnyDevice D> class UsesAhead {
 
   /// Notes, after a use was recorded, that it ends `credits`, together with what was recorded in
   /// `others` so far. Only the consumer's thread calls it.
-  [[gnu::noinline]] void note(std::uint64_t serial, std::uint64_t credits,
+  [[gnu::cold]] void note(std::uint64_t serial, std::uint64_t credits,
                               const Timeline<D>& others) noexcept {
     noted_ += credits;
     Use& use = uses_[serial % uses_.size()];
@@ -33,7 +33,7 @@ template <AnyDevice D> class UsesAhead {
   }
   /// Gives back the credits of all uses that are over; returns true while it waits for others. Only
   /// the device thread calls it.
-  [[gnu::noinline]] bool look(Timeline<D>& uses, Timeline<D>& others) {
+  [[gnu::cold]] bool look(Timeline<D>& uses, Timeline<D>& others) {
     std::uint64_t serial = uses.was_reached();
     while (uses.reached(serial + 1)) {
       ++serial;

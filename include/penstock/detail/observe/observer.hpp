@@ -19,7 +19,6 @@ class Observer {
   explicit Observer(RunOptions options, Clock::time_point now = Clock::now())
       : options_{std::move(options)}, told_{now}, moved_{now} {}
 
-  static bool wanted(const RunOptions& options) { return options.progress || options.stalled; }
   /// Returns how often to look.
   std::chrono::milliseconds period() const {
     constexpr std::chrono::milliseconds least{1};

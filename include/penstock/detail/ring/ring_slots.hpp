@@ -35,8 +35,8 @@ template <class Slot, class Policy, RingKind Kind> class RingSlots {
   /// @}
 
  private:
-  struct None {
-    explicit None(std::size_t /*slots*/, Side = {}, Side = {}) noexcept {}
+  struct Absent {
+    explicit Absent(std::size_t /*slots*/, Side = {}, Side = {}) noexcept {}
   };
 
   template <class Self, class F> static decltype(auto) with(Self& self, F& f) {
@@ -50,8 +50,8 @@ template <class Slot, class Policy, RingKind Kind> class RingSlots {
   }
 
   const bool one_to_one_;
-  [[no_unique_address]] std::conditional_t<maybe_one, SpscRing<Slot, Policy>, None> spsc_;
-  [[no_unique_address]] std::conditional_t<maybe_many, MpmcRing<Slot, Policy>, None> mpmc_;
+  [[no_unique_address]] std::conditional_t<maybe_one, SpscRing<Slot, Policy>, Absent> spsc_;
+  [[no_unique_address]] std::conditional_t<maybe_many, MpmcRing<Slot, Policy>, Absent> mpmc_;
 };
 
 } // namespace penstock::detail
