@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/owned.hpp>
 #include <penstock/report.hpp>
 
 #include <chrono>
@@ -36,8 +35,9 @@ class Engine;
 struct Watch {
   virtual ~Watch() = default;
 };
-/// Starts to show a run as its options say, in detail/engine/watch.hpp. Throws Error.
-inline Owned<Watch> start_watch(const RunOptions& options, Engine& engine);
+/// Starts to show a run as its options say, and returns what the caller is to delete: in
+/// detail/engine/watch.hpp. Throws Error.
+inline Watch* start_watch(const RunOptions& options, Engine& engine);
 
 /// A callable that a run calls from time to time, or none. Only a program that gives one compiles
 /// what watches a run.
@@ -56,7 +56,7 @@ template <class Seen> class Callback {
 
  private:
   std::function<void(const Seen&)> call_;
-  Owned<Watch> (*start_)(const RunOptions&, Engine&){};
+  Watch* (*start_)(const RunOptions&, Engine&){};
 };
 
 } // namespace detail

@@ -83,7 +83,7 @@ class Engine {
     set_running(true);
     if (const auto start = options.progress ? options.progress.start() : options.stalled.start()) {
       try {
-        watch_ = start(options, *this);
+        watch_ = Owned<Watch>{start(options, *this)};
       } catch (...) {
         set_running(false);
         throw;

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/engine.hpp>
 #include <penstock/detail/observe/observer.hpp>
@@ -32,9 +31,9 @@ class PeriodicWatch final : public Watch {
   PeriodicThread thread_; // last, since its thread uses the observer
 };
 
-[[gnu::cold]] inline Owned<Watch> start_watch(const RunOptions& options, Engine& engine) {
+[[gnu::cold]] inline Watch* start_watch(const RunOptions& options, Engine& engine) {
   try {
-    return Owned<Watch>{new PeriodicWatch{options, engine}};
+    return new PeriodicWatch{options, engine};
   } catch (const std::system_error& e) {
     throw_error<Error>({"penstock: no thread could be started to watch the run: ", e.what(),
                         ": leave out progress and stalled, or raise the limit on threads."});
