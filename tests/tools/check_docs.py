@@ -121,8 +121,8 @@ OPTIONS = {
     "Writer": ["WriterOptions"],
     "Scratch memory for callables": ["ScratchOptions"],
     "Deferred results": ["DeferredOptions"],
-    "What can a run be told?": ["RunOptions"],
-    "What can prepare() be told?": ["PrepareOptions"],
+    "What can you tell a run?": ["RunOptions"],
+    "What can you tell prepare()?": ["PrepareOptions"],
 }
 WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|prepare_options|on_error|replayed|scratch|deferred)\.hpp")
 # How a page writes a default that C++ writes differently.
