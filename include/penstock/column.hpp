@@ -137,7 +137,8 @@ template <class T> class Column<Ragged<T>> {
       throw Error{"penstock: record " + std::to_string(first_ + i) + " has " +
                   std::to_string(count) + " values, but of the " + std::to_string(capacity_) +
                   " that a batch can hold only " + std::to_string(capacity_ - used) +
-                  " are left: give the stage that fills it more value_bytes, or smaller batches."};
+                  " are left: give the stage that fills it more value_bytes, or smaller batches. "
+                  "A source that has lengths() puts as many values as that said."};
     }
     offsets_[i + 1] = static_cast<std::int64_t>(used + count);
     return values_ + used;

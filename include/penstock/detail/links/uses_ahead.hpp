@@ -25,7 +25,7 @@ template <AnyDevice D> class UsesAhead {
   /// Notes, after a use was recorded, that it ends `credits`, together with what was recorded in
   /// `others` so far. Only the consumer's thread calls it.
   [[gnu::cold]] void note(std::uint64_t serial, std::uint64_t credits,
-                              const Timeline<D>& others) noexcept {
+                          const Timeline<D>& others) noexcept {
     noted_ += credits;
     Use& use = uses_[serial % uses_.size()];
     use.others.store(others.was_recorded(), StdAtomics::relaxed);
