@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/device.hpp>
 #include <penstock/ring.hpp>
 
@@ -138,9 +138,9 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   }
 
   D* device_;
-  detail::Row<typename D::event_type> events_;
-  detail::Row<Answer> answers_; // by serial
-  const std::size_t spacing_;   // at least so many uses share an event
+  detail::Vector<typename D::event_type> events_;
+  detail::Vector<Answer> answers_; // by serial
+  const std::size_t spacing_;      // at least so many uses share an event
   alignas(detail::cache_line) Serial recorded_{0};
   std::size_t newest_{}; // event; this and the following are the recording thread's
   std::size_t marked_;   // uses that it ends

@@ -50,7 +50,6 @@ decltype(auto) get(const Row<Schema>& row) {
 }
 
 namespace detail {
-// Here Row alone would be the inside's growable array.
 template <class T> inline constexpr bool is_row = false;
 template <class S> inline constexpr bool is_row<penstock::Row<S>> = true;
 template <class Column> inline constexpr bool is_ragged = false;

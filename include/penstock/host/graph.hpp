@@ -4,7 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/job.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 
 #include <cstddef>
 #include <memory>
@@ -34,7 +34,7 @@ class CapturedWork {
   }
 
  private:
-  Row<Row<Job>> lanes_;
+  Vector<Vector<Job>> lanes_;
 };
 
 /// Where a stream puts its work while it is captured.

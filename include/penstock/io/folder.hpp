@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/detail/base/opening.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/prepare_options.hpp>
@@ -64,7 +64,7 @@ template <class Io> [[gnu::cold]] FileStatus status_of(const Io& io, const std::
 
 /// Looks at each of `paths`, by several threads.
 template <class Io>
-FirstFailure look_at(const Io& io, const std::vector<std::string>& paths, Row<FileStatus>& seen,
+FirstFailure look_at(const Io& io, const std::vector<std::string>& paths, Vector<FileStatus>& seen,
                      OpeningProgress& progress) {
   const auto look = [&](std::size_t i) {
     seen[i] = status_of(io, paths[i]);
@@ -83,9 +83,9 @@ struct FoundFile {
 
 template <class Io>
 [[gnu::cold]] void find_in_folder(const Io& io, const std::string& path, OpeningProgress& progress,
-                                  Row<FoundFile>& files) {
+                                  Vector<FoundFile>& files) {
   const std::vector<std::string> unsorted = names_in(io, path);
-  Row<const char*> in_order;
+  Vector<const char*> in_order;
   in_order.reserve(unsorted.size());
   for (const std::string& name : unsorted) {
     in_order.push_back(name.c_str());
@@ -100,7 +100,7 @@ template <class Io>
   for (const char* name : in_order) {
     names.push_back(joined({path, path.back() == '/' ? "" : "/", name}));
   }
-  Row<FileStatus> seen(names.size());
+  Vector<FileStatus> seen(names.size());
   const FirstFailure failure = look_at(io, names, seen, progress);
   failure.rethrow_at(failure.at);
   const std::size_t before = files.size();
@@ -119,11 +119,11 @@ template <class Io>
 /// Returns the regular files that `paths` name: see files_at(). Throws for the first in order that
 /// cannot be found.
 template <class Io>
-[[gnu::cold]] Row<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
-                                        OpeningProgress& progress) {
-  Row<FileStatus> seen(paths.size());
+[[gnu::cold]] Vector<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
+                                           OpeningProgress& progress) {
+  Vector<FileStatus> seen(paths.size());
   const FirstFailure failure = look_at(io, paths, seen, progress);
-  Row<FoundFile> files;
+  Vector<FoundFile> files;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     failure.rethrow_at(i);
     if (seen[i].kind == FileKind::other) {

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <penstock/batch.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
@@ -107,7 +107,7 @@ class Inlet {
   }
 
   const std::string name_;
-  Row<std::byte> part_;
+  Vector<std::byte> part_;
   std::size_t part_size_{};
   std::uint64_t taken_{}; // bytes, in whole records
   int fd_ = -1;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <penstock/detail/base/opening.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>
@@ -110,7 +110,7 @@ template <class T, class Io = PosixIo> class Records {
     std::uint64_t first;
     std::uint64_t end;
   };
-  using Parts = detail::Row<Part>;
+  using Parts = detail::Vector<Part>;
   // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
   // files beyond this many are opened by each read for itself, which needs no lock.
   static constexpr std::size_t most_open = 256;
@@ -126,7 +126,7 @@ template <class T, class Io = PosixIo> class Records {
 
   // Whether all files fit: the first run then reads them from the disk, and every later one from
   // memory.
-  bool fit_into_memory(const detail::Row<detail::FoundFile>& files) const {
+  bool fit_into_memory(const detail::Vector<detail::FoundFile>& files) const {
     if (options_.direct != DirectReads::automatic) {
       return false;
     }
@@ -142,7 +142,7 @@ template <class T, class Io = PosixIo> class Records {
     return size < options_.offset ? 0 : (size - options_.offset) / record_bytes();
   }
   // Returns the number of the first file that has `most` files with records before it.
-  std::size_t behind_first(std::size_t most, const detail::Row<detail::FoundFile>& files) const {
+  std::size_t behind_first(std::size_t most, const detail::Vector<detail::FoundFile>& files) const {
     std::size_t i = 0;
     for (; i < files.size() && most != 0; ++i) {
       most -= whole_records(files[i].size) != 0 ? 1 : 0;
@@ -156,9 +156,9 @@ template <class T, class Io = PosixIo> class Records {
           {"penstock: records: the list of files is empty: name at least one."}, {}, 0);
     }
     detail::OpeningProgress progress{preparing};
-    detail::Row<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
+    detail::Vector<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
     const DirectReads direct = fit_into_memory(found) ? DirectReads::none : options_.direct;
-    detail::Row<std::optional<DirectFile<Io>>> files(found.size());
+    detail::Vector<std::optional<DirectFile<Io>>> files(found.size());
     const std::size_t stay = behind_first(most_open, found);
     const std::size_t stay_direct = behind_first(most_open / 2, found);
     const auto open_one = [&](std::size_t i) {

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/vector.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -152,9 +152,9 @@ struct ControlGroup {
 
 /// Returns the control groups that this process is in and that may limit what `controller`
 /// controls, and all visible groups above them. `root` is put before all paths.
-[[gnu::cold]] inline Row<ControlGroup> control_groups(const std::string& root,
-                                                      std::string_view controller) {
-  Row<ControlGroup> found;
+[[gnu::cold]] inline Vector<ControlGroup> control_groups(const std::string& root,
+                                                         std::string_view controller) {
+  Vector<ControlGroup> found;
   const std::string groups = text_of(root + "/proc/self/cgroup");
   const std::string mounts = text_of(root + "/proc/self/mountinfo");
   for (std::string_view lines = groups; !lines.empty();) {

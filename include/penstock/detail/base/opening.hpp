@@ -4,8 +4,8 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/borrowed.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/prepare_options.hpp>
 
 #include <algorithm>
@@ -100,7 +100,7 @@ inline std::size_t opening_threads(std::size_t files) noexcept {
   struct Others {
     StdAtomics::Atomic<std::size_t>& next;
     const std::size_t count;
-    Row<std::thread> threads{};
+    Vector<std::thread> threads{};
     ~Others() {
       next.store(count, StdAtomics::relaxed);
       for (std::thread& thread : threads) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/device_link.hpp>
 
 #include <algorithm>
@@ -160,8 +160,8 @@ template <AnyDevice D> class BatchFiller {
   const bool drop_last_;
   Claim place_; // the open place, and how far it is filled
   std::size_t filled_{};
-  Row<Claim> next_; // claimed after it
-  Row<Claim> full_; // before it, while they are handed on
+  Vector<Claim> next_; // claimed after it
+  Vector<Claim> full_; // before it, while they are handed on
   std::uint64_t handed_on_{};
   std::uint64_t booked_{};
   std::uint64_t booked_bytes_{};

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
@@ -85,7 +85,7 @@ template <AnyDevice D> class CapturedGroups {
     }
     LaunchCheck<D> launches;
     launches.begin();
-    std::array<Row<typename D::graph_type>, sizes.size()> graphs;
+    std::array<Vector<typename D::graph_type>, sizes.size()> graphs;
     for (std::size_t size = 0; size < sizes.size() && places / sizes[size] <= most_graphs; ++size) {
       for (std::size_t first = 0; first + sizes[size] <= places; first += sizes[size]) {
         graphs[size].push_back(device.capture(lanes, [&] {
@@ -98,7 +98,7 @@ template <AnyDevice D> class CapturedGroups {
     graphs_ = std::move(graphs);
   }
 
-  std::array<Row<typename D::graph_type>, sizes.size()> graphs_;
+  std::array<Vector<typename D::graph_type>, sizes.size()> graphs_;
 };
 
 /// Takes the place of CapturedGroups on a device that captures nothing.

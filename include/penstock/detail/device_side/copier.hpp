@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/batch_filler.hpp>
 #include <penstock/detail/device_side/copy_pieces.hpp>
 #include <penstock/detail/device_side/each_slot.hpp>
@@ -247,7 +247,7 @@ template <AnyDevice D> class Copier {
   std::size_t in_flight_{};
   HostRing::Take run_; // slots at hand, the first of them begun_ records done
   std::size_t begun_{};
-  Row<CopyPiece> pieces_;
+  Vector<CopyPiece> pieces_;
   bool ended_{};
   bool touches_memory_{}; // since the stream was last waited for
 };

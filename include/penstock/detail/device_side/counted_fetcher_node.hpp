@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/fetch_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/memory/allocation.hpp>
@@ -186,9 +186,9 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   // A stream of its own: counts must not wait behind the records of earlier batches.
   typename D::stream_type count_stream_;
   Timeline<D> count_line_;
-  Row<std::uint64_t> asked_up_to_; // by serial
+  Vector<std::uint64_t> asked_up_to_; // by serial
   std::uint64_t counts_landed_{};
-  Row<Take> held_; // by place
+  Vector<Take> held_; // by place
   // Batches, in order: those before fetched_ are copied, the counts of those before known_ are
   // known, and those before asked_ asked for.
   std::uint64_t fetched_{};

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
@@ -144,7 +144,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   D& device_;
   RunControl& control_;
   const std::shared_ptr<Doorbell> bell_ = new_shared<Doorbell>();
-  Row<DeviceStep*> steps_;
+  Vector<DeviceStep*> steps_;
   std::shared_ptr<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
 };
 

@@ -4,7 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/fence.hpp>
@@ -55,8 +55,8 @@ template <AnyDevice D> class KernelLane {
 
  private:
   Owned<Timeline<D>> line_;
-  Row<Fence<D>> begins_; // by serial: what each waits for
-  Row<StdAtomics::Atomic<std::uint64_t>> indices_;
+  Vector<Fence<D>> begins_; // by serial: what each waits for
+  Vector<StdAtomics::Atomic<std::uint64_t>> indices_;
 };
 
 /// How many records a batch gives: `gives` for each `per` of its records, rounded up to whole

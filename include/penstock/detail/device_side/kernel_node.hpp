@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/counted.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/device_side/kernel_call.hpp>
 #include <penstock/detail/device_side/kernel_lane.hpp>
@@ -243,13 +243,13 @@ class KernelNode final : public DeviceStep {
   const std::shared_ptr<DeviceLink<D>> in_;
   const std::shared_ptr<DeviceLink<D>> out_;
   Call call_;
-  std::string note_;                     // why nothing is replayed
-  Row<typename D::stream_type> streams_; // what is replayed goes to the first
-  Row<KernelLane<D>> lanes_;
+  std::string note_;                        // why nothing is replayed
+  Vector<typename D::stream_type> streams_; // what is replayed goes to the first
+  Vector<KernelLane<D>> lanes_;
   Take take_;               // the next batch
   LaunchCheck<D> launches_; // of a thread with nothing latched when it started
-  Row<Claim> claims_;       // by place: those to fill
-  Row<Take> held_;          // by place, in place: those whose batch is out
+  Vector<Claim> claims_;    // by place: those to fill
+  Vector<Take> held_;       // by place, in place: those whose batch is out
   std::uint64_t handed_on_{};
   std::uint64_t given_{}; // units
   bool ended_{};

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/captured_groups.hpp>
 #include <penstock/detail/device_side/device_consumer.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
@@ -111,7 +111,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
 
   F replayed_;
   D& device_;
-  Row<typename D::stream_type> lanes_; // the first is the pipeline's
+  Vector<typename D::stream_type> lanes_; // the first is the pipeline's
   Groups<D> groups_;
   std::string note_;
   LaunchCheck<D> launches_;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/host_link.hpp>
 
 #include <algorithm>
@@ -119,8 +119,8 @@ class SlotFiller {
   }
 
   HostLink& out_;
-  Row<HostRing::Claim> claims_; // by place
-  Row<std::uint64_t> serials_;  // by place: the last copy into it
+  Vector<HostRing::Claim> claims_; // by place
+  Vector<std::uint64_t> serials_;  // by place: the last copy into it
   // Tickets: those before handed_on_ are handed on, those before filling_ full or closed, those
   // before claimed_ claimed.
   std::uint64_t handed_on_{};

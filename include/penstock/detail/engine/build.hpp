@@ -3,9 +3,9 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/ahead_needs.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/plan.hpp>
@@ -33,7 +33,7 @@ template <AnyDevice D> class DeviceThread;
 
 /// Returns the name of the next node of a kind: "Decoder", and then "Decoder 2".
 [[gnu::cold]] inline std::string name_of_next(std::string_view kind,
-                                              const Row<Owned<Node>>& nodes) {
+                                              const Vector<Owned<Node>>& nodes) {
   std::size_t same = 0;
   for (const auto& node : nodes) {
     const std::string_view name = node->name();
@@ -52,7 +52,7 @@ template <AnyDevice D> class DeviceThread;
 /// too.
 template <AnyDevice D> class Build {
  public:
-  Build(D* on, RunControl& run, Row<Owned<Node>>& nodes, Row<Owned<SharedThread>>& threads,
+  Build(D* on, RunControl& run, Vector<Owned<Node>>& nodes, Vector<Owned<SharedThread>>& threads,
         const PrepareOptions& told)
       : device{on}, control{run}, preparing{told}, nodes_{nodes}, threads_{threads} {}
 
@@ -177,8 +177,8 @@ template <AnyDevice D> class Build {
     control.watch(host_->ring);
   }
 
-  Row<Owned<Node>>& nodes_;
-  Row<Owned<SharedThread>>& threads_;
+  Vector<Owned<Node>>& nodes_;
+  Vector<Owned<SharedThread>>& threads_;
   bool skips_{};
   bool jumps_{};
   std::shared_ptr<OnTheWay> on_the_way_;

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/error.hpp>
 
@@ -126,7 +126,7 @@ class Crew {
   std::uint64_t run_{};
   std::size_t working_{};
   bool over_{};
-  Row<std::thread> threads_;
+  Vector<std::thread> threads_;
 };
 
 } // namespace penstock::detail

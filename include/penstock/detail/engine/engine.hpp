@@ -4,8 +4,8 @@
 
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
 #include <penstock/run_options.hpp>
@@ -220,8 +220,8 @@ class Engine {
 
   const Origin origin_;
   RunControl control_;
-  Row<Owned<SharedThread>> threads_; // beside those that nodes have
-  Row<Owned<Node>> nodes_;
+  Vector<Owned<SharedThread>> threads_; // beside those that nodes have
+  Vector<Owned<Node>> nodes_;
   Crew crew_;
   Owned<Watch> watch_;
   std::optional<std::stop_callback<Stop>> stop_;

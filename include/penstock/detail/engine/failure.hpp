@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>
@@ -45,7 +45,7 @@ struct Failure {
 /// Returns the exception in flight, inside a catch block, as a StageError. May throw
 /// std::bad_alloc.
 [[gnu::cold]] inline std::exception_ptr describe(const Failure& failure,
-                                                 const Row<AsksOpenWork>& asks) {
+                                                 const Vector<AsksOpenWork>& asks) {
   // These point into the exception in flight, which lives until this returns.
   const char* what = "something that is no std::exception was thrown";
   std::string_view file;
@@ -99,7 +99,7 @@ struct Failure {
 }
 /// Returns the exception in flight, described; as it is, if there is no memory for a description.
 [[gnu::cold]] inline std::exception_ptr described(const Failure& failure,
-                                                  const Row<AsksOpenWork>& asks) noexcept {
+                                                  const Vector<AsksOpenWork>& asks) noexcept {
   std::exception_ptr error = std::current_exception();
   try {
     error = describe(failure, asks);

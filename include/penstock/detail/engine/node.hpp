@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/detail/observe/trace.hpp>
@@ -187,7 +187,7 @@ class Node {
 
   const std::string name_;
   RunControl& control_;
-  Row<Meter> meters_;
+  Vector<Meter> meters_;
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
 };
 

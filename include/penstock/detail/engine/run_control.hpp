@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/interrupt.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/failure.hpp>
 #include <penstock/detail/engine/skip_notes.hpp>
 #include <penstock/detail/engine/stop_gate.hpp>
@@ -184,8 +184,8 @@ class RunControl {
     interrupt_.raise();
   }
 
-  Row<Watched> rings_;
-  Row<AsksOpenWork> asks_;
+  Vector<Watched> rings_;
+  Vector<AsksOpenWork> asks_;
   mutable std::mutex mutex_;
   std::exception_ptr error_;
   std::exception_ptr lost_;

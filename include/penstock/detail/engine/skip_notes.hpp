@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
 #include <penstock/report.hpp>
 
@@ -77,7 +77,7 @@ class SkipNotes {
   }
 
   mutable std::mutex mutex_;
-  Row<SkippedItem> items_;
+  Vector<SkippedItem> items_;
   StdAtomics::Atomic<std::size_t> noted_{0}; // how many those are
 };
 

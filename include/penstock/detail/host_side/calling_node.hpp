@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/each_worker.hpp>
 
@@ -21,7 +21,7 @@ template <class F> class Callables {
   void hand_in(unsigned /*worker*/) {}
 
  private:
-  Row<F> of_;
+  Vector<F> of_;
 };
 /// An object that it has made itself. Each is an allocation of its own: it need not be movable.
 template <class Make, class HandIn> class Callables<EachWorker<Make, HandIn>> {
@@ -40,7 +40,7 @@ template <class Make, class HandIn> class Callables<EachWorker<Make, HandIn>> {
 
  private:
   EachWorker<Make, HandIn> each_;
-  Row<Owned<Made>> of_;
+  Vector<Owned<Made>> of_;
 };
 
 /// A node whose workers call what the stage was given.

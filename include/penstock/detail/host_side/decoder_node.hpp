@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/host_side/decoding_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
@@ -145,7 +145,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
   }
 
   void move(std::size_t place, std::size_t from, std::size_t to, std::size_t units) noexcept {
-    const Row<Array>& arrays = out_->layout().parts;
+    const Vector<Array>& arrays = out_->layout().parts;
     for (std::size_t i = 0; i != arrays.size(); ++i) {
       std::byte* const data = out_->memory.data(place, i);
       std::memmove(data + to * arrays[i].each, data + from * arrays[i].each,
@@ -161,7 +161,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
   using Base::on_error_;
   using Base::out_;
   Parts<> parts_;
-  Row<Decoded> decoded_; // by place of the ring before it, and part
+  Vector<Decoded> decoded_; // by place of the ring before it, and part
 };
 
 } // namespace penstock::detail

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
@@ -33,14 +33,14 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
       : Node{setup}, source_{std::move(source)}, ranges_{ranges}, out_{out}, on_error_{on_error},
         parts_{out->ring.slots(), parts_a_slot(workers(), out->layout().units, out->ring.slots())},
         desks_(workers()) {
-    const Row<Array>& arrays = out_->layout().parts;
+    const Vector<Array>& arrays = out_->layout().parts;
     for (std::size_t i = 0; i != arrays.size(); ++i) {
       columns_ += arrays[i].kind == Array::offsets ? 1U : 0U;
     }
-    seams_ = Row<std::uint64_t>(out_->ring.slots() * parts_.parts() * columns_, 0);
+    seams_ = Vector<std::uint64_t>(out_->ring.slots() * parts_.parts() * columns_, 0);
     for (Desk& desk : desks_) {
-      desk.lengths = Row<std::uint64_t>(columns_ * out_->layout().units, 0);
-      desk.offsets = Row<std::int64_t>(columns_ * (out_->layout().units + 1), 0);
+      desk.lengths = Vector<std::uint64_t>(columns_ * out_->layout().units, 0);
+      desk.offsets = Vector<std::int64_t>(columns_ * (out_->layout().units + 1), 0);
     }
   }
 
@@ -54,8 +54,8 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   // A worker's own memory: lengths of the slot's records up to the part's end, and the offsets of
   // the part's, a run of them for each Ragged column.
   struct Desk {
-    Row<std::uint64_t> lengths;
-    Row<std::int64_t> offsets;
+    Vector<std::uint64_t> lengths;
+    Vector<std::int64_t> offsets;
   };
 
   [[gnu::cold]] void reset() override {
@@ -251,9 +251,9 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   const std::shared_ptr<HostLink> out_;
   const OnError on_error_; // without skips
   Parts<> parts_;
-  Row<Desk> desks_;          // by worker
-  Row<std::uint64_t> seams_; // by place, part and column
-  std::size_t columns_{};    // Ragged ones
+  Vector<Desk> desks_;          // by worker
+  Vector<std::uint64_t> seams_; // by place, part and column
+  std::size_t columns_{};       // Ragged ones
 };
 
 } // namespace penstock::detail

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/ring.hpp>
 
 #include <algorithm>
@@ -164,7 +164,7 @@ template <class Policy = RingPolicy> class Ahead {
   Number turn_{0};  // a ticket
   Number short_{0}; // whether take() waits
   Number closed_{0};
-  Row<Doorbell<Policy>*> bells_;
+  Vector<Doorbell<Policy>*> bells_;
   typename Atomics::template Atomic<std::uint32_t> word_{0};
 };
 

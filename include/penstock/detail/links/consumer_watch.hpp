@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/fence.hpp>
 
@@ -118,9 +118,9 @@ template <AnyDevice D> class ConsumerWatch {
   std::uint64_t next() const noexcept { return uses_.was_recorded() + 1; }
 
   Timeline<D> uses_;
-  Row<Number> tickets_; // by event of uses_
-  Row<Number> records_; // by serial of uses_
-  Number entered_{0};   // the serial that a callable's use will have
+  Vector<Number> tickets_; // by event of uses_
+  Vector<Number> records_; // by serial of uses_
+  Number entered_{0};      // the serial that a callable's use will have
   StdAtomics::Atomic<bool> finished_{false};
   Meter meter_;
   Activity doing_{Activity::starved}; // the device thread's

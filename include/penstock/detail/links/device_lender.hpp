@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/leases_out.hpp>
 #include <penstock/error.hpp>
@@ -239,8 +239,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
   const std::shared_ptr<DeviceLink<D>> link_;
   LeasesOut<DeviceRing<D>> out_;
-  Row<StreamHandle> others_; // the second streams of what is out
-  Row<StreamHandle> lost_;   // those whose use could not be recorded
+  Vector<StreamHandle> others_; // the second streams of what is out
+  Vector<StreamHandle> lost_;   // those whose use could not be recorded
   StreamHandle stream_;
   std::uint64_t ticket_{};
   Fence<D> waited_for_;

@@ -4,8 +4,8 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/consumer_watch.hpp>
 #include <penstock/detail/links/flush.hpp>
@@ -129,7 +129,7 @@ template <AnyDevice D> struct DeviceLink {
   const RingMemory& memory;
   ConsumerWatch<D> consumer;
   Timeline<D> other_uses; // by second streams
-  Row<Fence<D>> ready_fences;
+  Vector<Fence<D>> ready_fences;
   std::shared_ptr<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
   Owned<UsesAhead<D>> uses_ahead; // null too if other stages follow
 };

@@ -4,7 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
@@ -127,7 +127,7 @@ struct HostLink {
 
     Sequencer<> turns;
     std::uint64_t units{}; // delivered so far: whose turn it is, his
-    Row<Held> held;        // by place: what is filled, until its turn
+    Vector<Held> held;     // by place: what is filled, until its turn
   };
 
   Owned<Counted> counted_;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/error.hpp>
 
@@ -83,7 +83,7 @@ template <class R> class LeasesOut {
   R& ring_;
   const std::size_t most_;
   Ahead<>* const ahead_;
-  Row<Take> out_;
+  Vector<Take> out_;
   std::size_t count_{};
   std::uint64_t credits_{};
 };

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/ring.hpp>
 
 #include <algorithm>
@@ -71,7 +71,7 @@ template <class Policy = RingPolicy> class Parts {
 
   const std::size_t slots_;
   const std::uint64_t parts_;
-  Row<Left> left_; // by place
+  Vector<Left> left_; // by place
   alignas(cache_line) Number next_{0};
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/memory/layout.hpp>
 
@@ -101,7 +101,7 @@ class RingMemory {
   }
 
   Layout layout_;
-  Row<std::size_t> starts_;
+  Vector<std::size_t> starts_;
   Allocation allocation_;
 };
 

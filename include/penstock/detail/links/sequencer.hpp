@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/ring.hpp>
 
 #include <cstddef>
@@ -56,7 +56,7 @@ template <class Policy = RingPolicy> class Sequencer {
   };
 
   const std::size_t count_;
-  Row<Line> places_;
+  Vector<Line> places_;
 };
 
 } // namespace penstock::detail

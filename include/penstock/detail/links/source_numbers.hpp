@@ -4,7 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -22,7 +22,7 @@ class SourceNumbers {
     std::uint64_t at, shift;
   };
   struct Jumps {
-    Row<Jump> list;     // in order
+    Vector<Jump> list;  // in order
     std::size_t past{}; // of them: forgotten
   };
 
@@ -87,7 +87,7 @@ class SourceNumbers {
     const Jump* const next = after(unit);
     shift_ = shift_before(next);
     if (jumps_) {
-      Row<Jump>& list = list_->list;
+      Vector<Jump>& list = list_->list;
       list_->past = static_cast<std::size_t>(next - list.data());
       // Not each time, since the jumps that stay are moved.
       if (list_->past > list.size() / 2) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/fence.hpp>
 
@@ -67,7 +67,7 @@ template <AnyDevice D> class UsesAhead {
   };
 
   Ahead<>& ahead_;
-  Row<Use> uses_;         // by serial
+  Vector<Use> uses_;      // by serial
   std::uint64_t noted_{}; // by the consumer's thread
   std::uint64_t given_{}; // by the device thread
 };

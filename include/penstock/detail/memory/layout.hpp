@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/error.hpp>
 #include <penstock/schema.hpp>
@@ -33,8 +33,8 @@ struct Array {
 /// Rings and copiers count in units: records, or bytes if records travel in pieces.
 struct Layout {
   std::size_t units{}; // in a slot
-  Row<Array> parts;
-  Row<std::size_t> sizes; // what a batch's view is told
+  Vector<Array> parts;
+  Vector<std::size_t> sizes; // what a batch's view is told
   std::size_t units_a_record{1};
 
   Layout() = default;

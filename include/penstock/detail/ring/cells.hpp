@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/ring/counter.hpp>
 #include <penstock/detail/ring/state.hpp>
 #include <penstock/detail/ring/tickets.hpp>
@@ -149,7 +149,7 @@ template <class Slot, class Policy> class RingCells {
   const std::size_t slots_;
   const bool publish_counted_;
   const bool release_counted_;
-  Row<Cell> cells_;
+  Vector<Cell> cells_;
   RingCounter<Policy> published_;
   RingCounter<Policy> released_;
   Known known_published_;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -76,7 +76,7 @@ template <class Policy> class RingCounter {
   alignas(cache_lines) std::uint64_t turn_{}; // given_, if no ticket waits
   std::size_t waiting_{};                     // tickets given before their turn
   const std::size_t slots_;
-  Row<bool> early_; // by place
+  Vector<bool> early_; // by place
   alignas(cache_lines) typename Atomics::template Atomic<std::uint64_t> given_{0};
 };
 

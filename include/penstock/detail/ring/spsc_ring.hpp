@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/ring/counter.hpp>
 #include <penstock/detail/ring/spsc_side.hpp>
 #include <penstock/detail/ring/state.hpp>
@@ -125,8 +125,8 @@ template <class Slot, class Policy> class SpscRing {
   }
 
   const std::size_t slots_;
-  Row<Slot> data_;
-  Row<Fill> fills_;
+  Vector<Slot> data_;
+  Vector<Fill> fills_;
   SpscSide<Policy> claimer_;
   std::size_t not_full_{}; // of fills_; only the claimer uses it
   SpscSide<Policy> taker_;

@@ -4,8 +4,8 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/origin.hpp>
-#include <penstock/detail/base/row.hpp>
 #include <penstock/detail/base/threads.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 
 #include <concepts>
@@ -133,7 +133,7 @@ class HostQueue {
   }
 
   CallGate& gate_;
-  Row<Entry> ring_;
+  Vector<Entry> ring_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::uint64_t pushed_{0};

@@ -7,7 +7,7 @@
 #include "support/catch.hpp"
 
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/row.hpp>
+#include <penstock/detail/base/vector.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -21,7 +21,7 @@
 namespace {
 
 using penstock::detail::Owned;
-using penstock::detail::Row;
+using penstock::detail::Vector;
 
 // Counts those that live, and may refuse to be made.
 struct Counting {
@@ -47,83 +47,84 @@ struct Counting {
 
 } // namespace
 
-TEST_CASE("a row has its values in order, however often it grows", "[row]") {
-  Row<std::string> row;
-  CHECK(row.empty());
+TEST_CASE("a vector has its values in order, however often it grows", "[vector]") {
+  Vector<std::string> vector;
+  CHECK(vector.empty());
   for (int i = 0; i < 100; ++i) {
-    row.push_back("number " + std::to_string(i));
+    vector.push_back("number " + std::to_string(i));
   }
-  REQUIRE(row.size() == 100);
-  CHECK(row.front() == "number 0");
-  CHECK(row[57] == "number 57");
-  CHECK(row.back() == "number 99");
+  REQUIRE(vector.size() == 100);
+  CHECK(vector.front() == "number 0");
+  CHECK(vector[57] == "number 57");
+  CHECK(vector.back() == "number 99");
   std::size_t seen = 0;
-  for (const std::string& text : std::as_const(row)) {
+  for (const std::string& text : std::as_const(vector)) {
     CHECK(text == "number " + std::to_string(seen++));
   }
   CHECK(seen == 100);
-  row.push_back(row.front());
-  CHECK(row.back() == "number 0");
+  vector.push_back(vector.front());
+  CHECK(vector.back() == "number 0");
 }
 
-TEST_CASE("what has room reserved stays where it is", "[row]") {
-  Row<int> row;
-  row.reserve(3);
-  row.push_back(1);
-  const int* const at = row.data();
-  row.push_back(2);
-  row.push_back(3);
-  row.reserve(2);
-  CHECK(row.data() == at);
+TEST_CASE("what has room reserved stays where it is", "[vector]") {
+  Vector<int> vector;
+  vector.reserve(3);
+  vector.push_back(1);
+  const int* const at = vector.data();
+  vector.push_back(2);
+  vector.push_back(3);
+  vector.reserve(2);
+  CHECK(vector.data() == at);
 }
 
-TEST_CASE("values that do not move can be made in place, and aligned as they want", "[row]") {
+TEST_CASE("values that do not move can be made in place, and aligned as they want", "[vector]") {
   struct alignas(256) Line {
     std::atomic<int> count{7};
   };
-  Row<Line> lines(3);
+  Vector<Line> lines(3);
   REQUIRE(lines.size() == 3);
   CHECK(lines[2].count == 7);
   CHECK(reinterpret_cast<std::uintptr_t>(lines.data()) % 256 == 0);
 }
 
-TEST_CASE("the first values leave, and the others move up", "[row]") {
+TEST_CASE("the first values leave, and the others move up", "[vector]") {
   {
-    Row<Counting> row;
+    Vector<Counting> vector;
     for (int i = 0; i < 5; ++i) {
-      row.push_back(Counting{i});
+      vector.push_back(Counting{i});
     }
     CHECK(Counting::alive == 5);
-    row.pop_front(0);
-    row.pop_front(2);
+    vector.pop_front(0);
+    vector.pop_front(2);
     CHECK(Counting::alive == 3);
-    CHECK(row.front().number == 2);
-    row.pop_back();
-    CHECK(row.back().number == 3);
-    Row<Counting> other = std::move(row);
-    CHECK(row.empty());
+    CHECK(vector.front().number == 2);
+    vector.pop_back();
+    CHECK(vector.back().number == 3);
+    Vector<Counting> other = std::move(vector);
+    CHECK(vector.empty());
     CHECK(other.size() == 2);
-    row = std::move(other);
-    CHECK(row[1].number == 3);
-    row.clear();
+    vector = std::move(other);
+    CHECK(vector[1].number == 3);
+    vector.clear();
     CHECK(Counting::alive == 0);
-    row.push_back(Counting{9});
+    vector.push_back(Counting{9});
   }
   CHECK(Counting::alive == 0);
 }
 
-TEST_CASE("a row that cannot be made leaves nothing behind", "[row]") {
+TEST_CASE("a vector that cannot be made leaves nothing behind", "[vector]") {
   Counting::left = 3;
-  CHECK_THROWS_AS(Row<Counting>(5), std::runtime_error);
+  CHECK_THROWS_AS(Vector<Counting>(5), std::runtime_error);
   Counting::left = -1;
   CHECK(Counting::alive == 0);
-  CHECK_THROWS_AS(Row<std::uint64_t>(std::numeric_limits<std::size_t>::max() / 4), std::bad_alloc);
-  const Row<std::string> texts{Row<std::string>(2)};
-  const Row<std::string> copied{texts};
+  CHECK_THROWS_AS(Vector<std::uint64_t>(std::numeric_limits<std::size_t>::max() / 4),
+                  std::bad_alloc);
+  const Vector<std::string> texts{Vector<std::string>(2)};
+  const Vector<std::string> copied{texts};
   CHECK(copied.size() == 2);
 }
 
-TEST_CASE("what is owned goes once", "[row]") {
+TEST_CASE("what is owned goes once", "[vector]") {
   {
     Owned<Counting> none;
     CHECK(!none);
@@ -141,29 +142,29 @@ TEST_CASE("what is owned goes once", "[row]") {
   CHECK(Counting::alive == 0);
 }
 
-TEST_CASE("what is owned survives a move to itself, and a row a removal of none", "[row]") {
+TEST_CASE("what is owned survives a move to itself, and a vector a removal of none", "[vector]") {
   Owned<Counting> one{new Counting{1}};
   Owned<Counting>& same = one;
   one = std::move(same);
   REQUIRE(one);
   CHECK(one->number == 1);
-  Row<Owned<Counting>> row;
-  row.push_back(std::move(one));
-  row.push_back(Owned<Counting>{new Counting{2}});
-  row.pop_front(0);
-  REQUIRE(row.size() == 2);
-  REQUIRE(row[0]);
-  CHECK(row[0]->number == 1);
-  row.pop_front(1);
-  CHECK(row[0]->number == 2);
+  Vector<Owned<Counting>> vector;
+  vector.push_back(std::move(one));
+  vector.push_back(Owned<Counting>{new Counting{2}});
+  vector.pop_front(0);
+  REQUIRE(vector.size() == 2);
+  REQUIRE(vector[0]);
+  CHECK(vector[0]->number == 1);
+  vector.pop_front(1);
+  CHECK(vector[0]->number == 2);
 }
 
-TEST_CASE("a row that is copied over another may throw, and then changes nothing", "[row]") {
-  static_assert(!std::is_nothrow_copy_assignable_v<Row<int>>);
-  static_assert(std::is_nothrow_move_assignable_v<Row<int>>);
+TEST_CASE("a vector that is copied over another may throw, and then changes nothing", "[vector]") {
+  static_assert(!std::is_nothrow_copy_assignable_v<Vector<int>>);
+  static_assert(std::is_nothrow_move_assignable_v<Vector<int>>);
   Counting::left = -1;
-  Row<Counting> from(3);
-  Row<Counting> to(1);
+  Vector<Counting> from(3);
+  Vector<Counting> to(1);
   Counting::left = 2;
   CHECK_THROWS_AS(to = from, std::runtime_error);
   Counting::left = -1;

@@ -38,43 +38,43 @@ namespace penstock::detail {
 }
 
 /// Values side by side: the part of std::vector that the library's inside needs. Each type in a
-/// std::vector costs a user's build some 20 ms, and a pipeline has 25 such types; in a Row it costs
-/// a few.
-template <class T> class Row {
+/// std::vector costs a user's build some 20 ms, and a pipeline has 25 such types; in a Vector it
+/// costs a few.
+template <class T> class Vector {
  public:
-  Row() = default;
+  Vector() = default;
   /// Makes `count` values T(). T need not be movable.
-  explicit Row(std::size_t count) : Row{} {
+  explicit Vector(std::size_t count) : Vector{} {
     allocate(count);
     for (; size_ != count; ++size_) {
       ::new (static_cast<void*>(at_ + size_)) T();
     }
   }
   /// Makes `count` copies of a value.
-  Row(std::size_t count, const T& value) : Row{} {
+  Vector(std::size_t count, const T& value) : Vector{} {
     allocate(count);
     for (; size_ != count; ++size_) {
       ::new (static_cast<void*>(at_ + size_)) T(value);
     }
   }
-  Row(const Row& other) : Row{} {
+  Vector(const Vector& other) : Vector{} {
     allocate(other.size_);
     for (; size_ != other.size_; ++size_) {
       ::new (static_cast<void*>(at_ + size_)) T(other.at_[size_]);
     }
   }
-  Row(Row&& other) noexcept : at_{other.at_}, size_{other.size_}, room_{other.room_} {
+  Vector(Vector&& other) noexcept : at_{other.at_}, size_{other.size_}, room_{other.room_} {
     other.at_ = nullptr;
     other.size_ = other.room_ = 0;
   }
-  Row& operator=(Row&& other) noexcept {
+  Vector& operator=(Vector&& other) noexcept {
     std::swap(at_, other.at_);
     std::swap(size_, other.size_);
     std::swap(room_, other.room_);
     return *this;
   }
-  Row& operator=(const Row& other) { return *this = Row{other}; }
-  ~Row() {
+  Vector& operator=(const Vector& other) { return *this = Vector{other}; }
+  ~Vector() {
     clear();
     drop_places(at_, alignof(T));
   }
