@@ -96,7 +96,7 @@ template <AnyDevice D, class Policy = RingPolicy> class Timeline {
   }
 
   /// Blocks the calling thread until the fence, which was recorded, is reached.
-  void sync(std::uint64_t serial) {
+  [[gnu::cold]] void sync(std::uint64_t serial) {
     if (!seen(serial)) {
       device_->sync(event(serial));
       see(serial);

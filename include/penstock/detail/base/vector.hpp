@@ -44,20 +44,20 @@ template <class T> class Vector {
  public:
   Vector() = default;
   /// Makes `count` values T(). T need not be movable.
-  explicit Vector(std::size_t count) : Vector{} {
+  [[gnu::cold]] explicit Vector(std::size_t count) : Vector{} {
     allocate(count);
     for (; size_ != count; ++size_) {
       ::new (static_cast<void*>(at_ + size_)) T();
     }
   }
   /// Makes `count` copies of a value.
-  Vector(std::size_t count, const T& value) : Vector{} {
+  [[gnu::cold]] Vector(std::size_t count, const T& value) : Vector{} {
     allocate(count);
     for (; size_ != count; ++size_) {
       ::new (static_cast<void*>(at_ + size_)) T(value);
     }
   }
-  Vector(const Vector& other) : Vector{} {
+  [[gnu::cold]] Vector(const Vector& other) : Vector{} {
     allocate(other.size_);
     for (; size_ != other.size_; ++size_) {
       ::new (static_cast<void*>(at_ + size_)) T(other.at_[size_]);
@@ -74,7 +74,7 @@ template <class T> class Vector {
     return *this;
   }
   Vector& operator=(const Vector& other) { return *this = Vector{other}; }
-  ~Vector() {
+  [[gnu::cold]] ~Vector() {
     clear();
     drop_places(at_, alignof(T));
   }

@@ -60,7 +60,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
   }
   /// Ends the run: here it may wait for the device, until all that was handed over is used up. It
   /// tries twice: the first try may bring the error of earlier work, and so not have waited.
-  void leave() noexcept {
+  [[gnu::cold]] void leave() noexcept {
     for (int tries = 0; tries < 2 && !attempt(0, [&] { settle(); }); ++tries) {
     }
     DeviceLink<D>& link = lender_->link();
@@ -69,7 +69,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
   }
 
  private:
-  void settle() {
+  [[gnu::cold]] void settle() {
     if (!control().device_lost()) {
       lender_->settle();
     }

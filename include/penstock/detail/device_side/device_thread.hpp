@@ -55,7 +55,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
  private:
   using Clock = Meter::Clock;
 
-  void serve() {
+  [[gnu::cold]] void serve() {
     try {
       begin();
       look_on();

@@ -114,7 +114,7 @@ class RunControl {
     owed_ = error_;
   }
   /// Copies the text of the run's error: nothing if there is none, or no memory for it.
-  void copy_error(std::string& to) const noexcept {
+  [[gnu::cold]] void copy_error(std::string& to) const noexcept {
     to.clear();
     try {
       rethrow();

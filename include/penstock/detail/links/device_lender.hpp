@@ -32,7 +32,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   LeasesOut<DeviceRing<D>>& out() noexcept { return out_; }
 
   /// Begins a run on `stream`, which first waits for the uses of earlier runs.
-  void begin(Stream<D> stream) {
+  [[gnu::cold]] void begin(Stream<D> stream) {
     stream_ = StreamHandle::of(stream);
     waited_for_ = {};
     failed_ = nullptr;
@@ -175,7 +175,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     }
   }
 
-  void used_on(std::uint64_t ticket, StreamHandle stream) override {
+  [[gnu::cold]] void used_on(std::uint64_t ticket, StreamHandle stream) override {
     if (!stream.is<Stream<D>>()) {
       throw OptionError{"penstock: used_on() was given a stream of another device's kind."};
     }
@@ -195,7 +195,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
 
   /// Blocks until no batch that was handed out and given back is in use.
-  void settle() {
+  [[gnu::cold]] void settle() {
     record_given();
     running_ = false;
     if (uses_memory_) {
