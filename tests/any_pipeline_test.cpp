@@ -81,6 +81,7 @@ TEST_CASE("AnyPipeline takes the options of a run, and stops") {
   std::stop_source stop;
   stop.request_stop();
   CHECK(pipeline.run({.stop = stop.get_token()}).stopped);
+  CHECK(pipeline.run(stop.get_token()).stopped);
 
   ps::AnyPipeline endless =
       ps::Reader{ps::generate<std::uint64_t>([](std::span<std::uint64_t> out, std::uint64_t) {

@@ -185,6 +185,44 @@ TEST_CASE("after a stop parts are handed in, after an error not") {
   CHECK(handed_in == 6);
 }
 
+TEST_CASE("what a run that has failed counted is in no part of the next one") {
+  const bool by_hand_in = GENERATE(false, true);
+  std::atomic<int> fails_at{-1};
+  bool refuses = false;
+  long long sum = 0;
+  struct Part {
+    void operator()(In batch) {
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        if (batch.data()[i] == *fails_at) {
+          throw std::runtime_error{"no"};
+        }
+        ++seen;
+      }
+    }
+    std::atomic<int>* fails_at;
+    long long seen = 0;
+  };
+  auto pipeline = ps::Reader{numbers(), {.batch = 100}} |
+                  ps::Consumer{ps::each_worker([&] { return Part{&fails_at}; },
+                                               [&](Part& part) {
+                                                 if (refuses) {
+                                                   throw std::runtime_error{"not now"};
+                                                 }
+                                                 sum += std::exchange(part.seen, 0);
+                                               }),
+                               {.workers = 3}};
+  for (int round = 0; round < 3; ++round) {
+    fails_at = by_hand_in ? -1 : 5000;
+    refuses = by_hand_in;
+    CHECK_THROWS_AS(pipeline.run(), ps::StageError);
+    fails_at = -1;
+    refuses = false;
+    sum = 0;
+    pipeline.run();
+    CHECK(sum == count);
+  }
+}
+
 TEST_CASE("what hand_in throws is the run's error, and the next run is as any other") {
   bool fails = false;
   std::vector<int> order;

@@ -11,6 +11,7 @@
 #include <penstock/run_options.hpp>
 
 #include <memory>
+#include <stop_token>
 #include <type_traits>
 #include <utility>
 
@@ -60,6 +61,8 @@ class AnyPipeline {
   /// Runs to the source's end, or until it is asked to stop. Blocks, and throws, as Pipeline::run()
   /// does, and Error if it is empty. The Report is valid until the next run.
   const Report& run(const RunOptions& options = {}) { return held().run(options); }
+  /// Runs with a stop token and no other option.
+  const Report& run(std::stop_token token) { return run(RunOptions{.stop = std::move(token)}); }
   /// Opens the source, makes memory and threads. Blocks, and throws, as Pipeline::prepare() does,
   /// and Error if it is empty.
   void prepare(const PrepareOptions& options = {}) { held().prepare(options); }

@@ -26,6 +26,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 namespace ps = penstock;
@@ -250,6 +251,55 @@ TEST_CASE("an end within a record is an error that names the place") {
   }
 }
 
+TEST_CASE("what an end has cut is lost, and the next writer begins anew") {
+  const Watchdog dog{"cut, and on"};
+  const TempDir dir;
+  const std::string path = dir / "line";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  const Readings all = readings(40);
+  const auto bytes = std::as_bytes(std::span{all});
+  auto pipeline = ps::Pipeline{
+      std::tuple{ps::Reader{ps::fifo<Reading>(path), {.batch = 10, .on_error = {.retries = 2}}}}};
+  pipeline.prepare();
+  const auto sent = [&](std::span<const std::byte> some) {
+    std::thread writer{[&] {
+      const int to = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+      Ends::write(to, some, 4096);
+      ::close(to);
+    }};
+    Readings seen;
+    const Outcome outcome = outcome_of([&] { seen = run(pipeline); });
+    writer.join();
+    return std::pair{outcome, seen};
+  };
+  const auto [cut, lost] = sent(bytes.first(25 * sizeof(Reading) - 5));
+  CHECK(cut.came == Came::stage_error);
+  CHECK(cut.says("of the 12 bytes from byte 288 on it gave 7."));
+  const auto [whole, seen] = sent(bytes.last(15 * sizeof(Reading)));
+  CHECK(whole.came == Came::nothing);
+  CHECK(seen == readings(15, 25));
+}
+
+TEST_CASE("a terminal that nobody has open any more has ended") {
+  const Watchdog dog{"terminal"};
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  REQUIRE(terminal >= 0);
+  REQUIRE(::grantpt(terminal) == 0);
+  REQUIRE(::unlockpt(terminal) == 0);
+  const int other = ::open(::ptsname(terminal), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  REQUIRE(other >= 0);
+  termios raw{};
+  REQUIRE(::tcgetattr(other, &raw) == 0);
+  ::cfmakeraw(&raw);
+  REQUIRE(::tcsetattr(other, TCSANOW, &raw) == 0);
+  const Readings all = readings(2);
+  Ends::write(other, std::as_bytes(std::span{all}), 4096);
+  ::close(other);
+  auto pipeline = pipeline_of(ps::fifo<Reading>(terminal));
+  CHECK(run(pipeline) == all);
+  ::close(terminal);
+}
+
 TEST_CASE("what cannot be opened or read is named") {
   const TempDir dir;
   const auto text_of = [](const auto& source) {
@@ -266,12 +316,23 @@ TEST_CASE("what cannot be opened or read is named") {
   const Outcome none = text_of(ps::fifo<Reading>(9999));
   CHECK(none.came == Came::source_error);
   CHECK(none.says("cannot open descriptor 9999: Bad file descriptor."));
+  CHECK(text_of(ps::fifo<Reading>(-1)).says("cannot open descriptor -1: Bad file descriptor."));
   const Outcome folder = text_of(ps::fifo<Reading>(dir.path()));
   CHECK(folder.came == Came::stage_error);
   CHECK(folder.says("cannot read byte 0 of " + dir.path() + ": Is a directory."));
+  const Ends pipe{Ends::pipe};
+  CHECK(
+      text_of(ps::fifo<Reading>(pipe.fds[1])).says("is open for writing only: give the end that"));
   Ends packets{Ends::packet_socket};
   CHECK(text_of(ps::fifo<Reading>(packets.out()))
             .says("is a socket of packets, and what of a packet has no room would be lost"));
+  const auto skips = [&] {
+    const Ends ends{Ends::pipe};
+    auto pipeline = ps::Pipeline{
+        std::tuple{ps::Reader{ps::fifo<Reading>(ends.out()), {.on_error = {.skips = 1}}}}};
+    pipeline.prepare();
+  };
+  CHECK(outcome_of(skips).says("come in order only, so skips cannot say which it left out"));
   const auto twice = [&] {
     Ends ends{Ends::pipe};
     auto pipeline =

@@ -9,6 +9,7 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/detail/engine/ahead_needs.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>
@@ -518,6 +519,20 @@ TEST_CASE("too few records ahead are refused, with the figures", "[ahead]") {
           "they are handed on as they are.");
     CHECK(refusal(to_device({2, 100, 100}, flight, device) | ps::Consumer{use}) == "no error");
   }
+  SECTION("what no time can mean") {
+    using namespace std::chrono_literals;
+    const std::vector<int> numbers(100);
+    const auto with = [&](const ps::ReaderOptions& options) {
+      return refusal(ps::Reader{ps::memory(numbers), options} |
+                     ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}});
+    };
+    CHECK(with({.flush = -1us}) ==
+          "penstock: Reader: flush is less than 0: give it 0 or more, or ps::never.");
+    CHECK(with({.batch = 10, .drop_last = true, .flush = 1us}) ==
+          "penstock: Reader: drop_last leaves out short batches, and flush makes some at any time: "
+          "choose one of them.");
+    CHECK(with({.flush = 0us}) == "no error");
+  }
   SECTION("two that do not fit into each other") {
     const auto with = [&](std::size_t ahead) {
       return refusal(to_device({2, ahead, 64}, flight, device) |
@@ -533,6 +548,64 @@ TEST_CASE("too few records ahead are refused, with the figures", "[ahead]") {
     };
     CHECK(with(19).find("may hold 20 records") != std::string::npos);
     CHECK(with(20) == "no error");
+  }
+}
+
+TEST_CASE("with flush less may be ahead than a slot holds", "[ahead]") {
+  using namespace std::chrono_literals;
+  tests::Watchdog watchdog{"ahead of slots", 60s};
+  const std::vector<int> numbers(1000, 1);
+  std::size_t records = 0;
+  SECTION("a Decoder") {
+    auto pipeline = ps::Reader{ps::memory(numbers), {.batch = 100, .ahead = 10, .flush = 1ms}} |
+                    ps::Decoder{[](const int& in, int& out) { out = in; }, {.workers = 2}};
+    for (auto batch : pipeline.batches()) {
+      records += batch.size();
+    }
+    CHECK(records == 1000);
+  }
+  SECTION("a Consumer") {
+    auto pipeline =
+        ps::Reader{ps::memory(numbers), {.batch = 64, .ahead = 63, .flush = 1ms}} |
+        ps::Consumer{[&](ps::Batch<const int, ps::Pageable> batch) { records += batch.size(); }};
+    pipeline.run();
+    CHECK(records == 1000);
+  }
+  SECTION("leases that keep all are told of") {
+    auto pipeline = ps::Reader{ps::memory(numbers), {.batch = 10, .ahead = 15, .flush = 0us}} |
+                    ps::Decoder{[](const int& in, int& out) { out = in; }};
+    std::vector<ps::Lease<ps::Batch<const int, ps::Pageable>>> held;
+    std::string error;
+    try {
+      for (auto batch : pipeline.batches()) {
+        held.push_back(std::move(batch));
+      }
+    } catch (const ps::StageError& e) {
+      error = e.what();
+    }
+    CHECK(error.find("keep 15 of the 15 records that the Reader may be ahead") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("credits that are shared twice, and rounded, are not too few", "[ahead]") {
+  ps::detail::AheadNeeds needs;
+  ps::detail::Ahead<> enough{1000};
+  SECTION("what was gathered is gathered again") {
+    // A Kernel makes two of each. Of the credits of 15, 7, the last five have 3, and the next 15
+    // have 8: 11 for 20 that wait.
+    needs.recount(1, 2);
+    needs.gather(15);
+    needs.gather(20 + 15);
+    needs.check(enough);
+    CHECK(enough.needs() >= 1 + 7 + 11);
+  }
+  SECTION("what some are left out of is gathered") {
+    needs.recount(2, 3);
+    needs.leave_out();
+    needs.gather(10); // of three that share two credits one may have both
+    needs.check(enough);
+    CHECK(enough.needs() == 1 + 9);
   }
 }
 

@@ -49,8 +49,13 @@ class Inlet {
       // Without O_NONBLOCK a FIFO would open only when somebody writes to it.
       fd_ = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     }
-    if (fd_ < 0 || ::fcntl(fd_, F_GETFD) < 0) {
+    if ((fd_ < 0 && owns_) || ::fcntl(fd_, F_GETFD) < 0) {
       throw_io_error("open", name_, errno);
+    }
+    if ((::fcntl(fd_, F_GETFL) & O_ACCMODE) == O_WRONLY) {
+      throw_source_error(
+          {"penstock: ", name_, " is open for writing only: give the end that can be read."}, name_,
+          0);
     }
     int type = SOCK_STREAM;
     socklen_t size = sizeof type;
@@ -76,6 +81,7 @@ class Inlet {
       check_end(first);
       return 0;
     }
+    cut_ = 0;
     const std::size_t there = part_size_ + static_cast<std::size_t>(got);
     part_size_ = there % part_.size();
     const std::size_t whole = there - part_size_;
@@ -92,24 +98,33 @@ class Inlet {
     if (got < 0 && errno == ENOTSOCK) {
       got = ::read(fd_, into.data(), into.size());
     }
+    if (got < 0 && errno == EIO && ::isatty(fd_) == 1) {
+      return 0; // nobody has the other end of the terminal open
+    }
     if (got < 0 && errno != EINTR && errno != EAGAIN) {
       throw_read_error(name_, errno, taken_ + part_size_);
     }
     return got;
   }
-  void check_end(std::uint64_t first) const {
+  // A record that the end has cut is lost: another writer begins with a whole one.
+  void check_end(std::uint64_t first) {
     if (part_size_ != 0) {
+      cut_ = std::exchange(part_size_, 0);
+      taken_ += cut_;
+    }
+    if (cut_ != 0) {
       throw_source_error({"penstock: ", name_, " ended in the middle of a record: of the ",
-                          part_.size(), " bytes from byte ", taken_, " on it gave ", part_size_,
+                          part_.size(), " bytes from byte ", taken_ - cut_, " on it gave ", cut_,
                           ". Check the record's type, and that whoever writes sends all of it."},
-                         name_, taken_, first);
+                         name_, taken_ - cut_, first);
     }
   }
 
   const std::string name_;
   Vector<std::byte> part_;
   std::size_t part_size_{};
-  std::uint64_t taken_{}; // bytes, in whole records
+  std::uint64_t taken_{}; // bytes, in whole records, and in those that were cut
+  std::size_t cut_{};     // bytes of a record that the end has cut, until more comes
   int fd_ = -1;
   const bool owns_{};
 };

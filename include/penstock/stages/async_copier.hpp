@@ -144,7 +144,7 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
     build.needs.recount(in->layout().units, in->layout().records());
     if (counted) {
-      build.needs.leave_out(true);
+      build.needs.leave_out();
     }
     build.needs.gather(slot.units);
     using Node =

@@ -112,6 +112,10 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     if constexpr (detail::TakesPatience<const From, Where>) {
       build.control.interrupt().connect();
     }
+    if (options_.on_error.skips != 0 && detail::comes_in_order(source)) {
+      throw OptionError{"penstock: Reader: the records of this source come in order only, so skips "
+                        "cannot say which it left out: let a Decoder leave out bad ones."};
+    }
     build.records = checked_records(source.size());
     build.epochs = options_.epochs;
     const bool drops_slots = options_.drop_last && !build.plan.fills_up;
@@ -163,6 +167,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     if (options_.ahead == 0 && options_.flush == never) {
       return {};
     }
+    if (options_.flush < options_.flush.zero()) {
+      throw OptionError{"penstock: Reader: flush is less than 0: give it 0 or more, or ps::never."};
+    }
     if (options_.drop_last && options_.flush != never) {
       throw OptionError{
           "penstock: Reader: drop_last leaves out short batches, and flush makes some "
@@ -175,7 +182,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.control.watch(*turns);
     build.ahead = options_.ahead != 0 ? turns : nullptr;
     build.flush = {options_.flush, build.ahead.get()};
-    const bool whole = layout.ragged() || (build.fixed_slots && !build.plan.to_device);
+    const bool whole =
+        !build.flush && (layout.ragged() || (build.fixed_slots && !build.plan.to_device));
     if (whole) {
       build.needs.whole(layout.units);
     }

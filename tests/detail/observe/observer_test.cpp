@@ -52,6 +52,20 @@ TEST_CASE("progress comes once a period") {
   CHECK(calls == 10);
 }
 
+TEST_CASE("a time that is for ever has no end") {
+  int calls = 0;
+  const Observer::Clock::time_point start = Observer::Clock::now();
+  Observer observer{{.progress = [&](const ps::Report&) { ++calls; },
+                     .every = milliseconds::max(),
+                     .stalled = [&](const ps::Stall&) { ++calls; },
+                     .stall_limit = milliseconds::max()},
+                    start};
+  observer.look(report_of({stage("Reader", 1, 1, 0, 0)}), start);
+  observer.look(report_of({stage("Reader", 1, 1, 0, 0)}), start + std::chrono::hours{24});
+  CHECK(calls == 0);
+  CHECK(observer.period() > std::chrono::hours{24});
+}
+
 TEST_CASE("a stall is told once when its limit is reached, and again only after a move") {
   std::vector<ps::Stall> stalls;
   const Observer::Clock::time_point start{};

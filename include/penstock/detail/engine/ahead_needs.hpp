@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <numeric>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -21,6 +22,11 @@ class AheadNeeds {
   void whole(std::uint64_t each) noexcept { units_ = grain_ = each; }
   /// A stage gathers what comes in batches of `each`.
   void gather(std::uint64_t each) noexcept {
+    // Batches that were gathered before share their credits, rounded down, and what is kept of
+    // several such shares may have more than its part.
+    if (out_ != 1 && std::exchange(shared_, true)) {
+      round_up();
+    }
     const std::uint64_t waiting = each - std::gcd(grain_, each);
     units_ += waiting / out_ * in_ + (waiting % out_ * in_ + out_ - 1) / out_;
     grain_ = each;
@@ -34,14 +40,10 @@ class AheadNeeds {
     out_ = out_ / after * (out / same / before);
     grain_ = out;
   }
-  /// A stage may leave units out. `counted`: those that it keeps share the credits of a batch,
-  /// rounded up.
-  void leave_out(bool counted) noexcept {
+  /// A stage may leave units out: those that it keeps share the credits of a batch, rounded up.
+  void leave_out() noexcept {
     grain_ = 1;
-    if (counted) {
-      in_ = (in_ + out_ - 1) / out_;
-      out_ = 1;
-    }
+    round_up();
   }
 
   /// Tells `ahead`, when all stages are known. Throws OptionError if that is too small for them.
@@ -57,11 +59,17 @@ class AheadNeeds {
   }
 
  private:
+  void round_up() noexcept {
+    in_ = (in_ + out_ - 1) / out_;
+    out_ = 1;
+  }
+
   std::uint64_t units_{1};
   std::uint64_t grain_{1}; // units come in whole ones of so many, but for an epoch's last
   // in_ units of the source are out_ units here.
   std::uint64_t in_{1};
   std::uint64_t out_{1};
+  bool shared_{}; // whether batches were gathered where out_ was not 1
 };
 
 } // namespace penstock::detail

@@ -81,7 +81,7 @@ template <AnyDevice D> class Build {
   void skip(bool may) noexcept {
     skips_ = skips_ || may;
     if (may) {
-      needs.leave_out(false);
+      needs.leave_out();
     }
     jumps_ = jumps_ || may;
   }

@@ -103,6 +103,9 @@ class Engine {
     for (std::size_t i = 0; !control_.failed() && i < nodes_.size(); ++i) {
       nodes_[i]->hand_in_all();
     }
+    for (std::size_t i = 0; control_.failed() && i < nodes_.size(); ++i) {
+      nodes_[i]->drop_parts();
+    }
     const std::scoped_lock lock{reporting_};
     running_ = false;
     sum_up(report_, seconds());

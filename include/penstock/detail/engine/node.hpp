@@ -67,7 +67,10 @@ class Node {
   void run(unsigned worker) noexcept {
     Meter& meter = meters_[worker];
     meter.start();
-    attempt(0, [&] { work(worker, meter); });
+    attempt(0, [&] {
+      renew(worker);
+      work(worker, meter);
+    });
     meter.stop();
   }
 
@@ -96,6 +99,10 @@ class Node {
     }
   }
 
+  /// Drops what its workers have to hand in, after a run that has failed: the next run's begin
+  /// anew.
+  virtual void drop_parts() noexcept {}
+
   /// Reports a run that took `seconds`. Allocates nothing if `stage` is an earlier report of this
   /// node.
   [[gnu::cold]] virtual void report(double seconds, StageReport& stage) const {
@@ -118,6 +125,7 @@ class Node {
   virtual void work(unsigned /*worker*/, Meter& /*meter*/) {}
   virtual void make(unsigned /*worker*/) {}
   virtual void hand_in(unsigned /*worker*/) {}
+  virtual void renew(unsigned /*worker*/) {}
 
   /// Calls f; if f throws, ends the run with that error and returns false. Leases must outlive the
   /// call: rings are to be closed before a slot goes on unfilled.

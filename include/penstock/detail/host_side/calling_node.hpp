@@ -19,6 +19,8 @@ template <class F> class Callables {
   F& operator[](unsigned worker) noexcept { return of_[worker]; }
   void make(unsigned /*worker*/) {}
   void hand_in(unsigned /*worker*/) {}
+  void renew(unsigned /*worker*/) {}
+  void drop() noexcept {}
 
  private:
   Vector<F> of_;
@@ -37,6 +39,18 @@ template <class Make, class HandIn> class Callables<EachWorker<Make, HandIn>> {
       each_.hand_in(*of_[worker]);
     }
   }
+  /// Makes it again if it was dropped.
+  void renew(unsigned worker) {
+    if (!of_[worker]) {
+      make(worker);
+    }
+  }
+  /// Drops what would be handed in.
+  void drop() noexcept {
+    for (std::size_t i = 0; !std::is_same_v<HandIn, NotHandedIn> && i < of_.size(); ++i) {
+      of_[i] = {};
+    }
+  }
 
  private:
   EachWorker<Make, HandIn> each_;
@@ -49,10 +63,12 @@ template <class F> class CallingNode : public Node {
   CallingNode(const NodeSetup& setup, const F& f) : Node{setup}, calls_{workers(), f} {}
 
   bool makes() const noexcept override { return is_each_worker<F>; }
+  void drop_parts() noexcept override { calls_.drop(); }
 
  protected:
   void make(unsigned worker) override { calls_.make(worker); }
   void hand_in(unsigned worker) override { calls_.hand_in(worker); }
+  void renew(unsigned worker) override { calls_.renew(worker); }
   auto& call_of(unsigned worker) noexcept { return calls_[worker]; }
 
  private:

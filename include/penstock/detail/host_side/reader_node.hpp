@@ -104,7 +104,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       slot.credits = slot.units;
       if (dealt_) {
         dealt_->give_back(wanted - slot.units);
-        if (cut) {
+        if (cut && workers() == 1) { // of several, the run ends
           dealt_->cut(range, slot.units);
         }
       }

@@ -17,7 +17,11 @@ class Observer {
   using Clock = std::chrono::steady_clock;
 
   explicit Observer(RunOptions options, Clock::time_point now = Clock::now())
-      : options_{std::move(options)}, told_{now}, moved_{now} {}
+      : options_{std::move(options)}, told_{now}, moved_{now} {
+    // A time too long to be added to another would look like none.
+    options_.every = std::min(options_.every, longest);
+    options_.stall_limit = std::min(options_.stall_limit, longest);
+  }
 
   /// Returns how often to look.
   std::chrono::milliseconds period() const {
@@ -70,7 +74,9 @@ class Observer {
     return stall;
   }
 
-  const RunOptions options_;
+  static constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365};
+
+  RunOptions options_;
   Clock::time_point told_;
   Clock::time_point moved_;
   std::uint64_t sum_{};
