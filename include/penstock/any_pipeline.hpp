@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/chain/chain.hpp>
 #include <penstock/error.hpp>
 #include <penstock/pipeline.hpp>
@@ -10,7 +11,6 @@
 #include <penstock/report.hpp>
 #include <penstock/run_options.hpp>
 
-#include <memory>
 #include <stop_token>
 #include <type_traits>
 #include <utility>
@@ -50,14 +50,14 @@ class AnyPipeline {
                             "it takes: end the pipeline with a Consumer or a Writer, or hold it in "
                             "an AnyBatches.");
     if constexpr (complete) {
-      held_ = std::make_unique<Model<Pipeline<Stages...>>>(std::move(pipeline));
+      held_ = detail::Owned<Held>{new Model<Pipeline<Stages...>>{std::move(pipeline)}};
     }
   }
   /// Says nothing more of a pipeline that `|` has refused.
   AnyPipeline(const Refused&) {}
 
   /// Returns whether it has a pipeline.
-  explicit operator bool() const noexcept { return held_ != nullptr; }
+  explicit operator bool() const noexcept { return static_cast<bool>(held_); }
   /// Runs to the source's end, or until it is asked to stop. Blocks, and throws, as Pipeline::run()
   /// does, and Error if it is empty. The Report is valid until the next run.
   const Report& run(const RunOptions& options = {}) { return held().run(options); }
@@ -86,7 +86,7 @@ class AnyPipeline {
     return *held_;
   }
 
-  std::unique_ptr<Held> held_;
+  detail::Owned<Held> held_;
 };
 
 } // namespace penstock

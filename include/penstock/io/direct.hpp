@@ -128,7 +128,8 @@ template <class Io = PosixIo> class DirectFile {
   // address differ modulo the alignment. What is left at either end, and at the file's end, goes
   // through the cache. So does all the rest once a direct read gives nothing: the cached read tells
   // whether that is an error.
-  void read(const Descriptor& direct, std::uint64_t offset, std::span<std::byte> into) const {
+  [[gnu::cold]] void read(const Descriptor& direct, std::uint64_t offset,
+                          std::span<std::byte> into) const {
     const std::uint64_t end = size() / alignment_ * alignment_;
     while (!into.empty() && offset < end) {
       const std::size_t past = offset % alignment_;

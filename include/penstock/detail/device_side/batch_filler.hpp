@@ -109,7 +109,7 @@ template <AnyDevice D> class BatchFiller {
   /// Returns whether units in the open place wait for others.
   bool waits() const noexcept { return place_ && filled_ != 0; }
   /// Hands on the units in the open place, if there are any, as a short batch, or leaves them out.
-  void close(bool ends_epoch) {
+  [[gnu::cold]] void close(bool ends_epoch) {
     if (!waits()) {
       return;
     }

@@ -16,24 +16,15 @@ namespace penstock::detail {
 /// option forbids stays forbidden.
 template <Source From>
 [[gnu::cold]] From opened(const From& source, const PrepareOptions& preparing, unsigned retries) {
-  bool ended = false;
-  PrepareOptions told = preparing;
-  if (preparing.progress) {
-    told.progress = [&](const Preparation& now) {
-      ended = true;
-      preparing.progress(now);
-      ended = false;
-    };
-  }
   for (unsigned failures = 0;; ++failures) {
     try {
       From copy = source;
-      open_source(copy, told);
+      open_source(copy, preparing);
       return copy;
     } catch (const OptionError&) {
       throw;
     } catch (...) {
-      if (ended || failures == retries) {
+      if (preparing.progress.threw() || failures == retries) {
         throw;
       }
       std::this_thread::sleep_for(retry_pause(failures));

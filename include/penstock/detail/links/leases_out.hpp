@@ -39,6 +39,29 @@ template <class R> class LeasesOut {
   }
   /// Throws if the next batch could never come. To be called before asking for it.
   void check_next() const {
+    if (count_ >= most_ || out_[ring_.was_taken() % out_.size()] || ahead_) [[unlikely]] {
+      look_closer();
+    }
+  }
+  Take& keep(Take taken) noexcept {
+    ++count_;
+    credits_ += taken.slot().credits;
+    Take& place = at(taken.ticket());
+    place = std::move(taken);
+    return place;
+  }
+  void release(std::uint64_t ticket) noexcept {
+    withhold(ticket);
+    at(ticket).release();
+  }
+  /// Forgets a lease, but keeps its place from use: until it is released, or the next run.
+  void withhold(std::uint64_t ticket) noexcept {
+    --count_;
+    credits_ -= at(ticket).slot().credits;
+  }
+
+ private:
+  [[gnu::cold]] void look_closer() const {
     if (count_ >= most_) {
       throw_error<Error>(
           {"penstock: ", count_,
@@ -62,24 +85,7 @@ template <class R> class LeasesOut {
            ": release one before asking for the next, or give the Reader more .ahead."});
     }
   }
-  Take& keep(Take taken) noexcept {
-    ++count_;
-    credits_ += taken.slot().credits;
-    Take& place = at(taken.ticket());
-    place = std::move(taken);
-    return place;
-  }
-  void release(std::uint64_t ticket) noexcept {
-    withhold(ticket);
-    at(ticket).release();
-  }
-  /// Forgets a lease, but keeps its place from use: until it is released, or the next run.
-  void withhold(std::uint64_t ticket) noexcept {
-    --count_;
-    credits_ -= at(ticket).slot().credits;
-  }
 
- private:
   R& ring_;
   const std::size_t most_;
   Ahead<>* const ahead_;
