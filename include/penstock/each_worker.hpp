@@ -45,8 +45,8 @@ template <class Make, class HandIn = detail::NotHandedIn> struct EachWorker {
 /// prepare() calls `make` once a worker, one after the other, each in that worker's thread; for the
 /// last stage's first worker, which is the thread that calls run(), in the thread that prepares.
 /// What it throws comes out of prepare() as a StageError. The objects serve all runs, and die with
-/// the pipeline; those that are handed in die with a run that fails, and the next run's workers
-/// make new ones.
+/// the pipeline; those that are handed in die with a run that fails, and the thread that
+/// starts the next run makes new ones.
 ///
 /// `hand_in(object&)`, if you give it, is called for each worker's object when a run has ended by
 /// itself or was stopped, not when it failed: one after the other, in the order of the workers, by

@@ -176,6 +176,9 @@ class Engine {
   }
   [[gnu::cold]] void get_ready() {
     control_.reset();
+    for (const auto& node : nodes_) {
+      node->renew_parts();
+    }
     // Each node may hold leases of the ring before it, so the last comes first.
     for (std::size_t i = nodes_.size(); i-- != 0;) {
       if (!nodes_[i]->make_ready()) {

@@ -67,10 +67,7 @@ class Node {
   void run(unsigned worker) noexcept {
     Meter& meter = meters_[worker];
     meter.start();
-    attempt(0, [&] {
-      renew(worker);
-      work(worker, meter);
-    });
+    attempt(0, [&] { work(worker, meter); });
     meter.stop();
   }
 
@@ -99,9 +96,15 @@ class Node {
     }
   }
 
-  /// Drops what its workers have to hand in, after a run that has failed: the next run's begin
-  /// anew.
+  /// Drops what its workers have to hand in, after a run that has failed: the next one has no part
+  /// of it.
   virtual void drop_parts() noexcept {}
+  /// Makes for its workers, before a run, what drop_parts() has dropped. Throws StageError.
+  [[gnu::cold]] void renew_parts() {
+    for (unsigned worker = 0; lacks_parts() && worker != workers(); ++worker) {
+      make_for(worker);
+    }
+  }
 
   /// Reports a run that took `seconds`. Allocates nothing if `stage` is an earlier report of this
   /// node.
@@ -125,7 +128,7 @@ class Node {
   virtual void work(unsigned /*worker*/, Meter& /*meter*/) {}
   virtual void make(unsigned /*worker*/) {}
   virtual void hand_in(unsigned /*worker*/) {}
-  virtual void renew(unsigned /*worker*/) {}
+  virtual bool lacks_parts() const noexcept { return false; }
 
   /// Calls f; if f throws, ends the run with that error and returns false. Leases must outlive the
   /// call: rings are to be closed before a slot goes on unfilled.

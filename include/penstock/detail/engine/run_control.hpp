@@ -63,7 +63,7 @@ class RunControl {
   /// Tells those who hold a token if the run ends early: to be called by the thread that runs the
   /// pipeline, since stop() may be called in a signal handler.
   void tell_tokens() noexcept {
-    if (stopped() || has_failed()) {
+    if (stopped() || failed()) {
       interrupt_.request_stop();
     }
   }
@@ -163,10 +163,6 @@ class RunControl {
   bool is_first() noexcept {
     const std::scoped_lock lock{mutex_};
     return !std::exchange(failed_, true);
-  }
-  bool has_failed() const noexcept {
-    const std::scoped_lock lock{mutex_};
-    return failed_;
   }
   static bool is_sticky() noexcept {
     try {

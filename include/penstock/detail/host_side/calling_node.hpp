@@ -19,7 +19,7 @@ template <class F> class Callables {
   F& operator[](unsigned worker) noexcept { return of_[worker]; }
   void make(unsigned /*worker*/) {}
   void hand_in(unsigned /*worker*/) {}
-  void renew(unsigned /*worker*/) {}
+  bool dropped() const noexcept { return false; }
   void drop() noexcept {}
 
  private:
@@ -39,18 +39,14 @@ template <class Make, class HandIn> class Callables<EachWorker<Make, HandIn>> {
       each_.hand_in(*of_[worker]);
     }
   }
-  /// Makes it again if it was dropped.
-  void renew(unsigned worker) {
-    if (!of_[worker]) {
-      make(worker);
-    }
-  }
   /// Drops what would be handed in.
   void drop() noexcept {
     for (std::size_t i = 0; !std::is_same_v<HandIn, NotHandedIn> && i < of_.size(); ++i) {
       of_[i] = {};
     }
   }
+  /// Returns whether it lacks any of them: the last is made last.
+  bool dropped() const noexcept { return !of_.back(); }
 
  private:
   EachWorker<Make, HandIn> each_;
@@ -68,7 +64,7 @@ template <class F> class CallingNode : public Node {
  protected:
   void make(unsigned worker) override { calls_.make(worker); }
   void hand_in(unsigned worker) override { calls_.hand_in(worker); }
-  void renew(unsigned worker) override { calls_.renew(worker); }
+  bool lacks_parts() const noexcept override { return calls_.dropped(); }
   auto& call_of(unsigned worker) noexcept { return calls_[worker]; }
 
  private:
