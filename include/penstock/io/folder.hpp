@@ -90,12 +90,14 @@ template <class Io>
   for (const std::string& name : unsorted) {
     in_order.push_back(name.c_str());
   }
-  // Not std::sort, which takes longer to compile than the rest of this function.
-  std::qsort(in_order.data(), in_order.size(), sizeof(const char*),
-             [](const void* a, const void* b) {
-               return std::strcmp(*static_cast<const char* const*>(a),
-                                  *static_cast<const char* const*>(b));
-             });
+  // Not std::sort, which takes longer to compile than the rest of this function. It takes no null.
+  if (!in_order.empty()) {
+    std::qsort(in_order.data(), in_order.size(), sizeof(const char*),
+               [](const void* a, const void* b) {
+                 return std::strcmp(*static_cast<const char* const*>(a),
+                                    *static_cast<const char* const*>(b));
+               });
+  }
   std::vector<std::string> names;
   for (const char* name : in_order) {
     names.push_back(joined({path, path.back() == '/' ? "" : "/", name}));
