@@ -223,6 +223,38 @@ TEST_CASE("what a run that has failed counted is in no part of the next one") {
   }
 }
 
+TEST_CASE(
+    "what make throws before the run after a failed one, that run throws, and starts nothing") {
+  bool fails = false;
+  int makes_left = 1000;
+  int handed_in = 0;
+  auto pipeline = ps::Reader{numbers(), {.batch = 100}} |
+                  ps::Consumer{ps::each_worker(
+                                   [&] {
+                                     if (makes_left-- == 0) {
+                                       throw std::runtime_error{"no handle"};
+                                     }
+                                     return [&](In) {
+                                       if (fails) {
+                                         throw std::runtime_error{"no"};
+                                       }
+                                     };
+                                   },
+                                   [&](auto&) { ++handed_in; }),
+                               {.workers = 3}};
+  pipeline.run();
+  fails = true;
+  CHECK(outcome_of([&] { pipeline.run(); }).stage == "Consumer");
+  fails = false;
+  makes_left = 1;
+  const Outcome refused = outcome_of([&] { pipeline.run(); });
+  CHECK(refused.text == "penstock: Consumer failed to make the callable of worker 2: no handle");
+  CHECK(handed_in == 3);
+  makes_left = 1000;
+  CHECK(pipeline.run().records == count);
+  CHECK(handed_in == 6);
+}
+
 TEST_CASE("what hand_in throws is the run's error, and the next run is as any other") {
   bool fails = false;
   std::vector<int> order;
