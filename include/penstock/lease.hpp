@@ -5,6 +5,8 @@
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/error.hpp>
+#include <penstock/position.hpp>
+#include <penstock/visit.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -71,6 +73,11 @@ class Lender {
   /// Gives the places back that came back before and wait for others.
   virtual void record_given() noexcept {}
   virtual void used_on(std::uint64_t ticket, StreamHandle stream) = 0;
+  /// Return where the run stands behind a batch, and which record of it is which.
+  /// @{
+  virtual Position position(std::uint64_t ticket) = 0;
+  virtual Visit visit(std::uint64_t ticket, std::size_t i) = 0;
+  /// @}
 
   const Origin origin;
 };
@@ -112,6 +119,16 @@ template <class B> class Lease : public B {
   /// Returns the epoch of its records, from 0. A batch never spans two.
   std::uint64_t epoch() const noexcept { return epoch_; }
 
+  /// Returns where the run stands when this batch is used up: `pipeline.run({.from = position})`
+  /// goes on behind it. Throws OptionError after the release, and if the run has no such place: the
+  /// source's records come in order only, or a batch in host memory holds what a stage made of
+  /// another number of records.
+  Position position() const { return held().position(ticket_); }
+  /// Returns which record of the source the `i`-th of the batch is, or is made of, with its epoch
+  /// and its step. Throws OptionError after the release, and if it is not known: a stage gives
+  /// another number of records than it takes, or, for a batch on a device, one may leave some out.
+  Visit visit(std::size_t i) const { return held().visit(ticket_, i); }
+
   /// Gives the place back now. Never blocks; the loop's next step throws what goes wrong.
   void release() noexcept { give_back(true); }
 
@@ -144,11 +161,13 @@ template <class B> class Lease : public B {
       }
     }
   }
-  void use(detail::StreamHandle stream) {
+  void use(detail::StreamHandle stream) { held().used_on(ticket_, stream); }
+  detail::Lender& held() const {
     if (!lender_) {
-      throw OptionError{"penstock: used_on() was called on a lease that has been released."};
+      throw OptionError{"penstock: used_on(), position() or visit() was called on a lease that has "
+                        "been released: call it before."};
     }
-    lender_->used_on(ticket_, stream);
+    return *lender_;
   }
 
   std::shared_ptr<detail::Lender> lender_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/position.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -85,6 +86,11 @@ struct Report {
   std::string limiting_stage;
   /// The device's name, or "none".
   std::string device;
+  /// Where the run stands: behind the last batch that the last stage was done with, as far as none
+  /// before it is open. Done is a Consumer when its callable has returned, and a loop when it has
+  /// asked for the next batch. `pipeline.run({.from = report.position})` goes on there. A default
+  /// one if the run has no positions: see Lease::position().
+  Position position;
   /// Whether a stop ended the run early.
   bool stopped{};
   /// The text of the StageError that the run threw, or that the next run throws if the error was

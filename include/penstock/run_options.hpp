@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/position.hpp>
 #include <penstock/report.hpp>
 
 #include <chrono>
@@ -63,6 +64,9 @@ template <class Seen> class Callback {
 
 /// Options of a run: `pipeline.run({.progress = f})`.
 struct RunOptions {
+  /// Where the run begins: at a position that an earlier one had, or at the beginning. Throws
+  /// OptionError, before anything is read, for a position of another order.
+  Position from = {};
   /// Ends the run early, which is no error; at once, if the stop was requested before the run.
   /// request_stop() takes a lock: in a signal handler call Pipeline::stop() instead.
   std::stop_token stop = {};

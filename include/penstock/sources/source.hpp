@@ -6,6 +6,7 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>
+#include <penstock/order.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/patience.hpp>
 
@@ -98,6 +99,12 @@ template <class S> consteval SourceFlaw source_flaw() {
     return Fills<S, Pageable> || Fills<S, Pinned> ? SourceFlaw::one_space : SourceFlaw::other;
   }
 }
+
+/// Whether S says itself which record comes when: see mix().
+template <class S>
+concept Mixes = requires(const S& source, std::uint64_t visit, Seed shuffle) {
+  { source.record_of(visit, shuffle) } -> std::convertible_to<std::uint64_t>;
+};
 
 template <class S>
 concept ReadsBytes = requires(const S& source, std::uint64_t at, std::span<std::byte> into) {

@@ -88,9 +88,17 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     if (!batch.ragged()) {
       build.needs.gather(batch.units);
     }
-    build.template add_step<detail::CopierNode<On>>(out, build.setup("AsyncCopier"), *build.device,
-                                                    in, out, build.keep_numbers(), build.drop_last,
-                                                    build.flush);
+    const bool by_turn = build.may_jump() && !build.order->one_rank();
+    if (by_turn && build.drop_last) {
+      throw OptionError{"penstock: AsyncCopier: on several ranks a batch is short if records were "
+                        "skipped, so drop_last cannot tell the last one: leave out drop_last, or "
+                        "the skips."};
+    }
+    build.template add_step<detail::CopierNode<On>>(
+        out, build.setup("AsyncCopier"), *build.device, in, out, build.keep_numbers(),
+        build.drop_last, build.flush,
+        detail::Owned<detail::BatchesByTurn>{
+            by_turn ? new detail::BatchesByTurn{*in, batch.units} : nullptr});
     if (build.drop_last) {
       build.drop_short(batch.units);
     }

@@ -136,7 +136,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
           "penstock: Decoder: extents are given, but what it gives has none: they are "
           "for columns with ps::dynamic, and one, not 0, for records of bytes."};
     }
-    plan.works(workers());
+    plan.works(workers(plan));
     plan.gives<To>(detail::fixed_bytes<To>(options_.extents, "Decoder"));
   }
   /// For prepare().
@@ -153,23 +153,21 @@ template <class F, class Where = void> class Decoder : public StageBase {
         detail::host_slots("Decoder", options_.depth, layout, build.slots_of_a_run, build.plan);
     const auto out =
         build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
-    const detail::NodeSetup setup = build.setup("Decoder", workers());
-    const std::uint64_t epoch_records =
-        build.records == unknown_size ? 0 : build.records / build.epochs;
+    const detail::NodeSetup setup = build.setup("Decoder", workers(build.plan));
     if constexpr (detail::schema_traits<typename From::schema>::ragged ||
                   detail::schema_traits<typename To::schema>::ragged) {
       build.template add<detail::RaggedDecoderNode<single, F, From, To>>(
-          setup, in, out, f_, options_.on_error, epoch_records);
+          setup, in, out, f_, options_.on_error);
     } else {
       const bool whole = !single && build.fixed_slots;
       build.template add<detail::DecoderNode<single, F, From, To>>(
-          setup, in, out, f_, whole, options_.on_error, epoch_records);
+          setup, in, out, f_, whole, options_.on_error);
     }
   }
 
  private:
-  unsigned workers() const {
-    return detail::checked_workers("Decoder", options_.workers, detail::processors(4, 16));
+  unsigned workers(const detail::Plan& plan) const {
+    return detail::checked_workers("Decoder", options_.workers, detail::processors(plan, 4, 16));
   }
 
   F f_;

@@ -9,7 +9,9 @@
 #include <penstock/detail/host_side/opened.hpp>
 #include <penstock/detail/host_side/reader_node.hpp>
 #include <penstock/detail/host_side/shared_reader_node.hpp>
+#include <penstock/detail/order/make_order.hpp>
 #include <penstock/on_error.hpp>
+#include <penstock/order.hpp>
 #include <penstock/sources/source.hpp>
 #include <penstock/stage.hpp>
 
@@ -33,6 +35,8 @@ struct ReaderOptions {
   std::size_t depth = 0;
   /// How often the source is delivered, at least once.
   std::uint64_t epochs = 1;
+  /// Which records are read, and in which order: shuffled, shared among ranks.
+  Order order = {};
   /// Records a slot, in all host stages of the chain; 0: as many as give the largest slot about 1
   /// MiB. With a Ragged column, whose slots are batches, 0 means the copier's batch, else 256.
   std::size_t batch = 0;
@@ -98,12 +102,15 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
       : Reader{std::move(source), options} {}
 
   /// For prepare().
-  template <class Given> void plan(detail::Plan& plan) const { plan.gives<T>(0); }
+  template <class Given> void plan(detail::Plan& plan) const {
+    plan.gives<T>(0);
+    plan.local_world = std::max(options_.order.ranks.local_world, 1U);
+  }
   /// For prepare(): opens the source, makes the ring.
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     const unsigned most = detail::checked_workers(
         "Reader", options_.workers,
-        std::max(detail::processors(std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
+        std::max(detail::processors(build.plan, std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
     From source = detail::opened(source_, build.preparing, options_.on_error.retries);
     // A slot that is cut moves those after it, and is to be the only one that is read.
@@ -116,25 +123,32 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
       throw OptionError{"penstock: Reader: the records of this source come in order only, so skips "
                         "cannot say which it left out: let a Decoder leave out bad ones."};
     }
-    build.records = checked_records(source.size());
+    check_epochs(source.size());
     build.epochs = options_.epochs;
     const bool drops_slots = options_.drop_last && !build.plan.fills_up;
     build.drop_last = options_.drop_last;
     build.skip(drops_slots || options_.on_error.skips != 0);
     const std::vector<std::size_t> extents = detail::extents_of(source);
     const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
+    build.order = detail::make_order(options_.order, ordered(source, bytes, extents), build.epochs);
+    build.records = build.order->records_of_run();
+    check_ranks(build.plan);
     const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&
                         build.records < unknown_size / bytes;
     const detail::Layout layout =
         pieces ? detail::Layout{1, bytes}.pieces(detail::usual_read)
                : detail::layout_of<T>(records_a_slot(bytes, build), extents,
                                       detail::usual_values(options_.value_bytes), "Reader");
-    const detail::Ramp ramp = detail::ramp_of(options_.batch, layout, build.plan);
+    // Batches of all ranks are equally large.
+    const detail::Ramp ramp = build.order->one_rank()
+                                  ? detail::ramp_of(options_.batch, layout, build.plan)
+                                  : detail::Ramp{layout.units};
     build.units = pieces ? build.records * bytes : build.records;
     build.slots_of_a_run =
         detail::places_of_a_run(build.units, layout.units, build.epochs) + ramp.slots();
     build.fixed_slots = options_.batch != 0;
-    const detail::SlotRanges ranges{build.units, build.epochs, layout.units, ramp, drops_slots};
+    detail::SlotRanges ranges{layout.units, ramp, drops_slots};
+    ranges.begin(*build.order, layout.units_a_record);
     build.slots_read = ranges.slots();
     detail::Owned<detail::DealtRanges> dealt = deal(ranges, layout, build);
     const std::size_t slots =
@@ -191,7 +205,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     // Nobody knows how many slots, and with flush batches, there will be.
     build.slots_read = whole && !build.flush ? ranges.slots() : unknown_size;
     build.units = build.flush ? unknown_size : build.units;
-    return detail::Owned<detail::DealtRanges>{new detail::DealtRanges{ranges, turns, whole}};
+    return detail::Owned<detail::DealtRanges>{new detail::DealtRanges{turns, whole}};
   }
   // Several slots for all that the Reader may be ahead, so that the stages have work side by side.
   template <class D>
@@ -203,14 +217,47 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                ? usual
                : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);
   }
-  std::uint64_t checked_records(std::uint64_t size) const {
+  static detail::OrderedSource ordered(const From& source, std::size_t bytes,
+                                       const std::vector<std::size_t>& extents) {
+    detail::OrderedSource of{.size = source.size(),
+                             .in_order = detail::comes_in_order(source),
+                             .record_bytes = std::max<std::size_t>(bytes, 1),
+                             .ragged = detail::schema_traits<T>::ragged,
+                             .extents = extents};
+    if constexpr (detail::Mixes<From>) {
+      of.mix = [](const void* mix, std::uint64_t visit, Seed shuffle) -> std::uint64_t {
+        return static_cast<const From*>(mix)->record_of(visit, shuffle);
+      };
+      of.group = source.group();
+      of.source = &source;
+    }
+    return of;
+  }
+  // What would give ranks another number of batches each.
+  [[gnu::cold]] void check_ranks(const detail::Plan& plan) const {
+    const Ranks& ranks = options_.order.ranks;
+    if (ranks.world == 0 || ranks.rank >= ranks.world) {
+      detail::throw_error<OptionError>({"penstock: Reader: order.ranks has rank ", ranks.rank,
+                                        " of a world of ", ranks.world,
+                                        ": ranks are counted from 0, so give less than the world."});
+    }
+    if (ranks.world != 1 && options_.flush != never) {
+      throw OptionError{"penstock: Reader: flush makes short batches when time is up, and then "
+                        "ranks have other numbers of batches: leave it out, or order.ranks."};
+    }
+    if (ranks.world != 1 && options_.ahead != 0 && options_.batch == 0 && !plan.fills_up) {
+      throw OptionError{"penstock: Reader: with .ahead a slot holds what may be read just now, and "
+                        "here slots are batches, which must be the same on all ranks: give the "
+                        "Reader a .batch."};
+    }
+  }
+  void check_epochs(std::uint64_t size) const {
     if (options_.epochs == 0 || (size == unknown_size && options_.epochs != 1) ||
         (size != unknown_size && size != 0 && options_.epochs > unknown_size / 2 / size)) {
       detail::throw_error<OptionError>(
           {"penstock: Reader: epochs is ", options_.epochs,
            ": it must be at least 1, and 1 where the source's size is unknown."});
     }
-    return size == unknown_size ? size : size * options_.epochs;
   }
   // Slots that are batches must have a size before any can be short.
   [[gnu::cold]] void check_slots(const detail::Plan& plan) const {
@@ -234,8 +281,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
 template <class From> class Reader<From, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(From);
   static_assert(options_fit, "penstock: these are no ReaderOptions. By name, in this order: "
-                             ".workers, .depth, .epochs, .batch, .drop_last, .ahead, .flush, "
-                             ".value_bytes, .on_error.");
+                             ".workers, .depth, .epochs, .order, .batch, .drop_last, .ahead, "
+                             ".flush, .value_bytes, .on_error.");
 
  public:
   /// Takes any arguments.

@@ -85,7 +85,8 @@ template <class... Stages> struct Assembly {
     if (build.ahead && !build.flush) {
       build.needs.check(*build.ahead);
     }
-    engine.expect(build.records, build.batches());
+    build.order->set_batch(build.batch_records());
+    engine.expect(build.order, build.batches());
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/batch_filler.hpp>
+#include <penstock/detail/device_side/batches_by_turn.hpp>
 #include <penstock/detail/device_side/copy_pieces.hpp>
 #include <penstock/detail/device_side/each_slot.hpp>
 #include <penstock/detail/device_side/poison.hpp>
@@ -32,13 +33,15 @@ namespace penstock::detail {
 /// batch of its own.
 template <AnyDevice D> class Copier {
  public:
-  /// `on_the_way`, unless it is null, is told the numbers in the source. `drop_last`: of each epoch
+  /// `on_the_way`, unless it is null, is told the turns. `by_turn`, unless it is null, says which
+  /// units are a batch. `drop_last`: of each epoch
   /// it leaves out the last batch if that is short; with a Ragged column the Reader does.
   [[gnu::cold]] Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
                        OnTheWay* on_the_way = nullptr, bool drop_last = false,
-                       const Flush& flush = {})
+                       const Flush& flush = {}, Owned<BatchesByTurn> by_turn = {})
       : device_{device}, in_{in}, ragged_{in.layout().ragged()},
         filler_{out, drop_last && !ragged_}, on_the_way_{on_the_way}, flush_{flush},
+        by_turn_{std::move(by_turn)},
         stream_{device.stream()}, line_{device, 4},
         most_records_{std::max<std::size_t>(
             copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
@@ -57,6 +60,9 @@ template <AnyDevice D> class Copier {
       sent = true;
     }
     if (!ended_ && in_.ring.exhausted() && !run_) {
+      if (by_turn_) {
+        by_turn_->end();
+      }
       filler_.end();
       ended_ = true;
       return true;
@@ -98,6 +104,9 @@ template <AnyDevice D> class Copier {
     }
     run_ = {};
     filler_.reset();
+    if (by_turn_) {
+      by_turn_->reset();
+    }
     if (on_the_way_) {
       on_the_way_->numbers.start(0);
     }
@@ -134,6 +143,10 @@ template <AnyDevice D> class Copier {
 
   bool send() {
     gather();
+    if (run_ && by_turn_ && !by_turn_->goes_on(run_.slot(), begun_)) {
+      filler_.close(false);
+      by_turn_->begin(run_.slot(), begun_);
+    }
     if (!run_ || !filler_.try_open(run_.slot().epoch)) {
       return false;
     }
@@ -141,7 +154,10 @@ template <AnyDevice D> class Copier {
     const std::size_t slots = slots_of_one_epoch(run_);
     const HostSlot& last = run_.slot(slots - 1);
     const std::size_t ready = (slots - 1) * in_.layout().units + last.units - begun_;
-    const std::size_t records = ragged_ ? ready : filler_.make_room(std::min(ready, most_records_));
+    const std::size_t together =
+        by_turn_ ? by_turn_->together(run_.slot(), begun_, run_.slot().units - begun_) : ready;
+    const std::size_t records =
+        ragged_ ? ready : filler_.make_room(std::min({ready, together, most_records_}));
     Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
     flight.after = flight.also_after = {};
     if (filler_.untouched()) {
@@ -221,6 +237,10 @@ template <AnyDevice D> class Copier {
       place.source = first.source[at % in_.layout().units];
       place.read = first.read;
     }
+    const std::size_t last = begun_ + i + count - 1;
+    place.until = in_.layout().in_records(run_.slot(last / in_.layout().units)
+                                              .source[last % in_.layout().units] +
+                                          1);
     if (in_.ahead) {
       each_slot(run_, in_.layout().units, begun_ + i, count,
                 [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t) {
@@ -236,6 +256,7 @@ template <AnyDevice D> class Copier {
   BatchFiller<D> filler_;
   OnTheWay* const on_the_way_;
   const Flush flush_;
+  const Owned<BatchesByTurn> by_turn_;
   typename D::stream_type stream_;
   // Four events for at most two copies in flight: a user that is late asks about an older one.
   Timeline<D> line_;

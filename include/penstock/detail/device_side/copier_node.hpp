@@ -16,13 +16,13 @@ namespace penstock::detail {
 /// Copies to the device.
 template <AnyDevice D> class CopierNode final : public DeviceStep {
  public:
-  /// `numbers`, unless it is null, is told the numbers in the source. `drop_last`: see Copier.
+  /// `numbers`, unless it is null, is told the turns. `drop_last`, `by_turn`: see Copier.
   [[gnu::cold]] CopierNode(const NodeSetup& setup, D& device, const std::shared_ptr<HostLink>& in,
                            const std::shared_ptr<DeviceLink<D>>& out,
                            const std::shared_ptr<OnTheWay>& numbers, bool drop_last,
-                           const Flush& flush)
+                           const Flush& flush, Owned<BatchesByTurn> by_turn)
       : DeviceStep{setup}, in_{in}, out_{out}, numbers_{numbers},
-        copier_{device, *in_, *out_, usual_copy, numbers_.get(), drop_last, flush} {}
+        copier_{device, *in_, *out_, usual_copy, numbers_.get(), drop_last, flush, std::move(by_turn)} {}
 
   bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }

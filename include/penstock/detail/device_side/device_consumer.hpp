@@ -117,6 +117,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
         return;
       }
       meter.did(lender.link().layout().in_records(place->units), place->bytes);
+      this->used_up(lender.link().place_behind(*place));
       lender.give_back(ticket);
     }
   }

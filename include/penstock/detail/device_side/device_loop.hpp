@@ -24,7 +24,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
       : DeviceEnd<D>{setup, in, depth}, device_{device} {}
 
   void enter(StreamHandle stream) noexcept override {
-    next_ = body_ = 0;
+    next_ = body_ = behind_ = 0;
     this->meter(0).start();
     launches_.begin();
     this->attempt(0, [&] {
@@ -34,6 +34,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   }
   Lease<B> next() noexcept override {
     DeviceLender<D>& lender = this->lender();
+    this->used_up(behind_);
     DeviceSlot<D>* const place = check_body() ? DeviceEnd<D>::next(next_) : nullptr;
     if (!place) {
       return {};
@@ -44,6 +45,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     body_ = layout.in_records(place->index);
     next_ = layout.in_records(place->index + place->units);
     this->meter(0).did(layout.in_records(place->units), place->bytes);
+    behind_ = lender.link().place_behind(*place);
     return {batch, this->shared_lender(), lender.ticket(), place->epoch};
   }
   void leave(bool early) noexcept override {
@@ -76,6 +78,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   LaunchCheck<D> launches_;
   std::uint64_t body_{}; // the first record of the batch that the body has
   std::uint64_t next_{};
+  std::uint64_t behind_{}; // the place in the run's order behind that batch
 };
 
 } // namespace penstock::detail

@@ -106,6 +106,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     for (std::size_t i = 0; i < count; ++i) {
       meter.did(lender.link().layout().in_records(held_.slot(i).units), held_.slot(i).bytes);
     }
+    this->used_up(lender.link().place_behind(held_.slot(count - 1)));
     lender.release(held_.split(count), free);
   }
 

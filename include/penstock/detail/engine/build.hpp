@@ -15,6 +15,7 @@
 #include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
+#include <penstock/detail/order/run_order.hpp>
 #include <penstock/device.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/source.hpp>
@@ -72,6 +73,7 @@ template <AnyDevice D> class Build {
   std::size_t depth{};            // batches that may be on the device at once
   /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
+  std::shared_ptr<RunOrder> order{}; ///< Made by the Reader.
   std::shared_ptr<Ahead<>> ahead{}; ///< What bounds how far the Reader is ahead; null if nothing.
   AheadNeeds needs{};               ///< Of the stages so far.
   Flush flush{};                    ///< When what waits to be full is handed on.
@@ -85,6 +87,8 @@ template <AnyDevice D> class Build {
     }
     jumps_ = jumps_ || may;
   }
+  /// Returns whether a stage so far may skip records.
+  bool may_jump() const noexcept { return jumps_; }
   /// Called by a stage after which delivered records are counted anew.
   void count_anew() noexcept { skips_ = false; }
   /// Returns where a copier is to keep the numbers in the source, for stages after the device; null
@@ -125,6 +129,8 @@ template <AnyDevice D> class Build {
   void device_output(std::shared_ptr<DeviceLink<D>> link) {
     control.watch(link->ring);
     link->ahead = ahead;
+    link->order = order;
+    link->has_turns = one_for_one;
     on_device_ = std::move(link);
   }
   /// Says that the next batches are in host memory again.
@@ -160,6 +166,10 @@ template <AnyDevice D> class Build {
   void drop_short(std::size_t batch) noexcept {
     units -= units == unknown_size ? 0 : units / epochs % batch * epochs;
   }
+  /// Returns how many records a batch of the last ring has.
+  std::uint64_t batch_records() const noexcept {
+    return (on_device_ ? on_device_->layout() : host_->layout()).records();
+  }
   /// Returns how many batches the last ring is given in a run, at most, or unknown_size.
   std::uint64_t batches() const {
     if (units == unknown_size || slots_read != 0) {
@@ -174,6 +184,9 @@ template <AnyDevice D> class Build {
   [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
     host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
     host_->ahead = ahead;
+    host_->order = order;
+    host_->has_turns = one_for_one;
+    host_->never_empty = !plan.to_device && !order->one_rank();
     control.watch(host_->ring);
   }
 

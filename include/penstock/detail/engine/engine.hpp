@@ -8,12 +8,14 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
+#include <penstock/detail/order/run_order.hpp>
 #include <penstock/run_options.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -41,9 +43,10 @@ class Engine {
   template <AnyDevice D> Build<D> build(D* device, const PrepareOptions& preparing) {
     return {device, control_, nodes_, threads_, preparing};
   }
-  /// Notes how many records a whole run reads, and how many batches it gives at most.
-  void expect(std::uint64_t records, std::uint64_t batches) noexcept {
-    report_.records_in_all = records;
+  /// Notes in which order a run reads, and how many batches a whole one gives at most.
+  void expect(std::shared_ptr<RunOrder> order, std::uint64_t batches) noexcept {
+    order_ = std::move(order);
+    report_.records_in_all = order_->records_of_run();
     batches_ = batches;
   }
   std::uint64_t batches() const noexcept { return batches_; }
@@ -72,6 +75,7 @@ class Engine {
   [[gnu::cold]] void start(const RunOptions& options) {
     check_here();
     check_resting();
+    order_->begin(options.from);
     start_ = Clock::now();
     try {
       get_ready();
@@ -199,6 +203,7 @@ class Engine {
   void set_running(bool running) {
     const std::scoped_lock lock{reporting_};
     running_ = running;
+    report_.records_in_all = order_->records_of_run();
   }
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
@@ -216,6 +221,7 @@ class Engine {
       report.skipped += report.stages[i].skipped;
     }
     control_.skips().copy(report.skips);
+    report.position = order_->position(nodes_.back()->place());
     report.records = report.stages.back().records;
     report.bytes = report.stages.back().bytes;
     report.limiting_stage =
@@ -236,6 +242,7 @@ class Engine {
   bool running_{}; // between start() and finish()
   Report report_;
   std::uint64_t batches_{};
+  std::shared_ptr<RunOrder> order_;
 };
 
 } // namespace penstock::detail

@@ -58,6 +58,7 @@ class Node {
   /// stages after this one first. Returns false if it failed: then there is to be no run.
   [[gnu::cold]] bool make_ready() noexcept {
     bad_items_.store(0, StdAtomics::relaxed);
+    place_.store(0, StdAtomics::relaxed);
     for (Meter& meter : meters_) {
       meter.clear();
     }
@@ -112,6 +113,8 @@ class Node {
     stage.name = name_;
     Meter::sum(meters_.data(), meters_.size(), seconds, stage);
   }
+  /// Returns the place in the run's order behind what was used up so far; any thread.
+  std::uint64_t place() const noexcept { return place_.load(StdAtomics::relaxed); }
   /// Returns how many records went through so far; any thread.
   std::uint64_t records() const noexcept {
     std::uint64_t sum = 0;
@@ -141,6 +144,9 @@ class Node {
       return false;
     }
   }
+  /// Says that all up to a place in the run's order was used up: for a last stage. One thread at a
+  /// time.
+  void used_up(std::uint64_t place) noexcept { place_.store(place, StdAtomics::relaxed); }
   /// How an item ended, after the retries and skips that OnError allows; again: it did not yet.
   enum class Item : std::uint8_t { good, again, skipped, failed };
   /// Decides, inside a catch block, about an item of `records` records of the source from `record`
@@ -200,6 +206,7 @@ class Node {
   RunControl& control_;
   Vector<Meter> meters_;
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
+  StdAtomics::Atomic<std::uint64_t> place_{0};
 };
 
 } // namespace penstock::detail

@@ -80,9 +80,9 @@ inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usua
   }
   return asked != 0 ? asked : usual;
 }
-/// Returns a share of the processors that may be used, at least one.
-inline unsigned processors(unsigned of_eight, unsigned most) {
-  return std::clamp(usable_processors() * of_eight / 8, 1U, most);
+/// Returns a share of the processors that this process may use, at least one.
+inline unsigned processors(const Plan& plan, unsigned of_eight, unsigned most) {
+  return std::clamp(usable_processors() / plan.local_world * of_eight / 8, 1U, most);
 }
 
 inline std::size_t checked_depth(const char* stage, std::size_t asked) {

@@ -20,13 +20,14 @@ class DealtRanges {
   using Range = SlotRanges::Range;
 
   /// `whole`: a slot that is not an epoch's last is full.
-  [[gnu::cold]] DealtRanges(const SlotRanges& ranges, std::shared_ptr<Ahead<>> ahead, bool whole)
-      : ranges_{ranges}, ahead_{std::move(ahead)}, whole_{whole} {}
+  [[gnu::cold]] DealtRanges(std::shared_ptr<Ahead<>> ahead, bool whole)
+      : ahead_{std::move(ahead)}, whole_{whole} {}
 
-  /// Begins a run.
-  [[gnu::cold]] void reset() {
+  /// Begins a run over what `ranges` say, which must outlive it.
+  [[gnu::cold]] void reset(const SlotRanges& ranges) {
     ahead_->reset();
-    next_ = {0, 0, 0};
+    ranges_ = &ranges;
+    next_ = {ranges.course().first_epoch, ranges.course().first, 0};
   }
   /// Blocks until a worker that has claimed this ticket may read, and returns what; nothing if
   /// there is no more, and then ends the ring.
@@ -34,15 +35,16 @@ class DealtRanges {
     if (!ahead_->await_turn(ticket)) {
       return {};
     }
-    if (next_.first == ranges_.units()) {
+    const SlotRanges::Course& course = ranges_->course();
+    if (next_.epoch != course.epochs && next_.first == ranges_->end_of(next_.epoch)) {
       next_ = {next_.epoch + 1, 0, 0};
     }
-    if (next_.epoch == ranges_.epochs() || ranges_.units() == 0) {
+    if (next_.epoch == course.epochs || next_.first == ranges_->end_of(next_.epoch)) {
       end_at(ticket, ring);
       return {};
     }
     Range range = next_;
-    range.units = ahead_->take(ranges_.most(ticket, next_), whole_);
+    range.units = ahead_->take(ranges_->most(ticket, next_), whole_);
     if (range.units != 0) {
       next_.first += range.units;
       ahead_->pass(ticket);
@@ -63,7 +65,7 @@ class DealtRanges {
   void give_back(std::size_t units) noexcept { ahead_->give_back(units); }
 
  private:
-  const SlotRanges ranges_;
+  const SlotRanges* ranges_{};
   const std::shared_ptr<Ahead<>> ahead_;
   const bool whole_;
   Range next_{}; // whose turn it is, his

@@ -26,9 +26,8 @@ class DecoderNode final : public DecodingNode<F, From, To> {
  public:
   /// `whole`: the callable gets whole slots.
   DecoderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
-              const std::shared_ptr<HostLink>& out, const F& f, bool whole, const OnError& on_error,
-              std::uint64_t epoch_records)
-      : Base{setup, in, out, f, on_error, epoch_records},
+              const std::shared_ptr<HostLink>& out, const F& f, bool whole, const OnError& on_error)
+      : Base{setup, in, out, f, on_error},
         parts_{in->ring.slots(),
                whole ? 1 : parts_a_slot(setup.workers, in->layout().units, in->ring.slots())},
         decoded_(in->ring.slots() * parts_.parts()) {}
@@ -52,7 +51,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
           return decode(this->call_of(worker), ticket, part, given, meter);
         },
         [&](std::uint64_t ticket, HostSlot& given, HostSlot& slot) {
-          return this->attempt(given.source[0], [&] { put_together(ticket, given, slot); });
+          return this->attempt(in_->visit(given, 0).record, [&] { put_together(ticket, given, slot); });
         });
   }
 
@@ -69,7 +68,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
     const TraceRange range = this->trace(in_->index_of(given, units.begin));
     bool done = false;
     // The run ends if there is no memory to note the skipped records.
-    return this->attempt(given.source[units.begin], [&] {
+    return this->attempt(in_->visit(given, units.begin).record, [&] {
       if constexpr (Single) {
         done = records(call, ticket, given, units, decoded, meter);
       } else {
@@ -84,7 +83,8 @@ class DecoderNode final : public DecodingNode<F, From, To> {
     const auto in =
         batch<const typename From::schema, typename From::space>(*in_, ticket, given, units);
     const auto out = batch<typename To::schema, typename To::space>(*out_, ticket, given, units);
-    const Item item = this->attempt_item(on_error_, meter, given.source[units.begin], units.size(),
+    const Item item = this->attempt_item(on_error_, meter, in_->visit(given, units.begin).record,
+                                         units.size(),
                                          [&] { std::invoke(call, in, out); });
     if (item == Item::good) {
       decoded.kept = {units.size(), units.begin};
@@ -115,8 +115,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
   }
   template <class S>
   static BatchView<S> view(const HostLink& link, std::uint64_t ticket, const HostSlot& given) {
-    return link.memory.template view<S>(ticket % link.ring.slots(), given.units, given.index,
-                                        given.source[0]);
+    return link.memory.template view<S>(ticket % link.ring.slots(), given.units, given.index, 0);
   }
 
   // By the last worker of a slot: closes the gaps that skipped records have left. May throw
@@ -127,6 +126,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
       kept += decoded_of(ticket, part).kept.count;
     }
     slot.units = kept;
+    out_->check_left(kept, given.units);
     if (kept == given.units) {
       slot.source.take(given.source);
       return;

@@ -45,12 +45,9 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
   using OutView = BatchView<typename To::schema>;
 
  public:
-  /// `epoch_records`: in an epoch of the source; 0 if it does not tell.
   DecodingNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
-               const std::shared_ptr<HostLink>& out, const F& f, const OnError& on_error,
-               std::uint64_t epoch_records)
-      : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, out_{out},
-        epoch_records_{epoch_records} {}
+               const std::shared_ptr<HostLink>& out, const F& f, const OnError& on_error)
+      : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, out_{out} {}
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
@@ -67,9 +64,7 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
     auto&& from = record_at<parameter_t<0, P>>(in, i);
     auto&& to = record_at<parameter_t<1, P>>(out, at);
     if constexpr (P::count == 3) {
-      const std::uint64_t record = given.source[i];
-      const Visit visit{record, given.epoch, given.epoch * epoch_records_ + record};
-      std::invoke(call, from, to, visit);
+      std::invoke(call, from, to, in_->visit(given, i));
     } else {
       std::invoke(call, from, to);
     }
@@ -99,7 +94,7 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
           one(i, kept.count + (i - unbroken));
         }
       } catch (...) {
-        const Item item = this->thrown(on_error_, meter, tries++, given.source[i], 1);
+        const Item item = this->thrown(on_error_, meter, tries++, in_->visit(given, i).record, 1);
         if (item == Item::failed) {
           return false;
         }
@@ -117,9 +112,6 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
   const OnError on_error_;
   const std::shared_ptr<HostLink> in_;
   const std::shared_ptr<HostLink> out_;
-
- private:
-  const std::uint64_t epoch_records_;
 };
 
 } // namespace penstock::detail

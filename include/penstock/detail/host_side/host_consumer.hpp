@@ -5,6 +5,7 @@
 #include <penstock/detail/host_side/calling_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/sequencer.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,12 +20,19 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
  public:
   /// `whole`: a batch is a slot.
   HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f, bool whole)
-      : CallingNode<F>{setup, f}, in_{in},
+      : CallingNode<F>{setup, f}, in_{in}, places_(in->ring.slots(), 0), turns_{in->ring.slots()},
         parts_{in->ring.slots(),
                whole ? 1 : parts_a_slot(setup.workers, in->layout().units, in->ring.slots())} {}
 
  protected:
-  void reset() override { parts_.reset(); }
+  void reset() override {
+    parts_.reset();
+    turns_.reset();
+    last_ = 0;
+    if (!in_->has_turns) {
+      this->used_up(RunOrder::unknown);
+    }
+  }
   void work(unsigned worker, Meter& meter) override {
     HostRing& ring = in_->ring;
     Draws draws{parts_};
@@ -47,6 +55,7 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
       draws.took(meter.spent(Activity::busy, Activity::starved));
       if (parts_.finish(share)) {
         const std::uint64_t credits = slot->credits;
+        note_place(share.ticket, *slot);
         ring.take_at(share.ticket).release();
         in_->use_up(credits);
       }
@@ -68,7 +77,27 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
     });
   }
 
+  // Workers finish slots in any order: the place is behind those before which none is open.
+  void note_place(std::uint64_t ticket, const HostSlot& slot) noexcept {
+    if (!in_->has_turns) {
+      return;
+    }
+    if (this->workers() == 1) {
+      last_ = slot.units == 0 ? last_ : in_->place_behind(slot);
+      this->used_up(last_);
+      return;
+    }
+    places_[ticket % places_.size()] = slot.units == 0 ? 0 : in_->place_behind(slot);
+    turns_.bring(ticket, [this](std::size_t place) {
+      last_ = std::max(last_, places_[place]);
+      this->used_up(last_);
+    });
+  }
+
   const std::shared_ptr<HostLink> in_;
+  Vector<std::uint64_t> places_; // in the run's order, behind each slot that is done
+  Sequencer<> turns_;
+  std::uint64_t last_{}; // whose turn it is, his
   Parts<> parts_;
 };
 

@@ -25,6 +25,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   void enter(StreamHandle) noexcept override { meter(0).start(); }
   Lease<B> next() noexcept override {
     meter(0).spent(Activity::busy, Activity::starved);
+    used_up(behind_);
     HostRing::Take taken;
     if (!attempt(delivered_,
                  [&] {
@@ -43,6 +44,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.units);
     meter(0).did(slot.units, slot.bytes);
     HostLink& link = lender_->link();
+    behind_ = link.has_turns ? link.place_behind(slot) : RunOrder::unknown;
     return {link.batch<const T, Where>(ticket % link.ring.slots(), slot, index), lender_, ticket,
             slot.epoch};
   }
@@ -52,9 +54,11 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   void reset() override {
     lender_->out().reset();
     delivered_ = 0;
+    behind_ = lender_->link().has_turns ? 0 : RunOrder::unknown;
   }
   const std::shared_ptr<HostLender> lender_;
   std::uint64_t delivered_{};
+  std::uint64_t behind_{}; // the place behind the batch that the loop has
 };
 
 } // namespace penstock::detail

@@ -31,7 +31,7 @@ class RaggedDecoderNode final : public DecodingNode<F, From, To> {
       const TraceRange range = this->trace(from.slot().index);
       bool done = false;
       // The run ends if there is no memory to note the skipped records.
-      return this->attempt(from.slot().source[0], [&] {
+      return this->attempt(in_->visit(from.slot(), 0).record, [&] {
         if constexpr (Single) {
           done = records(this->call_of(worker), from, to, meter);
         } else {
@@ -46,8 +46,8 @@ class RaggedDecoderNode final : public DecodingNode<F, From, To> {
   bool whole_slot(Call& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) {
     const HostSlot& given = from.slot();
     HostSlot& slot = to.slot();
-    const std::uint64_t first = given.source[0];
-    slot.source.start(first);
+    const std::uint64_t first = in_->visit(given, 0).record;
+    slot.source.start(given.source[0]);
     const auto in = in_->template batch<const typename From::schema, typename From::space>(
         from.place(), given, given.index);
     const auto out =
@@ -58,6 +58,7 @@ class RaggedDecoderNode final : public DecodingNode<F, From, To> {
       check_ragged(out_->memory, to.place(), given.units, first);
     });
     slot.units = item == Item::good ? given.units : 0;
+    out_->check_left(slot.units, given.units);
     slot.source.take(from.slot().source);
     return item != Item::failed;
   }
@@ -66,10 +67,10 @@ class RaggedDecoderNode final : public DecodingNode<F, From, To> {
     const HostSlot& given = from.slot();
     HostSlot& slot = to.slot();
     const auto in = in_->memory.template view<typename From::schema>(from.place(), given.units, 0,
-                                                                     given.source[0]);
+                                                                     0);
     auto out = out_->memory.template view<typename To::schema>(to.place(), given.units, 0, 0);
     const auto one = [&](std::size_t i, std::size_t at) {
-      out.source_index = given.source[i] - at; // so that put() names the record
+      out.source_index = in_->visit(given, i).record - at; // so that put() names the record
       open_ragged(out_->memory, to.place(), at + 1, at);
       this->call_for(call, given, in, i, out, at);
       check_ragged(out_->memory, to.place(), at + 1, out.source_index, at);
@@ -78,6 +79,7 @@ class RaggedDecoderNode final : public DecodingNode<F, From, To> {
     const PartOf units{given.units, 1, 0};
     const bool done = this->each_record(given, units, kept, slot.source, meter, one);
     slot.units = kept.count;
+    out_->check_left(kept.count, given.units);
     slot.index = kept.count != 0 ? in_->index_of(given, kept.first) : slot.index;
     return done;
   }

@@ -7,6 +7,7 @@
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/dealt_ranges.hpp>
+#include <penstock/detail/host_side/ordered_reads.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/ragged.hpp>
@@ -35,6 +36,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
                            const Flush& flush, const OnError& on_error)
       : Node{setup}, source_{std::move(source)}, on_error_{on_error}, ranges_{ranges},
         dealt_{std::move(dealt)}, flush_{flush}, out_{out} {
+    out_->order->mix_from(&source_);
     const Layout& layout = out_->layout();
     if (layout.units == 1 && layout.bytes() > usual_read) {
       note_ = joined({"a record of ", layout.bytes(), " bytes is a slot"});
@@ -51,8 +53,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
  private:
   [[gnu::cold]] void reset() override {
     out_->reset();
+    ranges_.begin(*out_->order, out_->layout().units_a_record);
     if (dealt_) {
-      dealt_->reset();
+      dealt_->reset(ranges_);
     } else if (ranges_.known()) {
       out_->ring.end_at(ranges_.slots());
     }
@@ -82,21 +85,23 @@ template <Source From, class Where> class ReaderNode final : public Node {
       slot.epoch = range.epoch;
       slot.units = wanted;
       Filled got = 0;
-      const Item item = attempt_item(on_error_, meter, layout.in_records(first),
-                                     layout.whole_records(first, wanted), [&](unsigned attempt) {
-                                       const TraceRange shown =
-                                           trace(layout.in_records(slot.index));
-                                       read(claim.place(), slot, got, attempt, meter);
-                                     });
+      const bool singly = on_error_.skips != 0 && !out_->order->plain();
+      const Item item =
+          singly ? read_singly(claim.place(), slot, got, meter)
+                 : attempt_item(on_error_, meter, record_of(slot.epoch, first),
+                                layout.whole_records(first, wanted), [&](unsigned attempt) {
+                                  const TraceRange shown = trace(layout.in_records(slot.index));
+                                  read(claim.place(), slot, got, attempt, meter);
+                                });
       if (item == Item::failed) {
         slot.units = 0; // the slot goes on, empty, to a thread that did not see the ring fail
         return;
       }
       meter.spent(Activity::busy, Activity::blocked);
-      const bool ends = item == Item::good && got.count < wanted && !got.for_now;
+      const bool ends = item == Item::good && got.count < wanted && !got.for_now && !singly;
       const bool cut = item == Item::good && got.count < wanted && got.for_now;
       slot.units = item == Item::good ? got.count : 0;
-      slot.ends_epoch = ends || (!cut && first + wanted == ranges_.units());
+      slot.ends_epoch = ends || (!cut && first + wanted == ranges_.end_of(range.epoch));
       slot.bytes = slot.units != 0 ? out_->memory.used(claim.place(), slot.units) : 0;
       meter.did(layout.whole_records(first, slot.units), slot.bytes);
       meter.found_in_use(ring.was_in_use());
@@ -130,6 +135,10 @@ template <Source From, class Where> class ReaderNode final : public Node {
   void read(std::size_t place, HostSlot& slot, Filled& got, unsigned attempt, Meter& meter) {
     const std::uint64_t first = slot.source[0];
     const std::size_t wanted = slot.units;
+    if (!out_->order->plain()) {
+      read_ordered(place, slot, got, attempt, meter);
+      return;
+    }
     if constexpr (ReadsBytes<From>) {
       if (out_->layout().in_pieces()) {
         source_.read_bytes(first, std::span{out_->memory.data(place), wanted});
@@ -161,6 +170,65 @@ template <Source From, class Where> class ReaderNode final : public Node {
       check_count(got.count, wanted, first, ranges_.known());
     }
   }
+  // Fills a slot with records that need not be neighbours in the source.
+  void read_ordered(std::size_t place, HostSlot& slot, Filled& got, unsigned attempt,
+                    Meter& meter) {
+    const std::uint64_t first = slot.source[0];
+    const OrderedReads<From, Where> reads{source_, *out_->order, out_->memory};
+    got = 0;
+    if constexpr (ReadsBytes<From>) {
+      if (out_->layout().in_pieces()) {
+        reads.pieces(out_->memory.data(place), slot.epoch, first, slot.units);
+        note_read(slot, got, slot.units);
+        return;
+      }
+    }
+    if constexpr (ragged) {
+      open_ragged(out_->memory, place, slot.units);
+    }
+    const std::size_t count =
+        reads.records(place, 0, slot.epoch, first, slot.units,
+                      Patience{control().interrupt(), meter, slot.epoch, attempt});
+    if constexpr (ragged) {
+      check_ragged(out_->memory, place, count, record_of(slot.epoch, first));
+    }
+    note_read(slot, got, count);
+  }
+  // The same, but each record is an item, so that one that is bad leaves its neighbours in the
+  // order alone: they have nothing to do with it.
+  [[gnu::cold]] Item read_singly(std::size_t place, HostSlot& slot, Filled& got,
+                                 Meter& meter) noexcept {
+    const std::uint64_t first = slot.source[0];
+    const OrderedReads<From, Where> reads{source_, *out_->order, out_->memory};
+    for (std::uint64_t turn = first; turn != first + slot.units; ++turn) {
+      const Item item = attempt_item(
+          on_error_, meter, record_of(slot.epoch, turn), 1, [&](unsigned attempt) {
+            if constexpr (ragged) {
+              open_ragged(out_->memory, place, got.count + 1, got.count);
+            }
+            const Patience patience{control().interrupt(), meter, slot.epoch, attempt};
+            if (reads.records(place, got.count, slot.epoch, turn, 1, patience) != 0) {
+              if constexpr (ragged) {
+                check_ragged(out_->memory, place, got.count + 1,
+                             record_of(slot.epoch, turn) - got.count, got.count);
+              }
+              slot.source.go_on(got.count, turn);
+              note_read(slot, got, 1);
+            }
+          });
+      if (item == Item::failed) {
+        return item;
+      }
+    }
+    return attempt(record_of(slot.epoch, first),
+                   [&] { out_->check_left(got.count, control().interrupt().raised() ? 0 : 1); })
+               ? Item::good
+               : Item::failed;
+  }
+  // Returns the number in the source of the record that a unit of an epoch is of.
+  std::uint64_t record_of(std::uint64_t epoch, std::uint64_t unit) const noexcept {
+    return out_->order->visit(epoch, out_->layout().in_records(unit)).record;
+  }
   // Returns what of a slot is still to be filled.
   Batch<T, Where> rest(std::size_t place, const HostSlot& slot, const Filled& got) const {
     const std::uint64_t next = slot.source[0] + got.count;
@@ -184,7 +252,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
 
   From source_;
   const OnError on_error_;
-  const SlotRanges ranges_;
+  SlotRanges ranges_;
   const Owned<DealtRanges> dealt_; // null if a slot's number says what it holds
   const Flush flush_;
   std::string note_;

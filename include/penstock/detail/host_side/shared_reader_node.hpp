@@ -61,6 +61,7 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   [[gnu::cold]] void reset() override {
     out_->reset();
     parts_.reset();
+    ranges_.begin(*out_->order, 1);
     out_->ring.end_at(ranges_.slots());
   }
 
@@ -87,7 +88,7 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
         slot->source.start(range.first);
         slot->epoch = range.epoch;
         slot->units = range.units;
-        slot->ends_epoch = range.first + range.units == ranges_.units();
+        slot->ends_epoch = range.first + range.units == ranges_.end_of(range.epoch);
         if (!attempt(range.first, [&] { check_seams(share.ticket, range); })) {
           return;
         }
@@ -247,7 +248,7 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
   }
 
   From source_;
-  const SlotRanges ranges_;
+  SlotRanges ranges_;
   const std::shared_ptr<HostLink> out_;
   const OnError on_error_; // without skips
   Parts<> parts_;

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/links/ramp.hpp>
+#include <penstock/detail/order/run_order.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
@@ -22,35 +23,52 @@ class SlotRanges {
     std::size_t units;
   };
 
-  /// Deals out `in_all` units, which are the whole source `times` times, or go to its end if
-  /// `in_all` is unknown_size, in slots of `usual` units. The first epoch has slots as `ramp` says.
-  /// `drop_last`: an epoch's last slot is read, and left out if it is short.
-  SlotRanges(std::uint64_t in_all, std::uint64_t times, std::size_t usual, const Ramp& ramp,
-             bool drop_last)
-      : known_{in_all != unknown_size}, units_{known_ ? in_all / times : unknown_size},
-        epochs_{times}, usual_{usual}, drop_last_{drop_last}, ramp_{ramp} {
-    if (known_) {
-      first_epoch_ = ramp_.slots_of(units_);
-      per_epoch_ = Ramp{usual}.slots_of(units_);
-      slots_ = first_epoch_ + per_epoch_ * (times - 1);
+  /// What a run reads, in units: of the first epoch from `first` to before `end`, of each later one
+  /// `each`; to the source's end, if `each` is unknown_size.
+  struct Course {
+    std::uint64_t first_epoch;
+    std::uint64_t epochs;
+    std::uint64_t first;
+    std::uint64_t end;
+    std::uint64_t each;
+  };
+
+  /// Deals slots of `usual` units. The first epoch of a run has slots as `ramp` says. `drop_last`:
+  /// an epoch's last slot is read, and left out if it is short.
+  SlotRanges(std::size_t usual, const Ramp& ramp, bool drop_last)
+      : usual_{usual}, drop_last_{drop_last}, ramp_{ramp} {}
+
+  /// Begins a run, in which a record has so many units.
+  [[gnu::cold]] void begin(const RunOrder& order, std::size_t units_a_record) noexcept {
+    const bool unknown = order.turns() == RunOrder::unknown;
+    course_ = {order.first_epoch(), order.epochs(), order.first_turn() * units_a_record,
+               unknown ? unknown_size : order.end_turn() * units_a_record,
+               unknown ? unknown_size : order.turns() * units_a_record};
+    const Course& course = course_;
+    first_slots_ = later_slots_ = slots_ = 0;
+    if (known() && course.first_epoch != course.epochs) {
+      first_slots_ = ramp_.slots_of(course.end - course.first);
+      later_slots_ = Ramp{usual_}.slots_of(course.each);
+      slots_ = first_slots_ + later_slots_ * (course.epochs - course.first_epoch - 1);
     }
   }
 
-  bool known() const noexcept { return known_; }
-  /// Returns the units of an epoch, or unknown_size; how many epochs; and how many slots a run has,
-  /// if it is known.
-  /// @{
-  std::uint64_t units() const noexcept { return units_; }
-  std::uint64_t epochs() const noexcept { return epochs_; }
+  bool known() const noexcept { return course_.each != unknown_size; }
+  const Course& course() const noexcept { return course_; }
+  /// Returns how many slots the run has, if that is known.
   std::uint64_t slots() const noexcept { return slots_; }
-  /// @}
+  /// Returns the end of an epoch's units.
+  std::uint64_t end_of(std::uint64_t epoch) const noexcept {
+    return epoch == course_.first_epoch ? course_.end : course_.each;
+  }
   /// Returns what a slot holds, at most if the source's size is unknown.
   Range of(std::uint64_t slot) const noexcept {
-    if (!known_ || slot < first_epoch_) {
-      return range(0, ramp_.begin(slot), ramp_.size(slot));
+    if (!known() || slot < first_slots_) {
+      return range(course_.first_epoch, course_.first + ramp_.begin(slot), ramp_.size(slot));
     }
-    const std::uint64_t later = slot - first_epoch_;
-    return range(1 + later / per_epoch_, later % per_epoch_ * usual_, usual_);
+    const std::uint64_t later = slot - first_slots_;
+    return range(course_.first_epoch + 1 + later / later_slots_, later % later_slots_ * usual_,
+                 usual_);
   }
   /// Returns how many of the units that were read into a slot go on with it.
   std::size_t kept(std::size_t units, bool ends_epoch) const noexcept {
@@ -58,26 +76,28 @@ class SlotRanges {
   }
   /// Returns how many units a slot that begins as `next` does may hold.
   std::uint64_t most(std::uint64_t slot, const Range& next) const noexcept {
-    return range(next.epoch, next.first, next.epoch == 0 ? ramp_.size(slot) : usual_).units;
+    const bool grows = next.epoch == course_.first_epoch;
+    return range(next.epoch, next.first, grows ? ramp_.size(slot) : usual_).units;
   }
   /// Returns the number of a range's first unit in a run.
   std::uint64_t index(const Range& range) const noexcept {
-    return known_ ? range.epoch * units_ + range.first : range.first;
+    return range.epoch == course_.first_epoch
+               ? range.first - course_.first
+               : course_.end - course_.first +
+                     (range.epoch - course_.first_epoch - 1) * course_.each + range.first;
   }
 
  private:
   Range range(std::uint64_t epoch, std::uint64_t first, std::uint64_t most) const noexcept {
-    return {epoch, first, static_cast<std::size_t>(std::min(units_ - first, most))};
+    return {epoch, first, static_cast<std::size_t>(std::min(end_of(epoch) - first, most))};
   }
 
-  const bool known_;
-  const std::uint64_t units_;
-  const std::uint64_t epochs_;
-  const std::size_t usual_;
-  const bool drop_last_;
-  const Ramp ramp_;
-  std::uint64_t first_epoch_{}; // slots in it
-  std::uint64_t per_epoch_{};   // slots in each later one
+  std::size_t usual_;
+  bool drop_last_;
+  Ramp ramp_;
+  Course course_{};
+  std::uint64_t first_slots_{}; // of the first epoch
+  std::uint64_t later_slots_{}; // of each later one
   std::uint64_t slots_{};
 };
 

@@ -188,6 +188,22 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     other = stream;
   }
 
+  [[gnu::cold]] Position position(std::uint64_t ticket) override {
+    link_->order->check_at_hand();
+    return link_->order->position(link_->place_behind(out_.at(ticket).slot()));
+  }
+  [[gnu::cold]] Visit visit(std::uint64_t ticket, std::size_t i) override {
+    const DeviceSlot<D>& place = out_.at(ticket).slot();
+    const Layout& layout = link_->layout();
+    const std::uint64_t first = layout.in_records(place.source);
+    if (!link_->has_turns || place.until - first != layout.in_records(place.units)) {
+      throw OptionError{"penstock: visit() does not know of which record this one is made, since a "
+                        "stage left out some of the batch, or gives another number of records than "
+                        "it takes: take a ps::Visit in a Decoder."};
+    }
+    return link_->order->visit(place.epoch, first + i);
+  }
+
   /// Drops a batch on which the callable, and with it the run, has failed.
   void drop(std::uint64_t ticket) noexcept {
     link_->consumer.left();

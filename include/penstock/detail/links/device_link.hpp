@@ -11,6 +11,7 @@
 #include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/uses_ahead.hpp>
+#include <penstock/detail/order/run_order.hpp>
 #include <penstock/fence.hpp>
 #include <penstock/ring.hpp>
 
@@ -27,7 +28,8 @@ namespace penstock::detail {
 /// they were used.
 template <AnyDevice D> struct DeviceSlot {
   std::uint64_t index{};  // of its first unit, as delivered
-  std::uint64_t source{}; // number of that unit in the source
+  std::uint64_t source{}; // that unit's turn: see RunOrder
+  std::uint64_t until{};  // the turn behind that of the last record it is made of
   std::uint64_t epoch{};  // of its units
   std::size_t units{};
   std::size_t bytes{};
@@ -40,6 +42,7 @@ template <AnyDevice D> struct DeviceSlot {
 
   /// Takes over what stays the same when a stage makes this batch of another.
   void follow(const DeviceSlot& from) noexcept {
+    until = from.until;
     epoch = from.epoch;
     ends_epoch = from.ends_epoch;
     credits = from.credits;
@@ -94,7 +97,13 @@ template <AnyDevice D> struct DeviceLink {
   /// Returns the batch in a place; T is const to read it.
   template <class T> Batch<T, Device> batch(std::size_t at, const DeviceSlot<D>& place) const {
     return Batch<T, Device>{
-        memory.template view<std::remove_const_t<T>>(at, place.units, place.index, place.source)};
+        memory.template view<std::remove_const_t<T>>(at, place.units, place.index,
+                                                     order->plain() ? place.source
+                                                                    : no_source_index)};
+  }
+  /// Returns the place in the run's order behind a batch.
+  std::uint64_t place_behind(const DeviceSlot<D>& place) const noexcept {
+    return order->place(place.epoch, place.until);
   }
 
   /// Has the uses by the last stage, which takes from here, give their credits back.
@@ -131,6 +140,8 @@ template <AnyDevice D> struct DeviceLink {
   Timeline<D> other_uses; // by second streams
   Vector<Fence<D>> ready_fences;
   std::shared_ptr<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
+  std::shared_ptr<RunOrder> order;
+  bool has_turns{true}; // each unit is made of one of the source's
   Owned<UsesAhead<D>> uses_ahead; // null too if other stages follow
 };
 

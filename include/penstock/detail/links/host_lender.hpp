@@ -32,8 +32,24 @@ class HostLender final : public Lender {
         "penstock: used_on() is for device batches: the work that uses a batch in host "
         "memory must be done when its lease is released."};
   }
+  [[gnu::cold]] Position position(std::uint64_t ticket) override {
+    check_turns("position() behind this batch is not known");
+    link_->order->check_at_hand();
+    return link_->order->position(link_->place_behind(out_.at(ticket).slot()));
+  }
+  [[gnu::cold]] Visit visit(std::uint64_t ticket, std::size_t i) override {
+    check_turns("visit() does not know of which record this one is made");
+    return link_->visit(out_.at(ticket).slot(), i * link_->layout().units_a_record);
+  }
 
  private:
+  [[gnu::cold]] void check_turns(const char* what) const {
+    if (!link_->has_turns) {
+      throw_error<OptionError>({"penstock: ", what,
+                                ", since a stage gives another number of records than it takes."});
+    }
+  }
+
   const std::shared_ptr<HostLink> link_;
   LeasesOut<HostRing> out_;
 };

@@ -4,12 +4,14 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/sequencer.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
+#include <penstock/detail/order/run_order.hpp>
 #include <penstock/ring.hpp>
 
 #include <cstddef>
@@ -23,7 +25,7 @@ namespace penstock::detail {
 /// What travels with a slot of a host ring.
 struct HostSlot {
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
-  SourceNumbers source{};          // of its units
+  SourceNumbers source{};          // the turns of its units: see RunOrder
   std::uint64_t epoch{};           // of its units
   std::size_t units{};             // in it
   std::uint64_t credits{};         // that they keep: see Ahead
@@ -44,7 +46,7 @@ struct HostLink {
   template <class T, class Where>
   Batch<T, Where> batch(std::size_t place, const HostSlot& slot, std::uint64_t index) const {
     return Batch<T, Where>{
-        memory.template view<std::remove_const_t<T>>(place, slot.units, index, slot.source[0])};
+        memory.template view<std::remove_const_t<T>>(place, slot.units, index, shown(slot, 0))};
   }
 
   /// Returns the batch of a slot's units from `first` on, of a slot that is shown in parts. A
@@ -53,7 +55,29 @@ struct HostLink {
   Batch<T, Where> part(std::size_t place, const HostSlot& slot, std::uint64_t index,
                        std::size_t first, std::size_t units) const {
     return Batch<T, Where>{memory.template view_of_part<std::remove_const_t<T>>(
-        place, first, units, index, slot.source[first])};
+        place, first, units, index, shown(slot, first))};
+  }
+  /// Returns source_index() of a unit of a slot: none where records lie in the source in another
+  /// order than here.
+  std::uint64_t shown(const HostSlot& slot, std::size_t unit) const noexcept {
+    return order->plain() ? slot.source[unit] : no_source_index;
+  }
+  /// Returns which record a slot's unit is.
+  Visit visit(const HostSlot& slot, std::size_t unit) const noexcept {
+    return order->visit(slot.epoch, layout().in_records(slot.source[unit]));
+  }
+  /// Throws Error if nothing is left of a slot that is a batch, and other ranks have that batch.
+  [[gnu::cold]] void check_left(std::size_t units, std::size_t of) const {
+    if (never_empty && units == 0 && of != 0) {
+      throw_error<Error>({"penstock: all ", of,
+                          " records of a batch were left out, and each of several ranks must have "
+                          "equally many batches: mend what left them out, or take larger "
+                          "batches."});
+    }
+  }
+  /// Returns the place in the run's order behind a slot's last unit.
+  std::uint64_t place_behind(const HostSlot& slot) const noexcept {
+    return order->place(slot.epoch, layout().in_records(slot.source[slot.units - 1] + 1));
   }
   /// Returns index() of a unit of a slot.
   std::uint64_t index_of(const HostSlot& slot, std::size_t unit) const {
@@ -114,6 +138,9 @@ struct HostLink {
   HostRing ring;
   RingMemory memory;
   std::shared_ptr<Ahead<>> ahead;           // null if nothing bounds how far the Reader is ahead
+  std::shared_ptr<RunOrder> order;
+  bool has_turns{true};                     // each unit is made of one of the source's
+  bool never_empty{};                       // slots are batches, and ranks have equally many
   bool counts{};                            // index() counts units, since they come from a device
   std::shared_ptr<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
 

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/links/ring_memory.hpp>
+#include <penstock/detail/order/run_order.hpp>
+#include <penstock/sources/patience.hpp>
+#include <penstock/sources/source.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace penstock::detail {
+
+/// Reads records by their turns in a run, wherever they lie in the source, into slots where they
+/// lie one behind the other. Any number of threads.
+template <Source From, class Where> class OrderedReads {
+  using T = typename From::schema;
+
+ public:
+  OrderedReads(const From& source, const RunOrder& order, const RingMemory& memory) noexcept
+      : source_{source}, order_{order}, memory_{memory} {}
+
+  /// Reads the records of `count` turns from `turn` on into a place, from its record `at` on.
+  /// Returns how many it read: fewer only if the run ends. Throws what the source throws.
+  std::size_t records(std::size_t place, std::size_t at, std::uint64_t epoch, std::uint64_t turn,
+                      std::size_t count, const Patience& patience) const {
+    std::uint64_t numbers[256];
+    std::size_t done = 0;
+    while (done != count) {
+      const std::size_t some = std::min(count - done, std::size(numbers));
+      order_.each_record(epoch, turn + done, some,
+                         [&](std::size_t i, std::uint64_t number) { numbers[i] = number; });
+      for (std::size_t i = 0; i != some;) {
+        const std::size_t together = run_of(std::span{numbers}.subspan(i, some - i));
+        const std::size_t got = read(place, at + done + i, numbers[i], together, patience);
+        if (got != together) {
+          return done + i + got;
+        }
+        i += together;
+      }
+      done += some;
+    }
+    return count;
+  }
+  /// Reads the bytes of records in pieces: `count` of them, from byte `at` of all turns' records
+  /// back to back, into `to`.
+  void pieces(std::byte* to, std::uint64_t epoch, std::uint64_t at, std::size_t count) const
+    requires ReadsBytes<From>
+  {
+    const std::uint64_t record = memory_.layout().units_a_record;
+    for (std::size_t done = 0; done != count;) {
+      const std::uint64_t within = (at + done) % record;
+      const std::size_t part =
+          static_cast<std::size_t>(std::min<std::uint64_t>(count - done, record - within));
+      const std::uint64_t number = order_.visit(epoch, (at + done) / record).record;
+      source_.read_bytes(number * record + within, std::span{to + done, part});
+      done += part;
+    }
+  }
+
+ private:
+  // Returns how many numbers follow each other: these are one read.
+  static std::size_t run_of(std::span<const std::uint64_t> numbers) noexcept {
+    std::size_t count = 1;
+    while (count != numbers.size() && numbers[count] == numbers[0] + count) {
+      ++count;
+    }
+    return count;
+  }
+  std::size_t read(std::size_t place, std::size_t at, std::uint64_t number, std::size_t count,
+                   const Patience& patience) const {
+    const Batch<T, Where> into{
+        memory_.template view_of_part<T>(place, at, count, number, number)};
+    const std::size_t got = read_some(source_, into, patience).count;
+    if (!patience.stop_requested()) {
+      check_count(got, count, number, true);
+    }
+    return got;
+  }
+
+  const From& source_;
+  const RunOrder& order_;
+  const RingMemory& memory_;
+};
+
+} // namespace penstock::detail

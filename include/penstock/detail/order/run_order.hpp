@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/order/dealing.hpp>
+#include <penstock/detail/order/sequence.hpp>
+#include <penstock/error.hpp>
+#include <penstock/order.hpp>
+#include <penstock/position.hpp>
+#include <penstock/visit.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock::detail {
+
+/// Which record comes when in a run, on this rank.
+///
+/// Behind the Reader a record goes by its turn: on one rank its step in the epoch, on one of several
+/// how many records of the epoch came before it on this rank, since the run began. Turns follow each
+/// other where nothing is left out. Where all of a source is read as it lies, by one rank, turn,
+/// step and record are the same number.
+class RunOrder {
+ public:
+  static constexpr std::uint64_t unknown = ~std::uint64_t{0};
+
+  /// What a source that mixes others has in place of one order of its records: returns which comes
+  /// as number `visit`, over all epochs.
+  using MixedRecord = std::uint64_t(const void* source, std::uint64_t visit, Seed shuffle);
+
+  /// `order` says its block and its records, and all of it can work. `size`: of the source, or
+  /// unknown. `mixes`: a hash of the `mix`, which is null for other sources. `in_order`: nothing
+  /// can go on in its middle.
+  [[gnu::cold]] RunOrder(const Order& order, std::uint64_t size, std::uint64_t epochs,
+                         std::uint64_t schema, std::uint64_t mixes, MixedRecord* mix,
+                         bool in_order)
+      : order_{order}, mix_{nullptr, mix},
+        plain_{!order.shuffle && order.ranks.world == 1 && !mix}, in_order_{in_order},
+        epochs_{epochs},
+        identity_{order.shuffle, order.block, order.window, order.records, size, schema, mixes},
+        first_{dealt_from(0)}, each_{first_} {}
+
+  /// Begins a run. Throws OptionError if it cannot go on from there.
+  [[gnu::cold]] void begin(const Position& from) {
+    if (from) {
+      check_at_hand();
+      check(from);
+    }
+    epoch_ = from.epoch();
+    inside_ = from.inside();
+    first_ = dealt_from(from.step());
+  }
+
+  /// Returns whether turn, step and record are the same number.
+  bool plain() const noexcept { return plain_; }
+  bool one_rank() const noexcept { return order_.ranks.world == 1; }
+
+  /// What this rank reads in this run: the turns of the first epoch, and how many each later one
+  /// has.
+  /// @{
+  std::uint64_t first_epoch() const noexcept { return epoch_; }
+  std::uint64_t epochs() const noexcept { return epochs_; }
+  std::uint64_t first_turn() const noexcept { return zero(epoch_) + inside_; }
+  std::uint64_t end_turn() const noexcept {
+    return zero(epoch_) + std::max(first_.count(), inside_);
+  }
+  std::uint64_t turns() const noexcept { return each_.count(); }
+  /// @}
+  /// Returns how many records this rank reads in this run, or unknown.
+  std::uint64_t records_of_run() const noexcept {
+    if (identity_.records == unknown || epoch_ >= epochs_) {
+      return identity_.records == unknown ? unknown : 0;
+    }
+    return end_turn() - first_turn() + (epochs_ - epoch_ - 1) * turns();
+  }
+
+  /// Returns the step of a turn.
+  std::uint64_t step(std::uint64_t epoch, std::uint64_t turn) const noexcept {
+    return epoch == epoch_ ? first_.step(turn - zero(epoch)) : each_.step(turn);
+  }
+  /// Calls f(i, record) for `count` turns from `turn` on, in order.
+  template <class F>
+  void each_record(std::uint64_t epoch, std::uint64_t turn, std::size_t count, F f) const {
+    const Sequence sequence{order_, identity_.size, epoch};
+    for (std::size_t i = 0; i != count; ++i) {
+      const std::uint64_t at = step(epoch, turn + i);
+      f(i, mix_.record ? mixed(epoch, at) : sequence(at));
+    }
+  }
+  /// Returns the number in the source of the record of a turn, with its epoch and step.
+  Visit visit(std::uint64_t epoch, std::uint64_t turn) const noexcept {
+    const std::uint64_t before = identity_.records == unknown ? 0 : epoch * identity_.records;
+    if (plain_) {
+      return {turn, epoch, before + turn};
+    }
+    Visit visit{0, epoch, before + step(epoch, turn)};
+    each_record(epoch, turn, 1, [&](std::size_t, std::uint64_t record) { visit.record = record; });
+    return visit;
+  }
+
+  /// Says which object answers for a mix.
+  void mix_from(const void* source) noexcept { mix_.source = source; }
+  /// Says how many records a batch of the last stage has: on several ranks, all of them stand at a
+  /// whole number of batches.
+  void set_batch(std::uint64_t records) noexcept { batch_ = std::max<std::uint64_t>(records, 1); }
+  std::uint64_t batch() const noexcept { return batch_; }
+
+  /// Throws OptionError if nothing can go on in the middle of the source.
+  [[gnu::cold]] void check_at_hand() const {
+    if (in_order_) {
+      throw OptionError{"penstock: the records of this source come in order only, so a run has no "
+                        "position in it: keep what you need to go on with the records themselves."};
+    }
+  }
+  /// Returns a number for the place before a turn, and for the place behind an epoch's last: places
+  /// later in the run have greater ones.
+  std::uint64_t place(std::uint64_t epoch, std::uint64_t turn) const noexcept {
+    return epoch == epoch_ ? turn - first_turn()
+                           : end_turn() - first_turn() + (epoch - epoch_ - 1) * turns() + turn;
+  }
+  /// Returns the position of a place; a default one of an unknown place, and where there are none.
+  [[gnu::cold]] Position position(std::uint64_t place) const noexcept {
+    if (in_order_ || place == unknown) {
+      return {};
+    }
+    const std::uint64_t in_first = end_turn() - first_turn();
+    if (epoch_ >= epochs_) {
+      return at(epochs_, 0, 0);
+    }
+    if (place <= in_first) {
+      return position_of(epoch_, first_, inside_, inside_ + place);
+    }
+    const std::uint64_t after = place - in_first;
+    const std::uint64_t whole = (after - 1) / turns();
+    return position_of(epoch_ + 1 + whole, each_, 0, after - whole * turns());
+  }
+
+ private:
+  std::uint64_t mixed(std::uint64_t epoch, std::uint64_t step) const noexcept {
+    return mix_.record(mix_.source, epoch * identity_.records + step, order_.shuffle);
+  }
+  // Returns what the first turn of an epoch is counted from.
+  std::uint64_t zero(std::uint64_t epoch) const noexcept {
+    return one_rank() && epoch == epoch_ ? first_.begin() : 0;
+  }
+  [[gnu::cold]] Dealing dealt_from(std::uint64_t step) const noexcept {
+    return {step, std::max(identity_.records, step), identity_.block, order_.ranks, order_.uneven};
+  }
+
+  Position at(std::uint64_t epoch, std::uint64_t step, std::uint64_t inside) const noexcept {
+    return {identity_, epoch, step, inside, inside == 0 ? 0 : order_.ranks.world};
+  }
+  // `taken`: by this rank, of what is dealt; `before`: of these, those before this run.
+  Position position_of(std::uint64_t epoch, const Dealing& dealing, std::uint64_t before,
+                       std::uint64_t taken) const noexcept {
+    const std::uint64_t batches = (taken - before + batch_ - 1) / batch_;
+    const std::uint64_t by_all = one_rank() ? taken : before + batches * batch_;
+    if (by_all >= dealing.most() && identity_.records != unknown) {
+      return at(epoch + 1, 0, 0);
+    }
+    const Dealing::Place place = dealing.place(by_all);
+    return at(epoch, place.step, place.inside);
+  }
+
+  [[gnu::cold]] void check(const Position& from) const {
+    const OrderIdentity& it = from.identity();
+    if (it.shuffle != identity_.shuffle) {
+      differ("shuffle", piece(it.shuffle), piece(identity_.shuffle));
+    }
+    same("block", it.block, identity_.block);
+    same("window", it.window, identity_.window);
+    same("the records of an epoch", it.records, identity_.records);
+    same("the source's size", it.size, identity_.size);
+    same("a hash of the records' layout", it.schema, identity_.schema);
+    same("a hash of the mix", it.mix, identity_.mix);
+    if (from.epoch() > epochs_ || from.step() > identity_.records ||
+        (from.epoch() == epochs_ && (from.step() != 0 || from.inside() != 0))) {
+      throw_error<OptionError>({"penstock: this position is at step ", from.step(), " of epoch ",
+                                from.epoch(), ", and a run has ", epochs_, " epochs of ",
+                                identity_.records, " steps: give the Reader more .epochs."});
+    }
+    if (from.inside() != 0 && from.world() != order_.ranks.world) {
+      const Ranks then{0, static_cast<std::uint32_t>(std::max<std::uint64_t>(from.world(), 1))};
+      const Dealing dealt{from.step(), identity_.records, identity_.block, then, order_.uneven};
+      throw_error<OptionError>(
+          {"penstock: this position is inside a block of each of ", from.world(),
+           " ranks, and here are ", order_.ranks.world,
+           ": go on with as many, or from where all stand between blocks, at step ", from.step(),
+           " or ", dealt.next_round(from.inside()), "."});
+    }
+  }
+  [[gnu::cold]] static void same(const char* what, std::uint64_t there, std::uint64_t here) {
+    if (there != here) {
+      differ(what, there, here);
+    }
+  }
+  [[noreturn, gnu::cold]] static void differ(const char* what, Piece there, Piece here) {
+    throw_error<OptionError>({"penstock: this position is of another order: ", what, " is ", there,
+                              " there and ", here,
+                              " here: resume with the same order and data, or begin anew without "
+                              ".from."});
+  }
+  static Piece piece(const Seed& seed) noexcept {
+    return seed ? Piece{seed.value()} : Piece{"none"};
+  }
+
+  struct Mix {
+    const void* source;
+    MixedRecord* record;
+  };
+
+  const Order order_;
+  Mix mix_;
+  const bool plain_;
+  const bool in_order_;
+  const std::uint64_t epochs_;
+  const OrderIdentity identity_;
+  std::uint64_t batch_{1};
+  std::uint64_t epoch_{};  // the first of this run
+  std::uint64_t inside_{}; // records of it that this rank took before this run
+  Dealing first_;          // of the first epoch of this run
+  Dealing each_;           // of a whole one
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/error.hpp>
+#include <penstock/order.hpp>
+
+#include <cstdint>
+#include <istream>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+namespace penstock {
+
+namespace detail {
+
+/// What two runs must have in common for one to go on where the other stood.
+struct OrderIdentity {
+  Seed shuffle{};
+  std::uint64_t block{1};
+  std::uint64_t window{1};
+  std::uint64_t records{}; // of an epoch, over all ranks
+  std::uint64_t size{};    // of the source
+  std::uint64_t schema{};  // a hash of the records' layout
+  std::uint64_t mix{};     // a hash of what the source mixes; 0 if it mixes nothing
+
+  bool operator==(const OrderIdentity&) const = default;
+};
+
+} // namespace detail
+
+/// Where a run stands: which records of which epoch came before, over all ranks. A default one is
+/// the beginning. `for (auto batch : pipeline.on(stream, {.from = position}))` goes on from there:
+/// with the records that would have come next, on as many ranks as you like. It is a value; any
+/// thread.
+///
+/// It knows the order that it belongs to, and a run of another order refuses it.
+class Position {
+ public:
+  Position() = default; ///< The beginning.
+  /// Reads what text() gave. Throws OptionError for any other text.
+  explicit Position(std::string_view text);
+
+  /// Returns the position as one line of text, of less than 256 characters, without its end.
+  std::string text() const;
+  /// Returns whether it is one of a run; false for the beginning that a default one is.
+  explicit operator bool() const noexcept { return known_; }
+  /// Returns the epoch, from 0, and how many of its steps came before, over all ranks.
+  /// @{
+  std::uint64_t epoch() const noexcept { return epoch_; }
+  std::uint64_t step() const noexcept { return step_; }
+  /// @}
+  /// Compares all that text() tells.
+  bool operator==(const Position&) const = default;
+
+  /// For the Reader: a place in a run of an order. `inside`: how many records each of `world` ranks
+  /// took of its block, which begins behind `step`; 0, with a world of 0, where all stand between
+  /// blocks.
+  Position(const detail::OrderIdentity& of, std::uint64_t epoch, std::uint64_t step,
+           std::uint64_t inside, std::uint64_t world) noexcept
+      : identity_{of}, epoch_{epoch}, step_{step}, inside_{inside}, world_{world}, known_{true} {}
+  /// For the Reader.
+  /// @{
+  const detail::OrderIdentity& identity() const noexcept { return identity_; }
+  std::uint64_t inside() const noexcept { return inside_; }
+  std::uint64_t world() const noexcept { return world_; }
+  /// @}
+
+ private:
+  detail::OrderIdentity identity_{};
+  std::uint64_t epoch_{};
+  std::uint64_t step_{};
+  std::uint64_t inside_{};
+  std::uint64_t world_{};
+  bool known_{};
+};
+
+namespace detail {
+
+inline constexpr std::string_view position_mark = "penstock-position 1";
+
+/// Takes numbers off a position's text, each behind its name.
+class PositionText {
+ public:
+  [[gnu::cold]] explicit PositionText(std::string_view text) : all_{text}, rest_{text} {
+    if (!rest_.starts_with(position_mark)) {
+      refuse();
+    }
+    rest_.remove_prefix(position_mark.size());
+  }
+  /// Returns the number behind " name=", in base 10 or 16.
+  [[gnu::cold]] std::uint64_t number(std::string_view name, unsigned base = 10) {
+    begin(name);
+    std::uint64_t value = 0;
+    std::size_t digits = 0;
+    for (; digits != rest_.size(); ++digits) {
+      const char c = rest_[digits];
+      const unsigned digit = c >= '0' && c <= '9'   ? static_cast<unsigned>(c - '0')
+                             : c >= 'a' && c <= 'f' ? static_cast<unsigned>(c - 'a') + 10
+                                                    : base;
+      if (digit >= base) {
+        break;
+      }
+      if (value > (~std::uint64_t{0} - digit) / base) {
+        refuse();
+      }
+      value = value * base + digit;
+    }
+    if (digits == 0) {
+      refuse();
+    }
+    rest_.remove_prefix(digits);
+    return value;
+  }
+  [[gnu::cold]] Seed seed(std::string_view name) {
+    constexpr std::string_view none = "none";
+    const PositionText before = *this;
+    begin(name);
+    if (rest_.starts_with(none)) {
+      rest_.remove_prefix(none.size());
+      return {};
+    }
+    *this = before;
+    return number(name);
+  }
+  /// Throws OptionError if anything is left.
+  [[gnu::cold]] void end() const {
+    if (!rest_.empty()) {
+      refuse();
+    }
+  }
+
+ private:
+  void begin(std::string_view name) {
+    if (rest_.size() < name.size() + 2 || rest_[0] != ' ' || rest_.substr(1, name.size()) != name ||
+        rest_[name.size() + 1] != '=') {
+      refuse();
+    }
+    rest_.remove_prefix(name.size() + 2);
+  }
+  [[noreturn]] void refuse() const {
+    throw OptionError{"penstock: this is the text of no position: \"" +
+                      std::string{all_.substr(0, 256)} +
+                      "\". Give all of the one line that text() returned, beginning with \"" +
+                      std::string{position_mark} + "\"."};
+  }
+
+  std::string_view all_;
+  std::string_view rest_;
+};
+
+[[gnu::cold]] inline std::string in_base_16(std::uint64_t value) {
+  std::string digits;
+  do {
+    digits.insert(digits.begin(), "0123456789abcdef"[value % 16]);
+    value /= 16;
+  } while (value != 0);
+  return digits;
+}
+
+} // namespace detail
+
+[[gnu::cold]] inline Position::Position(std::string_view text) : known_{true} {
+  detail::PositionText from{text};
+  epoch_ = from.number("epoch");
+  step_ = from.number("step");
+  inside_ = from.number("inside");
+  world_ = from.number("world");
+  identity_.shuffle = from.seed("shuffle");
+  identity_.block = from.number("block");
+  identity_.window = from.number("window");
+  identity_.records = from.number("records");
+  identity_.size = from.number("size");
+  identity_.schema = from.number("schema", 16);
+  identity_.mix = from.number("mix", 16);
+  from.end();
+}
+[[gnu::cold]] inline std::string Position::text() const {
+  std::string text{detail::position_mark};
+  const auto add = [&text](const char* name, const std::string& value) {
+    text += std::string{" "} + name + "=" + value;
+  };
+  add("epoch", std::to_string(epoch_));
+  add("step", std::to_string(step_));
+  add("inside", std::to_string(inside_));
+  add("world", std::to_string(world_));
+  add("shuffle", identity_.shuffle ? std::to_string(identity_.shuffle.value()) : "none");
+  add("block", std::to_string(identity_.block));
+  add("window", std::to_string(identity_.window));
+  add("records", std::to_string(identity_.records));
+  add("size", std::to_string(identity_.size));
+  add("schema", detail::in_base_16(identity_.schema));
+  add("mix", detail::in_base_16(identity_.mix));
+  return text;
+}
+
+/// Prints text().
+inline std::ostream& operator<<(std::ostream& os, const Position& position) {
+  return os << position.text();
+}
+/// Reads a line that has text(). Throws OptionError if it has another.
+inline std::istream& operator>>(std::istream& is, Position& position) {
+  if (std::string line; std::getline(is, line)) {
+    position = Position{line};
+  }
+  return is;
+}
+
+} // namespace penstock
