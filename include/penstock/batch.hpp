@@ -125,9 +125,9 @@ template <class Schema, class Where> class Batch {
   /// epochs included. In a Decoder: the number it would have if nothing were skipped.
   PENSTOCK_HD std::uint64_t index() const { return view_.index; }
   /// Returns the number of the first record in its source, counted anew in each epoch; skipped
-  /// records count too. The records behind it have the next numbers, unless some were skipped. Under
-  /// an Order that shuffles, or has several ranks, or where a source mixes others, a batch has no
-  /// such number, and it is 2^64 - 1: ask the lease, Lease::visit(), or take a Visit.
+  /// records count too. The records behind it have the next numbers, unless some were skipped.
+  /// Under an Order that shuffles, or has several ranks, or where a source mixes others, a batch
+  /// has no such number, and it is 2^64 - 1: ask the lease, Lease::visit(), or take a Visit.
   PENSTOCK_HD std::uint64_t source_index() const { return view_.source_index; }
   /// Returns the records, back to back: size() * record_bytes() bytes.
   PENSTOCK_HD std::conditional_t<whole_records, Schema*, detail::Anything> data() const {

@@ -97,8 +97,8 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     build.template add_step<detail::CopierNode<On>>(
         out, build.setup("AsyncCopier"), *build.device, in, out, build.keep_numbers(),
         build.drop_last, build.flush,
-        detail::Owned<detail::BatchesByTurn>{
-            by_turn ? new detail::BatchesByTurn{*in, batch.units} : nullptr});
+        detail::Owned<detail::BatchesByTurn>{by_turn ? new detail::BatchesByTurn{*in, batch.units}
+                                                     : nullptr});
     if (build.drop_last) {
       build.drop_short(batch.units);
     }

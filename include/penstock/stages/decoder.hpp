@@ -156,12 +156,12 @@ template <class F, class Where = void> class Decoder : public StageBase {
     const detail::NodeSetup setup = build.setup("Decoder", workers(build.plan));
     if constexpr (detail::schema_traits<typename From::schema>::ragged ||
                   detail::schema_traits<typename To::schema>::ragged) {
-      build.template add<detail::RaggedDecoderNode<single, F, From, To>>(
-          setup, in, out, f_, options_.on_error);
+      build.template add<detail::RaggedDecoderNode<single, F, From, To>>(setup, in, out, f_,
+                                                                         options_.on_error);
     } else {
       const bool whole = !single && build.fixed_slots;
-      build.template add<detail::DecoderNode<single, F, From, To>>(
-          setup, in, out, f_, whole, options_.on_error);
+      build.template add<detail::DecoderNode<single, F, From, To>>(setup, in, out, f_, whole,
+                                                                   options_.on_error);
     }
   }
 

@@ -130,9 +130,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.skip(drops_slots || options_.on_error.skips != 0);
     const std::vector<std::size_t> extents = detail::extents_of(source);
     const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
+    check_ranks(build.plan);
     build.order = detail::make_order(options_.order, ordered(source, bytes, extents), build.epochs);
     build.records = build.order->records_of_run();
-    check_ranks(build.plan);
     const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&
                         build.records < unknown_size / bytes;
     const detail::Layout layout =
@@ -162,7 +162,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
       build.slots_read = ranges.known() ? build.units / layout.units : 0;
     }
     if constexpr (detail::KnowsLengths<From> && !detail::GivesForNow<From>) {
-      if (!dealt && ranges.known() && workers > 1 && options_.on_error.skips == 0) {
+      if (!dealt && ranges.known() && workers > 1 && options_.on_error.skips == 0 &&
+          build.order->plain()) {
         build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),
                                                                   ranges, options_.on_error);
         return;
@@ -237,9 +238,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   [[gnu::cold]] void check_ranks(const detail::Plan& plan) const {
     const Ranks& ranks = options_.order.ranks;
     if (ranks.world == 0 || ranks.rank >= ranks.world) {
-      detail::throw_error<OptionError>({"penstock: Reader: order.ranks has rank ", ranks.rank,
-                                        " of a world of ", ranks.world,
-                                        ": ranks are counted from 0, so give less than the world."});
+      detail::throw_error<OptionError>(
+          {"penstock: Reader: order.ranks has rank ", ranks.rank, " of a world of ", ranks.world,
+           ": ranks are counted from 0, so give less than the world."});
     }
     if (ranks.world != 1 && options_.flush != never) {
       throw OptionError{"penstock: Reader: flush makes short batches when time is up, and then "

@@ -122,8 +122,9 @@ TEST_CASE("A window mixes the records of its blocks, and no others") {
   std::size_t step = 0;
   for (std::size_t first = 0; first < order_of_blocks.size(); first += window) {
     const std::size_t end = std::min<std::size_t>(first + window, order_of_blocks.size());
-    const std::set<std::uint64_t> inside{order_of_blocks.begin() + static_cast<std::ptrdiff_t>(first),
-                                         order_of_blocks.begin() + static_cast<std::ptrdiff_t>(end)};
+    const std::set<std::uint64_t> inside{
+        order_of_blocks.begin() + static_cast<std::ptrdiff_t>(first),
+        order_of_blocks.begin() + static_cast<std::ptrdiff_t>(end)};
     std::size_t count = 0;
     for (const std::uint64_t number : inside) {
       count += static_cast<std::size_t>(std::min(size, (number + 1) * block) - number * block);

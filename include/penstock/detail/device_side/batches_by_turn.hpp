@@ -64,8 +64,7 @@ class BatchesByTurn {
   }
   std::uint64_t batches() const noexcept {
     const bool first = epoch_ == order().first_epoch();
-    const std::uint64_t turns =
-        (first ? order().end_turn() : order().turns()) - first_turn();
+    const std::uint64_t turns = (first ? order().end_turn() : order().turns()) - first_turn();
     return (turns * in_.layout().units_a_record + units_ - 1) / units_;
   }
   void check(std::uint64_t before) const {

@@ -41,8 +41,7 @@ template <AnyDevice D> class Copier {
                        const Flush& flush = {}, Owned<BatchesByTurn> by_turn = {})
       : device_{device}, in_{in}, ragged_{in.layout().ragged()},
         filler_{out, drop_last && !ragged_}, on_the_way_{on_the_way}, flush_{flush},
-        by_turn_{std::move(by_turn)},
-        stream_{device.stream()}, line_{device, 4},
+        by_turn_{std::move(by_turn)}, stream_{device.stream()}, line_{device, 4},
         most_records_{std::max<std::size_t>(
             copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.layout().units, 1)} {
@@ -238,9 +237,8 @@ template <AnyDevice D> class Copier {
       place.read = first.read;
     }
     const std::size_t last = begun_ + i + count - 1;
-    place.until = in_.layout().in_records(run_.slot(last / in_.layout().units)
-                                              .source[last % in_.layout().units] +
-                                          1);
+    place.until = in_.layout().in_records(
+        run_.slot(last / in_.layout().units).source[last % in_.layout().units] + 1);
     if (in_.ahead) {
       each_slot(run_, in_.layout().units, begun_ + i, count,
                 [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t) {

@@ -22,7 +22,8 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
                            const std::shared_ptr<OnTheWay>& numbers, bool drop_last,
                            const Flush& flush, Owned<BatchesByTurn> by_turn)
       : DeviceStep{setup}, in_{in}, out_{out}, numbers_{numbers},
-        copier_{device, *in_, *out_, usual_copy, numbers_.get(), drop_last, flush, std::move(by_turn)} {}
+        copier_{device,         *in_,      *out_, usual_copy,
+                numbers_.get(), drop_last, flush, std::move(by_turn)} {}
 
   bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }

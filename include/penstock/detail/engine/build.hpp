@@ -74,9 +74,9 @@ template <AnyDevice D> class Build {
   /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
   std::shared_ptr<RunOrder> order{}; ///< Made by the Reader.
-  std::shared_ptr<Ahead<>> ahead{}; ///< What bounds how far the Reader is ahead; null if nothing.
-  AheadNeeds needs{};               ///< Of the stages so far.
-  Flush flush{};                    ///< When what waits to be full is handed on.
+  std::shared_ptr<Ahead<>> ahead{};  ///< What bounds how far the Reader is ahead; null if nothing.
+  AheadNeeds needs{};                ///< Of the stages so far.
+  Flush flush{};                     ///< When what waits to be full is handed on.
 
   /// Called by a stage that may skip records: index() must then be counted, and numbers in the
   /// source may jump.

@@ -16,9 +16,9 @@ struct Plan {
   bool whole{};          // a stage on the host must see whole records
   bool ragged{};         // a slot is a batch
   bool to_device{};
-  bool fills_up{};     // a copier makes batches of its own of what lies in the slots
-  std::size_t batch{}; // that the copier was asked for
-  unsigned workers{};  // the most that a stage has that does work for each record
+  bool fills_up{};         // a copier makes batches of its own of what lies in the slots
+  std::size_t batch{};     // that the copier was asked for
+  unsigned workers{};      // the most that a stage has that does work for each record
   unsigned local_world{1}; // ranks that share this host's processors
 
   /// Note what a host stage sees and gives. Stages after a device have slots of their own.

@@ -51,7 +51,8 @@ class DecoderNode final : public DecodingNode<F, From, To> {
           return decode(this->call_of(worker), ticket, part, given, meter);
         },
         [&](std::uint64_t ticket, HostSlot& given, HostSlot& slot) {
-          return this->attempt(in_->visit(given, 0).record, [&] { put_together(ticket, given, slot); });
+          return this->attempt(in_->visit(given, 0).record,
+                               [&] { put_together(ticket, given, slot); });
         });
   }
 
@@ -84,8 +85,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
         batch<const typename From::schema, typename From::space>(*in_, ticket, given, units);
     const auto out = batch<typename To::schema, typename To::space>(*out_, ticket, given, units);
     const Item item = this->attempt_item(on_error_, meter, in_->visit(given, units.begin).record,
-                                         units.size(),
-                                         [&] { std::invoke(call, in, out); });
+                                         units.size(), [&] { std::invoke(call, in, out); });
     if (item == Item::good) {
       decoded.kept = {units.size(), units.begin};
       decoded.numbers.go_on(0, given.source, units.begin, units.size());

@@ -72,8 +72,7 @@ template <Source From, class Where> class OrderedReads {
   }
   std::size_t read(std::size_t place, std::size_t at, std::uint64_t number, std::size_t count,
                    const Patience& patience) const {
-    const Batch<T, Where> into{
-        memory_.template view_of_part<T>(place, at, count, number, number)};
+    const Batch<T, Where> into{memory_.template view_of_part<T>(place, at, count, number, number)};
     const std::size_t got = read_some(source_, into, patience).count;
     if (!patience.stop_requested()) {
       check_count(got, count, number, true);

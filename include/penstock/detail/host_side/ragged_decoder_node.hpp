@@ -66,8 +66,8 @@ class RaggedDecoderNode final : public DecodingNode<F, From, To> {
   bool records(Call& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) {
     const HostSlot& given = from.slot();
     HostSlot& slot = to.slot();
-    const auto in = in_->memory.template view<typename From::schema>(from.place(), given.units, 0,
-                                                                     0);
+    const auto in =
+        in_->memory.template view<typename From::schema>(from.place(), given.units, 0, 0);
     auto out = out_->memory.template view<typename To::schema>(to.place(), given.units, 0, 0);
     const auto one = [&](std::size_t i, std::size_t at) {
       out.source_index = in_->visit(given, i).record - at; // so that put() names the record

@@ -201,8 +201,8 @@ template <Source From, class Where> class ReaderNode final : public Node {
     const std::uint64_t first = slot.source[0];
     const OrderedReads<From, Where> reads{source_, *out_->order, out_->memory};
     for (std::uint64_t turn = first; turn != first + slot.units; ++turn) {
-      const Item item = attempt_item(
-          on_error_, meter, record_of(slot.epoch, turn), 1, [&](unsigned attempt) {
+      const Item item =
+          attempt_item(on_error_, meter, record_of(slot.epoch, turn), 1, [&](unsigned attempt) {
             if constexpr (ragged) {
               open_ragged(out_->memory, place, got.count + 1, got.count);
             }

@@ -96,10 +96,8 @@ template <AnyDevice D> struct DeviceLink {
   Fence<D>& ready(std::uint64_t ticket) { return ready_fences[ticket % ready_fences.size()]; }
   /// Returns the batch in a place; T is const to read it.
   template <class T> Batch<T, Device> batch(std::size_t at, const DeviceSlot<D>& place) const {
-    return Batch<T, Device>{
-        memory.template view<std::remove_const_t<T>>(at, place.units, place.index,
-                                                     order->plain() ? place.source
-                                                                    : no_source_index)};
+    return Batch<T, Device>{memory.template view<std::remove_const_t<T>>(
+        at, place.units, place.index, order->plain() ? place.source : no_source_index)};
   }
   /// Returns the place in the run's order behind a batch.
   std::uint64_t place_behind(const DeviceSlot<D>& place) const noexcept {
@@ -141,7 +139,7 @@ template <AnyDevice D> struct DeviceLink {
   Vector<Fence<D>> ready_fences;
   std::shared_ptr<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
   std::shared_ptr<RunOrder> order;
-  bool has_turns{true}; // each unit is made of one of the source's
+  bool has_turns{true};           // each unit is made of one of the source's
   Owned<UsesAhead<D>> uses_ahead; // null too if other stages follow
 };
 

@@ -45,8 +45,8 @@ class HostLender final : public Lender {
  private:
   [[gnu::cold]] void check_turns(const char* what) const {
     if (!link_->has_turns) {
-      throw_error<OptionError>({"penstock: ", what,
-                                ", since a stage gives another number of records than it takes."});
+      throw_error<OptionError>(
+          {"penstock: ", what, ", since a stage gives another number of records than it takes."});
     }
   }
 

@@ -137,7 +137,7 @@ struct HostLink {
 
   HostRing ring;
   RingMemory memory;
-  std::shared_ptr<Ahead<>> ahead;           // null if nothing bounds how far the Reader is ahead
+  std::shared_ptr<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
   std::shared_ptr<RunOrder> order;
   bool has_turns{true};                     // each unit is made of one of the source's
   bool never_empty{};                       // slots are batches, and ranks have equally many

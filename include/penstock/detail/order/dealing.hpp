@@ -19,20 +19,19 @@ class Dealing {
   /// `block` is at least 1.
   Dealing(std::uint64_t begin, std::uint64_t end, std::uint64_t block, const Ranks& ranks,
           Uneven uneven) noexcept
-      : begin_{begin}, end_{end}, rank_{ranks.rank}, world_{ranks.world},
-        block_{block} {
+      : begin_{begin}, end_{end}, rank_{ranks.rank}, world_{ranks.world}, block_{block} {
     const std::uint64_t rounds = (end - begin) / world_ / block_;
     in_rounds_ = rounds * block_;
     last_round_ = begin + rounds * block_ * world_;
     const std::uint64_t rest = end - last_round_;
     const std::uint64_t each = rest / world_;
     const std::uint64_t uneven_ones = rest % world_;
-    const bool one_more = uneven == Uneven::repeat ? uneven_ones != 0
-                                                   : uneven == Uneven::keep && rank_ < uneven_ones;
+    const bool one_more =
+        uneven == Uneven::repeat ? uneven_ones != 0 : uneven == Uneven::keep && rank_ < uneven_ones;
     last_ = each + (one_more ? 1 : 0);
     most_last_ = each + (uneven != Uneven::drop && uneven_ones != 0 ? 1 : 0);
-    before_last_ = uneven == Uneven::keep ? each * rank_ + std::min(rank_, uneven_ones)
-                                          : last_ * rank_;
+    before_last_ =
+        uneven == Uneven::keep ? each * rank_ + std::min(rank_, uneven_ones) : last_ * rank_;
   }
 
   /// Returns how many steps this rank has, and the most that a rank has.

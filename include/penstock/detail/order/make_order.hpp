@@ -33,9 +33,10 @@ struct OrderedSource {
 [[gnu::cold]] inline void check_order(const Order& order, const OrderedSource& of) {
   const bool ordered = order.shuffle || order.ranks.world != 1 || order.records != 0 || of.mix;
   if (order.window > 1 && (!order.shuffle || order.block < 2)) {
-    throw_error<OptionError>({"penstock: Reader: order.window is ", order.window,
-                              ", which mixes blocks that are shuffled: give .shuffle, and .block of "
-                              "at least 2, too."});
+    throw_error<OptionError>(
+        {"penstock: Reader: order.window is ", order.window,
+         ", which mixes blocks that are shuffled: give .shuffle, and .block of "
+         "at least 2, too."});
   }
   if (ordered && of.in_order) {
     throw OptionError{"penstock: Reader: the records of this source come in order only, so nothing "

@@ -18,10 +18,10 @@ namespace penstock::detail {
 
 /// Which record comes when in a run, on this rank.
 ///
-/// Behind the Reader a record goes by its turn: on one rank its step in the epoch, on one of several
-/// how many records of the epoch came before it on this rank, since the run began. Turns follow each
-/// other where nothing is left out. Where all of a source is read as it lies, by one rank, turn,
-/// step and record are the same number.
+/// Behind the Reader a record goes by its turn: on one rank its step in the epoch, on one of
+/// several how many records of the epoch came before it on this rank, since the run began. Turns
+/// follow each other where nothing is left out. Where all of a source is read as it lies, by one
+/// rank, turn, step and record are the same number.
 class RunOrder {
  public:
   static constexpr std::uint64_t unknown = ~std::uint64_t{0};
@@ -34,11 +34,9 @@ class RunOrder {
   /// unknown. `mixes`: a hash of the `mix`, which is null for other sources. `in_order`: nothing
   /// can go on in its middle.
   [[gnu::cold]] RunOrder(const Order& order, std::uint64_t size, std::uint64_t epochs,
-                         std::uint64_t schema, std::uint64_t mixes, MixedRecord* mix,
-                         bool in_order)
-      : order_{order}, mix_{nullptr, mix},
-        plain_{!order.shuffle && order.ranks.world == 1 && !mix}, in_order_{in_order},
-        epochs_{epochs},
+                         std::uint64_t schema, std::uint64_t mixes, MixedRecord* mix, bool in_order)
+      : order_{order}, mix_{nullptr, mix}, plain_{!order.shuffle && order.ranks.world == 1 && !mix},
+        in_order_{in_order}, epochs_{epochs},
         identity_{order.shuffle, order.block, order.window, order.records, size, schema, mixes},
         first_{dealt_from(0)}, each_{first_} {}
 

@@ -18,8 +18,10 @@ class Sequence {
  public:
   /// Of `size` records, at least 1.
   Sequence(const Order& order, std::uint64_t size, std::uint64_t epoch) noexcept
-      : shuffle_{order.shuffle}, epoch_{epoch}, block_{std::clamp<std::uint64_t>(order.block, 1, size)},
-        window_{std::clamp<std::uint64_t>(order.window, 1, size)}, blocks_{shuffle_ ? (size - 1) / block_ + 1 : 1, shuffle_.value(), epoch} {
+      : shuffle_{order.shuffle}, epoch_{epoch},
+        block_{std::clamp<std::uint64_t>(order.block, 1, size)},
+        window_{std::clamp<std::uint64_t>(order.window, 1, size)},
+        blocks_{shuffle_ ? (size - 1) / block_ + 1 : 1, shuffle_.value(), epoch} {
     if (shuffle_ && block_ != 1) {
       const std::uint64_t last = blocks_.size() - 1;
       lacking_ = blocks_.size() * block_ - size;

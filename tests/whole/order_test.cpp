@@ -1,0 +1,386 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// What a Reader with an order delivers: the same records in the same order whatever the workers,
+// for every kind of schema and source; what it refuses; what it leaves out, and how it names that.
+
+#include "support/catch.hpp"
+#include "support/caught.hpp"
+
+#include <penstock/host/device.hpp>
+#include <penstock/penstock.hpp>
+#include <penstock/sources/fifo.hpp>
+#include <penstock/sources/zip.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+namespace ps = penstock;
+namespace tests = penstock::tests;
+using tests::has;
+using Record = std::uint64_t;
+using Records = std::vector<Record>;
+
+ps::HostDevice& device() {
+  static ps::HostDevice one;
+  return one;
+}
+
+struct Numbers {
+  using schema = Record;
+  std::uint64_t count;
+  std::set<std::uint64_t> bad{}; // cannot be read
+
+  std::uint64_t size() const { return count; }
+  template <class Where> std::size_t read(ps::Batch<Record, Where> into) const {
+    for (std::size_t i = 0; i != into.size(); ++i) {
+      if (bad.count(into.index() + i) != 0) {
+        throw ps::SourceError{"penstock: this one is bad", {}, 0, into.index() + i};
+      }
+      into.data()[i] = into.index() + i;
+    }
+    return into.size();
+  }
+};
+
+/// A plain record, an array, and a text whose length differs from record to record.
+struct Sample : ps::Columns<ps::Field<"number", std::uint32_t>, ps::Field<"text", ps::Ragged<char>>,
+                            ps::Field<"row", float, 3>> {};
+std::string text_of(std::uint64_t record) {
+  return std::string(record % 5, 'a' + record % 26);
+}
+struct Samples {
+  using schema = Sample;
+  std::uint64_t count;
+  bool tells_lengths = false;
+
+  std::uint64_t size() const { return count; }
+  template <class Where> std::size_t read(ps::Batch<Sample, Where> into) const {
+    const auto texts = ps::get<"text">(into);
+    for (std::size_t i = 0; i != into.size(); ++i) {
+      const std::uint64_t record = into.index() + i;
+      ps::get<"number">(into)[i] = static_cast<std::uint32_t>(record);
+      const std::string text = text_of(record);
+      char* const to = texts.put(i, text.size());
+      std::copy(text.begin(), text.end(), to);
+      for (std::size_t k = 0; k != 3; ++k) {
+        ps::get<"row">(into)[i][k] = static_cast<float>(3 * record + k);
+      }
+    }
+    return into.size();
+  }
+};
+struct LongSamples : Samples {
+  void lengths(std::uint64_t first, std::span<std::uint64_t> into) const {
+    for (std::size_t i = 0; i != into.size(); ++i) {
+      into[i] = text_of(first + i).size();
+    }
+  }
+};
+
+/// Records that are larger than a read.
+constexpr std::size_t bytes = (std::size_t{1} << 20) + 4096 + 7;
+constexpr std::uint64_t count = 9;
+struct Large {
+  using schema = std::byte;
+  std::uint64_t size() const { return count; }
+  std::size_t record_bytes() const { return bytes; }
+  template <class Where> std::size_t read(ps::Batch<std::byte, Where> into) const {
+    read_bytes(into.index() * bytes, {into.data(), into.size() * bytes});
+    return into.size();
+  }
+  void read_bytes(std::uint64_t at, std::span<std::byte> into) const {
+    for (std::size_t i = 0; i != into.size(); ++i) {
+      const std::uint64_t record = (at + i) / bytes;
+      into[i] = static_cast<std::byte>(record * 31 + (at + i) % bytes % 251);
+    }
+  }
+};
+/// Its 33rd record puts its text, and fails then.
+struct Torn : Samples {
+  template <class Where> std::size_t read(ps::Batch<Sample, Where> into) const {
+    const std::size_t got = Samples::read(into); // puts its text first
+    if (into.index() <= 33 && 33 < into.index() + into.size()) {
+      throw std::runtime_error{"torn"};
+    }
+    return got;
+  }
+};
+
+/// Returns all records of a run, each of which must be whole.
+template <class P> Records numbers_of(P&& pipeline, const ps::Position& from = {}) {
+  Records all;
+  for (auto batch : pipeline.batches({.from = from})) {
+    if constexpr (requires { batch.data()[0] + Record{1}; }) {
+      all.insert(all.end(), batch.data(), batch.data() + batch.size());
+    } else {
+      for (std::size_t i = 0; i != batch.size(); ++i) {
+        const Record record = ps::get<"number">(batch)[i];
+        const auto text = ps::get<"text">(batch)[i];
+        REQUIRE(std::string(text.data(), text.size()) == text_of(record));
+        REQUIRE(ps::get<"row">(batch)[i][2] == static_cast<float>(3 * record + 2));
+        all.push_back(record);
+      }
+    }
+  }
+  return all;
+}
+template <class S> Records read(S source, const ps::Order& order, unsigned workers,
+                                std::size_t batch) {
+  return numbers_of(
+      ps::Reader{std::move(source), {.workers = workers, .order = order, .batch = batch}} |
+      ps::PinnedStager{device()});
+}
+bool each_once(Records records, std::uint64_t count) {
+  std::sort(records.begin(), records.end());
+  for (std::uint64_t i = 0; i != count; ++i) {
+    if (records.size() != count || records[i] != i) {
+      return false;
+    }
+  }
+  return true;
+}
+
+} // namespace
+
+TEST_CASE("The order is the same for any number of workers and any batch") {
+  const ps::Order order{.shuffle = 12};
+  const Records alone = read(Numbers{1000}, order, 1, 7);
+  CHECK(each_once(alone, 1000));
+  CHECK(alone != read(Numbers{1000}, {}, 1, 7));
+  for (const unsigned workers : {2U, 3U, 8U}) {
+    for (const std::size_t batch : {1, 16, 1000}) {
+      CHECK(read(Numbers{1000}, order, workers, batch) == alone);
+    }
+  }
+  CHECK(read(Numbers{1000}, {.shuffle = 13}, 2, 7) != alone);
+}
+
+TEST_CASE("Two epochs differ, and each has all records") {
+  const Records two = numbers_of(ps::Reader{Numbers{500}, {.epochs = 2, .order = {.shuffle = 1}}} |
+                                 ps::PinnedStager{device()});
+  REQUIRE(two.size() == 1000);
+  const Records first{two.begin(), two.begin() + 500};
+  const Records second{two.begin() + 500, two.end()};
+  CHECK(each_once(first, 500));
+  CHECK(each_once(second, 500));
+  CHECK(first != second);
+}
+
+TEST_CASE("Columns, also of variable length, come in the order of plain records") {
+  const ps::Order order{.shuffle = 4, .block = 3, .window = 2};
+  const Records plain = read(Numbers{300}, order, 3, 16);
+  CHECK(read(Samples{300}, order, 3, 16) == plain);
+  CHECK(read(LongSamples{{300}}, order, 3, 16) == plain);
+}
+
+TEST_CASE("Sources side by side come in one order") {
+  struct Pair : ps::Columns<ps::Field<"a", Record>, ps::Field<"b", Record>> {};
+  const auto numbers = [](Record plus) {
+    return ps::generate<Record>(200, [plus](std::span<Record> out, std::uint64_t first) {
+      for (Record& record : out) {
+        record = first++ + plus;
+      }
+    });
+  };
+  auto pipeline = ps::Reader{ps::zip<Pair>(numbers(0), numbers(1000)), {.order = {.shuffle = 2}}} |
+                  ps::PinnedStager{device()};
+  Records all;
+  for (auto batch : pipeline.batches()) {
+    for (std::size_t i = 0; i != batch.size(); ++i) {
+      REQUIRE(ps::get<"b">(batch)[i] == ps::get<"a">(batch)[i] + 1000);
+      all.push_back(ps::get<"a">(batch)[i]);
+    }
+  }
+  CHECK(all == read(Numbers{200}, {.shuffle = 2}, 1, 200));
+}
+
+TEST_CASE("Records larger than a read come in the order too, in pieces") {
+  ps::HostStream stream = device().stream();
+  auto pipeline = ps::Reader{Large{}, ps::to_pinned, {.order = {.shuffle = 3}}} |
+                  ps::AsyncCopier{device(), {.batch = 2}};
+  Records order;
+  ps::Position middle;
+  for (auto batch : pipeline.on(stream)) {
+    device().sync(stream);
+    for (std::size_t i = 0; i != batch.size(); ++i) {
+      const Record record = batch.visit(i).record;
+      order.push_back(record);
+      const std::byte* const data = batch.data() + i * bytes;
+      std::size_t wrong = 0;
+      for (std::size_t k = 0; k != bytes; ++k) {
+        wrong += data[k] != static_cast<std::byte>(record * 31 + k % 251) ? 1 : 0;
+      }
+      REQUIRE(wrong == 0);
+    }
+    middle = order.size() == 4 ? batch.position() : middle;
+  }
+  CHECK(order == read(Numbers{count}, {.shuffle = 3}, 1, 2));
+  Records rest;
+  for (auto batch : pipeline.on(stream, {.from = middle})) {
+    for (std::size_t i = 0; i != batch.size(); ++i) {
+      rest.push_back(batch.visit(i).record);
+    }
+  }
+  CHECK(rest == Records{order.begin() + 4, order.end()});
+}
+
+TEST_CASE("One record that cannot be read leaves out itself alone, and is named") {
+  const ps::Order order{.shuffle = 6};
+  Records wanted = read(Numbers{400}, order, 1, 32);
+  for (const Record bad : {17, 200}) {
+    wanted.erase(std::find(wanted.begin(), wanted.end(), bad));
+  }
+  auto pipeline =
+      ps::Reader{Numbers{400, {17, 200}},
+                 {.workers = 3, .order = order, .batch = 32, .on_error = {.skips = 2}}} |
+      ps::PinnedStager{device()};
+  CHECK(numbers_of(pipeline) == wanted);
+  const ps::Report report = pipeline.report();
+  CHECK(report.skipped == 2);
+  REQUIRE(report.skips.size() == 2);
+  CHECK(std::set<std::uint64_t>{report.skips[0].record, report.skips[1].record} ==
+        std::set<std::uint64_t>{17, 200});
+  CHECK(report.skips[0].records == 1);
+
+  auto fails = ps::Reader{Numbers{400, {17}}, {.order = order}} | ps::PinnedStager{device()};
+  CHECK(tests::caught<ps::StageError>([&] { numbers_of(fails); }).record() == 17);
+}
+
+TEST_CASE("A Ragged record that cannot be read leaves its neighbours whole") {
+  auto pipeline =
+      ps::Reader{Torn{{100}}, {.order = {.shuffle = 6}, .batch = 8, .on_error = {.skips = 1}}} |
+      ps::PinnedStager{device()};
+  Records wanted = read(Numbers{100}, {.shuffle = 6}, 1, 8);
+  wanted.erase(std::find(wanted.begin(), wanted.end(), 33));
+  CHECK(numbers_of(pipeline) == wanted);
+}
+
+TEST_CASE("A Decoder under an order is told the record, and its step over all epochs") {
+  std::vector<ps::Visit> visits(3 * 50);
+  auto pipeline = ps::Reader{Numbers{50}, {.epochs = 3, .order = {.shuffle = 8}}} |
+                  ps::Decoder{[&](const Record& in, Record& out, ps::Visit visit) {
+                    out = in;
+                    visits[visit.step] = visit;
+                  }};
+  const Records all = numbers_of(pipeline);
+  for (std::size_t step = 0; step != all.size(); ++step) {
+    REQUIRE(visits[step].record == all[step]);
+    REQUIRE(visits[step].epoch == step / 50);
+  }
+}
+
+TEST_CASE("source_index() is none where records are no neighbours, and the source's number else") {
+  const auto first_of = [](const ps::Order& order) {
+    auto pipeline =
+        ps::Reader{Numbers{50}, {.order = order, .batch = 10}} | ps::PinnedStager{device()};
+    auto batches = pipeline.batches();
+    batches.next().release();
+    return batches.next().source_index();
+  };
+  CHECK(first_of({}) == 10);
+  CHECK(first_of({.shuffle = 1}) == ~std::uint64_t{0});
+  CHECK(first_of({.ranks = {.rank = 0, .world = 2}}) == ~std::uint64_t{0});
+}
+
+TEST_CASE("Fewer records an epoch are a sample, another in each") {
+  const auto sampled = [](const ps::Order& order) {
+    return numbers_of(ps::Reader{Numbers{1000}, {.epochs = 2, .order = order}} |
+                      ps::PinnedStager{device()});
+  };
+  const Records two = sampled({.shuffle = 1, .records = 30});
+  REQUIRE(two.size() == 60);
+  CHECK(std::set<Record>{two.begin(), two.begin() + 30}.size() == 30);
+  CHECK(std::set<Record>{two.begin(), two.begin() + 30} !=
+        std::set<Record>{two.begin() + 30, two.end()});
+  CHECK(sampled({.records = 2}) == Records{0, 1, 0, 1});
+}
+
+TEST_CASE("Ranks without a shuffle take a read's worth each, unless a block is given") {
+  const auto of_rank = [](unsigned rank, std::uint64_t block) {
+    return numbers_of(ps::Reader{Numbers{300'000},
+                                 {.order = {.block = block, .ranks = {.rank = rank, .world = 2}}}} |
+                      ps::PinnedStager{device()});
+  };
+  const Records second = of_rank(1, 0);
+  CHECK(second.size() == 150'000);
+  CHECK(second.front() == 131'072); // 1 MiB of 8 bytes
+  CHECK(of_rank(1, 10).front() == 10);
+}
+
+TEST_CASE("The ranks of a host share its processors") {
+  const auto workers_of = [](unsigned local_world) {
+    auto pipeline =
+        ps::Reader{Numbers{10},
+                   {.order = {.ranks = {.world = local_world, .local_world = local_world}}}} |
+        ps::Decoder{[](const Record& in, Record& out) { out = in; }};
+    pipeline.prepare();
+    return pipeline.report().stages[1].workers;
+  };
+  CHECK(workers_of(64) == 1);
+  CHECK(workers_of(1) >= 1);
+}
+
+TEST_CASE("Orders that cannot be are refused by name") {
+  const auto refused = [](auto source, const ps::Order& order, const ps::ReaderOptions& more = {}) {
+    ps::ReaderOptions options = more;
+    options.order = order;
+    auto pipeline = ps::Reader{source, options} | ps::PinnedStager{device()};
+    return tests::caught<ps::OptionError>([&] { pipeline.prepare(); });
+  };
+  CHECK(has(refused(Numbers{10}, {.shuffle = 1, .window = 4}),
+            "order.window is 4, which mixes blocks"));
+  CHECK(has(refused(Numbers{10}, {.block = 4, .window = 4}), "order.window is 4"));
+  CHECK(has(refused(Numbers{10}, {.records = 11}), "order.records is 11, and the source has 10"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.rank = 2, .world = 2}}), "rank 2 of a world of 2"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.world = 0}}), "world of 0"));
+  CHECK(has(
+      refused(ps::generate<Record>([](std::span<Record>, std::uint64_t) { return std::size_t{0}; }),
+              {.shuffle = 1}),
+      "does not know its size"));
+  struct InOrder : Numbers {
+    bool random_access() const { return false; }
+  };
+  CHECK(has(refused(InOrder{{10}}, {.shuffle = 1}), "come in order only"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.world = 2}}, {.flush = std::chrono::milliseconds{1}}),
+            "flush makes short batches"));
+  CHECK(
+      has(refused(Numbers{10}, {.ranks = {.world = 2}}, {.ahead = 8}), "give the Reader a .batch"));
+}
+
+TEST_CASE("A source that only comes in order tells no position, and takes none") {
+  struct InOrder : Numbers {
+    bool random_access() const { return false; }
+  };
+  auto pipeline = ps::Reader{InOrder{{10}}, {.batch = 5}} | ps::PinnedStager{device()};
+  for (auto batch : pipeline.batches()) {
+    CHECK(has(tests::caught<ps::OptionError>([&] { batch.position(); }), "come in order only"));
+  }
+  CHECK_FALSE(pipeline.report().position);
+  auto other = ps::Reader{Numbers{10}, {.batch = 5}} | ps::PinnedStager{device()};
+  auto batches = other.batches();
+  const ps::Position at = batches.next().position();
+  CHECK(
+      has(tests::caught<ps::OptionError>([&] { numbers_of(pipeline, at); }), "come in order only"));
+}
+
+TEST_CASE("An empty source has an order, and nothing in it") {
+  CHECK(read(Numbers{0}, {.shuffle = 1}, 2, 4).empty());
+  CHECK(read(Numbers{0}, {.shuffle = 1, .block = 4, .window = 2, .ranks = {.rank = 1, .world = 3}},
+             2, 4)
+            .empty());
+  CHECK(read(Numbers{1}, {.shuffle = 1, .ranks = {.rank = 1, .world = 3}}, 2, 4).empty());
+  CHECK(read(Numbers{1},
+             {.shuffle = 1, .ranks = {.rank = 1, .world = 3}, .uneven = ps::Uneven::repeat}, 2,
+             4) == Records{0});
+}
