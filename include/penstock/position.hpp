@@ -161,7 +161,7 @@ class PositionText {
 
 } // namespace detail
 
-[[gnu::cold]] inline Position::Position(std::string_view text) : known_{true} {
+[[gnu::cold]] inline Position::Position(std::string_view text) {
   detail::PositionText from{text};
   epoch_ = from.number("epoch");
   step_ = from.number("step");
@@ -175,6 +175,7 @@ class PositionText {
   identity_.schema = from.number("schema", 16);
   identity_.mix = from.number("mix", 16);
   from.end();
+  known_ = identity_ != detail::OrderIdentity{}; // else it is the beginning
 }
 [[gnu::cold]] inline std::string Position::text() const {
   std::string text{detail::position_mark};

@@ -67,7 +67,7 @@ struct OrderedSource {
 /// Returns the order of a Reader's runs. Throws OptionError.
 [[gnu::cold]] inline std::shared_ptr<RunOrder>
 make_order(const Order& asked, const OrderedSource& of, std::uint64_t epochs) {
-  constexpr std::size_t usual_read = std::size_t{1} << 20;
+  constexpr std::size_t a_read = std::size_t{1} << 20;
   constexpr std::uint64_t usual_ragged = 256;
   check_order(asked, of);
   Order order = asked;
@@ -76,7 +76,7 @@ make_order(const Order& asked, const OrderedSource& of, std::uint64_t epochs) {
     order.block = of.mix          ? of.group
                   : asked.shuffle ? 1
                   : of.ragged     ? usual_ragged
-                                  : std::max<std::uint64_t>(usual_read / of.record_bytes, 1);
+                                  : std::max<std::uint64_t>(a_read / of.record_bytes, 1);
   }
   std::uint64_t schema = splitmix(of.record_bytes, of.ragged ? 1 : 0);
   for (const std::size_t extent : of.extents) {
