@@ -96,7 +96,7 @@ ps::Position print_numbers(const Options& options) {
                              {.workers = workers,
                               .epochs = options.number("--epochs", 1),
                               .order = order_of(options),
-                              .batch = static_cast<std::size_t>(options.number("--batch", 100))}} |
+                              .batch = options.number("--batch", 100)}} |
                   ps::Decoder{[bad_every](const std::uint64_t& in, std::uint64_t& out) {
                                 if (bad_every != 0 && in % bad_every == bad_every - 1) {
                                   throw std::runtime_error{"a bad record"};

@@ -87,6 +87,8 @@ template <class Io = PosixIo> class DirectFile {
   std::uint64_t size() const noexcept { return file_.size(); }
   /// Returns whether it is read directly.
   bool is_direct() const noexcept { return alignment_ != 0; }
+  /// Returns the file as it is read through the page cache.
+  const File<Io>& file() const noexcept { return file_; }
   /// Gives its descriptors back: from now on each read_full() opens the file for itself.
   void close() noexcept {
     file_.close();

