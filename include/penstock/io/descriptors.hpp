@@ -40,25 +40,31 @@ template <class Io = PosixIo> class Descriptors {
   Descriptors& operator=(const Descriptors&) = delete;
   ~Descriptors() {
     for (std::size_t i = 0; i != places_.size(); ++i) {
-      delete places_[i].load(StdAtomics::relaxed);
+      delete places_[i].descriptor.load(StdAtomics::relaxed);
     }
   }
 
-  /// Returns how many there may be.
-  std::size_t count() const noexcept { return places_.size(); }
-  /// Returns this thread's descriptor of the file, which it opens if it is the first to ask; null
-  /// if it cannot be opened again, or another file has its name now: the file's own still serves.
+  /// Returns this thread's descriptor of the file, which it opens when a thread asks for it more
+  /// often. Null if there is none, since few reads need none, it cannot be opened again, or another
+  /// file has its name now: the file's own serves.
   const Descriptor* of(const File<Io>& file) {
     Place& place = places_[detail::thread_number() % places_.size()];
     // Pairs with the exchange below.
-    if (const Descriptor* const open = place.load(StdAtomics::acquire)) {
+    if (const Descriptor* const open = place.descriptor.load(StdAtomics::acquire)) {
       return open;
     }
-    return given_up_.load(StdAtomics::relaxed) ? nullptr : open(place, file);
+    const bool few = place.asked.fetch_add(1, StdAtomics::relaxed) < most_shared;
+    return few || given_up_.load(StdAtomics::relaxed) ? nullptr : open(place, file);
   }
 
  private:
-  using Place = StdAtomics::Atomic<const Descriptor*>;
+  // Reads by the file's own, before a thread has one.
+  static constexpr unsigned most_shared = 32;
+
+  struct alignas(detail::cache_line) Place {
+    StdAtomics::Atomic<const Descriptor*> descriptor{nullptr};
+    StdAtomics::Atomic<unsigned> asked{0};
+  };
 
   [[gnu::cold]] const Descriptor* open(Place& place, const File<Io>& file) {
     const Descriptor* made = nullptr;
@@ -70,7 +76,8 @@ template <class Io = PosixIo> class Descriptors {
     }
     const Descriptor* other = nullptr;
     // Pairs with the load above, and, where another thread was first, with itself.
-    if (!place.compare_exchange_strong(other, made, StdAtomics::acq_rel, StdAtomics::acquire)) {
+    if (!place.descriptor.compare_exchange_strong(other, made, StdAtomics::acq_rel,
+                                                  StdAtomics::acquire)) {
       delete made;
       made = other;
     }
