@@ -10,10 +10,9 @@
 #include <penstock/detail/host_side/reader_node.hpp>
 #include <penstock/detail/host_side/shared_reader_node.hpp>
 #include <penstock/detail/order/make_order.hpp>
-#include <penstock/on_error.hpp>
-#include <penstock/order.hpp>
 #include <penstock/sources/source.hpp>
 #include <penstock/stage.hpp>
+#include <penstock/stages/reader_options.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -25,41 +24,6 @@
 #include <vector>
 
 namespace penstock {
-
-/// Options of a Reader.
-struct ReaderOptions {
-  /// Threads that read at once; 0: five of eight processors into pinned memory, else half, since
-  /// other stages need some; at most 12.
-  unsigned workers = 0;
-  /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
-  std::size_t depth = 0;
-  /// How often the source is delivered, at least once.
-  std::uint64_t epochs = 1;
-  /// Which records are read, and in which order: shuffled, shared among ranks.
-  Order order = {};
-  /// Records a slot, in all host stages of the chain; 0: as many as give the largest slot about 1
-  /// MiB. With a Ragged column, whose slots are batches, 0 means the copier's batch, else 256.
-  std::size_t batch = 0;
-  /// Leaves out the last batch of each epoch if it is short; the Report counts its records as
-  /// dropped. Behind an AsyncCopier to the device a batch is the copier's. Else, and with a Ragged
-  /// column, it is a slot: then give its `batch`. What a later stage leaves out of a slot makes it
-  /// no shorter here.
-  bool drop_last = false;
-  /// How many records may be read and not yet used up, from the call of the source's read() until
-  /// the last stage, or its work on the device, is done with them; 0: as many as the rings hold. At
-  /// least as many as the batches of the chain hold while they fill: with one stage that makes
-  /// batches, its batch. Without `batch` a slot then has at most an eighth of them.
-  std::size_t ahead = 0;
-  /// The longest that a record, once read, waits for others to fill a slot or a batch; 0: not at
-  /// all, ps::never: until they are full. Slots and batches may then be short in the middle of an
-  /// epoch; records, index() and source_index() stay what they are. With `ahead` they are handed on
-  /// too when no more may be read.
-  std::chrono::microseconds flush = never;
-  /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB.
-  std::size_t value_bytes = 0;
-  /// What it does when a slot cannot be read.
-  OnError on_error = {};
-};
 
 /// Reads a source with several threads, in order, into pageable memory, or with `to_pinned`
 /// straight into pinned memory, from where an AsyncCopier fetches it. The first stage of a
@@ -123,14 +87,14 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
       throw OptionError{"penstock: Reader: the records of this source come in order only, so skips "
                         "cannot say which it left out: let a Decoder leave out bad ones."};
     }
-    check_epochs(source.size());
+    detail::check_epochs(options_, source.size());
     build.epochs = options_.epochs;
     const bool drops_slots = options_.drop_last && !build.plan.fills_up;
     build.drop_last = options_.drop_last;
     build.skip(drops_slots || options_.on_error.skips != 0);
     const std::vector<std::size_t> extents = detail::extents_of(source);
     const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
-    check_ranks(build.plan);
+    detail::check_ranks(options_, build.plan);
     build.order = detail::make_order(options_.order, ordered(source, bytes, extents), build.epochs);
     build.records = build.order->records_of_run();
     const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&
@@ -157,7 +121,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                                                        workers == 1 ? Side::one : Side::many);
     const detail::NodeSetup setup = build.setup("Reader", workers);
     if (drops_slots) {
-      check_slots(build.plan);
+      detail::check_slots(options_, build.plan);
       build.drop_short(layout.units);
       build.slots_read = ranges.known() ? build.units / layout.units : 0;
     }
@@ -182,14 +146,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     if (options_.ahead == 0 && options_.flush == never) {
       return {};
     }
-    if (options_.flush < options_.flush.zero()) {
-      throw OptionError{"penstock: Reader: flush is less than 0: give it 0 or more, or ps::never."};
-    }
-    if (options_.drop_last && options_.flush != never) {
-      throw OptionError{
-          "penstock: Reader: drop_last leaves out short batches, and flush makes some "
-          "at any time: choose one of them."};
-    }
+    detail::check_flush(options_);
     const std::size_t bound = options_.ahead != 0 ? options_.ahead : unknown_size;
     const std::size_t units =
         std::min(bound, unknown_size / layout.units_a_record) * layout.units_a_record;
@@ -233,39 +190,6 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
       of.source = &source;
     }
     return of;
-  }
-  // What would give ranks another number of batches each.
-  [[gnu::cold]] void check_ranks(const detail::Plan& plan) const {
-    const Ranks& ranks = options_.order.ranks;
-    if (ranks.world == 0 || ranks.rank >= ranks.world) {
-      detail::throw_error<OptionError>(
-          {"penstock: Reader: order.ranks has rank ", ranks.rank, " of a world of ", ranks.world,
-           ": ranks are counted from 0, so give less than the world."});
-    }
-    if (ranks.world != 1 && options_.flush != never) {
-      throw OptionError{"penstock: Reader: flush makes short batches when time is up, and then "
-                        "ranks have other numbers of batches: leave it out, or order.ranks."};
-    }
-    if (ranks.world != 1 && options_.ahead != 0 && options_.batch == 0 && !plan.fills_up) {
-      throw OptionError{"penstock: Reader: with .ahead a slot holds what may be read just now, and "
-                        "here slots are batches, which must be the same on all ranks: give the "
-                        "Reader a .batch."};
-    }
-  }
-  void check_epochs(std::uint64_t size) const {
-    if (options_.epochs == 0 || (size == unknown_size && options_.epochs != 1) ||
-        (size != unknown_size && size != 0 && options_.epochs > unknown_size / 2 / size)) {
-      detail::throw_error<OptionError>(
-          {"penstock: Reader: epochs is ", options_.epochs,
-           ": it must be at least 1, and 1 where the source's size is unknown."});
-    }
-  }
-  // Slots that are batches must have a size before any can be short.
-  [[gnu::cold]] void check_slots(const detail::Plan& plan) const {
-    if (options_.batch == 0 && (!plan.ragged || plan.batch == 0)) {
-      throw OptionError{"penstock: Reader: drop_last leaves out short batches, and here a batch is "
-                        "a slot, which has no size of yours: give the Reader a .batch."};
-    }
   }
   // Whether records go in pieces: those larger than a read, which nothing on the host must see
   // whole.
