@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -88,6 +89,23 @@ struct LongSamples : Samples {
   }
 };
 
+/// Notes of which blocks of ten records it heard, and whether it was late.
+struct Hears : Numbers {
+  std::set<std::uint64_t>* heard;
+  std::mutex* mutex;
+  bool* late;
+  template <class Where> std::size_t read(ps::Batch<Record, Where> into) const {
+    const std::scoped_lock lock{*mutex};
+    *late = *late || heard->count(into.index() / 10 * 10) == 0;
+    return Numbers::read(into);
+  }
+  void will_read(std::uint64_t first, std::uint64_t some) const {
+    const std::scoped_lock lock{*mutex};
+    *late = *late || first % 10 != 0 || some != std::min<std::uint64_t>(10, count - first) ||
+            !heard->insert(first).second;
+  }
+};
+
 /// Records that are larger than a read.
 constexpr std::size_t bytes = (std::size_t{1} << 20) + 4096 + 7;
 constexpr std::uint64_t count = 9;
@@ -141,10 +159,10 @@ template <class S> Records read(S source, const ps::Order& order, unsigned worke
       ps::Reader{std::move(source), {.workers = workers, .order = order, .batch = batch}} |
       ps::PinnedStager{device()});
 }
-bool each_once(Records records, std::uint64_t count) {
+bool each_once(Records records, std::uint64_t size) {
   std::sort(records.begin(), records.end());
-  for (std::uint64_t i = 0; i != count; ++i) {
-    if (records.size() != count || records[i] != i) {
+  for (std::uint64_t i = 0; i != size; ++i) {
+    if (records.size() != size || records[i] != i) {
       return false;
     }
   }
@@ -264,6 +282,22 @@ TEST_CASE("A Ragged record that cannot be read leaves its neighbours whole") {
   Records wanted = read(Numbers{100}, {.shuffle = 6}, 1, 8);
   wanted.erase(std::find(wanted.begin(), wanted.end(), 33));
   CHECK(numbers_of(pipeline) == wanted);
+}
+
+TEST_CASE("A source hears of each block once before its records are read one by one") {
+  for (const unsigned workers : {1U, 3U}) {
+    std::set<std::uint64_t> heard;
+    std::mutex mutex;
+    bool late = false;
+    const Records mixed = read(Hears{{203}, &heard, &mutex, &late},
+                               {.shuffle = 1, .block = 10, .window = 4}, workers, 7);
+    CHECK(each_once(mixed, 203));
+    CHECK(heard.size() == 21);
+    CHECK((!late || workers != 1)); // one of several may be first behind a window's beginning
+    heard.clear();
+    read(Hears{{203}, &heard, &mutex, &late}, {.shuffle = 1, .block = 10}, workers, 7);
+    CHECK(heard.empty());
+  }
 }
 
 TEST_CASE("A Decoder under an order is told the record, and its step over all epochs") {

@@ -135,6 +135,9 @@ template <class Io> class Descriptor {
   std::int64_t read(std::span<std::byte> into, std::uint64_t offset) const {
     return persist(io_, [&] { return io_.read(fd_, into.data(), into.size(), offset); });
   }
+  void will_read(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    io_.will_read(fd_, offset, bytes); // a hint: no error matters
+  }
   std::int64_t direct_alignment() const {
     return persist(io_, [&] { return io_.direct_alignment(fd_); });
   }

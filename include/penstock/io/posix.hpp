@@ -111,6 +111,11 @@ class PosixIo {
                     std::uint64_t offset) const noexcept {
     return ::pread(fd, into, bytes, static_cast<off_t>(offset));
   }
+  /// Has the system begin to read a part of a file into the page cache. An Io may lack it.
+  int will_read(int fd, std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    return ::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                           POSIX_FADV_WILLNEED);
+  }
   /// Opens a directory for next_name().
   int open_folder(const char* path, Folder& folder) const noexcept {
     folder = ::opendir(path);

@@ -105,6 +105,20 @@ template <class T, class Io = PosixIo> class Records {
       at += here;
     }
   }
+  /// Has the system read these records into the page cache, so that it reads them in one run. Files
+  /// that are read past it, and those that are opened for each read, are left alone. Any thread.
+  void will_read(std::uint64_t first, std::uint64_t count) const noexcept
+    requires requires(const Io& io) { io.will_read(0, first, count); }
+  {
+    for (const Part& part : *parts_) {
+      const std::uint64_t from = std::max(first, part.first);
+      const std::uint64_t end = std::min(first + count, part.end);
+      if (from < end && part.file.file().is_open() && !part.file.is_direct()) {
+        part.file.file().descriptor().will_read(
+            options_.offset + (from - part.first) * record_bytes(), (end - from) * record_bytes());
+      }
+    }
+  }
 
  private:
   // A file that has records: those from `first` to before `end`.
@@ -128,8 +142,7 @@ template <class T, class Io = PosixIo> class Records {
     return *parts_;
   }
 
-  // Whether all files fit: the first run then reads them from the disk, and every later one from
-  // memory.
+  // Whether all files fit: then only the first run reads them from the disk.
   bool fit_into_memory(const detail::Vector<detail::FoundFile>& files) const {
     if (options_.direct != DirectReads::automatic) {
       return false;

@@ -70,6 +70,8 @@ concept Fills =
 /// - `read_bytes(std::uint64_t at, std::span<std::byte> into) const`: reads the bytes from `at` on,
 ///   counted over all records back to back; throws if there are not so many. A Reader then fetches
 ///   records larger than a read in pieces;
+/// - `will_read(std::uint64_t first, std::uint64_t count) const`: hears that these records, which
+///   lie together, are soon to be read one by one: see Order::window. Must not block or throw;
 /// - `lengths(std::uint64_t first, std::span<std::uint64_t> into) const`: for a schema with Ragged
 ///   columns, how many values each record from `first` on has, those of one record's Ragged columns
 ///   side by side. read() must put as many. Several workers then read one slot together, which pays
@@ -104,6 +106,11 @@ template <class S> consteval SourceFlaw source_flaw() {
 template <class S>
 concept Mixes = requires(const S& source, std::uint64_t visit, Seed shuffle) {
   { source.record_of(visit, shuffle) } -> std::convertible_to<std::uint64_t>;
+};
+
+template <class S>
+concept HearsWhatComes = requires(const S& source, std::uint64_t first, std::uint64_t count) {
+  source.will_read(first, count);
 };
 
 template <class S>

@@ -27,6 +27,13 @@ template <Source From, class Where> class OrderedReads {
   /// Returns how many it read: fewer only if the run ends. Throws what the source throws.
   std::size_t records(std::size_t place, std::size_t at, std::uint64_t epoch, std::uint64_t turn,
                       std::size_t count, const Patience& patience) const {
+    if constexpr (HearsWhatComes<From>) {
+      if (order_.mixes_windows()) {
+        order_.each_block_ahead(
+            epoch, turn, count,
+            [this](std::uint64_t first, std::uint64_t some) { source_.will_read(first, some); });
+      }
+    }
     std::uint64_t numbers[256];
     std::size_t done = 0;
     while (done != count) {

@@ -87,6 +87,24 @@ class RunOrder {
       f(i, mix_.record ? mixed(epoch, at) : sequence(at));
     }
   }
+  /// Calls f(first, count) for records that lie together and are soon to be read: where one of
+  /// `count` turns is the first of its window, for the blocks of the next.
+  template <class F>
+  [[gnu::cold]] void each_block_ahead(std::uint64_t epoch, std::uint64_t turn, std::size_t count,
+                                      F f) const {
+    const Sequence sequence{order_, identity_.size, epoch};
+    const std::uint64_t first = epoch == epoch_ ? first_turn() : 0;
+    for (std::size_t i = 0; mixes_windows() && i != count; ++i) {
+      const std::uint64_t window = sequence.window_of(step(epoch, turn + i));
+      if (turn + i == first) {
+        sequence.each_block(window, f);
+      }
+      if (turn + i == first || sequence.window_of(step(epoch, turn + i - 1)) != window) {
+        sequence.each_block(window + 1, f);
+      }
+    }
+  }
+  bool mixes_windows() const noexcept { return order_.window > 1 && order_.block > 1; }
   /// Returns the number in the source of the record of a turn, with its epoch and step.
   Visit visit(std::uint64_t epoch, std::uint64_t turn) const noexcept {
     const std::uint64_t before = identity_.records == unknown ? 0 : epoch * identity_.records;

@@ -48,6 +48,15 @@ class Sequence {
     const std::uint64_t place = place_of(at);
     return blocks_(place) * block_ + (at - first_of(place));
   }
+  /// Returns the number of the window that mixes the record at a step.
+  std::uint64_t window_of(std::uint64_t step) const noexcept { return place_of(step) / window_; }
+  /// Calls f(first, count) for the records of each block of a window; for none, behind the last.
+  template <class F> void each_block(std::uint64_t window, F f) const {
+    const std::uint64_t end = std::min((window + 1) * window_, blocks_.size());
+    for (std::uint64_t place = window * window_; place < end; ++place) {
+      f(blocks_(place) * block_, first_of(place + 1) - first_of(place));
+    }
+  }
 
  private:
   // The source's last block, which may be short, comes somewhere in the middle.
