@@ -409,6 +409,46 @@ TEST_CASE("stages: what Feeds says of a Reader and an AsyncCopier, with and with
   CHECK(ps::Feeds<Pinned, Copier>);
 }
 
+TEST_CASE("docs/order.md: a shuffle, its quality, ranks, positions") {
+  const penstock::tests::TempDir dir;
+  std::vector<std::uint32_t> all(1000);
+  std::iota(all.begin(), all.end(), 0U);
+  const std::string path = dir.write("numbers", std::as_bytes(std::span{all}));
+
+  auto pipeline =
+      ps::Reader{ps::records<std::uint32_t>(path), {.epochs = 3, .order = {.shuffle = 1337}}} |
+      ps::Decoder{[](const std::uint32_t& in, float& out) { out = 0.5F * in; }};
+
+  const ps::Order order{.shuffle = 1337, .block = 1000, .window = 64};
+  const double variance = order.batch_variance(256, 1'281'167); // 4.8
+  CHECK(variance > 4.75);
+  CHECK(variance < 4.85);
+
+  ps::Reader reader{ps::records<std::uint32_t>(path),
+                    {.order = {.shuffle = 1337, .ranks = {.rank = 2, .world = 8}}}};
+  auto second =
+      std::move(reader) | ps::Decoder{[](const std::uint32_t& in, float& out) { out = 0.5F * in; }};
+  std::size_t share = 0;
+  for (auto batch : second.batches()) {
+    share += batch.size();
+  }
+  CHECK(share == 125);
+
+  std::size_t rest = 0;
+  std::string saved;
+  for (auto batch : pipeline.batches()) {
+    saved = batch.position().text(); // where the run stands when this batch is used up
+    if (batch.index() >= 500) {
+      break;
+    }
+  }
+  for (auto batch : pipeline.batches({.from = ps::Position{saved}})) {
+    rest += batch.size();
+  }
+  const ps::Position at{saved};
+  CHECK(rest == 3000 - 1000 * at.epoch() - at.step());
+}
+
 TEST_CASE("a stage of the library's own kind is built, run and reported") {
   std::vector<std::uint32_t> all(100'000);
   std::iota(all.begin(), all.end(), 0U);
