@@ -36,10 +36,11 @@ LEASE = "penstock/ring_lease.hpp"
 TURNS = "penstock/detail/links/sequencer.hpp"
 PARTS = "penstock/detail/links/parts.hpp"
 AHEAD = "penstock/detail/links/ahead.hpp"
+USED = "penstock/detail/links/used_up.hpp"
 FENCE = "penstock/fence.hpp"
 GATE = "penstock/detail/engine/stop_gate.hpp"
 # Files proved by another model than the ring's.
-MODEL_OF = {TURNS: "sequencer_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
+MODEL_OF = {TURNS: "sequencer_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all others are asked after them.
 SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
         STATE: ["empty ring, end", "empty ring, fail"], CELLS: ["one to many"]}
@@ -266,6 +267,18 @@ PLANTED = [
     ("a reader waits for what leases keep", AHEAD,
      "spare_.store(spare(credits), Atomics::relaxed);\n      change();",
      "spare_.store(spare(credits), Atomics::relaxed);", ["ahead, leases"]),
+    ("each slot that is done is the last", USED,
+     "turns_.bring(ticket, [this](std::size_t at) {", "[this](std::size_t at) {",
+     {"all_.set(last_);\n    });": "all_.set(last_);\n    }(ticket % behind_.size());"}, ["used, two"]),
+    ("a slot is behind the place before its turn", USED,
+     "behind_[ticket % behind_.size()] = behind;\n", "behind_[ticket % behind_.size()] = behind;\n    all_.set(behind);\n",
+     ["used, two"]),
+    ("an empty slot goes back to the beginning", USED,
+     "last_ = std::max(last_, behind_[at]);", "last_ = behind_[at];", ["used, the last is empty"]),
+    ("the place is noted after the turn was brought", USED,
+     "    behind_[ticket % behind_.size()] = behind;\n", "",
+     {"all_.set(last_);\n    });": "all_.set(last_);\n    });\n    behind_[ticket % behind_.size()] = behind;"},
+     ["used, two"]),
     ("what was seen is forgotten", FENCE,
      "while (known < serial &&\n"
      "           !reached_.compare_exchange_strong(known, serial, Atomics::release, Atomics::relaxed)) {\n    }",
@@ -300,7 +313,7 @@ PLANTED = [
 
 def order_mutants(include):
     """Yields every memory order that is not relaxed, one at a time."""
-    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, AHEAD, FENCE, GATE):
+    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, AHEAD, USED, FENCE, GATE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1

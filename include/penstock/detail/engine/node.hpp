@@ -5,6 +5,7 @@
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/run_control.hpp>
+#include <penstock/detail/links/used_up.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/detail/observe/trace.hpp>
 #include <penstock/on_error.hpp>
@@ -58,7 +59,7 @@ class Node {
   /// stages after this one first. Returns false if it failed: then there is to be no run.
   [[gnu::cold]] bool make_ready() noexcept {
     bad_items_.store(0, StdAtomics::relaxed);
-    place_.store(0, StdAtomics::relaxed);
+    used_up_.set(0);
     for (Meter& meter : meters_) {
       meter.clear();
     }
@@ -114,7 +115,7 @@ class Node {
     Meter::sum(meters_.data(), meters_.size(), seconds, stage);
   }
   /// Returns the place in the run's order behind what was used up so far; any thread.
-  std::uint64_t place() const noexcept { return place_.load(StdAtomics::relaxed); }
+  std::uint64_t place() const noexcept { return used_up_.place(); }
   /// Returns how many records went through so far; any thread.
   std::uint64_t records() const noexcept {
     std::uint64_t sum = 0;
@@ -146,7 +147,8 @@ class Node {
   }
   /// Says that all up to a place in the run's order was used up: for a last stage. One thread at a
   /// time.
-  void used_up(std::uint64_t place) noexcept { place_.store(place, StdAtomics::relaxed); }
+  void used_up(std::uint64_t place) noexcept { used_up_.set(place); }
+  UsedUp<>& used_up() noexcept { return used_up_; }
   /// How an item ended, after the retries and skips that OnError allows; again: it did not yet.
   enum class Item : std::uint8_t { good, again, skipped, failed };
   /// Decides, inside a catch block, about an item of `records` records of the source from `record`
@@ -206,7 +208,7 @@ class Node {
   RunControl& control_;
   Vector<Meter> meters_;
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
-  StdAtomics::Atomic<std::uint64_t> place_{0};
+  UsedUp<> used_up_;
 };
 
 } // namespace penstock::detail

@@ -5,7 +5,7 @@
 #include <penstock/detail/host_side/calling_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/sequencer.hpp>
+#include <penstock/detail/links/used_up.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -20,15 +20,14 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
  public:
   /// `whole`: a batch is a slot.
   HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f, bool whole)
-      : CallingNode<F>{setup, f}, in_{in}, places_(in->ring.slots(), 0), turns_{in->ring.slots()},
+      : CallingNode<F>{setup, f}, in_{in}, in_turn_{in->ring.slots(), this->used_up()},
         parts_{in->ring.slots(),
                whole ? 1 : parts_a_slot(setup.workers, in->layout().units, in->ring.slots())} {}
 
  protected:
   void reset() override {
     parts_.reset();
-    turns_.reset();
-    last_ = 0;
+    in_turn_.reset();
     if (!in_->has_turns) {
       this->used_up(RunOrder::unknown);
     }
@@ -77,27 +76,20 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
     });
   }
 
-  // Workers finish slots in any order: the place is behind those before which none is open.
   void note_place(std::uint64_t ticket, const HostSlot& slot) noexcept {
     if (!in_->has_turns) {
       return;
     }
-    if (this->workers() == 1) {
-      last_ = slot.units == 0 ? last_ : in_->place_behind(slot);
-      this->used_up(last_);
-      return;
+    const std::uint64_t behind = slot.units == 0 ? 0 : in_->place_behind(slot);
+    if (this->workers() != 1) {
+      in_turn_.note(ticket, behind);
+    } else if (behind != 0) {
+      this->used_up(behind);
     }
-    places_[ticket % places_.size()] = slot.units == 0 ? 0 : in_->place_behind(slot);
-    turns_.bring(ticket, [this](std::size_t place) {
-      last_ = std::max(last_, places_[place]);
-      this->used_up(last_);
-    });
   }
 
   const std::shared_ptr<HostLink> in_;
-  Vector<std::uint64_t> places_; // in the run's order, behind each slot that is done
-  Sequencer<> turns_;
-  std::uint64_t last_{}; // whose turn it is, his
+  UsedInTurn<> in_turn_;
   Parts<> parts_;
 };
 
