@@ -26,7 +26,7 @@ FLOORS = {  # top first
                                 "workspace"],
     "memory, files, measuring": ["detail/memory/", "detail/observe/", "io/", "usable"],
     "batches and slots": ["batch", "column", "row", "ring_lease", "detail/ring/", "detail/base/"],
-    "words": ["schema", "visit", "memory", "device", "error", "report", "run_options", "prepare_options", "on_error", "float16", "atomics",
+    "words": ["schema", "visit", "order", "memory", "device", "error", "report", "run_options", "prepare_options", "on_error", "float16", "atomics",
               "parking", "ring_types"],
     "the compiler": ["config", "version"],
 }

@@ -10,6 +10,7 @@
 #include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
