@@ -8,8 +8,10 @@
 #include "support/catch.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/sources/any_source.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -117,10 +119,8 @@ struct Making {
   bool in_order = false;
   std::optional<std::uint64_t> bad = {}; ///< It throws where this one of its records is asked for.
   std::uint64_t offset = 0;              ///< What the error says.
-  int opened = 0;
   std::vector<std::pair<std::uint64_t, std::size_t>> reads = {}; ///< First and count, if wanted.
   bool note_reads = false;
-  int at_calls = 0;
 };
 
 enum Can : unsigned { nothing = 0, lengths = 1, read_at = 2 };
@@ -130,10 +130,15 @@ template <class Schema, unsigned can = nothing> class Made {
  public:
   using schema = Schema;
 
-  explicit Made(Making making) : is_{std::make_shared<Making>(std::move(making))} {}
+  struct Is : Making {
+    explicit Is(Making making) : Making{std::move(making)} {}
+    std::atomic<int> at_calls{0};
+    std::atomic<int> lengths_calls{0};
+  };
 
-  Making& is() const noexcept { return *is_; }
-  void open() const { ++is_->opened; }
+  explicit Made(Making making) : is_{std::make_shared<Is>(std::move(making))} {}
+
+  const Is& is() const noexcept { return *is_; }
   std::uint64_t size() const { return is_->known ? is_->records : unknown_size; }
   bool random_access() const { return !is_->in_order; }
   Numbers extents() const
@@ -166,6 +171,7 @@ template <class Schema, unsigned can = nothing> class Made {
   void lengths(std::uint64_t first, std::span<std::uint64_t> into) const
     requires((can & tests::lengths) != 0)
   {
+    ++is_->lengths_calls;
     for (std::size_t i = 0; i < into.size(); ++i) {
       const std::uint64_t number = is_->first + first + i / 2;
       into[i] = i % 2 == 0 ? letters_of(number) : shorts_of(number);
@@ -182,7 +188,7 @@ template <class Schema, unsigned can = nothing> class Made {
     make(into, i, is_->first + record);
   }
 
-  std::shared_ptr<Making> is_;
+  std::shared_ptr<Is> is_;
 };
 
 /// Memory for a batch of any of these schemas.
@@ -249,10 +255,13 @@ Numbers numbers_of(const S& source, std::uint64_t first, std::size_t count) {
   REQUIRE(got.count <= count);
   return room.numbers(got.count);
 }
-template <class Where, class S> Numbers numbers_at(const S& source, const Numbers& numbers) {
+/// Reads the records of these numbers.
+template <class Where = Pageable, class S>
+Numbers numbers_at(const S& source, const Numbers& numbers) {
   const Room<typename S::schema, Where> room{numbers.size(), 0};
-  REQUIRE(source.read_at(numbers, room.batch()) == numbers.size());
-  return room.numbers(numbers.size());
+  const std::size_t got = source.read_at(numbers, room.batch());
+  REQUIRE(got == numbers.size());
+  return room.numbers(got);
 }
 
 /// Reads all through a pipeline, in order: into pageable memory, or into pinned and to a device.
@@ -286,8 +295,8 @@ template <class S> Numbers numbers_through_pinned(const S& source, const ReaderO
   return all;
 }
 
-/// Checks that a source of known size has records made of these numbers, however it is read.
-template <class S> void check_all(S source, const Numbers& wanted) {
+/// Checks that a source of known size has records made of these numbers, in whole pipelines.
+template <class S> void check_pipelines(const S& source, const Numbers& wanted) {
   for (const ReaderOptions& options :
        {ReaderOptions{.workers = 3, .batch = 7}, ReaderOptions{.workers = 1, .epochs = 2},
         ReaderOptions{.workers = 2, .batch = 64, .ahead = 200}}) {
@@ -299,6 +308,10 @@ template <class S> void check_all(S source, const Numbers& wanted) {
     CHECK(numbers_through(source, options) == all);
     CHECK(numbers_through_pinned(source, options) == all);
   }
+}
+/// Checks that a source of known size has records made of these numbers, by reads of any ranges,
+/// and of any numbers and lengths, if it can.
+template <class S> void check_reads(S source, const Numbers& wanted) {
   source.open();
   REQUIRE(source.size() == wanted.size());
   std::mt19937_64 random{wanted.size()};
@@ -330,11 +343,18 @@ template <class S> void check_all(S source, const Numbers& wanted) {
               i != 0 && below(2) == 0 ? (numbers[i - 1] + 1) % wanted.size() : below(wanted.size());
           theirs[i] = wanted[numbers[i]];
         }
-        REQUIRE(numbers_at<Pageable>(source, numbers) == theirs);
+        REQUIRE(numbers_at(source, numbers) == theirs);
         REQUIRE(numbers_at<Pinned>(source, numbers) == theirs);
       }
     }
   }
+}
+
+/// Checks both.
+template <class S> void check_all(const S& source, const Numbers& wanted) {
+  // Whole pipelines of each type would take long to compile.
+  check_pipelines(AnySource{source}, wanted);
+  check_reads(source, wanted);
 }
 
 /// Returns the numbers from `first` to before `end`.

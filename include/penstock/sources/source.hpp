@@ -6,6 +6,7 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/memory.hpp>
+#include <penstock/order.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/patience.hpp>
 
@@ -71,9 +72,17 @@ concept Fills =
 /// - `lengths(std::uint64_t first, std::span<std::uint64_t> into) const`: for a schema with Ragged
 ///   columns, how many values each record from `first` on has, those of one record's Ragged columns
 ///   side by side. read() must put as many. Several workers then read one slot together, which pays
-///   where a slot has many records that each take long.
+///   where a slot has many records that each take long;
+/// - `read_at(std::span<const std::uint64_t> numbers, Batch<schema, Where> into) const`, for
+///   Pageable and for Pinned: fills `into` with as many records, those of these numbers, in this
+///   order, which may repeat some; returns how many: all, if the source's size is known. Pays where
+///   many reads at once cost less than one after the other;
+/// - `record_of(std::uint64_t visit, Seed shuffle) const` and `group() const`: if it says by itself
+///   in which order its records come, as a Mix does. record_of() is the number of the record that
+///   comes as number `visit`, counted over all epochs: a function of its arguments alone. group()
+///   is how many visits belong together: each group of them has the same share of everything.
 ///
-/// For a Ragged column read() must put() every record.
+/// For a Ragged column read() and read_at() must put() every record.
 template <class S>
 concept Source = std::copy_constructible<S> && std::is_object_v<typename S::schema> &&
                  requires(const S& source) {
@@ -99,14 +108,29 @@ template <class S> consteval SourceFlaw source_flaw() {
 }
 
 template <class S>
-concept ReadsBytes = requires(const S& source, std::uint64_t at, std::span<std::byte> into) {
-  source.read_bytes(at, into);
-};
+concept ReadsBytes = !schema_traits<typename S::schema>::named &&
+                     requires(const S& source, std::uint64_t at, std::span<std::byte> into) {
+                       source.read_bytes(at, into);
+                     };
 
 template <class S>
 concept KnowsLengths = schema_traits<typename S::schema>::ragged &&
                        requires(const S& source, std::uint64_t first,
                                 std::span<std::uint64_t> into) { source.lengths(first, into); };
+
+/// Whether S reads records by their numbers.
+template <class S, class Where>
+concept ReadsAt = requires(const S& source, std::span<const std::uint64_t> numbers,
+                           Batch<typename S::schema, Where> into) {
+  { source.read_at(numbers, into) } -> std::convertible_to<std::size_t>;
+};
+
+/// Whether S says in which order its records come.
+template <class S>
+concept SaysOrder = requires(const S& source, std::uint64_t visit, Seed shuffle) {
+  { source.record_of(visit, shuffle) } -> std::convertible_to<std::uint64_t>;
+  { source.group() } -> std::convertible_to<std::uint64_t>;
+};
 
 /// Whether a source was refused already, so that no stage says more about it.
 template <class S> inline constexpr bool refused_source = false;
@@ -159,6 +183,37 @@ template <Source S> bool comes_in_order(const S& source) {
     return GivesForNow<S> && source.size() == unknown_size;
   }
 }
+
+/// What an opened source can do of what it need not.
+struct Abilities {
+  bool read_bytes{};
+  bool lengths{};
+  bool read_at{};
+  bool for_now{};    // its read() may give fewer records for now
+  bool says_order{}; // it has record_of() and group()
+};
+/// Whether S has members that it cannot always do, since it holds a source of any type, and tells
+/// by `abilities() const` which it can.
+template <class S>
+concept TellsAbilities = requires(const S& source) {
+  { source.abilities() } -> std::same_as<Abilities>;
+};
+template <Source S> Abilities abilities_of(const S& source) {
+  if constexpr (TellsAbilities<S>) {
+    return source.abilities();
+  } else {
+    return {.read_bytes = ReadsBytes<S>,
+            .lengths = KnowsLengths<S>,
+            .read_at = ReadsAt<S, Pageable> && ReadsAt<S, Pinned>,
+            .for_now = GivesForNow<S>,
+            .says_order = SaysOrder<S>};
+  }
+}
+
+/// Whether S holds a source of any type, so that it has all optional members.
+template <class S> inline constexpr bool holds_any = false;
+/// Whether S is known to say in which order its records come: it has no first or last ones.
+template <class S> inline constexpr bool is_a_mix = SaysOrder<S> && !holds_any<S>;
 
 /// Returns the bytes of an opened source's records, never 0.
 template <Source S> std::size_t record_bytes_of(const S& source) {

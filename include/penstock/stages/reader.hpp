@@ -106,8 +106,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         std::max(detail::processors(std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
     From source = detail::opened(source_, build.preparing, options_.on_error.retries);
+    const detail::Abilities can = detail::abilities_of(source);
     // A slot that is cut moves those after it, and is to be the only one that is read.
-    const bool cuts = detail::GivesForNow<From> && options_.flush != never;
+    const bool cuts = can.for_now && options_.flush != never;
     const unsigned workers = cuts || detail::comes_in_order(source) ? 1 : most;
     if constexpr (detail::TakesPatience<const From, Where>) {
       build.control.interrupt().connect();
@@ -123,8 +124,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.skip(drops_slots || options_.on_error.skips != 0);
     const std::vector<std::size_t> extents = detail::extents_of(source);
     const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
-    const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&
-                        build.records < unknown_size / bytes;
+    const bool pieces = can.read_bytes && in_pieces(bytes, build.plan) &&
+                        build.records != unknown_size && build.records < unknown_size / bytes;
     const detail::Layout layout =
         pieces ? detail::Layout{1, bytes}.pieces(detail::usual_read)
                : detail::layout_of<T>(records_a_slot(bytes, build), extents,
@@ -147,8 +148,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
       build.drop_short(layout.units);
       build.slots_read = ranges.known() ? build.units / layout.units : 0;
     }
-    if constexpr (detail::KnowsLengths<From> && !detail::GivesForNow<From>) {
-      if (!dealt && ranges.known() && workers > 1 && options_.on_error.skips == 0) {
+    if constexpr (detail::KnowsLengths<From>) {
+      const bool shared = can.lengths && !can.for_now && !dealt && ranges.known();
+      if (shared && workers > 1 && options_.on_error.skips == 0) {
         build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),
                                                                   ranges, options_.on_error);
         return;
@@ -219,11 +221,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                         "a slot, which has no size of yours: give the Reader a .batch."};
     }
   }
-  // Whether records go in pieces: those larger than a read, which nothing on the host must see
-  // whole.
+  // Whether records go in pieces: large ones, which nothing on the host must see whole.
   bool in_pieces(std::size_t record_bytes, const detail::Plan& plan) const {
-    return detail::ReadsBytes<From> && !detail::schema_traits<T>::named &&
-           record_bytes > detail::usual_read && plan.to_device && !plan.whole &&
+    return record_bytes > detail::usual_read && plan.to_device && !plan.whole &&
            options_.batch == 0 && options_.on_error.skips == 0;
   }
 
