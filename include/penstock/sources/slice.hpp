@@ -20,6 +20,12 @@
 
 namespace penstock {
 
+namespace detail {
+
+enum class Sliced : std::uint8_t { first, rest };
+
+} // namespace detail
+
 /// The first records of another source, or those after them. Made by take() and drop().
 template <class From> class Slice {
   static constexpr bool a_source = Source<From>;
@@ -35,11 +41,9 @@ template <class From> class Slice {
   static constexpr bool refused = !a_source || !no_mix || detail::refused_source<From>;
   /// What the other source has.
   using schema = typename detail::schema_of<From>::type;
-  /// Which records it has.
-  enum class Part : std::uint8_t { first, rest };
 
-  /// The first `count` records, or the rest without them.
-  Slice(From source, Part part, std::uint64_t count)
+  /// For take() and drop(): has the first `count` records, or the rest.
+  Slice(From source, detail::Sliced part, std::uint64_t count)
       : source_{std::move(source)}, part_{part}, count_{count} {}
 
   /// Opens the other source. Throws what it throws; SourceError if it has fewer records than
@@ -48,13 +52,13 @@ template <class From> class Slice {
   void open(const PrepareOptions& preparing = {}) {
     detail::renumbered(call(), moved(), [&] { detail::open_source(source_, preparing); });
     detail::check_no_mix(call(), "the source", source_);
-    if (part_ == Part::rest) {
+    if (part_ == detail::Sliced::rest) {
       detail::check_at_hand(call(), "the source", source_);
     }
     if (const std::uint64_t has = source_.size(); has < count_) {
       detail::throw_source_error({"penstock: ", call(), ": the source has ", has,
                                   " records, fewer than the ", count_, " that are to be ",
-                                  part_ == Part::first ? "taken" : "dropped",
+                                  part_ == detail::Sliced::first ? "taken" : "dropped",
                                   ": give it more, or a smaller number."},
                                  {}, 0);
     }
@@ -63,7 +67,9 @@ template <class From> class Slice {
   /// whether they are fewer. After open().
   std::uint64_t size() const {
     const std::uint64_t has = source_.size();
-    return part_ == Part::rest ? has - std::min(has, count_) : has == unknown_size ? has : count_;
+    return part_ == detail::Sliced::rest ? has - std::min(has, count_)
+           : has == unknown_size         ? has
+                                         : count_;
   }
   /// Returns whether the other source has its records at hand in any order. After open().
   bool random_access() const { return !detail::comes_in_order(source_); }
@@ -131,13 +137,13 @@ template <class From> class Slice {
 
  private:
   // More than there are if nobody knows how many there are.
-  std::uint64_t most() const { return part_ == Part::first ? count_ : size(); }
-  const char* call() const noexcept { return part_ == Part::first ? "take" : "drop"; }
-  std::uint64_t skipped() const noexcept { return part_ == Part::first ? 0 : count_; }
+  std::uint64_t most() const { return part_ == detail::Sliced::first ? count_ : size(); }
+  const char* call() const noexcept { return part_ == detail::Sliced::first ? "take" : "drop"; }
+  std::uint64_t skipped() const noexcept { return part_ == detail::Sliced::first ? 0 : count_; }
   detail::Moved moved() const noexcept { return {skipped(), 0}; }
 
   From source_;
-  Part part_;
+  detail::Sliced part_;
   std::uint64_t count_;
 };
 
@@ -146,13 +152,13 @@ template <class From> class Slice {
 /// that ends first, and asks for no more than `count`; it may be one whose records come when they
 /// come, and gives them for now as that does.
 template <class From> Slice<From> take(From source, std::uint64_t count) {
-  return {std::move(source), Slice<From>::Part::first, count};
+  return {std::move(source), detail::Sliced::first, count};
 }
 /// Makes a source of all records of another one but the first `count`: `drop(source, 1000)`, whose
 /// record 0 is the other's record 1000. prepare() refuses a source that has fewer, one of unknown
 /// size, and one whose records come in order only.
 template <class From> Slice<From> drop(From source, std::uint64_t count) {
-  return {std::move(source), Slice<From>::Part::rest, count};
+  return {std::move(source), detail::Sliced::rest, count};
 }
 
 } // namespace penstock
