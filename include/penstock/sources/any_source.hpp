@@ -152,6 +152,8 @@ template <class Schema> class AnySource {
       held_ = detail::Owned<Held>{new detail::HeldOf<S>{std::move(source)}};
     }
   }
+  /// Copy the source, or take it away.
+  /// @{
   AnySource(const AnySource& other)
       : held_{other.held_ ? detail::Owned<Held>{other.held_->copy()} : detail::Owned<Held>{}} {}
   AnySource(AnySource&&) noexcept = default;
@@ -159,6 +161,7 @@ template <class Schema> class AnySource {
     held_ = std::move(other.held_);
     return *this;
   }
+  /// @}
   ~AnySource() = default;
 
   /// Returns whether it holds a source.
