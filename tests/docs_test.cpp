@@ -7,6 +7,11 @@
 #include <penstock/detail/host_side/slot_by_slot.hpp>
 #include <penstock/host/select.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/sources/any_source.hpp>
+#include <penstock/sources/concat.hpp>
+#include <penstock/sources/mix.hpp>
+#include <penstock/sources/slice.hpp>
+#include <penstock/sources/where.hpp>
 
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
@@ -131,6 +136,29 @@ struct IsOdd {
   PENSTOCK_HD bool operator()(int number) const { return number % 2 != 0; }
 };
 
+struct Photo {
+  std::uint64_t number;
+};
+auto photos_from(std::uint64_t first, std::uint64_t count) {
+  return ps::generate<Photo>(count, [first](std::span<Photo> out, std::uint64_t index) {
+    for (Photo& photo : out) {
+      photo.number = first + index++;
+    }
+  });
+}
+template <class S> std::vector<std::uint64_t> numbers_of(const S& source) {
+  std::vector<std::uint64_t> numbers;
+  auto pipeline =
+      ps::Reader{source} | ps::Consumer{[&](ps::Batch<const Photo, ps::Pageable> some) {
+                                          for (std::size_t i = 0; i < some.size(); ++i) {
+                                            numbers.push_back(some.data()[i].number);
+                                          }
+                                        },
+                                        {.workers = 1}};
+  pipeline.run();
+  return numbers;
+}
+
 int total(ps::Batch<const int, ps::Pinned> numbers) {
   return std::accumulate(numbers.data(), numbers.data() + numbers.size(), 0);
 }
@@ -198,6 +226,51 @@ TEST_CASE("errors: Ctrl-C stops a run") {
   CHECK(report.stopped);
   CHECK(batches >= 3);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+TEST_CASE("stages: some records of a source, and those of several, are a source") {
+  const auto photos = photos_from(0, 1010);
+  const auto held_out = ps::take(photos, 1000);      // records 0 to 999
+  const auto others = ps::drop(photos, 1000);        // record 0 of these is record 1000 of photos
+  const auto hard = ps::where(others, {7, 3, 7});    // three records
+  const auto train = ps::concat(others, hard, hard); // all of others, then the three twice
+  CHECK(numbers_of(held_out).size() == 1000);
+  CHECK(numbers_of(train) == std::vector<std::uint64_t>{1000, 1001, 1002, 1003, 1004, 1005, 1006,
+                                                        1007, 1008, 1009, 1007, 1003, 1007, 1007,
+                                                        1003, 1007});
+}
+
+TEST_CASE("stages: a list of sources of any types is a source") {
+  const auto photos = photos_from(0, 100);
+  const ps::tests::TempDir dir;
+  std::vector<std::string> paths;
+  for (const std::uint64_t number : {500U, 600U}) {
+    paths.push_back(dir.write(std::to_string(number), std::as_bytes(std::span{&number, 1})));
+  }
+  std::vector<ps::AnySource<Photo>> days;
+  for (const std::string& path : paths) {
+    days.push_back(ps::records<Photo>(path));
+  }
+  days.push_back(ps::take(photos, 10));
+  const auto week = ps::concat(days);
+  CHECK(numbers_of(week) == std::vector<std::uint64_t>{500, 600, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+}
+
+TEST_CASE("stages: a mix takes of each source as its weight says, and a mix of mixes, too") {
+  const auto web = photos_from(0, 100);
+  const auto books = photos_from(0, 50);
+  const auto photos = photos_from(0, 10);
+  auto mixed = ps::mix<Photo>({{web, 7}, {books, 3}});
+  std::vector<ps::Share<Photo>> shares{{mixed, 9}};
+  shares.push_back({.source = photos, .weight = 1});
+  auto both = ps::mix<Photo>(shares);
+  both.open();
+  std::array<int, 3> came{};
+  for (std::uint64_t visit = 0; visit < 1000; ++visit) {
+    const std::uint64_t record = both.record_of(visit, 1337);
+    ++came[record < 100 ? 0 : record < 150 ? 1 : 2];
+  }
+  CHECK(came == std::array<int, 3>{630, 270, 100});
 }
 
 TEST_CASE("stages: a Decoder cuts texts at random, alike for any number of workers") {

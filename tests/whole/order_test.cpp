@@ -9,7 +9,7 @@
 
 #include <penstock/host/device.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/fifo.hpp>
+#include <penstock/sources/mix.hpp>
 #include <penstock/sources/zip.hpp>
 
 #include <algorithm>
@@ -406,6 +406,60 @@ TEST_CASE("A source that only comes in order tells no position, and takes none")
   const ps::Position at = batches.next().position();
   CHECK(
       has(tests::caught<ps::OptionError>([&] { numbers_of(pipeline, at); }), "come in order only"));
+}
+
+TEST_CASE("A mix comes in exact shares, on each rank, and goes on where it stood") {
+  const auto mixed = [] {
+    return ps::mix<Record>({{Numbers{100}, 3},
+                            {ps::generate<Record>(40,
+                                                  [](std::span<Record> out, std::uint64_t first) {
+                                                    for (Record& record : out) {
+                                                      record = 1000 + first++;
+                                                    }
+                                                  }),
+                             1}});
+  };
+  for (const bool shuffled : {false, true}) {
+    const ps::Order order{.shuffle = shuffled ? ps::Seed{5} : ps::Seed{}, .records = 400};
+    auto pipeline = ps::Reader{mixed(), {.workers = 3, .epochs = 2, .order = order, .batch = 16}} |
+                    ps::PinnedStager{device()};
+    Records all;
+    ps::Position middle;
+    for (auto batch : pipeline.batches()) {
+      for (std::size_t i = 0; i != batch.size(); ++i) {
+        const Record number = batch.visit(i).record; // as concat() numbers them
+        REQUIRE(batch.data()[i] == (number < 100 ? number : 1000 + number - 100));
+        all.push_back(batch.data()[i]);
+      }
+      middle = all.size() == 16 * 20 ? batch.position() : middle;
+    }
+    REQUIRE(all.size() == 800);
+    for (std::size_t group = 0; group != 200; ++group) {
+      REQUIRE(std::count_if(all.begin() + static_cast<std::ptrdiff_t>(4 * group),
+                            all.begin() + static_cast<std::ptrdiff_t>(4 * group + 4),
+                            [](Record record) { return record >= 1000; }) == 1);
+    }
+    // 300 of part 0 an epoch: each of its 100 records three times.
+    for (Record record = 0; record != 100; ++record) {
+      REQUIRE(std::count(all.begin(), all.begin() + 400, record) == 3);
+    }
+    CHECK(numbers_of(pipeline, middle) == Records{all.begin() + 320, all.end()});
+    for (unsigned world = 1; world <= 8; ++world) {
+      for (unsigned rank = 0; rank != world; ++rank) {
+        ps::Order of_rank = order;
+        of_rank.ranks = {.rank = rank, .world = world};
+        const Records share = read(mixed(), of_rank, 2, 16);
+        const auto others = static_cast<std::size_t>(std::count_if(
+            share.begin(), share.end(), [](Record record) { return record >= 1000; }));
+        CAPTURE(world, rank, share.size());
+        REQUIRE(others >= share.size() / 4);
+        REQUIRE(others <= share.size() / 4 + 1);
+      }
+    }
+  }
+  auto without = ps::Reader{mixed(), {.batch = 4}} | ps::PinnedStager{device()};
+  CHECK(has(tests::caught<ps::OptionError>([&] { without.prepare(); }),
+            "give order.records, how many an epoch has"));
 }
 
 TEST_CASE("An empty source has an order, and nothing in it") {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <cstddef>

@@ -13,6 +13,7 @@
 #include <penstock/io/folder.hpp>
 #include <penstock/io/whole_records.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>

@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -75,9 +74,17 @@ concept Fills =
 /// - `lengths(std::uint64_t first, std::span<std::uint64_t> into) const`: for a schema with Ragged
 ///   columns, how many values each record from `first` on has, those of one record's Ragged columns
 ///   side by side. read() must put as many. Several workers then read one slot together, which pays
-///   where a slot has many records that each take long.
+///   where a slot has many records that each take long;
+/// - `read_at(std::span<const std::uint64_t> numbers, Batch<schema, Where> into) const`, for
+///   Pageable and for Pinned: fills `into` with as many records, those of these numbers, in this
+///   order, which may repeat some; returns how many: all, if the source's size is known. Pays where
+///   many reads at once cost less than one after the other;
+/// - `record_of(std::uint64_t visit, Seed shuffle) const` and `group() const`: if it says by itself
+///   in which order its records come, as a Mix does. record_of() is the number of the record that
+///   comes as number `visit`, counted over all epochs: a function of its arguments alone. group()
+///   is how many visits belong together: each group of them has the same share of everything.
 ///
-/// For a Ragged column read() must put() every record.
+/// For a Ragged column read() and read_at() must put() every record.
 template <class S>
 concept Source = std::copy_constructible<S> && std::is_object_v<typename S::schema> &&
                  requires(const S& source) {
@@ -102,26 +109,35 @@ template <class S> consteval SourceFlaw source_flaw() {
   }
 }
 
-/// Whether S says itself which record comes when: see mix().
-template <class S>
-concept Mixes = requires(const S& source, std::uint64_t visit, Seed shuffle) {
-  { source.record_of(visit, shuffle) } -> std::convertible_to<std::uint64_t>;
-};
-
 template <class S>
 concept HearsWhatComes = requires(const S& source, std::uint64_t first, std::uint64_t count) {
   source.will_read(first, count);
 };
 
 template <class S>
-concept ReadsBytes = requires(const S& source, std::uint64_t at, std::span<std::byte> into) {
-  source.read_bytes(at, into);
-};
+concept ReadsBytes = !schema_traits<typename S::schema>::named &&
+                     requires(const S& source, std::uint64_t at, std::span<std::byte> into) {
+                       source.read_bytes(at, into);
+                     };
 
 template <class S>
 concept KnowsLengths = schema_traits<typename S::schema>::ragged &&
                        requires(const S& source, std::uint64_t first,
                                 std::span<std::uint64_t> into) { source.lengths(first, into); };
+
+/// Whether S reads records by their numbers.
+template <class S, class Where>
+concept ReadsAt = requires(const S& source, std::span<const std::uint64_t> numbers,
+                           Batch<typename S::schema, Where> into) {
+  { source.read_at(numbers, into) } -> std::convertible_to<std::size_t>;
+};
+
+/// Whether S says in which order its records come.
+template <class S>
+concept SaysOrder = requires(const S& source, std::uint64_t visit, Seed shuffle) {
+  { source.record_of(visit, shuffle) } -> std::convertible_to<std::uint64_t>;
+  { source.group() } -> std::convertible_to<std::uint64_t>;
+};
 
 /// Whether a source was refused already, so that no stage says more about it.
 template <class S> inline constexpr bool refused_source = false;
@@ -175,6 +191,37 @@ template <Source S> bool comes_in_order(const S& source) {
   }
 }
 
+/// What an opened source can do of what it need not.
+struct Abilities {
+  bool read_bytes{};
+  bool lengths{};
+  bool read_at{};
+  bool for_now{};    // its read() may give fewer records for now
+  bool says_order{}; // it has record_of() and group()
+};
+/// Whether S has members that it cannot always do, since it holds a source of any type, and tells
+/// by `abilities() const` which it can.
+template <class S>
+concept TellsAbilities = requires(const S& source) {
+  { source.abilities() } -> std::same_as<Abilities>;
+};
+template <Source S> Abilities abilities_of(const S& source) {
+  if constexpr (TellsAbilities<S>) {
+    return source.abilities();
+  } else {
+    return {.read_bytes = ReadsBytes<S>,
+            .lengths = KnowsLengths<S>,
+            .read_at = ReadsAt<S, Pageable> && ReadsAt<S, Pinned>,
+            .for_now = GivesForNow<S>,
+            .says_order = SaysOrder<S>};
+  }
+}
+
+/// Whether S holds a source of any type, so that it has all optional members.
+template <class S> inline constexpr bool holds_any = false;
+/// Whether S is known to say in which order its records come: it has no first or last ones.
+template <class S> inline constexpr bool is_a_mix = SaysOrder<S> && !holds_any<S>;
+
 /// Returns the bytes of an opened source's records, never 0.
 template <Source S> std::size_t record_bytes_of(const S& source) {
   if constexpr (requires {
@@ -202,59 +249,6 @@ template <Source S> std::vector<std::size_t> extents_of(const S& source) {
     return {std::begin(extents), std::end(extents)};
   } else {
     return {};
-  }
-}
-
-/// Returns the size of T's records: `asked`, which the user gave, or sizeof(T) if that is 0. `call`
-/// names what the user called. Throws OptionError.
-inline std::size_t checked_record_bytes(const char* call, std::size_t asked, std::size_t of_t) {
-  constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
-  if (asked != 0 && of_t != 1) {
-    throw_error<OptionError>({"penstock: ", call, ": record_bytes is ", asked,
-                              ", but it is for records of single bytes, and T has ", of_t,
-                              ": leave it out, or take std::byte for T."});
-  }
-  if (asked > most) {
-    throw_error<OptionError>({"penstock: ", call, ": record_bytes is ", asked,
-                              ", more than any memory can hold: give the bytes of one record."});
-  }
-  return asked != 0 ? asked : of_t;
-}
-template <class T> std::size_t checked_record_bytes(const char* call, std::size_t asked) {
-  return checked_record_bytes(call, asked, sizeof(T));
-}
-
-/// Throws SourceError unless `count` records of `bytes` from record `first` on are a range of a
-/// source of `size` records of `record_bytes`.
-inline void check_range(const char* call, std::uint64_t first, std::size_t count, std::size_t bytes,
-                        std::uint64_t size, std::size_t record_bytes) {
-  if (first > size || count > size - first) {
-    throw_source_error({"penstock: ", call, ": asked for ", count, " records from record ", first,
-                        " on, but the source has ", size, ": ask for no more than size()."},
-                       {}, 0, first);
-  }
-  if (bytes != record_bytes) {
-    throw_source_error({"penstock: ", call, ": asked for records of ", bytes,
-                        " bytes, but they have ", record_bytes, ": give the batch record_bytes()."},
-                       {}, 0, first);
-  }
-}
-/// Throws SourceError unless `into` is such a range of the source. Call it before you write
-/// anything.
-template <class T, class Where>
-void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
-                 std::size_t record_bytes) {
-  check_range(call, into.index(), into.size(), into.record_bytes(), size, record_bytes);
-}
-
-/// Throws SourceError if read_bytes() asks a source of `size` records for bytes beyond them.
-inline void check_bytes(const char* call, std::uint64_t at, std::size_t bytes, std::uint64_t size,
-                        std::size_t record_bytes) {
-  const std::uint64_t end = size * record_bytes;
-  if (at > end || bytes > end - at) {
-    throw_source_error({"penstock: ", call, ": asked for ", bytes, " bytes from byte ", at,
-                        " on, but the source has ", end, ": ask for no more than there are."},
-                       {}, 0, at / record_bytes);
   }
 }
 

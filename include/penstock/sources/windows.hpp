@@ -5,6 +5,7 @@
 #include <penstock/detail/base/splitmix.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/schema.hpp>
+#include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <array>

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/schema.hpp>
+#include <penstock/sources/detail/given.hpp>
+#include <penstock/sources/detail/opening_in_turn.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
@@ -25,10 +28,15 @@ template <class Schema, class... From> class Zip {
   static_assert(all_are_sources,
                 "penstock: zip<Schema>(sources...) reads each column from a source, "
                 "such as ps::records<T>(path), and one of From is none.");
-  static constexpr bool whole_reads = !(detail::GivesForNow<From> || ...);
+  static constexpr bool whole_reads =
+      !((detail::GivesForNow<From> && !detail::TellsAbilities<From>) || ...);
   static_assert(whole_reads,
                 "penstock: zip<Schema>(sources...) reads as many records of each source at once, "
                 "and one of From gives fewer for now: read it by a Reader of its own.");
+  static constexpr bool no_mix = !(detail::is_a_mix<From> || ...);
+  static_assert(no_mix,
+                "penstock: a mix has an order of its own, which zip() would lose: call zip() "
+                "of its parts, and mix what comes of that.");
   static constexpr bool has_columns = detail::HasColumns<Schema>;
   static_assert(has_columns,
                 "penstock: zip<Schema> fills the columns of a schema: derive it from ps::Columns.");
@@ -48,7 +56,7 @@ template <class Schema, class... From> class Zip {
 
  public:
   /// Whether it was refused, so that a Reader says no more about it.
-  static constexpr bool refused = !all_are_sources || !whole_reads || !has_columns ||
+  static constexpr bool refused = !all_are_sources || !whole_reads || !no_mix || !has_columns ||
                                   !one_source_each || traits::ragged || !one_dynamic_extent_each;
   /// Its columns.
   using schema = Schema;
@@ -57,23 +65,11 @@ template <class Schema, class... From> class Zip {
   explicit Zip(From... sources) : sources_{std::move(sources)...} {}
 
   /// Opens all sources, one after the other; files are counted over all. Throws what they throw,
-  /// and SourceError if they differ in how many records they have or if a record does not fit its
-  /// column.
+  /// SourceError if they differ in how many records they have or if a record does not fit its
+  /// column, and OptionError if one is a mix.
   void open(const PrepareOptions& preparing = {}) {
-    Preparation before; // files of the sources that are open
-    Preparation so_far;
-    PrepareOptions each_is_told{.every = preparing.every};
-    if (preparing.progress) {
-      each_is_told.progress = [&](const Preparation& now) {
-        so_far = {before.files + now.files, before.files_in_all + now.files_in_all};
-        preparing.progress(so_far);
-      };
-    }
-    const auto open_next = [&](auto& source) {
-      detail::open_source(source, each_is_told);
-      before = so_far;
-    };
-    std::apply([&](auto&... source) { (open_next(source), ...); }, sources_);
+    detail::OpeningInTurn opening{preparing};
+    std::apply([&](auto&... source) { (opening.open(source), ...); }, sources_);
     each([this](std::size_t column, const auto& source) { this->check(column, source); });
     extents_.clear();
     for (std::size_t column = 0; column < expected_.size(); ++column) {
@@ -130,6 +126,13 @@ template <class Schema, class... From> class Zip {
       detail::throw_source_error({"penstock: zip: source number ", column, " has ", source.size(),
                                   " records, but number 0 has ", size(),
                                   ": each record needs all its columns."},
+                                 {}, 0);
+    }
+    detail::check_no_mix("zip", detail::joined({"source number ", column}), source);
+    if (detail::abilities_of(source).for_now) {
+      detail::throw_source_error({"penstock: zip: source number ", column,
+                                  " gives fewer records for now than it is asked for: read it by a "
+                                  "Reader of its own."},
                                  {}, 0);
     }
     const std::size_t bytes = detail::record_bytes_of(source);

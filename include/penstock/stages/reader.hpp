@@ -77,8 +77,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         std::max(detail::processors(build.plan, std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
     From source = detail::opened(source_, build.preparing, options_.on_error.retries);
+    const detail::Abilities can = detail::abilities_of(source);
     // A slot that is cut moves those after it, and is to be the only one that is read.
-    const bool cuts = detail::GivesForNow<From> && options_.flush != never;
+    const bool cuts = can.for_now && options_.flush != never;
     const unsigned workers = cuts || detail::comes_in_order(source) ? 1 : most;
     if constexpr (detail::TakesPatience<const From, Where>) {
       build.control.interrupt().connect();
@@ -97,8 +98,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     detail::check_ranks(options_, build.plan);
     build.order = detail::make_order(options_.order, ordered(source, bytes, extents), build.epochs);
     build.records = build.order->records_of_run();
-    const bool pieces = in_pieces(bytes, build.plan) && build.records != unknown_size &&
-                        build.records < unknown_size / bytes;
+    const bool pieces = can.read_bytes && in_pieces(bytes, build.plan) &&
+                        build.records != unknown_size && build.records < unknown_size / bytes;
     const detail::Layout layout =
         pieces ? detail::Layout{1, bytes}.pieces(detail::usual_read)
                : detail::layout_of<T>(records_a_slot(bytes, build), extents,
@@ -125,9 +126,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
       build.drop_short(layout.units);
       build.slots_read = ranges.known() ? build.units / layout.units : 0;
     }
-    if constexpr (detail::KnowsLengths<From> && !detail::GivesForNow<From>) {
-      if (!dealt && ranges.known() && workers > 1 && options_.on_error.skips == 0 &&
-          build.order->plain()) {
+    if constexpr (detail::KnowsLengths<From>) {
+      const bool shared = can.lengths && !can.for_now && !dealt && ranges.known();
+      if (shared && workers > 1 && options_.on_error.skips == 0 && build.order->plain()) {
         build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),
                                                                   ranges, options_.on_error);
         return;
@@ -182,7 +183,10 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                              .record_bytes = std::max<std::size_t>(bytes, 1),
                              .ragged = detail::schema_traits<T>::ragged,
                              .extents = extents};
-    if constexpr (detail::Mixes<From>) {
+    if constexpr (detail::SaysOrder<From>) {
+      if (!detail::abilities_of(source).says_order) {
+        return of;
+      }
       of.mix = [](const void* mix, std::uint64_t visit, Seed shuffle) -> std::uint64_t {
         return static_cast<const From*>(mix)->record_of(visit, shuffle);
       };
@@ -191,11 +195,9 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     }
     return of;
   }
-  // Whether records go in pieces: those larger than a read, which nothing on the host must see
-  // whole.
+  // Whether records go in pieces: large ones, which nothing on the host must see whole.
   bool in_pieces(std::size_t record_bytes, const detail::Plan& plan) const {
-    return detail::ReadsBytes<From> && !detail::schema_traits<T>::named &&
-           record_bytes > detail::usual_read && plan.to_device && !plan.whole &&
+    return record_bytes > detail::usual_read && plan.to_device && !plan.whole &&
            options_.batch == 0 && options_.on_error.skips == 0;
   }
 

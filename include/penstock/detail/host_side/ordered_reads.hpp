@@ -4,6 +4,7 @@
 
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/order/run_order.hpp>
+#include <penstock/sources/detail/read_numbered.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -40,13 +41,15 @@ template <Source From, class Where> class OrderedReads {
       const std::size_t some = std::min(count - done, std::size(numbers));
       order_.each_record(epoch, turn + done, some,
                          [&](std::size_t i, std::uint64_t number) { numbers[i] = number; });
-      for (std::size_t i = 0; i != some;) {
-        const std::size_t together = run_of(std::span{numbers}.subspan(i, some - i));
-        const std::size_t got = read(place, at + done + i, numbers[i], together, patience);
-        if (got != together) {
-          return done + i + got;
-        }
-        i += together;
+      const Batch<T, Where> into{
+          memory_.template view_of_part<T>(place, at + done, some, numbers[0], numbers[0])};
+      const std::size_t got =
+          read_numbered(source_, std::span{numbers}.first(some), into, patience).count;
+      if (!patience.stop_requested()) {
+        check_count(got, some, numbers[0], true);
+      }
+      if (got != some) {
+        return done + got;
       }
       done += some;
     }
@@ -69,24 +72,6 @@ template <Source From, class Where> class OrderedReads {
   }
 
  private:
-  // Returns how many numbers follow each other: these are one read.
-  static std::size_t run_of(std::span<const std::uint64_t> numbers) noexcept {
-    std::size_t count = 1;
-    while (count != numbers.size() && numbers[count] == numbers[0] + count) {
-      ++count;
-    }
-    return count;
-  }
-  std::size_t read(std::size_t place, std::size_t at, std::uint64_t number, std::size_t count,
-                   const Patience& patience) const {
-    const Batch<T, Where> into{memory_.template view_of_part<T>(place, at, count, number, number)};
-    const std::size_t got = read_some(source_, into, patience).count;
-    if (!patience.stop_requested()) {
-      check_count(got, count, number, true);
-    }
-    return got;
-  }
-
   const From& source_;
   const RunOrder& order_;
   const RingMemory& memory_;

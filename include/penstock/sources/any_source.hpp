@@ -1,0 +1,243 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batch.hpp>
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
+#include <penstock/memory.hpp>
+#include <penstock/order.hpp>
+#include <penstock/prepare_options.hpp>
+#include <penstock/sources/detail/read_numbered.hpp>
+#include <penstock/sources/patience.hpp>
+#include <penstock/sources/source.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock {
+
+namespace detail {
+
+/// Stands for the schema of a mix whose schema is not named.
+struct NotNamed {};
+
+/// What a source is asked for, without its type.
+template <class Schema> struct HeldSource {
+  virtual ~HeldSource() = default;
+  virtual HeldSource* copy() const = 0;
+  virtual void open(const PrepareOptions& preparing) = 0;
+  virtual std::uint64_t size() const = 0;
+  virtual bool in_order() const = 0;
+  virtual std::size_t record_bytes() const = 0;
+  virtual std::vector<std::size_t> extents() const = 0;
+  virtual Abilities abilities() const = 0;
+  virtual Filled read(Batch<Schema, Pageable> into, const Patience& patience) const = 0;
+  virtual Filled read(Batch<Schema, Pinned> into, const Patience& patience) const = 0;
+  virtual std::size_t read_at(std::span<const std::uint64_t> numbers,
+                              Batch<Schema, Pageable> into) const = 0;
+  virtual std::size_t read_at(std::span<const std::uint64_t> numbers,
+                              Batch<Schema, Pinned> into) const = 0;
+  virtual void read_bytes(std::uint64_t at, std::span<std::byte> into) const = 0;
+  virtual void lengths(std::uint64_t first, std::span<std::uint64_t> into) const = 0;
+  virtual std::uint64_t record_of(std::uint64_t visit, Seed shuffle) const = 0;
+  virtual std::uint64_t group() const = 0;
+};
+
+template <Source S> class HeldOf final : public HeldSource<typename S::schema> {
+  using T = typename S::schema;
+
+ public:
+  explicit HeldOf(S source) : source_{std::move(source)} {}
+
+  HeldSource<T>* copy() const override { return new HeldOf{source_}; }
+  void open(const PrepareOptions& preparing) override { open_source(source_, preparing); }
+  std::uint64_t size() const override { return source_.size(); }
+  bool in_order() const override { return comes_in_order(source_); }
+  std::size_t record_bytes() const override {
+    if constexpr (HasColumns<T>) {
+      return 0;
+    } else {
+      return record_bytes_of(source_);
+    }
+  }
+  std::vector<std::size_t> extents() const override { return extents_of(source_); }
+  Abilities abilities() const override { return abilities_of(source_); }
+
+  Filled read(Batch<T, Pageable> into, const Patience& patience) const override {
+    return read_some(source_, into, patience);
+  }
+  Filled read(Batch<T, Pinned> into, const Patience& patience) const override {
+    return read_some(source_, into, patience);
+  }
+  std::size_t read_at(std::span<const std::uint64_t> numbers,
+                      Batch<T, Pageable> into) const override {
+    return read_numbered(source_, numbers, into, Patience{}).count;
+  }
+  std::size_t read_at(std::span<const std::uint64_t> numbers,
+                      Batch<T, Pinned> into) const override {
+    return read_numbered(source_, numbers, into, Patience{}).count;
+  }
+  void read_bytes(std::uint64_t at, std::span<std::byte> into) const override {
+    if constexpr (ReadsBytes<S>) {
+      source_.read_bytes(at, into);
+    } else {
+      lacks("read_bytes");
+    }
+  }
+  void lengths(std::uint64_t first, std::span<std::uint64_t> into) const override {
+    if constexpr (KnowsLengths<S>) {
+      source_.lengths(first, into);
+    } else {
+      lacks("lengths");
+    }
+  }
+  std::uint64_t record_of(std::uint64_t visit, Seed shuffle) const override {
+    if constexpr (SaysOrder<S>) {
+      return source_.record_of(visit, shuffle);
+    } else {
+      lacks("record_of");
+    }
+  }
+  std::uint64_t group() const override {
+    if constexpr (SaysOrder<S>) {
+      return source_.group();
+    } else {
+      lacks("group");
+    }
+  }
+
+ private:
+  [[noreturn, gnu::cold]] static void lacks(const char* member) {
+    throw_error<Error>({"penstock: the source in an AnySource has no ", member,
+                        "(): what it holds can do only what its own type can."});
+  }
+
+  S source_;
+};
+
+} // namespace detail
+
+/// A source of any type whose records are of one schema: a member of a class, what a function
+/// returns, one of a list. It does what the source in it does, by one virtual call a read. A copy
+/// has a copy of that source, which is opened by itself. One without a source, or moved away, is
+/// empty, and may only be assigned to: all else throws Error.
+template <class Schema> class AnySource {
+ public:
+  /// The type of its records.
+  using schema = Schema;
+
+  /// Is empty.
+  AnySource() = default;
+  /// Takes any source of this schema.
+  template <class S>
+    requires(!std::is_same_v<S, AnySource> && !std::is_same_v<S, std::vector<AnySource>>)
+  AnySource(S source) {
+    constexpr bool named = !std::is_same_v<Schema, detail::NotNamed>;
+    constexpr bool a_source = !named || Source<S>;
+    constexpr bool same_records =
+        !named || !a_source || std::is_same_v<typename detail::schema_of<S>::type, Schema>;
+    static_assert(a_source,
+                  "penstock: an AnySource, also in a Share of a mix, holds a source, such "
+                  "as ps::records<T>(path), and S is none.");
+    static_assert(same_records, "penstock: an AnySource, also in a Share of a mix, holds a source "
+                                "of its Schema, and the records of S are others: decode those in a "
+                                "pipeline of their own, or give both one schema.");
+    if constexpr (named && a_source && same_records) {
+      held_ = detail::Owned<Held>{new detail::HeldOf<S>{std::move(source)}};
+    }
+  }
+  /// Copy the source, or take it away.
+  /// @{
+  AnySource(const AnySource& other)
+      : held_{other.held_ ? detail::Owned<Held>{other.held_->copy()} : detail::Owned<Held>{}} {}
+  AnySource(AnySource&&) noexcept = default;
+  AnySource& operator=(AnySource other) noexcept {
+    held_ = std::move(other.held_);
+    return *this;
+  }
+  /// @}
+  ~AnySource() = default;
+
+  /// Returns whether it holds a source.
+  explicit operator bool() const noexcept { return static_cast<bool>(held_); }
+  /// Opens the source. Throws what that throws.
+  void open(const PrepareOptions& preparing = {}) { held().open(preparing); }
+  /// Returns how many records it has, or unknown_size. After open().
+  std::uint64_t size() const { return held().size(); }
+  /// Returns whether it has its records at hand in any order. After open().
+  bool random_access() const { return !held().in_order(); }
+  /// Returns the bytes from one record to the next. After open().
+  std::size_t record_bytes() const
+    requires(!detail::HasColumns<Schema>)
+  {
+    return held().record_bytes();
+  }
+  /// Returns the dynamic extents, in order. After open().
+  std::vector<std::size_t> extents() const
+    requires detail::HasColumns<Schema>
+  {
+    return held().extents();
+  }
+  /// For stages: what the source can do.
+  detail::Abilities abilities() const { return held().abilities(); }
+
+  /// Reads the records from into.index() on, as the source does.
+  template <HostSpace Where>
+  Filled read(Batch<Schema, Where> into, const Patience& patience = {}) const {
+    return held().read(into, patience);
+  }
+  /// Reads the records of these numbers, in this order: by read(), one run of numbers that follow
+  /// each other after the other, if the source has no read_at().
+  template <HostSpace Where>
+  std::size_t read_at(std::span<const std::uint64_t> numbers, Batch<Schema, Where> into) const {
+    return held().read_at(numbers, into);
+  }
+  /// Reads the bytes from `at` on, counted over all records. Throws Error if the source has no such
+  /// member; the three after it do, too.
+  void read_bytes(std::uint64_t at, std::span<std::byte> into) const
+    requires(!detail::HasColumns<Schema>)
+  {
+    held().read_bytes(at, into);
+  }
+  /// Returns the lengths of the records from `first` on.
+  void lengths(std::uint64_t first, std::span<std::uint64_t> into) const
+    requires(detail::schema_traits<Schema>::ragged)
+  {
+    held().lengths(first, into);
+  }
+  /// Returns the number of the record that comes as number `visit`.
+  std::uint64_t record_of(std::uint64_t visit, Seed shuffle) const {
+    return held().record_of(visit, shuffle);
+  }
+  /// Returns how many visits belong together.
+  std::uint64_t group() const { return held().group(); }
+
+ private:
+  using Held = detail::HeldSource<Schema>;
+
+  Held& held() const {
+    if (!held_) {
+      detail::throw_error<Error>(
+          {"penstock: this AnySource is empty: it never had a source, or was "
+           "moved away. Give it one: AnySource<T>{ps::records<T>(path)}."});
+    }
+    return *held_;
+  }
+
+  detail::Owned<Held> held_;
+};
+/// Deduces the schema.
+template <Source S> AnySource(S) -> AnySource<typename S::schema>;
+
+namespace detail {
+
+template <class Schema> inline constexpr bool holds_any<AnySource<Schema>> = true;
+
+} // namespace detail
+} // namespace penstock

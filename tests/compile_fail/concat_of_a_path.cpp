@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// refused: concat\(a, b, \.\.\.\) joins sources, such as
+#include <penstock/penstock.hpp>
+#include <penstock/sources/concat.hpp>
+
+namespace ps = penstock;
+
+int main() {
+  auto source =
+#ifdef PENSTOCK_REFUSED
+      ps::concat(ps::records<int>("ints"), "more");
+#else
+      ps::concat(ps::records<int>("ints"), ps::records<int>("more"));
+#endif
+  auto pipeline = ps::Reader{source} | ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
+  pipeline.run();
+}
