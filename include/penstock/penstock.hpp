@@ -33,6 +33,7 @@
 #include <penstock/permutation.hpp>
 #include <penstock/pipeline.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/ranks.hpp>
 #include <penstock/replayed.hpp>
 #include <penstock/report.hpp>
 #include <penstock/ring.hpp>

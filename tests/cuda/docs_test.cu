@@ -226,6 +226,20 @@ TEST_CASE("stages: a lease is a batch to a kernel, and the Report has the loop")
   CHECK(said.text.str().find(" loop ") != std::string::npos);
 }
 
+TEST_CASE("ranks: a process takes the GPU of its rank on this host") {
+  const Captured said;
+
+  const ps::Ranks me = ps::ranks();                    // which of several processes this is
+  ps::CudaDevice gpu{static_cast<int>(me.local_rank)}; // each process takes a GPU of its own
+  std::cout << "process " << me.rank << " of " << me.world << '\n';
+
+  CHECK(said.text.str() ==
+        "process " + std::to_string(me.rank) + " of " + std::to_string(me.world) + '\n');
+
+  const ps::Ranks second{.rank = 1, .world = 2}; // the only process on its host
+  CHECK(ps::detail::checked(second) == ps::Ranks{1, 2, 0, 1});
+}
+
 TEST_CASE("cookbook: Thrust and CUB take a device batch, and a vector shows one") {
   std::vector<float> numbers(10'500);
   std::vector<float> first;

@@ -376,8 +376,8 @@ TEST_CASE("Orders that cannot be are refused by name") {
             "order.window is 4, which mixes blocks"));
   CHECK(has(refused(Numbers{10}, {.block = 4, .window = 4}), "order.window is 4"));
   CHECK(has(refused(Numbers{10}, {.records = 11}), "order.records is 11, and the source has 10"));
-  CHECK(has(refused(Numbers{10}, {.ranks = {.rank = 2, .world = 2}}), "rank 2 of a world of 2"));
-  CHECK(has(refused(Numbers{10}, {.ranks = {.world = 0}}), "world of 0"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.rank = 2, .world = 2}}), ".rank=2 is no rank of .world=2"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.world = 0}}), ".rank=0 is no rank of .world=0"));
   CHECK(has(
       refused(ps::generate<Record>([](std::span<Record>, std::uint64_t) { return std::size_t{0}; }),
               {.shuffle = 1}),

@@ -7,6 +7,7 @@
 #include <penstock/error.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/order.hpp>
+#include <penstock/ranks.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <chrono>
@@ -64,12 +65,7 @@ namespace detail {
 }
 /// What would give ranks another number of batches each.
 [[gnu::cold]] inline void check_ranks(const ReaderOptions& options, const Plan& plan) {
-  const Ranks& ranks = options.order.ranks;
-  if (ranks.world == 0 || ranks.rank >= ranks.world) {
-    throw_error<OptionError>({"penstock: Reader: order.ranks has rank ", ranks.rank,
-                              " of a world of ", ranks.world,
-                              ": ranks are counted from 0, so give less than the world."});
-  }
+  const Ranks ranks = checked(options.order.ranks);
   if (ranks.world != 1 && options.flush != never) {
     throw OptionError{"penstock: Reader: flush makes short batches when time is up, and then ranks "
                       "have other numbers of batches: leave it out, or order.ranks."};
