@@ -136,6 +136,24 @@ TEST_CASE("A window mixes the records of its blocks, and no others") {
   CHECK(step == size);
 }
 
+TEST_CASE("Windows are mixed in another way in each epoch, and of each seed") {
+  constexpr std::uint64_t size = 200;
+  std::set<Records> ways;
+  for (const std::uint64_t seed : {1, 2}) {
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+      const Records together = records_of({.shuffle = seed, .block = 10}, size, epoch);
+      const Records mixed = records_of({.shuffle = seed, .block = 10, .window = 4}, size, epoch);
+      Records way; // where each record would be without mixing
+      for (std::size_t step = 0; step < 40; ++step) {
+        way.push_back(static_cast<std::uint64_t>(
+            std::find(together.begin(), together.end(), mixed[step]) - together.begin()));
+      }
+      ways.insert(way);
+    }
+  }
+  CHECK(ways.size() == 6);
+}
+
 TEST_CASE("Shuffles are as good as batch_variance() says, where records lie sorted by class") {
   constexpr std::uint64_t size = 320'000;
   constexpr std::size_t batch = 256;
