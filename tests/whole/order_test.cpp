@@ -135,6 +135,17 @@ struct Torn : Samples {
   }
 };
 
+/// Does not put the text of its 33rd record.
+struct Forgets : Samples {
+  template <class Where> std::size_t read(ps::Batch<Sample, Where> into) const {
+    if (into.index() != 33) {
+      return Samples::read(into);
+    }
+    ps::get<"number">(into)[0] = 33;
+    return into.size();
+  }
+};
+
 /// Returns all records of a run, each of which must be whole.
 template <class P> Records numbers_of(P&& pipeline, const ps::Position& from = {}) {
   Records all;
@@ -284,6 +295,21 @@ TEST_CASE("A Ragged record that cannot be read leaves its neighbours whole") {
   CHECK(numbers_of(pipeline) == wanted);
 }
 
+TEST_CASE(
+    "A Ragged record that the source forgets is found, also among others that are read again") {
+  auto pipeline = ps::Reader{Forgets{{100}},
+                             {.workers = 1,
+                              .depth = 2,
+                              .epochs = 3,
+                              .order = {.shuffle = 6},
+                              .batch = 8,
+                              .on_error = {.skips = 3}}} |
+                  ps::PinnedStager{device()};
+  const Records all = numbers_of(pipeline);
+  CHECK(all.size() == 297);
+  CHECK(std::count(all.begin(), all.end(), 33) == 0);
+}
+
 TEST_CASE("A source hears of each block once before its records are read one by one") {
   for (const unsigned workers : {1U, 3U}) {
     std::set<std::uint64_t> heard;
@@ -376,7 +402,8 @@ TEST_CASE("Orders that cannot be are refused by name") {
             "order.window is 4, which mixes blocks"));
   CHECK(has(refused(Numbers{10}, {.block = 4, .window = 4}), "order.window is 4"));
   CHECK(has(refused(Numbers{10}, {.records = 11}), "order.records is 11, and the source has 10"));
-  CHECK(has(refused(Numbers{10}, {.ranks = {.rank = 2, .world = 2}}), ".rank=2 is no rank of .world=2"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.rank = 2, .world = 2}}),
+            ".rank=2 is no rank of .world=2"));
   CHECK(has(refused(Numbers{10}, {.ranks = {.world = 0}}), ".rank=0 is no rank of .world=0"));
   CHECK(has(
       refused(ps::generate<Record>([](std::span<Record>, std::uint64_t) { return std::size_t{0}; }),

@@ -254,6 +254,18 @@ TEST_CASE("All ranks end after as many batches, also where records are left out"
   }
 }
 
+TEST_CASE(
+    "Positions of several ranks are behind each batch, also where slots have no size of yours") {
+  Chain chain{.records = 6001, .epochs = 2, .order = {.shuffle = 9, .ranks = rank(1, 2)}};
+  chain.batch = 0;
+  const Log whole = run(chain);
+  REQUIRE(whole.positions.size() > 4);
+  for (std::size_t i = 0; i != whole.positions.size(); ++i) {
+    const ps::Position& at = whole.positions[i];
+    REQUIRE(whole.sizes[i] == 3000 * at.epoch() + at.step() / 2);
+  }
+}
+
 TEST_CASE("A batch of which nothing is left ends a run of several ranks, and is named") {
   for (const bool to_device : {false, true}) {
     Chain chain{.records = 60,
