@@ -4,9 +4,12 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/io/direct.hpp>
 #include <penstock/io/file.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 
 namespace penstock {
 
@@ -87,5 +90,18 @@ template <class Io = PosixIo> class Descriptors {
   detail::Vector<Place> places_;
   StdAtomics::Atomic<bool> given_up_{false};
 };
+
+/// Fills `into` as read_full() does: small reads, of what is read through the page cache, by this
+/// thread's own descriptor, if there are `more` and it has one.
+template <class Io>
+void read_full(const DirectFile<Io>& file, Descriptors<Io>* more, std::uint64_t offset,
+               std::span<std::byte> into) {
+  const bool small = more && into.size() <= Descriptors<Io>::most_bytes && !file.is_direct();
+  if (const auto* const own = small ? more->of(file.file()) : nullptr) {
+    read_full(file.file(), *own, offset, into);
+  } else {
+    read_full(file, offset, into);
+  }
+}
 
 } // namespace penstock

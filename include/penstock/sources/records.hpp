@@ -217,13 +217,7 @@ template <class T, class Io = PosixIo> class Records {
     // No overflow: the sum is less than the file's size.
     const std::uint64_t offset = options_.offset + (at - part.first * record_bytes());
     try {
-      const bool small = into.size() <= Descriptors<Io>::most_bytes && !part.file.is_direct();
-      const auto* const own = small && part.more ? part.more->of(part.file.file()) : nullptr;
-      if (own) {
-        read_full(part.file.file(), *own, offset, into);
-      } else {
-        read_full(part.file, offset, into);
-      }
+      read_full(part.file, part.more.get(), offset, into);
     } catch (const SourceError& e) {
       // The file knows only bytes.
       const std::uint64_t failed =

@@ -173,12 +173,11 @@ template <Source From, class Where> class ReaderNode final : public Node {
   // Fills a slot with records that need not be neighbours in the source.
   void read_ordered(std::size_t place, HostSlot& slot, Filled& got, unsigned attempt,
                     Meter& meter) {
-    const std::uint64_t first = slot.source[0];
     const OrderedReads<From, Where> reads{source_, *out_->order, out_->memory};
     got = 0;
     if constexpr (ReadsBytes<From>) {
       if (out_->layout().in_pieces()) {
-        reads.pieces(out_->memory.data(place), slot.epoch, first, slot.units);
+        reads.pieces(out_->memory.data(place), slot.epoch, slot.source[0], slot.units);
         note_read(slot, got, slot.units);
         return;
       }
@@ -187,15 +186,14 @@ template <Source From, class Where> class ReaderNode final : public Node {
       open_ragged(out_->memory, place, slot.units);
     }
     const std::size_t count =
-        reads.records(place, 0, slot.epoch, first, slot.units,
+        reads.records(place, 0, slot.epoch, slot.source[0], slot.units,
                       Patience{control().interrupt(), meter, slot.epoch, attempt});
     if constexpr (ragged) {
-      check_ragged(out_->memory, place, count, record_of(slot.epoch, first));
+      check_ragged(out_->memory, place, count, record_of(slot.epoch, slot.source[0]));
     }
     note_read(slot, got, count);
   }
-  // The same, but each record is an item, so that one that is bad leaves its neighbours in the
-  // order alone: they have nothing to do with it.
+  // The same, but each record is an item: its neighbours in the order have nothing to do with it.
   [[gnu::cold]] Item read_singly(std::size_t place, HostSlot& slot, Filled& got,
                                  Meter& meter) noexcept {
     const std::uint64_t first = slot.source[0];
