@@ -16,20 +16,19 @@
 namespace penstock::model {
 namespace {
 
-constexpr std::size_t parts = 2;
-
-struct Slot {
-  rl::var<int> part[parts];
+template <std::size_t Parts> struct Slot {
+  rl::var<int> part[Parts];
 };
-using Shared = Ring<Slot, ModelPolicy<>>;
+template <std::size_t Parts> using Shared = Ring<Slot<Parts>, ModelPolicy<>>;
 
 enum class End : bool { by_itself, by_a_stop };
 
-// One thread fills slots, `Workers` threads turn them into those of the next ring together, `Draw`
-// parts at a time, and the last thread takes those.
-template <int Workers, int Tickets, End How, std::size_t Draw = 1> struct Together : Scenario {
-  Shared in{2, Side::one, Side::many};
-  Shared out{2, Side::many, Side::one};
+// One thread fills slots of `parts` parts, `Workers` threads turn them into those of the next ring
+// together, `Draw` parts at a time, and the last thread takes those.
+template <int Workers, int Tickets, End How, std::size_t Draw = 1, std::size_t parts = 2>
+struct Together : Scenario {
+  Shared<parts> in{2, Side::one, Side::many};
+  Shared<parts> out{2, Side::many, Side::one};
   detail::Parts<ModelPolicy<>> dealt{2, parts};
   int taken = 0;
 
@@ -60,8 +59,8 @@ template <int Workers, int Tickets, End How, std::size_t Draw = 1> struct Togeth
   void work() {
     for (;;) {
       const auto share = dealt.draw(Draw);
-      Slot* const from = in.await_filled(share.ticket);
-      Slot* const to = from ? out.await_free(share.ticket) : nullptr;
+      auto* const from = in.await_filled(share.ticket);
+      auto* const to = from ? out.await_free(share.ticket) : nullptr;
       if (!to) {
         return;
       }
@@ -108,6 +107,7 @@ int main(int count, char** arguments) {
           {"parts, one slot", 4, make<Together<2, 1, End::by_itself>>, {one, random}},
           {"parts, laps", 4, make<Together<2, 4, End::by_itself>>, {random}},
           {"parts, three at a time", 4, make<Together<2, 4, End::by_itself, 3>>, {random}},
+          {"parts, slots of one", 4, make<Together<2, 4, End::by_itself, 1, 1>>, {random}},
           {"parts, a stop", 4, make<Together<2, 2, End::by_a_stop>>, {random}},
       },
       count, arguments);

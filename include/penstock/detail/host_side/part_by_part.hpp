@@ -41,6 +41,9 @@ struct PartOf {
 
  private:
   static std::size_t begin_of(std::size_t units, std::size_t parts, std::size_t number) noexcept {
+    if (number == 0 || number == parts) { // spares a slot of one part the divisions
+      return number == 0 ? 0 : units;
+    }
     return units / parts * number + std::min(units % parts, number);
   }
 };

@@ -42,6 +42,9 @@ template <class Policy = RingPolicy> class Parts {
   }
   /// Draws the next parts, `count` or as many as the slot at hand has left. Each comes once.
   Share draw(std::uint64_t count) noexcept {
+    if (parts_ == 1) {
+      return {next_.fetch_add(1, Atomics::relaxed), 0, 1};
+    }
     std::uint64_t at = next_.load(Atomics::relaxed);
     std::uint64_t end = 0;
     do {
@@ -53,8 +56,11 @@ template <class Policy = RingPolicy> class Parts {
   /// Says that a share is done. Returns true to the thread whose share was the slot's last: it sees
   /// what the others did to the slot, and is to claim, publish, take and release it.
   bool finish(const Share& share) noexcept {
-    Number& left = left_[share.ticket % slots_].parts;
     const std::uint64_t done = share.end - share.first;
+    if (done == parts_) {
+      return true;
+    }
+    Number& left = left_[share.ticket % slots_].parts;
     // Pairs with itself: releases this share, and acquires the others'.
     if (left.fetch_sub(done, Atomics::acq_rel) != done) {
       return false;

@@ -48,7 +48,7 @@ class SourceNumbers {
 
   /// Returns the number of a unit.
   std::uint64_t operator[](std::uint64_t unit) const noexcept {
-    return unit + shift_before(after(unit));
+    return unit + (jumps_ ? shift_before(after(unit)) : shift_);
   }
 
   /// Gives unit `at` this number, and the units after it the next ones, whatever they had. May
@@ -75,6 +75,10 @@ class SourceNumbers {
   /// Gives `count` units from `at` on the numbers of the units of `from` from `first` on.
   void go_on(std::uint64_t at, const SourceNumbers& from, std::uint64_t first,
              std::uint64_t count) {
+    if (at == 0 && !from.jumps_) {
+      start(first + from.shift_);
+      return;
+    }
     const Jump* jump = from.after(first);
     go_on(at, first + from.shift_before(jump));
     for (; jump != from.end() && jump->at < first + count; ++jump) {
