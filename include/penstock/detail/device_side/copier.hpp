@@ -175,7 +175,7 @@ template <AnyDevice D> class Copier {
     const bool ends_epoch = records == ready && last.ends_epoch;
     filler_.book(records, bytes, {&line_, flight.serial}, run_.slot().epoch, ends_epoch,
                  [this](DeviceSlot<D>& place, std::size_t i, std::size_t count) {
-                   describe(place, i, count);
+                   describe(place, in_, run_, begun_ + i, count);
                  });
     if (ragged_ || ends_epoch) {
       filler_.close(ends_epoch);
@@ -223,31 +223,11 @@ template <AnyDevice D> class Copier {
   }
 
   [[gnu::cold]] void tell_numbers(std::size_t units) {
-    each_slot(run_, in_.layout().units, begun_, units,
-              [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t done) {
-                on_the_way_->numbers.go_on(filler_.booked() + done, slot.source, at, part);
+    each_slot(in_.layout().units, begun_, units,
+              [&](std::size_t i, std::size_t at, std::size_t part, std::size_t done) {
+                on_the_way_->numbers.go_on(filler_.booked() + done, run_.slot(i).source, at, part);
               });
   }
-  // Adds to a place `count` of the units at hand, from the i-th on.
-  void describe(DeviceSlot<D>& place, std::size_t i, std::size_t count) {
-    if (place.units == 0) {
-      const std::size_t at = begun_ + i;
-      const HostSlot& first = run_.slot(at / in_.layout().units);
-      place.source = first.source[at % in_.layout().units];
-      place.read = first.read;
-    }
-    const std::size_t last = begun_ + i + count - 1;
-    place.until = in_.layout().in_records(
-        run_.slot(last / in_.layout().units).source[last % in_.layout().units] + 1);
-    if (in_.ahead) {
-      each_slot(run_, in_.layout().units, begun_ + i, count,
-                [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t) {
-                  place.credits += credits_of(slot.credits, slot.units, at + part) -
-                                   credits_of(slot.credits, slot.units, at);
-                });
-    }
-  }
-
   D& device_;
   HostLink& in_;
   const bool ragged_;

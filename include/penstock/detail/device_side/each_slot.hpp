@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
 
 #include <algorithm>
@@ -9,16 +10,15 @@
 
 namespace penstock::detail {
 
-/// Calls f(slot, at, part, done) for `count` units of adjacent slots, each of `units` but perhaps
-/// the last, from unit `first` on: `part` of them, after `done` others, lie in a slot from its unit
-/// `at` on.
+/// Calls f(i, at, part, done) for `count` units of adjacent slots, each of `units` but perhaps the
+/// last, from unit `first` on: `part` of them, after `done` others, lie in slot number `i` from its
+/// unit `at` on.
 template <class F>
-[[gnu::cold]] void each_slot(const HostRing::Take& slots, std::size_t units, std::size_t first,
-                             std::size_t count, F f) {
+[[gnu::cold]] void each_slot(std::size_t units, std::size_t first, std::size_t count, F f) {
   for (std::size_t done = 0; done != count;) {
     const std::size_t from = first + done;
     const std::size_t part = std::min(count - done, units - from % units);
-    f(slots.slot(from / units), from % units, part, done);
+    f(from / units, from % units, part, done);
     done += part;
   }
 }
@@ -31,6 +31,28 @@ inline std::size_t slots_of_one_epoch(const HostRing::Take& run) noexcept {
     --slots;
   }
   return slots;
+}
+
+/// Adds to a batch on a device what is known of `count` units of adjacent slots, from unit `first`
+/// on.
+template <AnyDevice D>
+void describe(DeviceSlot<D>& place, const HostLink& in, const HostRing::Take& slots,
+              std::size_t first, std::size_t count) {
+  const std::size_t units = in.layout().units;
+  if (place.units == 0) {
+    place.source = slots.slot(first / units).source[first % units];
+    place.read = in.was_read(slots.place() + first / units);
+  }
+  const std::size_t last = first + count - 1;
+  place.until = in.layout().in_records(slots.slot(last / units).source[last % units] + 1);
+  if (in.ahead) {
+    each_slot(units, first, count,
+              [&](std::size_t slot, std::size_t at, std::size_t part, std::size_t) {
+                const std::uint64_t credits = in.credits(slots.place() + slot);
+                const std::uint64_t of = slots.slot(slot).units;
+                place.credits += credits_of(credits, of, at + part) - credits_of(credits, of, at);
+              });
+  }
 }
 
 } // namespace penstock::detail

@@ -183,10 +183,12 @@ template <AnyDevice D> class Build {
  private:
   [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
     host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
-    host_->ahead = ahead;
     host_->order = order;
     host_->has_turns = one_for_one;
     host_->never_empty = !plan.to_device && !order->one_rank();
+    if (ahead || flush) {
+      host_->keep_dues(ahead);
+    }
     control.watch(host_->ring);
   }
 

@@ -37,9 +37,8 @@ template <Source From, class Where> class ReaderNode final : public Node {
       : Node{setup}, source_{std::move(source)}, on_error_{on_error}, ranges_{ranges},
         dealt_{std::move(dealt)}, flush_{flush}, out_{out} {
     out_->order->mix_from(&source_);
-    const Layout& layout = out_->layout();
-    if (layout.units == 1 && layout.bytes() > usual_read) {
-      note_ = joined({"a record of ", layout.bytes(), " bytes is a slot"});
+    if (out_->layout().units == 1 && out_->layout().bytes() > usual_read) {
+      note_ = joined({"a record of ", out_->layout().bytes(), " bytes is a slot"});
     }
   }
 
@@ -106,7 +105,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
       meter.did(layout.whole_records(first, slot.units), slot.bytes);
       meter.found_in_use(ring.was_in_use());
       slot.units = ranges_.kept(slot.units, slot.ends_epoch);
-      slot.credits = slot.units;
+      if (Dues* const dues = out_->dues(claim.place())) {
+        dues->credits = slot.units;
+      }
       if (dealt_) {
         dealt_->give_back(wanted - slot.units);
         if (cut && workers() == 1) { // of several, the run ends
@@ -142,7 +143,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     if constexpr (ReadsBytes<From>) {
       if (out_->layout().in_pieces()) {
         source_.read_bytes(first, std::span{out_->memory.data(place), wanted});
-        note_read(slot, got, wanted);
+        note_read(place, got, wanted);
         return;
       }
     }
@@ -156,15 +157,16 @@ template <Source From, class Where> class ReaderNode final : public Node {
       const std::uint64_t next = first + got.count;
       const Filled filled =
           read_some(source_, rest(place, slot, got),
-                    Patience{control().interrupt(), meter, slot.epoch, attempt, due(slot, got)});
+                    Patience{control().interrupt(), meter, slot.epoch, attempt, due(place, got)});
       check_count(filled.count, wanted - got.count, next, false);
       if constexpr (ragged) {
         check_ragged(out_->memory, place, got.count + filled.count, first);
       }
-      note_read(slot, got, filled.count);
+      note_read(place, got, filled.count);
       got.for_now = filled.for_now;
     } while (GivesForNow<From> && got.for_now && got.count < wanted &&
-             !control().interrupt().raised() && !(got.count != 0 && flush_.is_due(slot.read)));
+             !control().interrupt().raised() &&
+             !(got.count != 0 && flush_.is_due(out_->was_read(place))));
     // What was told to return gave what it had; the rings are closed, and it counts as dropped.
     if (!got.for_now && !control().interrupt().raised()) {
       check_count(got.count, wanted, first, ranges_.known());
@@ -178,7 +180,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     if constexpr (ReadsBytes<From>) {
       if (out_->layout().in_pieces()) {
         reads.pieces(out_->memory.data(place), slot.epoch, slot.source[0], slot.units);
-        note_read(slot, got, slot.units);
+        note_read(place, got, slot.units);
         return;
       }
     }
@@ -191,7 +193,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     if constexpr (ragged) {
       check_ragged(out_->memory, place, count, record_of(slot.epoch, slot.source[0]));
     }
-    note_read(slot, got, count);
+    note_read(place, got, count);
   }
   // The same, but each record is an item: its neighbours in the order have nothing to do with it.
   [[gnu::cold]] Item read_singly(std::size_t place, HostSlot& slot, Filled& got,
@@ -211,19 +213,17 @@ template <Source From, class Where> class ReaderNode final : public Node {
                              record_of(slot.epoch, turn) - got.count, got.count);
               }
               slot.source.go_on(got.count, turn);
-              note_read(slot, got, 1);
+              note_read(place, got, 1);
             }
           });
       if (item == Item::failed) {
         return item;
       }
     }
-    return attempt(record_of(slot.epoch, first),
-                   [&] { out_->check_left(got.count, control().interrupt().raised() ? 0 : 1); })
-               ? Item::good
-               : Item::failed;
+    const std::size_t of = control().interrupt().raised() ? 0 : slot.units;
+    return attempt(first, [&] { out_->check_left(got.count, of); }) ? Item::good : Item::failed;
   }
-  // Returns the number in the source of the record that a unit of an epoch is of.
+  // Returns which record of the source a unit is of.
   std::uint64_t record_of(std::uint64_t epoch, std::uint64_t unit) const noexcept {
     return out_->order->visit(epoch, out_->layout().in_records(unit)).record;
   }
@@ -237,15 +237,15 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
     return out_->batch<T, Where>(place, slot, next);
   }
-  void note_read(HostSlot& slot, Filled& got, std::size_t count) const noexcept {
+  void note_read(std::size_t place, Filled& got, std::size_t count) const noexcept {
     if (flush_ && got.count == 0) {
-      slot.read = Flush::Clock::now();
+      out_->dues(place)->read = Flush::Clock::now();
     }
     got.count += count;
   }
   // Returns when the records that a slot has so far are due.
-  Flush::Clock::time_point due(const HostSlot& slot, const Filled& got) const noexcept {
-    return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(slot.read);
+  Flush::Clock::time_point due(std::size_t place, const Filled& got) const noexcept {
+    return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(out_->was_read(place));
   }
 
   From source_;

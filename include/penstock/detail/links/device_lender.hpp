@@ -70,7 +70,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       return nullptr;
     }
     ticket_ = taken.ticket();
-    const auto& held = out_.keep(std::move(taken));
+    const std::uint64_t credits = taken.slot().credits;
+    const auto& held = out_.keep(std::move(taken), credits);
     DeviceSlot<D>& place = held.slot();
     try {
       enter(held, 1);
@@ -176,32 +177,17 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   }
 
   [[gnu::cold]] void used_on(std::uint64_t ticket, StreamHandle stream) override {
-    if (!stream.is<Stream<D>>()) {
-      throw OptionError{"penstock: used_on() was given a stream of another device's kind."};
-    }
     StreamHandle& other = others_[ticket % others_.size()];
-    if (other && other.stream != stream.stream) {
-      throw OptionError{"penstock: used_on() was given a third stream: let one of them wait for an "
-                        "event of the other."};
-    }
+    check_second(stream, other, stream.is<Stream<D>>());
     check_not_capturing(link_->device, stream.as<Stream<D>>());
     other = stream;
   }
 
-  [[gnu::cold]] Position position(std::uint64_t ticket) override {
-    link_->order->check_at_hand();
-    return link_->order->position(link_->place_behind(out_.at(ticket).slot()));
+  Position position(std::uint64_t ticket) override {
+    return link_->position_behind(out_.at(ticket).slot());
   }
-  [[gnu::cold]] Visit visit(std::uint64_t ticket, std::size_t i) override {
-    const DeviceSlot<D>& place = out_.at(ticket).slot();
-    const Layout& layout = link_->layout();
-    const std::uint64_t first = layout.in_records(place.source);
-    if (!link_->has_turns || place.until - first != layout.in_records(place.units)) {
-      throw OptionError{"penstock: visit() does not know of which record this one is made, since a "
-                        "stage left out some of the batch, or gives another number of records than "
-                        "it takes: take a ps::Visit in a Decoder."};
-    }
-    return link_->order->visit(place.epoch, first + i);
+  Visit visit(std::uint64_t ticket, std::size_t i) override {
+    return link_->visit(out_.at(ticket).slot(), i);
   }
 
   /// Drops a batch on which the callable, and with it the run, has failed.
@@ -264,8 +250,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   std::uint64_t failed_record_{};
   bool uses_memory_{}; // since the stream was last waited for
   bool running_{};
-  // Batches that came back, and whose use is not recorded yet: adjacent ones, at most as many as
-  // are few beside the ring.
+  // Adjacent batches that came back and whose use is not recorded yet: few beside the ring.
   std::uint64_t first_given_{};
   std::size_t given_{};
   std::uint64_t credits_{}; // of these

@@ -103,6 +103,21 @@ template <AnyDevice D> struct DeviceLink {
   std::uint64_t place_behind(const DeviceSlot<D>& place) const noexcept {
     return order->place(place.epoch, place.until);
   }
+  /// Returns that position. Throws OptionError if there is none.
+  [[gnu::cold]] Position position_behind(const DeviceSlot<D>& place) const {
+    order->check_at_hand();
+    return order->position(place_behind(place));
+  }
+  /// Returns which record the i-th of a batch is made of. Throws OptionError if it is not known.
+  [[gnu::cold]] Visit visit(const DeviceSlot<D>& place, std::size_t i) const {
+    const std::uint64_t first = layout().in_records(place.source);
+    if (!has_turns || place.until - first != layout().in_records(place.units)) {
+      throw OptionError{"penstock: visit() does not know of which record this one is made, since a "
+                        "stage left out some of the batch, or gives another number of records than "
+                        "it takes: take a ps::Visit in a Decoder."};
+    }
+    return order->visit(place.epoch, first + i);
+  }
 
   /// Has the uses by the last stage, which takes from here, give their credits back.
   [[gnu::cold]] void end_ahead() {

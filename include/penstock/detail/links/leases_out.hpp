@@ -6,12 +6,26 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/error.hpp>
+#include <penstock/lease.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
 namespace penstock::detail {
+
+/// Refuses a stream that is to use a leased batch besides the loop's: one of another kind, or a
+/// third. `other`: the second, if there is one.
+[[gnu::cold]] inline void check_second(const StreamHandle& stream, const StreamHandle& other,
+                                       bool of_device) {
+  if (!of_device) {
+    throw OptionError{"penstock: used_on() was given a stream of another device's kind."};
+  }
+  if (other && other.stream != stream.stream) {
+    throw OptionError{"penstock: used_on() was given a third stream: let one of them wait for an "
+                      "event of the other."};
+  }
+}
 
 /// The leases that are out of one ring, each at the index of its place. One thread at a time.
 template <class R> class LeasesOut {
@@ -20,7 +34,8 @@ template <class R> class LeasesOut {
 
   /// `ahead`, unless it is null, is told how many credits they keep.
   LeasesOut(R& ring, std::size_t most, Ahead<>* ahead)
-      : ring_{ring}, most_{most}, ahead_{ahead}, out_(ring.slots()) {}
+      : ring_{ring}, most_{most}, ahead_{ahead}, out_(ring.slots()),
+        kept_(ahead ? ring.slots() : 0) {}
 
   std::size_t count() const noexcept { return count_; }
   Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
@@ -43,9 +58,12 @@ template <class R> class LeasesOut {
       look_closer();
     }
   }
-  Take& keep(Take taken) noexcept {
+  /// Keeps a lease, whose units keep `credits`.
+  Take& keep(Take taken, std::uint64_t credits) noexcept {
     ++count_;
-    credits_ += taken.slot().credits;
+    if (ahead_) {
+      credits_ += kept_[taken.place()] = credits;
+    }
     Take& place = at(taken.ticket());
     place = std::move(taken);
     return place;
@@ -57,7 +75,9 @@ template <class R> class LeasesOut {
   /// Forgets a lease, but keeps its place from use: until it is released, or the next run.
   void withhold(std::uint64_t ticket) noexcept {
     --count_;
-    credits_ -= at(ticket).slot().credits;
+    if (ahead_) {
+      credits_ -= kept_[at(ticket).place()];
+    }
   }
 
  private:
@@ -91,7 +111,8 @@ template <class R> class LeasesOut {
   Ahead<>* const ahead_;
   Vector<Take> out_;
   std::size_t count_{};
-  std::uint64_t credits_{};
+  std::uint64_t credits_{};    // of all that are out
+  Vector<std::uint64_t> kept_; // of each, by place; none without `ahead`
 };
 
 } // namespace penstock::detail
