@@ -179,6 +179,10 @@ def mixed(x: int) -> int:
     return x ^ x >> 31
 
 
+def splitmix(seed: int, i: int) -> int:
+    return mixed((seed + i * 0x9E3779B97F4A7C15) % 2**64)
+
+
 def tokens(program: str, folder: Path):
     sequence, state, token = [], 1, 0
     for _ in range(1_000_000):
@@ -188,11 +192,14 @@ def tokens(program: str, folder: Path):
     guessed = [0]  # before each token
     for x, y in zip(sequence, sequence[1:]):
         guessed.append(guessed[-1] + ((x * 5 + 1) % 50257 == y))
-    offsets = [mixed((mixed(1337) + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) % (1_000_000 - 1024) for i in range(2000)]
-    wanted = sum(guessed[at + 1024] - guessed[at] for at in offsets)
-    said, *report = run(program, "--device", "host").splitlines()
-    assert said.startswith(f"{wanted} of {2000 * 1024} tokens guessed, 87."), (said, wanted)
-    assert report[0].startswith("2000 records"), report
+    windows = (1_000_000 - 1024) // 1024
+    shifts = [splitmix(splitmix(1337, 1) ^ epoch, 1) % 1024 for epoch in range(2)]
+    wanted = sum(guessed[(i + 1) * 1024 + shift] - guessed[i * 1024 + shift] for shift in shifts for i in range(windows))
+    said, position, *report = run(program, "--device", "host").splitlines()
+    assert said.startswith(f"{wanted} of {2 * windows * 1024} tokens guessed, 87."), (said, wanted)
+    before = 20 * 64 - (-windows % 64)  # in 20 batches, of which the first epoch's last is short
+    assert position.startswith(f"went on from penstock-position 1 epoch=1 step={before - windows} "), position
+    assert report[0].startswith(f"{2 * windows - before} records"), report
 
 
 def small_batches(program: str, folder: Path):
