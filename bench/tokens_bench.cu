@@ -7,8 +7,8 @@
 //
 // A run is --batches batches, from call to return. Each contender is made once and checked: x and y
 // of the first and the last batches of two runs are compared with a plain loop over the windows
-// that offset_of() names. For each repetition it is made and warmed by one run; repetitions are
-// interleaved:
+// that ps::Permutation and offset_of() name. For each repetition it is made and warmed by one run;
+// repetitions are interleaved:
 //
 //   tokens_bench [--tokens=N] [--batches=N] --benchmark_repetitions=5
 //                --benchmark_enable_random_interleaving=true
@@ -22,6 +22,7 @@
 #include "support/gpu.hpp"
 
 #include <penstock/cuda.hpp>
+#include <penstock/permutation.hpp>
 #include <penstock/sources/windows.hpp>
 
 #include <algorithm>
@@ -43,9 +44,11 @@ using namespace penstock_bench;
 
 using Token = std::uint16_t;
 using Tokens = ps::Batch<const ps::Window<Token>, ps::Device>;
+using Source = ps::Windows<ps::Memory<Token>>;
 constexpr std::size_t context = 1024;
 constexpr std::size_t batch_windows = 64;
 constexpr std::size_t batch_tokens = batch_windows * context;
+constexpr std::uint64_t seed = 1337;
 
 /// A thread makes two inputs and two targets of a batch, each pair in one write.
 __global__ void shift_kernel(const Token* tokens, std::size_t pairs, longlong2* x, longlong2* y) {
@@ -58,11 +61,17 @@ __global__ void shift_kernel(const Token* tokens, std::size_t pairs, longlong2* 
   }
 }
 
+/// What a run delivers: so many of the source's windows, in an order.
+struct Feed {
+  const std::vector<Token>& tokens;
+  Source source;
+  std::uint64_t windows;
+};
+
 /// x and y on the GPU, computed from each batch. If checked, some are compared with a plain loop.
 class Targets {
  public:
-  Targets(const std::vector<Token>& tokens, const ps::Windows<Token>& source, bool checked)
-      : tokens_{&tokens}, source_{source}, checked_{checked} {}
+  Targets(const Feed& feed, bool checked) : feed_{feed}, checked_{checked} {}
 
   void operator()(const Tokens& batch, cudaStream_t stream) {
     const std::size_t pairs = batch.size() * context / 2;
@@ -72,7 +81,7 @@ class Targets {
         reinterpret_cast<longlong2*>(y_.get()));
     penstock_bench::check(cudaGetLastError(), "shift_kernel");
     seen_ += batch.size();
-    const bool last = seen_ == source_.size();
+    const bool last = seen_ == feed_.windows;
     if (checked_ && (batch.index() < 8 * batch_windows || last)) {
       compare(batch, stream);
     }
@@ -92,8 +101,8 @@ class Targets {
     }
     penstock_bench::check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
     for (std::size_t i = 0; i < n; ++i) {
-      const std::uint64_t window = batch.index() + i / context;
-      const Token* const token = tokens_->data() + source_.offset_of(window) + i % context;
+      const std::uint64_t window = order_(batch.index() + i / context);
+      const Token* const token = feed_.tokens.data() + feed_.source.offset_of(window) + i % context;
       if (x[i] != token[0] || y[i] != token[1]) {
         throw std::runtime_error{"token " + std::to_string(i % context) + " of window " +
                                  std::to_string(window) + " is not what a plain loop finds"};
@@ -101,24 +110,25 @@ class Targets {
     }
   }
 
-  const std::vector<Token>* tokens_;
-  ps::Windows<Token> source_;
+  Feed feed_;
+  ps::Permutation order_{feed_.source.size(), seed, 0};
   bool checked_;
   std::uint64_t seen_ = 0;
   DeviceBytes x_ = make_on_device(batch_tokens * sizeof(std::int64_t));
   DeviceBytes y_ = make_on_device(batch_tokens * sizeof(std::int64_t));
 };
 
-auto batches(ps::CudaDevice& gpu, const ps::Windows<Token>& source) {
-  return ps::Reader{source, ps::to_pinned} | ps::AsyncCopier{gpu, {.batch = batch_windows}};
+auto batches(ps::CudaDevice& gpu, const Feed& feed) {
+  return ps::Reader{
+             feed.source, ps::to_pinned, {.order = {.shuffle = seed, .records = feed.windows}}} |
+         ps::AsyncCopier{gpu, {.batch = batch_windows}};
 }
 
 /// The application's own loop.
 class Loop : public Contender {
  public:
-  Loop(ps::CudaDevice& gpu, const std::vector<Token>& tokens, const ps::Windows<Token>& source,
-       bool checked)
-      : targets_{tokens, source, checked}, pipeline_{batches(gpu, source)} {
+  Loop(ps::CudaDevice& gpu, const Feed& feed, bool checked)
+      : targets_{feed, checked}, pipeline_{batches(gpu, feed)} {
     pipeline_.prepare();
   }
   std::uint64_t run() override {
@@ -133,16 +143,14 @@ class Loop : public Contender {
   // The pipeline is destroyed first.
   Stream stream_ = make_stream();
   Targets targets_;
-  decltype(batches(std::declval<ps::CudaDevice&>(), std::declval<ps::Windows<Token>>())) pipeline_;
+  decltype(batches(std::declval<ps::CudaDevice&>(), std::declval<Feed>())) pipeline_;
 };
 
 /// A Consumer, by run().
 class Run : public Contender {
  public:
-  Run(ps::CudaDevice& gpu, const std::vector<Token>& tokens, const ps::Windows<Token>& source,
-      bool checked)
-      : targets_{tokens, source, checked},
-        pipeline_{batches(gpu, source) | ps::Consumer{Take{&targets_}}} {
+  Run(ps::CudaDevice& gpu, const Feed& feed, bool checked)
+      : targets_{feed, checked}, pipeline_{batches(gpu, feed) | ps::Consumer{Take{&targets_}}} {
     pipeline_.prepare();
   }
   std::uint64_t run() override {
@@ -158,7 +166,7 @@ class Run : public Contender {
   };
 
   Targets targets_;
-  decltype(batches(std::declval<ps::CudaDevice&>(), std::declval<ps::Windows<Token>>()) |
+  decltype(batches(std::declval<ps::CudaDevice&>(), std::declval<Feed>()) |
            ps::Consumer{Take{}}) pipeline_;
 };
 
@@ -212,14 +220,13 @@ int main(int argc, char** argv) {
   return program<Options>(argc, argv, [](const Options& options) {
     const std::vector<Token> tokens = random_tokens(options.tokens);
     const std::uint64_t windows = options.batches * batch_windows;
-    const auto source =
-        ps::windows(tokens, {.length = context + 1, .count = windows, .seed = 1337});
+    const Feed feed{tokens, ps::windows(tokens, {.length = context + 1, .stride = 1}), windows};
     ps::CudaDevice gpu;
     const auto attached = gpu.attach();
     add_tokens("loop", windows,
-               [&](bool checked) { return std::make_unique<Loop>(gpu, tokens, source, checked); });
+               [&](bool checked) { return std::make_unique<Loop>(gpu, feed, checked); });
     add_tokens("run", windows,
-               [&](bool checked) { return std::make_unique<Run>(gpu, tokens, source, checked); });
+               [&](bool checked) { return std::make_unique<Run>(gpu, feed, checked); });
     return run_all();
   });
 }

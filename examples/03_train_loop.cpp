@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // 03_train_loop: the application owns the loop. A linear model learns by stochastic gradient
-// descent, in two epochs, one step a batch. The model takes its batches from whichever pipeline you
-// give it, and no step waits for the device: a Deferred brings its loss to the host later.
+// descent, in two epochs, each shuffled anew, one step a batch. The model takes its batches from
+// whichever pipeline you give it, and no step waits for the device: a Deferred brings its loss to
+// the host later.
 //
 //   03_train_loop [--device auto|cuda|host]
 //
@@ -116,7 +117,7 @@ template <ps::AnyDevice D> class LinearModel {
   std::vector<float> train() {
     losses_.clear();
     for (auto batch : data_.batches()) {
-      const float rate = batch.index() < samples ? 0.5F : 0.25F; // the first epoch, the second
+      const float rate = batch.epoch() == 0 ? 0.5F : 0.25F;
       ps::for_each(stream_, batch.size(),
                    Differentiate{batch.data(), weights_.data(), gradients_.data()});
       ps::reduce(stream_, gradients_.data(), batch.size(), sum_.data(), Gradient{}, Add{},
@@ -167,9 +168,10 @@ void make_samples(std::span<Sample> out, std::uint64_t first) {
 template <ps::AnyDevice D> int train_on(D& device) {
   const auto attached = device.attach();
   auto stream = device.stream();
-  auto pipeline =
-      ps::Reader{ps::generate<Sample>(samples, &make_samples), ps::to_pinned, {.epochs = epochs}} |
-      ps::AsyncCopier{device, {.batch = batch_size}};
+  auto pipeline = ps::Reader{ps::generate<Sample>(samples, &make_samples),
+                             ps::to_pinned,
+                             {.epochs = epochs, .order = {.shuffle = 1337}}} |
+                  ps::AsyncCopier{device, {.batch = batch_size}};
   LinearModel<D> model{device, stream, typename LinearModel<D>::Data{std::move(pipeline), stream}};
 
   const std::vector<float> losses = model.train();

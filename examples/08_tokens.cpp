@@ -1,16 +1,19 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 08_tokens: how to feed a language model. Windows at random places of a sequence of 16-bit tokens
-// travel as they lie in memory; from each a kernel makes the 64-bit inputs x and targets y, which
-// are x one token later. Instead of a model, a rule guesses y from x.
+// 08_tokens: how to feed a language model. Windows of 16-bit tokens from several files come in a
+// shuffled order, another one in each epoch. They travel as they lie in the files; from each a
+// kernel makes the 64-bit inputs x and targets y, which are x one token later. Instead of a model,
+// a rule guesses y from x. The training breaks off in its second epoch and goes on from there.
 //
 //   08_tokens [--device auto|cuda|host]
 //
-// It prints how often the rule is right, and the Report. It fails if a plain loop over the same
-// windows finds other inputs and targets, or another number.
+// It prints how often the rule is right, the position from which it went on, and the Report of what
+// came then. It fails if a plain loop over the same windows finds other inputs and targets, or
+// another number.
 
 #include "support/arguments.hpp"
+#include "support/temporary_file.hpp"
 
 #include <penstock/penstock.hpp>
 #include <penstock/sources/windows.hpp>
@@ -19,12 +22,16 @@
 #include <penstock/cuda/algorithm.cuh>
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iomanip>
 #include <iostream>
+#include <list>
 #include <stdexcept>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace ps = penstock;
@@ -33,7 +40,8 @@ using Token = std::uint16_t;
 constexpr std::int64_t vocabulary = 50'257;
 constexpr std::size_t context = 1'024;
 constexpr std::size_t batch_size = 64;
-constexpr std::uint64_t windows = 2'000; // the last batch is short
+constexpr std::uint64_t epochs = 2;
+using Source = ps::Windows<ps::Records<Token>>;
 
 /// Returns what follows a token more often than not.
 PENSTOCK_HD constexpr std::int64_t guess(std::int64_t token) {
@@ -72,38 +80,67 @@ struct Score {
 
 struct Result {
   std::vector<std::int64_t> x, y; // of the last batch
+  std::vector<ps::Visit> windows; // of it
   unsigned long long right = 0;
+  std::string position;
   ps::Report report;
 };
 
-template <ps::AnyDevice D> Result feed(D& device, const ps::Windows<Token>& source) {
+template <ps::AnyDevice D> Result train(D& device, const Source& source) {
   auto x = ps::device_array<std::int64_t>(device, batch_size * context);
   auto y = ps::device_array<std::int64_t>(device, batch_size * context);
   auto right = ps::device_array<unsigned long long>(device, 1);
   auto stream = device.stream();
+  Result result;
 
-  auto data = ps::Reader{source, ps::to_pinned} | ps::AsyncCopier{device, {.batch = batch_size}};
-  for (auto batch : data.on(stream)) {
-    const std::size_t n = batch.size() * context;
-    ps::for_each(stream, n, Shift{ps::get<"tokens">(batch), x.data(), y.data()});
-    ps::for_each(stream, n, Score{x.data(), y.data(), right.data()});
-  }
-  return {x.read(stream), y.read(stream), right.read(stream).front(), data.report()};
+  // Returns the position that a program saves with its weights.
+  const auto steps = [&](std::size_t most, const ps::Position& from) {
+    auto data = ps::Reader{source, ps::to_pinned, {.epochs = epochs, .order = {.shuffle = 1337}}} |
+                ps::AsyncCopier{device, {.batch = batch_size}};
+    ps::Position position = from;
+    for (auto batch : data.on(stream, {.from = from})) {
+      const std::size_t n = batch.size() * context;
+      ps::for_each(stream, n, Shift{ps::get<"tokens">(batch), x.data(), y.data()});
+      ps::for_each(stream, n, Score{x.data(), y.data(), right.data()});
+
+      result.windows.clear();
+      for (std::size_t i = 0; i < batch.size(); ++i) {
+        result.windows.push_back(batch.visit(i));
+      }
+      position = batch.position();
+      if (--most == 0) {
+        break;
+      }
+    }
+    result.report = data.report();
+    return position.text();
+  };
+  result.position = steps(20, {});
+  steps(~std::size_t{0}, ps::Position{result.position});
+
+  result.x = x.read(stream);
+  result.y = y.read(stream);
+  result.right = right.read(stream).front();
+  return result;
 }
 
 /// Throws if a plain loop finds something else.
-void check(const Result& found, const std::vector<Token>& tokens,
-           const ps::Windows<Token>& source) {
+void check(const Result& found, const std::vector<Token>& tokens, const Source& source) {
   unsigned long long right = 0;
-  bool same = true;
-  for (std::uint64_t i = 0; i < windows; ++i) {
-    const Token* const window = tokens.data() + source.offset_of(i);
-    for (std::size_t k = 0; k < context; ++k) {
-      right += guess(window[k]) == window[k + 1] ? 1U : 0U;
-      if (i >= windows / batch_size * batch_size) {
-        const std::size_t at = i % batch_size * context + k;
-        same = same && found.x[at] == window[k] && found.y[at] == window[k + 1];
+  for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
+    for (std::uint64_t i = 0; i < source.size(); ++i) {
+      const Token* const window = tokens.data() + source.offset_of(i, epoch);
+      for (std::size_t k = 0; k < context; ++k) {
+        right += guess(window[k]) == window[k + 1] ? 1U : 0U;
       }
+    }
+  }
+  bool same = true;
+  std::size_t at = 0;
+  for (const ps::Visit& visit : found.windows) {
+    const Token* const window = tokens.data() + source.offset_of(visit.record, visit.epoch);
+    for (std::size_t k = 0; k < context; ++k, ++at) {
+      same = same && found.x[at] == window[k] && found.y[at] == window[k + 1];
     }
   }
   if (!same || right != found.right) {
@@ -128,14 +165,26 @@ std::vector<Token> some_tokens() {
 int main(int argc, char** argv) try {
   const Arguments args{argc, argv};
   const std::vector<Token> tokens = some_tokens();
-  const auto source = ps::windows(tokens, {.length = context + 1, .count = windows, .seed = 1337});
+  std::list<TemporaryFile> shards;
+  std::vector<std::string> paths;
+  constexpr std::size_t most = 300'000; // in a file
+  for (std::size_t first = 0; first < tokens.size(); first += most) {
+    const std::size_t count = std::min(most, tokens.size() - first);
+    const std::string_view shard{reinterpret_cast<const char*>(tokens.data() + first),
+                                 count * sizeof(Token)};
+    paths.push_back(shards.emplace_back(shard).path());
+  }
+  auto source = ps::windows(ps::records<Token>(paths), {.length = context + 1, .seed = 1337});
+  source.open(); // as prepare() does: this program asks it, too, where windows begin
+
   return ps::with_device(args.device, [&](auto& device) {
     const auto attached = device.attach();
-    const Result result = feed(device, source);
+    const Result result = train(device, source);
     check(result, tokens, source);
-    std::cout << result.right << " of " << windows * context << " tokens guessed, "
-              << std::setprecision(3)
-              << 100.0 * static_cast<double>(result.right) / (windows * context) << " %\n"
+    const std::uint64_t guesses = epochs * source.size() * context;
+    std::cout << result.right << " of " << guesses << " tokens guessed, " << std::setprecision(3)
+              << 100.0 * static_cast<double>(result.right) / static_cast<double>(guesses)
+              << " %\nwent on from " << result.position << '\n'
               << result.report;
     return 0;
   });

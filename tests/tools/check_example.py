@@ -71,6 +71,43 @@ def noise(n: int) -> float:
     return (n >> 40) / 2**23 - 1
 
 
+def mixed(x: int) -> int:
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
+    return x ^ x >> 31
+
+
+def splitmix(seed: int, i: int) -> int:
+    return mixed((seed + i * 0x9E3779B97F4A7C15) % 2**64)
+
+
+def permutation(size: int, seed: int, epoch: int) -> list[int]:
+    """What ps::Permutation is: a network of rounds over a high and a low half."""
+    key = splitmix(splitmix(splitmix(seed, 1) ^ epoch, 1) ^ size, 1)
+    low_bits = ((size - 1).bit_length() + 1) // 2
+    lows, highs = 1 << low_bits, ((size - 1) >> low_bits) + 1
+    keys = [(splitmix(key, 1) + i * splitmix(key, 2)) % 2**64 for i in range(6 if size > 2**14 else 24)]
+
+    def of(half: int, round_key: int) -> int:
+        x = (half + round_key) * 0x9E3779B97F4A7C15 % 2**64
+        return ((x ^ x >> 32) * 0xBF58476D1CE4E5B9 % 2**64) >> 32
+
+    order = []
+    for number in range(size):
+        while True:
+            high, low = divmod(number, lows)
+            for i, round_key in enumerate(keys):
+                if i % 2 == 0:
+                    high = (high + (of(low, round_key) * highs >> 32)) % highs
+                else:
+                    low = (low + of(high, round_key)) % lows
+            number = high * lows + low
+            if number < size:
+                break
+        order.append(number)
+    return order
+
+
 def train_loop(program: str, folder: Path):
     samples = []
     for n in range(0, 131_072 * 5, 5):
@@ -78,11 +115,12 @@ def train_loop(program: str, folder: Path):
         samples.append((x, x[0] - 2 * x[1] + 3 * x[2] + 0.5 * x[3] + 0.25 + 0.1 * noise(n + 4)))
     weights = [0.0] * 5
     losses = []
-    for rate in 0.5, 0.25:
+    for epoch, rate in enumerate((0.5, 0.25)):
+        order = permutation(len(samples), 1337, epoch)
         for first in range(0, len(samples), 4096):
             gradient = [0.0] * 5
             loss = 0.0
-            for x, y in samples[first:first + 4096]:
+            for x, y in (samples[i] for i in order[first:first + 4096]):
                 error = sum(w * value for w, value in zip(weights, x)) - y
                 gradient = [g + error * value for g, value in zip(gradient, x)]
                 loss += error * error
@@ -173,12 +211,6 @@ def ring(program: str, folder: Path):
     assert last == f"{primes} primes among 20000 numbers, through 16 slots", (last, primes)
 
 
-def mixed(x: int) -> int:
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
-    return x ^ x >> 31
-
-
 def tokens(program: str, folder: Path):
     sequence, state, token = [], 1, 0
     for _ in range(1_000_000):
@@ -188,11 +220,14 @@ def tokens(program: str, folder: Path):
     guessed = [0]  # before each token
     for x, y in zip(sequence, sequence[1:]):
         guessed.append(guessed[-1] + ((x * 5 + 1) % 50257 == y))
-    offsets = [mixed((mixed(1337) + (i + 1) * 0x9E3779B97F4A7C15) % 2**64) % (1_000_000 - 1024) for i in range(2000)]
-    wanted = sum(guessed[at + 1024] - guessed[at] for at in offsets)
-    said, *report = run(program, "--device", "host").splitlines()
-    assert said.startswith(f"{wanted} of {2000 * 1024} tokens guessed, 87."), (said, wanted)
-    assert report[0].startswith("2000 records"), report
+    windows = (1_000_000 - 1024) // 1024
+    shifts = [splitmix(splitmix(1337, 1) ^ epoch, 1) % 1024 for epoch in range(2)]
+    wanted = sum(guessed[(i + 1) * 1024 + shift] - guessed[i * 1024 + shift] for shift in shifts for i in range(windows))
+    said, position, *report = run(program, "--device", "host").splitlines()
+    assert said.startswith(f"{wanted} of {2 * windows * 1024} tokens guessed, 87."), (said, wanted)
+    before = 20 * 64 - (-windows % 64)  # in 20 batches, of which the first epoch's last is short
+    assert position.startswith(f"went on from penstock-position 1 epoch=1 step={before - windows} "), position
+    assert report[0].startswith(f"{2 * windows - before} records"), report
 
 
 def small_batches(program: str, folder: Path):

@@ -4,17 +4,24 @@
 
 #include <penstock/detail/base/splitmix.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
+#include <penstock/order.hpp>
+#include <penstock/prepare_options.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/given.hpp>
+#include <penstock/sources/detail/renumbered.hpp>
+#include <penstock/sources/memory.hpp>
+#include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <optional>
 #include <ranges>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 namespace penstock {
@@ -23,96 +30,188 @@ namespace penstock {
 struct WindowsOptions {
   /// Tokens in a window, at least 1: to predict the next of 1024 tokens it takes 1025.
   std::size_t length = 0;
-  /// How many windows; 0: as many as would lie back to back in the sequence.
-  std::uint64_t count = 0;
-  /// One seed gives the same windows each time.
-  std::uint64_t seed = 0;
+  /// Tokens from where a window begins to where the next one does; 0: length - 1, or 1 if that is
+  /// none. A window's last token is then the next one's first, and an epoch predicts each token
+  /// once.
+  std::uint64_t stride = 0;
+  /// Shifts all windows of an epoch, in each by another number of tokens, less than the stride;
+  /// without a seed they stay where they are.
+  Seed seed = {};
 };
 
 /// A record of windows(): `get<"tokens">(batch)[i]` has the tokens of window i, and
 /// `get<"tokens">(batch).data()` those of the whole batch, window after window.
 template <class T> struct Window : Columns<Field<"tokens", T, dynamic>> {};
 
-/// A source of windows at random places of a sequence of tokens in host memory, which it views: the
-/// memory must outlive every run, unchanged. Made by windows().
-template <class T> class Windows {
-  static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>,
-                "penstock: windows are copied byte by byte, so tokens must be trivially copyable.");
+/// A source of windows of consecutive tokens, which lie on a grid over the sequence of tokens that
+/// another source has. Made by windows().
+template <class From> class Windows {
+  using Token = typename detail::schema_of<From>::type;
+  static constexpr bool has_tokens = Source<From>;
+  static_assert(has_tokens,
+                "penstock: windows(tokens, options) takes tokens that lie in memory, such as a "
+                "std::vector, or a source of them, such as ps::records<std::uint16_t>(paths).");
+  static constexpr bool plain_tokens = !detail::HasColumns<Token>;
+  static_assert(plain_tokens, "penstock: windows(source, options) takes a source of plain tokens, "
+                              "such as std::uint16_t, and From's records have columns.");
+  static constexpr bool whole_reads = !detail::GivesForNow<From> || detail::TellsAbilities<From>;
+  static_assert(whole_reads, "penstock: windows(source, options) reads whole windows, and From "
+                             "gives fewer tokens for now: write them into a file first.");
+  static constexpr bool no_mix = !detail::is_a_mix<From>;
+  static_assert(no_mix, "penstock: a mix has an order of its own, which windows() would lose: call "
+                        "windows() of its parts, and mix what comes of that.");
 
  public:
+  /// Whether it was refused, so that a Reader says no more about it.
+  static constexpr bool refused =
+      !has_tokens || !plain_tokens || !whole_reads || !no_mix || detail::refused_source<From>;
   /// The type of its records.
-  using schema = Window<T>;
+  using schema = Window<Token>;
 
-  /// Views `tokens`; checks nothing before open().
-  explicit Windows(std::span<const T> tokens, WindowsOptions options)
-      : tokens_{tokens}, options_{options}, start_{detail::splitmix(options.seed, 0)} {}
+  /// Takes a source of tokens; checks nothing before open().
+  explicit Windows(From source, WindowsOptions options)
+      : source_{std::move(source)}, length_{options.length},
+        stride_{options.stride != 0 ? options.stride
+                                    : std::max<std::uint64_t>(options.length, 2) - 1},
+        seed_{options.seed} {}
 
-  /// Checks the options. Throws OptionError; SourceError if the sequence is shorter than a window.
-  void open() const {
-    if (options_.length == 0 || options_.count == unknown_size) {
-      detail::throw_error<OptionError>(
-          {"penstock: windows: length is ", options_.length, " and count ", options_.count,
-           ": a window has at least one token, and windows are counted in 64 bits: "
-           "set .length, and .count to fewer."});
+  /// Opens the source of tokens, and checks it and the options. Blocks if that does. Throws what
+  /// the source throws; OptionError for a length of 0, and for a source that is a mix, has no known
+  /// size, or gives its records in order only or fewer for now; SourceError if its records
+  /// have another size than a token or if there are fewer than one window has.
+  void open(const PrepareOptions& preparing = {}) {
+    if (length_ == 0) {
+      throw OptionError{"penstock: windows: length is 0, and a window has at least one token: set "
+                        ".length, to 1025 to predict the next of 1024 tokens."};
     }
-    if (tokens_.size() < options_.length) {
-      detail::throw_source_error({"penstock: windows: the sequence has ", tokens_.size(),
-                                  " tokens, fewer than the ", options_.length,
+    detail::open_source(source_, preparing);
+    detail::check_no_mix("windows", "the source", source_);
+    if (source_.size() == unknown_size || detail::comes_in_order(source_) ||
+        detail::abilities_of(source_).for_now) {
+      throw OptionError{
+          "penstock: windows: the tokens come in order only, or nobody knows how many there are, "
+          "and windows overlap: write the tokens into a file first."};
+    }
+    if (const std::size_t bytes = detail::record_bytes_of(source_); bytes != sizeof(Token)) {
+      detail::throw_source_error({"penstock: windows: the source has records of ", bytes,
+                                  " bytes, and a token has ", sizeof(Token),
+                                  ": give a source whose records are tokens."},
+                                 {}, 0);
+    }
+    if (places() == 0) {
+      detail::throw_source_error({"penstock: windows: the sequence has ", source_.size(),
+                                  " tokens, fewer than the ", length_,
                                   " of one window: give more tokens, or a smaller length."},
                                  {}, 0);
     }
   }
-  /// Returns how many windows there are.
-  std::uint64_t size() const noexcept {
-    return options_.count != 0 || options_.length == 0 ? options_.count
-                                                       : tokens_.size() / options_.length;
+  /// Returns how many windows an epoch has: with a seed as many as fit however far they are
+  /// shifted, which may be one fewer than without. After open(), or of memory at any time.
+  std::uint64_t size() const {
+    const std::uint64_t room = places();
+    return room == 0 ? 0
+           : seed_   ? std::max<std::uint64_t>(room / stride_, 1)
+                     : (room - 1) / stride_ + 1;
   }
   /// Returns the length of a window.
-  std::array<std::size_t, 1> extents() const noexcept { return {options_.length}; }
+  std::array<std::size_t, 1> extents() const noexcept { return {length_}; }
 
-  /// Returns where window `i` begins in the sequence: a function of the seed and `i` alone, spread
-  /// evenly over all places where a whole window fits. After open().
-  std::size_t offset_of(std::uint64_t i) const noexcept {
-    // splitmix() gives so many more numbers than there are places that none is favoured measurably.
-    return detail::splitmix(start_, i + 1) % (tokens_.size() - options_.length + 1);
+  /// Returns where window `i`, less than size(), begins in the sequence: at i * stride, and so many
+  /// tokens further as seed and epoch say. These are fewer than a stride, and fewer where the
+  /// sequence has no room for so many. After open(), or of memory at any time.
+  std::uint64_t offset_of(std::uint64_t i, std::uint64_t epoch = 0) const {
+    return i * stride_ + shift(epoch);
   }
 
-  /// Copies the windows from into.index() on. After open(). Any number of threads at once. Throws
-  /// SourceError if there are not so many.
-  template <HostSpace Where> std::size_t read(Batch<Window<T>, Where> into) const {
+  /// Reads the windows from into.index() on, of the epoch that `patience` tells. After open().
+  /// Blocks as the source of tokens does; any number of threads at once. Throws SourceError with
+  /// the window's number for its record.
+  template <HostSpace Where>
+  std::size_t read(Batch<schema, Where> into, const Patience& patience = {}) const {
     const auto windows = get<"tokens">(into);
-    const std::size_t bytes = options_.length * sizeof(T);
-    detail::check_range(
-        "windows",
-        Batch<std::byte, Where>{nullptr, into.size(), into.index(), windows.elements() * sizeof(T)},
-        size(), bytes);
+    detail::check_range("windows", into.index(), into.size(), windows.elements() * sizeof(Token),
+                        size(), length_ * sizeof(Token));
+    const std::uint64_t first = offset_of(into.index(), patience.epoch());
     for (std::size_t i = 0; i < into.size(); ++i) {
-      std::memcpy(windows.data() + i * options_.length,
-                  tokens_.data() + offset_of(into.index() + i), bytes);
+      const Batch<Token, Where> window{windows.data() + i * length_, length_, first + i * stride_};
+      if (!read_window(into.index() + i, window, patience)) {
+        return i;
+      }
     }
     return into.size();
   }
+  /// Tells the source of tokens where these windows lie, in any epoch.
+  void will_read(std::uint64_t first, std::uint64_t count) const noexcept
+    requires detail::HearsWhatComes<From>
+  {
+    const std::uint64_t begin = first * stride_;
+    source_.will_read(begin, std::min(count * stride_ + length_, source_.size() - begin));
+  }
 
  private:
-  std::span<const T> tokens_;
-  WindowsOptions options_;
-  std::uint64_t start_;
+  // Returns at how many places of the sequence a whole window fits.
+  std::uint64_t places() const {
+    const std::uint64_t tokens = source_.size();
+    return length_ == 0 || tokens < length_ ? 0 : tokens - length_ + 1;
+  }
+  // The first hash keeps seed 1 in epoch 0 and seed 0 in epoch 1 apart.
+  std::uint64_t shift(std::uint64_t epoch) const {
+    return seed_ ? detail::splitmix(detail::splitmix(seed_.value(), 1) ^ epoch, 1) %
+                       std::min(stride_, places())
+                 : 0;
+  }
+
+  // Returns false if the run ends meanwhile.
+  template <class Where>
+  bool read_window(std::uint64_t number, Batch<Token, Where> window,
+                   const Patience& patience) const {
+    const auto here = [number](std::uint64_t) { return std::optional{number}; };
+    const std::size_t got = detail::renumbered(
+        "windows", here, [&] { return detail::read_some(source_, window, patience).count; });
+    if (got != length_ && !patience.stop_requested()) {
+      detail::throw_source_error({"penstock: windows: of the ", length_, " tokens from number ",
+                                  window.index(), " on the source has ", got,
+                                  ", fewer than its size() says."},
+                                 {}, 0, number);
+    }
+    return got == length_;
+  }
+
+  From source_;
+  std::size_t length_;
+  std::uint64_t stride_;
+  Seed seed_;
 };
 
-/// Makes a source of windows of consecutive tokens at random places, as language models are trained
-/// on: `windows(tokens, {.length = 1025, .count = n, .seed = s})`. `tokens` is a std::vector, an
-/// array, a std::span or any other contiguous container, such as a file that you have mapped. You
-/// keep the memory alive and unchanged. Every epoch has the same windows; for others take a greater
-/// count.
-template <class Container,
+namespace detail {
+
+template <class C>
+concept LiesInMemory = requires(const C& container) { std::span{container}; };
+
+} // namespace detail
+
+/// Makes a source of windows of consecutive tokens, as language models are trained on, of a source
+/// of tokens, `windows(records<std::uint16_t>(paths), {.length = 1025, .seed = s})`. Files follow
+/// each other without a gap, so a window may lie in two. Window i begins i strides behind window 0.
+/// An Order shuffles windows and shares them among ranks; for n windows at random places, out of
+/// all, take a .stride of 1 and `.order = {.shuffle = s, .records = n}`.
+template <class From>
+  requires(!detail::LiesInMemory<From>)
+Windows<From> windows(From source, WindowsOptions options) {
+  return Windows<From>{std::move(source), options};
+}
+/// Makes one of tokens in host memory: of a std::vector, an array, a std::span or any other
+/// contiguous container, such as a file that you have mapped. You keep the memory alive and
+/// unchanged.
+template <detail::LiesInMemory Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
-Windows<T> windows(const Container& tokens, WindowsOptions options) {
-  return Windows<T>{std::span{tokens}, options};
+Windows<Memory<T>> windows(const Container& tokens, WindowsOptions options) {
+  return Windows<Memory<T>>{memory(tokens), options};
 }
 /// Refused for a temporary: nothing would be left to read.
-template <class Container,
+template <detail::LiesInMemory Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
-Windows<T> windows(const Container&& tokens, WindowsOptions options)
+Windows<Memory<T>> windows(const Container&& tokens, WindowsOptions options)
   requires(!std::ranges::enable_borrowed_range<Container>)
 = delete;
 
