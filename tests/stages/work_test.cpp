@@ -415,11 +415,11 @@ TEST_CASE("lengths that lie, or that no slot can hold, end the run by name") {
     return std::string{"no error"};
   };
   CHECK(text_of({1000}, 0) == "no error");
-  CHECK_THAT(
-      text_of({1000, nullptr, 500}, 0),
-      Catch::Contains("record 500 has 4 values in a Ragged column by the source's lengths()"));
-  CHECK_THAT(text_of({1000}, 100),
-             Catch::Contains("have more than the 100 values that a slot holds"));
+  CHECK(text_of({1000, nullptr, 500}, 0)
+            .find("record 500 has 4 values in a Ragged column by the source's lengths()") !=
+        std::string::npos);
+  CHECK(text_of({1000}, 100).find("have more than the 100 values that a slot holds") !=
+        std::string::npos);
 }
 
 namespace {

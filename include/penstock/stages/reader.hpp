@@ -72,15 +72,11 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   }
   /// For prepare(): opens the source, makes the ring.
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
-    const unsigned most = detail::checked_workers(
-        "Reader", options_.workers,
-        std::max(detail::processors(build.plan, std::is_same_v<Where, Pinned> ? 5 : 4, 12), 2U));
     detail::checked_depth("Reader", options_.depth);
     From source = detail::opened(source_, build.preparing, options_.on_error.retries);
     const detail::Abilities can = detail::abilities_of(source);
     // A slot that is cut moves those after it, and is to be the only one that is read.
     const bool cuts = can.for_now && options_.flush != never;
-    const unsigned workers = cuts || detail::comes_in_order(source) ? 1 : most;
     if constexpr (detail::TakesPatience<const From, Where>) {
       build.control.interrupt().connect();
     }
@@ -95,6 +91,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.skip(drops_slots || options_.on_error.skips != 0);
     const std::vector<std::size_t> extents = detail::extents_of(source);
     const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
+    const unsigned most = this->most(bytes, build.plan);
+    const unsigned workers = cuts || detail::comes_in_order(source) ? 1 : most;
     detail::check_ranks(options_, build.plan);
     build.order = detail::make_order(options_.order, ordered(source, bytes, extents), build.epochs);
     build.records = build.order->records_of_run();
@@ -165,6 +163,15 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.slots_read = whole && !build.flush ? ranges.slots() : unknown_size;
     build.units = build.flush ? unknown_size : build.units;
     return detail::Owned<detail::DealtRanges>{new detail::DealtRanges{turns, whole}};
+  }
+  // Small records at random places take most of the processors to read.
+  unsigned most(std::size_t record_bytes, const detail::Plan& plan) const {
+    constexpr std::size_t small = 8192;
+    const bool many = options_.order.shuffle && record_bytes < small;
+    const unsigned of_eight = many ? 7 : std::is_same_v<Where, Pinned> ? 5 : 4;
+    return detail::checked_workers(
+        "Reader", options_.workers,
+        std::max(detail::processors(plan, of_eight, many ? 24 : 12), 2U));
   }
   // Several slots for all that the Reader may be ahead, so that the stages have work side by side.
   template <class D>

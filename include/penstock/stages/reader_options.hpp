@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/plan.hpp>
+#include <penstock/detail/links/flush.hpp>
 #include <penstock/error.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/order.hpp>

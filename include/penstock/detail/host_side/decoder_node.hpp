@@ -5,6 +5,7 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/host_side/decoding_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
+#include <penstock/detail/host_side/slot_by_slot.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 
 #include <cstddef>
@@ -45,6 +46,15 @@ class DecoderNode final : public DecodingNode<F, From, To> {
   }
 
   void work(unsigned worker, Meter& meter) override {
+    if (parts_.parts() == 1) { // nothing to deal: a hop costs a quarter less
+      slot_by_slot(*in_, *out_, meter, [&](const HostRing::Take& from, HostRing::Claim& to) {
+        HostSlot& given = from.slot();
+        return decode(this->call_of(worker), from.ticket(), 0, given, meter) &&
+               this->attempt(in_->visit(given, 0).record,
+                             [&] { put_together(from.ticket(), given, to.slot()); });
+      });
+      return;
+    }
     part_by_part(
         *in_, *out_, parts_, meter,
         [&](std::uint64_t ticket, std::size_t part, const HostSlot& given) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/order/run_order.hpp>
 #include <penstock/sources/detail/read_numbered.hpp>
