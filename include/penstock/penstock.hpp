@@ -30,6 +30,7 @@
 #include <penstock/lease.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/on_error.hpp>
+#include <penstock/permutation.hpp>
 #include <penstock/pipeline.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/replayed.hpp>
