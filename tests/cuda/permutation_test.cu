@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The suite of permutations on a GPU.
+
+#include <penstock/cuda/device.hpp>
+#include <penstock/cuda/for_each.cuh>
+
+using TestDevice = penstock::CudaDevice;
+
+#include "suite/permutation_suite.hpp"
