@@ -83,7 +83,7 @@ class XorOfNeighbours {
     std::vector<char> seen(values_);
     std::size_t different = 0;
     for (std::size_t i = 0; i + lag_ < order.size(); ++i) {
-      char& at = seen[order[i] ^ order[i + lag_]];
+      char& at = seen.at(order[i] ^ order[i + lag_]);
       different += at == 0 ? 1 : 0;
       at = 1;
     }
@@ -120,7 +120,7 @@ inline double batches_of_classes(const Order& order, std::size_t batch, std::siz
     const std::size_t end = std::min(first + batch, size);
     std::fill(drawn.begin(), drawn.end(), 0.0);
     for (std::size_t i = first; i < end; ++i) {
-      ++drawn[class_of(order[i])];
+      ++drawn.at(class_of(order[i]));
     }
     const auto row = static_cast<double>(end - first);
     for (std::size_t c = 0; c < classes; ++c) {
@@ -240,7 +240,7 @@ double pairs_at_places(std::size_t n, std::size_t place, std::uint64_t count, co
     const auto permutation = make(i);
     const std::uint64_t one = permutation(0);
     const std::uint64_t other = permutation(place);
-    ++times[one * (n - 1) + other - (other > one ? 1 : 0)];
+    ++times.at(one * (n - 1) + other - (other > one ? 1 : 0));
   }
   return evenness(times);
 }
