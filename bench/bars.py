@@ -169,6 +169,9 @@ BARS = [
              f"skips/left_out/{size}", "rate_ratio", 1 / 3, None) for size in [8, 1]],
     *[figure(f"skips allowed, {workers} workers: CPU time, of that without", f"skips/allowed/{workers}", "cpu_ratio", 1.5,
              None, most=True) for workers in [8, 16, 64]],
+    *[share(f"a number of a random order of {size}: of CCCL's time", f"permutation/penstock/{size}",
+            f"permutation/cccl/{size}", "ns_a_number", 0.7, 0.35)
+      for size in ["2^20-1", "2^20+1", "1281167", "2^22-1", "2^22+1", "2^33+1"]],
     ratio("event 3: workers, against one thread", "events/03_*/workers_*", "events/03_*/one_thread", 4, None, ITEMS),
     figure("event 3: GPU busy with kernels", "watched/03_*/workers_*", "kernels_busy", 0.95, None),
     ratio("event 4: tiny kernels, against loose launches", "events/04_*/*", "events/04_*/loose", 5, None, ITEMS),

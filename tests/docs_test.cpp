@@ -445,6 +445,33 @@ TEST_CASE("stages: a loop's results are read when it is over") {
   CHECK(said.text() == "10\n26\n9\n");
 }
 
+TEST_CASE("order: a source reads in the order of a permutation") {
+  std::vector<float> data(5000);
+  std::iota(data.begin(), data.end(), 0.0F);
+  std::vector<std::vector<float>> epochs;
+  for (const std::uint64_t epoch : {0U, 1U}) {
+    const ps::Permutation order{data.size(), 1337, epoch}; // how many, a seed, which epoch
+    const auto shuffled =
+        ps::generate<float>(order.size(), [&](std::span<float> out, std::uint64_t first) {
+          for (std::size_t i = 0; i < out.size(); ++i) {
+            out[i] = data[order(first + i)];
+          }
+        });
+    auto& seen = epochs.emplace_back();
+    auto pipeline =
+        ps::Reader{shuffled} | ps::Consumer{[&](ps::Batch<const float, ps::Pageable> batch) {
+          seen.insert(seen.end(), batch.data(), batch.data() + batch.size());
+        }};
+    pipeline.run();
+    CHECK(seen[order.inverse(17)] == 17);
+  }
+  const bool same = epochs[0] == data || epochs[0] == epochs[1];
+  CHECK_FALSE(same);
+  std::ranges::sort(epochs[0]);
+  const bool all = epochs[0] == data;
+  CHECK(all);
+}
+
 TEST_CASE("lifetimes: a batch is used on a second stream") {
   std::vector<int> numbers(4000);
   std::iota(numbers.begin(), numbers.end(), 1);

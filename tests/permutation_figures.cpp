@@ -75,25 +75,46 @@ void of_many(std::size_t n) {
 }
 
 void of_few() {
-  std::cout << "\n2 to 7 records: orders, each as often; 200,000 a column and more\n";
-  const auto row = [](const std::string& name, const auto& order_with) {
+  std::cout << "\n2 to 7 records: orders, each as often among 200,000\n";
+  const auto orders = [](const std::string& name, const auto& order_with) {
     std::vector<double> values;
-    std::size_t orders = 1;
     for (std::size_t n = 2; n <= 7; ++n) {
-      orders *= n;
-      values.push_back(orders_of_few(n, 200'000 / orders + 1,
-                                     [&](std::uint64_t i) { return order_with(n, i); }));
+      values.push_back(orders_of_few(
+          n, 200'000, [&order_with, n](std::uint64_t i) { return order_with(n, i); }));
     }
     print(name, values);
   };
-  row("std::shuffle", [](std::size_t n, std::uint64_t seed) { return shuffled(n, seed); });
+  orders("std::shuffle", [](std::size_t n, std::uint64_t seed) { return shuffled(n, seed); });
   for (const unsigned rounds : {6U, 8U, 12U, 16U, 20U, 24U, 28U}) {
-    row(std::to_string(rounds) + " rounds", [rounds](std::size_t n, std::uint64_t key) {
+    orders(std::to_string(rounds) + " rounds", [rounds](std::size_t n, std::uint64_t key) {
       return order_of(n, Feistel{n, key, rounds});
     });
   }
-  row("Permutation",
-      [](std::size_t n, std::uint64_t seed) { return order_of(n, ps::Permutation{n, seed, 0}); });
+  orders("Permutation", [](std::size_t n, std::uint64_t seed) {
+    return order_of(n, ps::Permutation{n, seed, 0});
+  });
+
+  std::cout << "\n8, 16, 17, 33, 64, 129, 256, 257, 513 and 1025 records: pairs of numbers at two "
+               "places, each as often among 2,000,000; the largest of three places beside 0\n";
+  const auto pairs = [](const std::string& name, const auto& make) {
+    std::vector<double> values;
+    for (const std::size_t n : {8U, 16U, 17U, 33U, 64U, 129U, 256U, 257U, 513U, 1025U}) {
+      double largest = 0;
+      for (const std::size_t place : {std::size_t{1}, lows(n), n - 1}) {
+        const double deviation = pairs_at_places(
+            n, place, 2'000'000, [&make, n](std::uint64_t i) { return make(n, i); });
+        largest = std::max(largest, std::abs(deviation));
+      }
+      values.push_back(largest);
+    }
+    print(name, values);
+  };
+  for (const unsigned rounds : {4U, 6U, 8U, 10U, 12U, 16U, 20U, 24U}) {
+    pairs(std::to_string(rounds) + " rounds",
+          [rounds](std::size_t n, std::uint64_t key) { return Feistel{n, key, rounds}; });
+  }
+  pairs("Permutation",
+        [](std::size_t n, std::uint64_t seed) { return ps::Permutation{n, seed, 0}; });
 }
 
 } // namespace

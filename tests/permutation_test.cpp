@@ -96,7 +96,7 @@ void check_caught(double deviations) {
 }
 
 std::uint64_t seeds() {
-  return thorough() ? 32 : 1;
+  return thorough() ? 16 : 1;
 }
 
 } // namespace
@@ -200,16 +200,31 @@ TEST_CASE("a permutation is small, and copied byte by byte") {
 }
 
 TEST_CASE("few records come in every order, as often in each") {
-  const std::size_t each = thorough() ? 2000 : 200;
-  for (std::size_t n = 2; n <= (thorough() ? 6U : 5U); ++n) {
+  const std::uint64_t count = thorough() ? 200'000 : 20'000;
+  for (std::size_t n = 2; n <= (thorough() ? 7U : 5U); ++n) {
     CAPTURE(n);
-    check_random(orders_of_few(n, each, [n](std::uint64_t seed) { return order(n, seed, 0); }));
-    check_random(orders_of_few(n, each, [n](std::uint64_t epoch) { return order(n, 7, epoch); }));
-    check_random(orders_of_few(n, each, [n](std::uint64_t seed) { return shuffled(n, seed); }));
+    check_random(orders_of_few(n, count, [n](std::uint64_t seed) { return order(n, seed, 0); }));
+    check_random(orders_of_few(n, count, [n](std::uint64_t epoch) { return order(n, 7, epoch); }));
+    check_random(orders_of_few(n, count, [n](std::uint64_t seed) { return shuffled(n, seed); }));
   }
-  check_caught(orders_of_few(3, each, [](std::uint64_t seed) { return rotation(3, seed); }));
-  check_caught(orders_of_few(4, each, [](std::uint64_t key) { return of_rounds(4, 4, key); }));
-  check_caught(orders_of_few(5, each, [](std::uint64_t key) { return of_rounds(5, 6, key); }));
+  check_caught(orders_of_few(3, count, [](std::uint64_t seed) { return rotation(3, seed); }));
+  check_caught(orders_of_few(4, count, [](std::uint64_t key) { return of_rounds(4, 4, key); }));
+  check_caught(orders_of_few(5, count, [](std::uint64_t key) { return of_rounds(5, 6, key); }));
+}
+
+TEST_CASE("two places have every pair of numbers, as often each") {
+  const std::uint64_t count = thorough() ? 1'000'000 : 100'000;
+  for (const std::size_t n : {8U, 17U, 100U, 257U}) {
+    for (const std::size_t place : {std::size_t{1}, lows(n), n - 1}) {
+      CAPTURE(n, place);
+      check_random(pairs_at_places(
+          n, place, count, [n](std::uint64_t seed) { return ps::Permutation{n, seed, 0}; }));
+    }
+  }
+  check_caught(
+      pairs_at_places(17, 1, count, [](std::uint64_t key) { return Feistel{17, key, 6}; }));
+  check_caught(
+      pairs_at_places(100, 1, count, [](std::uint64_t key) { return Feistel{100, key, 4}; }));
 }
 
 TEST_CASE("the XOR of neighbours takes as many values as at random") {

@@ -83,7 +83,7 @@ class XorOfNeighbours {
     std::vector<char> seen(values_);
     std::size_t different = 0;
     for (std::size_t i = 0; i + lag_ < order.size(); ++i) {
-      char& at = seen[order[i] ^ order[i + lag_]];
+      char& at = seen.at(order[i] ^ order[i + lag_]);
       different += at == 0 ? 1 : 0;
       at = 1;
     }
@@ -120,7 +120,7 @@ inline double batches_of_classes(const Order& order, std::size_t batch, std::siz
     const std::size_t end = std::min(first + batch, size);
     std::fill(drawn.begin(), drawn.end(), 0.0);
     for (std::size_t i = first; i < end; ++i) {
-      ++drawn[class_of(order[i])];
+      ++drawn.at(class_of(order[i]));
     }
     const auto row = static_cast<double>(end - first);
     for (std::size_t c = 0; c < classes; ++c) {
@@ -200,24 +200,49 @@ inline std::size_t fixed_points(const Order& order) {
   return fixed;
 }
 
-/// How evenly the n! orders of `n` numbers come up, `each` times n! times: chi-square.
-/// order_with(i) returns the i-th.
-template <class F> double orders_of_few(std::size_t n, std::size_t each, const F& order_with) {
+/// How evenly things came up that each could as often as another, by how often each did:
+/// chi-square.
+inline double evenness(const std::vector<double>& times) {
+  const auto kinds = static_cast<double>(times.size());
+  const double expected = std::accumulate(times.begin(), times.end(), 0.0) / kinds;
+  double sum = 0;
+  for (const double count : times) {
+    sum += (count - expected) * (count - expected) / expected;
+  }
+  return (sum - (kinds - 1)) / std::sqrt(2 * (kinds - 1));
+}
+
+/// How evenly the n! orders of `n` numbers come up among `count`. order_with(i) returns the i-th.
+template <class F>
+double orders_of_few(std::size_t n, std::uint64_t count, const F& order_with) {
+  std::map<Order, double> known;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    ++known[order_with(i)];
+  }
+  std::vector<double> times;
+  for (const auto& [order, of_order] : known) {
+    times.push_back(of_order);
+  }
   std::size_t orders = 1;
   for (std::size_t i = 2; i <= n; ++i) {
     orders *= i;
   }
-  std::map<Order, double> times;
-  for (std::uint64_t i = 0; i < each * orders; ++i) {
-    ++times[order_with(i)];
+  times.resize(orders);
+  return evenness(times);
+}
+
+/// How evenly the pairs of numbers below `n` come up at place 0 and `place` of `count`
+/// permutations. make(i) returns the i-th.
+template <class F>
+double pairs_at_places(std::size_t n, std::size_t place, std::uint64_t count, const F& make) {
+  std::vector<double> times(n * (n - 1));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto permutation = make(i);
+    const std::uint64_t one = permutation(0);
+    const std::uint64_t other = permutation(place);
+    ++times.at(one * (n - 1) + other - (other > one ? 1 : 0));
   }
-  const auto expected = static_cast<double>(each);
-  double sum = expected * static_cast<double>(orders - times.size());
-  for (const auto& [order, count] : times) {
-    sum += (count - expected) * (count - expected) / expected;
-  }
-  const auto freedom = static_cast<double>(orders - 1);
-  return (sum - freedom) / std::sqrt(2 * freedom);
+  return evenness(times);
 }
 
 /// Returns how many values the low half of a number below n has in a Permutation's network: numbers
