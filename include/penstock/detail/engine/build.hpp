@@ -32,18 +32,6 @@ namespace penstock::detail {
 // Belongs to a floor above this one: a stage makes it, and steps are added to it here.
 template <AnyDevice D> class DeviceThread;
 
-/// Returns the name of the next node of a kind: "Decoder", and then "Decoder 2".
-[[gnu::cold]] inline std::string name_of_next(std::string_view kind,
-                                              const Vector<Owned<Node>>& nodes) {
-  std::size_t same = 0;
-  for (const auto& node : nodes) {
-    const std::string_view name = node->name();
-    same += name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1U
-                                                                                               : 0U;
-  }
-  return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
-}
-
 /// What prepare() hands from stage to stage. A stage asks it for the link that the stage before
 /// fills and for a link to fill itself, and adds its node, which gets both. Only the thread that
 /// prepares uses it.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/links/used_up.hpp>
@@ -15,6 +17,7 @@
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -210,5 +213,17 @@ class Node {
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
   UsedUp<> used_up_;
 };
+
+/// Returns the name of the next node of a kind: "Decoder", and then "Decoder 2".
+[[gnu::cold]] inline std::string name_of_next(std::string_view kind,
+                                              const Vector<Owned<Node>>& nodes) {
+  std::size_t same = 0;
+  for (const auto& node : nodes) {
+    const std::string_view name = node->name();
+    same += name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1U
+                                                                                               : 0U;
+  }
+  return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
+}
 
 } // namespace penstock::detail
