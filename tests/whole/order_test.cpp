@@ -101,8 +101,8 @@ struct Hears : Numbers {
   }
   void will_read(std::uint64_t first, std::uint64_t some) const {
     const std::scoped_lock lock{*mutex};
-    *late = *late || first % 10 != 0 || some != std::min<std::uint64_t>(10, count - first) ||
-            !heard->insert(first).second;
+    const bool again = !heard->insert(first).second;
+    *late = *late || again || first % 10 != 0 || some != std::min<std::uint64_t>(10, count - first);
   }
 };
 

@@ -221,7 +221,7 @@ void read_full(const File<Io>& file, std::uint64_t offset, std::span<std::byte> 
     read_full(file, file.opened_again(), offset, into);
   }
 }
-/// The same by this descriptor of the file.
+/// Fills `into` by this descriptor of the file, with the same errors.
 template <class Io>
 void read_full(const File<Io>& file, const detail::Descriptor<Io>& by, std::uint64_t offset,
                std::span<std::byte> into) {

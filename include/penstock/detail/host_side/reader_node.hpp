@@ -195,7 +195,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
     note_read(place, got, count);
   }
-  // The same, but each record is an item: its neighbours in the order have nothing to do with it.
+  // Fills a slot in the order, each record an item: its neighbours have nothing to do with it.
   [[gnu::cold]] Item read_singly(std::size_t place, HostSlot& slot, Filled& got,
                                  Meter& meter) noexcept {
     const std::uint64_t first = slot.source[0];
