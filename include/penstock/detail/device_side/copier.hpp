@@ -208,24 +208,26 @@ template <AnyDevice D> class Copier {
   }
 
   [[gnu::cold]] void tell_numbers(std::size_t units) {
-    each_slot(run_, in_.layout().units, begun_, units,
-              [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t done) {
-                on_the_way_->numbers.go_on(filler_.booked() + done, slot.source, at, part);
+    each_slot(in_.layout().units, begun_, units,
+              [&](std::size_t i, std::size_t at, std::size_t part, std::size_t done) {
+                on_the_way_->numbers.go_on(filler_.booked() + done, run_.slot(i).source, at, part);
               });
   }
   // Adds to a place `count` of the units at hand, from the i-th on.
   void describe(DeviceSlot<D>& place, std::size_t i, std::size_t count) {
     if (place.units == 0) {
       const std::size_t at = begun_ + i;
-      const HostSlot& first = run_.slot(at / in_.layout().units);
-      place.source = first.source[at % in_.layout().units];
-      place.read = first.read;
+      const std::size_t first = at / in_.layout().units;
+      place.source = run_.slot(first).source[at % in_.layout().units];
+      place.read = in_.was_read(run_.place() + first);
     }
     if (in_.ahead) {
-      each_slot(run_, in_.layout().units, begun_ + i, count,
-                [&](const HostSlot& slot, std::size_t at, std::size_t part, std::size_t) {
-                  place.credits += credits_of(slot.credits, slot.units, at + part) -
-                                   credits_of(slot.credits, slot.units, at);
+      each_slot(in_.layout().units, begun_ + i, count,
+                [&](std::size_t slot, std::size_t at, std::size_t part, std::size_t) {
+                  const std::uint64_t credits = in_.credits(run_.place() + slot);
+                  const std::uint64_t units = run_.slot(slot).units;
+                  place.credits +=
+                      credits_of(credits, units, at + part) - credits_of(credits, units, at);
                 });
     }
   }

@@ -125,11 +125,10 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
                            [&](HostSlot& slot, std::size_t at, std::size_t i, std::size_t count) {
                              if (at == 0) {
                                slot.source.start(batch.slot().source);
-                               slot.read = batch.slot().read;
                              }
-                             const std::uint64_t kept = credits_kept(batch);
-                             slot.credits += credits_of(kept, count_of(batch), begun_ + i + count) -
-                                             credits_of(kept, count_of(batch), begun_ + i);
+                             if (Dues* const dues = this->out_->dues(this->filler_.open_place())) {
+                               add_dues(*dues, batch, at, begun_ + i, count);
+                             }
                            });
         begun_ += copied;
         bytes += copied * this->out_->layout().unit_bytes();
@@ -150,6 +149,15 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
       batch.release();
     }
     return bytes != 0 || fetched_ != first;
+  }
+  // Adds to the dues of a slot those of `count` records of a batch, from the `first` on, that lie
+  // there from its record `at` on.
+  void add_dues(Dues& dues, const Take& batch, std::size_t at, std::size_t first,
+                std::size_t count) const {
+    const std::uint64_t kept = credits_kept(batch);
+    dues.read = at == 0 ? batch.slot().read : dues.read;
+    dues.credits +=
+        credits_of(kept, count_of(batch), first + count) - credits_of(kept, count_of(batch), first);
   }
   // What the device left out of a batch keeps no credits: it was not handed on.
   std::uint64_t credits_kept(const Take& batch) const {

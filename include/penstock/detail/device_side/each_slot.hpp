@@ -9,16 +9,15 @@
 
 namespace penstock::detail {
 
-/// Calls f(slot, at, part, done) for `count` units of adjacent slots, each of `units` but perhaps
-/// the last, from unit `first` on: `part` of them, after `done` others, lie in a slot from its unit
-/// `at` on.
+/// Calls f(i, at, part, done) for `count` units of adjacent slots, each of `units` but perhaps the
+/// last, from unit `first` on: `part` of them, after `done` others, lie in slot number `i` from its
+/// unit `at` on.
 template <class F>
-[[gnu::cold]] void each_slot(const HostRing::Take& slots, std::size_t units, std::size_t first,
-                             std::size_t count, F f) {
+[[gnu::cold]] void each_slot(std::size_t units, std::size_t first, std::size_t count, F f) {
   for (std::size_t done = 0; done != count;) {
     const std::size_t from = first + done;
     const std::size_t part = std::min(count - done, units - from % units);
-    f(slots.slot(from / units), from % units, part, done);
+    f(from / units, from % units, part, done);
     done += part;
   }
 }

@@ -39,7 +39,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   bool has_open_fence() const noexcept override { return in_flight() != 0; }
   bool done() const noexcept override { return ended_; }
   Meter::Clock::time_point due() const noexcept override {
-    return filler_.waits() ? flush_.due(filler_.open().read) : Meter::Clock::time_point::max();
+    return filler_.waits() ? flush_.due(was_read()) : Meter::Clock::time_point::max();
   }
   Flow flow() const noexcept override { return out_->ring.state(); }
   void report(double seconds, StageReport& stage) const override {
@@ -64,7 +64,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     while (in_flight() < flights && send()) {
       any = true;
     }
-    if (filler_.waits() && flush_.is_due(filler_.open().read)) {
+    if (filler_.waits() && flush_.is_due(was_read())) {
       filler_.close(false);
       hand_on();
       any = true;
@@ -142,6 +142,10 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
       hand_on();
     }
     return any;
+  }
+  // Returns when the first record in the open slot was.
+  Flush::Clock::time_point was_read() const noexcept {
+    return out_->was_read(filler_.open_place());
   }
   void hand_on() {
     filler_.hand_on(landed_, [this](const HostSlot& slot) {

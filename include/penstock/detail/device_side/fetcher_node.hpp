@@ -50,11 +50,12 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
     const std::uint64_t first = this->filler_.delivered();
     this->filler_.book(copied, run_.slot().epoch, free.serial,
                        [&](HostSlot& slot, std::size_t at, std::size_t i, std::size_t count) {
-                         if (at == 0) {
-                           slot.read = run_.slot((begun_ + i) / batch_).read;
-                         }
                          number(slot.source, at, first, i, count);
-                         slot.credits += this->out_->ahead ? credits(i, count) : 0;
+                         if (Dues* const dues = this->out_->dues(this->filler_.open_place())) {
+                           dues->read =
+                               at == 0 ? run_.slot((begun_ + i) / batch_).read : dues->read;
+                           dues->credits += credits(i, count);
+                         }
                        });
     if (this->numbers_) {
       this->numbers_->numbers.forget_before(this->filler_.delivered());

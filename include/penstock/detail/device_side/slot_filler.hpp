@@ -28,8 +28,7 @@ class SlotFiller {
   }
   /// Returns where the next record goes in an array of the open slot.
   std::byte* at(std::size_t part) const noexcept {
-    return out_.memory.data(filling_ % claims_.size(), part) +
-           filled_ * out_.layout().parts[part].each;
+    return out_.memory.data(open_place(), part) + filled_ * out_.layout().parts[part].each;
   }
   /// Claims slots after the open one, as far as `records` more go without a wrap and without
   /// waiting; returns how many of them fit.
@@ -56,13 +55,15 @@ class SlotFiller {
         slot.index = delivered_;
         slot.epoch = epoch;
         slot.ends_epoch = false;
-        slot.credits = 0;
+        if (Dues* const dues = out_.dues(open_place())) {
+          dues->credits = 0;
+        }
       }
       describe(slot, filled_, done, part);
       filled_ += part;
       slot.units = filled_;
       slot.bytes = filled_ * out_.layout().unit_bytes();
-      serials_[filling_ % serials_.size()] = serial;
+      serials_[open_place()] = serial;
       delivered_ += part;
       done += part;
       if (filled_ == out_.layout().units) {
@@ -79,10 +80,10 @@ class SlotFiller {
       claims_[(filling_ - 1) % claims_.size()].slot().ends_epoch = true;
     }
   }
-  /// Returns whether records in the open slot wait for others; and that slot.
+  /// Returns whether records in the open slot wait for others; and which place that slot has.
   /// @{
   bool waits() const noexcept { return filled_ != 0; }
-  const HostSlot& open() const noexcept { return open_slot(); }
+  std::size_t open_place() const noexcept { return filling_ % claims_.size(); }
   /// @}
   /// Hands on the slots that copies up to `serial` have filled, and calls f(slot) for each before.
   template <class F> void hand_on(std::uint64_t serial, F f) {
@@ -108,7 +109,7 @@ class SlotFiller {
   }
 
  private:
-  HostSlot& open_slot() const noexcept { return claims_[filling_ % claims_.size()].slot(); }
+  HostSlot& open_slot() const noexcept { return claims_[open_place()].slot(); }
   bool claim() {
     HostRing::Claim next = out_.ring.try_claim();
     if (!next) {

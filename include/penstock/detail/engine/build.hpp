@@ -173,7 +173,9 @@ template <AnyDevice D> class Build {
  private:
   [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
     host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
-    host_->ahead = ahead;
+    if (ahead || flush) {
+      host_->keep_dues(ahead);
+    }
     control.watch(host_->ring);
   }
 

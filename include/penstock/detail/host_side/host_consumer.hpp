@@ -35,10 +35,11 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
       if (!slot) {
         return;
       }
+      const std::size_t place = share.ticket % ring.slots();
       for (std::size_t part = share.first; part != share.end; ++part) {
         const PartOf units{slot->units, parts_.parts(), part};
         if (units.size() != 0) {
-          if (!call(worker, share.ticket % ring.slots(), *slot, units)) {
+          if (!call(worker, place, *slot, units)) {
             return;
           }
           meter.did(units.size(), slot->bytes * units.size() / slot->units);
@@ -46,7 +47,7 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
       }
       draws.took(meter.spent(Activity::busy, Activity::starved));
       if (parts_.finish(share)) {
-        const std::uint64_t credits = slot->credits;
+        const std::uint64_t credits = in_->credits(place);
         ring.take_at(share.ticket).release();
         in_->use_up(credits);
       }

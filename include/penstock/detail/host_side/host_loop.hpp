@@ -39,12 +39,12 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     }
     meter(0).spent(Activity::starved, Activity::busy);
     const std::uint64_t ticket = taken.ticket();
-    const HostSlot& slot = lender_->out().keep(std::move(taken)).slot();
+    const std::size_t place = taken.place();
+    HostLink& link = lender_->link();
+    const HostSlot& slot = lender_->out().keep(std::move(taken), link.credits(place)).slot();
     const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.units);
     meter(0).did(slot.units, slot.bytes);
-    HostLink& link = lender_->link();
-    return {link.batch<const T, Where>(ticket % link.ring.slots(), slot, index), lender_, ticket,
-            slot.epoch};
+    return {link.batch<const T, Where>(place, slot, index), lender_, ticket, slot.epoch};
   }
   void leave(bool) noexcept override { meter(0).stop(); }
 

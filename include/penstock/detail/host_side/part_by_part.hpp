@@ -103,7 +103,7 @@ void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Wor
       if (slot->units != 0 && !finish(ticket, *given, *slot)) {
         return;
       }
-      out.hand_on(*given, *slot);
+      out.hand_on(in, ticket, *given, *slot);
       // A claim that is dropped is passed over: none is made once the run has failed.
       const HostRing::Take taken = in.ring.take_at(ticket);
       HostRing::Claim claim = taken ? out.ring.claim_at(ticket) : HostRing::Claim{};

@@ -101,7 +101,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
       meter.did(layout.whole_records(first, slot.units), slot.bytes);
       meter.found_in_use(ring.was_in_use());
       slot.units = ranges_.kept(slot.units, slot.ends_epoch);
-      slot.credits = slot.units;
+      if (Dues* const dues = out_->dues(claim.place())) {
+        dues->credits = slot.units;
+      }
       if (dealt_) {
         dealt_->give_back(wanted - slot.units);
         if (cut && workers() == 1) { // of several, the run ends
@@ -133,7 +135,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     if constexpr (ReadsBytes<From>) {
       if (out_->layout().in_pieces()) {
         source_.read_bytes(first, std::span{out_->memory.data(place), wanted});
-        note_read(slot, got, wanted);
+        note_read(place, got, wanted);
         return;
       }
     }
@@ -147,15 +149,16 @@ template <Source From, class Where> class ReaderNode final : public Node {
       const std::uint64_t next = first + got.count;
       const Filled filled =
           read_some(source_, rest(place, slot, got),
-                    Patience{control().interrupt(), meter, slot.epoch, attempt, due(slot, got)});
+                    Patience{control().interrupt(), meter, slot.epoch, attempt, due(place, got)});
       check_count(filled.count, wanted - got.count, next, false);
       if constexpr (ragged) {
         check_ragged(out_->memory, place, got.count + filled.count, first);
       }
-      note_read(slot, got, filled.count);
+      note_read(place, got, filled.count);
       got.for_now = filled.for_now;
     } while (GivesForNow<From> && got.for_now && got.count < wanted &&
-             !control().interrupt().raised() && !(got.count != 0 && flush_.is_due(slot.read)));
+             !control().interrupt().raised() &&
+             !(got.count != 0 && flush_.is_due(out_->was_read(place))));
     // What was told to return gave what it had; the rings are closed, and it counts as dropped.
     if (!got.for_now && !control().interrupt().raised()) {
       check_count(got.count, wanted, first, ranges_.known());
@@ -171,15 +174,15 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
     return out_->batch<T, Where>(place, slot, next);
   }
-  void note_read(HostSlot& slot, Filled& got, std::size_t count) const noexcept {
+  void note_read(std::size_t place, Filled& got, std::size_t count) const noexcept {
     if (flush_ && got.count == 0) {
-      slot.read = Flush::Clock::now();
+      out_->dues(place)->read = Flush::Clock::now();
     }
     got.count += count;
   }
   // Returns when the records that a slot has so far are due.
-  Flush::Clock::time_point due(const HostSlot& slot, const Filled& got) const noexcept {
-    return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(slot.read);
+  Flush::Clock::time_point due(std::size_t place, const Filled& got) const noexcept {
+    return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(out_->was_read(place));
   }
 
   From source_;

@@ -38,7 +38,7 @@ void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
       slot.units = 0; // it goes on, empty, to a thread that did not see the ring fail
       return;
     }
-    out.hand_on(given, slot);
+    out.hand_on(in, from.ticket(), given, slot);
     slot.bytes = 0;
     meter.spent(Activity::busy, Activity::starved);
     if (slot.units != 0) {

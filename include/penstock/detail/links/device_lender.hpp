@@ -70,7 +70,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       return nullptr;
     }
     ticket_ = taken.ticket();
-    const auto& held = out_.keep(std::move(taken));
+    const std::uint64_t credits = taken.slot().credits;
+    const auto& held = out_.keep(std::move(taken), credits);
     DeviceSlot<D>& place = held.slot();
     try {
       enter(held, 1);

@@ -23,7 +23,7 @@ class HostLender final : public Lender {
   LeasesOut<HostRing>& out() noexcept { return out_; }
 
   void give_back(std::uint64_t ticket) noexcept override {
-    const std::uint64_t credits = out_.at(ticket).slot().credits;
+    const std::uint64_t credits = link_->credits(out_.at(ticket).place());
     out_.release(ticket);
     link_->use_up(credits);
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ahead.hpp>
@@ -23,15 +24,24 @@ namespace penstock::detail {
 /// What travels with a slot of a host ring.
 struct HostSlot {
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
-  SourceNumbers source{};          // of its units
-  std::uint64_t epoch{};           // of its units
-  std::size_t units{};             // in it
-  std::uint64_t credits{};         // that they keep: see Ahead
-  Flush::Clock::time_point read{}; // when the first of them was read: see Flush
+  [[no_unique_address]] SourceNumbers source{}; // of its units
+  bool ends_epoch{};                            // in the padding of the member before it
+  std::uint64_t epoch{};                        // of its units
+  std::size_t units{};                          // in it
   std::size_t bytes{};
-  bool ends_epoch{};
 };
+// The ring's word and fill lie before the slot, in 8 bytes: one byte more, and a slot takes two
+// cache lines, each of which a stage fetches from the processor of the stage before. For small
+// slots nothing else costs as much: see bench/hop_bench.cpp.
+static_assert(sizeof(HostSlot) + 8 <= cache_line);
 using HostRing = Ring<HostSlot, RingPolicy, RingKind::with_many>;
+
+/// What else travels with a slot, if the Reader has .ahead or .flush: beside the ring, so that
+/// slots are small for all others.
+struct Dues {
+  std::uint64_t credits{};         // that the slot's units keep: see Ahead
+  Flush::Clock::time_point read{}; // when the first of them was read: see Flush
+};
 
 /// Joins two stages in host memory: a ring and the memory of its slots.
 struct HostLink {
@@ -60,6 +70,25 @@ struct HostLink {
     return slot.index + (counted_ || counts ? unit : slot.source[unit] - slot.source[0]);
   }
 
+  /// Has slots keep their dues, to be called before the first run. `bound`, unless it is null,
+  /// bounds how far the Reader is ahead.
+  [[gnu::cold]] void keep_dues(std::shared_ptr<Ahead<>> bound) {
+    ahead = std::move(bound);
+    dues_ = Vector<Dues>(ring.slots());
+  }
+  /// Returns the dues of the slot in a place, which belong to whoever has the slot; null if none
+  /// are kept.
+  Dues* dues(std::size_t place) noexcept { return dues_.empty() ? nullptr : &dues_[place]; }
+  /// Return one of them, or what changes nothing.
+  /// @{
+  std::uint64_t credits(std::size_t place) const noexcept {
+    return dues_.empty() ? 0 : dues_[place].credits;
+  }
+  Flush::Clock::time_point was_read(std::size_t place) const noexcept {
+    return dues_.empty() ? Flush::Clock::time_point{} : dues_[place].read;
+  }
+  /// @}
+
   /// Has index() count the records delivered, if some may be skipped. To be called before the first
   /// run. The ring's takers then get a slot only after all slots before it are published.
   void count() { counted_ = Owned<Counted>{new Counted{ring.slots()}}; }
@@ -74,14 +103,20 @@ struct HostLink {
     }
     ring.reset();
   }
-  /// Hands on to a slot how old the units are of which a stage has made it, and their credits;
-  /// gives back those of units that it left out. Call it before the slot is published.
-  void hand_on(const HostSlot& from, HostSlot& to) const noexcept {
-    to.read = from.read;
-    to.credits = from.credits;
-    if (ahead && to.units != from.units) {
-      const std::uint64_t left_out = credits_of(from.credits, from.units, from.units - to.units);
-      to.credits -= left_out;
+  /// Hands on the dues of a ticket's slot `given`, in the link before, of which a stage has made
+  /// the slot `made`; gives back the credits of units that it left out. Call it before the slot is
+  /// published.
+  void hand_on(const HostLink& before, std::uint64_t ticket, const HostSlot& given,
+               const HostSlot& made) noexcept {
+    if (dues_.empty()) {
+      return;
+    }
+    Dues& dues = dues_[ticket % ring.slots()];
+    dues = before.dues_[ticket % before.ring.slots()];
+    if (ahead && made.units != given.units) {
+      const std::uint64_t left_out =
+          credits_of(dues.credits, given.units, given.units - made.units);
+      dues.credits -= left_out;
       ahead->give_back(left_out);
     }
   }
@@ -131,6 +166,7 @@ struct HostLink {
   };
 
   Owned<Counted> counted_;
+  Vector<Dues> dues_; // by place
 };
 
 } // namespace penstock::detail

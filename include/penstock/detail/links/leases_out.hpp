@@ -20,7 +20,8 @@ template <class R> class LeasesOut {
 
   /// `ahead`, unless it is null, is told how many credits they keep.
   LeasesOut(R& ring, std::size_t most, Ahead<>* ahead)
-      : ring_{ring}, most_{most}, ahead_{ahead}, out_(ring.slots()) {}
+      : ring_{ring}, most_{most}, ahead_{ahead}, out_(ring.slots()),
+        kept_(ahead ? ring.slots() : 0) {}
 
   std::size_t count() const noexcept { return count_; }
   Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
@@ -43,9 +44,12 @@ template <class R> class LeasesOut {
       look_closer();
     }
   }
-  Take& keep(Take taken) noexcept {
+  /// Keeps a lease, whose units keep `credits`.
+  Take& keep(Take taken, std::uint64_t credits) noexcept {
     ++count_;
-    credits_ += taken.slot().credits;
+    if (ahead_) {
+      credits_ += kept_[taken.place()] = credits;
+    }
     Take& place = at(taken.ticket());
     place = std::move(taken);
     return place;
@@ -57,7 +61,9 @@ template <class R> class LeasesOut {
   /// Forgets a lease, but keeps its place from use: until it is released, or the next run.
   void withhold(std::uint64_t ticket) noexcept {
     --count_;
-    credits_ -= at(ticket).slot().credits;
+    if (ahead_) {
+      credits_ -= kept_[at(ticket).place()];
+    }
   }
 
  private:
@@ -91,7 +97,8 @@ template <class R> class LeasesOut {
   Ahead<>* const ahead_;
   Vector<Take> out_;
   std::size_t count_{};
-  std::uint64_t credits_{};
+  std::uint64_t credits_{};    // of all that are out
+  Vector<std::uint64_t> kept_; // of each, by place; none without `ahead`
 };
 
 } // namespace penstock::detail
