@@ -42,7 +42,8 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
           if (!call(worker, place, *slot, units)) {
             return;
           }
-          meter.did(units.size(), slot->bytes * units.size() / slot->units);
+          const bool all = units.size() == slot->units;
+          meter.did(units.size(), all ? slot->bytes : slot->bytes * units.size() / slot->units);
         }
       }
       draws.took(meter.spent(Activity::busy, Activity::starved));
