@@ -98,7 +98,7 @@ template <class From> class Slice {
     if (const std::uint64_t has = size(); has != unknown_size) {
       detail::check_range(call(), index, wanted, 0, has, 0);
     } else if (count_ - std::min(index, count_) < wanted) {
-      wanted = static_cast<std::size_t>(count_ - std::min(index, count_));
+      wanted = count_ - std::min(index, count_);
       if (wanted == 0) {
         return 0; // without a question to a source that may wait
       }
