@@ -127,7 +127,7 @@ TEST_CASE("each part gives each of its records once in each of its own epochs") 
     given[part].push_back(record);
   }
   for (std::size_t p = 0; p < parts.size(); ++p) {
-    const auto n = static_cast<std::size_t>(parts[p].records);
+    const std::size_t n = parts[p].records;
     std::set<std::vector<std::uint64_t>> orders;
     REQUIRE(given[p].size() == 140 * parts[p].weight);
     for (std::size_t epoch = 0; epoch < given[p].size() / n; ++epoch) {

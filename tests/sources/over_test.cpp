@@ -5,6 +5,7 @@
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"
+#include "support/counted_new.hpp"
 #include "support/made_source.hpp"
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
@@ -329,6 +330,29 @@ TEST_CASE("large records go in pieces where each of the sources has their bytes"
       }};
   CHECK(!pipeline.run().stages[0].note.empty());
   CHECK(next == 4);
+}
+
+TEST_CASE("a read allocates nothing, whatever it goes through") {
+  const Made<Uneven, lengths | read_at> a{{.records = 300}};
+  const Made<Uneven, lengths> b{{.records = 300}};
+  auto source = ps::AnySource{ps::concat(ps::where(ps::AnySource{a}, some_numbers(300, 200)),
+                                         ps::drop(ps::take(ps::AnySource{b}, 200), 50),
+                                         ps::where(b, some_numbers(300, 40)))};
+  source.open();
+  const auto size = source.size();
+  const Room<Uneven, ps::Pageable> room{size, 0};
+  const Room<Uneven, ps::Pinned> pinned{size, 0};
+  const Numbers numbers = some_numbers(size - 10, size - 10);
+  Numbers lengths(2 * size);
+  const Room<Uneven, ps::Pageable> numbered{numbers.size(), 0};
+  const std::uint64_t before = memory::allocations;
+  CHECK(source.read(room.batch()).count == size);
+  CHECK(source.read(pinned.batch()).count == size);
+  CHECK(source.read_at(numbers, numbered.batch()) == numbers.size());
+  source.lengths(0, lengths);
+  const std::uint64_t after = memory::allocations;
+  CHECK(after == before);
+  CHECK(before > 100); // they are counted
 }
 
 TEST_CASE("an error says which record it is here") {

@@ -152,7 +152,7 @@ template <class Schema, unsigned can = nothing> class Made {
       is_->reads.emplace_back(into.index(), into.size());
     }
     const std::uint64_t left = is_->records - std::min(is_->records, into.index());
-    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(into.size(), left));
+    const std::size_t count = std::min<std::uint64_t>(into.size(), left);
     for (std::size_t i = 0; i < count; ++i) {
       make_one(into, i, into.index() + i);
     }
@@ -318,7 +318,7 @@ template <class S> void check_reads(S source, const Numbers& wanted) {
   const auto below = [&random](std::uint64_t end) { return random() % end; };
   for (int round = 0; round < 30; ++round) {
     const std::uint64_t first = below(wanted.size() + 1);
-    const auto count = static_cast<std::size_t>(below(wanted.size() - first + 1));
+    const std::size_t count = below(wanted.size() - first + 1);
     CAPTURE(first, count);
     const Numbers part{wanted.begin() + static_cast<std::ptrdiff_t>(first),
                        wanted.begin() + static_cast<std::ptrdiff_t>(first + count)};
@@ -366,8 +366,8 @@ inline Numbers from_to(std::uint64_t first, std::uint64_t end) {
   return all;
 }
 /// Returns all lists as one.
-template <class... More> Numbers one_after_the_other(Numbers all, const More&... more) {
-  (all.insert(all.end(), more.begin(), more.end()), ...);
+template <class... Lists> Numbers one_after_the_other(Numbers all, const Lists&... lists) {
+  (all.insert(all.end(), lists.begin(), lists.end()), ...);
   return all;
 }
 

@@ -98,17 +98,14 @@ template <class From> class Slice {
     if (const std::uint64_t has = size(); has != unknown_size) {
       detail::check_range(call(), index, wanted, 0, has, 0);
     } else if (count_ - std::min(index, count_) < wanted) {
-      wanted = static_cast<std::size_t>(count_ - std::min(index, count_));
+      wanted = count_ - std::min(index, count_);
       if (wanted == 0) {
         return 0; // without a question to a source that may wait
       }
     }
-    return detail::renumbered(call(), moved(), [&]() -> Count {
-      Filled got =
-          detail::read_some(source_, detail::part_of(into, 0, wanted, skipped() + index), patience);
-      // Whatever the other source still has is behind the end.
-      got.for_now = got.for_now && (got.count < wanted || wanted == into.size());
-      return detail::count_of<From>(got);
+    return detail::renumbered(call(), moved(), [&] {
+      return detail::count_of<From>(detail::read_some(
+          source_, detail::part_of(into, 0, wanted, skipped() + index), patience));
     });
   }
   /// Reads the records of these numbers, where the other source can. After open().

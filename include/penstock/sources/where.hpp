@@ -109,8 +109,8 @@ template <class From> class Subset {
     const std::size_t each = record_bytes();
     detail::check_bytes("where", at, into.size(), size(), each);
     while (!into.empty()) {
-      const std::uint64_t within = at % each;
-      const std::size_t some = std::min(into.size(), each - static_cast<std::size_t>(within));
+      const std::size_t within = at % each;
+      const std::size_t some = std::min(into.size(), each - within);
       detail::renumbered("where", here(at / each, 1), [&] {
         source_.read_bytes(list()[at / each] * each + within, into.first(some));
       });
@@ -139,7 +139,7 @@ template <class From> class Subset {
  private:
   const std::vector<std::uint64_t>& list() const noexcept { return *numbers_; }
   std::span<const std::uint64_t> part(std::uint64_t first, std::size_t count) const noexcept {
-    return std::span{list()}.subspan(static_cast<std::size_t>(first), count);
+    return std::span{list()}.subspan(first, count);
   }
   // The place of the other source's record among `count` places of the list from `first` on.
   auto here(std::uint64_t first, std::size_t count) const noexcept {
