@@ -46,8 +46,9 @@ struct Used : Scenario {
         rl::yield(1, at());
       }
       done[ticket](at()) = 1;
-      in_turn.note(ticket, ticket == Empty ? 0 : ticket + 1);
-      laps[at_place].store(ticket / places + 1, rl::mo_release);
+      in_turn.note(ticket, ticket == Empty ? 0 : ticket + 1, [this](std::uint64_t due) {
+        laps[due % places].store(static_cast<std::uint32_t>(due / places + 1), rl::mo_release);
+      });
     }
   }
   void after() override { RL_ASSERT(all.place() == (Empty == Slots - 1 ? Slots - 1 : Slots)); }
@@ -76,6 +77,7 @@ int main(int count, char** arguments) {
       {
           {"used, two", 3, make<Used<2, 2>>, {three, random}},
           {"used, three", 4, make<Used<3, 3>>, {random}},
+          {"used, laps", 4, make<Used<3, 5>>, {random}},
           {"used, an empty one", 3, make<Used<2, 3, 1>>, {three, random}},
           {"used, the last is empty", 3, make<Used<2, 3, 2>>, {three, random}},
       },

@@ -20,7 +20,7 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
  public:
   /// `whole`: a batch is a slot.
   HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f, bool whole)
-      : CallingNode<F>{setup, f}, in_{in}, in_turn_{in->ring.slots(), this->used_up()},
+      : CallingNode<F>{setup, f}, in_{in}, in_turn_{in->ring.slots(), Node::used_up()},
         parts_{in->ring.slots(),
                whole ? 1 : parts_a_slot(setup.workers, in->layout().units, in->ring.slots())} {}
 
@@ -29,7 +29,7 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
     parts_.reset();
     in_turn_.reset();
     if (!in_->has_turns) {
-      this->used_up(RunOrder::unknown);
+      Node::used_up(RunOrder::unknown);
     }
   }
   void work(unsigned worker, Meter& meter) override {
@@ -55,10 +55,7 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
       }
       draws.took(meter.spent(Activity::busy, Activity::starved));
       if (parts_.finish(share)) {
-        const std::uint64_t credits = in_->credits(place);
-        note_place(share.ticket, *slot);
-        ring.take_at(share.ticket).release();
-        in_->use_up(credits);
+        used_up(share.ticket, *slot);
       }
     }
   }
@@ -78,16 +75,21 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
     });
   }
 
-  void note_place(std::uint64_t ticket, const HostSlot& slot) noexcept {
-    if (!in_->has_turns) {
+  void used_up(std::uint64_t ticket, const HostSlot& slot) noexcept {
+    const std::uint64_t behind = in_->has_turns && slot.units != 0 ? in_->place_behind(slot) : 0;
+    if (this->workers() != 1 && in_->has_turns) {
+      in_turn_.note(ticket, behind, [this](std::uint64_t due) { give_back(due); });
       return;
     }
-    const std::uint64_t behind = slot.units == 0 ? 0 : in_->place_behind(slot);
-    if (this->workers() != 1) {
-      in_turn_.note(ticket, behind);
-    } else if (behind != 0) {
-      this->used_up(behind);
+    if (behind != 0) {
+      Node::used_up(behind);
     }
+    give_back(ticket);
+  }
+  void give_back(std::uint64_t ticket) noexcept {
+    const std::uint64_t credits = in_->credits(ticket % in_->ring.slots());
+    in_->ring.take_at(ticket).release();
+    in_->use_up(credits);
   }
 
   const std::shared_ptr<HostLink> in_;

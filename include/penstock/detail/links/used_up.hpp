@@ -42,15 +42,17 @@ template <class Policy = RingPolicy> class UsedInTurn {
   /// Forgets the last run. No other thread may be inside.
   void reset() noexcept {
     turns_.reset();
-    last_ = 0;
+    last_ = next_ = 0;
   }
-  /// Says that the slot of a ticket is used up, each once, before it is given back. `behind`: the
-  /// place behind its last unit; 0 if it has none.
-  void note(std::uint64_t ticket, std::uint64_t behind) noexcept {
+  /// Says that the slot of a ticket is used up, each once. `behind`: the place behind its last
+  /// unit; 0 if it has none. Calls give_back(ticket) for it and those after it whose turn has come:
+  /// a slot that went back before would be noted again while its first note is still to be read.
+  template <class F> void note(std::uint64_t ticket, std::uint64_t behind, F give_back) noexcept {
     behind_[ticket % behind_.size()] = behind;
-    turns_.bring(ticket, [this](std::size_t at) {
+    turns_.bring(ticket, [&](std::size_t at) {
       last_ = std::max(last_, behind_[at]);
       all_.set(last_);
+      give_back(next_++);
     });
   }
 
@@ -58,7 +60,8 @@ template <class Policy = RingPolicy> class UsedInTurn {
   UsedUp<Policy>& all_;
   Sequencer<Policy> turns_;
   Vector<std::uint64_t> behind_; // by the slot's place in the ring
-  std::uint64_t last_{};         // whose turn it is, his
+  std::uint64_t last_{};         // whose turn it is, his, and so is
+  std::uint64_t next_{};         // the ticket that is due
 };
 
 } // namespace penstock::detail
