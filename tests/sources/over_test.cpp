@@ -70,6 +70,14 @@ Numbers made_of_these(std::uint64_t first, const Numbers& records) {
   return all;
 }
 
+// Hears which records are soon to be read, and keeps it, in a list that copies share.
+struct Hearing : Made<Plain> {
+  Hearing(Making making, Reads& said) : Made{std::move(making)}, heard{&said} {}
+  void will_read(std::uint64_t first, std::uint64_t count) const noexcept {
+    heard->emplace_back(first, count);
+  }
+  Reads* heard;
+};
 // Throws an error about no record.
 struct Vague {
   using schema = Plain;
@@ -353,6 +361,22 @@ TEST_CASE("a read allocates nothing, whatever it goes through") {
   const std::uint64_t after = memory::allocations;
   CHECK(after == before);
   CHECK(before > 100); // they are counted
+}
+
+TEST_CASE("a source hears under its own numbers which records come soon") {
+  Reads a;
+  Reads b;
+  auto source = ps::drop(ps::concat(Hearing{{.records = 20}, a}, plain(0, 5),
+                                    ps::AnySource{ps::take(Hearing{{.records = 30}, b}, 25)}),
+                         4);
+  source.open();
+  source.will_read(10, 20);
+  CHECK(a == Reads{{14, 6}});
+  CHECK(b == Reads{{0, 9}});
+  static_assert(!ps::detail::HearsWhatComes<decltype(ps::concat(plain(0, 5), plain(0, 5)))>);
+  ps::AnySource deaf = plain(0, 5);
+  deaf.open();
+  deaf.will_read(0, 5);
 }
 
 TEST_CASE("an error says which record it is here") {

@@ -44,6 +44,7 @@ template <class Schema> struct HeldSource {
   virtual std::size_t read_at(std::span<const std::uint64_t> numbers,
                               Batch<Schema, Pinned> into) const = 0;
   virtual void read_bytes(std::uint64_t at, std::span<std::byte> into) const = 0;
+  virtual void will_read(std::uint64_t first, std::uint64_t count) const noexcept = 0;
   virtual void lengths(std::uint64_t first, std::span<std::uint64_t> into) const = 0;
   virtual std::uint64_t record_of(std::uint64_t visit, Seed shuffle) const = 0;
   virtual std::uint64_t group() const = 0;
@@ -88,6 +89,11 @@ template <Source S> class HeldOf final : public HeldSource<typename S::schema> {
       source_.read_bytes(at, into);
     } else {
       lacks("read_bytes");
+    }
+  }
+  void will_read(std::uint64_t first, std::uint64_t count) const noexcept override {
+    if constexpr (HearsWhatComes<S>) {
+      source_.will_read(first, count);
     }
   }
   void lengths(std::uint64_t first, std::span<std::uint64_t> into) const override {
@@ -199,11 +205,15 @@ template <class Schema> class AnySource {
     return held().read_at(numbers, into);
   }
   /// Reads the bytes from `at` on, counted over all records. Throws Error if the source has no such
-  /// member; the three after it do, too.
+  /// member; lengths(), record_of() and group() do, too.
   void read_bytes(std::uint64_t at, std::span<std::byte> into) const
     requires(!detail::HasColumns<Schema>)
   {
     held().read_bytes(at, into);
+  }
+  /// Hands on which records are soon to be read, if the source hears it. After open().
+  void will_read(std::uint64_t first, std::uint64_t count) const noexcept {
+    held_->will_read(first, count);
   }
   /// Returns the lengths of the records from `first` on.
   void lengths(std::uint64_t first, std::span<std::uint64_t> into) const

@@ -125,6 +125,12 @@ template <class From> class Slice {
     detail::renumbered(call(), moved(),
                        [&] { source_.read_bytes(skipped() * record_bytes() + at, into); });
   }
+  /// Hands on which records are soon to be read, where the other source hears it. After open().
+  void will_read(std::uint64_t first, std::uint64_t count) const noexcept
+    requires detail::HearsWhatComes<From>
+  {
+    source_.will_read(skipped() + first, count);
+  }
   /// Returns the lengths of the records from `first` on, where the other source knows them.
   void lengths(std::uint64_t first, std::span<std::uint64_t> into) const
     requires detail::KnowsLengths<From>

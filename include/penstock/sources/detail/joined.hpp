@@ -117,6 +117,18 @@ template <class All> class Joined {
              return true;
            });
   }
+  /// Hands on which records are soon to be read, to the sources that hear it. After open().
+  void will_read(std::uint64_t first, std::uint64_t records) const noexcept
+    requires(They::hear)
+  {
+    pieces(first, records, 1,
+           []<class S>(const S& source, std::uint64_t there, std::size_t, std::size_t count) {
+             if constexpr (HearsWhatComes<S>) {
+               source.will_read(there, count);
+             }
+             return true;
+           });
+  }
   /// Returns the lengths of the records from `first` on, where all sources know them.
   void lengths(std::uint64_t first, std::span<std::uint64_t> into) const
     requires(They::lengths)

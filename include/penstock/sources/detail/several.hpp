@@ -24,6 +24,7 @@ template <class First, class... More> struct Sources<std::tuple<First, More...>>
   static constexpr bool no_mix = !(is_a_mix<First> || ... || is_a_mix<More>);
   static constexpr bool refused = (refused_source<First> || ... || refused_source<More>);
   static constexpr bool read_bytes = ReadsBytes<First> && (ReadsBytes<More> && ...);
+  static constexpr bool hear = (HearsWhatComes<First> || ... || HearsWhatComes<More>);
   static constexpr bool lengths = KnowsLengths<First> && (KnowsLengths<More> && ...);
   template <class Where>
   static constexpr bool read_at = ReadsAt<First, Where> && (ReadsAt<More, Where> && ...);
