@@ -127,7 +127,7 @@ TEST_CASE("A window mixes the records of its blocks, and no others") {
         order_of_blocks.begin() + static_cast<std::ptrdiff_t>(end)};
     std::size_t count = 0;
     for (const std::uint64_t number : inside) {
-      count += static_cast<std::size_t>(std::min(size, (number + 1) * block) - number * block);
+      count += std::min(size, (number + 1) * block) - number * block;
     }
     for (const std::size_t stop = step + count; step != stop; ++step) {
       REQUIRE(inside.count(mixed[step] / block) == 1);
