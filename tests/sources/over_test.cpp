@@ -286,8 +286,8 @@ TEST_CASE("bytes are those of all records, back to back") {
     source.read_bytes(at, got);
     REQUIRE(std::equal(got.begin(), got.end(), wanted.begin() + static_cast<std::ptrdiff_t>(at)));
   }
-  std::vector<std::byte> more(4);
-  const auto beyond = caught<ps::SourceError>([&] { source.read_bytes(wanted.size() - 3, more); });
+  std::vector<std::byte> wider(4);
+  const auto beyond = caught<ps::SourceError>([&] { source.read_bytes(wanted.size() - 3, wider); });
   CHECK(has(beyond, "concat: asked for 4 bytes"));
 }
 
