@@ -442,7 +442,8 @@ struct Changing {
   template <ps::HostSpace Where> std::size_t read(ps::Batch<Word, Where> into) const {
     meeting->come();
     for (std::size_t i = 0; i < into.size(); ++i) {
-      std::fill_n(ps::get<"bytes">(into).put(i, told()), told(), 'a');
+      // Not filled: where the workers' lengths differ they would write to the same places.
+      ps::get<"bytes">(into).put(i, told());
     }
     return into.size();
   }
