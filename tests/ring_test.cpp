@@ -524,6 +524,24 @@ TEMPLATE_TEST_CASE("slot t of one ring goes into slot t of another", "", OneToOn
   CHECK(!out.claim_at(20));
 }
 
+TEMPLATE_TEST_CASE("is_free and is_filled say whether a wait for a ticket would block", "",
+                   OneToMany, ManyToOne, ManyToMany) {
+  Ring ring{2, TestType::sides.claimers, TestType::sides.takers};
+  for (std::uint64_t ticket = 0; ticket != 6; ++ticket) {
+    CHECK(ring.is_free(ticket));
+    CHECK_FALSE(ring.is_filled(ticket));
+    put(ring, ticket);
+    CHECK_FALSE(ring.is_free(ticket + 2)); // the same place, a lap later
+    REQUIRE(ring.is_filled(ticket));
+    CHECK(ring.await_filled(ticket)->value == ticket);
+    ring.take_at(ticket).release();
+    CHECK(ring.is_free(ticket + 2));
+  }
+  ring.end_at(6);
+  CHECK_FALSE(ring.is_free(6));
+  CHECK_FALSE(ring.is_filled(6));
+}
+
 TEMPLATE_TEST_CASE("what is published out of turn is taken when its turn comes", "", OneToOne,
                    OneToMany, ManyToOne, ManyToMany) {
   Ring ring{5, TestType::sides.claimers, TestType::sides.takers};

@@ -85,6 +85,11 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
   Slot* await_filled(std::uint64_t ticket) { return ring_.many().await_filled(state_, ticket); }
   Take take_at(std::uint64_t ticket) { return {this, ring_.many().take_at(state_, ticket)}; }
   /// @}
+  /// Return whether those two would return the slot of a ticket at once. Never block.
+  /// @{
+  bool is_free(std::uint64_t ticket) { return ring_.many().is_free(state_, ticket); }
+  bool is_filled(std::uint64_t ticket) { return ring_.many().is_filled(state_, ticket); }
+  /// @}
 
   /// Takes the oldest slot not taken. Blocks until it is published; the take is empty (false) when
   /// the ring has ended and all was taken, or has stopped or failed.

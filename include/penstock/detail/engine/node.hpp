@@ -137,14 +137,15 @@ class Node {
   virtual void hand_in(unsigned /*worker*/) {}
   virtual bool lacks_parts() const noexcept { return false; }
 
-  /// Calls f; if f throws, ends the run with that error and returns false. Leases must outlive the
-  /// call: rings are to be closed before a slot goes on unfilled.
-  template <class F> bool attempt(std::uint64_t record, F f) noexcept {
+  /// Calls f; if f throws, ends the run with that error, of `record`, which is a number or a
+  /// callable that an error alone asks for it, and returns false. Leases must outlive the call:
+  /// rings are to be closed before a slot goes on unfilled.
+  template <class R, class F> bool attempt(const R& record, F f) noexcept {
     try {
       f();
       return true;
     } catch (...) {
-      control_.fail(name_, record);
+      control_.fail(name_, number_of(record));
       return false;
     }
   }
@@ -171,9 +172,9 @@ class Node {
   }
   /// Calls f as attempt() does, for an item: `records` records of the source from `record` on. An f
   /// that takes a number gets that of its failures so far.
-  template <class F>
-  Item attempt_item(const OnError& on_error, Meter& meter, std::uint64_t record,
-                    std::uint64_t records, F f) noexcept {
+  template <class R, class F>
+  Item attempt_item(const OnError& on_error, Meter& meter, const R& record, std::uint64_t records,
+                    F f) noexcept {
     for (unsigned tries = 0;; ++tries) {
       try {
         if constexpr (std::is_invocable_v<F&, unsigned>) {
@@ -183,7 +184,7 @@ class Node {
         }
         return Item::good;
       } catch (...) {
-        if (const Item item = thrown(on_error, meter, tries, record, records);
+        if (const Item item = thrown(on_error, meter, tries, number_of(record), records);
             item != Item::again) {
           return item;
         }
@@ -197,6 +198,13 @@ class Node {
   Meter& meter(unsigned worker) noexcept { return meters_[worker]; }
 
  private:
+  template <class R> static std::uint64_t number_of(const R& record) noexcept {
+    if constexpr (std::is_invocable_v<const R&>) {
+      return record();
+    } else {
+      return static_cast<std::uint64_t>(record);
+    }
+  }
   // Waits before an item is tried again; returns false if the run ends.
   [[gnu::cold]] bool pause(unsigned failures, Meter& meter) noexcept {
     meter.tried_again();

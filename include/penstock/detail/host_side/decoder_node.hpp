@@ -45,109 +45,121 @@ class DecoderNode final : public DecodingNode<F, From, To> {
     parts_.reset();
   }
 
+  // A slot to work on, and where it and the one to fill lie.
+  struct At {
+    const HostSlot& given;
+    std::size_t from;
+    std::size_t to;
+  };
+
   void work(unsigned worker, Meter& meter) override {
     if (parts_.parts() == 1) { // nothing to deal: a hop costs a quarter less
       slot_by_slot(*in_, *out_, meter, [&](const HostRing::Take& from, HostRing::Claim& to) {
-        HostSlot& given = from.slot();
-        return decode(this->call_of(worker), from.ticket(), 0, given, meter) &&
-               this->attempt(in_->visit(given, 0).record,
-                             [&] { put_together(from.ticket(), given, to.slot()); });
+        const At at{from.slot(), from.place(), to.place()};
+        return decode(this->call_of(worker), at, 0, meter) && finish(at, from.slot(), to.slot());
       });
       return;
     }
+    const auto at = [this](std::uint64_t ticket, const HostSlot& given) {
+      return At{given, ticket % in_->ring.slots(), ticket % out_->ring.slots()};
+    };
     part_by_part(
         *in_, *out_, parts_, meter,
         [&](std::uint64_t ticket, std::size_t part, const HostSlot& given) {
-          return decode(this->call_of(worker), ticket, part, given, meter);
+          return decode(this->call_of(worker), at(ticket, given), part, meter);
         },
         [&](std::uint64_t ticket, HostSlot& given, HostSlot& slot) {
-          return this->attempt(in_->visit(given, 0).record,
-                               [&] { put_together(ticket, given, slot); });
+          return finish(at(ticket, given), given, slot);
         });
   }
 
   // Returns false if the run is to end.
   template <class Call>
-  bool decode(Call& call, std::uint64_t ticket, std::size_t part, const HostSlot& given,
-              Meter& meter) noexcept {
-    const PartOf units{given.units, parts_.parts(), part};
-    Decoded& decoded = decoded_of(ticket, part);
+  bool decode(Call& call, const At& at, std::size_t part, Meter& meter) noexcept {
+    const PartOf units{at.given.units, parts_.parts(), part};
+    Decoded& decoded = decoded_of(at.from, part);
     decoded.kept = {};
     if (units.size() == 0) {
       return true;
     }
-    const TraceRange range = this->trace(in_->index_of(given, units.begin));
-    bool done = false;
-    // The run ends if there is no memory to note the skipped records.
-    return this->attempt(in_->visit(given, units.begin).record, [&] {
-      if constexpr (Single) {
-        done = records(call, ticket, given, units, decoded, meter);
-      } else {
-        done = whole_part(call, ticket, given, units, decoded, meter);
-      }
-    }) && done;
+    const TraceRange range = this->trace(in_->index_of(at.given, units.begin));
+    if constexpr (Single) {
+      bool done = false;
+      // The run ends if there is no memory to note the skipped records.
+      return this->attempt(record_of(at, units.begin), [&] {
+        done = records(call, at, units, decoded, meter);
+      }) && done;
+    } else {
+      return whole_part(call, at, units, decoded, meter);
+    }
+  }
+  auto record_of(const At& at, std::size_t unit) const noexcept {
+    return [this, &at, unit] { return in_->visit(at.given, unit).record; };
   }
 
   template <class Call>
-  bool whole_part(Call& call, std::uint64_t ticket, const HostSlot& given, PartOf units,
-                  Decoded& decoded, Meter& meter) {
-    const auto in =
-        batch<const typename From::schema, typename From::space>(*in_, ticket, given, units);
-    const auto out = batch<typename To::schema, typename To::space>(*out_, ticket, given, units);
-    const Item item = this->attempt_item(on_error_, meter, in_->visit(given, units.begin).record,
-                                         units.size(), [&] { std::invoke(call, in, out); });
+  bool whole_part(Call& call, const At& at, PartOf units, Decoded& decoded, Meter& meter) noexcept {
+    const std::uint64_t index = in_->index_of(at.given, units.begin);
+    const auto in = batch<const typename From::schema, typename From::space>(
+        *in_, at.from, at.given, units, index);
+    const auto out =
+        batch<typename To::schema, typename To::space>(*out_, at.to, at.given, units, index);
+    const Item item = this->attempt_item(on_error_, meter, record_of(at, units.begin), units.size(),
+                                         [&] { std::invoke(call, in, out); });
     if (item == Item::good) {
       decoded.kept = {units.size(), units.begin};
-      decoded.numbers.go_on(0, given.source, units.begin, units.size());
+      // The run ends if there is no memory to note which they are.
+      return units.size() == at.given.units || this->attempt(record_of(at, units.begin), [&] {
+        decoded.numbers.go_on(0, at.given.source, units.begin, units.size());
+      });
     }
     return item != Item::failed;
   }
-  // The part as a batch of its own, in the slot of the ticket in a link.
+  // The part as a batch of its own, in a place of a link.
   template <class T, class Where>
-  Batch<T, Where> batch(const HostLink& link, std::uint64_t ticket, const HostSlot& given,
-                        PartOf units) const {
-    const std::size_t place = ticket % link.ring.slots();
-    const std::uint64_t index = in_->index_of(given, units.begin);
+  Batch<T, Where> batch(const HostLink& link, std::size_t place, const HostSlot& given,
+                        PartOf units, std::uint64_t index) const {
     return parts_.parts() == 1
                ? link.batch<T, Where>(place, given, index)
                : link.part<T, Where>(place, given, index, units.begin, units.size());
   }
 
   template <class Call>
-  bool records(Call& call, std::uint64_t ticket, const HostSlot& given, PartOf units,
-               Decoded& decoded, Meter& meter) {
-    const auto in = view<typename From::schema>(*in_, ticket, given);
-    const auto out = view<typename To::schema>(*out_, ticket, given);
+  bool records(Call& call, const At& at, PartOf units, Decoded& decoded, Meter& meter) {
+    const HostSlot& given = at.given;
+    const auto in =
+        in_->memory.template view<typename From::schema>(at.from, given.units, given.index, 0);
+    const auto out =
+        out_->memory.template view<typename To::schema>(at.to, given.units, given.index, 0);
     return this->each_record(given, units, decoded.kept, decoded.numbers, meter,
-                             [&](std::size_t i, std::size_t at) {
-                               this->call_for(call, given, in, i, out, units.begin + at);
+                             [&](std::size_t i, std::size_t kept) {
+                               this->call_for(call, given, in, i, out, units.begin + kept);
                              });
   }
-  template <class S>
-  static BatchView<S> view(const HostLink& link, std::uint64_t ticket, const HostSlot& given) {
-    return link.memory.template view<S>(ticket % link.ring.slots(), given.units, given.index, 0);
-  }
 
-  // By the last worker of a slot: closes the gaps that skipped records have left. May throw
-  // std::bad_alloc.
-  void put_together(std::uint64_t ticket, HostSlot& given, HostSlot& slot) {
+  // By the last worker of a slot. Returns false if the run is to end.
+  bool finish(const At& at, HostSlot& given, HostSlot& slot) noexcept {
     std::size_t kept = 0;
     for (std::size_t part = 0; part != parts_.parts(); ++part) {
-      kept += decoded_of(ticket, part).kept.count;
+      kept += decoded_of(at.from, part).kept.count;
     }
     slot.units = kept;
-    out_->check_left(kept, given.units);
     if (kept == given.units) {
       slot.source.take(given.source);
-      return;
+      return true;
     }
+    return this->attempt(record_of(at, 0), [&] { put_together(at, slot); });
+  }
+  // Closes the gaps that skipped records have left. May throw std::bad_alloc.
+  void put_together(const At& at, HostSlot& slot) {
+    out_->check_left(slot.units, at.given.units);
     std::size_t to = 0;
     for (std::size_t part = 0; part != parts_.parts(); ++part) {
-      const std::size_t from = PartOf{given.units, parts_.parts(), part}.begin;
-      const Decoded& decoded = decoded_of(ticket, part);
+      const std::size_t from = PartOf{at.given.units, parts_.parts(), part}.begin;
+      const Decoded& decoded = decoded_of(at.from, part);
       if (decoded.kept.count != 0) {
-        slot.index = to == 0 ? in_->index_of(given, decoded.kept.first) : slot.index;
-        move(ticket % out_->ring.slots(), from, to, decoded.kept.count);
+        slot.index = to == 0 ? in_->index_of(at.given, decoded.kept.first) : slot.index;
+        move(at.to, from, to, decoded.kept.count);
         slot.source.go_on(to, decoded.numbers, 0, decoded.kept.count);
         to += decoded.kept.count;
       }
@@ -163,8 +175,8 @@ class DecoderNode final : public DecodingNode<F, From, To> {
     }
   }
 
-  Decoded& decoded_of(std::uint64_t ticket, std::size_t part) noexcept {
-    return decoded_[ticket % in_->ring.slots() * parts_.parts() + part];
+  Decoded& decoded_of(std::size_t from, std::size_t part) noexcept {
+    return decoded_[from * parts_.parts() + part];
   }
 
   using Base::in_;

@@ -37,8 +37,9 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
     Draws draws{parts_};
     for (;;) {
       const Share share = draws.next();
+      const bool at_once = ring.is_filled(share.ticket);
       const HostSlot* const slot = ring.await_filled(share.ticket);
-      meter.spent(Activity::starved, Activity::busy);
+      meter.goes_on(at_once, Activity::starved, Activity::busy);
       if (!slot) {
         return;
       }

@@ -82,10 +82,12 @@ void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Wor
   for (;;) {
     const Share share = draws.next();
     const std::uint64_t ticket = share.ticket;
+    const bool filled = in.ring.is_filled(ticket);
     HostSlot* const given = in.ring.await_filled(ticket);
-    meter.spent(Activity::starved, Activity::blocked);
+    meter.goes_on(filled, Activity::starved, Activity::blocked);
+    const bool free = out.ring.is_free(ticket);
     HostSlot* const slot = given ? out.ring.await_free(ticket) : nullptr;
-    meter.spent(Activity::blocked, Activity::busy);
+    meter.goes_on(free, Activity::blocked, Activity::busy);
     if (!slot) {
       break;
     }

@@ -64,8 +64,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
     HostRing& ring = out_->ring;
     const Layout& layout = out_->layout();
     for (;;) {
-      HostRing::Claim claim = ring.claim();
-      if (!claim) {
+      HostRing::Claim claim = ring.try_claim();
+      const bool at_once = claim && !dealt_;
+      if (!claim && !(claim = ring.claim())) {
         meter.spent(Activity::blocked, Activity::busy);
         return;
       }
@@ -73,7 +74,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       slot.units = 0;
       const SlotRanges::Range range =
           dealt_ ? dealt_->next(claim.ticket(), ring) : ranges_.of(claim.ticket());
-      meter.spent(Activity::blocked, Activity::busy);
+      meter.goes_on(at_once, Activity::blocked, Activity::busy);
       const std::uint64_t first = range.first;
       const std::size_t wanted = range.units;
       if (wanted == 0) {
@@ -137,8 +138,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     const std::uint64_t first = slot.source[0];
     const std::size_t wanted = slot.units;
     if (!out_->order->plain()) {
-      read_ordered(place, slot, got, attempt, meter);
-      return;
+      return read_ordered(place, slot, got, attempt, meter);
     }
     if constexpr (ReadsBytes<From>) {
       if (out_->layout().in_pieces()) {
@@ -191,7 +191,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
         reads.records(place, 0, slot.epoch, slot.source[0], slot.units,
                       Patience{control().interrupt(), meter, slot.epoch, attempt});
     if constexpr (ragged) {
-      check_ragged(out_->memory, place, count, record_of(slot.epoch, slot.source[0]));
+      check_ragged(out_->memory, place, count, record_of(slot.epoch, slot.source[0])());
     }
     note_read(place, got, count);
   }
@@ -210,7 +210,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
             if (reads.records(place, got.count, slot.epoch, turn, 1, patience) != 0) {
               if constexpr (ragged) {
                 check_ragged(out_->memory, place, got.count + 1,
-                             record_of(slot.epoch, turn) - got.count, got.count);
+                             record_of(slot.epoch, turn)() - got.count, got.count);
               }
               slot.source.go_on(got.count, turn);
               note_read(place, got, 1);
@@ -223,9 +223,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
     const std::size_t of = control().interrupt().raised() ? 0 : slot.units;
     return attempt(first, [&] { out_->check_left(got.count, of); }) ? Item::good : Item::failed;
   }
-  // Returns which record of the source a unit is of.
-  std::uint64_t record_of(std::uint64_t epoch, std::uint64_t unit) const noexcept {
-    return out_->order->visit(epoch, out_->layout().in_records(unit)).record;
+  // Returns what says which record of the source a unit is of.
+  auto record_of(std::uint64_t epoch, std::uint64_t unit) const noexcept {
+    return [=, this] { return out_->order->visit(epoch, out_->layout().in_records(unit)).record; };
   }
   // Returns what of a slot is still to be filled.
   Batch<T, Where> rest(std::size_t place, const HostSlot& slot, const Filled& got) const {

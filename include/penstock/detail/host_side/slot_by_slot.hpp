@@ -18,13 +18,17 @@ namespace penstock::detail {
 template <class Work>
 void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
   for (;;) {
-    const HostRing::Take from = in.ring.take(Empties::give);
-    meter.spent(Activity::starved, Activity::blocked);
+    HostRing::Take from = in.ring.try_take(1, Empties::give);
     if (!from) {
-      break;
+      from = in.ring.take(Empties::give);
+      meter.spent(Activity::starved, Activity::blocked);
+      if (!from) {
+        break;
+      }
     }
+    const bool at_once = out.ring.is_free(from.ticket());
     HostRing::Claim to = out.ring.claim_at(from.ticket());
-    meter.spent(Activity::blocked, Activity::busy);
+    meter.goes_on(at_once, Activity::blocked, Activity::busy);
     if (!to) {
       break;
     }

@@ -64,7 +64,7 @@ class RingMemory {
     for (std::size_t part = 0; part < schema_traits<S>::parts; ++part) {
       view.parts[part] = data(place, part);
     }
-    view.alignment = layout_.alignment();
+    view.alignment = alignment_;
     std::copy(layout_.sizes.begin(), layout_.sizes.end(), view.sizes);
     view.size = layout_.in_records(units);
     view.index = layout_.in_records(index);
@@ -96,11 +96,13 @@ class RingMemory {
       bytes = checked_bytes(bytes + more + 255, 1, stage) / 256 * 256;
     }
     layout_ = layout;
+    alignment_ = layout.alignment();
     // The last array is not rounded up: rounding would add a page to an exact number of pages.
     return starts_.back() + places * layout_.parts.back().stride;
   }
 
   Layout layout_;
+  std::size_t alignment_{}; // of its slots
   Vector<std::size_t> starts_;
   Allocation allocation_;
 };

@@ -54,7 +54,9 @@ struct Layout {
   /// Returns whether records travel in pieces, so that a slot may hold a part of one.
   bool in_pieces() const noexcept { return units_a_record != 1; }
   /// Converts a count of units, or the number of one, to records, rounded down.
-  std::uint64_t in_records(std::uint64_t count) const noexcept { return count / units_a_record; }
+  std::uint64_t in_records(std::uint64_t count) const noexcept {
+    return in_pieces() ? count / units_a_record : count; // small slots feel a division
+  }
   /// Returns how many records a slot holds, rounded down.
   std::size_t records() const noexcept { return units / units_a_record; }
   /// Returns how many records end among `count` units from unit `first` on.

@@ -63,6 +63,12 @@ template <class Slot, class Policy> class MpmcRing {
     return !state.over(ticket) && cells_.await_filled(state, ticket, place) ? &slot(place)
                                                                             : nullptr;
   }
+  bool is_free(const State& state, std::uint64_t ticket) noexcept {
+    return !state.over(ticket) && cells_.is_free(ticket, ticket % cells_.slots());
+  }
+  bool is_filled(const State& state, std::uint64_t ticket) noexcept {
+    return !state.over(ticket) && cells_.is_filled(ticket, ticket % cells_.slots());
+  }
   /// @}
   /// Takes the slot of a ticket that await_filled() gave.
   DrawnTicket take_at(const State& state, std::uint64_t ticket) noexcept {
