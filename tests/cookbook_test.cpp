@@ -5,6 +5,7 @@
 // for a GPU is tried in cuda/docs_test.cu.
 
 #include "cookbook/bad_records.hpp"
+#include "cookbook/checkpoint.hpp"
 #include "cookbook/ctrl_c.hpp"
 #include "cookbook/device_vector.hpp"
 #include "cookbook/labelled_files.hpp"
@@ -12,6 +13,7 @@
 #include "cookbook/next_batch.hpp"
 #include "cookbook/progress.hpp"
 #include "cookbook/sensor.hpp"
+#include "cookbook/split.hpp"
 #include "cookbook/two_pipelines.hpp"
 #include "cookbook/use_loader.hpp"
 
@@ -424,8 +426,8 @@ TEST_CASE("a training loop asks for one batch at a time, epoch after epoch") {
     CHECK(batch.data()[99].y == static_cast<float>(step % 10 * 100 + 99));
   }
   TrainingData few{device, stream, path, 1051};
-  CHECK(few.next_batch().size() == 0);
-  CHECK(few.next_batch().size() == 0);
+  CHECK_THROWS_AS(few.next_batch(), ps::OptionError);
+  CHECK_THROWS_AS(few.next_batch(), ps::OptionError);
 }
 
 TEST_CASE("of a folder of labelled files those that cannot be read are left out and listed") {
@@ -505,4 +507,87 @@ TEST_CASE("a sensor on a socket is read until it hangs up, and fails by its own 
   ::close(ends[0]);
   CHECK_THROWS_WITH(mean_of(Sensor{9999}),
                     "penstock: Reader failed at record 0: the sensor: Bad file descriptor");
+}
+
+TEST_CASE("a training on two ranks is broken off, and goes on where it stood") {
+  constexpr std::size_t scans = 64 * 2 * 250 + 70; // 250 batches an epoch and rank
+  const TempDir dir;
+  std::vector<Scan> all(scans);
+  for (std::size_t i = 0; i < scans; ++i) {
+    std::memcpy(all[i].pixels, &i, 3);
+  }
+  const std::string path = dir.write("scans", std::as_bytes(std::span{all}));
+  using Log = std::vector<std::vector<std::uint32_t>>;
+  const auto trained = [&](unsigned rank, const std::string& checkpoint, std::size_t most) {
+    Log log;
+    struct Crash {};
+    try {
+      train(path, checkpoint, 2, {.rank = rank, .world = 2}, [&](auto& batch) {
+        if (log.size() == most) {
+          throw Crash{};
+        }
+        std::vector<std::uint32_t>& numbers = log.emplace_back();
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+          const float* const p = batch.data()[i].pixels;
+          numbers.push_back(static_cast<std::uint32_t>(std::lround(p[0] * 255) +
+                                                       256 * std::lround(p[1] * 255) +
+                                                       65536 * std::lround(p[2] * 255)));
+        }
+      });
+    } catch (const Crash&) {
+    }
+    return log;
+  };
+  const std::string checkpoint = (std::filesystem::path{dir.path()} / "checkpoint").string();
+  Log whole[2];
+  for (const unsigned rank : {1U, 0U}) {
+    whole[rank] = trained(rank, checkpoint + ".of_unbroken", 1000);
+    CHECK(whole[rank].size() == 500);
+    CHECK(trained(rank, checkpoint, 333).size() == 333);
+  }
+  for (const unsigned rank : {1U, 0U}) { // rank 0 writes the file anew when it is at the end
+    const Log rest = trained(rank, checkpoint, 1000);
+    CHECK(rest == Log(whole[rank].begin() + 300, whole[rank].end()));
+  }
+  std::vector<std::uint32_t> seen;
+  for (const Log& log : whole) {
+    for (std::size_t batch = 0; batch < 250; ++batch) {
+      seen.insert(seen.end(), log[batch].begin(), log[batch].end());
+    }
+  }
+  std::sort(seen.begin(), seen.end());
+  CHECK(std::unique(seen.begin(), seen.end()) == seen.end());
+  CHECK(seen.size() == 64 * 2 * 250);
+}
+
+TEST_CASE("each record is held back in one of ten folds, and trained on in the others") {
+  std::vector<std::uint32_t> all(1003);
+  for (std::uint32_t i = 0; i < all.size(); ++i) {
+    all[i] = i;
+  }
+  const auto numbers_of = [](auto source) {
+    std::vector<std::uint32_t> numbers;
+    auto pipeline =
+        ps::Reader{source} |
+        ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Pageable> batch) {
+                       numbers.insert(numbers.end(), batch.data(), batch.data() + batch.size());
+                     },
+                     {.workers = 1}};
+    pipeline.run();
+    return numbers;
+  };
+  std::vector<int> held(all.size());
+  for (std::uint64_t fold = 0; fold < 10; ++fold) {
+    const auto [training, validation] = split(ps::memory(all), 10, fold);
+    const auto in = numbers_of(validation);
+    const auto out = numbers_of(training);
+    CHECK(in.size() + out.size() == all.size());
+    CHECK((in.size() == 100 || in.size() == 101));
+    CHECK(std::is_sorted(in.begin(), in.end()));
+    for (const std::uint32_t number : in) {
+      ++held[number];
+      REQUIRE(std::find(out.begin(), out.end(), number) == out.end());
+    }
+  }
+  CHECK(held == std::vector<int>(all.size(), 1));
 }

@@ -201,7 +201,7 @@ TEST_CASE("PMIx tells a rank, and others tell the rest") {
   CHECK(refusal_of(prterun) ==
         "penstock: PMIX_RANK=3 without WORLD_SIZE: nothing tells how many processes there are. Set "
         "WORLD_SIZE for each process, unset PMIX_RANK if there is only one, or give ps::Ranks by "
-        "hand");
+        "hand.");
 }
 
 TEST_CASE("torchrun counts within srun and within mpirun") {
@@ -259,17 +259,17 @@ TEST_CASE("without a rank on this host, only a process that is alone is accepted
   CHECK(refusal_of("PMI_RANK=3 PMI_SIZE=8") ==
         "penstock: PMI_RANK=3 without MPI_LOCALRANKID: nothing tells which of this host's "
         "processes this is, and so which GPU it takes. Set LOCAL_RANK for each process, unset "
-        "PMI_RANK if there is only one, or give ps::Ranks by hand");
+        "PMI_RANK if there is only one, or give ps::Ranks by hand.");
   CHECK(refusal_of("RANK=3 WORLD_SIZE=8").find("penstock: RANK=3 without LOCAL_RANK: ") == 0);
 }
 
 TEST_CASE("half of what is needed is refused") {
   CHECK(refusal_of("RANK=3 LOCAL_RANK=3") ==
         "penstock: RANK=3 without WORLD_SIZE: nothing tells how many processes there are. Set "
-        "WORLD_SIZE for each process, unset RANK if there is only one, or give ps::Ranks by hand");
+        "WORLD_SIZE for each process, unset RANK if there is only one, or give ps::Ranks by hand.");
   CHECK(refusal_of("WORLD_SIZE=8") ==
         "penstock: WORLD_SIZE=8 without RANK: nothing tells which process this is. Set RANK for "
-        "each process, unset WORLD_SIZE if there is only one, or give ps::Ranks by hand");
+        "each process, unset WORLD_SIZE if there is only one, or give ps::Ranks by hand.");
   CHECK(refusal_of("LOCAL_RANK=0").find("penstock: LOCAL_RANK=0 without RANK: ") == 0);
   CHECK(refusal_of("OMPI_COMM_WORLD_SIZE=3")
             .find("penstock: OMPI_COMM_WORLD_SIZE=3 without OMPI_COMM_WORLD_RANK: ") == 0);
@@ -283,17 +283,17 @@ TEST_CASE("half of what is needed is refused") {
 TEST_CASE("ranks that cannot be are refused") {
   CHECK(refusal_of("RANK=8 WORLD_SIZE=8 LOCAL_RANK=0 LOCAL_WORLD_SIZE=8") ==
         "penstock: RANK=8 is no rank of WORLD_SIZE=8: ranks count from 0. Correct or unset them, "
-        "or give ps::Ranks by hand");
-  CHECK(refusal_of("RANK=0 WORLD_SIZE=0").find("penstock: RANK=0 is no rank of WORLD_SIZE=0: ") ==
-        0);
+        "or give ps::Ranks by hand.");
+  CHECK(refusal_of("RANK=0 WORLD_SIZE=0")
+            .find("penstock: WORLD_SIZE=0 is no number of processes: ") == 0);
   CHECK(refusal_of("RANK=2 WORLD_SIZE=8 LOCAL_RANK=4 LOCAL_WORLD_SIZE=4") ==
         "penstock: LOCAL_RANK=4 is no rank on a host with LOCAL_WORLD_SIZE=4: ranks count from 0. "
-        "Correct or unset them, or give ps::Ranks by hand");
+        "Correct or unset them, or give ps::Ranks by hand.");
   CHECK(refusal_of("RANK=2 WORLD_SIZE=8 LOCAL_RANK=8")
             .find("penstock: LOCAL_RANK=8 is no rank on a host with WORLD_SIZE=8: ") == 0);
   CHECK(refusal_of("RANK=2 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=8") ==
         "penstock: LOCAL_WORLD_SIZE=8 is more than WORLD_SIZE=4, and those of this host are among "
-        "all. Correct or unset them, or give ps::Ranks by hand");
+        "all. Correct or unset them, or give ps::Ranks by hand.");
   CHECK(
       refusal_of(open_mpi + "LOCAL_RANK=3")
           .find("penstock: LOCAL_RANK=3 is no rank on a host with OMPI_COMM_WORLD_LOCAL_SIZE=3") ==
@@ -303,7 +303,7 @@ TEST_CASE("ranks that cannot be are refused") {
 TEST_CASE("what is no number is refused") {
   CHECK(refusal_of("RANK=4abc WORLD_SIZE=8 LOCAL_RANK=0") ==
         "penstock: RANK=4abc is no whole number from 0 to 4294967295. Correct or unset it, or give "
-        "ps::Ranks by hand");
+        "ps::Ranks by hand.");
   for (const char* text : {"-1", "", "+3", "0x3", "3.0", "three", "4294967296",
                            "18446744073709551616", "99999999999999999999999999999999999"}) {
     INFO(text);
@@ -322,7 +322,7 @@ TEST_CASE("what is no number is refused") {
 TEST_CASE("launchers of equal standing that disagree are refused, with both variables") {
   CHECK(refusal_of(open_mpi + "PMI_RANK=2 PMI_SIZE=8 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=4") ==
         "penstock: OMPI_COMM_WORLD_SIZE=3 and PMI_SIZE=8 disagree about how many processes there "
-        "are. Unset the one that does not count, or give ps::Ranks by hand");
+        "are. Unset the one that does not count, or give ps::Ranks by hand.");
   CHECK(refusal_of("OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=3 PMIX_RANK=1")
             .find("penstock: OMPI_COMM_WORLD_RANK=2 and PMIX_RANK=1 disagree about which process "
                   "this is. ") == 0);
@@ -344,7 +344,7 @@ TEST_CASE("what is left of another step is refused, and so is what tells no numb
                    "SLURM_STEP_NUM_TASKS=4 SLURM_STEP_TASKS_PER_NODE=4 SLURM_TASKS_PER_NODE=1") ==
         "penstock: SLURM_STEP_TASKS_PER_NODE=4 does not fit SLURM_GTIDS=0: it is left of a step "
         "that submitted this job. Start the program with srun, unset SLURM_STEP_NUM_TASKS if there "
-        "is only one process, or give ps::Ranks by hand");
+        "is only one process, or give ps::Ranks by hand.");
   // srun -N2 -n2 likewise.
   const std::string one_a_node = "SLURM_GTIDS=0 SLURM_JOB_ID=41 SLURM_LOCALID=0 SLURM_NODEID=0 "
                                  "SLURM_NTASKS=2 SLURM_PROCID=0 SLURM_STEPID=0 SLURM_STEP_ID=0 "
@@ -357,7 +357,7 @@ TEST_CASE("what is left of another step is refused, and so is what tells no numb
   const std::string step = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=9 SLURM_LOCALID=0 ";
   CHECK(refusal_of(step + "SLURM_NODEID=2 SLURM_STEP_TASKS_PER_NODE=4(x2)") ==
         "penstock: SLURM_STEP_TASKS_PER_NODE=4(x2) and SLURM_NODEID=2 do not tell how many tasks "
-        "this host has. Start the program with srun, or give ps::Ranks by hand");
+        "this host has. Start the program with srun, or give ps::Ranks by hand.");
   for (const char* nodes :
        {"", "x", "4x", "4(x", "4(x2", "4(2)", "4)", "-4", "4(x-1)", "4294967296", ",4"}) {
     INFO(nodes);
@@ -382,15 +382,19 @@ TEST_CASE("ranks given by hand are checked") {
   CHECK(ps::detail::checked({}) == ps::Ranks{});
   CHECK(ps::detail::checked({.rank = 2, .world = 8}) == ps::Ranks{2, 8, 0, 1});
   CHECK(refusal_by_hand({.rank = 8, .world = 8}) ==
-        "penstock: .rank=8 is no rank of .world=8: ranks count from 0. Correct ps::Ranks, or take "
-        "what ps::ranks() returns");
-  CHECK(refusal_by_hand({.world = 0}).find("penstock: .rank=0 is no rank of .world=0: ") == 0);
+        "penstock: order.ranks.rank=8 is no rank of order.ranks.world=8: ranks count from 0. "
+        "Correct the Reader's, or take what ps::ranks() returns.");
+  CHECK(refusal_by_hand({.world = 0}) ==
+        "penstock: order.ranks.world=0 is no number of processes: it must be at least 1. Correct "
+        "the Reader's, or take what ps::ranks() returns.");
   CHECK(refusal_by_hand({.world = 8, .local_rank = 1}) ==
-        "penstock: .local_rank=1 is no rank on a host with .local_world=1: ranks count from 0. "
-        "Correct ps::Ranks, or take what ps::ranks() returns");
+        "penstock: order.ranks.local_rank=1 is no rank on a host with order.ranks.local_world=1: "
+        "ranks count from 0. "
+        "Correct the Reader's, or take what ps::ranks() returns.");
   CHECK(refusal_by_hand({.world = 8, .local_world = 0})
-            .find("penstock: .local_rank=0 is no rank on a host with .local_world=0: ") == 0);
+            .find("penstock: order.ranks.local_world=0 is no number of processes: ") == 0);
   CHECK(refusal_by_hand({.world = 2, .local_world = 4}) ==
-        "penstock: .local_world=4 is more than .world=2, and those of this host are among all. "
-        "Correct ps::Ranks, or take what ps::ranks() returns");
+        "penstock: order.ranks.local_world=4 is more than order.ranks.world=2, and those of this "
+        "host are among all. "
+        "Correct the Reader's, or take what ps::ranks() returns.");
 }

@@ -17,7 +17,7 @@ class Seed {
   /// Is this number, as 64 bits.
   template <std::integral T> constexpr Seed(T value) noexcept
       : value_{static_cast<std::uint64_t>(value)}, given_{true} {}
-  Seed(bool) = delete;
+  Seed(bool) = delete; // a bool is no seed: write a number, .shuffle = 1337
 
   /// Returns whether there is one.
   constexpr explicit operator bool() const noexcept { return given_; }

@@ -5,6 +5,8 @@
 #include <penstock/error.hpp>
 #include <penstock/order.hpp>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <istream>
 #include <ostream>
@@ -23,7 +25,7 @@ struct OrderIdentity {
   std::uint64_t records{}; // of an epoch, over all ranks
   std::uint64_t size{};    // of the source
   std::uint64_t schema{};  // a hash of the records' layout
-  std::uint64_t mix{};     // a hash of what the source mixes; 0 if it mixes nothing
+  std::uint64_t source{};  // its identity()
 
   bool operator==(const OrderIdentity&) const = default;
 };
@@ -39,7 +41,8 @@ struct OrderIdentity {
 class Position {
  public:
   Position() = default; ///< The beginning.
-  /// Reads what text() gave. Throws OptionError for any other text.
+  /// Reads what text() gave, with or without white space around it. Throws OptionError for any
+  /// other text.
   explicit Position(std::string_view text);
 
   /// Returns the position as one line of text, of less than 256 characters, without its end.
@@ -79,11 +82,19 @@ class Position {
 namespace detail {
 
 inline constexpr std::string_view position_mark = "penstock-position 1";
+inline constexpr std::string_view any_position_mark = "penstock-position ";
+
+[[gnu::cold]] inline std::string_view without_space_around(std::string_view text) noexcept {
+  constexpr std::string_view space = " \t\r\n";
+  const std::size_t first = std::min(text.find_first_not_of(space), text.size());
+  return text.substr(first, text.find_last_not_of(space) + 1 - first);
+}
 
 /// Takes numbers off a position's text, each behind its name.
 class PositionText {
  public:
-  [[gnu::cold]] explicit PositionText(std::string_view text) : all_{text}, rest_{text} {
+  [[gnu::cold]] explicit PositionText(std::string_view text)
+      : all_{without_space_around(text)}, rest_{all_} {
     if (!rest_.starts_with(position_mark)) {
       refuse();
     }
@@ -140,8 +151,14 @@ class PositionText {
     rest_.remove_prefix(name.size() + 2);
   }
   [[noreturn]] void refuse() const {
-    throw OptionError{"penstock: this is the text of no position: \"" +
-                      std::string{all_.substr(0, 256)} +
+    std::string shown{all_.substr(0, 256)};
+    std::replace_if(shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+    const bool other_version = all_.starts_with(any_position_mark);
+    throw OptionError{"penstock: this is the text of no position" +
+                      std::string{other_version && !all_.starts_with(position_mark)
+                                      ? " of this version of penstock"
+                                      : ""} +
+                      ": \"" + shown +
                       "\". Give all of the one line that text() returned, beginning with \"" +
                       std::string{position_mark} + "\"."};
   }
@@ -173,7 +190,7 @@ class PositionText {
   identity_.records = from.number("records");
   identity_.size = from.number("size");
   identity_.schema = from.number("schema", 16);
-  identity_.mix = from.number("mix", 16);
+  identity_.source = from.number("source", 16);
   from.end();
   known_ = identity_ != detail::OrderIdentity{}; // else it is the beginning
 }
@@ -192,7 +209,7 @@ class PositionText {
   add("records", std::to_string(identity_.records));
   add("size", std::to_string(identity_.size));
   add("schema", detail::in_base_16(identity_.schema));
-  add("mix", detail::in_base_16(identity_.mix));
+  add("source", detail::in_base_16(identity_.source));
   return text;
 }
 
@@ -200,9 +217,9 @@ class PositionText {
 inline std::ostream& operator<<(std::ostream& os, const Position& position) {
   return os << position.text();
 }
-/// Reads a line that has text(). Throws OptionError if it has another.
+/// Reads the next line that is not empty, which has text(). Throws OptionError if it has another.
 inline std::istream& operator>>(std::istream& is, Position& position) {
-  if (std::string line; std::getline(is, line)) {
+  if (std::string line; std::getline(is >> std::ws, line)) {
     position = Position{line};
   }
   return is;

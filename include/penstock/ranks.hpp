@@ -56,6 +56,13 @@ inline constexpr RankVariables slurm_variables{
     throw_error<OptionError>(
         {"penstock: ", names[a], "=", values[a], is, names[b], "=", values[b], since, cure});
   };
+  if (ranks.world == 0 || ranks.local_world == 0) {
+    const int none = ranks.world == 0 ? 1 : 3;
+    throw_error<OptionError>({"penstock: ", names[none],
+                              "=0 is no number of processes: it must be "
+                              "at least 1. ",
+                              cure});
+  }
   if (ranks.rank >= ranks.world) {
     refuse(0, " is no rank of ", 1, ": ranks count from 0. ");
   }
@@ -69,8 +76,10 @@ inline constexpr RankVariables slurm_variables{
 
 /// Returns ranks that were given by hand; throws an OptionError if they cannot be.
 [[gnu::cold]] inline Ranks checked(const Ranks& ranks) {
-  check_ranks(ranks, {".rank", ".world", ".local_rank", ".local_world"},
-              "Correct ps::Ranks, or take what ps::ranks() returns");
+  check_ranks(ranks,
+              {"order.ranks.rank", "order.ranks.world", "order.ranks.local_rank",
+               "order.ranks.local_world"},
+              "Correct the Reader's, or take what ps::ranks() returns.");
   return ranks;
 }
 
@@ -89,7 +98,7 @@ class ToldRanks {
       if (!number) {
         throw_error<OptionError>({"penstock: ", of.names[i], "=", text,
                                   " is no whole number from 0 to 4294967295. Correct or unset it, "
-                                  "or give ps::Ranks by hand"});
+                                  "or give ps::Ranks by hand."});
       }
       if (!of_[i]) {
         of_[i] = &of;
@@ -98,7 +107,7 @@ class ToldRanks {
         throw_error<OptionError>({"penstock: ", name(i), "=", value_[i], " and ", of.names[i], "=",
                                   text, " disagree about ", what[i],
                                   ". Unset the one that does not count, or give ps::Ranks by "
-                                  "hand"});
+                                  "hand."});
       }
     }
   }
@@ -120,13 +129,13 @@ class ToldRanks {
         throw_error<OptionError>({"penstock: ", name(told), "=", value_[told], " without ", missing,
                                   ": nothing tells ", what[i], ". Set ",
                                   torchrun_variables.names[i], " for each process, unset ",
-                                  name(told), " if there is only one, or give ps::Ranks by hand"});
+                                  name(told), " if there is only one, or give ps::Ranks by hand."});
       }
     }
     const int local_world = of_[3] ? 3 : 1;
     const Ranks ranks{value_[0], value_[1], value_[2], value_[local_world]};
     check_ranks(ranks, {name(0), name(1), name(2), name(local_world)},
-                "Correct or unset them, or give ps::Ranks by hand");
+                "Correct or unset them, or give ps::Ranks by hand.");
     return ranks;
   }
 

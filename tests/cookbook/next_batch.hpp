@@ -26,8 +26,8 @@ template <ps::AnyDevice D> class TrainingData {
                   ps::AsyncCopier{device, {.batch = batch}},
               stream} {}
 
-  /// Good for work that is enqueued on the stream before the next call. Empty only if the file has
-  /// too few samples for a batch.
+  /// Good for work that is enqueued on the stream before the next call. Throws an OptionError if
+  /// the file has too few samples for a batch, and is empty if it has none.
   Samples next_batch() {
     batch_ = {}; // its place goes back
     batch_ = run_.next();

@@ -67,6 +67,9 @@ TEST_CASE("Threads that read many small records have a descriptor each, and give
     const long before = io.opens();
     CHECK(wrong(source, 1, 8) == 0);
     CHECK(io.opens() == before); // few reads need none
+    std::string note;
+    source.note(note);
+    CHECK(note.empty());
     std::vector<std::size_t> bad(4, 1);
     std::vector<std::thread> threads;
     for (std::size_t& of_thread : bad) {
@@ -77,6 +80,8 @@ TEST_CASE("Threads that read many small records have a descriptor each, and give
     }
     CHECK(bad == std::vector<std::size_t>(4, 0));
     CHECK(io.opens() == before + 4);
+    source.note(note);
+    CHECK(note == "small records by a descriptor a thread");
   }
   CHECK(io.open_now() == 0);
 }

@@ -117,6 +117,26 @@ constexpr std::size_t mib = std::size_t{1} << 20;
 
 } // namespace
 
+TEST_CASE("records tell that they are read directly, and that no window is read ahead then") {
+  struct Io : FaultyIo<> {
+    using FaultyIo<>::FaultyIo;
+    int will_read(int, std::uint64_t, std::uint64_t) const noexcept { return 0; }
+  };
+  const TempDir dir;
+  const auto bytes = some_bytes(4096);
+  auto source = ps::records<std::byte>(dir.write("a", bytes), {.direct = DirectReads::always},
+                                       Io{aligned_to(512)});
+  source.open();
+  std::string note;
+  source.note(note);
+  CHECK(note == "reads past the page cache");
+  source.will_read(0, 100);
+  note.clear();
+  source.note(note);
+  CHECK(note == "reads past the page cache, so no window is read ahead: give records() .direct = "
+                "ps::DirectReads::none");
+}
+
 TEST_CASE("any offset, count and address come out right, read directly") {
   const TempDir dir;
   for (const std::size_t alignment : {512, 4096}) {

@@ -14,6 +14,7 @@
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/concat.hpp>
 #include <penstock/sources/fifo.hpp>
+#include <penstock/sources/mix.hpp>
 #include <penstock/sources/slice.hpp>
 #include <penstock/sources/where.hpp>
 
@@ -377,6 +378,65 @@ TEST_CASE("a source hears under its own numbers which records come soon") {
   ps::AnySource deaf = plain(0, 5);
   deaf.open();
   deaf.will_read(0, 5);
+}
+
+TEST_CASE("where hands on the runs of its list, and zip tells all its sources") {
+  Reads a;
+  auto chosen = ps::where(Hearing{{.records = 20}, a}, {4, 5, 6, 7, 2, 3, 9, 9});
+  chosen.open();
+  chosen.will_read(1, 6);
+  CHECK(a == Reads{{5, 3}, {2, 2}, {9, 1}});
+  Reads b;
+  struct Both : ps::Columns<ps::Field<"left", Plain>, ps::Field<"right", Plain>> {};
+  auto both = ps::zip<Both>(plain(0, 20), Hearing{{.records = 20}, b});
+  both.open();
+  both.will_read(3, 4);
+  CHECK(b == Reads{{3, 4}});
+}
+
+TEST_CASE("sources that have other records, or in another order, have other identities") {
+  const auto identity = [](auto source) {
+    ps::detail::open_source(source);
+    return ps::detail::identity_of(source);
+  };
+  const auto web = [] { return ps::drop(plain(0, 20), 10); };
+  const auto books = [] { return ps::take(plain(0, 20), 10); };
+  const auto mixed = [&](std::uint64_t weight) {
+    return ps::mix<Plain>({{web(), weight}, {books(), 1}});
+  };
+  std::vector<std::uint64_t> all{identity(web()),
+                                 identity(books()),
+                                 identity(ps::drop(ps::drop(plain(0, 20), 5), 5)),
+                                 identity(ps::where(plain(0, 20), {1, 2})),
+                                 identity(ps::where(plain(0, 20), {2, 1})),
+                                 identity(ps::where(web(), {1, 2})),
+                                 identity(ps::concat(web(), books())),
+                                 identity(ps::concat(books(), web())),
+                                 identity(ps::concat(plain(0, 10), plain(0, 10))),
+                                 identity(ps::concat(plain(0, 9), plain(0, 11))),
+                                 identity(mixed(2)),
+                                 identity(mixed(3)),
+                                 identity(ps::mix<Plain>({{books(), 2}, {web(), 1}}))};
+  CHECK(identity(ps::AnySource{web()}) == all[0]);
+  CHECK(identity(ps::where(plain(0, 20), {1, 2})) == all[3]);
+  CHECK(identity(mixed(2)) == all[10]);
+  CHECK(identity(plain(0, 20)) == 0);
+  const std::size_t count = all.size();
+  std::sort(all.begin(), all.end());
+  CHECK(static_cast<std::size_t>(std::unique(all.begin(), all.end()) - all.begin()) == count);
+}
+
+TEST_CASE("the Report's note has what each of the sources tells of its reads, once") {
+  struct Telling : Made<Plain> {
+    using Made<Plain>::Made;
+    void note(std::string& to) const { ps::detail::add_note(to, "by post"); }
+  };
+  const auto telling = [] { return Telling{{.records = 20}}; };
+  auto pipeline = ps::Reader{ps::concat(plain(0, 5), ps::AnySource{ps::drop(telling(), 4)},
+                                        ps::where(telling(), {3, 4}))} |
+                  ps::Consumer{[](ps::Batch<const Plain, ps::Pageable>) {}};
+  pipeline.run();
+  CHECK(pipeline.report().stages[0].note == "by post");
 }
 
 TEST_CASE("an error says which record it is here") {

@@ -381,7 +381,7 @@ TEST_CASE("Ranks without a shuffle take a read's worth each, unless a block is g
 TEST_CASE("The ranks of a host share its processors") {
   const auto workers_of = [](unsigned local_world) {
     auto pipeline =
-        ps::Reader{Numbers{10},
+        ps::Reader{Numbers{100},
                    {.order = {.ranks = {.world = local_world, .local_world = local_world}}}} |
         ps::Decoder{[](const Record& in, Record& out) { out = in; }};
     pipeline.prepare();
@@ -403,8 +403,15 @@ TEST_CASE("Orders that cannot be are refused by name") {
   CHECK(has(refused(Numbers{10}, {.block = 4, .window = 4}), "order.window is 4"));
   CHECK(has(refused(Numbers{10}, {.records = 11}), "order.records is 11, and the source has 10"));
   CHECK(has(refused(Numbers{10}, {.ranks = {.rank = 2, .world = 2}}),
-            ".rank=2 is no rank of .world=2"));
-  CHECK(has(refused(Numbers{10}, {.ranks = {.world = 0}}), ".rank=0 is no rank of .world=0"));
+            "order.ranks.rank=2 is no rank of order.ranks.world=2"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.world = 0}}), "order.ranks.world=0 is no number"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.world = 11}}),
+            "order.ranks.world is 11, an epoch has fewer records, 10, and Uneven::drop"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.world = 3}, .records = 2}), "fewer records, 2, and"));
+  CHECK(has(refused(Numbers{10}, {}, {.batch = 11, .drop_last = true}),
+            "an epoch has 10 records, fewer than the 11 of a batch, and drop_last would leave"));
+  CHECK(has(refused(Numbers{10}, {.ranks = {.world = 2}}, {.batch = 6, .drop_last = true}),
+            "an epoch has 5 records for this rank, fewer than the 6 of a batch"));
   CHECK(has(
       refused(ps::generate<Record>([](std::span<Record>, std::uint64_t) { return std::size_t{0}; }),
               {.shuffle = 1}),
@@ -486,7 +493,7 @@ TEST_CASE("A mix comes in exact shares, on each rank, and goes on where it stood
   }
   auto without = ps::Reader{mixed(), {.batch = 4}} | ps::PinnedStager{device()};
   CHECK(has(tests::caught<ps::OptionError>([&] { without.prepare(); }),
-            "give order.records, how many an epoch has"));
+            "say how many records an epoch has, such as .order = {.records = 100000}"));
 }
 
 TEST_CASE("An empty source has an order, and nothing in it") {
@@ -494,7 +501,6 @@ TEST_CASE("An empty source has an order, and nothing in it") {
   CHECK(read(Numbers{0}, {.shuffle = 1, .block = 4, .window = 2, .ranks = {.rank = 1, .world = 3}},
              2, 4)
             .empty());
-  CHECK(read(Numbers{1}, {.shuffle = 1, .ranks = {.rank = 1, .world = 3}}, 2, 4).empty());
   CHECK(read(Numbers{1},
              {.shuffle = 1, .ranks = {.rank = 1, .world = 3}, .uneven = ps::Uneven::repeat}, 2,
              4) == Records{0});

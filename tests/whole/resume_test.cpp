@@ -10,6 +10,7 @@
 
 #include <penstock/host/device.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/sources/where.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -130,7 +131,7 @@ Chain any_chain(std::mt19937& random) {
     return std::uniform_int_distribution<std::uint64_t>{0, n - 1}(random);
   };
   Chain chain;
-  chain.records = below(4) == 0 ? below(12) : below(300);
+  const std::uint64_t records = below(4) == 0 ? below(12) : below(300);
   chain.epochs = 1 + below(3);
   chain.batch = 1 + below(20);
   chain.workers = static_cast<unsigned>(1 + below(4));
@@ -138,6 +139,8 @@ Chain any_chain(std::mt19937& random) {
   const auto world = static_cast<unsigned>(1 + below(4));
   chain.order.ranks = rank(static_cast<unsigned>(below(world)), world);
   chain.order.uneven = static_cast<ps::Uneven>(below(3));
+  const bool too_few = chain.order.uneven == ps::Uneven::drop && records < world;
+  chain.records = too_few && records != 0 ? world : records; // else it is refused
   if (below(3) != 0) {
     chain.order.shuffle = below(1000);
     chain.order.block = below(2) == 0 ? 0 : 2 + below(9);
@@ -354,16 +357,30 @@ TEST_CASE("A position of another order is refused, and what differs is named") {
   Chain other = chain;
   other.order.shuffle = 4;
   CHECK(refused(other) ==
-        "penstock: this position is of another order: shuffle is 3 there and 4 here: resume with "
-        "the same order and data, or begin anew without .from.");
+        "penstock: this position is of another order: the seed of .shuffle is 3 there and 4 "
+        "here. Resume with the same order and data, or begin anew without .from.");
   other.order.shuffle = {};
-  CHECK(refused(other).find("shuffle is 3 there and none here") != std::string::npos);
+  CHECK(refused(other).find("seed of .shuffle is 3 there and none here") != std::string::npos);
   other = chain;
   other.records = 101;
-  CHECK(refused(other).find("is 100 there and 101 here") != std::string::npos);
+  CHECK(refused(other).find("the number of the source's records is 100 there and 101 here") !=
+        std::string::npos);
   other = chain;
   other.order.block = 4;
-  CHECK(refused(other).find("block is 1 there and 4 here") != std::string::npos);
+  CHECK(refused(other).find(".block is 1 there and 4 here") != std::string::npos);
+  const std::vector<Record> records(100);
+  const auto chosen = [&records](std::vector<std::uint64_t> numbers) {
+    return ps::Reader{ps::where(ps::memory(records), std::move(numbers)),
+                      {.order = {.shuffle = 3}}} |
+           ps::Consumer{[](ps::Batch<const Record, ps::Pageable>) {}};
+  };
+  auto one = chosen({1, 2, 3});
+  one.run();
+  auto two = chosen({3, 2, 1});
+  const auto differs =
+      tests::caught<ps::OptionError>([&] { two.run({.from = one.report().position}); });
+  CHECK(std::string{differs.what()}.find("the source is made otherwise there than here") !=
+        std::string::npos);
   other = chain;
   other.batch = 5;
   CHECK(run(other, at).records.size() == 84);
@@ -394,7 +411,7 @@ TEST_CASE("A position is one line of text, and other text is none") {
     const std::string cut = at.text().substr(0, length);
     CAPTURE(cut);
     // Of the last number some digits may be there.
-    if (cut.find(" mix=") == std::string::npos || cut.back() == '=') {
+    if (cut.find(" source=") == std::string::npos || cut.back() == '=') {
       REQUIRE_THROWS_AS(ps::Position{cut}, ps::OptionError);
     }
   }
@@ -402,12 +419,22 @@ TEST_CASE("A position is one line of text, and other text is none") {
                            "penstock-position 1 epoch=99999999999999999999"}) {
     CHECK_THROWS_AS(ps::Position{text}, ps::OptionError);
   }
-  CHECK_THROWS_AS(ps::Position{at.text() + " "}, ps::OptionError);
+  CHECK(ps::Position{" " + at.text() + "\r\n"} == at);
+  CHECK_THROWS_AS(ps::Position{at.text() + " 1"}, ps::OptionError);
+  const auto refusal = [](const std::string& text) {
+    return std::string{tests::caught<ps::OptionError>([&] { ps::Position{text}; }).what()};
+  };
+  CHECK(refusal("penstock-position 2 epoch=0").find("no position of this version") !=
+        std::string::npos);
+  CHECK(refusal(std::string{"a\0b", 3}).find("\"a?b\". Give all of the one line") !=
+        std::string::npos);
   std::stringstream stream;
-  stream << at << "\nmore";
+  stream << 17 << '\n' << at << "\nmore";
+  int number = 0;
   ps::Position read;
-  stream >> read;
+  stream >> number >> read;
   CHECK(read == at);
+  CHECK(number == 17);
 }
 
 TEST_CASE("A source whose records come in order has no positions") {

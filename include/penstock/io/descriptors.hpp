@@ -7,6 +7,7 @@
 #include <penstock/io/direct.hpp>
 #include <penstock/io/file.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -58,6 +59,13 @@ template <class Io = PosixIo> class Descriptors {
     }
     const bool few = place.asked.fetch_add(1, StdAtomics::relaxed) < most_shared;
     return few || given_up_.load(StdAtomics::relaxed) ? nullptr : open(place, file);
+  }
+
+  /// Returns whether a thread has one.
+  bool any() const noexcept {
+    return std::any_of(places_.begin(), places_.end(), [](const Place& place) {
+      return place.descriptor.load(StdAtomics::relaxed) != nullptr;
+    });
   }
 
  private:

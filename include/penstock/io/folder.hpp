@@ -9,6 +9,7 @@
 #include <penstock/io/file.hpp>
 #include <penstock/prepare_options.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -138,6 +139,18 @@ template <class Io>
     }
   }
   return files;
+}
+
+/// Returns whether all files together fit into half of the memory that is free: then only the first
+/// run reads them from the disk.
+template <class Io>
+[[gnu::cold]] bool fit_into_memory(const Io& io, const Vector<FoundFile>& files) {
+  const std::uint64_t room = io.available_memory() / 2;
+  std::uint64_t sum = 0;
+  for (auto file = files.begin(); file != files.end() && sum <= room; ++file) {
+    sum += std::min(file->size, room + 1);
+  }
+  return sum <= room;
 }
 
 } // namespace detail

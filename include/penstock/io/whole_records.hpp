@@ -16,9 +16,20 @@ inline std::uint64_t whole_records(std::uint64_t size, std::uint64_t offset,
   return size < offset ? 0 : (size - offset) / bytes;
 }
 
-/// Returns the same of a file with `before` records in the files before it. Throws SourceError if
-/// the file ends before the offset or, unless it is to be dropped, in the middle of a record, and
-/// if all records together are more than 64 bits count.
+/// Returns the number of the first of these files that has `most` files with records before it.
+template <class Files>
+[[gnu::cold]] std::size_t behind_first(std::size_t most, const Files& files, std::uint64_t offset,
+                                       std::size_t bytes) noexcept {
+  std::size_t i = 0;
+  for (; i < files.size() && most != 0; ++i) {
+    most -= whole_records(files[i].size, offset, bytes) != 0 ? 1 : 0;
+  }
+  return i;
+}
+
+/// Returns how many whole records a file has that has `before` records in the files before it.
+/// Throws SourceError if the file ends before the offset or, unless it is to be dropped, in the
+/// middle of a record, and if all records together are more than 64 bits count.
 [[gnu::cold]] inline std::uint64_t checked_whole_records(const std::string& path,
                                                          std::uint64_t size, std::uint64_t offset,
                                                          std::size_t bytes, std::uint64_t before,

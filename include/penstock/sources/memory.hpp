@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/schema.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -24,7 +25,13 @@ struct MemoryOptions {
 /// A source of records that lie in host memory already, which it views: the memory must outlive
 /// every run, unchanged. Made by memory().
 template <class T> class Memory {
+  static constexpr bool plain = !detail::HasColumns<T>;
+  static_assert(plain, "penstock: memory(data) reads T's as they lie, and T has columns: read each "
+                       "by zip<T>(...), or read structs, and let a Decoder fill T.");
+
  public:
+  /// Whether it was refused, so that a Reader says no more about it.
+  static constexpr bool refused = !plain;
   /// The type of its records.
   using schema = T;
 

@@ -10,6 +10,7 @@
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/detail/joined.hpp>
+#include <penstock/sources/detail/told.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -85,6 +86,14 @@ template <class Schema> class Mix : public detail::Joined<std::vector<AnySource<
     return this->first_of(part) +
            record_of(part, its_visit,
                      shuffle ? Seed{detail::splitmix(shuffle.value(), part + 1)} : Seed{});
+  }
+  /// Returns a number for its parts and their weights. After open().
+  std::uint64_t identity() const {
+    std::uint64_t all = detail::Joined<std::vector<AnySource<Schema>>>::identity();
+    for (const std::uint64_t end : weights_end_) {
+      all = detail::and_then(all, end);
+    }
+    return all;
   }
   /// Returns how many visits belong together: the sum of all weights.
   std::uint64_t group() const noexcept { return weights_end_.empty() ? 0 : weights_end_.back(); }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/base/opening.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
@@ -13,7 +14,10 @@
 #include <penstock/io/folder.hpp>
 #include <penstock/io/whole_records.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/schema.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/told.hpp>
+#include <penstock/sources/records_options.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
@@ -31,27 +35,19 @@
 
 namespace penstock {
 
-/// Options of records().
-struct RecordsOptions {
-  /// Bytes to pass over at the start of each file.
-  std::uint64_t offset = 0;
-  /// Bytes of one record, if T is a single byte; 0: one T.
-  std::size_t record_bytes = 0;
-  /// Leaves out what a file has after its last whole record, as one may that is still being
-  /// written; without it such a file is refused.
-  bool drop_partial = false;
-  /// Whether files are read past the page cache. Such reads leave nothing there for the next run,
-  /// so `automatic` makes none if all files together fit into half of the memory that is free.
-  DirectReads direct = DirectReads::automatic;
-};
-
 /// A source of records that lie back to back in files, as they lie in memory. Made by records().
 /// Copies share what open() has opened. Io makes the system calls: see PosixIo.
 template <class T, class Io = PosixIo> class Records {
   static_assert(!std::is_const_v<T>, "penstock: records<T> writes T's into memory, so T must not "
                                      "be const.");
+  static constexpr bool plain = !detail::HasColumns<T>;
+  static_assert(plain, "penstock: records<T>(path) reads T's as they lie in the files, and T has "
+                       "columns: read each from files of its own by zip<T>(...), or read structs, "
+                       "and let a Decoder fill T.");
 
  public:
+  /// Whether it was refused, so that a Reader says no more about it.
+  static constexpr bool refused = !plain;
   /// The type of its records.
   using schema = T;
 
@@ -114,9 +110,26 @@ template <class T, class Io = PosixIo> class Records {
     for (const Part& part : *parts_) {
       const std::uint64_t from = std::max(first, part.first);
       const std::uint64_t end = std::min(first + count, part.end);
-      if (from < end && part.file.file().is_open() && !part.file.is_direct()) {
+      if (from < end && part.file.is_direct()) {
+        parts_->asked_in_vain.store(true, StdAtomics::relaxed);
+      } else if (from < end && part.file.file().is_open()) {
         part.file.file().descriptor().will_read(
             options_.offset + (from - part.first) * record_bytes(), (end - from) * record_bytes());
+      }
+    }
+  }
+  /// Appends how the files are read, where it is not through the page cache by a descriptor each.
+  [[gnu::cold]] void note(std::string& to) const {
+    for (const Part& part : parts()) {
+      if (part.more && part.more->any()) {
+        detail::add_note(to, "small records by a descriptor a thread");
+      }
+      if (part.file.is_direct()) {
+        const bool in_vain = parts().asked_in_vain.load(StdAtomics::relaxed);
+        detail::add_note(to, in_vain
+                                 ? "reads past the page cache, so no window is read ahead: give "
+                                   "records() .direct = ps::DirectReads::none"
+                                 : "reads past the page cache");
       }
     }
   }
@@ -129,7 +142,9 @@ template <class T, class Io = PosixIo> class Records {
     std::uint64_t end;
     detail::Owned<Descriptors<Io>> more{}; // for small reads; null where there are many files
   };
-  using Parts = detail::Vector<Part>;
+  struct Parts : detail::Vector<Part> {
+    StdAtomics::Atomic<bool> asked_in_vain{false}; // to read ahead into the page cache
+  };
   // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
   // files beyond this many are opened by each read for itself, which needs no lock.
   static constexpr std::size_t most_open = 256;
@@ -143,29 +158,8 @@ template <class T, class Io = PosixIo> class Records {
     return *parts_;
   }
 
-  // Whether all files fit: then only the first run reads them from the disk.
-  bool fit_into_memory(const detail::Vector<detail::FoundFile>& files) const {
-    if (options_.direct != DirectReads::automatic) {
-      return false;
-    }
-    const std::uint64_t room = io_.available_memory() / 2;
-    std::uint64_t sum = 0;
-    for (auto file = files.begin(); file != files.end() && sum <= room; ++file) {
-      sum += std::min(file->size, room + 1);
-    }
-    return sum <= room;
-  }
-
   std::uint64_t whole_records(std::uint64_t size) const {
     return detail::whole_records(size, options_.offset, record_bytes());
-  }
-  // Returns the number of the first file that has `most` files with records before it.
-  std::size_t behind_first(std::size_t most, const detail::Vector<detail::FoundFile>& files) const {
-    std::size_t i = 0;
-    for (; i < files.size() && most != 0; ++i) {
-      most -= whole_records(files[i].size) != 0 ? 1 : 0;
-    }
-    return i;
   }
   [[gnu::cold]] void open_files(const PrepareOptions& preparing) {
     detail::checked_record_bytes<T>("records", options_.record_bytes);
@@ -175,10 +169,15 @@ template <class T, class Io = PosixIo> class Records {
     }
     detail::OpeningProgress progress{preparing};
     detail::Vector<detail::FoundFile> found = detail::find_files(io_, paths_, progress);
-    const DirectReads direct = fit_into_memory(found) ? DirectReads::none : options_.direct;
+    const bool once =
+        options_.direct != DirectReads::automatic || !detail::fit_into_memory(io_, found);
+    const DirectReads direct = once ? options_.direct : DirectReads::none;
     detail::Vector<std::optional<DirectFile<Io>>> files(found.size());
-    const std::size_t stay = behind_first(most_open, found);
-    const std::size_t stay_direct = behind_first(most_open / 2, found);
+    const auto first = [&](std::size_t most) {
+      return detail::behind_first(most, found, options_.offset, record_bytes());
+    };
+    const std::size_t stay = first(most_open);
+    const std::size_t stay_direct = first(most_open / 2);
     const auto open_one = [&](std::size_t i) {
       DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
       if (i >= (file.is_direct() ? stay_direct : stay) || whole_records(file.size()) == 0) {

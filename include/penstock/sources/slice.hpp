@@ -8,6 +8,7 @@
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
+#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -15,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -87,6 +89,13 @@ template <class From> class Slice {
   }
   /// For stages: what the other source can do.
   detail::Abilities abilities() const { return detail::abilities_of(source_); }
+
+  /// Returns a number for the other source and where this begins in it. After open().
+  std::uint64_t identity() const {
+    return detail::and_then(detail::identity_of(source_), skipped());
+  }
+  /// Appends how the records were read.
+  void note(std::string& to) const { detail::note_of(source_, to); }
 
   /// Reads the records from into.index() on, as the other source does. Of a source of unknown size
   /// it returns fewer behind the last that is taken. Throws what that source throws; a SourceError

@@ -82,7 +82,12 @@ concept Fills =
 /// - `record_of(std::uint64_t visit, Seed shuffle) const` and `group() const`: if it says by itself
 ///   in which order its records come, as a Mix does. record_of() is the number of the record that
 ///   comes as number `visit`, counted over all epochs: a function of its arguments alone. group()
-///   is how many visits belong together: each group of them has the same share of everything.
+///   is how many visits belong together: each group of them has the same share of everything;
+/// - `identity() const`: after open(), a number that another source of as many records has not,
+///   such as a hash of the options that choose them: a Position of the one is then refused by a
+///   run of the other. Without it 0;
+/// - `note(std::string& to) const`: appends to the Report's note how the records were read. Any
+///   thread, during a run.
 ///
 /// For a Ragged column read() and read_at() must put() every record.
 template <class S>
@@ -92,22 +97,6 @@ concept Source = std::copy_constructible<S> && std::is_object_v<typename S::sche
                  } && detail::Fills<const S, Pageable> && detail::Fills<const S, Pinned>;
 
 namespace detail {
-
-enum class SourceFlaw { none, read_not_const, one_space, other };
-
-/// Returns why S is no source, if it is none.
-template <class S> consteval SourceFlaw source_flaw() {
-  if constexpr (Source<S>) {
-    return SourceFlaw::none;
-  } else if constexpr (!requires { typename S::schema; } ||
-                       (Fills<const S, Pageable> && Fills<const S, Pinned>)) {
-    return SourceFlaw::other;
-  } else if constexpr (Fills<S, Pageable> && Fills<S, Pinned>) {
-    return SourceFlaw::read_not_const;
-  } else {
-    return Fills<S, Pageable> || Fills<S, Pinned> ? SourceFlaw::one_space : SourceFlaw::other;
-  }
-}
 
 template <class S>
 concept HearsWhatComes = requires(const S& source, std::uint64_t first, std::uint64_t count) {

@@ -9,6 +9,7 @@
 #include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/read_numbered.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
+#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -19,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -81,6 +83,17 @@ template <class From> class Subset {
   /// For stages: what the other source can do.
   detail::Abilities abilities() const { return detail::abilities_of(source_); }
 
+  /// Returns a number for the other source and the list. After open().
+  std::uint64_t identity() const {
+    std::uint64_t all = detail::identity_of(source_);
+    for (const std::uint64_t number : list()) {
+      all = detail::and_then(all, number);
+    }
+    return all;
+  }
+  /// Appends how the records were read.
+  void note(std::string& to) const { detail::note_of(source_, to); }
+
   /// Reads the records whose numbers the list has from its number into.index() on: by the other
   /// source's read_at(), or, if it has none, numbers that follow each other by one read(). Throws
   /// what that source throws; a SourceError has the record's place in the list.
@@ -116,6 +129,16 @@ template <class From> class Subset {
       });
       into = into.subspan(some);
       at += some;
+    }
+  }
+  /// Hands on which records are soon to be read, where the other source hears it. After open().
+  void will_read(std::uint64_t first, std::uint64_t count) const noexcept
+    requires detail::HearsWhatComes<From>
+  {
+    for (auto numbers = part(first, count); !numbers.empty();) {
+      const std::size_t run = detail::run_of(numbers);
+      source_.will_read(numbers[0], run);
+      numbers = numbers.subspan(run);
     }
   }
   /// Returns the lengths of the records from place `first` of the list on, where the other source

@@ -11,6 +11,7 @@
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
+#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
@@ -22,6 +23,7 @@
 #include <optional>
 #include <ranges>
 #include <span>
+#include <string>
 #include <utility>
 
 namespace penstock {
@@ -122,6 +124,14 @@ template <class From> class Windows {
   std::uint64_t offset_of(std::uint64_t i, std::uint64_t epoch = 0) const {
     return i * stride_ + shift(epoch);
   }
+
+  /// Returns a number for the tokens' source and for where windows lie. After open().
+  std::uint64_t identity() const {
+    const std::uint64_t grid = detail::and_then(stride_, seed_ ? seed_.value() + 1 : 0);
+    return detail::and_then(detail::and_then(detail::identity_of(source_), grid), source_.size());
+  }
+  /// Appends how the tokens were read.
+  void note(std::string& to) const { detail::note_of(source_, to); }
 
   /// Reads the windows from into.index() on, of the epoch that `patience` tells. After open().
   /// Blocks as the source of tokens does; any number of threads at once. Throws SourceError with

@@ -8,12 +8,14 @@
 #include <penstock/schema.hpp>
 #include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/opening_in_turn.hpp>
+#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -87,6 +89,29 @@ template <class Schema, class... From> class Zip {
   bool random_access() const {
     return std::apply(
         [](const auto&... source) { return !(detail::comes_in_order(source) || ...); }, sources_);
+  }
+
+  /// Hands on which records are soon to be read, to the sources that hear it. After open().
+  void will_read(std::uint64_t first, std::uint64_t count) const noexcept
+    requires(detail::HearsWhatComes<From> || ...)
+  {
+    each([&]<class S>(std::size_t, const S& source) {
+      if constexpr (detail::HearsWhatComes<S>) {
+        source.will_read(first, count);
+      }
+    });
+  }
+  /// Returns a number for all sources. After open().
+  std::uint64_t identity() const {
+    std::uint64_t all = 0;
+    each([&](std::size_t, const auto& source) {
+      all = detail::and_then(all, detail::identity_of(source));
+    });
+    return all;
+  }
+  /// Appends how the records were read.
+  void note(std::string& to) const {
+    each([&](std::size_t, const auto& source) { detail::note_of(source, to); });
   }
 
   /// Reads the records from into.index() on of every source. Any number of threads at once. Throws

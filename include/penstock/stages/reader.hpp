@@ -10,6 +10,8 @@
 #include <penstock/detail/host_side/reader_node.hpp>
 #include <penstock/detail/host_side/shared_reader_node.hpp>
 #include <penstock/detail/order/make_order.hpp>
+#include <penstock/sources/detail/source_flaw.hpp>
+#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/source.hpp>
 #include <penstock/stage.hpp>
 #include <penstock/stages/reader_options.hpp>
@@ -96,6 +98,10 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     detail::check_ranks(options_, build.plan);
     build.order = detail::make_order(options_.order, ordered(source, bytes, extents), build.epochs);
     build.records = build.order->records_of_run();
+    if (build.records != unknown_size) {
+      detail::check_left(options_, build.order->turns(),
+                         drops_slots ? options_.batch : build.plan.batch);
+    }
     const bool pieces = can.read_bytes && in_pieces(bytes, build.plan) &&
                         build.records != unknown_size && build.records < unknown_size / bytes;
     const detail::Layout layout =
@@ -189,7 +195,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                              .in_order = detail::comes_in_order(source),
                              .record_bytes = std::max<std::size_t>(bytes, 1),
                              .ragged = detail::schema_traits<T>::ragged,
-                             .extents = extents};
+                             .extents = extents,
+                             .identity = detail::identity_of(source)};
     if constexpr (detail::SaysOrder<From>) {
       if (!detail::abilities_of(source).says_order) {
         return of;
@@ -198,7 +205,6 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         return static_cast<const From*>(mix)->record_of(visit, shuffle);
       };
       of.group = source.group();
-      of.source = &source;
     }
     return of;
   }

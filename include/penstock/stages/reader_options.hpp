@@ -98,6 +98,17 @@ namespace detail {
                       "slot, which has no size of yours: give the Reader a .batch."};
   }
 }
+/// An epoch of which nothing would be left. `share`: its records on this rank.
+[[gnu::cold]] inline void check_left(const ReaderOptions& options, std::uint64_t share,
+                                     std::size_t batch) {
+  if (options.drop_last && share != 0 && share < batch) {
+    throw_error<OptionError>({"penstock: Reader: an epoch has ", share, " records",
+                              options.order.ranks.world == 1 ? "" : " for this rank",
+                              ", fewer than the ", batch,
+                              " of a batch, and drop_last would leave out all of them: make the "
+                              "batch smaller."});
+  }
+}
 
 } // namespace detail
 } // namespace penstock

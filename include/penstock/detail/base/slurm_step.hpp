@@ -74,7 +74,7 @@ namespace penstock::detail {
     throw_error<OptionError>({"penstock: SLURM_STEP_TASKS_PER_NODE=", nodes,
                               " and SLURM_NODEID=", node,
                               " do not tell how many tasks this host has. Start the program with "
-                              "srun, or give ps::Ranks by hand"});
+                              "srun, or give ps::Ranks by hand."});
   }
   // A job submitted within a step inherits the step's variables; only the others below are its own.
   const std::string_view listed = variable("SLURM_GTIDS");
@@ -90,7 +90,7 @@ namespace penstock::detail {
         {"penstock: SLURM_STEP_TASKS_PER_NODE=", nodes, " does not fit ",
          miscounted ? "SLURM_GTIDS=" : "SLURM_TASKS_PER_NODE=", miscounted ? listed : job,
          ": it is left of a step that submitted this job. Start the program with srun, unset "
-         "SLURM_STEP_NUM_TASKS if there is only one process, or give ps::Ranks by hand"});
+         "SLURM_STEP_NUM_TASKS if there is only one process, or give ps::Ranks by hand."});
   }
   return *tasks;
 }

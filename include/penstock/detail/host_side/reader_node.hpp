@@ -4,10 +4,10 @@
 
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/throwing.hpp>
-#include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/dealt_ranges.hpp>
 #include <penstock/detail/host_side/ordered_reads.hpp>
+#include <penstock/detail/host_side/reading_node.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/ragged.hpp>
@@ -24,7 +24,9 @@
 namespace penstock::detail {
 
 /// Fills the slots of its ring from a source, several at once, each with its own range.
-template <Source From, class Where> class ReaderNode final : public Node {
+template <Source From, class Where> class ReaderNode final : public ReadingNode<From> {
+  using Base = ReadingNode<From>;
+  using typename Base::Item;
   using T = typename From::schema;
   static constexpr bool ragged = schema_traits<T>::ragged;
 
@@ -34,19 +36,12 @@ template <Source From, class Where> class ReaderNode final : public Node {
   [[gnu::cold]] ReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
                            From source, const SlotRanges& ranges, Owned<DealtRanges> dealt,
                            const Flush& flush, const OnError& on_error)
-      : Node{setup}, source_{std::move(source)}, on_error_{on_error}, ranges_{ranges},
-        dealt_{std::move(dealt)}, flush_{flush}, out_{out} {
+      : Base{setup, out, std::move(source), on_error}, ranges_{ranges}, dealt_{std::move(dealt)},
+        flush_{flush} {
     out_->order->mix_from(&source_);
     if (out_->layout().units == 1 && out_->layout().bytes() > usual_read) {
       note_ = joined({"a record of ", out_->layout().bytes(), " bytes is a slot"});
     }
-  }
-
-  bool reads() const noexcept override { return true; }
-  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
-    stage.note = note_;
   }
 
  private:
@@ -88,11 +83,12 @@ template <Source From, class Where> class ReaderNode final : public Node {
       const bool singly = on_error_.skips != 0 && !out_->order->plain();
       const Item item =
           singly ? read_singly(claim.place(), slot, got, meter)
-                 : attempt_item(on_error_, meter, record_of(slot.epoch, first),
-                                layout.whole_records(first, wanted), [&](unsigned attempt) {
-                                  const TraceRange shown = trace(layout.in_records(slot.index));
-                                  read(claim.place(), slot, got, attempt, meter);
-                                });
+                 : this->attempt_item(on_error_, meter, record_of(slot.epoch, first),
+                                      layout.whole_records(first, wanted), [&](unsigned attempt) {
+                                        const TraceRange shown =
+                                            this->trace(layout.in_records(slot.index));
+                                        read(claim.place(), slot, got, attempt, meter);
+                                      });
       if (item == Item::failed) {
         slot.units = 0; // the slot goes on, empty, to a thread that did not see the ring fail
         return;
@@ -111,7 +107,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
       }
       if (dealt_) {
         dealt_->give_back(wanted - slot.units);
-        if (cut && workers() == 1) { // of several, the run ends
+        if (cut && this->workers() == 1) { // of several, the run ends
           dealt_->cut(range, slot.units);
         }
       }
@@ -155,9 +151,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
     do {
       const std::uint64_t next = first + got.count;
-      const Filled filled =
-          read_some(source_, rest(place, slot, got),
-                    Patience{control().interrupt(), meter, slot.epoch, attempt, due(place, got)});
+      const Filled filled = read_some(
+          source_, rest(place, slot, got),
+          Patience{this->control().interrupt(), meter, slot.epoch, attempt, due(place, got)});
       check_count(filled.count, wanted - got.count, next, false);
       if constexpr (ragged) {
         check_ragged(out_->memory, place, got.count + filled.count, first);
@@ -165,10 +161,10 @@ template <Source From, class Where> class ReaderNode final : public Node {
       note_read(place, got, filled.count);
       got.for_now = filled.for_now;
     } while (GivesForNow<From> && got.for_now && got.count < wanted &&
-             !control().interrupt().raised() &&
+             !this->control().interrupt().raised() &&
              !(got.count != 0 && flush_.is_due(out_->was_read(place))));
     // What was told to return gave what it had; the rings are closed, and it counts as dropped.
-    if (!got.for_now && !control().interrupt().raised()) {
+    if (!got.for_now && !this->control().interrupt().raised()) {
       check_count(got.count, wanted, first, ranges_.known());
     }
   }
@@ -189,7 +185,7 @@ template <Source From, class Where> class ReaderNode final : public Node {
     }
     const std::size_t count =
         reads.records(place, 0, slot.epoch, slot.source[0], slot.units,
-                      Patience{control().interrupt(), meter, slot.epoch, attempt});
+                      Patience{this->control().interrupt(), meter, slot.epoch, attempt});
     if constexpr (ragged) {
       check_ragged(out_->memory, place, count, record_of(slot.epoch, slot.source[0])());
     }
@@ -201,12 +197,12 @@ template <Source From, class Where> class ReaderNode final : public Node {
     const std::uint64_t first = slot.source[0];
     const OrderedReads<From, Where> reads{source_, *out_->order, out_->memory};
     for (std::uint64_t turn = first; turn != first + slot.units; ++turn) {
-      const Item item =
-          attempt_item(on_error_, meter, record_of(slot.epoch, turn), 1, [&](unsigned attempt) {
+      const Item item = this->attempt_item(
+          on_error_, meter, record_of(slot.epoch, turn), 1, [&](unsigned attempt) {
             if constexpr (ragged) {
               open_ragged(out_->memory, place, got.count + 1, got.count);
             }
-            const Patience patience{control().interrupt(), meter, slot.epoch, attempt};
+            const Patience patience{this->control().interrupt(), meter, slot.epoch, attempt};
             if (reads.records(place, got.count, slot.epoch, turn, 1, patience) != 0) {
               if constexpr (ragged) {
                 check_ragged(out_->memory, place, got.count + 1,
@@ -220,8 +216,9 @@ template <Source From, class Where> class ReaderNode final : public Node {
         return item;
       }
     }
-    const std::size_t of = control().interrupt().raised() ? 0 : slot.units;
-    return attempt(first, [&] { out_->check_left(got.count, of); }) ? Item::good : Item::failed;
+    const std::size_t of = this->control().interrupt().raised() ? 0 : slot.units;
+    return this->attempt(first, [&] { out_->check_left(got.count, of); }) ? Item::good
+                                                                          : Item::failed;
   }
   // Returns what says which record of the source a unit is of.
   auto record_of(std::uint64_t epoch, std::uint64_t unit) const noexcept {
@@ -232,10 +229,10 @@ template <Source From, class Where> class ReaderNode final : public Node {
     const std::uint64_t next = slot.source[0] + got.count;
     if constexpr (GivesForNow<From>) {
       if (got.count != 0) {
-        return out_->part<T, Where>(place, slot, next, got.count, slot.units - got.count);
+        return out_->template part<T, Where>(place, slot, next, got.count, slot.units - got.count);
       }
     }
-    return out_->batch<T, Where>(place, slot, next);
+    return out_->template batch<T, Where>(place, slot, next);
   }
   void note_read(std::size_t place, Filled& got, std::size_t count) const noexcept {
     if (flush_ && got.count == 0) {
@@ -248,13 +245,13 @@ template <Source From, class Where> class ReaderNode final : public Node {
     return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(out_->was_read(place));
   }
 
-  From source_;
-  const OnError on_error_;
+  using Base::note_;
+  using Base::on_error_;
+  using Base::out_;
+  using Base::source_;
   SlotRanges ranges_;
   const Owned<DealtRanges> dealt_; // null if a slot's number says what it holds
   const Flush flush_;
-  std::string note_;
-  const std::shared_ptr<HostLink> out_;
 };
 
 } // namespace penstock::detail

@@ -4,8 +4,8 @@
 
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
+#include <penstock/detail/host_side/reading_node.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/ragged.hpp>
@@ -23,16 +23,19 @@ namespace penstock::detail {
 
 /// Fills the slots of its ring from a source of known size, with Ragged columns, that knows the
 /// lengths of its records before it reads them: several workers then fill one slot, each a part.
-template <Source From, class Where> class SharedReaderNode final : public Node {
+template <Source From, class Where> class SharedReaderNode final : public ReadingNode<From> {
+  using Base = ReadingNode<From>;
+  using typename Base::Item;
   using T = typename From::schema;
 
  public:
   /// Reads the slots that `ranges` says.
   [[gnu::cold]] SharedReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
                                  From source, const SlotRanges& ranges, const OnError& on_error)
-      : Node{setup}, source_{std::move(source)}, ranges_{ranges}, out_{out}, on_error_{on_error},
-        parts_{out->ring.slots(), parts_a_slot(workers(), out->layout().units, out->ring.slots())},
-        desks_(workers()) {
+      : Base{setup, out, std::move(source), on_error}, ranges_{ranges},
+        parts_{out->ring.slots(),
+               parts_a_slot(this->workers(), out->layout().units, out->ring.slots())},
+        desks_(this->workers()) {
     const Vector<Array>& arrays = out_->layout().parts;
     for (std::size_t i = 0; i != arrays.size(); ++i) {
       columns_ += arrays[i].kind == Array::offsets ? 1U : 0U;
@@ -42,12 +45,6 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
       desk.lengths = Vector<std::uint64_t>(columns_ * out_->layout().units, 0);
       desk.offsets = Vector<std::int64_t>(columns_ * (out_->layout().units + 1), 0);
     }
-  }
-
-  bool reads() const noexcept override { return true; }
-  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
   }
 
  private:
@@ -89,7 +86,7 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
         slot->epoch = range.epoch;
         slot->units = range.units;
         slot->ends_epoch = range.first + range.units == ranges_.end_of(range.epoch);
-        if (!attempt(range.first, [&] { check_seams(share.ticket, range); })) {
+        if (!this->attempt(range.first, [&] { check_seams(share.ticket, range); })) {
           return;
         }
         HostRing::Claim claim = out_->ring.claim_at(share.ticket);
@@ -113,22 +110,23 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
             Meter& meter) noexcept {
     const std::uint64_t first = range.first + units.begin;
     bool ends = false;
-    const Item item = attempt_item(on_error_, meter, first, units.size(), [&](unsigned attempt) {
-      const TraceRange shown = trace(ranges_.index(range) + units.begin);
-      const std::size_t place = share.ticket % out_->ring.slots();
-      const Patience patience{control().interrupt(), meter, range.epoch, attempt};
-      std::fill_n(desk.lengths.data(), columns_ * units.end, 0);
-      source_.lengths(range.first, std::span{desk.lengths.data(), columns_ * units.end});
-      const auto got = read_some(source_, batch(desk, place, first, units), patience).count;
-      ends = got < units.size() && patience.stop_requested(); // it was told to return
-      if (!ends) {
-        check_count(got, units.size(), first, true);
-        keep_offsets(desk, place, first, units);
-        for (std::size_t column = 0; column != columns_; ++column) {
-          seams_of(share.ticket, share.first)[column] = sum_of(desk, column, 0, units.begin);
-        }
-      }
-    });
+    const Item item =
+        this->attempt_item(on_error_, meter, first, units.size(), [&](unsigned attempt) {
+          const TraceRange shown = this->trace(ranges_.index(range) + units.begin);
+          const std::size_t place = share.ticket % out_->ring.slots();
+          const Patience patience{this->control().interrupt(), meter, range.epoch, attempt};
+          std::fill_n(desk.lengths.data(), columns_ * units.end, 0);
+          source_.lengths(range.first, std::span{desk.lengths.data(), columns_ * units.end});
+          const auto got = read_some(source_, batch(desk, place, first, units), patience).count;
+          ends = got < units.size() && patience.stop_requested(); // it was told to return
+          if (!ends) {
+            check_count(got, units.size(), first, true);
+            keep_offsets(desk, place, first, units);
+            for (std::size_t column = 0; column != columns_; ++column) {
+              seams_of(share.ticket, share.first)[column] = sum_of(desk, column, 0, units.begin);
+            }
+          }
+        });
     return item == Item::good && !ends;
   }
 
@@ -247,10 +245,10 @@ template <Source From, class Where> class SharedReaderNode final : public Node {
     return sum;
   }
 
-  From source_;
+  using Base::on_error_; // without skips
+  using Base::out_;
+  using Base::source_;
   SlotRanges ranges_;
-  const std::shared_ptr<HostLink> out_;
-  const OnError on_error_; // without skips
   Parts<> parts_;
   Vector<Desk> desks_;          // by worker
   Vector<std::uint64_t> seams_; // by place, part and column

@@ -24,9 +24,9 @@ struct OrderedSource {
   std::size_t record_bytes{}; // without Ragged columns
   bool ragged{};
   std::span<const std::size_t> extents{};
+  std::uint64_t identity{};
   RunOrder::MixedRecord* mix{}; // null if it mixes nothing
   std::uint64_t group{};        // of a mix
-  const void* source{};         // that `mix` is asked of
 };
 
 /// Refuses an order that the source cannot be read in.
@@ -54,8 +54,18 @@ struct OrderedSource {
                               " can be shuffled."});
   }
   if (of.mix && (order.records == 0 || order.block != 0)) {
-    throw OptionError{"penstock: Reader: a mix has no end of its own, and mixes groups of its own: "
-                      "give order.records, how many an epoch has, and no .block."};
+    throw OptionError{
+        order.records == 0
+            ? "penstock: Reader: a mix has no end of its own: say how many records an epoch has, "
+              "such as .order = {.records = 100000}."
+            : "penstock: Reader: a mix mixes groups of its own: leave out order.block."};
+  }
+  const std::uint64_t records = order.records != 0 ? order.records : of.size;
+  if (order.uneven == Uneven::drop && records != 0 && records < order.ranks.world) {
+    throw_error<OptionError>({"penstock: Reader: order.ranks.world is ", order.ranks.world,
+                              ", an epoch has fewer records, ", records,
+                              ", and Uneven::drop would leave out all: start fewer ranks, or take "
+                              "Uneven::repeat."});
   }
   if (!of.mix && order.records > of.size) {
     throw_error<OptionError>({"penstock: Reader: order.records is ", order.records,
@@ -82,12 +92,7 @@ make_order(const Order& asked, const OrderedSource& of, std::uint64_t epochs) {
   for (const std::size_t extent : of.extents) {
     schema = splitmix(schema ^ extent, 1);
   }
-  // Which records come first tells parts, sizes and weights.
-  std::uint64_t mix = 0;
-  for (std::uint64_t visit = 0; of.mix && visit != 256; ++visit) {
-    mix = splitmix(mix ^ of.mix(of.source, visit, order.shuffle), 1);
-  }
-  return new_shared<RunOrder>(order, of.size, epochs, schema, mix, of.mix, of.in_order);
+  return new_shared<RunOrder>(order, of.size, epochs, schema, of.identity, of.mix, of.in_order);
 }
 
 } // namespace penstock::detail

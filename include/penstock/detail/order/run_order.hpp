@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/order/dealing.hpp>
 #include <penstock/detail/order/sequence.hpp>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 
 namespace penstock::detail {
 
@@ -31,13 +33,14 @@ class RunOrder {
   using MixedRecord = std::uint64_t(const void* source, std::uint64_t visit, Seed shuffle);
 
   /// `order` says its block and its records, and all of it can work. `size`: of the source, or
-  /// unknown. `mixes`: a hash of the `mix`, which is null for other sources. `in_order`: nothing
-  /// can go on in its middle.
+  /// unknown. `source`: its identity. `mix`: null unless it is one. `in_order`: nothing can go on
+  /// in its middle.
   [[gnu::cold]] RunOrder(const Order& order, std::uint64_t size, std::uint64_t epochs,
-                         std::uint64_t schema, std::uint64_t mixes, MixedRecord* mix, bool in_order)
+                         std::uint64_t schema, std::uint64_t source, MixedRecord* mix,
+                         bool in_order)
       : order_{order}, mix_{nullptr, mix}, plain_{!order.shuffle && order.ranks.world == 1 && !mix},
         in_order_{in_order}, epochs_{epochs},
-        identity_{order.shuffle, order.block, order.window, order.records, size, schema, mixes},
+        identity_{order.shuffle, order.block, order.window, order.records, size, schema, source},
         first_{dealt_from(0)}, each_{first_} {}
 
   /// Begins a run. Throws OptionError if it cannot go on from there.
@@ -183,19 +186,31 @@ class RunOrder {
   [[gnu::cold]] void check(const Position& from) const {
     const OrderIdentity& it = from.identity();
     if (it.shuffle != identity_.shuffle) {
-      differ("shuffle", piece(it.shuffle), piece(identity_.shuffle));
+      differ({"the seed of .shuffle is ", piece(it.shuffle), " there and ",
+              piece(identity_.shuffle), " here"});
     }
-    same("block", it.block, identity_.block);
-    same("window", it.window, identity_.window);
-    same("the records of an epoch", it.records, identity_.records);
-    same("the source's size", it.size, identity_.size);
-    same("a hash of the records' layout", it.schema, identity_.schema);
-    same("a hash of the mix", it.mix, identity_.mix);
-    if (from.epoch() > epochs_ || from.step() > identity_.records ||
+    same(".block is ", it.block, identity_.block);
+    same(".window is ", it.window, identity_.window);
+    same("the number of the source's records is ", it.size, identity_.size);
+    same("the number of an epoch's records is ", it.records, identity_.records);
+    if (it.schema != identity_.schema) {
+      differ({"a record has other columns or another length there than here"});
+    }
+    if (it.source != identity_.source) {
+      differ({"the source is made otherwise there than here, such as by other numbers in a "
+              "where(), parts or weights in a mix(), or a stride or seed of windows()"});
+    }
+    if (from.step() > identity_.records) {
+      throw_error<OptionError>({"penstock: this position is at step ", from.step(),
+                                ", and an epoch has ", identity_.records,
+                                ": its text was changed, and is worth nothing."});
+    }
+    if (from.epoch() > epochs_ ||
         (from.epoch() == epochs_ && (from.step() != 0 || from.inside() != 0))) {
       throw_error<OptionError>({"penstock: this position is at step ", from.step(), " of epoch ",
-                                from.epoch(), ", and a run has ", epochs_, " epochs of ",
-                                identity_.records, " steps: give the Reader more .epochs."});
+                                from.epoch(),
+                                ", counted from 0, and the Reader has .epochs = ", epochs_,
+                                ", counted from the first run's beginning: give it more."});
     }
     if (from.inside() != 0 && from.world() != order_.ranks.world) {
       const Ranks then{0, static_cast<std::uint32_t>(std::max<std::uint64_t>(from.world(), 1))};
@@ -209,13 +224,12 @@ class RunOrder {
   }
   [[gnu::cold]] static void same(const char* what, std::uint64_t there, std::uint64_t here) {
     if (there != here) {
-      differ(what, there, here);
+      differ({what, there, " there and ", here, " here"});
     }
   }
-  [[noreturn, gnu::cold]] static void differ(const char* what, Piece there, Piece here) {
-    throw_error<OptionError>({"penstock: this position is of another order: ", what, " is ", there,
-                              " there and ", here,
-                              " here: resume with the same order and data, or begin anew without "
+  [[noreturn, gnu::cold]] static void differ(std::initializer_list<Piece> how) {
+    throw_error<OptionError>({"penstock: this position is of another order: ", joined(how),
+                              ". Resume with the same order and data, or begin anew without "
                               ".from."});
   }
   static Piece piece(const Seed& seed) noexcept {

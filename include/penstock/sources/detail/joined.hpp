@@ -11,6 +11,7 @@
 #include <penstock/sources/detail/opening_in_turn.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/detail/several.hpp>
+#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -64,6 +65,19 @@ template <class All> class Joined {
              .for_now = all.for_now || its.for_now};
     });
     return all;
+  }
+
+  /// Tells it from others of as many records. After open().
+  std::uint64_t identity() const {
+    std::uint64_t all = 0;
+    each([&](std::size_t, const auto& source) {
+      all = and_then(and_then(all, identity_of(source)), source.size());
+    });
+    return all;
+  }
+  /// Appends how the records were read.
+  void note(std::string& to) const {
+    each([&](std::size_t, const auto& source) { note_of(source, to); });
   }
 
   /// Reads the records from into.index() on, which are numbered through all sources. Throws what

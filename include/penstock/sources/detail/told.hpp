@@ -1,0 +1,39 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/splitmix.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace penstock::detail {
+
+// What a source may tell of itself, and what stands for it where it does not: see Source.
+
+template <class S> std::uint64_t identity_of(const S& source) {
+  if constexpr (requires { source.identity(); }) {
+    return source.identity();
+  } else {
+    return 0;
+  }
+}
+/// Returns the identity of what is made of one of identity `all` and another.
+constexpr std::uint64_t and_then(std::uint64_t all, std::uint64_t another) noexcept {
+  return splitmix(splitmix(all, 1), another);
+}
+template <class S> void note_of(const S& source, std::string& to) {
+  if constexpr (requires { source.note(to); }) {
+    source.note(to);
+  }
+}
+/// Adds words to a note, unless it has them: of several sources, many tell the same.
+[[gnu::cold]] inline void add_note(std::string& to, std::string_view words) {
+  if (to.find(words) == std::string::npos) {
+    to += to.empty() ? "" : "; ";
+    to += words;
+  }
+}
+
+} // namespace penstock::detail
