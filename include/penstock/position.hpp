@@ -124,9 +124,9 @@ class PositionText {
     *this = before;
     return number(name);
   }
-  /// Throws OptionError if anything is left.
-  [[gnu::cold]] void end() const {
-    if (!rest_.empty()) {
+  /// Throws OptionError if anything is left, or unless what it says `can_be`.
+  [[gnu::cold]] void end(bool can_be) const {
+    if (!rest_.empty() || !can_be) {
       refuse();
     }
   }
@@ -174,8 +174,10 @@ class PositionText {
   identity_.size = from.number("size");
   identity_.schema = from.number("schema", 16);
   identity_.mix = from.number("mix", 16);
-  from.end();
   known_ = identity_ != detail::OrderIdentity{}; // else it is the beginning
+  const bool inside_block = inside_ < identity_.block && world_ > 1 && world_ <= ~std::uint32_t{0};
+  const bool between = inside_ == 0 && world_ == 0;
+  from.end((known_ && (between || inside_block)) || *this == Position{});
 }
 [[gnu::cold]] inline std::string Position::text() const {
   std::string text{detail::position_mark};

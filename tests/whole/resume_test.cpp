@@ -410,6 +410,29 @@ TEST_CASE("A position is one line of text, and other text is none") {
   CHECK(read == at);
 }
 
+TEST_CASE("A text of a place that no run can be at is no position") {
+  Chain chain{
+      .records = 100, .order = {.shuffle = 3, .block = 10, .ranks = rank(0, 2)}, .batch = 4};
+  const std::string good = run(chain, {}, 2).positions[1].text();
+  const auto altered = [](std::string text, const std::string& from, const std::string& to) {
+    REQUIRE(text.find(from) != std::string::npos);
+    return text.replace(text.find(from), from.size(), to);
+  };
+  CHECK(ps::Position{good}.inside() == 8);
+  for (const char* place : {"inside=10 world=2", "inside=18446744073709551615 world=2",
+                            "inside=8 world=0", "inside=8 world=1", "inside=8 world=4294967296"}) {
+    CAPTURE(place);
+    CHECK_THROWS_AS(ps::Position{altered(good, "inside=8 world=2", place)}, ps::OptionError);
+  }
+  const std::string beginning = ps::Position{}.text();
+  for (const char* name : {"epoch=", "step=", "inside=", "world="}) {
+    const std::string nothing = std::string{name} + "0";
+    CAPTURE(name);
+    CHECK_THROWS_AS(ps::Position{altered(beginning, nothing, name + std::string{"5"})},
+                    ps::OptionError);
+  }
+}
+
 TEST_CASE("A source whose records come in order has no positions") {
   auto pipeline = ps::Reader{ps::generate<Record>([](std::span<Record> out, std::uint64_t first) {
                                const std::size_t count =
