@@ -74,6 +74,11 @@ class RunOrder {
     return end_turn() - first_turn() + (epochs_ - epoch_ - 1) * turns();
   }
 
+  /// Returns the most that a rank reads in all epochs, the same on all ranks, or unknown.
+  std::uint64_t most_of_run() const noexcept {
+    return identity_.records == unknown ? unknown : epochs_ * each_.most();
+  }
+
   /// Returns the step of a turn.
   std::uint64_t step(std::uint64_t epoch, std::uint64_t turn) const noexcept {
     return epoch == epoch_ ? first_.step(turn - zero(epoch)) : each_.step(turn);
