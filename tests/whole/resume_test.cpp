@@ -269,12 +269,11 @@ TEST_CASE(
 TEST_CASE("Slots have one size on all ranks, also where one has a record more") {
   std::set<std::string> texts;
   for (unsigned number = 0; number != 2; ++number) {
-    const Log log = run({.records = 8191,
-                         .order = {.shuffle = 9,
-                                   .ranks = rank(number, 2),
-                                   .uneven = ps::Uneven::keep},
-                         .batch = 0},
-                        {}, 2);
+    const Log log =
+        run({.records = 8191,
+             .order = {.shuffle = 9, .ranks = rank(number, 2), .uneven = ps::Uneven::keep},
+             .batch = 0},
+            {}, 2);
     texts.insert(log.positions.back().text());
   }
   CHECK(texts.size() == 1);

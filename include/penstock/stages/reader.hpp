@@ -178,8 +178,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   template <class D>
   [[gnu::cold]] std::size_t records_a_slot(std::size_t record_bytes,
                                            const detail::Build<D>& build) const {
-    const std::size_t usual =
-        detail::records_a_slot(options_.batch, record_bytes, build.order->most_of_run(), build.plan);
+    const std::size_t usual = detail::records_a_slot(options_.batch, record_bytes,
+                                                     build.order->most_of_run(), build.plan);
     return options_.ahead == 0 || options_.batch != 0 || build.plan.ragged
                ? usual
                : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);

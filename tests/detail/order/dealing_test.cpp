@@ -142,9 +142,8 @@ TEST_CASE("Ranks that go on inside a block may make something else of the uneven
           all.insert(before.step(k));
         }
         const Dealing::Place place = before.place(i);
-        for (const std::uint64_t step :
-             steps_of(dealing(place.step, end, block, rank, world, ps::Uneven::keep),
-                      place.inside)) {
+        for (const std::uint64_t step : steps_of(
+                 dealing(place.step, end, block, rank, world, ps::Uneven::keep), place.inside)) {
           all.insert(step);
         }
       }
