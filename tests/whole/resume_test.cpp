@@ -254,6 +254,35 @@ TEST_CASE("All ranks end after as many batches, also where records are left out"
   }
 }
 
+TEST_CASE("All ranks end after as many batches, also on the way back from a device") {
+  const auto batches = [](unsigned number, std::size_t sent, std::size_t back) {
+    const Chain chain{
+        .records = 1 << 20, .order = {.shuffle = 9, .ranks = rank(number, 2)}, .to_device = true};
+    ps::HostDevice device;
+    auto pipeline = reader(chain) |
+                    ps::Decoder{[number](const Record& in, Record& out) {
+                                  if (number == 0 && in % 3 != 0) {
+                                    throw std::runtime_error{"bad"};
+                                  }
+                                  out = in;
+                                },
+                                {.on_error = {.skips = 1 << 20}}} |
+                    ps::PinnedStager{} | ps::AsyncCopier{device, {.batch = sent}} |
+                    ps::AsyncCopier{ps::to_host, {.batch = back}};
+    std::size_t count = 0;
+    for (auto batch : pipeline.batches()) {
+      count += batch.size() != 0 ? 1U : 0U;
+    }
+    return count;
+  };
+  CHECK(batches(0, 0, 0) == batches(1, 0, 0)); // a batch is larger than a usual slot
+  CHECK(batches(0, 9000, 9000) == batches(1, 9000, 9000));
+  for (const std::size_t back : {4500, 18000}) {
+    CHECK(tests::has(tests::caught<ps::OptionError>([&] { batches(0, 9000, back); }),
+                     "ranks would have other numbers of batches"));
+  }
+}
+
 TEST_CASE(
     "Positions of several ranks are behind each batch, also where slots have no size of yours") {
   Chain chain{.records = 6001, .epochs = 2, .order = {.shuffle = 9, .ranks = rank(1, 2)}};
