@@ -457,6 +457,11 @@ TEST_CASE("Orders that cannot be are refused by name") {
       refused(ps::generate<Record>([](std::span<Record>, std::uint64_t) { return std::size_t{0}; }),
               {.shuffle = 1}),
       "does not know its size"));
+  CHECK(has(refused(Numbers{std::uint64_t{1} << 63}, {}),
+            "epochs is 1, each of 9223372036854775808 records, and a run counts at most"));
+  CHECK(has(refused(ps::mix<Record>({{Numbers{10}, 1}}), {.records = std::uint64_t{1} << 62},
+                    {.epochs = 4, .batch = 1}),
+            "epochs is 4, each of 4611686018427387904 records, and a run counts at most"));
   struct InOrder : Numbers {
     bool random_access() const { return false; }
   };
