@@ -115,7 +115,7 @@ void copy(const Number& in, Number& out) {
 } // namespace
 
 TEST_CASE("on the host an epoch's short last slot is left out, in each epoch") {
-  for (const std::uint64_t count : {1000, 1007, 100, 99, 7, 0}) {
+  for (const std::uint64_t count : {1000, 1007, 100, 0}) {
     for (const unsigned workers : {1U, 3U}) {
       CAPTURE(count, workers);
       const ps::ReaderOptions reading{
@@ -138,6 +138,22 @@ TEST_CASE("on the host an epoch's short last slot is left out, in each epoch") {
       }
     }
   }
+}
+
+TEST_CASE("an epoch of which every record would be left out is refused") {
+  const auto refused = [](auto pipeline) {
+    return std::string{ps::tests::caught<ps::OptionError>([&] { pipeline.prepare(); }).what()};
+  };
+  const std::string text =
+      "penstock: Reader: an epoch has 99 records, fewer than the 100 of a batch, and drop_last "
+      "would leave out all of them: make the batch smaller.";
+  CHECK(refused(ps::Reader{numbers(99), {.batch = 100, .drop_last = true}} | ps::Decoder{copy}) ==
+        text);
+  ps::HostDevice device;
+  CHECK(refused(ps::Reader{numbers(99), ps::to_pinned, {.batch = 10, .drop_last = true}} |
+                ps::AsyncCopier{device, {.batch = 100}}) == text);
+  auto none = ps::Reader{numbers(0), {.batch = 100, .drop_last = true}} | ps::Decoder{copy};
+  CHECK(host_run(none).batches.empty());
 }
 
 TEST_CASE("on the host a Consumer and a Writer see whole batches alone") {
@@ -185,7 +201,7 @@ TEST_CASE("on a device every batch is a whole one, whatever a slot holds") {
     ps::HostDevice device{{.late_seed = seed}};
     auto stream = device.stream();
     for (const std::size_t slot : {0, 7, 100, 333}) {
-      for (const std::size_t batch : {1, 50, 300, 1003, 1004}) {
+      for (const std::size_t batch : {1, 50, 300, 1003}) {
         CAPTURE(seed, slot, batch);
         auto pipeline =
             ps::Reader{numbers(1003),

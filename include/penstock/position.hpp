@@ -54,6 +54,9 @@ class Position {
   std::uint64_t epoch() const noexcept { return epoch_; }
   std::uint64_t step() const noexcept { return step_; }
   /// @}
+  /// Returns how many records each rank took of its block, which begins behind step(); 0 where all
+  /// ranks stand between blocks, so that any number of them can go on.
+  std::uint64_t inside() const noexcept { return inside_; }
   /// Compares all that text() tells.
   bool operator==(const Position&) const = default;
 
@@ -66,7 +69,6 @@ class Position {
   /// For the Reader.
   /// @{
   const detail::OrderIdentity& identity() const noexcept { return identity_; }
-  std::uint64_t inside() const noexcept { return inside_; }
   std::uint64_t world() const noexcept { return world_; }
   /// @}
 
@@ -135,9 +137,9 @@ class PositionText {
     *this = before;
     return number(name);
   }
-  /// Throws OptionError if anything is left.
-  [[gnu::cold]] void end() const {
-    if (!rest_.empty()) {
+  /// Throws OptionError if anything is left, or unless what it says `can_be`.
+  [[gnu::cold]] void end(bool can_be) const {
+    if (!rest_.empty() || !can_be) {
       refuse();
     }
   }
@@ -191,8 +193,10 @@ class PositionText {
   identity_.size = from.number("size");
   identity_.schema = from.number("schema", 16);
   identity_.source = from.number("source", 16);
-  from.end();
   known_ = identity_ != detail::OrderIdentity{}; // else it is the beginning
+  const bool inside_block = inside_ < identity_.block && world_ > 1 && world_ <= ~std::uint32_t{0};
+  const bool between = inside_ == 0 && world_ == 0;
+  from.end((known_ && (between || inside_block)) || *this == Position{});
 }
 [[gnu::cold]] inline std::string Position::text() const {
   std::string text{detail::position_mark};

@@ -54,6 +54,29 @@ struct Numbers {
   }
 };
 
+/// Gives half of what it is asked for, for now.
+struct Hesitates : Numbers {
+  template <class Where>
+  ps::Filled read(ps::Batch<Record, Where> into, const ps::Patience& /*patience*/) const {
+    const std::size_t half = (into.size() + 1) / 2;
+    for (std::size_t i = 0; i != half; ++i) {
+      into.data()[i] = into.index() + i;
+    }
+    return half == into.size() ? ps::Filled{half} : ps::for_now(half);
+  }
+};
+/// Says that it has a record 77, and has none.
+struct Lacks : Numbers {
+  template <class Where>
+  std::size_t read_at(std::span<const std::uint64_t> numbers, ps::Batch<Record, Where> into) const {
+    std::size_t i = 0;
+    for (; i != numbers.size() && numbers[i] != 77; ++i) {
+      into.data()[i] = numbers[i];
+    }
+    return i;
+  }
+};
+
 /// A plain record, an array, and a text whose length differs from record to record.
 struct Sample : ps::Columns<ps::Field<"number", std::uint32_t>, ps::Field<"text", ps::Ragged<char>>,
                             ps::Field<"row", float, 3>> {};
@@ -286,6 +309,31 @@ TEST_CASE("One record that cannot be read leaves out itself alone, and is named"
   CHECK(tests::caught<ps::StageError>([&] { numbers_of(fails); }).record() == 17);
 }
 
+TEST_CASE("A source that gives for now is asked for the rest in the order too") {
+  const auto shuffled = [](const auto& source) {
+    auto pipeline = ps::Reader{source, {.workers = 2, .order = {.shuffle = 5}, .batch = 8}} |
+                    ps::Decoder{[](const Record& in, Record& out) { out = in; }};
+    Records all;
+    for (auto batch : pipeline.batches()) {
+      all.insert(all.end(), batch.data(), batch.data() + batch.size());
+    }
+    return all;
+  };
+  CHECK(shuffled(Hesitates{{100}}) == shuffled(Numbers{100}));
+}
+
+TEST_CASE("Where the order's reads fall short, the record that is missing is named") {
+  try {
+    auto pipeline = ps::Reader{Lacks{{100}}, {.order = {.shuffle = 5}, .batch = 100}} |
+                    ps::Consumer{[](ps::Batch<const Record, ps::Pageable>) {}};
+    pipeline.run();
+    FAIL("nothing was thrown");
+  } catch (const ps::StageError& e) {
+    const auto cause = tests::caught<ps::SourceError>([&] { std::rethrow_if_nested(e); });
+    CHECK(cause.record() == 77);
+  }
+}
+
 TEST_CASE("A Ragged record that cannot be read leaves its neighbours whole") {
   auto pipeline =
       ps::Reader{Torn{{100}}, {.order = {.shuffle = 6}, .batch = 8, .on_error = {.skips = 1}}} |
@@ -416,6 +464,11 @@ TEST_CASE("Orders that cannot be are refused by name") {
       refused(ps::generate<Record>([](std::span<Record>, std::uint64_t) { return std::size_t{0}; }),
               {.shuffle = 1}),
       "does not know its size"));
+  CHECK(has(refused(Numbers{std::uint64_t{1} << 63}, {}),
+            "epochs is 1, each of 9223372036854775808 records, and a run counts at most"));
+  CHECK(has(refused(ps::mix<Record>({{Numbers{10}, 1}}), {.records = std::uint64_t{1} << 62},
+                    {.epochs = 4, .batch = 1}),
+            "epochs is 4, each of 4611686018427387904 records, and a run counts at most"));
   struct InOrder : Numbers {
     bool random_access() const { return false; }
   };

@@ -257,6 +257,35 @@ TEST_CASE("All ranks end after as many batches, also where records are left out"
   }
 }
 
+TEST_CASE("All ranks end after as many batches, also on the way back from a device") {
+  const auto batches = [](unsigned number, std::size_t sent, std::size_t back) {
+    const Chain chain{
+        .records = 1 << 20, .order = {.shuffle = 9, .ranks = rank(number, 2)}, .to_device = true};
+    ps::HostDevice device;
+    auto pipeline = reader(chain) |
+                    ps::Decoder{[number](const Record& in, Record& out) {
+                                  if (number == 0 && in % 3 != 0) {
+                                    throw std::runtime_error{"bad"};
+                                  }
+                                  out = in;
+                                },
+                                {.on_error = {.skips = 1 << 20}}} |
+                    ps::PinnedStager{} | ps::AsyncCopier{device, {.batch = sent}} |
+                    ps::AsyncCopier{ps::to_host, {.batch = back}};
+    std::size_t count = 0;
+    for (auto batch : pipeline.batches()) {
+      count += batch.size() != 0 ? 1U : 0U;
+    }
+    return count;
+  };
+  CHECK(batches(0, 0, 0) == batches(1, 0, 0)); // a batch is larger than a usual slot
+  CHECK(batches(0, 9000, 9000) == batches(1, 9000, 9000));
+  for (const std::size_t back : {4500, 18000}) {
+    CHECK(tests::has(tests::caught<ps::OptionError>([&] { batches(0, 9000, back); }),
+                     "ranks would have other numbers of batches"));
+  }
+}
+
 TEST_CASE(
     "Positions of several ranks are behind each batch, also where slots have no size of yours") {
   Chain chain{.records = 6001, .epochs = 2, .order = {.shuffle = 9, .ranks = rank(1, 2)}};
@@ -267,6 +296,19 @@ TEST_CASE(
     const ps::Position& at = whole.positions[i];
     REQUIRE(whole.sizes[i] == 3000 * at.epoch() + at.step() / 2);
   }
+}
+
+TEST_CASE("Slots have one size on all ranks, also where one has a record more") {
+  std::set<std::string> texts;
+  for (unsigned number = 0; number != 2; ++number) {
+    const Log log =
+        run({.records = 8191,
+             .order = {.shuffle = 9, .ranks = rank(number, 2), .uneven = ps::Uneven::keep},
+             .batch = 0},
+            {}, 2);
+    texts.insert(log.positions.back().text());
+  }
+  CHECK(texts.size() == 1);
 }
 
 TEST_CASE("A batch of which nothing is left ends a run of several ranks, and is named") {
@@ -435,6 +477,29 @@ TEST_CASE("A position is one line of text, and other text is none") {
   stream >> number >> read;
   CHECK(read == at);
   CHECK(number == 17);
+}
+
+TEST_CASE("A text of a place that no run can be at is no position") {
+  Chain chain{
+      .records = 100, .order = {.shuffle = 3, .block = 10, .ranks = rank(0, 2)}, .batch = 4};
+  const std::string good = run(chain, {}, 2).positions[1].text();
+  const auto altered = [](std::string text, const std::string& from, const std::string& to) {
+    REQUIRE(text.find(from) != std::string::npos);
+    return text.replace(text.find(from), from.size(), to);
+  };
+  CHECK(ps::Position{good}.inside() == 8);
+  for (const char* place : {"inside=10 world=2", "inside=18446744073709551615 world=2",
+                            "inside=8 world=0", "inside=8 world=1", "inside=8 world=4294967296"}) {
+    CAPTURE(place);
+    CHECK_THROWS_AS(ps::Position{altered(good, "inside=8 world=2", place)}, ps::OptionError);
+  }
+  const std::string beginning = ps::Position{}.text();
+  for (const char* name : {"epoch=", "step=", "inside=", "world="}) {
+    const std::string nothing = std::string{name} + "0";
+    CAPTURE(name);
+    CHECK_THROWS_AS(ps::Position{altered(beginning, nothing, name + std::string{"5"})},
+                    ps::OptionError);
+  }
 }
 
 TEST_CASE("A source whose records come in order has no positions") {

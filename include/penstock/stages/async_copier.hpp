@@ -147,9 +147,10 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   template <class Given, class On> [[gnu::cold]] void build(detail::Build<On>& build) const {
     const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.device_input();
-    const detail::Layout slot = this->slot(in->layout().uncounted());
-    build.units = build.units == unknown_size ? unknown_size : in->layout().in_records(build.units);
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
+    const bool by_turn = !counted && build.may_jump() && !build.order->one_rank();
+    const detail::Layout slot = this->slot(in->layout().uncounted(), by_turn);
+    build.units = build.units == unknown_size ? unknown_size : in->layout().in_records(build.units);
     build.needs.recount(in->layout().units, in->layout().records());
     if (counted) {
       build.needs.leave_out();
@@ -172,10 +173,19 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
   }
 
  private:
-  detail::Layout slot(const detail::Layout& batch) const {
+  // `by_turn`: batches may be short anywhere, and stay what they are.
+  [[gnu::cold]] detail::Layout slot(const detail::Layout& batch, bool by_turn) const {
     const std::size_t bytes = batch.record_bytes();
-    const std::size_t usual = std::min(batch.records(), detail::slot_records(bytes));
+    const std::size_t usual =
+        by_turn ? batch.records() : std::min(batch.records(), detail::slot_records(bytes));
     const std::size_t records = options_.batch != 0 ? options_.batch : usual;
+    if (by_turn && records != batch.records()) {
+      detail::throw_error<OptionError>(
+          {"penstock: AsyncCopier: batch is ", records, ", and the device's batches have ",
+           batch.records(),
+           " records: on several ranks they are short if records were skipped, and ranks would "
+           "have other numbers of batches: give both the same batch, or leave out the skips."});
+    }
     if (!batch.in_pieces()) {
       return batch.of(records);
     }

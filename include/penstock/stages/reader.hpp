@@ -180,11 +180,12 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         std::max(detail::processors(plan, of_eight, many ? 24 : 12), 2U));
   }
   // Several slots for all that the Reader may be ahead, so that the stages have work side by side.
+  // As many records on all ranks, also where some read one more than others.
   template <class D>
   [[gnu::cold]] std::size_t records_a_slot(std::size_t record_bytes,
                                            const detail::Build<D>& build) const {
-    const std::size_t usual =
-        detail::records_a_slot(options_.batch, record_bytes, build.records, build.plan);
+    const std::size_t usual = detail::records_a_slot(options_.batch, record_bytes,
+                                                     build.order->most_of_run(), build.plan);
     return options_.ahead == 0 || options_.batch != 0 || build.plan.ragged
                ? usual
                : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);

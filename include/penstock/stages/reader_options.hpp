@@ -11,6 +11,7 @@
 #include <penstock/ranks.hpp>
 #include <penstock/sources/source.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -57,11 +58,17 @@ namespace detail {
 // What cannot work is refused by these, in order of what they look at. Each throws OptionError.
 
 [[gnu::cold]] inline void check_epochs(const ReaderOptions& options, std::uint64_t size) {
-  if (options.epochs == 0 || (size == unknown_size && options.epochs != 1) ||
-      (size != unknown_size && size != 0 && options.epochs > unknown_size / 2 / size)) {
+  if (options.epochs == 0 || (size == unknown_size && options.epochs != 1)) {
     throw_error<OptionError>(
         {"penstock: Reader: epochs is ", options.epochs,
          ": it must be at least 1, and 1 where the source's size is unknown."});
+  }
+  constexpr std::uint64_t most = unknown_size / 2;
+  const std::uint64_t each = std::max(size, options.order.records);
+  if (size != unknown_size && each != 0 && options.epochs > most / each) {
+    throw_error<OptionError>({"penstock: Reader: epochs is ", options.epochs, ", each of ", each,
+                              " records, and a run counts at most ", most,
+                              ": give it fewer epochs, or smaller ones."});
   }
 }
 /// What would give ranks another number of batches each.

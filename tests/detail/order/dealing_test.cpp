@@ -108,9 +108,9 @@ TEST_CASE("Dropped, less than one a rank is left out; repeated, none is, and all
 TEST_CASE("A rank takes blocks in turn") {
   CHECK(steps_of(dealing(0, 12, 2, 0, 2, ps::Uneven::drop)) == Steps{0, 1, 4, 5, 8, 9});
   CHECK(steps_of(dealing(0, 12, 2, 1, 2, ps::Uneven::drop)) == Steps{2, 3, 6, 7, 10, 11});
-  CHECK(steps_of(dealing(0, 7, 2, 0, 2, ps::Uneven::keep)) == Steps{0, 1, 4, 5});
-  CHECK(steps_of(dealing(0, 7, 2, 1, 2, ps::Uneven::keep)) == Steps{2, 3, 6});
-  CHECK(steps_of(dealing(0, 7, 2, 1, 2, ps::Uneven::repeat)) == Steps{2, 3, 6, 0});
+  CHECK(steps_of(dealing(0, 7, 2, 0, 2, ps::Uneven::keep)) == Steps{0, 1, 4, 6});
+  CHECK(steps_of(dealing(0, 7, 2, 1, 2, ps::Uneven::keep)) == Steps{2, 3, 5});
+  CHECK(steps_of(dealing(0, 7, 2, 1, 2, ps::Uneven::repeat)) == Steps{2, 3, 5, 0});
   CHECK(steps_of(dealing(5, 11, 1, 2, 3, ps::Uneven::drop)) == Steps{7, 10});
 }
 
@@ -127,6 +127,29 @@ TEST_CASE("Ranks go on from a place with what each would have had") {
           REQUIRE((block != 1 || place.inside == 0));
         }
       }
+    }
+  });
+}
+
+TEST_CASE("Ranks that go on inside a block may make something else of the uneven ones") {
+  each_dealing([](std::uint64_t begin, std::uint64_t end, std::uint64_t block, unsigned world) {
+    const std::uint64_t most = dealing(begin, end, block, 0, world, ps::Uneven::drop).most();
+    for (std::uint64_t i = 0; i < most; ++i) {
+      std::multiset<std::uint64_t> all;
+      for (unsigned rank = 0; rank < world; ++rank) {
+        const Dealing before = dealing(begin, end, block, rank, world, ps::Uneven::drop);
+        for (std::uint64_t k = 0; k < i; ++k) {
+          all.insert(before.step(k));
+        }
+        const Dealing::Place place = before.place(i);
+        for (const std::uint64_t step : steps_of(
+                 dealing(place.step, end, block, rank, world, ps::Uneven::keep), place.inside)) {
+          all.insert(step);
+        }
+      }
+      CAPTURE(begin, end, block, world, i);
+      REQUIRE(all.size() == end - begin);
+      REQUIRE(std::set<std::uint64_t>{all.begin(), all.end()}.size() == end - begin);
     }
   });
 }

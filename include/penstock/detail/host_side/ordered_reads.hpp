@@ -44,15 +44,16 @@ template <Source From, class Where> class OrderedReads {
                          [&](std::size_t i, std::uint64_t number) { numbers[i] = number; });
       const Batch<T, Where> into{
           memory_.template view_of_part<T>(place, at + done, some, numbers[0], numbers[0])};
-      const std::size_t got =
-          read_numbered(source_, std::span{numbers}.first(some), into, patience).count;
-      if (!patience.stop_requested()) {
-        check_count(got, some, numbers[0], true);
+      const Filled got = read_numbered(source_, std::span{numbers}.first(some), into, patience);
+      const bool ends = got.count < some && patience.stop_requested();
+      if (!ends && (!got.for_now || got.count > some)) {
+        const std::size_t last = std::min(got.count, some - 1);
+        check_count(got.count, some, numbers[last] - last, true); // the one that is missing
       }
-      if (got != some) {
-        return done + got;
+      done += got.count;
+      if (ends) {
+        return done;
       }
-      done += some;
     }
     return count;
   }

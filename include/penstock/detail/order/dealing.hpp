@@ -11,7 +11,8 @@ namespace penstock::detail {
 
 /// Deals the steps of an epoch, from `begin` to before `end`, out to ranks, in rounds: each rank
 /// takes a block of steps in turn. What is left after the last whole round is one more round, of
-/// the largest blocks that it has.
+/// the largest blocks that it has, and behind these one step a rank, as far as there are any: then
+/// what becomes of the uneven ones changes no other step of a round that is begun.
 ///
 ///   7 steps, 2 ranks, blocks of 2     0 0 1 1 | 0 1 and one uneven
 class Dealing {
@@ -24,14 +25,12 @@ class Dealing {
     in_rounds_ = rounds * block_;
     last_round_ = begin + rounds * block_ * world_;
     const std::uint64_t rest = end - last_round_;
-    const std::uint64_t each = rest / world_;
+    each_last_ = rest / world_;
     const std::uint64_t uneven_ones = rest % world_;
     const bool one_more =
         uneven == Uneven::repeat ? uneven_ones != 0 : uneven == Uneven::keep && rank_ < uneven_ones;
-    last_ = each + (one_more ? 1 : 0);
-    most_last_ = each + (uneven != Uneven::drop && uneven_ones != 0 ? 1 : 0);
-    before_last_ =
-        uneven == Uneven::keep ? each * rank_ + std::min(rank_, uneven_ones) : last_ * rank_;
+    last_ = each_last_ + (one_more ? 1 : 0);
+    most_last_ = each_last_ + (uneven != Uneven::drop && uneven_ones != 0 ? 1 : 0);
   }
 
   /// Returns how many steps this rank has, and the most that a rank has.
@@ -45,7 +44,9 @@ class Dealing {
     if (i < in_rounds_) {
       return begin_ + i / block_ * block_ * world_ + rank_ * block_ + i % block_;
     }
-    const std::uint64_t step = last_round_ + before_last_ + (i - in_rounds_);
+    const std::uint64_t in_last = i - in_rounds_;
+    const std::uint64_t step = last_round_ + (in_last < each_last_ ? each_last_ * rank_ + in_last
+                                                                   : each_last_ * world_ + rank_);
     return step < end_ ? step : (step - end_) % end_;
   }
 
@@ -75,11 +76,11 @@ class Dealing {
   std::uint64_t rank_;
   std::uint64_t world_;
   std::uint64_t block_;
-  std::uint64_t in_rounds_;   // of this rank's steps, those in whole rounds
-  std::uint64_t last_round_;  // its first step
-  std::uint64_t last_;        // of this rank's steps, those in it
-  std::uint64_t most_last_;   // of any rank's
-  std::uint64_t before_last_; // of its steps, those before this rank's
+  std::uint64_t in_rounds_;  // of this rank's steps, those in whole rounds
+  std::uint64_t last_round_; // its first step
+  std::uint64_t last_;       // of this rank's steps, those in it
+  std::uint64_t most_last_;  // of any rank's
+  std::uint64_t each_last_;  // of every rank's, but for the uneven ones
 };
 
 } // namespace penstock::detail

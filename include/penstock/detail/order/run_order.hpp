@@ -71,10 +71,13 @@ class RunOrder {
   /// @}
   /// Returns how many records this rank reads in this run, or unknown.
   std::uint64_t records_of_run() const noexcept {
-    if (identity_.records == unknown || epoch_ >= epochs_) {
-      return identity_.records == unknown ? unknown : 0;
-    }
-    return end_turn() - first_turn() + (epochs_ - epoch_ - 1) * turns();
+    return identity_.records == unknown ? unknown
+           : epoch_ >= epochs_          ? 0
+                               : end_turn() - first_turn() + (epochs_ - epoch_ - 1) * turns();
+  }
+  /// Returns the most that a rank reads in all epochs, the same on all ranks, or unknown.
+  std::uint64_t most_of_run() const noexcept {
+    return identity_.records == unknown ? unknown : epochs_ * each_.most();
   }
 
   /// Returns the step of a turn.
