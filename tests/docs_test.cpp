@@ -77,8 +77,8 @@ struct Counts {
 
 class FlipNode final : public ps::detail::Node {
  public:
-  FlipNode(ps::detail::NodeSetup setup, std::shared_ptr<ps::detail::HostLink> in,
-           std::shared_ptr<ps::detail::HostLink> out)
+  FlipNode(ps::detail::NodeSetup setup, ps::detail::Shared<ps::detail::HostLink> in,
+           ps::detail::Shared<ps::detail::HostLink> out)
       : Node{std::move(setup)}, in_{std::move(in)}, out_{std::move(out)} {}
 
  private:
@@ -93,8 +93,8 @@ class FlipNode final : public ps::detail::Node {
     });
   }
 
-  const std::shared_ptr<ps::detail::HostLink> in_;
-  const std::shared_ptr<ps::detail::HostLink> out_;
+  const ps::detail::Shared<ps::detail::HostLink> in_;
+  const ps::detail::Shared<ps::detail::HostLink> out_;
 };
 
 class Flip : public ps::StageBase {

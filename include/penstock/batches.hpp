@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/batch_source.hpp>
 #include <penstock/detail/engine/engine.hpp>
 #include <penstock/error.hpp>
@@ -32,8 +33,8 @@ template <class B> class Batches {
   /// Has no run.
   Batches() = default;
   /// For the pipeline.
-  Batches(std::shared_ptr<detail::Engine> engine, detail::BatchSource<B>& source,
-          RunOptions options, detail::StreamHandle stream = {})
+  Batches(detail::Shared<detail::Engine> engine, detail::BatchSource<B>& source, RunOptions options,
+          detail::StreamHandle stream = {})
       : engine_{std::move(engine)}, source_{&source}, options_{std::move(options)},
         stream_{stream} {}
   /// Moves the run; `other` then has none.
@@ -57,7 +58,7 @@ template <class B> class Batches {
   }
 
   /// Returns whether a run goes on or may begin: false without a run, and when it is over.
-  explicit operator bool() const noexcept { return engine_ != nullptr; }
+  explicit operator bool() const noexcept { return static_cast<bool>(engine_); }
 
   /// Returns the next batch, and starts the run if it has not begun. Blocks until the batch is
   /// there. The lease is empty if there are no more batches, and if there is no run. Throws the
@@ -137,7 +138,7 @@ template <class B> class Batches {
     running_ = false;
   }
 
-  std::shared_ptr<detail::Engine> engine_; // null without a run
+  detail::Shared<detail::Engine> engine_; // null without a run
   detail::BatchSource<B>* source_{};
   RunOptions options_;
   detail::StreamHandle stream_;

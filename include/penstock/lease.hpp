@@ -4,6 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/error.hpp>
 #include <penstock/position.hpp>
 #include <penstock/visit.hpp>
@@ -114,7 +115,7 @@ template <class B> class Lease : public B {
   ~Lease() { give_back(false); }
 
   /// Returns whether it still has its place.
-  explicit operator bool() const noexcept { return lender_ != nullptr; }
+  explicit operator bool() const noexcept { return static_cast<bool>(lender_); }
 
   /// Returns the epoch of its records, from 0. A batch never spans two.
   std::uint64_t epoch() const noexcept { return epoch_; }
@@ -146,7 +147,7 @@ template <class B> class Lease : public B {
   void used_on(std::nullptr_t) { use({nullptr, detail::stream_kind<std::nullptr_t>}); }
 
   /// For the loop.
-  Lease(const B& batch, std::shared_ptr<detail::Lender> lender, std::uint64_t ticket,
+  Lease(const B& batch, detail::Shared<detail::Lender> lender, std::uint64_t ticket,
         std::uint64_t epoch) noexcept
       : B{batch}, lender_{std::move(lender)}, ticket_{ticket}, epoch_{epoch} {}
 
@@ -154,7 +155,7 @@ template <class B> class Lease : public B {
   void give_back(bool now) noexcept {
     if (lender_ && !lender_->origin.is_here()) {
       std::construct_at(&lender_); // in a forked child: what it kept alive stays
-    } else if (const std::shared_ptr<detail::Lender> lender = std::move(lender_)) {
+    } else if (const detail::Shared<detail::Lender> lender = std::move(lender_)) {
       lender->give_back(ticket_);
       if (now) {
         lender->record_given();
@@ -170,7 +171,7 @@ template <class B> class Lease : public B {
     return *lender_;
   }
 
-  std::shared_ptr<detail::Lender> lender_;
+  detail::Shared<detail::Lender> lender_;
   std::uint64_t ticket_{};
   std::uint64_t epoch_{};
 };

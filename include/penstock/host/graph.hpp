@@ -4,10 +4,10 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/job.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/vector.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <utility>
 
@@ -57,9 +57,9 @@ class HostGraph {
   void launch(HostStream& stream) const;
 
  private:
-  explicit HostGraph(std::shared_ptr<detail::CapturedWork> work) : work_{std::move(work)} {}
+  explicit HostGraph(detail::Shared<detail::CapturedWork> work) : work_{std::move(work)} {}
 
-  std::shared_ptr<detail::CapturedWork> work_;
+  detail::Shared<detail::CapturedWork> work_;
 };
 
 } // namespace penstock

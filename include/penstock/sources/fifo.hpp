@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -141,7 +140,7 @@ template <class T> class Fifo {
   using schema = T;
 
   /// For fifo().
-  explicit Fifo(std::shared_ptr<detail::Inlet> inlet) : inlet_{std::move(inlet)} {}
+  explicit Fifo(detail::Shared<detail::Inlet> inlet) : inlet_{std::move(inlet)} {}
 
   /// Opens the path, if it is not open yet, without waiting for anybody to write. Throws
   /// SourceError.
@@ -157,7 +156,7 @@ template <class T> class Fifo {
   }
 
  private:
-  std::shared_ptr<detail::Inlet> inlet_;
+  detail::Shared<detail::Inlet> inlet_;
 };
 
 /// Makes a source of the records that come out of the FIFO, or the terminal, at `path`.

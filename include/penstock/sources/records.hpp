@@ -24,7 +24,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -229,7 +228,7 @@ template <class T, class Io = PosixIo> class Records {
   std::vector<std::string> paths_;
   RecordsOptions options_;
   Io io_;
-  std::shared_ptr<Parts> parts_; // not changed once it is set
+  detail::Shared<Parts> parts_; // not changed once it is set
 };
 
 /// Makes a source of files of records: `records<Frame>("frames.bin")`,

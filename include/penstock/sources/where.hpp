@@ -17,7 +17,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -175,7 +174,7 @@ template <class From> class Subset {
   }
 
   From source_;
-  std::shared_ptr<const std::vector<std::uint64_t>> numbers_;
+  detail::Shared<const std::vector<std::uint64_t>> numbers_;
 };
 
 /// Makes a source of the records of another one that have these numbers, in this order; a number

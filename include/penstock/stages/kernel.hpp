@@ -201,8 +201,8 @@ class Kernel : public StageBase {
   // Makes the ring it fills: as many slots as the ring before it, or as three copies back need if
   // that is fewer, and at least the depth.
   template <class D>
-  std::shared_ptr<detail::DeviceLink<D>> link(const detail::Recount& recount,
-                                              detail::Build<D>& build) const {
+  detail::Shared<detail::DeviceLink<D>> link(const detail::Recount& recount,
+                                             detail::Build<D>& build) const {
     using Link = detail::DeviceLink<D>;
     const Link& in = *build.device_input();
     const auto& bell = build.device_thread().bell();

@@ -243,8 +243,8 @@ namespace {
 // holds its index, so that what arrives can be checked.
 struct Way {
   Way(std::size_t places, std::size_t batch, std::size_t slots, std::size_t slot)
-      : in{std::make_shared<DeviceLink>(device, places, Layout{batch, record})},
-        out{std::make_shared<HostLink>(
+      : in{ps::detail::new_shared<DeviceLink>(device, places, Layout{batch, record})},
+        out{ps::detail::new_shared<HostLink>(
             slots, RingMemory::in<ps::Pinned>(&device, slots, Layout{slot, record}, "a test"),
             ps::Side::one, ps::Side::many)},
         fetcher{std::make_unique<Fetcher>(NodeSetup{"AsyncCopier", 1, control}, device, in, out,
@@ -309,8 +309,8 @@ struct Way {
 
   ps::HostDevice device;
   ps::detail::RunControl control;
-  std::shared_ptr<DeviceLink> in;
-  std::shared_ptr<HostLink> out;
+  ps::detail::Shared<DeviceLink> in;
+  ps::detail::Shared<HostLink> out;
   std::unique_ptr<Fetcher> fetcher;
   std::atomic<bool> gate{false};
   ps::HostStream user;

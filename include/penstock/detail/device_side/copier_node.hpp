@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/device_side/copier.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -17,10 +17,9 @@ namespace penstock::detail {
 template <AnyDevice D> class CopierNode final : public DeviceStep {
  public:
   /// `numbers`, unless it is null, is told the turns. `drop_last`, `by_turn`: see Copier.
-  [[gnu::cold]] CopierNode(const NodeSetup& setup, D& device, const std::shared_ptr<HostLink>& in,
-                           const std::shared_ptr<DeviceLink<D>>& out,
-                           const std::shared_ptr<OnTheWay>& numbers, bool drop_last,
-                           const Flush& flush, Owned<BatchesByTurn> by_turn)
+  [[gnu::cold]] CopierNode(const NodeSetup& setup, D& device, const Shared<HostLink>& in,
+                           const Shared<DeviceLink<D>>& out, const Shared<OnTheWay>& numbers,
+                           bool drop_last, const Flush& flush, Owned<BatchesByTurn> by_turn)
       : DeviceStep{setup}, in_{in}, out_{out}, numbers_{numbers},
         copier_{device,         *in_,      *out_, usual_copy,
                 numbers_.get(), drop_last, flush, std::move(by_turn)} {}
@@ -55,9 +54,9 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
   Activity doing() override { return copier_.doing(); }
   [[gnu::cold]] void abandon() override { copier_.abandon(); }
 
-  const std::shared_ptr<HostLink> in_;
-  const std::shared_ptr<DeviceLink<D>> out_;
-  const std::shared_ptr<OnTheWay> numbers_;
+  const Shared<HostLink> in_;
+  const Shared<DeviceLink<D>> out_;
+  const Shared<OnTheWay> numbers_;
   Copier<D> copier_;
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/fetch_step.hpp>
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -25,9 +25,9 @@ template <AnyDevice D> class CountedFetcherNode final : public FetchStep<D> {
   using Take = typename DeviceRing<D>::Take;
 
  public:
-  CountedFetcherNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
-                     const std::shared_ptr<HostLink>& out, bool one_for_one,
-                     const std::shared_ptr<OnTheWay>& numbers, const Flush& flush)
+  CountedFetcherNode(const NodeSetup& setup, D& device, const Shared<DeviceLink<D>>& in,
+                     const Shared<HostLink>& out, bool one_for_one, const Shared<OnTheWay>& numbers,
+                     const Flush& flush)
       : FetchStep<D>{setup, device, in, out, one_for_one, numbers, flush},
         count_part_{this->in_->layout().parts.size() - 1},
         counts_{Allocation::in<Pinned>(&this->device_,

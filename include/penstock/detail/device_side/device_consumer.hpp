@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -21,7 +20,7 @@ namespace penstock::detail {
 template <AnyDevice D> class DeviceEnd : public Node {
  public:
   /// `depth` batches may be out at once.
-  [[gnu::cold]] DeviceEnd(const NodeSetup& setup, const std::shared_ptr<DeviceLink<D>>& in,
+  [[gnu::cold]] DeviceEnd(const NodeSetup& setup, const Shared<DeviceLink<D>>& in,
                           std::size_t depth)
       : Node{setup}, lender_{new_shared<DeviceLender<D>>(in, depth)} {
     control().on_lost(*this);
@@ -51,7 +50,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
     }
     return place;
   }
-  std::shared_ptr<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
+  Shared<DeviceLender<D>> shared_lender() const noexcept { return lender_; }
 
   // Waits for the device again: the end of the last run may have failed to.
   [[gnu::cold]] void reset() override {
@@ -75,16 +74,15 @@ template <AnyDevice D> class DeviceEnd : public Node {
     }
   }
 
-  const std::shared_ptr<DeviceLender<D>> lender_;
+  const Shared<DeviceLender<D>> lender_;
 };
 
 /// Calls the callable with batches in device memory: the application's own loop with the callable
 /// as its body.
 template <class F, class T, AnyDevice D> class DeviceConsumer final : public DeviceEnd<D> {
  public:
-  [[gnu::cold]] DeviceConsumer(const NodeSetup& setup, D& device,
-                               const std::shared_ptr<DeviceLink<D>>& in, std::size_t depth,
-                               const F& f)
+  [[gnu::cold]] DeviceConsumer(const NodeSetup& setup, D& device, const Shared<DeviceLink<D>>& in,
+                               std::size_t depth, const F& f)
       : DeviceEnd<D>{setup, in, depth}, call_{f}, device_{device}, stream_{device_.stream()} {}
 
  private:

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/device_side/device_consumer.hpp>
 #include <penstock/detail/engine/batch_source.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -19,8 +19,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   using B = Batch<const T, Device>;
 
  public:
-  DeviceLoop(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
-             std::size_t depth)
+  DeviceLoop(const NodeSetup& setup, D& device, const Shared<DeviceLink<D>>& in, std::size_t depth)
       : DeviceEnd<D>{setup, in, depth}, device_{device} {}
 
   void enter(StreamHandle stream) noexcept override {

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -29,10 +28,10 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
 
   DeviceThread(D& device, RunControl& control) : device_{device}, control_{control} {}
 
-  const std::shared_ptr<Doorbell>& bell() const noexcept { return bell_; }
+  const Shared<Doorbell>& bell() const noexcept { return bell_; }
   /// Adds, before the first run, a stage that takes from the one added last. `fills`: the device
   /// ring that it fills, or null.
-  void add(DeviceStep& step, std::shared_ptr<DeviceLink<D>> fills) {
+  void add(DeviceStep& step, Shared<DeviceLink<D>> fills) {
     steps_.push_back(&step);
     end_ = std::move(fills);
   }
@@ -143,9 +142,9 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
 
   D& device_;
   RunControl& control_;
-  const std::shared_ptr<Doorbell> bell_ = new_shared<Doorbell>();
+  const Shared<Doorbell> bell_ = new_shared<Doorbell>();
   Vector<DeviceStep*> steps_;
-  std::shared_ptr<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
+  Shared<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
 };
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/device_side/slot_filler.hpp>
 #include <penstock/detail/links/device_link.hpp>
@@ -13,7 +14,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -25,9 +25,9 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   /// `one_for_one`: each record is made of one of the source's. `numbers`: the numbers in the
   /// source that the copier to the device kept, if they may jump. `flush`: when a slot is handed on
   /// although it is not full.
-  FetchStep(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
-            const std::shared_ptr<HostLink>& out, bool one_for_one,
-            const std::shared_ptr<OnTheWay>& numbers, const Flush& flush)
+  FetchStep(const NodeSetup& setup, D& device, const Shared<DeviceLink<D>>& in,
+            const Shared<HostLink>& out, bool one_for_one, const Shared<OnTheWay>& numbers,
+            const Flush& flush)
       : DeviceStep{setup}, device_{device}, in_{in}, out_{out}, filler_{*out_},
         stream_{device_.stream()}, one_for_one_{one_for_one}, numbers_{numbers}, flush_{flush},
         line_{device_, flights + 1} {}
@@ -116,12 +116,12 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   std::uint64_t next_serial() const noexcept { return line_.was_recorded() + 1; }
 
   D& device_;
-  const std::shared_ptr<DeviceLink<D>> in_;
-  const std::shared_ptr<HostLink> out_;
+  const Shared<DeviceLink<D>> in_;
+  const Shared<HostLink> out_;
   SlotFiller filler_;
   typename D::stream_type stream_;
   const bool one_for_one_;
-  const std::shared_ptr<OnTheWay> numbers_;
+  const Shared<OnTheWay> numbers_;
   const Flush flush_;
 
  private:

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/device_side/fetch_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/observe/trace.hpp>
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -22,9 +22,9 @@ namespace penstock::detail {
 /// the stream would first have to wait for.
 template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
  public:
-  FetcherNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
-              const std::shared_ptr<HostLink>& out, bool one_for_one,
-              const std::shared_ptr<OnTheWay>& numbers, const Flush& flush)
+  FetcherNode(const NodeSetup& setup, D& device, const Shared<DeviceLink<D>>& in,
+              const Shared<HostLink>& out, bool one_for_one, const Shared<OnTheWay>& numbers,
+              const Flush& flush)
       : FetchStep<D>{setup, device, in, out, one_for_one, numbers, flush},
         batch_{this->in_->layout().records()},
         most_records_{std::max<std::size_t>(

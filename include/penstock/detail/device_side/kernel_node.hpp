@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/counted.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/device_side/kernel_call.hpp>
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -32,9 +32,8 @@ class KernelNode final : public DeviceStep {
   using Call = KernelCall<F, From, To, InPlace, D>;
 
  public:
-  KernelNode(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
-             const std::shared_ptr<DeviceLink<D>>& out, const F& f, unsigned streams,
-             Recount recount)
+  KernelNode(const NodeSetup& setup, D& device, const Shared<DeviceLink<D>>& in,
+             const Shared<DeviceLink<D>>& out, const F& f, unsigned streams, Recount recount)
       : DeviceStep{setup}, recount_{recount}, device_{device}, in_{in}, out_{out},
         call_{f, *in_, *out_}, claims_(out_->ring.slots()),
         held_(InPlace ? out_->ring.slots() : 0) {
@@ -240,8 +239,8 @@ class KernelNode final : public DeviceStep {
 
   const Recount recount_;
   D& device_;
-  const std::shared_ptr<DeviceLink<D>> in_;
-  const std::shared_ptr<DeviceLink<D>> out_;
+  const Shared<DeviceLink<D>> in_;
+  const Shared<DeviceLink<D>> out_;
   Call call_;
   std::string note_;                        // why nothing is replayed
   Vector<typename D::stream_type> streams_; // what is replayed goes to the first

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/captured_groups.hpp>
 #include <penstock/detail/device_side/device_consumer.hpp>
@@ -13,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -25,7 +25,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   using Take = typename DeviceRing<D>::Take;
 
  public:
-  ReplayedConsumer(const NodeSetup& setup, D& device, const std::shared_ptr<DeviceLink<D>>& in,
+  ReplayedConsumer(const NodeSetup& setup, D& device, const Shared<DeviceLink<D>>& in,
                    std::size_t depth, const F& replayed)
       : DeviceEnd<D>{setup, in, depth}, replayed_{replayed}, device_{device} {
     for (unsigned lane = checked_lanes(replayed.options.lanes); lane != 0; --lane) {

@@ -22,7 +22,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -61,10 +60,10 @@ template <AnyDevice D> class Build {
   std::size_t depth{};            // batches that may be on the device at once
   /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
-  std::shared_ptr<RunOrder> order{}; ///< Made by the Reader.
-  std::shared_ptr<Ahead<>> ahead{};  ///< What bounds how far the Reader is ahead; null if nothing.
-  AheadNeeds needs{};                ///< Of the stages so far.
-  Flush flush{};                     ///< When what waits to be full is handed on.
+  Shared<RunOrder> order{}; ///< Made by the Reader.
+  Shared<Ahead<>> ahead{};  ///< What bounds how far the Reader is ahead; null if nothing.
+  AheadNeeds needs{};       ///< Of the stages so far.
+  Flush flush{};            ///< When what waits to be full is handed on.
 
   /// Called by a stage that may skip records: index() must then be counted, and numbers in the
   /// source may jump.
@@ -81,11 +80,11 @@ template <AnyDevice D> class Build {
   void count_anew() noexcept { skips_ = false; }
   /// Returns where a copier is to keep the numbers in the source, for stages after the device; null
   /// if they do not jump.
-  const std::shared_ptr<OnTheWay>& keep_numbers() {
+  const Shared<OnTheWay>& keep_numbers() {
     return on_the_way_ = jumps_ ? new_shared<OnTheWay>() : nullptr;
   }
   /// Returns what the copier keeps, if each record that comes back is made of one of the source's.
-  std::shared_ptr<OnTheWay> kept_numbers() const {
+  Shared<OnTheWay> kept_numbers() const {
     if (!one_for_one || !on_the_way_) {
       return nullptr;
     }
@@ -95,12 +94,12 @@ template <AnyDevice D> class Build {
 
   /// Return the link that the stage before fills.
   /// @{
-  const std::shared_ptr<HostLink>& host_input() const noexcept { return host_; }
-  const std::shared_ptr<DeviceLink<D>>& device_input() const noexcept { return on_device_; }
+  const Shared<HostLink>& host_input() const noexcept { return host_; }
+  const Shared<DeviceLink<D>>& device_input() const noexcept { return on_device_; }
   /// @}
   /// Returns the link that the stage before fills, for a last stage, whose batches know their
   /// index().
-  const std::shared_ptr<HostLink>& counted_host_input() const {
+  const Shared<HostLink>& counted_host_input() const {
     if (skips_) {
       host_->count();
     }
@@ -108,13 +107,13 @@ template <AnyDevice D> class Build {
   }
   /// Makes a ring of `slots` in Where, which this stage fills and the next takes from.
   template <class Where>
-  [[gnu::cold]] std::shared_ptr<HostLink> host_output(const char* stage, std::size_t slots,
-                                                      const Layout& layout, Side claimers) {
+  [[gnu::cold]] Shared<HostLink> host_output(const char* stage, std::size_t slots,
+                                             const Layout& layout, Side claimers) {
     host_output(slots, RingMemory::in<Where>(device, slots, layout, stage), claimers);
     return host_;
   }
   /// Sets the ring on the device that this stage fills and the next takes from.
-  void device_output(std::shared_ptr<DeviceLink<D>> link) {
+  void device_output(Shared<DeviceLink<D>> link) {
     control.watch(link->ring);
     link->ahead = ahead;
     link->order = order;
@@ -146,7 +145,7 @@ template <AnyDevice D> class Build {
   }
   /// Adds a node that the device thread drives. `fills`: the device ring that it fills, or null.
   template <class N, class... Args>
-  [[gnu::cold]] void add_step(std::shared_ptr<DeviceLink<D>> fills, Args&&... args) {
+  [[gnu::cold]] void add_step(Shared<DeviceLink<D>> fills, Args&&... args) {
     device_thread().add(add<N>(std::forward<Args>(args)...), std::move(fills));
   }
 
@@ -184,9 +183,9 @@ template <AnyDevice D> class Build {
   Vector<Owned<SharedThread>>& threads_;
   bool skips_{};
   bool jumps_{};
-  std::shared_ptr<OnTheWay> on_the_way_;
-  std::shared_ptr<HostLink> host_;
-  std::shared_ptr<DeviceLink<D>> on_device_;
+  Shared<OnTheWay> on_the_way_;
+  Shared<HostLink> host_;
+  Shared<DeviceLink<D>> on_device_;
   DeviceThread<D>* device_thread_{};
 };
 

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
@@ -15,7 +16,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -44,7 +44,7 @@ class Engine {
     return {device, control_, nodes_, threads_, preparing};
   }
   /// Notes in which order a run reads, and how many batches a whole one gives at most.
-  void expect(std::shared_ptr<RunOrder> order, std::uint64_t batches) noexcept {
+  void expect(Shared<RunOrder> order, std::uint64_t batches) noexcept {
     order_ = std::move(order);
     report_.records_in_all = order_->records_of_run();
     batches_ = batches;
@@ -242,7 +242,7 @@ class Engine {
   bool running_{}; // between start() and finish()
   Report report_;
   std::uint64_t batches_{};
-  std::shared_ptr<RunOrder> order_;
+  Shared<RunOrder> order_;
 };
 
 } // namespace penstock::detail

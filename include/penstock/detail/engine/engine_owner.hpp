@@ -4,9 +4,9 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/engine.hpp>
 
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -27,13 +27,13 @@ class EngineOwner {
 
   /// Throws std::bad_alloc, and then destroys the engine.
   [[gnu::cold]] void set(Owned<Engine> engine) {
-    shared_ = {engine.release(), destroy};
+    shared_ = detail::share(engine, destroy);
     engine_.store(shared_.get(), StdAtomics::release); // pairs with get()
   }
   /// Returns the engine; null before set().
   Engine* get() const noexcept { return engine_.load(StdAtomics::acquire); } // pairs with set()
   /// Returns a share of the engine. Only the thread that makes it calls this.
-  const std::shared_ptr<Engine>& share() const noexcept { return shared_; }
+  const Shared<Engine>& share() const noexcept { return shared_; }
 
  private:
   [[gnu::cold]] static void destroy(Engine* engine) noexcept {
@@ -42,7 +42,7 @@ class EngineOwner {
     }
   }
 
-  std::shared_ptr<Engine> shared_;
+  Shared<Engine> shared_;
   StdAtomics::Atomic<Engine*> engine_{nullptr};
 };
 

@@ -145,8 +145,7 @@ class Node {
       f();
       return true;
     } catch (...) {
-      control_.fail(name_, number_of(record));
-      return false;
+      return failed(number_of(record));
     }
   }
   /// Says that all up to a place in the run's order was used up: for a last stage. One thread at a
@@ -198,6 +197,11 @@ class Node {
   Meter& meter(unsigned worker) noexcept { return meters_[worker]; }
 
  private:
+  // Not in attempt(), of which there are many. Returns false.
+  [[gnu::cold, gnu::noinline]] bool failed(std::uint64_t record) noexcept {
+    control_.fail(name_, record);
+    return false;
+  }
   template <class R> static std::uint64_t number_of(const R& record) noexcept {
     if constexpr (std::is_invocable_v<const R&>) {
       return record();

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/host_link.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -20,7 +20,7 @@ class DealtRanges {
   using Range = SlotRanges::Range;
 
   /// `whole`: a slot that is not an epoch's last is full.
-  [[gnu::cold]] DealtRanges(std::shared_ptr<Ahead<>> ahead, bool whole)
+  [[gnu::cold]] DealtRanges(Shared<Ahead<>> ahead, bool whole)
       : ahead_{std::move(ahead)}, whole_{whole} {}
 
   /// Begins a run over what `ranges` say, which must outlive it.
@@ -66,7 +66,7 @@ class DealtRanges {
 
  private:
   const SlotRanges* ranges_{};
-  const std::shared_ptr<Ahead<>> ahead_;
+  const Shared<Ahead<>> ahead_;
   const bool whole_;
   Range next_{}; // whose turn it is, his
 };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/host_side/decoding_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
@@ -12,7 +13,6 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <memory>
 
 namespace penstock::detail {
 
@@ -26,8 +26,8 @@ class DecoderNode final : public DecodingNode<F, From, To> {
 
  public:
   /// `whole`: the callable gets whole slots.
-  DecoderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
-              const std::shared_ptr<HostLink>& out, const F& f, bool whole, const OnError& on_error)
+  DecoderNode(const NodeSetup& setup, const Shared<HostLink>& in, const Shared<HostLink>& out,
+              const F& f, bool whole, const OnError& on_error)
       : Base{setup, in, out, f, on_error},
         parts_{in->ring.slots(),
                whole ? 1 : parts_a_slot(setup.workers, in->layout().units, in->ring.slots())},

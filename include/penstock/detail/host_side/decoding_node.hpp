@@ -4,6 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/host_side/calling_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -14,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <type_traits>
 
 namespace penstock::detail {
@@ -45,8 +45,8 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
   using OutView = BatchView<typename To::schema>;
 
  public:
-  DecodingNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
-               const std::shared_ptr<HostLink>& out, const F& f, const OnError& on_error)
+  DecodingNode(const NodeSetup& setup, const Shared<HostLink>& in, const Shared<HostLink>& out,
+               const F& f, const OnError& on_error)
       : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, out_{out} {}
 
   void report(double seconds, StageReport& stage) const override {
@@ -110,8 +110,8 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
   }
 
   const OnError on_error_;
-  const std::shared_ptr<HostLink> in_;
-  const std::shared_ptr<HostLink> out_;
+  const Shared<HostLink> in_;
+  const Shared<HostLink> out_;
 };
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/host_side/calling_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -10,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -19,7 +19,7 @@ namespace penstock::detail {
 template <class F, class T, class Where> class HostConsumer : public CallingNode<F> {
  public:
   /// `whole`: a batch is a slot.
-  HostConsumer(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, const F& f, bool whole)
+  HostConsumer(const NodeSetup& setup, const Shared<HostLink>& in, const F& f, bool whole)
       : CallingNode<F>{setup, f}, in_{in}, in_turn_{in->ring.slots(), Node::used_up()},
         parts_{in->ring.slots(),
                whole ? 1 : parts_a_slot(setup.workers, in->layout().units, in->ring.slots())} {}
@@ -93,7 +93,7 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
     in_->use_up(credits);
   }
 
-  const std::shared_ptr<HostLink> in_;
+  const Shared<HostLink> in_;
   UsedInTurn<> in_turn_;
   Parts<> parts_;
 };

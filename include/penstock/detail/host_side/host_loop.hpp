@@ -8,7 +8,6 @@
 #include <penstock/detail/links/host_lender.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -19,7 +18,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   using B = Batch<const T, Where>;
 
  public:
-  HostLoop(const NodeSetup& setup, const std::shared_ptr<HostLink>& in)
+  HostLoop(const NodeSetup& setup, const Shared<HostLink>& in)
       : Node{setup}, lender_{new_shared<HostLender>(in)} {}
 
   void enter(StreamHandle) noexcept override { meter(0).start(); }
@@ -56,7 +55,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     delivered_ = 0;
     behind_ = lender_->link().has_turns ? 0 : RunOrder::unknown;
   }
-  const std::shared_ptr<HostLender> lender_;
+  const Shared<HostLender> lender_;
   std::uint64_t delivered_{};
   std::uint64_t behind_{}; // the place behind the batch that the loop has
 };

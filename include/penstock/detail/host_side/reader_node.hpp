@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/dealt_ranges.hpp>
@@ -16,7 +17,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,9 +33,9 @@ template <Source From, class Where> class ReaderNode final : public ReadingNode<
  public:
   /// Reads the slots that `ranges` says, or, unless it is null, those that `dealt` deals out, and
   /// hands a slot on when `flush` says: there is then one worker, if the source gives for now.
-  [[gnu::cold]] ReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
-                           From source, const SlotRanges& ranges, Owned<DealtRanges> dealt,
-                           const Flush& flush, const OnError& on_error)
+  [[gnu::cold]] ReaderNode(const NodeSetup& setup, const Shared<HostLink>& out, From source,
+                           const SlotRanges& ranges, Owned<DealtRanges> dealt, const Flush& flush,
+                           const OnError& on_error)
       : Base{setup, out, std::move(source), on_error}, ranges_{ranges}, dealt_{std::move(dealt)},
         flush_{flush} {
     out_->order->mix_from(&source_);

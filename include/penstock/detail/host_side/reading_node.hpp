@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/on_error.hpp>
@@ -9,7 +10,6 @@
 #include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/source.hpp>
 
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -18,8 +18,8 @@ namespace penstock::detail {
 /// What the nodes of a Reader have in common: a source, and what the Report says of it.
 template <Source From> class ReadingNode : public Node {
  public:
-  [[gnu::cold]] ReadingNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
-                            From source, const OnError& on_error)
+  [[gnu::cold]] ReadingNode(const NodeSetup& setup, const Shared<HostLink>& out, From source,
+                            const OnError& on_error)
       : Node{setup}, source_{std::move(source)}, on_error_{on_error}, out_{out} {}
 
   bool reads() const noexcept final { return true; }
@@ -33,7 +33,7 @@ template <Source From> class ReadingNode : public Node {
  protected:
   From source_;
   const OnError on_error_;
-  const std::shared_ptr<HostLink> out_;
+  const Shared<HostLink> out_;
   std::string note_;
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
@@ -14,7 +15,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -30,8 +30,8 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
 
  public:
   /// Reads the slots that `ranges` says.
-  [[gnu::cold]] SharedReaderNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& out,
-                                 From source, const SlotRanges& ranges, const OnError& on_error)
+  [[gnu::cold]] SharedReaderNode(const NodeSetup& setup, const Shared<HostLink>& out, From source,
+                                 const SlotRanges& ranges, const OnError& on_error)
       : Base{setup, out, std::move(source), on_error}, ranges_{ranges},
         parts_{out->ring.slots(),
                parts_a_slot(this->workers(), out->layout().units, out->ring.slots())},

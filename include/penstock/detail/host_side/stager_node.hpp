@@ -2,21 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/host_side/slot_by_slot.hpp>
 
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
 
-/// Copies slots of a pageable ring into those of a pinned one, slot t into slot t.
-class StagerNode final : public Node {
+/// Copies slots of a pageable ring into those of a pinned one, slot t into slot t. A template of
+/// nothing, so that a program without a PinnedStager does not compile it.
+template <class = void> class StagerNode final : public Node {
  public:
-  [[gnu::cold]] StagerNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in,
-                           const std::shared_ptr<HostLink>& out)
+  [[gnu::cold]] StagerNode(const NodeSetup& setup, const Shared<HostLink>& in,
+                           const Shared<HostLink>& out)
       : Node{setup}, in_{in}, out_{out} {}
 
   [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
@@ -29,7 +30,7 @@ class StagerNode final : public Node {
   void work(unsigned /*worker*/, Meter& meter) override {
     slot_by_slot(*in_, *out_, meter, [this](const HostRing::Take& from, HostRing::Claim& to) {
       const std::size_t records = from.slot().units;
-      const TraceRange range = trace(in_->layout().in_records(from.slot().index));
+      const TraceRange range = this->trace(in_->layout().in_records(from.slot().index));
       for (std::size_t part = 0; part < in_->layout().parts.size(); ++part) {
         std::memcpy(out_->memory.data(to.place(), part), in_->memory.data(from.place(), part),
                     in_->memory.used(from.place(), part, records));
@@ -39,8 +40,8 @@ class StagerNode final : public Node {
     });
   }
 
-  const std::shared_ptr<HostLink> in_;
-  const std::shared_ptr<HostLink> out_;
+  const Shared<HostLink> in_;
+  const Shared<HostLink> out_;
 };
 
 } // namespace penstock::detail

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <penstock/batch.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/host_side/host_consumer.hpp>
 #include <penstock/io/new_file.hpp>
 
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -37,7 +37,7 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
   using Base = HostConsumer<WriteBatch<T, Where, Io>, T, Where>;
 
  public:
-  WriterNode(const NodeSetup& setup, const std::shared_ptr<HostLink>& in, Io io, std::string path,
+  WriterNode(const NodeSetup& setup, const Shared<HostLink>& in, Io io, std::string path,
              bool durable)
       : Base{setup, in, {&output_}, true}, io_{std::move(io)}, path_{std::move(path)},
         durable_{durable} {}

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/leases_out.hpp>
@@ -12,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -21,7 +21,7 @@ namespace penstock::detail {
 /// copy is not known to be done, and a record, which small batches share.
 template <AnyDevice D> class DeviceLender final : public Lender {
  public:
-  [[gnu::cold]] DeviceLender(const std::shared_ptr<DeviceLink<D>>& link, std::size_t depth)
+  [[gnu::cold]] DeviceLender(const Shared<DeviceLink<D>>& link, std::size_t depth)
       : link_{link}, out_{link_->ring, depth, link_->ahead.get()}, others_(link_->ring.slots()),
         lost_(link_->ring.slots()),
         most_given_{std::clamp<std::size_t>(link_->ring.slots() / 64, 1, 16)} {
@@ -239,7 +239,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     return {&link_->other_uses, link_->other_uses.record(stream)};
   }
 
-  const std::shared_ptr<DeviceLink<D>> link_;
+  const Shared<DeviceLink<D>> link_;
   LeasesOut<DeviceRing<D>> out_;
   Vector<StreamHandle> others_; // the second streams of what is out
   Vector<StreamHandle> lost_;   // those whose use could not be recorded

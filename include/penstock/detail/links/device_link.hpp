@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -65,14 +64,14 @@ template <AnyDevice D> struct DeviceLink {
   /// Allocates memory of its own. `rung` is the bell of the thread that fills the ring and watches
   /// fences.
   [[gnu::cold]] DeviceLink(D& on, std::size_t count, const Layout& layout,
-                           std::shared_ptr<Doorbell> rung = new_shared<Doorbell>(),
+                           Shared<Doorbell> rung = new_shared<Doorbell>(),
                            const char* stage = "AsyncCopier")
       : DeviceLink{on, count,
                    new_shared<const RingMemory>(RingMemory::in<Device>(&on, count, layout, stage)),
                    std::move(rung)} {}
   /// Shares the memory of another link, whose batches are changed in place.
-  [[gnu::cold]] DeviceLink(D& on, std::size_t count, std::shared_ptr<const RingMemory> of,
-                           std::shared_ptr<Doorbell> rung)
+  [[gnu::cold]] DeviceLink(D& on, std::size_t count, Shared<const RingMemory> of,
+                           Shared<Doorbell> rung)
       : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one},
         shared_memory{std::move(of)}, memory{*shared_memory}, consumer{on, count + 1},
         other_uses{on, std::min(count + 1, most_use_events), count + 1}, ready_fences(2 * count) {
@@ -145,15 +144,15 @@ template <AnyDevice D> struct DeviceLink {
   }
 
   D& device;
-  const std::shared_ptr<Doorbell> bell;
+  const Shared<Doorbell> bell;
   DeviceRing<D> ring;
-  const std::shared_ptr<const RingMemory> shared_memory;
+  const Shared<const RingMemory> shared_memory;
   const RingMemory& memory;
   ConsumerWatch<D> consumer;
   Timeline<D> other_uses; // by second streams
   Vector<Fence<D>> ready_fences;
-  std::shared_ptr<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
-  std::shared_ptr<RunOrder> order;
+  Shared<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
+  Shared<RunOrder> order;
   bool has_turns{true};           // each unit is made of one of the source's
   Owned<UsesAhead<D>> uses_ahead; // null too if other stages follow
 };

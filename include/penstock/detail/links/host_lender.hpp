@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/leases_out.hpp>
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 namespace penstock::detail {
@@ -16,7 +16,7 @@ namespace penstock::detail {
 /// Hands out slots in host memory.
 class HostLender final : public Lender {
  public:
-  explicit HostLender(std::shared_ptr<HostLink> link)
+  explicit HostLender(Shared<HostLink> link)
       : link_{std::move(link)}, out_{link_->ring, link_->ring.slots(), link_->ahead.get()} {}
 
   HostLink& link() noexcept { return *link_; }
@@ -50,7 +50,7 @@ class HostLender final : public Lender {
     }
   }
 
-  const std::shared_ptr<HostLink> link_;
+  const Shared<HostLink> link_;
   LeasesOut<HostRing> out_;
 };
 

@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/config.hpp>
 #include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ahead.hpp>
@@ -17,7 +18,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
@@ -96,7 +96,7 @@ struct HostLink {
 
   /// Has slots keep their dues, to be called before the first run. `bound`, unless it is null,
   /// bounds how far the Reader is ahead.
-  [[gnu::cold]] void keep_dues(std::shared_ptr<Ahead<>> bound) {
+  [[gnu::cold]] void keep_dues(Shared<Ahead<>> bound) {
     ahead = std::move(bound);
     dues_ = Vector<Dues>(ring.slots());
   }
@@ -172,12 +172,12 @@ struct HostLink {
 
   HostRing ring;
   RingMemory memory;
-  std::shared_ptr<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
-  std::shared_ptr<RunOrder> order;
-  bool has_turns{true};                     // each unit is made of one of the source's
-  bool never_empty{};                       // slots are batches, and ranks have equally many
-  bool counts{};                            // index() counts units, since they come from a device
-  std::shared_ptr<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
+  Shared<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
+  Shared<RunOrder> order;
+  bool has_turns{true};            // each unit is made of one of the source's
+  bool never_empty{};              // slots are batches, and ranks have equally many
+  bool counts{};                   // index() counts units, since they come from a device
+  Shared<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
 
  private:
   struct Counted {

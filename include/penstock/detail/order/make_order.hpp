@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 
 namespace penstock::detail {
@@ -75,8 +74,8 @@ struct OrderedSource {
 }
 
 /// Returns the order of a Reader's runs. Throws OptionError.
-[[gnu::cold]] inline std::shared_ptr<RunOrder>
-make_order(const Order& asked, const OrderedSource& of, std::uint64_t epochs) {
+[[gnu::cold]] inline Shared<RunOrder> make_order(const Order& asked, const OrderedSource& of,
+                                                 std::uint64_t epochs) {
   constexpr std::size_t a_read = std::size_t{1} << 20;
   constexpr std::uint64_t usual_ragged = 256;
   check_order(asked, of);
