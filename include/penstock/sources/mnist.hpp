@@ -73,7 +73,11 @@ Mnist<Schema> mnist(Files... files) {
   static_assert(columns == sizeof...(Files),
                 "penstock: mnist<Schema>(files...) takes the files of each column of the schema: a "
                 "path, or a list of paths, for each.");
-  return Mnist<Schema>{{detail::ArrayPaths{std::move(files)}.take()...}};
+  if constexpr (columns == sizeof...(Files)) {
+    return Mnist<Schema>{{detail::ArrayPaths{std::move(files)}.take()...}};
+  } else {
+    return Mnist<Schema>{{}};
+  }
 }
 
 } // namespace penstock

@@ -72,7 +72,11 @@ Npy<Schema> npy(Files... files) {
   static_assert(columns == sizeof...(Files),
                 "penstock: npy<Schema>(files...) takes the files of each column of the schema: a "
                 "path, or a list of paths, for each.");
-  return Npy<Schema>{{detail::ArrayPaths{std::move(files)}.take()...}};
+  if constexpr (columns == sizeof...(Files)) {
+    return Npy<Schema>{{detail::ArrayPaths{std::move(files)}.take()...}};
+  } else {
+    return Npy<Schema>{{}};
+  }
 }
 
 } // namespace penstock
