@@ -84,7 +84,10 @@ TEST_CASE("a file that is none is refused at its byte") {
   says(idx_file(8, {2, 2}, "abcde"), "1 bytes behind the end");
   says(idx_file(8, {0xFFFF'FFFF, 0xFFFF'FFFF}, ""), "goes on to byte 18446744065119617037");
   says(idx_file(14, {0xFFFF'FFFF, 0xFFFF'FFFF, 0xFFFF'FFFF}, ""), "64 bits");
+  says(idx_file(14, {0x8000'0000, 0x10000, 0x10000}, ""), "64 bits");
   says(idx_file(8, {3, 0}, ""), "0 bytes");
+  const auto bytes = dir.write("b", idx_file(8, {3}, "abc"));
+  CHECK(has(refused(ps::mnist<std::int8_t>(bytes), bytes), "array of uint8"));
   const auto none = dir.write("n", idx_file(8, {0, 3}, ""));
   auto source = ps::mnist<std::byte>(none);
   source.open();

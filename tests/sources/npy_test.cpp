@@ -177,6 +177,10 @@ TEST_CASE("numbers in a header size no memory") {
   says(magic + "\x02\0"s + bytes_of(std::uint32_t{0xFFFF'FFF0}), "4294967280 bytes");
   says(magic + "\x02\0"s + bytes_of(~std::uint32_t{0}) + std::string(1000, ' '), "4294967295");
   says(magic + "\x02\0"s + bytes_of(std::uint32_t{65536}), "it was cut");
+  says(magic + "\x02\0"s + bytes_of(std::uint32_t{65537}) + std::string(70000, ' '),
+       "more than the 65536");
+  says(magic + "\x02\0"s + bytes_of(std::uint32_t{65536}) + std::string(70000, ' '),
+       "a dictionary is expected");
   says(magic + "\x01\0"s + bytes_of(std::uint16_t{0}), "a dictionary is expected");
   says(magic + "\x01\0"s + bytes_of(std::uint16_t{65535}), "it was cut");
   says(magic + "\x01\0"s, "was cut");
