@@ -32,7 +32,7 @@ void fuzz_megatron(std::span<const std::byte> input);
 
 namespace {
 
-constexpr std::uint64_t copies = 500; // of each file
+constexpr std::uint64_t copies = 200; // of each file
 
 std::string content(const std::string& path) {
   std::ifstream file{path, std::ios::binary};
@@ -81,8 +81,10 @@ int run(const std::string& folder) {
   std::uint64_t files = 0;
   std::mt19937_64 random{22};
   for (const std::string& path : files_at(PosixIo{}, folder)) {
-    calls += replay_damaged(content(path), random);
-    ++files;
+    if (!path.ends_with(".raw")) {
+      calls += replay_damaged(content(path), random);
+      ++files;
+    }
   }
   int wrong = 0;
   std::uint64_t read = 0;
