@@ -10,10 +10,15 @@
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/concat.hpp>
 #include <penstock/sources/mix.hpp>
+#include <penstock/sources/mnist.hpp>
+#include <penstock/sources/npy.hpp>
 #include <penstock/sources/slice.hpp>
+#include <penstock/sources/tokens.hpp>
 #include <penstock/sources/where.hpp>
+#include <penstock/sources/windows.hpp>
 
 #include "support/catch.hpp"
+#include "support/format_files.hpp"
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
@@ -24,6 +29,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <numeric>
@@ -52,6 +58,9 @@ struct MyError : std::runtime_error {
 struct Sample
     : ps::Columns<ps::Field<"image", std::uint8_t, 3, 224, 224>, ps::Field<"label", std::int32_t>> {
 };
+
+struct Digit
+    : ps::Columns<ps::Field<"pixels", std::uint8_t, 28, 28>, ps::Field<"label", std::uint8_t>> {};
 
 struct Trainer {
   ps::AnyBatches<ps::Batch<const Sample, ps::Device>> data;
@@ -569,4 +578,35 @@ TEST_CASE("a stage of the library's own kind is built, run and reported") {
     CHECK(report.stages[1].workers == 2);
     CHECK(report.stages[1].records == all.size());
   }
+}
+
+TEST_CASE("files of arrays and tokens say what is in them") {
+  using namespace ps::tests;
+  const TempDir dir;
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(dir.path());
+  dir.write("prices.npy", npy_file(npy_text("<f8", "(10,)"), std::string(80, '\0')));
+  dir.write("a.npy", npy_file(npy_text("<i4", "(2, 3)"), std::string(24, '\0')));
+  dir.write("b.npy", npy_file(npy_text("<i4", "(1, 3)"), std::string(12, '\0')));
+  dir.write("images-idx3-ubyte", idx_file(8, {3, 28, 28}, std::string(2352, '\0')));
+  dir.write("labels-idx1-ubyte", idx_file(8, {3}, "123"));
+  dir.write("train_0.bin", std::string(2000, '\0'));
+  dir.write("train_1.bin", std::string(2200, '\0'));
+
+  auto prices = ps::npy<double>("prices.npy");        // a double a record
+  auto rows = ps::npy<std::byte>({"a.npy", "b.npy"}); // rows as they lie, of any type
+  auto digits = ps::mnist<Digit>("images-idx3-ubyte", "labels-idx1-ubyte");
+  auto tokens = ps::tokens<std::uint16_t>({"train_0.bin", "train_1.bin"});
+  auto windows = ps::windows(tokens, {.length = 1025, .seed = 1337});
+
+  prices.open();
+  rows.open();
+  digits.open();
+  windows.open();
+  std::filesystem::current_path(before);
+  CHECK(prices.size() == 10);
+  CHECK(rows.size() == 3);
+  CHECK(rows.record_bytes() == 12);
+  CHECK(digits.size() == 3);
+  CHECK(windows.size() == 1);
 }

@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/borrowed.hpp>
+#include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/sources/detail/value_type.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace penstock::detail {
+
+/// A file whose header is looked at: reads what lies in it, and refuses it in words that name the
+/// file and the byte. Parsers take it instead of a file, so that they can be fuzzed.
+class HeaderFile {
+ public:
+  /// `read(at, into)` fills `into` from byte `at` on, which lies within `size` bytes. Both outlive
+  /// this.
+  using Read = Borrowed<void(std::uint64_t, std::span<std::byte>)>;
+  HeaderFile(std::string_view path, std::uint64_t size, Read read)
+      : path_{path}, size_{size}, read_{read} {}
+
+  std::string_view path() const noexcept { return path_; }
+  std::uint64_t size() const noexcept { return size_; }
+
+  /// Fills `into` from byte `at` on. Throws SourceError if the file ends before.
+  void read(std::uint64_t at, std::span<std::byte> into) const {
+    if (at > size_ || into.size() > size_ - at) {
+      refuse(size_, {"ends, and its header goes on to byte ", at + into.size(),
+                     ": the file was cut, or is of another format."});
+    }
+    read_(at, into);
+  }
+  /// Returns the number at byte `at`.
+  template <class T> T number(std::uint64_t at, bool big_endian = false) const {
+    std::byte bytes[sizeof(T)];
+    read(at, bytes);
+    return number_at<T>(bytes, big_endian);
+  }
+  /// Returns whether the file begins with `text`, which has at most 16 characters.
+  bool begins_with(std::string_view text) const {
+    std::byte bytes[16];
+    if (size_ < text.size()) {
+      return false;
+    }
+    read_(0, std::span{bytes}.first(text.size()));
+    return std::memcmp(bytes, text.data(), text.size()) == 0;
+  }
+
+  /// Throws SourceError: "PATH at byte AT …".
+  [[noreturn, gnu::cold, gnu::noinline]] void refuse(std::uint64_t at,
+                                                     std::initializer_list<Piece> what) const {
+    const std::string said = joined(what);
+    throw_source_error({"penstock: ", path_, " at byte ", at, " ", said}, path_, at);
+  }
+
+ private:
+  std::string_view path_;
+  std::uint64_t size_;
+  Read read_;
+};
+
+/// Returns some characters of a file for a message: at most 40, and none that cannot be printed.
+[[gnu::cold]] inline std::string shown(std::string_view text) {
+  constexpr std::size_t most = 40;
+  std::string printed{text.substr(0, most)};
+  for (char& c : printed) {
+    c = c >= ' ' && c <= '~' ? c : '?';
+  }
+  return text.size() > most ? printed + "..." : printed;
+}
+
+} // namespace penstock::detail

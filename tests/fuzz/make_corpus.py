@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes files of every format that penstock reads, by the programs that users have, and by twins of their writers.
+
+make_corpus.py FOLDER
+
+FOLDER/list has a line for each file: its format, its name, and the file with the bytes that must come out, or
+"refused" and words of the error. Exits with 77 if NumPy is missing.
+"""
+import struct
+import sys
+import warnings
+from pathlib import Path
+
+try:
+    import numpy as np
+    from numpy.lib import format as npy
+except ImportError:
+    print("there is no NumPy (Debian: python3-numpy)")
+    sys.exit(77)
+
+folder = Path(sys.argv[1])
+folder.mkdir(parents=True, exist_ok=True)
+lines: list[str] = []
+
+
+def expect(kind: str, name: str, data: bytes):
+    (folder / f"{name}.raw").write_bytes(data)
+    lines.append(f"{kind} {name} {name}.raw")
+
+
+def refuse(kind: str, name: str, words: str):
+    lines.append(f"{kind} {name} refused {words}")
+
+
+def in_memory(array: np.ndarray) -> bytes:
+    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("="), copy=False).tobytes()
+
+
+def save(name: str, array: np.ndarray, version=None):
+    with open(folder / name, "wb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        npy.write_array(file, array, version)
+
+
+# What np.save() writes: each type in either byte order, each version, several shapes.
+for code in ["b1", "i1", "u1", "i2", "u2", "f2", "i4", "u4", "f4", "i8", "u8", "f8"]:
+    for order in "<>":
+        dtype = np.dtype(order + code)
+        for shape in [(0,), (1,), (7,), (5, 3), (3, 1, 4), (0, 3)]:
+            array = (np.arange(int(np.prod(shape))) * 37 % 251).astype(dtype).reshape(shape)
+            name = f"{code}_{'big' if order == '>' else 'little'}_{'x'.join(map(str, shape))}.npy"
+            save(name, array)
+            expect("npy", name, in_memory(array))
+for version in [(1, 0), (2, 0), (3, 0)]:
+    name = f"version{version[0]}.npy"
+    save(name, np.arange(10, dtype="<i4"), version)
+    expect("npy", name, in_memory(np.arange(10, dtype="<i4")))
+one_dimension = np.asfortranarray(np.arange(6.0))
+save("fortran1.npy", one_dimension)
+expect("npy", "fortran1.npy", in_memory(one_dimension))
+
+for name, array, words in [
+    ("fortran", np.asfortranarray(np.arange(6.0).reshape(2, 3)), "Fortran order"),
+    ("zero_dims", np.array(3.0), "no dimensions"),
+    ("no_values", np.zeros((3, 0)), "0 bytes"),
+    ("objects", np.array([{}, 1], dtype=object), "Python objects"),
+    ("strings", np.array(["a", "bc"]), "strings"),
+    ("bytes", np.array([b"a", b"bc"]), "strings"),
+    ("structures", np.zeros(3, dtype=[("a", "i4"), ("b", "f8")]), "structures"),
+    ("latin", np.zeros(3, dtype=[("é", "i4")]), "structures"),
+    ("unicode", np.zeros(3, dtype=[("价", "i4")]), "structures"),
+    ("complex", np.zeros(3, dtype="c8"), "complex"),
+    ("dates", np.zeros(3, dtype="M8[ns]"), "dates"),
+    ("spans", np.zeros(3, dtype="m8[s]"), "dates"),
+    ("void", np.zeros(3, dtype="V5"), "not read"),
+    ("long_double", np.zeros(3, dtype=np.longdouble), "not read"),
+]:
+    save(f"{name}.npy", array)
+    refuse("npy", f"{name}.npy", words)
+np.savez(folder / "archive.npz", np.arange(3))
+refuse("npy", "archive.npz", "archive")
+whole = (folder / "version1.npy").read_bytes()
+for name, data, words in [("cut", whole[:-1], "was cut"), ("longer", whole + b"x", "behind the end"),
+                          ("head", whole[:40], "was cut"), ("twice", whole + whole, "behind the end")]:
+    (folder / f"{name}.npy").write_bytes(data)
+    refuse("npy", f"{name}.npy", words)
+
+# NumPy's own test data.
+own = Path(np.lib.__file__).parent / "tests" / "data"
+for path in sorted(own.glob("*.npy")):
+    name = f"numpy_{path.name}"
+    (folder / name).write_bytes(path.read_bytes())
+    if "objarr" in name:
+        refuse("npy", name, "Python objects")
+    else:
+        expect("npy", name, in_memory(np.load(path)))
+
+# IDX: a twin of what wrote MNIST.
+for code, dtype in [(8, "u1"), (9, "i1"), (11, ">i2"), (12, ">i4"), (13, ">f4"), (14, ">f8")]:
+    for shape in [(0,), (5,), (4, 3, 2)]:
+        array = (np.arange(int(np.prod(shape))) * 11 % 101).astype(dtype).reshape(shape)
+        name = f"idx{code}_{'x'.join(map(str, shape))}"
+        header = bytes([0, 0, code, len(shape)]) + b"".join(struct.pack(">I", extent) for extent in shape)
+        (folder / name).write_bytes(header + array.tobytes())
+        expect("idx", name, in_memory(array))
+
+# Tokens: alone, a twin of llm.c's write_datafile(), and one of Megatron-Core's IndexedDatasetBuilder.
+for bits, magic, version in [(16, 20240520, 1), (32, 20240801, 7)]:
+    tokens = (np.arange(1000) * 31 % 50257).astype(f"<u{bits // 8}")
+    header = np.zeros(256, "<i4")
+    header[:3] = magic, version, len(tokens)
+    for name, data in [("raw", tokens.tobytes()), ("llm_c", header.tobytes() + tokens.tobytes())]:
+        (folder / f"{name}{bits}.bin").write_bytes(data)
+        expect(f"tokens{bits}", f"{name}{bits}.bin", tokens.tobytes())
+    other = 48 - bits
+    refuse(f"tokens{other}", f"llm_c{bits}.bin", "the type that the file has")
+    documents = [tokens[:10], tokens[10:10], tokens[10:700], tokens[700:]]
+    lengths = np.array([len(document) for document in documents], "<i4")
+    places = np.concatenate([[0], np.cumsum(lengths[:-1], dtype="<i8") * (bits // 8)]).astype("<i8")
+    with open(folder / f"megatron{bits}.idx", "wb") as file:
+        file.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8 if bits == 16 else 4, len(lengths), len(documents) + 1))
+        file.write(lengths.tobytes() + places.tobytes() + np.arange(len(documents) + 1, dtype="<i8").tobytes())
+    (folder / f"megatron{bits}.bin").write_bytes(tokens.tobytes())
+    expect(f"tokens{bits}", f"megatron{bits}.bin", tokens.tobytes())
+    refuse(f"tokens{other}", f"megatron{bits}.bin", "the type that the file has")
+    refuse(f"tokens{bits}", f"megatron{bits}.idx", "name the file of tokens")
+(folder / "list").write_text("\n".join(lines) + "\n")
+print(f"{len(lines)} files")
