@@ -16,15 +16,28 @@ inline std::uint64_t whole_records(std::uint64_t size, std::uint64_t offset,
   return size < offset ? 0 : (size - offset) / bytes;
 }
 
-/// Returns the number of the first of these files that has `most` files with records before it.
+/// Returns the number of the first of these files that has `most` files of more than `empty` bytes
+/// before it.
 template <class Files>
-[[gnu::cold]] std::size_t behind_first(std::size_t most, const Files& files, std::uint64_t offset,
-                                       std::size_t bytes) noexcept {
+[[gnu::cold]] std::size_t behind_first(std::size_t most, const Files& files,
+                                       std::uint64_t empty) noexcept {
   std::size_t i = 0;
   for (; i < files.size() && most != 0; ++i) {
-    most -= whole_records(files[i].size, offset, bytes) != 0 ? 1 : 0;
+    most -= files[i].size > empty ? 1 : 0;
   }
   return i;
+}
+
+/// Throws SourceError if a file's records are, with the `before` of files before it, more than 64
+/// bits count.
+[[gnu::cold]] inline void check_countable(const std::string& path, std::uint64_t size,
+                                          std::uint64_t records, std::uint64_t before) {
+  if (records >= ~std::uint64_t{0} - before) {
+    throw_source_error({"penstock: ", path, " has ", size,
+                        " bytes, and with the files before it these are more records than 64 bits "
+                        "can count: read fewer files at once."},
+                       path, 0, before);
+  }
 }
 
 /// Returns how many whole records a file has that has `before` records in the files before it.
@@ -51,12 +64,7 @@ template <class Files>
                         size - rest, " bytes, or set .drop_partial."},
                        path, size - rest, before + records);
   }
-  if (records >= ~std::uint64_t{0} - before) {
-    throw_source_error({"penstock: ", path, " has ", size,
-                        " bytes, and with the files before it these are more records than 64 bits "
-                        "can count: read fewer files at once."},
-                       path, 0, before);
-  }
+  check_countable(path, size, records, before);
   return records;
 }
 

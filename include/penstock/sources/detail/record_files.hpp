@@ -1,0 +1,211 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/detail/base/opening.hpp>
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
+#include <penstock/error.hpp>
+#include <penstock/io/descriptors.hpp>
+#include <penstock/io/direct.hpp>
+#include <penstock/io/folder.hpp>
+#include <penstock/io/whole_records.hpp>
+#include <penstock/prepare_options.hpp>
+#include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/told.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Where a file's records lie: so many from byte `offset` on.
+struct RecordsAt {
+  std::uint64_t offset;
+  std::uint64_t records;
+};
+
+/// Files of records of one length, one after the other: opens, numbers and reads them. Copies share
+/// what open() has opened. What a file says of itself, its format knows: see RecordFilesOpening.
+template <class Io> class RecordFiles {
+ public:
+  /// `call` names what the user called.
+  RecordFiles(const char* call, std::vector<std::string> paths, Io io)
+      : call_{call}, paths_{std::move(paths)}, io_{std::move(io)} {}
+
+  const char* call() const noexcept { return call_; }
+  const std::vector<std::string>& paths() const noexcept { return paths_; }
+  const Io& io() const noexcept { return io_; }
+  bool is_open() const noexcept { return parts_ != nullptr; }
+
+  /// Opens the files, many by several threads at once. `look(file)`, on any thread, returns what a
+  /// File says of itself; `settle(said, file, before)` then says where its records lie, in order:
+  /// `before` are those of the files before it. A file of at most `empty` bytes has no records.
+  /// Throws what both throw, for the first file in order; SourceError; what progress throws.
+  /// Blocks.
+  template <class Look, class Settle>
+  [[gnu::cold]] void open(const PrepareOptions& preparing, DirectReads direct, std::uint64_t empty,
+                          Look look, Settle settle) {
+    using Said = std::invoke_result_t<Look&, const File<Io>&>;
+    if (paths_.empty()) {
+      throw_source_error({"penstock: ", call_, ": the list of files is empty: name at least one."},
+                         {}, 0);
+    }
+    OpeningProgress progress{preparing};
+    Vector<FoundFile> found = find_files(io_, paths_, progress);
+    const bool once = direct != DirectReads::automatic || !fit_into_memory(io_, found);
+    direct = once ? direct : DirectReads::none;
+    Vector<std::optional<DirectFile<Io>>> files(found.size());
+    Vector<std::optional<Said>> said(found.size());
+    const std::size_t stay = behind_first(most_open, found, empty);
+    const std::size_t stay_direct = behind_first(most_open / 2, found, empty);
+    const auto open_one = [&](std::size_t i) {
+      DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
+      said[i].emplace(look(file.file()));
+      if (i >= (file.is_direct() ? stay_direct : stay) || file.size() <= empty) {
+        file.close();
+      }
+      progress.opened();
+    };
+    const FirstFailure failure = for_all(files.size(), open_one, [&] { progress.look(); });
+    auto parts = new_shared<Parts>();
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      failure.rethrow_at(i);
+      const std::uint64_t before = parts->empty() ? 0 : parts->back().end;
+      const RecordsAt at = settle(*said[i], std::as_const(*files[i]).file(), before);
+      add(*parts, std::move(*files[i]), at, before);
+    }
+    progress.tell();
+    add_descriptors(*parts);
+    parts_ = std::move(parts);
+  }
+
+  /// Returns how many records all files have. After open().
+  std::uint64_t size() const { return parts().empty() ? 0 : parts().back().end; }
+  /// Returns how many of the files that have records are read directly. After open().
+  std::size_t direct_files() const {
+    return static_cast<std::size_t>(std::count_if(
+        parts().begin(), parts().end(), [](const Part& part) { return part.file.is_direct(); }));
+  }
+
+  /// Reads the bytes from `at` on, counted over all records, of `record_bytes` each.
+  void read_bytes(std::uint64_t at, std::span<std::byte> into, std::size_t record_bytes) const {
+    const Parts& all = parts();
+    check_bytes(call_, at, into.size(), size(), record_bytes);
+    auto part =
+        std::upper_bound(all.begin(), all.end(), at / record_bytes,
+                         [](std::uint64_t record, const Part& p) { return record < p.end; });
+    for (; !into.empty(); ++part) {
+      const auto here = static_cast<std::size_t>(
+          std::min<std::uint64_t>(part->end * record_bytes - at, into.size()));
+      read_part(*part, at, into.first(here), record_bytes);
+      into = into.subspan(here);
+      at += here;
+    }
+  }
+  /// Has the system read these records into the page cache. Files that are read past it, and those
+  /// that are opened for each read, are left alone.
+  void will_read(std::uint64_t first, std::uint64_t count,
+                 std::size_t record_bytes) const noexcept {
+    for (const Part& part : *parts_) {
+      const std::uint64_t from = std::max(first, part.first);
+      const std::uint64_t end = std::min(first + count, part.end);
+      if (from < end && part.file.is_direct()) {
+        parts_->asked_in_vain.store(true, StdAtomics::relaxed);
+      } else if (from < end && part.file.file().is_open()) {
+        part.file.file().descriptor().will_read(part.offset + (from - part.first) * record_bytes,
+                                                (end - from) * record_bytes);
+      }
+    }
+  }
+  /// Appends how the files are read, where it is not through the page cache by a descriptor each.
+  [[gnu::cold]] void note(std::string& to) const {
+    for (const Part& part : parts()) {
+      if (part.more && part.more->any()) {
+        add_note(to, "small records by a descriptor a thread");
+      }
+      if (part.file.is_direct()) {
+        const bool in_vain = parts().asked_in_vain.load(StdAtomics::relaxed);
+        add_note(to, in_vain ? joined({"reads past the page cache, so no window is read ahead: "
+                                       "give ",
+                                       call_, "() .direct = ps::DirectReads::none"})
+                             : "reads past the page cache");
+      }
+    }
+  }
+
+ private:
+  // A file that has records: those from `first` to before `end`.
+  struct Part {
+    DirectFile<Io> file;
+    std::uint64_t offset; // of its first record
+    std::uint64_t first;
+    std::uint64_t end;
+    Owned<Descriptors<Io>> more{}; // for small reads; null where there are many files
+  };
+  struct Parts : Vector<Part> {
+    StdAtomics::Atomic<bool> asked_in_vain{false}; // to read ahead into the page cache
+  };
+  // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
+  // files beyond this many are opened by each read for itself, which needs no lock.
+  static constexpr std::size_t most_open = 256;
+
+  const Parts& parts() const {
+    if (!parts_) {
+      const std::string_view first = paths_.empty() ? std::string_view{} : paths_.front();
+      throw_source_error({"penstock: ", call_, ": ", first, " is not open yet: call open() first."},
+                         first, 0);
+    }
+    return *parts_;
+  }
+
+  // Where there are few files, threads that read small records would meet at each of them.
+  [[gnu::cold]] static void add_descriptors(Parts& parts) {
+    const std::size_t each = parts.empty() ? 0 : Descriptors<Io>::most / parts.size();
+    for (std::size_t i = 0; each > 1 && i != parts.size(); ++i) {
+      parts[i].more = Owned<Descriptors<Io>>{new Descriptors<Io>{each}};
+    }
+  }
+  [[gnu::cold]] static void add(Parts& parts, DirectFile<Io> file, RecordsAt at,
+                                std::uint64_t before) {
+    if (at.records != 0) {
+      check_countable(file.path(), file.size(), at.records, before);
+      parts.push_back({std::move(file), at.offset, before, before + at.records});
+    }
+  }
+
+  void read_part(const Part& part, std::uint64_t at, std::span<std::byte> into,
+                 std::size_t record_bytes) const {
+    // No overflow: the sum is less than the file's size.
+    const std::uint64_t offset = part.offset + (at - part.first * record_bytes);
+    try {
+      read_full(part.file, part.more.get(), offset, into);
+    } catch (const SourceError& e) {
+      // The file knows only bytes.
+      const std::uint64_t failed =
+          (at + (e.offset() > offset ? e.offset() - offset : 0)) / record_bytes;
+      throw_source_error({e.what(), " This was record ", failed, "."}, e.file(),
+                         std::max(e.offset(), offset), failed);
+    }
+  }
+
+  const char* call_;
+  std::vector<std::string> paths_;
+  Io io_;
+  std::shared_ptr<Parts> parts_; // not changed once it is set
+};
+
+} // namespace penstock::detail
