@@ -7,14 +7,16 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
+#include <penstock/io/folder.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/detail/checks.hpp>
-#include <penstock/sources/detail/opened_safetensors.hpp>
+#include <penstock/sources/detail/record_files.hpp>
+#include <penstock/sources/detail/safetensors_header.hpp>
+#include <penstock/sources/detail/tensor_list.hpp>
 #include <penstock/sources/tensor_info.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -45,7 +47,7 @@ template <class Io = PosixIo> class Safetensors {
 
   /// Takes files and directories; touches none before open().
   explicit Safetensors(std::vector<std::string> paths, SafetensorsOptions options = {}, Io io = {})
-      : paths_{std::move(paths)}, options_{options}, io_{std::move(io)} {}
+      : files_{"safetensors", std::move(paths), std::move(io)}, options_{options} {}
 
   /// Opens the files and reads their headers, many by several threads at once, and refuses what is
   /// not as the format says, the first file in order: a header that is no JSON or has other members
@@ -54,51 +56,43 @@ template <class Io = PosixIo> class Safetensors {
   /// header's bytes of memory, of which a header has at most 100 MB. Blocks. Throws SourceError
   /// with file and offset; what progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
-    if (!opened_) {
-      opened_ = detail::new_shared<Opened>(io_, paths_, options_.direct, preparing);
+    if (list_) {
+      return;
     }
+    auto list = detail::new_shared<detail::TensorList>();
+    detail::RecordFiles<Io> files{"safetensors", shards(), files_.io()};
+    files.open(
+        preparing, options_.direct, 0,
+        [](const auto& file) { return detail::read_safetensors_header(file); },
+        [&](detail::SafetensorsHeader& header, const auto& file, std::uint64_t before) {
+          return list->add(std::move(header), file.path(), file.size(), before);
+        });
+    list->sort();
+    files_ = std::move(files);
+    list_ = std::move(list);
   }
 
   /// Returns the bytes of all tensors. After open().
-  std::uint64_t size() const { return opened().parts.back().end; }
+  std::uint64_t size() const { return files_.size(); }
   /// Returns the tensors, as they lie, file after file. After open(); valid while a copy of this
   /// lives.
-  std::span<const TensorInfo> tensors() const { return opened().tensors; }
-  /// Returns the tensor of this name. Valid while a copy of this lives. Throws OptionError if there
-  /// is none.
-  const TensorInfo& tensor(std::string_view name) const {
-    const Opened& all = opened();
-    const auto at = std::lower_bound(
-        all.by_name.begin(), all.by_name.end(), name,
-        [&](std::size_t i, std::string_view than) { return all.tensors[i].name < than; });
-    if (at == all.by_name.end() || all.tensors[*at].name != name) {
-      detail::throw_error<OptionError>(
-          {"penstock: safetensors: of the ", all.tensors.size(), " tensors none is called \"", name,
-           "\"", at == all.by_name.end() ? "" : "; the next one in the order of names is \"",
-           at == all.by_name.end() ? "" : all.tensors[*at].name,
-           at == all.by_name.end() ? ": tensors() has all." : "\": tensors() has all."});
-    }
-    return all.tensors[*at];
-  }
+  std::span<const TensorInfo> tensors() const { return list().tensors(); }
+  /// Returns the tensor of this name. After open(); valid while a copy of this lives. Throws
+  /// OptionError if there is none.
+  const TensorInfo& tensor(std::string_view name) const { return list().find(name); }
   /// Returns the paths of the files, in order. After open().
-  std::vector<std::string> files() const {
-    std::vector<std::string> paths;
-    for (std::size_t i = 0; i != opened().files.size(); ++i) {
-      paths.push_back(opened().files.path(i));
-    }
-    return paths;
-  }
+  const std::vector<std::string>& files() const { return list().files(); }
   /// Returns what a file's header has besides tensors, by name. After open().
   const std::map<std::string, std::string>& metadata(std::size_t file = 0) const {
-    if (file >= opened().files.size()) {
+    if (file >= files().size()) {
       detail::throw_error<OptionError>({"penstock: safetensors: metadata of file number ", file,
-                                        ", but there are ", opened().files.size(),
+                                        ", but there are ", files().size(),
                                         " files: they count from 0."});
     }
-    return opened().parts[file].metadata;
+    return list().metadata()[file];
   }
-  /// Returns how many of the files are read directly. After open().
-  std::size_t direct_files() const { return opened().files.direct_files(); }
+  /// Returns how many of the files that have bytes of tensors are read directly. After open().
+  std::size_t direct_files() const { return files_.direct_files(); }
 
   /// Reads the bytes from into.index() on. After open(). Blocks; any number of threads at once.
   /// Throws SourceError with file and offset.
@@ -110,54 +104,48 @@ template <class Io = PosixIo> class Safetensors {
   /// Reads the bytes from `at` on, counted over all tensors: from a tensor's `at` on, `bytes` of
   /// them are that tensor.
   void read_bytes(std::uint64_t at, std::span<std::byte> into) const {
-    detail::check_bytes("safetensors", at, into.size(), size(), 1);
-    pieces(at, into.size(), [&](std::size_t file, std::uint64_t offset, std::size_t bytes) {
-      opened().files.read(file, offset, into.first(bytes));
-      into = into.subspan(bytes);
-    });
+    files_.read_bytes(at, into, 1);
   }
   /// Has the system read these bytes into the page cache. Any thread.
   void will_read(std::uint64_t first, std::uint64_t count) const noexcept
     requires requires(const Io& io) { io.will_read(0, first, count); }
   {
-    pieces(first, count, [&](std::size_t file, std::uint64_t offset, std::uint64_t bytes) {
-      opened_->files.will_read(file, offset, bytes);
-    });
+    files_.will_read(first, count, 1);
   }
   /// Appends how the files are read.
-  [[gnu::cold]] void note(std::string& to) const { opened().files.note(to); }
+  [[gnu::cold]] void note(std::string& to) const { files_.note(to); }
 
  private:
-  using Opened = detail::OpenedSafetensors<Io>;
-
-  const Opened& opened() const {
-    if (!opened_) {
-      const std::string_view first = paths_.empty() ? std::string_view{} : paths_.front();
-      detail::throw_source_error(
-          {"penstock: safetensors: ", first, " is not open yet: call open() first."}, first, 0);
-    }
-    return *opened_;
-  }
-
-  template <class F> void pieces(std::uint64_t at, std::uint64_t count, F f) const {
-    const auto& parts = opened_->parts;
-    auto part = std::upper_bound(
-        parts.begin(), parts.end(), at,
-        [](std::uint64_t byte, const typename Opened::Part& p) { return byte < p.end; });
-    for (; count != 0 && part != parts.end(); ++part) {
-      const std::uint64_t here = std::min(part->end - at, count);
-      if (here != 0) {
-        f(static_cast<std::size_t>(part - parts.begin()), part->data + (at - part->first), here);
+  // A directory stands for its safetensors files alone: models lie beside their configuration.
+  [[gnu::cold]] std::vector<std::string> shards() const {
+    std::vector<std::string> taken;
+    for (const std::string& path : files_.paths()) {
+      if (detail::status_of(files_.io(), path).kind != FileKind::directory) {
+        taken.push_back(path);
+        continue;
       }
-      at += here;
-      count -= here;
+      const std::size_t before = taken.size();
+      for (std::string& file : files_at(files_.io(), path)) {
+        if (file.ends_with(".safetensors")) {
+          taken.push_back(std::move(file));
+        }
+      }
+      if (taken.size() == before) {
+        detail::throw_source_error({"penstock: safetensors: no file in the directory ", path,
+                                    " has a name that ends in .safetensors: name the files."},
+                                   path, 0);
+      }
     }
+    return taken;
+  }
+  const detail::TensorList& list() const {
+    static_cast<void>(files_.size()); // throws if it is not open
+    return *list_;
   }
 
-  std::vector<std::string> paths_;
+  detail::RecordFiles<Io> files_;
   SafetensorsOptions options_;
-  Io io_;
-  std::shared_ptr<const Opened> opened_;
+  std::shared_ptr<const detail::TensorList> list_;
 };
 
 /// Makes a source of the tensors in a safetensors file, or in those of a directory whose names end

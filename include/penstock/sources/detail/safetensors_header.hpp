@@ -25,8 +25,9 @@ inline constexpr std::size_t most_tensor_metadata = 1 << 16; // some programs wr
 
 /// What a header says.
 struct SafetensorsHeader {
+  std::uint64_t data{};            ///< Where the tensors' bytes begin in the file.
   std::vector<TensorInfo> tensors; ///< In the order in which they lie; `file` and `at` are not set.
-  std::map<std::string, std::string> metadata;
+  std::map<std::string, std::string> metadata{};
 };
 
 /// Returns the length of the header of a file of `size` bytes, of which these are the first, 8 or

@@ -45,6 +45,7 @@ class SafetensorsParser {
     }
     check_names();
     check_places();
+    header_.data = data_;
     return std::move(header_);
   }
 
