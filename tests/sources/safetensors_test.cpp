@@ -11,9 +11,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <numeric>
-#include <optional>
 #include <random>
 #include <span>
 #include <string>

@@ -14,127 +14,150 @@
 
 namespace penstock::detail {
 
-/// Where the lines of a file lie: a line is what stands before "\n" or "\r\n", and what stands
-/// behind the last of these, if that is not nothing. Made of pieces of the file, which may be
-/// indexed side by side. A line takes two bytes, the place of its end in a block of 32 KiB, and a
-/// block takes four.
-class LineIndex {
+/// The line ends in a piece of a file. Each takes two bytes: its place in a block of 32 KiB, and
+/// whether "\r" stands before it.
+class LineEnds {
  public:
   /// Bytes of all pieces but a file's last.
-  static constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-  static constexpr std::size_t block_bytes = std::size_t{1} << 15;
+  static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
 
-  /// A line's text, without its end, in the file.
-  struct Line {
+  /// One "\n": where in the piece, and whether "\r" stands before it.
+  struct End {
+    std::size_t at;
+    bool is_two;
+  };
+
+  LineEnds() = default;
+  /// Looks through a piece. `before` is the byte before it, if there is one.
+  LineEnds(std::span<const std::byte> bytes, std::byte before) {
+    const char* const text = reinterpret_cast<const char*>(bytes.data());
+    ends_ = Vector<std::uint16_t>(
+        static_cast<std::size_t>(std::count(text, text + bytes.size(), '\n')));
+    std::size_t count = 0;
+    std::size_t begin = 0; // of a line
+    for (std::size_t block = 0; block != blocks; ++block) {
+      const std::size_t base = std::min(block * block_bytes, bytes.size());
+      const std::size_t end = std::min(base + block_bytes, bytes.size());
+      for (std::size_t at = base; at != end; ++at) {
+        const void* const found = std::memchr(text + at, '\n', end - at);
+        if (!found) {
+          break;
+        }
+        at = static_cast<std::size_t>(static_cast<const char*>(found) - text);
+        const bool is_two = (at == 0 ? before : bytes[at - 1]) == std::byte{'\r'};
+        ends_[count++] = static_cast<std::uint16_t>((at - base) | (is_two ? two : 0));
+        longest_ = std::max(longest_, count == 1 ? 0 : at - begin);
+        begin = at + 1;
+      }
+      counts_[block] = static_cast<std::uint32_t>(count);
+    }
+  }
+
+  std::size_t size() const noexcept { return ends_.size(); }
+  End operator[](std::size_t i) const noexcept {
+    const auto block = std::upper_bound(counts_.begin(), counts_.end(), i) - counts_.begin();
+    return {static_cast<std::size_t>(block) * block_bytes + (ends_[i] & (two - 1U)),
+            (ends_[i] & two) != 0};
+  }
+  /// Returns the bytes of the longest line that begins behind an end in this piece and ends in it.
+  std::size_t longest() const noexcept { return longest_; }
+
+ private:
+  static constexpr std::size_t block_bytes = std::size_t{1} << 15;
+  static constexpr std::size_t blocks = piece_bytes / block_bytes;
+  static constexpr unsigned two = block_bytes;
+
+  Vector<std::uint16_t> ends_;
+  std::size_t longest_{};
+  std::array<std::uint32_t, blocks> counts_{}; // ends up to the end of each block
+};
+
+/// Where the lines of a file lie. A line is what stands before "\n" or "\r\n"; and what stands
+/// behind the last of these, if anything does.
+class LineIndex {
+ public:
+  /// A line's bytes in the file, without its end.
+  struct Place {
     std::uint64_t begin;
     std::uint64_t end;
   };
 
-  /// The line ends in one piece.
-  class Piece {
-   public:
-    Piece() = default;
-    /// Looks through the piece's bytes, behind the byte `before`.
-    Piece(std::span<const std::byte> bytes, char before) {
-      const char* const text = reinterpret_cast<const char*>(bytes.data());
-      ends_ = Vector<std::uint16_t>(
-          static_cast<std::size_t>(std::count(text, text + bytes.size(), '\n')));
-      std::size_t count = 0;
-      for (std::size_t block = 0; block != blocks; ++block) {
-        const std::size_t base = std::min(block * block_bytes, bytes.size());
-        const std::size_t end = std::min(base + block_bytes, bytes.size());
-        for (std::size_t at = base; at != end; ++at) {
-          const void* const found = std::memchr(text + at, '\n', end - at);
-          if (!found) {
-            break;
-          }
-          at = static_cast<std::size_t>(static_cast<const char*>(found) - text);
-          const bool two = (at == 0 ? before : text[at - 1]) == '\r';
-          ends_[count++] = static_cast<std::uint16_t>((at - base) | (two ? two_bytes : 0));
-        }
-        counts_[block] = static_cast<std::uint32_t>(count);
-      }
-    }
-
-    std::size_t ends() const noexcept { return ends_.size(); }
-    /// Returns where in the piece "\n" number `i` stands, and whether "\r" stands before it.
-    std::pair<std::size_t, bool> end(std::size_t i) const noexcept {
-      const auto block =
-          std::upper_bound(counts_.begin(), counts_.end(), static_cast<std::uint32_t>(i)) -
-          counts_.begin();
-      const unsigned end = ends_[i];
-      return {static_cast<std::size_t>(block) * block_bytes + (end & ~two_bytes),
-              (end & two_bytes) != 0};
-    }
-
-   private:
-    static constexpr std::size_t blocks = piece_bytes / block_bytes;
-    static constexpr unsigned two_bytes = block_bytes;
-
-    Vector<std::uint16_t> ends_;
-    std::array<std::uint32_t, blocks> counts_{}; // of ends up to the end of each block
-  };
-
   LineIndex() = default;
   /// Joins the pieces of a file of `bytes` bytes.
-  LineIndex(Vector<Piece> pieces, std::uint64_t bytes) : pieces_{std::move(pieces)}, bytes_{bytes} {
+  LineIndex(Vector<LineEnds> pieces, std::uint64_t bytes)
+      : pieces_{std::move(pieces)}, bytes_{bytes} {
     before_.reserve(pieces_.size());
-    std::uint64_t end = 0;
+    std::uint64_t begin = 0; // of the line that goes on
     for (std::size_t i = 0; i != pieces_.size(); ++i) {
+      const LineEnds& piece = pieces_[i];
       before_.push_back(size_);
-      size_ += pieces_[i].ends();
-      if (pieces_[i].ends() != 0) {
-        end = i * piece_bytes + pieces_[i].end(pieces_[i].ends() - 1).first + 1;
+      size_ += piece.size();
+      if (piece.size() != 0) {
+        const std::uint64_t base = i * LineEnds::piece_bytes;
+        longest_ = std::max<std::uint64_t>({longest_, base + piece[0].at - begin, piece.longest()});
+        begin = base + piece[piece.size() - 1].at + 1;
       }
     }
-    size_ += end != bytes ? 1 : 0;
+    size_ += begin != bytes ? 1 : 0;
+    longest_ = std::max(longest_, bytes - begin);
   }
 
   /// Returns how many lines there are.
   std::uint64_t size() const noexcept { return size_; }
-  /// Calls f(number, line) for `count` lines from number `first` on, until f returns false.
+  /// Returns the bytes of the longest line, or one more: the "\r" of an end may be counted.
+  std::uint64_t about_longest() const noexcept { return longest_; }
+  /// Returns where line `number` lies.
+  Place operator[](std::uint64_t number) const {
+    Place found{};
+    each(number, 1, [&](std::uint64_t, Place place) {
+      found = place;
+      return true;
+    });
+    return found;
+  }
+  /// Calls f(number, place) for `count` lines from number `first` on, until f returns false.
   template <class F> void each(std::uint64_t first, std::uint64_t count, F f) const {
     if (count == 0) {
       return;
     }
-    Cursor at = find(first);
-    std::uint64_t begin = first == 0 ? 0 : behind(find(first - 1));
-    for (std::uint64_t number = first; number != first + count; ++number) {
-      while (at.piece != pieces_.size() && at.end == pieces_[at.piece].ends()) {
-        at = {at.piece + 1, 0};
+    auto [piece, at] = find(first);
+    std::uint64_t begin = 0;
+    if (first != 0) {
+      const auto [before, last] = find(first - 1);
+      begin = before * LineEnds::piece_bytes + pieces_[before][last].at + 1;
+    }
+    for (std::uint64_t number = first; number != first + count; ++number, ++at) {
+      while (piece != pieces_.size() && at == pieces_[piece].size()) {
+        ++piece;
+        at = 0;
       }
-      const bool unended = at.piece == pieces_.size();
-      const auto [end, two] = unended ? std::pair{std::size_t{0}, false} //
-                                      : pieces_[at.piece].end(at.end);
-      const std::uint64_t stop = unended ? bytes_ : at.piece * piece_bytes + end;
-      if (!f(number, Line{begin, stop - (two ? 1 : 0)})) {
+      Place place{begin, bytes_}; // without an end
+      if (piece != pieces_.size()) {
+        const LineEnds::End end = pieces_[piece][at];
+        const std::uint64_t stop = piece * LineEnds::piece_bytes + end.at;
+        place.end = stop - (end.is_two ? 1 : 0);
+        begin = stop + 1;
+      }
+      if (!f(number, place)) {
         return;
       }
-      begin = stop + 1;
-      ++at.end;
     }
   }
 
  private:
-  struct Cursor {
-    std::size_t piece;
-    std::size_t end; // in the piece
-  };
-
-  // Returns where the line's end stands; for one without an end, behind all.
-  Cursor find(std::uint64_t line) const noexcept {
-    const auto piece = std::upper_bound(before_.begin(), before_.end(), line) - before_.begin() - 1;
-    const auto at = static_cast<std::size_t>(piece);
-    return {at, static_cast<std::size_t>(line - before_[at])};
-  }
-  std::uint64_t behind(Cursor at) const noexcept {
-    return at.piece * piece_bytes + pieces_[at.piece].end(at.end).first + 1;
+  // Returns the piece in which a line ends, and the number of its end there. For one without an
+  // end, that is behind the last.
+  std::pair<std::size_t, std::size_t> find(std::uint64_t line) const noexcept {
+    const auto behind = std::upper_bound(before_.begin(), before_.end(), line);
+    const auto piece = static_cast<std::size_t>(behind - before_.begin()) - 1;
+    return {piece, line - before_[piece]};
   }
 
-  Vector<Piece> pieces_;
+  Vector<LineEnds> pieces_;
   Vector<std::uint64_t> before_; // lines that end before a piece
   std::uint64_t bytes_{};
   std::uint64_t size_{};
+  std::uint64_t longest_{};
 };
 
 } // namespace penstock::detail
