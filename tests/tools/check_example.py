@@ -189,18 +189,21 @@ def columns(program: str, folder: Path):
 def text(program: str, folder: Path):
     rng = random.Random(4)
     file = folder / "text"
-    for lines, end in (60_000, "\n"), (5_000, ""), (1, "\n"):
-        some = ["".join(rng.choices("ab  \t,", k=rng.choice([0, 1, 7, 90]))) for _ in range(lines)]
-        some[lines // 2] = "x" * 70_000
-        file.write_text("\n".join(some) + end)
+    for lines, end, last in (60_000, "\n", "\n"), (5_000, "\r\n", ""), (9_000, "\r\n", "\r\n"), (1, "\n", "\n"):
+        some = ["".join(rng.choices("ab  \t,\v\x00\x1c", k=rng.choice([0, 1, 7, 90]))) for _ in range(lines)]
+        some[lines // 2] = "x" * 700_000
+        some[-1] += "a"
+        file.write_bytes((end.join(some) + last).encode())
         said, *report = run(program, "--device", "host", file).splitlines()
         found = [int(word) for word in said.replace(",", "").split() if word.isdigit()]
-        wanted = [lines, sum(len(line.split()) for line in some), sum(map(len, some)), 70_000]
+        words = sum(len(re.findall(r"[^ \t\v]+", line)) for line in some)
+        wanted = [lines, words, sum(map(len, some)), 700_000 + (lines == 1)]
         assert found == wanted, (said, wanted)
         assert report[0].startswith(f"{lines} records"), report
     file.write_text("a\n" + "x" * 2**20 + "y\n")
     failed = subprocess.run([program, "--device", "host", file], capture_output=True, text=True, timeout=LIMIT)
-    assert failed.returncode == 1 and not failed.stdout and "record 1 has 1048577 values" in failed.stderr, failed
+    assert failed.returncode == 1 and not failed.stdout and "line 2 of" in failed.stderr, failed
+    assert "has 1048577 bytes" in failed.stderr, failed
     assert " words" in run(program, "--device", "host"), "it makes its own file"
 
 
