@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "json.hpp"
+
 #include <penstock/penstock.hpp>
 
 #include <algorithm>
@@ -98,41 +100,29 @@ inline void print_text(const Result& result, const Comparison& other) {
 }
 
 inline void print_json(const Result& result, const Comparison& other) {
-  const auto quoted = [](const std::string& text) {
-    std::string json = "\"";
-    for (const char c : text) {
-      if (c == '"' || c == '\\') {
-        json += '\\';
-      }
-      json += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-    return json + '"';
-  };
-  std::ostringstream json;
-  json.precision(9);
-  json << "{\"bytes\": " << result.report.bytes << ", \"counts\": [";
-  for (std::size_t value = 0; value < result.counts.size(); ++value) {
-    json << (value != 0 ? ", " : "") << result.counts[value];
-  }
-  json << "], \"entropy_bits\": " << entropy_bits(result)
-       << ", \"seconds\": " << result.report.seconds
-       << ", \"gb_per_s\": " << gb_per_s(result.report)
-       << ", \"device\": " << quoted(result.report.device)
-       << ", \"limiting_stage\": " << quoted(result.report.limiting_stage) << ", \"stages\": [";
-  const char* comma = "";
+  std::vector<Json> stages;
   for (const penstock::StageReport& stage : result.report.stages) {
-    json << comma << "{\"name\": " << quoted(stage.name) << ", \"records\": " << stage.records
-         << ", \"bytes\": " << stage.bytes << ", \"busy_s\": " << stage.busy_s
-         << ", \"starved_s\": " << stage.starved_s << ", \"blocked_s\": " << stage.blocked_s << '}';
-    comma = ", ";
+    stages.push_back(Json::object({{"name", stage.name},
+                                   {"records", stage.records},
+                                   {"bytes", stage.bytes},
+                                   {"busy_s", stage.busy_s},
+                                   {"starved_s", stage.starved_s},
+                                   {"blocked_s", stage.blocked_s}}));
   }
-  json << ']';
+  std::vector<Json::Member> all{
+      {"bytes", result.report.bytes},
+      {"counts", Json::array({result.counts.begin(), result.counts.end()})},
+      {"entropy_bits", entropy_bits(result)},
+      {"seconds", result.report.seconds},
+      {"gb_per_s", gb_per_s(result.report)},
+      {"device", result.report.device},
+      {"limiting_stage", result.report.limiting_stage},
+      {"stages", Json::array(stages)}};
   if (other.naive != 0) {
-    json << ", \"times_faster_than_naive\": " << other.naive
-         << ", \"times_faster_than_sequential\": " << other.sequential;
+    all.emplace_back("times_faster_than_naive", other.naive);
+    all.emplace_back("times_faster_than_sequential", other.sequential);
   }
-  json << "}\n";
-  std::cout << json.str();
+  std::cout << Json::object(all).text() << '\n';
 }
 
 /// A line on the terminal that shows how far the run is, ten times a second; nothing elsewhere.

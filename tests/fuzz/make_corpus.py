@@ -7,6 +7,7 @@ make_corpus.py FOLDER
 FOLDER/list has a line for each file: its format, its name, and the file with the bytes that must come out, or
 "refused" and words of the error. Exits with 77 if NumPy is missing.
 """
+import json
 import struct
 import sys
 import warnings
@@ -125,5 +126,22 @@ for bits, magic, version in [(16, 20240520, 1), (32, 20240801, 7)]:
     expect(f"tokens{bits}", f"megatron{bits}.bin", tokens.tobytes())
     refuse(f"tokens{other}", f"megatron{bits}.bin", "the type that the file has")
     refuse(f"tokens{bits}", f"megatron{bits}.idx", "name the file of tokens")
+# Weights: a twin of what writes safetensors files.
+def weights(name: str, tensors: dict, metadata: dict | None = None, pad: int = 0) -> None:
+    header, data = ({"__metadata__": metadata} if metadata else {}), b""
+    for key, (dtype, array) in tensors.items():
+        header[key] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header, ensure_ascii=len(tensors) % 2 == 0).encode() + b" " * pad
+    (folder / name).write_bytes(struct.pack("<Q", len(text)) + text + data)
+    expect("safetensors", name, data)
+
+
+weights("one.safetensors", {"a": ("F32", np.arange(6, dtype="<f4").reshape(2, 3))})
+weights("two.safetensors", {"a.weight": ("F16", np.ones((4, 4), "<f2")), "b\u00e9\n": ("I64", np.arange(3, dtype="<i8"))}, {"format": "pt"}, 5)
+weights("empty.safetensors", {"none": ("U8", np.zeros((0, 7), "u1")), "scalar": ("F64", np.float64(1.5).reshape(()))})
+(folder / "cut.safetensors").write_bytes((folder / "one.safetensors").read_bytes()[:-1])
+refuse("safetensors", "cut.safetensors", "cut.safetensors")
+
 (folder / "list").write_text("\n".join(lines) + "\n")
 print(f"{len(lines)} files")

@@ -7,6 +7,7 @@
 
 #include <penstock/sources/mnist.hpp>
 #include <penstock/sources/npy.hpp>
+#include <penstock/sources/safetensors.hpp>
 #include <penstock/sources/tokens.hpp>
 
 #include <algorithm>
@@ -29,6 +30,8 @@ void fuzz_npy(std::span<const std::byte> input);
 void fuzz_idx(std::span<const std::byte> input);
 void fuzz_llm_c(std::span<const std::byte> input);
 void fuzz_megatron(std::span<const std::byte> input);
+void fuzz_safetensors(std::span<const std::byte> input);
+void fuzz_lines(std::span<const std::byte> input);
 
 namespace {
 
@@ -45,7 +48,9 @@ std::uint64_t replay(const std::string& input) {
   fuzz_idx(bytes);
   fuzz_llm_c(bytes);
   fuzz_megatron(bytes);
-  return 4;
+  fuzz_safetensors(bytes);
+  fuzz_lines(bytes.first(std::min<std::size_t>(bytes.size(), 64)));
+  return 6;
 }
 std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) {
   std::uint64_t calls = replay(input);
@@ -70,6 +75,9 @@ std::string read_as(const std::string& format, const std::string& path) {
     source.read_bytes(0, std::as_writable_bytes(std::span{bytes}));
     return bytes;
   };
+  if (format == "safetensors") {
+    return all(safetensors(path));
+  }
   return format == "npy"        ? all(npy<std::byte>(path))
          : format == "idx"      ? all(mnist<std::byte>(path))
          : format == "tokens16" ? all(tokens<std::uint16_t>(path))

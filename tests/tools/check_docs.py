@@ -110,7 +110,8 @@ def check_names(page: str, line: str):
 
 # Options, by the heading under which they stand.
 OPTIONS = {
-    "Reader": ["ReaderOptions", "RecordsOptions", "ArrayOptions", "TokensOptions", "MemoryOptions", "WindowsOptions"],
+    "Reader": ["ReaderOptions", "RecordsOptions", "ArrayOptions", "TokensOptions", "LinesOptions", "SafetensorsOptions",
+               "MemoryOptions", "WindowsOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],
     "PinnedStager": ["PinnedStagerOptions"],

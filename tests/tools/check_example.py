@@ -189,18 +189,21 @@ def columns(program: str, folder: Path):
 def text(program: str, folder: Path):
     rng = random.Random(4)
     file = folder / "text"
-    for lines, end in (60_000, "\n"), (5_000, ""), (1, "\n"):
-        some = ["".join(rng.choices("ab  \t,", k=rng.choice([0, 1, 7, 90]))) for _ in range(lines)]
-        some[lines // 2] = "x" * 70_000
-        file.write_text("\n".join(some) + end)
+    for lines, end, last in (60_000, "\n", "\n"), (5_000, "\r\n", ""), (9_000, "\r\n", "\r\n"), (1, "\n", "\n"):
+        some = ["".join(rng.choices("ab  \t,\v\x00\x1c", k=rng.choice([0, 1, 7, 90]))) for _ in range(lines)]
+        some[lines // 2] = "x" * 700_000
+        some[-1] += "a"
+        file.write_bytes((end.join(some) + last).encode())
         said, *report = run(program, "--device", "host", file).splitlines()
         found = [int(word) for word in said.replace(",", "").split() if word.isdigit()]
-        wanted = [lines, sum(len(line.split()) for line in some), sum(map(len, some)), 70_000]
+        words = sum(len(re.findall(r"[^ \t\v]+", line)) for line in some)
+        wanted = [lines, words, sum(map(len, some)), 700_000 + (lines == 1)]
         assert found == wanted, (said, wanted)
         assert report[0].startswith(f"{lines} records"), report
     file.write_text("a\n" + "x" * 2**20 + "y\n")
     failed = subprocess.run([program, "--device", "host", file], capture_output=True, text=True, timeout=LIMIT)
-    assert failed.returncode == 1 and not failed.stdout and "record 1 has 1048577 values" in failed.stderr, failed
+    assert failed.returncode == 1 and not failed.stdout and "line 2 of" in failed.stderr, failed
+    assert "has 1048577 bytes" in failed.stderr, failed
     assert " words" in run(program, "--device", "host"), "it makes its own file"
 
 
@@ -343,6 +346,95 @@ def select_records(program: str, folder: Path):
     assert run(program).splitlines()[0].endswith("of 1000003 events are of high energy"), "it makes its own file"
 
 
+def safetensors_file(tensors: dict[str, tuple[str, list[int], bytes]], metadata: dict[str, str] | None = None) -> bytes:
+    """A twin of the format's own writer: PyPI's safetensors writes these bytes, but for the order of the tensors."""
+    header: dict = {"__metadata__": metadata} if metadata is not None else {}
+    at = 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values())
+
+
+def crc32c(data: bytes) -> int:
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+        table.append(byte)
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+def listed(lines: list[str]) -> dict[str, tuple[str, list[int], int]]:
+    tensors = {}
+    for line in lines:
+        name, at = json.JSONDecoder().raw_decode(line)
+        dtype, *shape, _, crc = line[at:].split()
+        tensors[name] = dtype, json.loads("".join(shape)), int(crc)
+    assert len(tensors) == len(lines), "a name came twice"
+    return tensors
+
+
+def load_weights(program: str, folder: Path):
+    rng = random.Random(18)
+    sizes = {"wte": 3_000_001, "none": 0, "one": 1, "wpe": 8 << 20, **{f"h.{i}.é\n": 4000 + i for i in range(300)}}
+    shards = [folder / f"model-{i}-of-3.safetensors" for i in (1, 2, 3)]
+    written = {}
+    for i, shard in enumerate(shards):
+        tensors = {f"{i}.{name}": ("U8", [size], rng.randbytes(size)) for name, size in sizes.items()}
+        shard.write_bytes(safetensors_file(tensors, {"format": "pt"} if i != 1 else None))
+        written |= tensors
+    total = 3 * sum(sizes.values())
+    for files in shards, [folder]:
+        result = json.loads(run(program, "--json", "--check", "--device", "host", *files))
+        assert set(result) == {"bytes", "seconds", "gb_per_s", "of_link", "gpus", "open_s"}, result
+        assert result["bytes"] == total and result["of_link"] is None and result["gpus"] == 0, result
+        assert 0 < result["open_s"] < result["seconds"], result
+        assert abs(result["gb_per_s"] - total / result["seconds"] / 1e9) < 1e-9, result
+    lines = run(program, "--check", "--device", "host", *shards).splitlines()
+    said, checked, *report = lines[len(written):]
+    found = listed(lines[:len(written)])
+    assert set(found) == set(written), set(found) ^ set(written)
+    for name, (dtype, shape, data) in written.items():
+        assert found[name][:2] == (dtype, shape), (name, found[name])
+        assert len(data) > 10_000 or found[name][2] == crc32c(data), name
+    assert said.startswith(f"{3 * len(sizes)} tensors, {total} bytes, in "), said
+    assert checked == "every tensor is as in its file", checked
+    assert report[0].startswith(f"{total} records"), report
+    good = shards[0].read_bytes()
+    for bad, words in {b"": "has 0 bytes", good[:-1]: "ends behind the file's end", good + b"x": "overlap nor leave gaps",
+                       struct.pack("<Q", 1 << 63) + good[8:]: "a header of 9223372036854775808 bytes"}.items():
+        shards[1].write_bytes(bad)
+        failed = subprocess.run([program, "--device", "host", *shards], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and not failed.stdout and failed.stderr.count("\n") == 1, failed
+        assert words in failed.stderr and str(shards[1]) in failed.stderr, failed.stderr
+    try:  # where its own writer is installed, also what that writes
+        import numpy
+        from safetensors.numpy import save_file
+    except ImportError:
+        return written_weights(program)
+    types = ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]
+    names = dict(zip(types, "BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 F32 F64".split()))
+    arrays = {f"{t}.{n}": numpy.frombuffer(rng.randbytes(24 * n), "u1" if t == "bool" else t) for t in types for n in range(4)}
+    arrays = {name: array.astype(bool) if name.startswith("bool") else array for name, array in arrays.items()}
+    arrays |= {"scalar": numpy.array(1.5), "deep.é\U0001F600\"": arrays["f4.3"].reshape(3, 1, 6)}
+    save_file(arrays, shards[1], {"name": 'a "b" \\ \U0001F600'})
+    found = listed(run(program, "--check", "--device", "host", shards[1]).splitlines()[:len(arrays)])
+    assert found == {name: (names[array.dtype.str[1:] if array.dtype != bool else "bool"], list(array.shape),
+                            crc32c(array.tobytes())) for name, array in arrays.items()}, found
+    return written_weights(program)
+
+
+def written_weights(program: str):
+    said, checked = run(program, "--check").splitlines()[3:5]
+    assert said.startswith("3 tensors, 3270146 bytes") and checked == "every tensor is as in its file", (said, checked)
+
+
 def run_on_gpu(program: str, *args) -> str:
     done = subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=LIMIT) if program else None
     if not done or (done.returncode == 1 and "this process has no GPU" in done.stderr):
@@ -396,7 +488,8 @@ EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_
             "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
             "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file,
-            "12_streams": streams, "13_knn": knn, "14_order": order, "17_select_records": select_records}
+            "12_streams": streams, "13_knn": knn, "14_order": order, "17_select_records": select_records,
+            "18_load_weights": load_weights}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](os.path.abspath(sys.argv[2]), Path(folder))

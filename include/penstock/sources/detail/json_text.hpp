@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/throwing.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace penstock::detail {
+
+/// Reads a JSON text (RFC 8259) that lies in memory, from left to right: strings, whole numbers,
+/// and the signs between them. Who calls says what must come next, so nothing nests deeper than the
+/// caller's own functions, and nothing that was not asked for is taken. Each error is a SourceError
+/// with the file, the offset in it, and what was found.
+class JsonText {
+ public:
+  /// Reads `text`, which begins at byte `offset` of the file `path` and of which the messages speak
+  /// as `what`. All three must outlive this.
+  JsonText(std::string_view text, const std::string& path, std::uint64_t offset, const char* what)
+      : text_{text}, path_{path}, offset_{offset}, what_{what} {}
+
+  /// Returns how many bytes were read.
+  std::size_t at() const noexcept { return at_; }
+  /// Returns whether `sign` comes next, and reads it if so; blanks before it count for nothing.
+  bool take(char sign) noexcept {
+    skip_blanks();
+    const bool is_next = at_ != text_.size() && text_[at_] == sign;
+    at_ += is_next ? 1 : 0;
+    return is_next;
+  }
+  /// Reads `sign`. Throws if something else comes next.
+  void expect(char sign) {
+    if (!take(sign)) {
+      const char text[]{'\'', sign, '\'', '\0'};
+      fail_here(text);
+    }
+  }
+  /// Reads a string, and returns its characters in UTF-8.
+  std::string string() {
+    std::string characters;
+    string(characters);
+    return characters;
+  }
+  /// Reads a string into `characters`, so that one piece of memory serves for many.
+  void string(std::string& characters) {
+    characters.clear();
+    expect('"');
+    while (next("the string's end") != '"') {
+      const auto first = static_cast<unsigned char>(text_[at_]);
+      if (first < 0x20) {
+        fail(at_, {"a control character in a string"});
+      } else if (first == '\\') {
+        escaped(characters);
+      } else {
+        const std::size_t bytes = encoded_bytes();
+        characters.append(text_.substr(at_, bytes));
+        at_ += bytes;
+      }
+    }
+    ++at_;
+  }
+  /// Reads a whole number of at most 64 bits, not negative, as JSON writes it: without zeros before
+  /// it, a fraction or an exponent.
+  std::uint64_t number() {
+    skip_blanks();
+    const std::size_t begin = at_;
+    std::uint64_t value = 0;
+    for (; is_digit(); ++at_) {
+      const auto digit = static_cast<std::uint64_t>(text_[at_] - '0');
+      if (value > (~std::uint64_t{0} - digit) / 10) {
+        fail(begin, {"a number of more than 64 bits"});
+      }
+      value = 10 * value + digit;
+    }
+    if (at_ == begin) {
+      fail_here("a whole number");
+    }
+    const char after = at_ == text_.size() ? ' ' : text_[at_];
+    if ((text_[begin] == '0' && at_ != begin + 1) || after == '.' || after == 'e' || after == 'E') {
+      fail(begin, {"a number that is not written as a plain whole number"});
+    }
+    return value;
+  }
+
+  /// Throws that there is something at byte `at` of the text which must not be there.
+  [[noreturn, gnu::cold]] void fail(std::size_t at, std::initializer_list<Piece> found) const {
+    const std::string text = joined(found);
+    throw_source_error({"penstock: ", path_, ": ", what_, " has ", text, " at byte ", offset_ + at,
+                        " of the file. The file is damaged, or what wrote it is wrong: write or "
+                        "fetch it again."},
+                       path_, offset_ + at);
+  }
+  /// Throws that something else comes next than what `wanted` names.
+  [[noreturn, gnu::cold]] void fail_here(const char* wanted) {
+    skip_blanks();
+    if (at_ == text_.size()) {
+      fail(at_, {"its end where ", wanted, " should be"});
+    }
+    const auto byte = static_cast<unsigned char>(text_[at_]);
+    if (byte > 0x20 && byte < 0x7f) {
+      fail(at_, {"'", text_.substr(at_, 1), "' where ", wanted, " should be"});
+    }
+    fail(at_, {"byte ", unsigned{byte}, " where ", wanted, " should be"});
+  }
+
+ private:
+  void skip_blanks() noexcept {
+    while (at_ != text_.size() &&
+           (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == '\t')) {
+      ++at_;
+    }
+  }
+  bool is_digit() const noexcept {
+    return at_ != text_.size() && text_[at_] >= '0' && text_[at_] <= '9';
+  }
+  char next(const char* wanted) {
+    if (at_ == text_.size()) {
+      fail_here(wanted);
+    }
+    return text_[at_];
+  }
+
+  // Returns how many bytes the next character has, in UTF-8 (RFC 3629): no longer than need be, no
+  // half of a pair, nothing above U+10FFFF.
+  std::size_t encoded_bytes() const {
+    const auto byte = [&](std::size_t i) {
+      return at_ + i < text_.size() ? static_cast<unsigned char>(text_[at_ + i]) : 0U;
+    };
+    const auto follows = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80; };
+    const unsigned first = byte(0);
+    const unsigned second = byte(1);
+    if (first < 0x80) {
+      return 1;
+    }
+    if (first >= 0xc2 && first <= 0xdf && follows(1)) {
+      return 2;
+    }
+    const bool narrow = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+                        (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
+    if (first >= 0xe0 && first <= 0xf4 && !narrow && follows(1) && follows(2)) {
+      if (first < 0xf0) {
+        return 3;
+      }
+      if (follows(3)) {
+        return 4;
+      }
+    }
+    fail(at_, {"bytes that are not UTF-8"});
+  }
+
+  void escaped(std::string& characters) {
+    const std::size_t begin = at_++;
+    constexpr std::string_view signs = "\"\\/bfnrt";
+    constexpr std::string_view meant = "\"\\/\b\f\n\r\t";
+    const char sign = next("the string's end");
+    if (const std::size_t i = signs.find(sign); i != std::string_view::npos) {
+      characters += meant[i];
+      ++at_;
+    } else if (sign == 'u') {
+      append(characters, code_point(begin));
+    } else {
+      fail(begin, {"an escape that JSON does not have"});
+    }
+  }
+  // Reads from the u of an escape on.
+  std::uint32_t code_point(std::size_t begin) {
+    const std::uint32_t first = hex(begin);
+    if (first < 0xd800 || first > 0xdfff) {
+      return first;
+    }
+    if (first < 0xdc00 && text_.substr(at_, 2) == "\\u") {
+      ++at_;
+      const std::uint32_t second = hex(begin);
+      if (second >= 0xdc00 && second <= 0xdfff) {
+        return 0x10000 + ((first - 0xd800) << 10U) + (second - 0xdc00);
+      }
+    }
+    fail(begin, {"half of a surrogate pair"});
+  }
+  std::uint32_t hex(std::size_t begin) {
+    ++at_; // the u
+    std::uint32_t value = 0;
+    for (int i = 0; i != 4; ++i, ++at_) {
+      constexpr std::string_view digits = "0123456789abcdef";
+      const char sign = next("the string's end");
+      const char low = sign >= 'A' && sign <= 'F' ? static_cast<char>(sign - 'A' + 'a') : sign;
+      const std::size_t digit = digits.find(low);
+      if (digit == std::string_view::npos) {
+        fail(begin, {"\\u without four hexadecimal digits"});
+      }
+      value = value << 4U | static_cast<std::uint32_t>(digit);
+    }
+    return value;
+  }
+  static void append(std::string& characters, std::uint32_t point) {
+    const auto put = [&](std::uint32_t byte) { characters += static_cast<char>(byte); };
+    const auto follow = [&](unsigned shift) { put(0x80U | (point >> shift & 0x3fU)); };
+    if (point < 0x80) {
+      put(point);
+    } else if (point < 0x800) {
+      put(0xc0U | point >> 6U);
+      follow(0);
+    } else if (point < 0x10000) {
+      put(0xe0U | point >> 12U);
+      follow(6);
+      follow(0);
+    } else {
+      put(0xf0U | point >> 18U);
+      follow(12);
+      follow(6);
+      follow(0);
+    }
+  }
+
+  std::string_view text_;
+  const std::string& path_;
+  std::uint64_t offset_;
+  const char* what_;
+  std::size_t at_{};
+};
+
+} // namespace penstock::detail

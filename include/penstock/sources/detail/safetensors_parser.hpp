@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/sources/detail/json_text.hpp>
+#include <penstock/sources/detail/safetensors_header.hpp>
+#include <penstock/sources/tensor_info.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Reads a header. Use it once: it holds what it has read so far.
+class SafetensorsParser {
+ public:
+  /// Reads `header`, which lies behind the length in a file of `size` bytes.
+  SafetensorsParser(std::span<const std::byte> header, std::uint64_t size, const std::string& path)
+      : text_{reinterpret_cast<const char*>(header.data()), header.size()},
+        data_{safetensors_length_bytes + header.size()}, size_{size}, path_{path},
+        json_{text_, path, safetensors_length_bytes, "its safetensors header"} {}
+
+  SafetensorsHeader parse() {
+    if (!text_.starts_with('{')) {
+      json_.fail(0, {"no '{' as its first byte,"});
+    }
+    each_member([&](std::string& name, std::size_t at) {
+      name == "__metadata__" ? metadata(at) : tensor(name, at);
+    });
+    // The format allows these bytes behind the object, and no others.
+    const std::size_t other = text_.find_first_not_of(' ', json_.at());
+    if (other != std::string_view::npos) {
+      json_.fail(other, {"something other than spaces behind the object that it is"});
+    }
+    check_names();
+    check_places();
+    header_.data = data_;
+    return std::move(header_);
+  }
+
+ private:
+  // Reads an object, and has `f(name, at)` read each of its members' values.
+  template <class F> void each_member(F f) {
+    json_.expect('{');
+    std::string name;
+    for (bool more = !json_.take('}'); more; more = next_of('}')) {
+      const std::size_t at = json_.at();
+      json_.string(name);
+      json_.expect(':');
+      f(name, at);
+    }
+  }
+  template <class F> void each_number(F f) {
+    json_.expect('[');
+    for (bool more = !json_.take(']'); more; more = next_of(']')) {
+      f(json_.number());
+    }
+  }
+  bool next_of(char end) {
+    if (json_.take(',')) {
+      return true;
+    }
+    json_.expect(end);
+    return false;
+  }
+
+  void metadata(std::size_t at) {
+    if (std::exchange(has_metadata_, true)) {
+      json_.fail(at, {"a second __metadata__"});
+    }
+    each_member([&](const std::string& name, std::size_t where) {
+      if (header_.metadata.size() == most_tensor_metadata) {
+        json_.fail(where, {"more than ", most_tensor_metadata, " members in its __metadata__"});
+      }
+      if (!header_.metadata.emplace(name, json_.string()).second) {
+        json_.fail(where, {"\"", shown(name), "\" twice in its __metadata__"});
+      }
+    });
+  }
+
+  void tensor(const std::string& name, std::size_t at) {
+    TensorInfo tensor{.name = name, .shape = {}};
+    std::optional<TensorType> type;
+    std::optional<std::vector<std::uint64_t>> shape;
+    std::vector<std::uint64_t> places;
+    each_member([&](const std::string& member, std::size_t where) {
+      if (member == "dtype" && !type) {
+        type = this->type(name, where);
+      } else if (member == "shape" && !shape) {
+        shape.emplace();
+        each_number([&](std::uint64_t extent) { add(*shape, extent, most_tensor_extents, at); });
+      } else if (member == "data_offsets" && places.empty()) {
+        each_number([&](std::uint64_t place) { add(places, place, 2, at); });
+        refuse_unless(places.size() == 2, at, name, "whose data_offsets are not two numbers");
+      } else {
+        json_.fail(where, {"\"", shown(member), "\", twice or unknown, in the tensor \"",
+                           shown(name), "\""});
+      }
+    });
+    refuse_unless(type && shape && !places.empty(), at, name,
+                  "without a dtype, a shape or data_offsets");
+    tensor.type = *type;
+    tensor.shape = std::move(*shape);
+    refuse_unless(places[0] <= places[1], at, name, "that ends before it begins");
+    refuse_unless(places[1] <= size_ - data_, at, name, "that ends behind the file's end");
+    tensor.offset = data_ + places[0];
+    tensor.bytes = places[1] - places[0];
+    check_bytes(tensor, at);
+    header_.tensors.push_back(std::move(tensor));
+  }
+  TensorType type(const std::string& name, std::size_t at) {
+    const std::string found = json_.string();
+    for (std::size_t i = 0; i != tensor_types.size(); ++i) {
+      if (tensor_types[i].name == found) {
+        return static_cast<TensorType>(i);
+      }
+    }
+    json_.fail(at, {"the dtype \"", shown(found),
+                    "\", which this version does not know, for the "
+                    "tensor \"",
+                    shown(name), "\""});
+  }
+  void add(std::vector<std::uint64_t>& numbers, std::uint64_t number, std::size_t most,
+           std::size_t at) const {
+    if (numbers.size() == most) {
+      json_.fail(at, {"a tensor with more than ", most, " numbers in one list"});
+    }
+    numbers.push_back(number);
+  }
+  void check_bytes(const TensorInfo& tensor, std::size_t at) const {
+    constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
+    std::uint64_t bits = bits_of(tensor.type);
+    bool none = false;
+    for (const std::uint64_t extent : tensor.shape) {
+      none = none || extent == 0;
+      refuse_unless(extent == 0 || bits <= most / extent, at, tensor.name,
+                    "whose shape has more elements than memory can hold");
+      bits *= std::max<std::uint64_t>(extent, 1);
+    }
+    bits = none ? 0 : bits;
+    refuse_unless(bits % 8 == 0, at, tensor.name, "that ends in the middle of a byte");
+    if (bits / 8 != tensor.bytes) {
+      json_.fail(at, {"the tensor \"", shown(tensor.name), "\", whose dtype and shape make ",
+                      bits / 8, " bytes and whose data_offsets make ", tensor.bytes,
+                      ", in the member that begins"});
+    }
+  }
+
+  void check_names() const {
+    std::vector<const std::string*> names;
+    names.reserve(header_.tensors.size());
+    for (const TensorInfo& tensor : header_.tensors) {
+      names.push_back(&tensor.name);
+    }
+    const auto less = [](const std::string* a, const std::string* b) { return *a < *b; };
+    const auto same = [](const std::string* a, const std::string* b) { return *a == *b; };
+    std::sort(names.begin(), names.end(), less);
+    const auto twice = std::adjacent_find(names.begin(), names.end(), same);
+    if (twice != names.end()) {
+      json_.fail(0, {"the tensor \"", shown(**twice), "\" twice, in the object that begins"});
+    }
+  }
+  // Sorts the tensors as they lie: each begins where the one before it ends.
+  void check_places() {
+    std::vector<TensorInfo>& all = header_.tensors;
+    std::sort(all.begin(), all.end(), [](const TensorInfo& a, const TensorInfo& b) {
+      return a.offset != b.offset ? a.offset < b.offset
+             : a.bytes != b.bytes ? a.bytes < b.bytes
+                                  : a.name < b.name;
+    });
+    std::uint64_t end = data_;
+    for (const TensorInfo& tensor : all) {
+      if (tensor.offset != end) {
+        misplaced(end, {"the tensor \"", shown(tensor.name), "\" begins at byte ", tensor.offset,
+                        ", and what lies before it ends at byte ", end});
+      }
+      end += tensor.bytes;
+    }
+    if (end != size_) {
+      misplaced(end, {"its tensors end at byte ", end, ", and the file at byte ", size_});
+    }
+  }
+  [[noreturn, gnu::cold]] void misplaced(std::uint64_t at, std::initializer_list<Piece> how) const {
+    const std::string text = joined(how);
+    throw_source_error({"penstock: ", path_, ": ", text,
+                        ": in a safetensors file tensors neither overlap nor leave gaps. The file "
+                        "is damaged or cut short, or what wrote it is wrong: write or fetch it "
+                        "again."},
+                       path_, at);
+  }
+  void refuse_unless(bool right, std::size_t at, const std::string& name, const char* how) const {
+    if (!right) {
+      json_.fail(at, {"a tensor \"", shown(name), "\" ", how});
+    }
+  }
+  // A name for a message: some of it, on one line.
+  static std::string shown(const std::string& name) {
+    std::size_t most = 80;
+    while (most < name.size() && most != 0 && (name[most] & 0xc0) == 0x80) {
+      --most; // not in the middle of a character
+    }
+    std::string text = name.substr(0, most);
+    std::replace_if(
+        text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+    return name.size() > most ? text + "…" : text;
+  }
+
+  std::string_view text_;
+  std::uint64_t data_; // where the tensors' bytes begin in the file
+  std::uint64_t size_;
+  const std::string& path_;
+  JsonText json_;
+  SafetensorsHeader header_{};
+  bool has_metadata_ = false;
+};
+
+} // namespace penstock::detail

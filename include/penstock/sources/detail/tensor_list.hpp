@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/io/file.hpp>
+#include <penstock/sources/detail/record_files.hpp>
+#include <penstock/sources/detail/safetensors_header.hpp>
+#include <penstock/sources/detail/safetensors_parser.hpp>
+#include <penstock/sources/tensor_info.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Reads the header of an open file. Throws SourceError.
+template <class Io> SafetensorsHeader read_safetensors_header(const File<Io>& file) {
+  std::vector<std::byte> bytes(std::min(file.size(), safetensors_length_bytes));
+  read_full(file, 0, bytes);
+  const std::uint64_t length = safetensors_header_bytes(bytes, file.size(), file.path());
+  bytes.resize(length);
+  read_full(file, safetensors_length_bytes, bytes);
+  return SafetensorsParser{bytes, file.size(), file.path()}.parse();
+}
+
+/// All that the headers of safetensors files say, file after file.
+class TensorList {
+ public:
+  /// Takes a file's tensors, whose bytes are those from byte `at` of the source on; returns where
+  /// in the file they lie.
+  RecordsAt add(SafetensorsHeader header, const std::string& path, std::uint64_t size,
+                std::uint64_t at) {
+    for (TensorInfo& tensor : header.tensors) {
+      tensor.file = files_.size();
+      tensor.at = at + (tensor.offset - header.data);
+      tensors_.push_back(std::move(tensor));
+    }
+    files_.push_back(path);
+    metadata_.push_back(std::move(header.metadata));
+    return {header.data, size - header.data};
+  }
+  /// To be called once, behind all. Throws SourceError for a name that two files have.
+  void sort() {
+    for (std::size_t i = 0; i != tensors_.size(); ++i) {
+      by_name_.push_back(i);
+    }
+    const auto less = [this](std::size_t a, std::size_t b) {
+      return tensors_[a].name != tensors_[b].name ? tensors_[a].name < tensors_[b].name : a < b;
+    };
+    const auto same = [this](std::size_t a, std::size_t b) {
+      return tensors_[a].name == tensors_[b].name;
+    };
+    std::sort(by_name_.begin(), by_name_.end(), less);
+    const auto twice = std::adjacent_find(by_name_.begin(), by_name_.end(), same);
+    if (twice != by_name_.end()) {
+      const TensorInfo& first = tensors_[twice[0]];
+      const TensorInfo& second = tensors_[twice[1]];
+      throw_source_error({"penstock: safetensors: two files have a tensor \"", first.name,
+                          "\": ", files_[first.file], " and ", files_[second.file],
+                          ". The shards of a model have each name once: give those of one model."},
+                         files_[second.file], second.offset);
+    }
+  }
+
+  const std::vector<TensorInfo>& tensors() const noexcept { return tensors_; }
+  const std::vector<std::string>& files() const noexcept { return files_; }
+  /// What each file says besides its tensors.
+  const std::vector<std::map<std::string, std::string>>& metadata() const noexcept {
+    return metadata_;
+  }
+  /// Returns the tensor of this name. Throws OptionError if there is none.
+  const TensorInfo& find(std::string_view name) const {
+    const auto at = std::lower_bound(
+        by_name_.begin(), by_name_.end(), name,
+        [this](std::size_t i, std::string_view than) { return tensors_[i].name < than; });
+    if (at == by_name_.end() || tensors_[*at].name != name) {
+      const bool last = at == by_name_.end();
+      throw_error<OptionError>({"penstock: safetensors: of the ", tensors_.size(),
+                                " tensors none is called \"", name, "\"",
+                                last ? "" : "; the next one in the order of names is \"",
+                                last ? std::string_view{} : std::string_view{tensors_[*at].name},
+                                last ? ": tensors() has all." : "\": tensors() has all."});
+    }
+    return tensors_[*at];
+  }
+
+ private:
+  std::vector<TensorInfo> tensors_;
+  std::vector<std::size_t> by_name_; // their numbers
+  std::vector<std::string> files_;
+  std::vector<std::map<std::string, std::string>> metadata_;
+};
+
+} // namespace penstock::detail

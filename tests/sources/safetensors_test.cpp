@@ -1,0 +1,458 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#include "support/catch.hpp"
+#include "support/caught.hpp"
+#include "support/counted_new.hpp"
+#include "support/temp_dir.hpp"
+
+#include <penstock/penstock.hpp>
+#include <penstock/sources/safetensors.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+namespace ps = penstock;
+using ps::tests::caught;
+using ps::tests::has;
+using ps::tests::TempDir;
+
+namespace {
+
+std::string length_of(std::uint64_t bytes) {
+  std::string text;
+  for (int i = 0; i < 8; ++i) {
+    text += static_cast<char>(bytes >> (8 * i));
+  }
+  return text;
+}
+// A file with this header, and `data` bytes 0, 1, 2, … behind it.
+std::string file_of(const std::string& header, std::size_t data = 0) {
+  std::string text = length_of(header.size()) + header;
+  for (std::size_t i = 0; i < data; ++i) {
+    text += static_cast<char>(i);
+  }
+  return text;
+}
+std::string entry(const std::string& name, const std::string& type, const std::string& shape,
+                  std::uint64_t begin, std::uint64_t end, const std::string& more = "") {
+  return '"' + name + R"(":{"dtype":")" + type + R"(","shape":)" + shape + R"(,"data_offsets":[)" +
+         std::to_string(begin) + ',' + std::to_string(end) + ']' + more + '}';
+}
+
+// Reads a file as a Safetensors does, without one.
+ps::detail::SafetensorsHeader parse(const std::string& file) {
+  const std::span bytes = std::as_bytes(std::span{file});
+  const std::uint64_t length =
+      ps::detail::safetensors_header_bytes(bytes, bytes.size(), "some.safetensors");
+  const std::string path = "some.safetensors";
+  return ps::detail::SafetensorsParser{bytes.subspan(8, length), bytes.size(), path}.parse();
+}
+// The name of the one tensor of a header, which has no bytes, where `name` is JSON.
+std::string name_in(const std::string& name) {
+  return parse(file_of('{' + entry(name, "U8", "[0]", 0, 0) + '}')).tensors.at(0).name;
+}
+
+std::vector<std::byte> read(const ps::Safetensors<>& source, std::uint64_t at, std::size_t bytes) {
+  std::vector<std::byte> into(bytes);
+  source.read_bytes(at, into);
+  return into;
+}
+std::vector<std::byte> of_file(const std::string& file, std::uint64_t at, std::size_t bytes) {
+  const auto all = std::as_bytes(std::span{file}).subspan(at, bytes);
+  return {all.begin(), all.end()};
+}
+
+} // namespace
+
+static_assert(ps::Source<ps::Safetensors<>>);
+
+TEST_CASE("safetensors tells each tensor before it reads one, and gives their bytes") {
+  const TempDir dir;
+  const std::string header = "{\"__metadata__\":{\"format\":\"pt\",\"a\":\"\"}," +
+                             entry("b", "F32", "[2,3]", 2, 26) + " ,\n" +
+                             entry("a", "BF16", "[]", 0, 2) + ',' +
+                             entry("none", "I64", "[3,0]", 26, 26) + "}   ";
+  const std::string file = file_of(header, 26);
+  auto source = ps::safetensors(dir.write("one", file));
+  source.open();
+  CHECK(source.size() == 26);
+  REQUIRE(source.tensors().size() == 3);
+  const ps::TensorInfo& a = source.tensor("a");
+  const ps::TensorInfo& b = source.tensor("b");
+  CHECK(&a == &source.tensors()[0]);
+  CHECK(&b == &source.tensors()[1]);
+  CHECK(a.type == ps::TensorType::bf16);
+  CHECK(a.shape.empty());
+  CHECK(a.bytes == 2);
+  CHECK(a.at == 0);
+  CHECK(a.offset == 8 + header.size());
+  CHECK(b.type == ps::TensorType::f32);
+  CHECK(b.shape == std::vector<std::uint64_t>{2, 3});
+  CHECK(b.at == 2);
+  CHECK(b.bytes == 24);
+  CHECK(source.tensor("none").bytes == 0);
+  CHECK(source.files() == std::vector<std::string>{dir / "one"});
+  CHECK(source.metadata().at("format") == "pt");
+  CHECK(source.metadata().at("a").empty());
+  CHECK(read(source, b.at, b.bytes) == of_file(file, b.offset, b.bytes));
+  const auto twin = source;
+  CHECK(&twin.tensor("a") == &a);
+}
+
+TEST_CASE("safetensors has a size for each dtype that the format names") {
+  const std::pair<const char*, unsigned> known[]{
+      {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
+      {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+      {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+      {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
+      {"I64", 64},        {"U64", 64}};
+  for (const auto& [name, bits] : known) {
+    INFO(name);
+    const auto header = parse(file_of('{' + entry("t", name, "[4,2]", 0, bits) + '}', bits));
+    REQUIRE(header.tensors.size() == 1);
+    CHECK(header.tensors[0].bytes == bits);
+    CHECK(ps::name_of(header.tensors[0].type) == name);
+    CHECK(ps::bits_of(header.tensors[0].type) == bits);
+    CHECK_THROWS_AS(parse(file_of('{' + entry("t", name, "[4,2]", 0, bits - 1) + '}', bits - 1)),
+                    ps::SourceError);
+  }
+  CHECK(std::size(known) == ps::detail::tensor_types.size());
+}
+
+TEST_CASE("several safetensors files are one source") {
+  const TempDir dir;
+  const std::string first = file_of('{' + entry("a", "U8", "[5]", 0, 5) + '}', 5);
+  const std::string second = file_of("{}");
+  const std::string third =
+      file_of('{' + entry("c", "U8", "[3]", 0, 3) + ',' + entry("b", "U8", "[4]", 3, 7) + '}', 7);
+  dir.write("3.safetensors", third);
+  dir.write("2.safetensors", second);
+  dir.write("1.safetensors", first);
+  dir.write("config.json", std::string{"{}"});
+  for (auto source :
+       {ps::safetensors({dir / "1.safetensors", dir / "2.safetensors", dir / "3.safetensors"}),
+        ps::safetensors(dir.path())}) {
+    source.open();
+    CHECK(source.size() == 12);
+    CHECK(source.files().size() == 3);
+    CHECK(source.metadata(2).empty());
+    CHECK(caught<ps::OptionError>([&] { source.metadata(3); }).what() ==
+          std::string{
+              "penstock: safetensors: metadata of file number 3, but there are 3 files: they count "
+              "from 0."});
+    const ps::TensorInfo& b = source.tensor("b");
+    CHECK(b.file == 2);
+    CHECK(b.at == 8);
+    CHECK(read(source, b.at, 4) == of_file(third, third.size() - 4, 4));
+    std::vector<std::byte> all = of_file(first, first.size() - 5, 5);
+    const std::vector<std::byte> rest = of_file(third, third.size() - 7, 7);
+    all.insert(all.end(), rest.begin(), rest.end());
+    CHECK(read(source, 0, 12) == all);
+    CHECK(read(source, 4, 2) == std::vector<std::byte>(all.begin() + 4, all.begin() + 6));
+    source.will_read(0, 12);
+  }
+  const auto twice = caught<ps::SourceError>(
+      [&] { ps::safetensors({dir / "1.safetensors", dir / "1.safetensors"}).open(); });
+  CHECK(has(twice, "two files have a tensor \"a\""));
+  CHECK(twice.file() == dir / "1.safetensors");
+}
+
+TEST_CASE("a Reader delivers every byte of the tensors in order") {
+  const TempDir dir;
+  constexpr std::size_t bytes = 3'000'001;
+  std::vector<std::string> paths;
+  std::string expected;
+  for (const char* name : {"a", "b"}) {
+    const std::string file =
+        file_of('{' + entry(name, "U8", '[' + std::to_string(bytes) + ']', 0, bytes) + '}', bytes);
+    expected += file.substr(file.size() - bytes);
+    paths.push_back(dir.write(name, file));
+  }
+  std::string found(2 * bytes, '\0');
+  auto pipeline = ps::Reader{ps::safetensors(paths), {.workers = 3}} |
+                  ps::Consumer{[&](ps::Batch<const std::byte, ps::Pageable> batch) {
+                    std::copy_n(reinterpret_cast<const char*>(batch.data()), batch.size(),
+                                found.begin() + static_cast<std::ptrdiff_t>(batch.index()));
+                  }};
+  CHECK(pipeline.run().records == 2 * bytes);
+  CHECK(found == expected);
+}
+
+TEST_CASE("safetensors refuses what it is asked wrongly") {
+  const TempDir dir;
+  auto source =
+      ps::safetensors(dir.write("a", file_of('{' + entry("some", "U8", "[5]", 0, 5) + '}', 5)));
+  CHECK(has(caught<ps::SourceError>([&] { source.size(); }), "is not open yet"));
+  source.open();
+  CHECK(has(caught<ps::OptionError>([&] { source.tensor("soma"); }),
+            "of the 1 tensors none is called \"soma\"; the next one in the order of names is "
+            "\"some\": tensors() has all"));
+  CHECK(has(caught<ps::OptionError>([&] { source.tensor("z"); }), "\"z\": tensors() has all"));
+  CHECK_THROWS_AS(read(source, 3, 3), ps::SourceError);
+  CHECK(has(caught<ps::SourceError>([] { ps::safetensors(std::vector<std::string>{}).open(); }),
+            "the list of files is empty"));
+  const TempDir other;
+  other.write("some.bin", std::string{"x"});
+  CHECK(has(caught<ps::SourceError>([&] { ps::safetensors(other.path()).open(); }),
+            "has a name that ends in .safetensors"));
+  CHECK_THROWS_AS(ps::safetensors(dir / "missing").open(), ps::SourceError);
+}
+
+TEST_CASE("names of tensors have JSON's escapes and UTF-8's characters, and no others") {
+  CHECK(name_in("") == "");
+  CHECK(name_in(R"(\"\\\/\b\f\n\r\t)") == "\"\\/\b\f\n\r\t");
+  CHECK(name_in(R"(A\u00e9\u20aC)") == "Aé€");
+  CHECK(name_in(R"(\ud83d\ude00)") == "\U0001F600");
+  CHECK(name_in("é€\U0001F600") == "é€\U0001F600");
+  CHECK(name_in(R"(\u0000x)") == std::string("\0x", 2));
+  CHECK(name_in("\x7f") == "\x7f");
+  CHECK(name_in(std::string(1'000'000, 'x')).size() == 1'000'000);
+  for (const char* wrong : {R"(\ud800)",
+                            R"(\udc00)",
+                            R"(\ud800\u0041)",
+                            R"(\ud800x)",
+                            R"(\ud800\ud800)",
+                            R"(\u12)",
+                            R"(\u12g4)",
+                            R"(\x)",
+                            "\x01",
+                            "\n",
+                            "\x80",
+                            "\xc0\x80",
+                            "\xc1\xbf",
+                            "\xe0\x80\x80",
+                            "\xed\xa0\x80",
+                            "\xf0\x80\x80\x80",
+                            "\xf4\x90\x80\x80",
+                            "\xf5\x80\x80\x80",
+                            "\xff",
+                            "\xc3",
+                            "\xe2\x82",
+                            "\xf0\x9f\x98"}) {
+    INFO(wrong);
+    const auto error = caught<ps::SourceError>([&] { name_in(wrong); });
+    CHECK(error.offset() == 8 + 2);
+    CHECK(error.file() == "some.safetensors");
+  }
+}
+
+TEST_CASE("a safetensors file that is not as the format says is refused by one error") {
+  const std::string one = entry("a", "U8", "[2]", 0, 2);
+  struct Wrong {
+    std::string file;
+    std::string found;
+    std::uint64_t offset;
+  };
+  const auto braces = [](const std::string& text) { return '{' + text + '}'; };
+  const std::string deep(100'000, '[');
+  const Wrong all[]{
+      // The header's length.
+      {"", "has 0 bytes", 0},
+      {"1234567", "has 7 bytes", 0},
+      {length_of(0), "a header of 0 bytes", 0},
+      {length_of(std::uint64_t{1} << 63) + "{}", "a header of 9223372036854775808 bytes", 0},
+      {length_of(~std::uint64_t{0}) + "{}", "a header of 18446744073709551615 bytes", 0},
+      {length_of(100'000'001) + "{}", "a header of 100000001 bytes", 0},
+      {length_of(3) + "{}", "has only 2 behind", 0},
+      // What is no JSON object with spaces behind it.
+      {file_of("x"), "no '{' as its first byte", 8},
+      {file_of(" {}"), "no '{' as its first byte", 8},
+      {file_of("\xff\xfe"), "no '{' as its first byte", 8},
+      {file_of("{"), "its end where '\"'", 9},
+      {file_of("[]"), "no '{' as its first byte", 8},
+      {file_of("{}\n"), "something other than spaces", 10},
+      {file_of("{} x"), "something other than spaces", 11},
+      {file_of(std::string("{}\0", 3)), "something other than spaces", 10},
+      {file_of(braces(one + ',' + '}'), 2), "'}' where '\"'", 9 + one.size() + 1},
+      {file_of('{' + one, 2), "its end where '}'", 9 + one.size()},
+      {file_of("{\"a"), "its end where the string's end", 11},
+      {file_of("{\"\\"), "its end where the string's end", 11},
+      {file_of("{a:1}"), "'a' where '\"'", 9},
+      {file_of("{\"a\":1}"), "'1' where '{'", 13},
+      {file_of("{\"a\":" + deep), "'[' where '{'", 13},
+      {file_of(R"({"a":{"x":{"x":{}}}})"), "\"x\", twice or unknown", 14},
+      {file_of(deep), "no '{' as its first byte", 8},
+      // Members.
+      {file_of(braces(entry("a", "U8", "[2]", 0, 2, ",\"x\":1")), 2), "\"x\", twice or unknown",
+       60},
+      {file_of(R"({"a":{"dtype":"U8","dtype":"U8"}})"), "\"dtype\", twice or unknown", 27},
+      {file_of(R"({"a":{"dtype":"U8","shape":[0]}})"), "without a dtype, a shape or", 9},
+      {file_of(R"({"a":{"dtype":"U8","data_offsets":[0,0]}})"), "without a dtype", 9},
+      {file_of(R"({"a":{"shape":[0],"data_offsets":[0,0]}})"), "without a dtype", 9},
+      {file_of(R"({"a":{}})"), "without a dtype", 9},
+      {file_of(braces(entry("a", "C128", "[0]", 0, 0))), "the dtype \"C128\", which this version",
+       14},
+      {file_of(braces(entry("a", "u8", "[0]", 0, 0))), "the dtype \"u8\"", 14},
+      {file_of(braces(entry("a", "", "[0]", 0, 0))), "the dtype \"\"", 14},
+      {file_of(R"({"a":{"dtype":8}})"), "'8' where '\"'", 22},
+      // Numbers.
+      {file_of(braces(entry("a", "U8", "[-1]", 0, 0))), "'-' where a whole number", 36},
+      {file_of(braces(entry("a", "U8", "[1.0]", 0, 1)), 1), "not written as a plain whole", 36},
+      {file_of(braces(entry("a", "U8", "[1e0]", 0, 1)), 1), "not written as a plain whole", 36},
+      {file_of(braces(entry("a", "U8", "[01]", 0, 1)), 1), "not written as a plain whole", 36},
+      {file_of(braces(entry("a", "U8", "[18446744073709551616]", 0, 0))), "more than 64 bits", 36},
+      {file_of(braces(entry("a", "U8", "[null]", 0, 0))), "'n' where a whole number", 36},
+      {file_of(braces(entry("a", "U8", "[[1]]", 0, 1)), 1), "'[' where a whole number", 36},
+      {file_of(braces(entry("a", "U8", "[0,]", 0, 0))), "']' where a whole number", 38},
+      {file_of(braces(entry("a", "U8", "[0 0]", 0, 0))), "'0' where ']'", 38},
+      {file_of(braces(entry("a", "U8", "0", 0, 0))), "'0' where '['", 35},
+      {file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0]}})"), "not two numbers", 9},
+      {file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0,0]}})"), "more than 2 num", 9},
+      {file_of(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[]}})"), "not two numbers", 9},
+      // Shapes and places.
+      {file_of(braces(entry("a", "F32", "[4294967296,4294967296,4]", 0, 0))), "more elements", 9},
+      {file_of(braces(entry("a", "U8", "[9223372036854775808,2]", 0, 0))), "more elements", 9},
+      {file_of(braces(entry("a", "U8", "[0,18446744073709551615]", 0, 0))), "more elements", 9},
+      {file_of(braces(entry("a", "F64", "[2305843009213693952]", 0, 0))), "more elements", 9},
+      {file_of(braces(entry("a", "F4", "[3]", 0, 2)), 2), "in the middle of a byte", 9},
+      {file_of(braces(entry("a", "F6_E2M3", "[2]", 0, 2)), 2), "in the middle of a byte", 9},
+      {file_of(braces(entry("a", "F32", "[2]", 0, 2)), 2),
+       "make 8 bytes and whose data_offsets make 2", 9},
+      {file_of(braces(entry("a", "U8", "[2]", 2, 0)), 2), "ends before it begins", 9},
+      {file_of(braces(one), 1), "ends behind the file's end", 9},
+      {file_of(braces(entry("a", "U8", "[2]", 18446744073709551614U, ~std::uint64_t{0}))),
+       "ends behind the", 9},
+      // How tensors lie.
+      {file_of(braces(one), 3), "tensors end at byte 63, and the file at byte 64", 63},
+      {file_of("{}", 1), "tensors end at byte 10, and the file at byte 11", 10},
+      {file_of(braces(entry("a", "U8", "[2]", 1, 3)), 3), "\"a\" begins at byte 62", 61},
+      {file_of(braces(one + ',' + entry("b", "U8", "[2]", 1, 3)), 3), "\"b\" begins at byte", 115},
+      {file_of(braces(one + ',' + entry("b", "U8", "[2]", 0, 2)), 2), "\"b\" begins at byte", 115},
+      {file_of(braces(one + ',' + entry("b", "U8", "[2]", 3, 5)), 5), "\"b\" begins at byte", 115},
+      {file_of(braces(one + ',' + entry("a", "U8", "[2]", 2, 4)), 4), "the tensor \"a\" twice", 8},
+      {file_of(braces(one + ',' + R"("\u0061":)" + one.substr(4)), 2), "the tensor \"a\" twice", 8},
+      // Metadata.
+      {file_of(R"({"__metadata__":{"a":1}})"), "'1' where '\"'", 29},
+      {file_of(R"({"__metadata__":null})"), "'n' where '{'", 24},
+      {file_of(R"({"__metadata__":{"a":"b","a":"b"}})"), "\"a\" twice in its __metadata__", 33},
+      {file_of(R"({"__metadata__":{},"__metadata__":{}})"), "a second __metadata__", 27},
+      {file_of(R"({"__metadata__":{"a":{"b":"c"}}})"), "'{' where '\"'", 29},
+  };
+  for (const Wrong& wrong : all) {
+    INFO(wrong.file.substr(0, 200) << "  =>  " << wrong.found);
+    const auto error = caught<ps::SourceError>([&] { parse(wrong.file); });
+    CHECK(has(error, wrong.found));
+    CHECK(has(error, "some.safetensors"));
+    CHECK(error.offset() == wrong.offset);
+    CHECK(error.file() == "some.safetensors");
+    CHECK(std::string{error.what()}.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("lists in a safetensors header have bounds") {
+  const auto ones = [](std::size_t count) {
+    std::string text = "[1";
+    for (std::size_t i = 1; i < count; ++i) {
+      text += ",1";
+    }
+    return text + ']';
+  };
+  CHECK(parse(file_of('{' + entry("a", "U8", ones(64), 0, 1) + '}', 1)).tensors[0].shape.size() ==
+        64);
+  CHECK(has(caught<ps::SourceError>(
+                [&] { parse(file_of('{' + entry("a", "U8", ones(65), 0, 1) + '}', 1)); }),
+            "more than 64 numbers in one list"));
+  std::string metadata = "\"\":\"\"";
+  for (int i = 0; i < 65535; ++i) {
+    metadata += ",\"" + std::to_string(i) + "\":\"\"";
+  }
+  CHECK(parse(file_of("{\"__metadata__\":{" + metadata + "}}")).metadata.size() == 65536);
+  CHECK(has(caught<ps::SourceError>(
+                [&] { parse(file_of("{\"__metadata__\":{" + metadata + ",\"x\":\"\"}}")); }),
+            "more than 65536 members"));
+  // A name in a message does not make it long, and is not cut in the middle of a character.
+  const std::string name = std::string(79, 'x') + std::string(1000, 'y');
+  const auto error =
+      caught<ps::SourceError>([&] { parse(file_of('{' + entry(name, "U8", "[1]", 0, 0) + '}')); });
+  CHECK(std::string{error.what()}.size() < 500);
+  CHECK(has(error, std::string(79, 'x') + "y…"));
+  const auto cut = caught<ps::SourceError>(
+      [] { parse(file_of('{' + entry(std::string(79, 'x') + "éé", "U8", "[1]", 0, 0) + '}')); });
+  CHECK(has(cut, std::string(79, 'x') + "…"));
+}
+
+TEST_CASE("a safetensors header takes memory as it is long, whatever it says") {
+  const TempDir dir;
+  const std::string lying = dir.write("lying", length_of(99'999'999) + "{}");
+  const std::string large = dir.write("large", file_of("{}"));
+  REQUIRE(::truncate(large.c_str(), 1 << 30) == 0);
+  const std::string shape = dir.write(
+      "shape", file_of('{' + entry("a", "U8", "[1099511627776]", 0, 1099511627776) + '}'));
+  for (const std::string& path : {lying, large, shape}) {
+    const std::uint64_t before = ps::tests::memory::allocated_bytes;
+    CHECK_THROWS_AS(ps::safetensors(path).open(), ps::SourceError);
+    CHECK(ps::tests::memory::allocated_bytes - before < 100'000);
+  }
+  std::string header = "{";
+  for (int i = 0; i < 20'000; ++i) {
+    header += (i == 0 ? "" : ",") + entry(std::to_string(i), "U8", "[0]", 0, 0);
+  }
+  const std::string many = file_of(header + '}');
+  const std::uint64_t before = ps::tests::memory::allocated_bytes;
+  CHECK(parse(many).tensors.size() == 20'000);
+  CHECK(ps::tests::memory::allocated_bytes - before < 20 * many.size());
+}
+
+TEST_CASE("whatever is changed in a safetensors file, it is read or refused") {
+  std::mt19937_64 random{22};
+  const std::string good =
+      file_of(R"({"__metadata__":{"f\u0061":"p\ud83d\ude00t"},)" +
+                  entry("layer.0.wei\\u00e9ght", "F32", "[2, 3]", 0, 24) + ',' +
+                  entry("b", "BF16", "[ ]", 24, 26) + ',' + entry("c", "F4", "[4]", 26, 28) + "}  ",
+              28);
+  CHECK(parse(good).tensors.size() == 3);
+  std::size_t taken = 0;
+  for (int round = 0; round < 40'000; ++round) {
+    std::string file = good;
+    for (std::uint64_t i = 0; i <= random() % 3; ++i) {
+      const std::size_t at = random() % file.size();
+      switch (random() % 6) {
+      case 0:
+        file[at] = static_cast<char>(random());
+        break;
+      case 1:
+        file[at] = "{}[]\",:0129\\u "[random() % 14];
+        break;
+      case 2:
+        file.erase(at, 1 + random() % 4);
+        break;
+      case 3:
+        file.insert(at, file.substr(random() % file.size(), random() % 8));
+        break;
+      case 4:
+        file.resize(at);
+        break;
+      default:
+        file[at] = static_cast<char>(file[at] ^ (1 << random() % 8));
+        break;
+      }
+      if (file.empty()) {
+        break;
+      }
+    }
+    if (file.size() >= 8 && random() % 2 == 0) {
+      // Else most changes end at a wrong length.
+      const std::size_t header = std::min<std::size_t>(file.size() - 8, good.size() - 8 - 28);
+      file.replace(0, 8, length_of(header));
+    }
+    try {
+      std::uint64_t end = 0;
+      const auto header = parse(file);
+      for (const ps::TensorInfo& tensor : header.tensors) {
+        end = tensor.offset + tensor.bytes;
+      }
+      REQUIRE((header.tensors.empty() || end == file.size()));
+      ++taken;
+    } catch (const ps::SourceError&) {
+    }
+  }
+  CHECK(taken > 100);
+}
