@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 08_tokens: how to feed a language model. Windows of 16-bit tokens from several files come in a
-// shuffled order, another one in each epoch. They travel as they lie in the files; from each a
-// kernel makes the 64-bit inputs x and targets y, which are x one token later. Instead of a model,
-// a rule guesses y from x. The training breaks off in its second epoch and goes on from there.
+// 08_tokens: how to feed a language model. Windows of 16-bit tokens from several files, behind
+// llm.c's header, come in a shuffled order, another one in each epoch. They travel as they lie in
+// the files; from each a kernel makes the 64-bit inputs x and targets y, which are x one token
+// later. Instead of a model, a rule guesses y from x. The training breaks off in its second epoch
+// and goes on from there.
 //
 //   08_tokens [--device auto|cuda|host]
 //
@@ -16,6 +17,7 @@
 #include "support/temporary_file.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/sources/tokens.hpp>
 #include <penstock/sources/windows.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)
@@ -31,7 +33,6 @@
 #include <list>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace ps = penstock;
@@ -41,7 +42,7 @@ constexpr std::int64_t vocabulary = 50'257;
 constexpr std::size_t context = 1'024;
 constexpr std::size_t batch_size = 64;
 constexpr std::uint64_t epochs = 2;
-using Source = ps::Windows<ps::Records<Token>>;
+using Source = ps::Windows<ps::Tokens<Token>>;
 
 /// Returns what follows a token more often than not.
 PENSTOCK_HD constexpr std::int64_t guess(std::int64_t token) {
@@ -170,11 +171,12 @@ int main(int argc, char** argv) try {
   constexpr std::size_t most = 300'000; // in a file
   for (std::size_t first = 0; first < tokens.size(); first += most) {
     const std::size_t count = std::min(most, tokens.size() - first);
-    const std::string_view shard{reinterpret_cast<const char*>(tokens.data() + first),
-                                 count * sizeof(Token)};
+    const std::int32_t header[256] = {20240520, 1, static_cast<std::int32_t>(count)};
+    std::string shard{reinterpret_cast<const char*>(header), sizeof header};
+    shard.append(reinterpret_cast<const char*>(tokens.data() + first), count * sizeof(Token));
     paths.push_back(shards.emplace_back(shard).path());
   }
-  auto source = ps::windows(ps::records<Token>(paths), {.length = context + 1, .seed = 1337});
+  auto source = ps::windows(ps::tokens<Token>(paths), {.length = context + 1, .seed = 1337});
   source.open(); // as prepare() does: this program asks it, too, where windows begin
 
   return ps::with_device(args.device, [&](auto& device) {
