@@ -26,8 +26,19 @@ struct OrderIdentity {
   std::uint64_t size{};    // of the source
   std::uint64_t schema{};  // a hash of the records' layout
   std::uint64_t source{};  // its identity()
+  std::uint64_t group{};   // records that a Decoder of another number takes together; 0: none
 
   bool operator==(const OrderIdentity&) const = default;
+};
+
+/// Where in an epoch a run stands, beside its step.
+struct PlaceInEpoch {
+  std::uint64_t inside{}; // records that each of `world` ranks took behind the step
+  std::uint64_t world{};  // 0 where all stand between blocks
+  std::uint64_t rank{};   // that it belongs to, behind a Decoder of another number
+  std::uint64_t made{};   // outputs that were given of what comes next
+
+  bool operator==(const PlaceInEpoch&) const = default;
 };
 
 } // namespace detail
@@ -45,7 +56,7 @@ class Position {
   /// other text.
   explicit Position(std::string_view text);
 
-  /// Returns the position as one line of text, of less than 256 characters, without its end.
+  /// Returns the position as one line of text, of less than 384 characters, without its end.
   std::string text() const;
   /// Returns whether it is one of a run; false for the beginning that a default one is.
   explicit operator bool() const noexcept { return known_; }
@@ -56,28 +67,29 @@ class Position {
   /// @}
   /// Returns how many records each rank took of its block, which begins behind step(); 0 where all
   /// ranks stand between blocks, so that any number of them can go on.
-  std::uint64_t inside() const noexcept { return inside_; }
+  std::uint64_t inside() const noexcept { return place_.inside; }
+  /// Returns how many of the records were given that a Decoder of another number makes of what
+  /// comes next: it makes them again, and leaves them out.
+  std::uint64_t made() const noexcept { return place_.made; }
   /// Compares all that text() tells.
   bool operator==(const Position&) const = default;
 
-  /// For the Reader: a place in a run of an order. `inside`: how many records each of `world` ranks
-  /// took of its block, which begins behind `step`; 0, with a world of 0, where all stand between
-  /// blocks.
+  /// For the Reader: a place in a run of an order.
   Position(const detail::OrderIdentity& of, std::uint64_t epoch, std::uint64_t step,
-           std::uint64_t inside, std::uint64_t world) noexcept
-      : identity_{of}, epoch_{epoch}, step_{step}, inside_{inside}, world_{world}, known_{true} {}
+           const detail::PlaceInEpoch& place) noexcept
+      : identity_{of}, epoch_{epoch}, step_{step}, place_{place}, known_{true} {}
   /// For the Reader.
   /// @{
   const detail::OrderIdentity& identity() const noexcept { return identity_; }
-  std::uint64_t world() const noexcept { return world_; }
+  std::uint64_t world() const noexcept { return place_.world; }
+  std::uint64_t rank() const noexcept { return place_.rank; }
   /// @}
 
  private:
   detail::OrderIdentity identity_{};
   std::uint64_t epoch_{};
   std::uint64_t step_{};
-  std::uint64_t inside_{};
-  std::uint64_t world_{};
+  detail::PlaceInEpoch place_{};
   bool known_{};
 };
 
@@ -137,6 +149,7 @@ class PositionText {
     *this = before;
     return number(name);
   }
+  bool ends() const noexcept { return rest_.empty(); }
   /// Throws OptionError if anything is left, or unless what it says `can_be`.
   [[gnu::cold]] void end(bool can_be) const {
     if (!rest_.empty() || !can_be) {
@@ -184,8 +197,8 @@ class PositionText {
   detail::PositionText from{text};
   epoch_ = from.number("epoch");
   step_ = from.number("step");
-  inside_ = from.number("inside");
-  world_ = from.number("world");
+  place_.inside = from.number("inside");
+  place_.world = from.number("world");
   identity_.shuffle = from.seed("shuffle");
   identity_.block = from.number("block");
   identity_.window = from.number("window");
@@ -193,10 +206,19 @@ class PositionText {
   identity_.size = from.number("size");
   identity_.schema = from.number("schema", 16);
   identity_.source = from.number("source", 16);
+  if (!from.ends()) {
+    identity_.group = from.number("group");
+    place_.rank = from.number("rank");
+    place_.made = from.number("made");
+  }
   known_ = identity_ != detail::OrderIdentity{}; // else it is the beginning
-  const bool inside_block = inside_ < identity_.block && world_ > 1 && world_ <= ~std::uint32_t{0};
-  const bool between = inside_ == 0 && world_ == 0;
-  from.end((known_ && (between || inside_block)) || *this == Position{});
+  const auto& [inside, world, rank, made] = place_;
+  const bool of_ranks = world > 1 && world <= ~std::uint32_t{0};
+  const bool inside_block = inside < identity_.block && of_ranks && rank == 0 && made == 0;
+  const bool between = inside == 0 && world == 0 && rank == 0 && made == 0;
+  const bool recounted = world == 0 ? inside == 0 && rank == 0 : of_ranks && rank < world;
+  const bool can_be = identity_.group != 0 ? recounted : between || inside_block;
+  from.end((known_ && can_be) || *this == Position{});
 }
 [[gnu::cold]] inline std::string Position::text() const {
   std::string text{detail::position_mark};
@@ -205,8 +227,8 @@ class PositionText {
   };
   add("epoch", std::to_string(epoch_));
   add("step", std::to_string(step_));
-  add("inside", std::to_string(inside_));
-  add("world", std::to_string(world_));
+  add("inside", std::to_string(place_.inside));
+  add("world", std::to_string(place_.world));
   add("shuffle", identity_.shuffle ? std::to_string(identity_.shuffle.value()) : "none");
   add("block", std::to_string(identity_.block));
   add("window", std::to_string(identity_.window));
@@ -214,6 +236,11 @@ class PositionText {
   add("size", std::to_string(identity_.size));
   add("schema", detail::in_base_16(identity_.schema));
   add("source", detail::in_base_16(identity_.source));
+  if (identity_.group != 0) {
+    add("group", std::to_string(identity_.group));
+    add("rank", std::to_string(place_.rank));
+    add("made", std::to_string(place_.made));
+  }
   return text;
 }
 

@@ -52,6 +52,18 @@ decltype(auto) get(const Row<Schema>& row) {
 namespace detail {
 template <class T> inline constexpr bool is_row = false;
 template <class S> inline constexpr bool is_row<penstock::Row<S>> = true;
+
+/// Returns record `i` of a view as a parameter of type A takes it: a row, or a T&.
+template <class A, class S> decltype(auto) record_at(const BatchView<S>& view, std::size_t i) {
+  if constexpr (is_row<std::remove_cvref_t<A>>) {
+    return std::remove_cvref_t<A>{view, i};
+  } else {
+    // A record of a run-time size is passed as its first byte.
+    void* const at = static_cast<std::byte*>(view.parts[0]) + i * view.sizes[0];
+    return *static_cast<std::remove_reference_t<A>*>(at);
+  }
+}
+
 template <class Column> inline constexpr bool is_ragged = false;
 template <class T> inline constexpr bool is_ragged<Column<Ragged<T>>> = true;
 template <> inline constexpr bool is_ragged<Anything> = true;

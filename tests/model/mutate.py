@@ -36,11 +36,15 @@ LEASE = "penstock/ring_lease.hpp"
 TURNS = "penstock/detail/links/sequencer.hpp"
 PARTS = "penstock/detail/links/parts.hpp"
 AHEAD = "penstock/detail/links/ahead.hpp"
+CHANGES = "penstock/detail/links/changes.hpp"
+OPENINGS = "penstock/detail/links/openings.hpp"
+FILLINGS = "penstock/detail/links/fillings.hpp"
 USED = "penstock/detail/links/used_up.hpp"
 FENCE = "penstock/fence.hpp"
 GATE = "penstock/detail/engine/stop_gate.hpp"
 # Files proved by another model than the ring's.
-MODEL_OF = {TURNS: "sequencer_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
+MODEL_OF = {TURNS: "sequencer_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", CHANGES: "ahead_model.cpp",
+            OPENINGS: "openings_model.cpp", FILLINGS: "openings_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all others are asked after them.
 SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
         STATE: ["empty ring, end", "empty ring, fail"], CELLS: ["one to many"]}
@@ -247,13 +251,13 @@ PLANTED = [
      "!state.over(ticket) && cells_.await_free(state, ticket, place) ? &slot(place) : nullptr;",
      "!state.over(ticket) ? &slot(place) : nullptr;", ["parts, laps"]),
     ("credits that come back wake nobody", AHEAD,
-     "left_.fetch_add(credits, Atomics::release); // pairs with take()\n      change();",
+     "left_.fetch_add(credits, Atomics::release); // pairs with take()\n      changes_.tell();",
      "left_.fetch_add(credits, Atomics::release);", ["ahead, one"]),
     ("a turn that ends wakes nobody", AHEAD,
-     "turn_.store(ticket + 1, Atomics::release); // pairs with await_turn()\n    change();",
+     "turn_.store(ticket + 1, Atomics::release); // pairs with await_turn()\n    changes_.tell();",
      "turn_.store(ticket + 1, Atomics::release);", ["ahead, turns"]),
-    ("an end wakes nobody", AHEAD,
-     "closed_.store(1, Atomics::relaxed);\n    change();", "closed_.store(1, Atomics::relaxed);",
+    ("an end wakes nobody", CHANGES,
+     "closed_.store(1, Atomics::relaxed);\n    tell();", "closed_.store(1, Atomics::relaxed);",
      ["ahead, a stop"]),
     ("a worker takes before its turn", AHEAD,
      "return turn_.load(Atomics::acquire) == ticket;",
@@ -263,16 +267,42 @@ PLANTED = [
     ("credits are taken that are not there", AHEAD,
      "left_.fetch_sub(taken, Atomics::relaxed);", "left_.fetch_sub(1, Atomics::relaxed);",
      ["ahead, three"]),
-    ("it is looked at what is left, and then at the word to sleep on", AHEAD,
+    ("it is looked at what is left, and then at the word to sleep on", CHANGES,
      "      if (ready()) {\n        return true;\n      }\n",
      "      if (ready()) {\n        return true;\n      }\n"
      "      seen = word_.load(Atomics::acquire);\n", ["ahead, one"]),
-    ("a sleeper is forgotten after the wake-up, not before", AHEAD,
+    ("a sleeper is forgotten after the wake-up, not before", CHANGES,
      "word_.fetch_and(~sleeper, Atomics::relaxed);\n      Parking::wake(word_);",
      "Parking::wake(word_);\n      word_.fetch_and(~sleeper, Atomics::relaxed);", ["ahead, two"]),
     ("a reader waits for what leases keep", AHEAD,
-     "spare_.store(spare(credits), Atomics::relaxed);\n      change();",
+     "spare_.store(spare(credits), Atomics::relaxed);\n      changes_.tell();",
      "spare_.store(spare(credits), Atomics::relaxed);", ["ahead, leases"]),
+    ("room is opened before its turn", OPENINGS, "turn_.load(Atomics::acquire) == number;",
+     "turn_.load(Atomics::acquire) <= number;", ["openings, laps"]),
+    ("a turn that passes wakes nobody", OPENINGS,
+     "turn_.store(number, Atomics::release); // pairs with await_turn()\n    changes_.tell();",
+     "turn_.store(number, Atomics::release);", ["openings, one"]),
+    ("room is opened and not taken", OPENINGS, "room.units = next_.units = units;",
+     "room.units = units;", ["openings, one"]),
+    ("a slot that has begun stays open at the end", OPENINGS, "next_.unit == 0 && !empty", "!empty",
+     ["openings, a short"]),
+    ("an end lets nobody go who waits for a turn", OPENINGS, "changes_.close();", "", ["openings, a stop"]),
+    ("a worker waits for all of his room before he fills any", FILLINGS,
+     "    while (room.units != 0) {\n",
+     "    for (Room all = room; all.units != 0;) {\n"
+     "      if (!ring.await_free(all.next(size_).ticket)) {\n        return false;\n      }\n    }\n"
+     "    while (room.units != 0) {\n", ["openings, more"]),
+    ("a worker fills a slot that is not free", FILLINGS,
+     "auto* const slot = ring.await_free(piece.ticket);",
+     "auto* const slot = ring.await_free(piece.ticket % 2);", ["openings, laps"]),
+    ("the first to fill a slot hands it on", FILLINGS,
+     "piece.units) {\n      return false;", "size_.size(0)) {\n      return false;", ["openings, one"]),
+    ("a slot that was filled is not counted anew for the next lap", FILLINGS,
+     "      return false;\n    }\n    count_anew(piece.ticket);\n", "      return false;\n    }\n",
+     ["openings, laps"]),
+    ("a slot counts a piece as one unit", FILLINGS,
+     "units.fetch_sub(piece.units, Atomics::acq_rel)", "units.fetch_sub(1, Atomics::acq_rel)",
+     ["openings, laps"]),
     ("each slot that is done is the last", USED,
      "turns_.bring(ticket, [&](std::size_t at) {", "[&](std::size_t at) {",
      {"give_back(next_++);\n    });": "give_back(next_++);\n    }(ticket % behind_.size());"}, ["used, two"]),
@@ -323,7 +353,7 @@ PLANTED = [
 
 def order_mutants(include):
     """Yields every memory order that is not relaxed, one at a time."""
-    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, AHEAD, USED, FENCE, GATE):
+    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, AHEAD, CHANGES, OPENINGS, FILLINGS, USED, FENCE, GATE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1

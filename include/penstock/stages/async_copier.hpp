@@ -66,7 +66,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     plan.to_device = true;
     plan.fills_up =
         plan.fills_up || !detail::schema_traits<typename detail::batch_of<Given>::schema>::ragged;
-    plan.batch = options_.batch;
+    (plan.recounts ? plan.recounted : plan.batch) = options_.batch;
   }
   /// For prepare().
   template <class Given, class On> [[gnu::cold]] void build(detail::Build<On>& build) const {
@@ -88,7 +88,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     if (!batch.ragged()) {
       build.needs.gather(batch.units);
     }
-    const bool by_turn = build.may_jump() && !build.order->one_rank();
+    const bool by_turn = build.may_jump() && !build.outputs && !build.order->one_rank();
     if (by_turn && build.drop_last) {
       throw OptionError{"penstock: AsyncCopier: on several ranks a batch is short if records were "
                         "skipped, so drop_last cannot tell the last one: leave out drop_last, or "
@@ -148,7 +148,8 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.device_input();
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
-    const bool by_turn = !counted && build.may_jump() && !build.order->one_rank();
+    const bool by_turn =
+        !counted && build.may_jump() && !build.outputs && !build.order->one_rank();
     const detail::Layout slot = this->slot(in->layout().uncounted(), by_turn);
     build.units = build.units == unknown_size ? unknown_size : in->layout().in_records(build.units);
     build.needs.recount(in->layout().units, in->layout().records());

@@ -8,12 +8,14 @@
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/decoder_node.hpp>
+#include <penstock/detail/host_side/make_outputs.hpp>
 #include <penstock/detail/host_side/ragged_decoder_node.hpp>
 #include <penstock/each_worker.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/row.hpp>
 #include <penstock/sources/source.hpp>
 #include <penstock/stage.hpp>
+#include <penstock/stages/decoder_options.hpp>
 #include <penstock/visit.hpp>
 
 #include <cstddef>
@@ -24,30 +26,20 @@
 
 namespace penstock {
 
-/// Options of a Decoder.
-struct DecoderOptions {
-  /// Threads that decode at once, each with its own copy of the callable; 0: half of the
-  /// processors, at most 16.
-  unsigned workers = 0;
-  /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
-  std::size_t depth = 0;
-  /// The `dynamic` extents of what it gives, in order; for records of single bytes, the bytes of a
-  /// record.
-  std::vector<std::size_t> extents = {};
-  /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB.
-  std::size_t value_bytes = 0;
-  /// What it does when an item fails.
-  OnError on_error = {};
-};
-
-/// Turns each record into another, of another type or size, in order, with several threads. Its
-/// types are its callable's parameters, written out: what it reads, and what it fills.
+/// Turns each record into another, of another type or size, or into any number of them, in order,
+/// with several threads. Its types are its callable's parameters, written out: what it reads, and what it fills.
 ///
 /// A callable of single records is called for each: `void(const In& in, Out& out)`. A record of
 /// columns is a Row: `void(Row<const In> in, Row<Out> out)`, and the two may be mixed. As a third
 /// parameter it may take a Visit, which says which record that is. If it throws, that record alone
 /// fails. A callable of batches, `void(Batch<const In, Pageable> in, Batch<Out, Pageable> out)`, is
 /// called for many records at once, which fail together; `out` has in's size.
+///
+/// To give another number of records than it takes, a callable fills an Output: `void(const In& in,
+/// Output<Out>& out)` gives as many of each as it adds; with `.group = n`, `void(Batch<const In,
+/// Pageable> in, Output<Out>& out)` gives as many as it adds of n records together. How many come
+/// out is then unknown, so that ranks are no longer in step behind it, and index() counts what comes
+/// out.
 ///
 /// Batches may lie in Pinned memory too, so that nothing decoded need be copied there; with a
 /// callable of single records, ask for that by the tag: `Decoder{f, to_pinned}`. Each worker has
@@ -56,12 +48,15 @@ struct DecoderOptions {
 template <class F, class Where = void> class Decoder : public StageBase {
   using P = detail::called_parameters<F>;
   static constexpr detail::DecoderForm form = detail::decoder_verdict<F, P, Where>();
-  static constexpr bool single = form == detail::DecoderForm::records;
+  static constexpr bool single = form == detail::DecoderForm::records ||
+                                 form == detail::DecoderForm::outputs_of_records;
+  static constexpr bool recounts = form == detail::DecoderForm::outputs_of_records ||
+                                   form == detail::DecoderForm::outputs_of_batches;
   using Types = detail::decoder_types<P, Where, form>;
 
  public:
   /// Whether the callable was refused, so that `|` says no more of it.
-  static constexpr bool refused = form != detail::DecoderForm::batches && !single;
+  static constexpr bool refused = !detail::is_good(form);
   /// The batch that it takes.
   template <class Given> using takes = typename Types::template takes<Given>;
   /// The batch that it gives.
@@ -79,6 +74,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
     constexpr bool one_or_many = Verdict != DecoderForm::one_and_many;
     constexpr bool visits_records = Verdict != DecoderForm::visit_of_batch;
     constexpr bool takes_a_visit = Verdict != DecoderForm::other_visit;
+    constexpr bool fills_the_output = Verdict != DecoderForm::output_copied;
     constexpr bool reads_first = Verdict != DecoderForm::writes_input;
     constexpr bool fills_second = Verdict != DecoderForm::reads_output;
     constexpr bool fills_bytes = Verdict != DecoderForm::not_bytes;
@@ -106,6 +102,9 @@ template <class F, class Where = void> class Decoder : public StageBase {
     static_assert(takes_a_visit,
                   "penstock: the third parameter of a Decoder's callable says which record it is "
                   "called for: take a ps::Visit, which has record, epoch and step.");
+    static_assert(fills_the_output,
+                  "penstock: a Decoder that gives another number of records fills the one Output "
+                  "that it is handed: take it as ps::Output<Out>& out.");
     static_assert(reads_first, "penstock: a Decoder only reads what it takes first: make it "
                                "ps::Batch<const In, ...>, ps::Row<const In>, or const In&.");
     static_assert(fills_second, "penstock: a Decoder fills what it takes second: make it "
@@ -137,13 +136,22 @@ template <class F, class Where = void> class Decoder : public StageBase {
           "for columns with ps::dynamic, and one, not 0, for records of bytes."};
     }
     plan.works(workers(plan));
-    plan.gives<To>(detail::fixed_bytes<To>(options_.extents, "Decoder"));
+    const std::size_t bytes = detail::fixed_bytes<To>(options_.extents, "Decoder");
+    if constexpr (recounts) {
+      detail::plan_outputs(plan, bytes, options_.group, single);
+    } else {
+      plan.gives<To>(bytes);
+    }
   }
   /// For prepare().
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     using From = detail::batch_of<takes<Given>>;
     using To = detail::batch_of<gives<Given>>;
     detail::checked_depth("Decoder", options_.depth);
+    if constexpr (recounts) {
+      detail::build_outputs<single, F, From, To>(build, f_, options_, workers(build.plan));
+      return;
+    }
     build.skip(options_.on_error.skips != 0);
     const auto in = build.host_input();
     const detail::Layout layout = detail::layout_of<typename To::schema>(
@@ -177,7 +185,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
 template <class F> class Decoder<F, detail::Misspelt> : public detail::RefusedStage {
   static constexpr bool options_fit = !sizeof(F);
   static_assert(options_fit, "penstock: these are no DecoderOptions. By name, in this order: "
-                             ".workers, .depth, .extents, .value_bytes, .on_error.");
+                             ".workers, .depth, .extents, .value_bytes, .group, .on_error.");
 
  public:
   /// Takes any arguments.

@@ -88,7 +88,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     }
     detail::check_epochs(options_, source.size());
     build.epochs = options_.epochs;
-    const bool drops_slots = options_.drop_last && !build.plan.fills_up;
+    const bool drops_slots = options_.drop_last && !build.plan.fills_up && !build.plan.recounts;
     build.drop_last = options_.drop_last;
     build.skip(drops_slots || options_.on_error.skips != 0);
     const std::vector<std::size_t> extents = detail::extents_of(source);
@@ -98,7 +98,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     detail::check_ranks(options_, build.plan);
     build.order = detail::make_order(options_.order, ordered(source, bytes, extents), build.epochs);
     build.records = build.order->records_of_run();
-    if (build.records != unknown_size) {
+    if (build.records != unknown_size && !build.plan.recounts) {
       detail::check_left(options_, build.order->turns(),
                          drops_slots ? options_.batch : build.plan.batch);
     }
@@ -109,7 +109,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                : detail::layout_of<T>(records_a_slot(bytes, build), extents,
                                       detail::usual_values(options_.value_bytes), "Reader");
     // Batches of all ranks are equally large.
-    const detail::Ramp ramp = build.order->one_rank()
+    const detail::Ramp ramp = build.order->one_rank() && build.plan.group == 1
                                   ? detail::ramp_of(options_.batch, layout, build.plan)
                                   : detail::Ramp{layout.units};
     build.units = pieces ? build.records * bytes : build.records;
@@ -160,7 +160,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.ahead = options_.ahead != 0 ? turns : nullptr;
     build.flush = {options_.flush, build.ahead.get()};
     const bool whole =
-        !build.flush && (layout.ragged() || (build.fixed_slots && !build.plan.to_device));
+        !build.flush && (layout.ragged() || build.plan.group != 1 ||
+                         (build.fixed_slots && !build.plan.to_device));
     if (whole) {
       build.needs.whole(layout.units);
     }
@@ -186,9 +187,11 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                                            const detail::Build<D>& build) const {
     const std::size_t usual = detail::records_a_slot(options_.batch, record_bytes,
                                                      build.order->most_of_run(), build.plan);
-    return options_.ahead == 0 || options_.batch != 0 || build.plan.ragged
-               ? usual
-               : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);
+    const bool fixed = options_.ahead == 0 || options_.batch != 0 || build.plan.ragged;
+    const std::size_t some =
+        fixed ? usual : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);
+    const std::size_t group = options_.batch != 0 ? 1 : build.plan.group;
+    return (some + group - 1) / group * group;
   }
   static detail::OrderedSource ordered(const From& source, std::size_t bytes,
                                        const std::vector<std::size_t>& extents) {

@@ -6,6 +6,7 @@
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/each_worker.hpp>
 #include <penstock/memory.hpp>
+#include <penstock/output.hpp>
 #include <penstock/row.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/visit.hpp>
@@ -17,12 +18,15 @@ namespace penstock::detail {
 enum class DecoderForm {
   batches,
   records,
+  outputs_of_batches,
+  outputs_of_records,
   not_written_out,
   other_parameters,
   columns_as_record,
   one_and_many,
   visit_of_batch,
   other_visit,
+  output_copied,
   writes_input,
   reads_output,
   other_space,
@@ -31,7 +35,7 @@ enum class DecoderForm {
   silent
 };
 
-enum class Shape { record, row, batch, other };
+enum class Shape { record, row, batch, output, output_copied, other };
 
 /// What a parameter of a Decoder's callable stands for: a T& is a record.
 template <class A> struct shaped {
@@ -54,6 +58,16 @@ template <class S, class W> struct shaped<Batch<S, W>> {
   static constexpr bool read_only = std::is_const_v<S>;
   using schema = std::remove_const_t<S>;
 };
+template <class S> struct shaped<penstock::Output<S>&> {
+  static constexpr Shape shape = Shape::output;
+  static constexpr bool read_only = false;
+  using schema = S;
+};
+template <class S> struct shaped<penstock::Output<S>> : shaped<penstock::Output<S>&> {
+  static constexpr Shape shape = Shape::output_copied;
+};
+template <class S>
+struct shaped<const penstock::Output<S>&> : shaped<penstock::Output<S>> {};
 // A view may be taken by value or by reference; neither says whether its records may be written.
 template <class S> struct shaped<penstock::Row<S>&> : shaped<penstock::Row<S>> {};
 template <class S> struct shaped<const penstock::Row<S>&> : shaped<penstock::Row<S>> {};
@@ -69,28 +83,37 @@ inline constexpr bool is_visit = std::is_same_v<A, Visit> || std::is_same_v<A, c
 template <class P, class Where> consteval DecoderForm decoder_form() {
   using In = shape_at<0, P>;
   using Out = shape_at<1, P>;
-  const bool batches = In::shape == Shape::batch && Out::shape == Shape::batch;
+  const bool of_batches = In::shape == Shape::batch;
+  const bool outputs = Out::shape == Shape::output;
+  const bool batches = of_batches && Out::shape == Shape::batch;
   if (std::is_same_v<P, RefusedBefore> || std::is_same_v<P, NotWrittenOut>) {
     return std::is_same_v<P, RefusedBefore> ? DecoderForm::silent : DecoderForm::not_written_out;
   }
-  if (P::count < 2 || P::count > 3 || In::shape == Shape::other || Out::shape == Shape::other) {
+  if (P::count < 2 || P::count > 3 || In::shape == Shape::other || Out::shape == Shape::other ||
+      In::shape == Shape::output || In::shape == Shape::output_copied) {
     return DecoderForm::other_parameters;
+  }
+  if (Out::shape == Shape::output_copied) {
+    return DecoderForm::output_copied;
   }
   if ((In::shape == Shape::record && HasColumns<typename In::schema>) ||
       (Out::shape == Shape::record && HasColumns<typename Out::schema>)) {
     return DecoderForm::columns_as_record;
   }
-  if (!batches && (In::shape == Shape::batch || Out::shape == Shape::batch)) {
+  if (!batches && ((of_batches && !outputs) || Out::shape == Shape::batch)) {
     return DecoderForm::one_and_many;
   }
-  if (P::count == 3 && (batches || !is_visit<parameter_t<2, P>>)) {
-    return batches ? DecoderForm::visit_of_batch : DecoderForm::other_visit;
+  if (P::count == 3 && (of_batches || !is_visit<parameter_t<2, P>>)) {
+    return of_batches ? DecoderForm::visit_of_batch : DecoderForm::other_visit;
   }
   if (!In::read_only || Out::read_only) {
     return In::read_only ? DecoderForm::reads_output : DecoderForm::writes_input;
   }
   if (!copies_as_bytes<typename Out::schema>) {
     return DecoderForm::not_bytes;
+  }
+  if (outputs) {
+    return of_batches ? DecoderForm::outputs_of_batches : DecoderForm::outputs_of_records;
   }
   if (!batches) {
     return DecoderForm::records;
@@ -101,11 +124,15 @@ template <class P, class Where> consteval DecoderForm decoder_form() {
              : DecoderForm::other_space;
 }
 
+/// Returns whether the form is not refused.
+consteval bool is_good(DecoderForm form) {
+  return form == DecoderForm::batches || form == DecoderForm::records ||
+         form == DecoderForm::outputs_of_batches || form == DecoderForm::outputs_of_records;
+}
 /// Returns a callable's form; not_copyable if workers cannot each have a copy.
 template <class F, class P, class Where> consteval DecoderForm decoder_verdict() {
   constexpr DecoderForm form = decoder_form<P, Where>();
-  const bool good = form == DecoderForm::batches || form == DecoderForm::records;
-  return good && !std::is_copy_constructible_v<F> ? DecoderForm::not_copyable : form;
+  return is_good(form) && !std::is_copy_constructible_v<F> ? DecoderForm::not_copyable : form;
 }
 
 /// What a Decoder takes and gives.
@@ -126,6 +153,14 @@ template <class P, class Where> struct decoder_types<P, Where, DecoderForm::reco
   template <class>
   using gives = Batch<typename shape_at<1, P>::schema,
                       std::conditional_t<std::is_void_v<Where>, Pageable, Where>>;
+};
+template <class P, class Where>
+struct decoder_types<P, Where, DecoderForm::outputs_of_records>
+    : decoder_types<P, Where, DecoderForm::records> {};
+template <class P, class Where> struct decoder_types<P, Where, DecoderForm::outputs_of_batches> {
+  template <class> using takes = batch_parameter<0, P>;
+  template <class Given>
+  using gives = typename decoder_types<P, Where, DecoderForm::records>::template gives<Given>;
 };
 
 } // namespace penstock::detail

@@ -60,6 +60,7 @@ template <AnyDevice D> class Build {
   std::size_t depth{};            // batches that may be on the device at once
   /// Whether each record that the next stage gets is made of one of the source's.
   bool one_for_one{true};
+  bool outputs{};           ///< A Decoder gives another number of records: they count themselves.
   Shared<RunOrder> order{}; ///< Made by the Reader.
   Shared<Ahead<>> ahead{};  ///< What bounds how far the Reader is ahead; null if nothing.
   AheadNeeds needs{};       ///< Of the stages so far.
@@ -78,6 +79,17 @@ template <AnyDevice D> class Build {
   bool may_jump() const noexcept { return jumps_; }
   /// Called by a stage after which delivered records are counted anew.
   void count_anew() noexcept { skips_ = false; }
+  /// Called, before it makes its ring, by a Decoder that gives any number of records of each
+  /// `group`.
+  [[gnu::cold]] void recount(std::uint64_t group) noexcept {
+    needs.leave_out();
+    needs.recount(group, 1);
+    skips_ = jumps_ = false;
+    one_for_one = one_for_one && !outputs; // of two, nobody knows where a run could go on
+    outputs = true;
+    units = records = slots_of_a_run = unknown_size;
+    slots_read = 0;
+  }
   /// Returns where a copier is to keep the numbers in the source, for stages after the device; null
   /// if they do not jump.
   const Shared<OnTheWay>& keep_numbers() {
@@ -118,6 +130,7 @@ template <AnyDevice D> class Build {
     link->ahead = ahead;
     link->order = order;
     link->has_turns = one_for_one;
+    link->outputs = outputs;
     on_device_ = std::move(link);
   }
   /// Says that the next batches are in host memory again.
@@ -172,7 +185,8 @@ template <AnyDevice D> class Build {
     host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
     host_->order = order;
     host_->has_turns = one_for_one;
-    host_->never_empty = !plan.to_device && !order->one_rank();
+    host_->outputs = outputs;
+    host_->never_empty = !plan.to_device && !order->one_rank() && !outputs;
     if (ahead || flush) {
       host_->keep_dues(ahead);
     }

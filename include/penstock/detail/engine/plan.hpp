@@ -17,7 +17,10 @@ struct Plan {
   bool ragged{};         // a slot is a batch
   bool to_device{};
   bool fills_up{};         // a copier makes batches of its own of what lies in the slots
-  std::size_t batch{};     // that the copier was asked for
+  std::size_t batch{};     // that the copier was asked for, of what the Reader gives
+  bool recounts{};         // a Decoder gives another number of records
+  std::size_t recounted{}; // the batch that the copier behind it was asked for
+  std::size_t group{1};    // records that it takes together
   unsigned workers{};      // the most that a stage has that does work for each record
   unsigned local_world{1}; // ranks that share this host's processors
 

@@ -19,17 +19,6 @@
 
 namespace penstock::detail {
 
-/// Returns record `i` of a view as a parameter of type A takes it: a row, or a T&.
-template <class A, class S> decltype(auto) record_at(const BatchView<S>& view, std::size_t i) {
-  if constexpr (is_row<std::remove_cvref_t<A>>) {
-    return std::remove_cvref_t<A>{view, i};
-  } else {
-    // A record of a run-time size is passed as its first byte.
-    void* const at = static_cast<std::byte*>(view.parts[0]) + i * view.sizes[0];
-    return *static_cast<std::remove_reference_t<A>*>(at);
-  }
-}
-
 /// Which records of a slot's part a Decoder kept: how many, and which of the slot's came first.
 struct Kept {
   std::size_t count{};

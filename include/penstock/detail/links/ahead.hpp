@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/detail/links/changes.hpp>
 #include <penstock/ring.hpp>
 
 #include <algorithm>
@@ -17,7 +18,6 @@ namespace penstock::detail {
 /// credits in turn, in the order of their tickets; the others wait. Any thread gives back.
 template <class Policy = RingPolicy> class Ahead {
   using Atomics = typename Policy::Atomics;
-  using Parking = typename Policy::Parking;
   using Number = typename Atomics::template Atomic<std::uint64_t>;
 
  public:
@@ -49,27 +49,24 @@ template <class Policy = RingPolicy> class Ahead {
     spare_.store(spare(0), Atomics::relaxed);
     turn_.store(0, Atomics::relaxed);
     short_.store(0, Atomics::relaxed);
-    closed_.store(0, Atomics::relaxed);
+    changes_.reopen();
   }
   /// End it: nobody takes any more. Async-signal-safe.
   /// @{
-  [[gnu::cold]] void stop() noexcept {
-    closed_.store(1, Atomics::relaxed);
-    change();
-  }
+  [[gnu::cold]] void stop() noexcept { changes_.close(); }
   void fail() noexcept { stop(); }
   /// @}
 
   /// Blocks until it is a ticket's turn, and returns true; false if it was ended.
   [[gnu::cold]] bool await_turn(std::uint64_t ticket) noexcept {
     // Pairs with pass(): who has the turn sees what was done in the turns before.
-    return await([&] { return turn_.load(Atomics::acquire) == ticket; });
+    return changes_.await([&] { return turn_.load(Atomics::acquire) == ticket; });
   }
   /// In its turn, takes `wanted` credits; or fewer, at least one, if it is not `whole` and others
   /// may wait for more than are left. Blocks until there are as many. Returns 0 if it was ended.
   [[gnu::cold]] std::uint64_t take(std::uint64_t wanted, bool whole) noexcept {
     std::uint64_t taken = 0;
-    const bool there = await([&] {
+    const bool there = changes_.await([&] {
       const std::uint64_t least = whole ? wanted : std::min(wanted, spare_.load(Atomics::relaxed));
       // Pairs with give_back(): what is read now comes after what was used up.
       taken = std::min(left_.load(Atomics::acquire), wanted);
@@ -84,14 +81,14 @@ template <class Policy = RingPolicy> class Ahead {
   /// Ends a turn; the next ticket's begins.
   [[gnu::cold]] void pass(std::uint64_t ticket) noexcept {
     turn_.store(ticket + 1, Atomics::release); // pairs with await_turn()
-    change();
+    changes_.tell();
   }
 
   /// Gives credits back. Never blocks.
   void give_back(std::uint64_t credits) noexcept {
     if (credits != 0) {
       left_.fetch_add(credits, Atomics::release); // pairs with take()
-      change();
+      changes_.tell();
     }
   }
   /// Says that the application's loop keeps so many credits in leases while it asks for the next
@@ -102,15 +99,12 @@ template <class Policy = RingPolicy> class Ahead {
     }
     if (spare_.load(Atomics::relaxed) != spare(credits)) {
       spare_.store(spare(credits), Atomics::relaxed);
-      change();
+      changes_.tell();
     }
     return true;
   }
 
  private:
-  static constexpr std::uint32_t sleeper = 1;
-  static constexpr std::uint32_t one = 2;
-
   // How many credits come back by themselves, whatever the stages keep: it is safe to wait for
   // them, and slots of one record after the other would be slow.
   std::uint64_t spare(std::uint64_t kept) const noexcept {
@@ -125,37 +119,6 @@ template <class Policy = RingPolicy> class Ahead {
       }
     }
   }
-  template <class Ready> [[gnu::cold]] bool await(Ready ready) noexcept {
-    for (int looks = 0;;) {
-      // Pairs with change(). Read before looking: what changes after the look changes the word.
-      std::uint32_t seen = word_.load(Atomics::acquire);
-      if (closed_.load(Atomics::relaxed) != 0) {
-        return false;
-      }
-      if (ready()) {
-        return true;
-      }
-      if constexpr (Parking::sleeps) {
-        if (looks == Parking::spins) {
-          if ((seen & sleeper) || word_.compare_exchange_strong(
-                                      seen, seen | sleeper, Atomics::relaxed, Atomics::relaxed)) {
-            Parking::sleep(word_, seen | sleeper);
-          }
-          continue;
-        }
-        ++looks;
-      }
-      Parking::pause();
-    }
-  }
-  void change() noexcept {
-    // Pairs with await().
-    if (word_.fetch_add(one, Atomics::release) & sleeper) {
-      word_.fetch_and(~sleeper, Atomics::relaxed);
-      Parking::wake(word_);
-    }
-  }
-
   const std::uint64_t most_;
   const std::uint64_t units_a_record_;
   std::uint64_t needs_{1};
@@ -163,9 +126,8 @@ template <class Policy = RingPolicy> class Ahead {
   Number spare_{0}; // what take() may wait for
   Number turn_{0};  // a ticket
   Number short_{0}; // whether take() waits
-  Number closed_{0};
   Vector<Doorbell<Policy>*> bells_;
-  typename Atomics::template Atomic<std::uint32_t> word_{0};
+  Changes<Policy> changes_;
 };
 
 /// What so many `credits` of `units` units leave to the `kept` first of them: as many for each,

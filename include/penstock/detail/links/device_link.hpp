@@ -96,11 +96,11 @@ template <AnyDevice D> struct DeviceLink {
   /// Returns the batch in a place; T is const to read it.
   template <class T> Batch<T, Device> batch(std::size_t at, const DeviceSlot<D>& place) const {
     return Batch<T, Device>{memory.template view<std::remove_const_t<T>>(
-        at, place.units, place.index, order->plain() ? place.source : no_source_index)};
+        at, place.units, place.index, order->plain() && !outputs ? place.source : no_source_index)};
   }
   /// Returns the place in the run's order behind a batch.
   std::uint64_t place_behind(const DeviceSlot<D>& place) const noexcept {
-    return order->place(place.epoch, place.until);
+    return outputs ? place.until : order->place(place.epoch, place.until);
   }
   /// Returns that position. Throws OptionError if there is none.
   [[gnu::cold]] Position position_behind(const DeviceSlot<D>& place) const {
@@ -110,7 +110,7 @@ template <AnyDevice D> struct DeviceLink {
   /// Returns which record the i-th of a batch is made of. Throws OptionError if it is not known.
   [[gnu::cold]] Visit visit(const DeviceSlot<D>& place, std::size_t i) const {
     const std::uint64_t first = layout().in_records(place.source);
-    if (!has_turns || place.until - first != layout().in_records(place.units)) {
+    if (!has_turns || outputs || place.until - first != layout().in_records(place.units)) {
       throw OptionError{"penstock: visit() does not know of which record this one is made, since a "
                         "stage left out some of the batch, or gives another number of records than "
                         "it takes: take a ps::Visit in a Decoder."};
@@ -154,6 +154,7 @@ template <AnyDevice D> struct DeviceLink {
   Shared<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
   Shared<RunOrder> order;
   bool has_turns{true};           // each unit is made of one of the source's
+  bool outputs{};                 // of a Decoder of another number: they count themselves
   Owned<UsesAhead<D>> uses_ahead; // null too if other stages follow
 };
 

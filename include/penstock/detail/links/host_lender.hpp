@@ -38,13 +38,13 @@ class HostLender final : public Lender {
     return link_->order->position(link_->place_behind(out_.at(ticket).slot()));
   }
   [[gnu::cold]] Visit visit(std::uint64_t ticket, std::size_t i) override {
-    check_turns("visit() does not know of which record this one is made");
+    check_turns("visit() does not know of which record this one is made", link_->outputs);
     return link_->visit(out_.at(ticket).slot(), i * link_->layout().units_a_record);
   }
 
  private:
-  [[gnu::cold]] void check_turns(const char* what) const {
-    if (!link_->has_turns) {
+  [[gnu::cold]] void check_turns(const char* what, bool other = false) const {
+    if (!link_->has_turns || other) {
       throw_error<OptionError>(
           {"penstock: ", what, ", since a stage gives another number of records than it takes."});
     }

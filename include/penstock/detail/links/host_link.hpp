@@ -70,10 +70,13 @@ struct HostLink {
   /// Returns source_index() of a unit of a slot: none where records lie in the source in another
   /// order than here.
   std::uint64_t shown(const HostSlot& slot, std::size_t unit) const noexcept {
-    return order->plain() ? slot.source[unit] : no_source_index;
+    return order->plain() && !outputs ? slot.source[unit] : no_source_index;
   }
-  /// Returns which record a slot's unit is.
+  /// Returns which record a slot's unit is: among outputs, the number of that.
   Visit visit(const HostSlot& slot, std::size_t unit) const noexcept {
+    if (outputs) {
+      return {slot.source[unit], slot.epoch, slot.source[unit]};
+    }
     return order->visit(slot.epoch, layout().in_records(slot.source[unit]));
   }
   /// Throws Error if nothing is left of a slot that is a batch, and other ranks have that batch.
@@ -87,6 +90,9 @@ struct HostLink {
   }
   /// Returns the place in the run's order behind a slot's last unit.
   std::uint64_t place_behind(const HostSlot& slot) const noexcept {
+    if (outputs) {
+      return slot.source[slot.units - 1] + 1;
+    }
     return order->place(slot.epoch, layout().in_records(slot.source[slot.units - 1] + 1));
   }
   /// Returns index() of a unit of a slot.
@@ -175,6 +181,7 @@ struct HostLink {
   Shared<Ahead<>> ahead; // null if nothing bounds how far the Reader is ahead
   Shared<RunOrder> order;
   bool has_turns{true};            // each unit is made of one of the source's
+  bool outputs{};                  // of a Decoder of another number: they count themselves
   bool never_empty{};              // slots are batches, and ranks have equally many
   bool counts{};                   // index() counts units, since they come from a device
   Shared<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/order/dealing.hpp>
 #include <penstock/detail/order/sequence.hpp>
@@ -17,6 +18,25 @@
 #include <initializer_list>
 
 namespace penstock::detail {
+
+/// What knows of which places in a run's order outputs are made, where a Decoder gives another
+/// number of records than it takes.
+struct OutputOrigins {
+  /// A place, and how many of the outputs made from there on come before another.
+  struct Origin {
+    std::uint64_t place;
+    std::uint64_t made;
+  };
+
+  OutputOrigins() = default;
+  OutputOrigins(const OutputOrigins&) = delete;
+  OutputOrigins& operator=(const OutputOrigins&) = delete;
+  virtual ~OutputOrigins() = default;
+  /// Begins a run, whose first `dropped` outputs an earlier run has given.
+  virtual void reset(std::uint64_t dropped) noexcept = 0;
+  /// Returns where what follows the first `outputs` comes from. Any thread.
+  virtual Origin origin(std::uint64_t outputs) const noexcept = 0;
+};
 
 /// Which record comes when in a run, on this rank.
 ///
@@ -52,7 +72,20 @@ class RunOrder {
     epoch_ = from.epoch();
     inside_ = from.inside();
     first_ = dealt_from(from.step());
+    dropped_ = from.made();
+    if (outputs_) {
+      outputs_->reset(dropped_);
+    }
   }
+  /// Says, before the first run, that a Decoder makes outputs of groups of so many turns, in any
+  /// number. Places that position() is asked for are then numbers of outputs, and each rank has
+  /// positions of its own.
+  [[gnu::cold]] void recount(std::uint64_t group, Shared<OutputOrigins> outputs) {
+    identity_.group = group;
+    outputs_ = std::move(outputs);
+  }
+  /// Returns how many of the first outputs of this run an earlier one has given.
+  std::uint64_t dropped() const noexcept { return dropped_; }
 
   /// Returns whether turn, step and record are the same number.
   bool plain() const noexcept { return plain_; }
@@ -149,14 +182,16 @@ class RunOrder {
     }
     const std::uint64_t in_first = end_turn() - first_turn();
     if (epoch_ >= epochs_) {
-      return at(epochs_, 0, 0);
+      return outputs_ ? begin_of(epochs_) : at(epochs_, 0, 0);
     }
-    if (place <= in_first) {
-      return position_of(epoch_, first_, inside_, inside_ + place);
+    const OutputOrigins::Origin of =
+        outputs_ ? outputs_->origin(place) : OutputOrigins::Origin{place, 0};
+    if (of.place <= in_first) {
+      return position_of(epoch_, first_, inside_, inside_ + of.place, of.made);
     }
-    const std::uint64_t after = place - in_first;
+    const std::uint64_t after = of.place - in_first;
     const std::uint64_t whole = (after - 1) / turns();
-    return position_of(epoch_ + 1 + whole, each_, 0, after - whole * turns());
+    return position_of(epoch_ + 1 + whole, each_, 0, after - whole * turns(), of.made);
   }
 
  private:
@@ -172,11 +207,15 @@ class RunOrder {
   }
 
   Position at(std::uint64_t epoch, std::uint64_t step, std::uint64_t inside) const noexcept {
-    return {identity_, epoch, step, inside, inside == 0 ? 0 : order_.ranks.world};
+    return {identity_, epoch, step,
+            {.inside = inside, .world = inside == 0 ? 0 : order_.ranks.world}};
   }
   // `taken`: by this rank, of what is dealt; `before`: of these, those before this run.
   Position position_of(std::uint64_t epoch, const Dealing& dealing, std::uint64_t before,
-                       std::uint64_t taken) const noexcept {
+                       std::uint64_t taken, std::uint64_t made) const noexcept {
+    if (outputs_) {
+      return position_of_rank(epoch, dealing, taken, made);
+    }
     const std::uint64_t batches = (taken - before + batch_ - 1) / batch_;
     const std::uint64_t by_all = one_rank() ? taken : before + batches * batch_;
     if (by_all >= dealing.most() && identity_.records != unknown) {
@@ -185,6 +224,24 @@ class RunOrder {
     const Dealing::Place place = dealing.place(by_all);
     return at(epoch, place.step, place.inside);
   }
+
+  // How many outputs the others have made nobody knows: a position of this rank alone.
+  [[gnu::cold]] Position position_of_rank(std::uint64_t epoch, const Dealing& dealing,
+                                          std::uint64_t taken, std::uint64_t made) const noexcept {
+    if (taken >= dealing.count() && made == 0 && identity_.records != unknown) {
+      return begin_of(epoch + 1);
+    }
+    const std::uint64_t step = one_rank() ? dealing.begin() + taken : dealing.begin();
+    return {identity_, epoch, step,
+            {.inside = one_rank() ? 0 : taken,
+             .world = world_beside(),
+             .rank = order_.ranks.rank,
+             .made = made}};
+  }
+  [[gnu::cold]] Position begin_of(std::uint64_t epoch) const noexcept {
+    return {identity_, epoch, 0, {.world = world_beside(), .rank = order_.ranks.rank}};
+  }
+  std::uint64_t world_beside() const noexcept { return one_rank() ? 0 : order_.ranks.world; }
 
   [[gnu::cold]] void check(const Position& from) const {
     const OrderIdentity& it = from.identity();
@@ -199,6 +256,8 @@ class RunOrder {
     if (it.schema != identity_.schema) {
       differ({"a record has other columns or another length there than here"});
     }
+    same("the number of records that a Decoder of another number takes together, 0 without one, is ",
+         it.group, identity_.group);
     if (it.source != identity_.source) {
       differ({"the source is made otherwise there than here, such as by other numbers in a "
               "where(), parts or weights in a mix(), or a stride or seed of windows()"});
@@ -215,7 +274,9 @@ class RunOrder {
                                 ", counted from 0, and the Reader has .epochs = ", epochs_,
                                 ", counted from the first run's beginning: give it more."});
     }
-    if (from.inside() != 0 && from.world() != order_.ranks.world) {
+    if (it.group != 0) {
+      check_rank(from);
+    } else if (from.inside() != 0 && from.world() != order_.ranks.world) {
       const Ranks then{0, static_cast<std::uint32_t>(std::max<std::uint64_t>(from.world(), 1))};
       const Dealing dealt{from.step(), identity_.records, identity_.block, then, order_.uneven};
       throw_error<OptionError>(
@@ -223,6 +284,16 @@ class RunOrder {
            " ranks, and here are ", order_.ranks.world,
            ": go on with as many, or from where all stand between blocks, at step ", from.step(),
            " or ", dealt.next_round(from.inside()), "."});
+    }
+  }
+  [[gnu::cold]] void check_rank(const Position& from) const {
+    if (from.world() != world_beside() || from.rank() != order_.ranks.rank) {
+      throw_error<OptionError>(
+          {"penstock: this position is of rank ", from.rank(), " of ",
+           std::max<std::uint64_t>(from.world(), 1), ", and here is rank ", order_.ranks.rank,
+           " of ", order_.ranks.world,
+           ": behind a Decoder that gives another number of records, each rank goes on from its "
+           "own position, with as many ranks."});
     }
   }
   [[gnu::cold]] static void same(const char* what, std::uint64_t there, std::uint64_t here) {
@@ -249,10 +320,12 @@ class RunOrder {
   const bool plain_;
   const bool in_order_;
   const std::uint64_t epochs_;
-  const OrderIdentity identity_;
+  OrderIdentity identity_;
   std::uint64_t batch_{1};
   std::uint64_t epoch_{};  // the first of this run
   std::uint64_t inside_{}; // records of it that this rank took before this run
+  std::uint64_t dropped_{};
+  Shared<OutputOrigins> outputs_; // null unless places are numbers of outputs
   Dealing first_;          // of the first epoch of this run
   Dealing each_;           // of a whole one
 };
