@@ -27,7 +27,8 @@
 namespace penstock {
 
 /// Turns each record into another, of another type or size, or into any number of them, in order,
-/// with several threads. Its types are its callable's parameters, written out: what it reads, and what it fills.
+/// with several threads. Its types are its callable's parameters, written out: what it reads, and
+/// what it fills.
 ///
 /// A callable of single records is called for each: `void(const In& in, Out& out)`. A record of
 /// columns is a Row: `void(Row<const In> in, Row<Out> out)`, and the two may be mixed. As a third
@@ -38,8 +39,8 @@ namespace penstock {
 /// To give another number of records than it takes, a callable fills an Output: `void(const In& in,
 /// Output<Out>& out)` gives as many of each as it adds; with `.group = n`, `void(Batch<const In,
 /// Pageable> in, Output<Out>& out)` gives as many as it adds of n records together. How many come
-/// out is then unknown, so that ranks are no longer in step behind it, and index() counts what comes
-/// out.
+/// out is then unknown, so that ranks are no longer in step behind it, and index() counts what
+/// comes out.
 ///
 /// Batches may lie in Pinned memory too, so that nothing decoded need be copied there; with a
 /// callable of single records, ask for that by the tag: `Decoder{f, to_pinned}`. Each worker has
@@ -48,8 +49,8 @@ namespace penstock {
 template <class F, class Where = void> class Decoder : public StageBase {
   using P = detail::called_parameters<F>;
   static constexpr detail::DecoderForm form = detail::decoder_verdict<F, P, Where>();
-  static constexpr bool single = form == detail::DecoderForm::records ||
-                                 form == detail::DecoderForm::outputs_of_records;
+  static constexpr bool single =
+      form == detail::DecoderForm::records || form == detail::DecoderForm::outputs_of_records;
   static constexpr bool recounts = form == detail::DecoderForm::outputs_of_records ||
                                    form == detail::DecoderForm::outputs_of_batches;
   using Types = detail::decoder_types<P, Where, form>;
@@ -148,10 +149,23 @@ template <class F, class Where = void> class Decoder : public StageBase {
     using From = detail::batch_of<takes<Given>>;
     using To = detail::batch_of<gives<Given>>;
     detail::checked_depth("Decoder", options_.depth);
+    if (P::count == 3 && build.outputs) {
+      throw OptionError{
+          "penstock: Decoder: its callable takes a ps::Visit, and the records here are "
+          "made by a Decoder that gives another number: none is one of the source's. "
+          "Take the Visit there."};
+    }
     if constexpr (recounts) {
       detail::build_outputs<single, F, From, To>(build, f_, options_, workers(build.plan));
-      return;
+    } else {
+      build_same<From, To>(build);
     }
+  }
+
+ private:
+  // One record of each.
+  template <class From, class To, class D> [[gnu::cold]] void
+  build_same(detail::Build<D>& build) const {
     build.skip(options_.on_error.skips != 0);
     const auto in = build.host_input();
     const detail::Layout layout = detail::layout_of<typename To::schema>(
@@ -172,8 +186,6 @@ template <class F, class Where = void> class Decoder : public StageBase {
                                                                    options_.on_error);
     }
   }
-
- private:
   unsigned workers(const detail::Plan& plan) const {
     return detail::checked_workers("Decoder", options_.workers, detail::processors(plan, 4, 16));
   }

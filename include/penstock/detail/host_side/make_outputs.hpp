@@ -31,9 +31,10 @@ namespace penstock::detail {
                                "called for groups of records: say of how many by .group."};
   }
   if (!single && (plan.to_device || plan.recounts)) {
-    throw OptionError{"penstock: Decoder: a group is of records as the Reader's order has them, and "
-                      "here they come from a device, or from a Decoder that gives another number: "
-                      "combine them before that, or take single records."};
+    throw OptionError{
+        "penstock: Decoder: a group is of records as the Reader's order has them, and "
+        "here they come from a device, or from a Decoder that gives another number: "
+        "combine them before that, or take single records."};
   }
   plan.recounts = true;
   plan.group = std::max<std::size_t>(group, 1);
@@ -62,23 +63,25 @@ template <bool Single, class F, class From, class To, class D>
   const auto in = build.host_input();
   const std::size_t group = std::max<std::size_t>(options.group, 1);
   if (in->layout().units % group != 0) {
-    throw_error<OptionError>({"penstock: Decoder: group is ", group, ", and a slot of the Reader "
-                              "has ", in->layout().units, " records by .batch: make .batch a "
+    throw_error<OptionError>({"penstock: Decoder: group is ", group,
+                              ", and a slot of the Reader "
+                              "has ",
+                              in->layout().units,
+                              " records by .batch: make .batch a "
                               "multiple of the group."});
   }
   const std::size_t bytes = fixed_bytes<S>(options.extents, "Decoder");
   const std::size_t values = usual_values(options.value_bytes);
   const Layout layout = layout_of<S>(output_records<S>(build, bytes, in->layout().units),
                                      options.extents, values, "Decoder");
-  const Layout chunk =
-      layout_of<S>(std::clamp<std::size_t>(usual_chunk / std::max<std::size_t>(bytes, 1), 1,
-                                           layout.units),
-                   options.extents, checked_bytes(2, values, "Decoder"), "Decoder");
+  const Layout chunk = layout_of<S>(
+      std::clamp<std::size_t>(usual_chunk / std::max<std::size_t>(bytes, 1), 1, layout.units),
+      options.extents, checked_bytes(2, values, "Decoder"), "Decoder");
   build.recount(group);
   const std::size_t slots =
       host_slots("Decoder", options.depth, layout, build.slots_of_a_run, build.plan);
-  const auto out = build.template host_output<typename To::space>("Decoder", slots, layout,
-                                                                  Side::many);
+  const auto out =
+      build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
   Plan plan = build.plan;
   plan.ragged = layout.ragged();
   plan.batch = plan.recounted;

@@ -127,8 +127,8 @@ template <class S> class OutputBuffer {
     bool any = false;
     for (std::size_t part = 1; part < layout_.parts.size(); ++part) {
       const Array& array = layout_.parts[part];
-      any = any || (array.kind == Array::values &&
-                    memory().used(0, part, records) > array.stride / 2);
+      any = any ||
+            (array.kind == Array::values && memory().used(0, part, records) > array.stride / 2);
     }
     return any;
   }
@@ -136,8 +136,8 @@ template <class S> class OutputBuffer {
                    const RingMemory& to, std::size_t place, std::size_t unit, std::size_t part) {
     const Array& array = from.layout().parts[part];
     if (array.kind == Array::records) {
-      std::memcpy(to.data(place, part) + unit * array.each,
-                  from.data(0, part) + first * array.each, count * array.each);
+      std::memcpy(to.data(place, part) + unit * array.each, from.data(0, part) + first * array.each,
+                  count * array.each);
     } else if (array.kind == Array::offsets) {
       copy_values(from, first, count, to, place, unit, part);
     }

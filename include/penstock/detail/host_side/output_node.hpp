@@ -8,11 +8,11 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/host_side/calling_node.hpp>
-#include <penstock/detail/host_side/turn_groups.hpp>
 #include <penstock/detail/host_side/output_buffer.hpp>
+#include <penstock/detail/host_side/output_run.hpp>
 #include <penstock/detail/host_side/output_worker.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
-#include <penstock/detail/host_side/output_run.hpp>
+#include <penstock/detail/host_side/turn_groups.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/parts.hpp>
 #include <penstock/output.hpp>
@@ -43,6 +43,7 @@ class OutputNode final : public CallingNode<F> {
         parts_{in->ring.slots(),
                std::clamp<std::size_t>(in->layout().units / form.group, 1, most_parts)},
         shared_{in, out, form}, workers_(setup.workers) {
+    setup.control.watch(shared_.openings);
     for (std::size_t i = 0; i != workers_.size(); ++i) {
       workers_[i] = Owned<Worker>{new Worker{shared_, chunk}};
     }
@@ -73,7 +74,7 @@ class OutputNode final : public CallingNode<F> {
       const bool filled = in_->ring.is_filled(share.ticket);
       const HostSlot* const given = in_->ring.await_filled(share.ticket);
       meter.goes_on(filled, Activity::starved, Activity::busy);
-      if (!given) {
+      if (!given || is_over(share.ticket)) {
         break;
       }
       if (!decode(this->call_of(worker), mine, share, *given, meter)) {
@@ -87,6 +88,11 @@ class OutputNode final : public CallingNode<F> {
     if (worker == 0 && in_->ring.state() == Flow::ended) {
       shared_.end(in_->ring.end_ticket() * parts_.parts());
     }
+  }
+
+  // A claim that the stage before has dropped at its end looks like an empty slot.
+  bool is_over(std::uint64_t ticket) const noexcept {
+    return in_->ring.state() == Flow::ended && ticket >= in_->ring.end_ticket();
   }
 
   // Returns false if the run is to end.
@@ -108,8 +114,7 @@ class OutputNode final : public CallingNode<F> {
       if (begin == end) {
         continue;
       }
-      if (group % section == 0 &&
-          !this->attempt(record_of(given, begin), [&] {
+      if (group % section == 0 && !this->attempt(record_of(given, begin), [&] {
             mine.note(in_->order->place(given.epoch, groups.turn(group)));
           })) {
         return false;

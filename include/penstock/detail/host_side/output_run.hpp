@@ -20,11 +20,11 @@ namespace penstock::detail {
 
 /// How a Decoder of another number of records is to work.
 struct OutputForm {
-  std::size_t group{1};  // turns of the order that a call gets
-  Ramp size{1};          // of a slot of its ring
-  bool cuts{};           // nothing given may wait: a slot ends with that which it is made of
-  bool drop_last{};      // an epoch's last slot is left out if it is short
-  bool has_positions{};  // a run may go on from what the last stage has used up
+  std::size_t group{1}; // turns of the order that a call gets
+  Ramp size{1};         // of a slot of its ring
+  bool cuts{};          // nothing given may wait: a slot ends with that which it is made of
+  bool drop_last{};     // an epoch's last slot is left out if it is short
+  bool has_positions{}; // a run may go on from what the last stage has used up
 };
 
 /// Tells a run's order where outputs come from.
@@ -50,9 +50,9 @@ class OutputRun {
   };
   /// What a share is told in its turn.
   struct Told {
-    std::size_t dropped; // of its first outputs: an earlier run has given them
-    Room room;           // for the others
-    Room rest;           // stays void behind them
+    std::size_t dropped;  // of its first outputs: an earlier run has given them
+    Room room;            // for the others
+    Room rest;            // stays void behind them
     std::uint64_t number; // of the first output that is not dropped
     std::uint64_t behind; // number of the next share's first
   };
@@ -64,8 +64,7 @@ class OutputRun {
 
   [[gnu::cold]] OutputRun(const Shared<HostLink>& in, const Shared<HostLink>& out,
                           const OutputForm& form)
-      : slots{out, form.size, form.drop_last}, openings{form.size}, form_{form},
-        order_{in->order} {
+      : slots{out, form.size, form.drop_last}, openings{form.size}, form_{form}, order_{in->order} {
     if (form.has_positions) {
       auto outputs = new_shared<LoggedOutputs>();
       outputs_ = outputs.get();
@@ -89,8 +88,7 @@ class OutputRun {
     Told told{};
     const std::uint64_t first = made_;
     made_ += outputs;
-    told.dropped = static_cast<std::size_t>(
-        std::min<std::uint64_t>(outputs, first < dropped_ ? dropped_ - first : 0));
+    told.dropped = std::min<std::uint64_t>(outputs, first < dropped_ ? dropped_ - first : 0);
     told.number = first + told.dropped;
     told.behind = made_;
     told.room = openings.open(outputs - told.dropped);

@@ -65,21 +65,22 @@ template <class S> class OutputWorker final : public Outlet<S> {
     if (!opened_) {
       buffer_.check_last(*this);
     }
-    const std::size_t left = static_cast<std::size_t>(told_.room.units) + (this->end - this->at);
+    const std::size_t left = told_.room.units + (this->end - this->at);
     const std::size_t gave = opened_ ? stated_ - left : buffer_.size(*this) - first_;
     if (stated_ != none && gave != stated_) {
       throw_error<Error>({"penstock: Decoder: its callable stated ", stated_,
                           " records by open() and gave ", gave, ": state as many as it adds."});
     }
   }
-  /// Notes that a group, of the slot's units from `begin` to before `end`, has given what it gives.
-  void end_group(std::size_t begin, std::size_t end) {
+  /// Notes that a group, of the slot's units from `first` to before `last`, has given what it
+  /// gives.
+  void end_group(std::size_t first, std::size_t last) {
     if (!in_->ahead) {
       return;
     }
     const std::uint64_t all = in_->credits(place_);
     const std::uint64_t credits =
-        credits_of(all, given_->units, end) - credits_of(all, given_->units, begin);
+        credits_of(all, given_->units, last) - credits_of(all, given_->units, first);
     if (outputs() == (opened_ ? 0 : first_)) {
       in_->use_up(credits);
     } else {
@@ -157,10 +158,10 @@ template <class S> class OutputWorker final : public Outlet<S> {
     piece_ = piece;
     share_.number += piece.units;
     const HostLink& link = run_.slots.link();
-    this->view = link.memory.template view<S>(piece.ticket % link.ring.slots(),
-                                              link.layout().units, 0, 0);
-    this->at = static_cast<std::size_t>(piece.first);
-    this->end = static_cast<std::size_t>(piece.first + piece.units);
+    this->view =
+        link.memory.template view<S>(piece.ticket % link.ring.slots(), link.layout().units, 0, 0);
+    this->at = piece.first;
+    this->end = piece.first + piece.units;
   }
   // Hands on the piece that it has filled, if there is one.
   void end_piece() noexcept {
@@ -210,9 +211,8 @@ template <class S> class OutputWorker final : public Outlet<S> {
     return run_.slots.fill(
         told.room, share_,
         [&](const Room::Piece& piece) {
-          const auto units = static_cast<std::size_t>(piece.units);
-          buffer_.copy(from, units, &link.memory, piece.ticket % link.ring.slots(),
-                       static_cast<std::size_t>(piece.first));
+          const auto units = piece.units;
+          buffer_.copy(from, units, &link.memory, piece.ticket % link.ring.slots(), piece.first);
           done += units;
         },
         [&](const Room::Piece&) {

@@ -23,7 +23,7 @@ class TurnGroups {
       count_ = slot.units;
     } else {
       first_ = slot.source[0] / each;
-      count_ = static_cast<std::size_t>(last / each - first_) + 1;
+      count_ = last / each - first_ + 1;
     }
   }
 
@@ -35,7 +35,7 @@ class TurnGroups {
     }
     const std::uint64_t turn = (first_ + group) * each_;
     if (none_missing_) {
-      return static_cast<std::size_t>(turn - slot_.source[0]);
+      return turn - slot_.source[0];
     }
     std::size_t begin = 0;
     for (std::size_t end = slot_.units; begin != end;) {

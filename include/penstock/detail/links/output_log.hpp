@@ -13,8 +13,8 @@ namespace penstock::detail {
 
 /// From where in its run's order a Decoder made which of its outputs: a list of places, each with
 /// the number of the first output behind it. One thread at a time notes them, in order; any thread
-/// asks. Its memory is fixed: of places long ago it keeps fewer and fewer, and one that it forgot is
-/// told by one before it and more outputs.
+/// asks. Its memory is fixed: of places long ago it keeps fewer and fewer, and one that it forgot
+/// is told by one before it and more outputs.
 template <class Policy = RingPolicy> class OutputLog {
   using Atomics = typename Policy::Atomics;
   using Number = typename Atomics::template Atomic<std::uint64_t>;

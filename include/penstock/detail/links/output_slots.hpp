@@ -80,7 +80,7 @@ class OutputSlots {
         link_->ring, room,
         [&](HostSlot&, const Room::Piece& piece) {
           note(piece, share);
-          known(piece.ticket).void_units = static_cast<std::size_t>(piece.units);
+          known(piece.ticket).void_units = piece.units;
           known(piece.ticket).ends_epoch = ends_epoch;
         },
         [this](std::uint64_t ticket) { publish(ticket); });
@@ -125,7 +125,7 @@ class OutputSlots {
     Known& known = this->known(ticket);
     HostSlot& slot = claim.slot();
     const bool dropped = drop_last_ && known.ends_epoch && known.void_units != 0;
-    slot.units = dropped ? 0 : static_cast<std::size_t>(size_.size(ticket)) - known.void_units;
+    slot.units = dropped ? 0 : size_.size(ticket) - known.void_units;
     slot.index = known.number - first_;
     slot.source.start(known.number);
     slot.epoch = known.epoch;
