@@ -11,6 +11,7 @@
 #include "cookbook/labelled_files.hpp"
 #include "cookbook/loader.hpp"
 #include "cookbook/next_batch.hpp"
+#include "cookbook/pack.hpp"
 #include "cookbook/progress.hpp"
 #include "cookbook/sensor.hpp"
 #include "cookbook/split.hpp"
@@ -21,7 +22,9 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -590,4 +593,73 @@ TEST_CASE("each record is held back in one of ten folds, and trained on in the o
     }
   }
   CHECK(held == std::vector<int>(all.size(), 1));
+}
+
+TEST_CASE("records are filtered, packed into windows, and ranks stay in step") {
+  struct Documents {
+    using schema = Document;
+    std::uint64_t size() const { return 1000; }
+    template <ps::HostSpace Where>
+    std::size_t read(ps::Batch<Document, Where> into) const {
+      for (std::size_t i = 0; i != into.size(); ++i) {
+        const std::uint64_t number = into.index() + i;
+        const std::size_t length = number % 40;
+        std::fill_n(ps::get<"tokens">(into).put(i, length), length,
+                    static_cast<std::uint16_t>(number + 1));
+      }
+      return into.size();
+    }
+  };
+  std::vector<std::uint16_t> expected;
+  for (std::uint64_t first = 0; first < 1000; first += 64) {
+    for (std::uint64_t number = first; number < std::min<std::uint64_t>(first + 64, 1000);
+         ++number) {
+      expected.insert(expected.end(), number % 40, static_cast<std::uint16_t>(number + 1));
+      expected.push_back(0);
+    }
+    expected.resize((expected.size() + 127) / 128 * 128);
+  }
+  std::vector<std::uint16_t> all;
+  auto windows = ps::Reader{Documents{}} | packed();
+  for (auto batch : windows.batches()) {
+    for (std::size_t i = 0; i != batch.size(); ++i) {
+      all.insert(all.end(), std::begin(batch.data()[i].tokens), std::end(batch.data()[i].tokens));
+    }
+  }
+  CHECK(all == expected);
+
+  std::uint64_t kept = 0;
+  auto filtered = ps::Reader{Documents{}} | of_length(30);
+  for (auto batch : filtered.batches()) {
+    for (std::size_t i = 0; i != batch.size(); ++i, ++kept) {
+      const auto tokens = ps::get<"tokens">(batch)[i];
+      CHECK(tokens.size() == 30 + kept % 10);
+      CHECK(tokens[0] == kept / 10 * 40 + 31 + kept % 10);
+    }
+  }
+  CHECK(kept == 250);
+
+  // Two ranks, of which one has fewer batches.
+  constexpr std::uint32_t world = 2;
+  std::barrier together{world};
+  std::array<bool, world> has{};
+  std::array<int, world> steps{};
+  const auto rank = [&](std::uint32_t number) {
+    auto data =
+        ps::Reader{ps::take(ps::memory(all), number == 0 ? 900 : 500), {.batch = 10}} |
+        ps::Decoder{[](const std::uint16_t& in, ps::Output<std::uint16_t>& out) { out.push(in); }};
+    in_step(
+        data, [&](const auto&) { ++steps[number]; },
+        [&](bool mine) {
+          has[number] = mine;
+          together.arrive_and_wait();
+          const bool all_have = has[0] && has[1];
+          together.arrive_and_wait();
+          return all_have;
+        });
+  };
+  std::thread other{rank, 1};
+  rank(0);
+  other.join();
+  CHECK(steps == std::array{50, 50});
 }

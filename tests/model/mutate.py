@@ -39,12 +39,13 @@ AHEAD = "penstock/detail/links/ahead.hpp"
 CHANGES = "penstock/detail/links/changes.hpp"
 OPENINGS = "penstock/detail/links/openings.hpp"
 FILLINGS = "penstock/detail/links/fillings.hpp"
+LOG = "penstock/detail/links/output_log.hpp"
 USED = "penstock/detail/links/used_up.hpp"
 FENCE = "penstock/fence.hpp"
 GATE = "penstock/detail/engine/stop_gate.hpp"
 # Files proved by another model than the ring's.
 MODEL_OF = {TURNS: "sequencer_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", CHANGES: "ahead_model.cpp",
-            OPENINGS: "openings_model.cpp", FILLINGS: "openings_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
+            OPENINGS: "openings_model.cpp", FILLINGS: "openings_model.cpp", LOG: "output_log_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all others are asked after them.
 SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
         STATE: ["empty ring, end", "empty ring, fail"], CELLS: ["one to many"]}
@@ -303,6 +304,12 @@ PLANTED = [
     ("a slot counts a piece as one unit", FILLINGS,
      "units.fetch_sub(piece.units, Atomics::acq_rel)", "units.fetch_sub(1, Atomics::acq_rel)",
      ["openings, laps"]),
+    ("who asks does not look whether a note was written meanwhile", LOG,
+     "if (version_.load(Atomics::relaxed) == version) {", "if (version_.load(Atomics::relaxed) >= version) {", ["log, thinned"]),
+    ("a note does not say that it is being written", LOG,
+     "version_.store(version + 1, Atomics::relaxed);", "", ["log, thinned"]),
+    ("a place is kept with the outputs of another", LOG,
+     "kept.place.load(Atomics::relaxed)", "list_[at].place.load(Atomics::relaxed)", ["log, thinned"]),
     ("each slot that is done is the last", USED,
      "turns_.bring(ticket, [&](std::size_t at) {", "[&](std::size_t at) {",
      {"give_back(next_++);\n    });": "give_back(next_++);\n    }(ticket % behind_.size());"}, ["used, two"]),
@@ -353,7 +360,7 @@ PLANTED = [
 
 def order_mutants(include):
     """Yields every memory order that is not relaxed, one at a time."""
-    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, AHEAD, CHANGES, OPENINGS, FILLINGS, USED, FENCE, GATE):
+    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, AHEAD, CHANGES, OPENINGS, FILLINGS, LOG, USED, FENCE, GATE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1

@@ -497,11 +497,13 @@ TEST_CASE("Every position, also inside an output, goes on exactly") {
         all.insert(all.end(), batch.data(), batch.data() + batch.size());
         positions.emplace_back(all.size(), batch.position().text());
       }
-      CHECK(chain.report().position.text() == positions.back().second);
+      const ps::Position behind = chain.report().position;
+      CHECK(behind.made() == 0);
+      CHECK(behind.step() == 0);
       return std::pair{all, positions};
     };
     const auto [all, positions] = whole();
-    CHECK(whole().second == positions);
+    CHECK(whole().first == all);
     std::size_t inside = 0;
     for (std::size_t i = 0; i < positions.size(); i += 1 + i % 5) {
       const ps::Position from{positions[i].second};

@@ -148,8 +148,7 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.device_input();
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
-    const bool by_turn =
-        !counted && build.may_jump() && !build.outputs && !build.order->one_rank();
+    const bool by_turn = !counted && build.may_jump() && !build.outputs && !build.order->one_rank();
     const detail::Layout slot = this->slot(in->layout().uncounted(), by_turn);
     build.units = build.units == unknown_size ? unknown_size : in->layout().in_records(build.units);
     build.needs.recount(in->layout().units, in->layout().records());

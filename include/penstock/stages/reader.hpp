@@ -159,9 +159,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.control.watch(*turns);
     build.ahead = options_.ahead != 0 ? turns : nullptr;
     build.flush = {options_.flush, build.ahead.get()};
-    const bool whole =
-        !build.flush && (layout.ragged() || build.plan.group != 1 ||
-                         (build.fixed_slots && !build.plan.to_device));
+    const bool whole = !build.flush && (layout.ragged() || build.plan.group != 1 ||
+                                        (build.fixed_slots && !build.plan.to_device));
     if (whole) {
       build.needs.whole(layout.units);
     }
@@ -188,8 +187,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const std::size_t usual = detail::records_a_slot(options_.batch, record_bytes,
                                                      build.order->most_of_run(), build.plan);
     const bool fixed = options_.ahead == 0 || options_.batch != 0 || build.plan.ragged;
-    const std::size_t some =
-        fixed ? usual : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);
+    const std::size_t some = fixed ? usual : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);
     const std::size_t group = options_.batch != 0 ? 1 : build.plan.group;
     return (some + group - 1) / group * group;
   }

@@ -36,8 +36,7 @@ template <AnyDevice D> class DeviceThread;
 /// prepares uses it.
 ///
 /// Set-up code is [[gnu::cold]], here and elsewhere: the compiler then makes it small, in less
-/// time. A function that a user's code calls is not: the compiler would take its caller for cold
-/// too.
+/// time. A function that a user's code calls is not: its caller would be taken for cold too.
 template <AnyDevice D> class Build {
  public:
   Build(D* on, RunControl& run, Vector<Owned<Node>>& nodes, Vector<Owned<SharedThread>>& threads,
@@ -48,8 +47,7 @@ template <AnyDevice D> class Build {
   RunControl& control;
   const PrepareOptions& preparing;
   Plan plan{};
-  /// Records that a run will carry, or unknown_size; and how many units those are, as Layout
-  /// counts.
+  /// Records that a run will carry, or unknown_size, and how many units those are.
   std::uint64_t records{};
   std::uint64_t units{};
   std::uint64_t epochs{1};
@@ -66,8 +64,7 @@ template <AnyDevice D> class Build {
   AheadNeeds needs{};       ///< Of the stages so far.
   Flush flush{};            ///< When what waits to be full is handed on.
 
-  /// Called by a stage that may skip records: index() must then be counted, and numbers in the
-  /// source may jump.
+  /// Called by a stage that may skip records: index() is then counted, and numbers may jump.
   void skip(bool may) noexcept {
     skips_ = skips_ || may;
     if (may) {
@@ -79,19 +76,9 @@ template <AnyDevice D> class Build {
   bool may_jump() const noexcept { return jumps_; }
   /// Called by a stage after which delivered records are counted anew.
   void count_anew() noexcept { skips_ = false; }
-  /// Called, before it makes its ring, by a Decoder that gives any number of records of each
-  /// `group`.
-  [[gnu::cold]] void recount(std::uint64_t group) noexcept {
-    needs.leave_out();
-    needs.recount(group, 1);
-    skips_ = jumps_ = false;
-    one_for_one = one_for_one && !outputs; // of two, nobody knows where a run could go on
-    outputs = true;
-    units = records = slots_of_a_run = unknown_size;
-    slots_read = 0;
-  }
-  /// Returns where a copier is to keep the numbers in the source, for stages after the device; null
-  /// if they do not jump.
+  /// Called by a Decoder after which records count themselves.
+  void count_outputs() noexcept { outputs = !(skips_ = jumps_ = false); }
+  /// Returns where a copier keeps numbers for stages after the device; null if they do not jump.
   const Shared<OnTheWay>& keep_numbers() {
     return on_the_way_ = jumps_ ? new_shared<OnTheWay>() : nullptr;
   }
@@ -109,8 +96,7 @@ template <AnyDevice D> class Build {
   const Shared<HostLink>& host_input() const noexcept { return host_; }
   const Shared<DeviceLink<D>>& device_input() const noexcept { return on_device_; }
   /// @}
-  /// Returns the link that the stage before fills, for a last stage, whose batches know their
-  /// index().
+  /// Returns the link that the stage before fills, for a last stage, which needs index().
   const Shared<HostLink>& counted_host_input() const {
     if (skips_) {
       host_->count();

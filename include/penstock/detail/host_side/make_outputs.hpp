@@ -12,7 +12,6 @@
 #include <penstock/error.hpp>
 #include <penstock/ring_types.hpp>
 #include <penstock/schema.hpp>
-#include <penstock/stages/decoder_options.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -54,9 +53,19 @@ template <class Schema, class D>
   return records_a_slot(0, record_bytes, unknown_size, plan);
 }
 
+/// Says what follows from a Decoder that gives any number of records of each `group`.
+template <class D> [[gnu::cold]] void count_outputs(Build<D>& build, std::uint64_t group) {
+  build.needs.leave_out();
+  build.needs.recount(group, 1);
+  build.one_for_one = build.one_for_one && !build.outputs; // of two, nobody knows where to go on
+  build.units = build.records = build.slots_of_a_run = unknown_size;
+  build.slots_read = 0;
+  build.count_outputs();
+}
+
 /// Builds a Decoder of another number of records.
-template <bool Single, class F, class From, class To, class D>
-[[gnu::cold]] void build_outputs(Build<D>& build, const F& f, const DecoderOptions& options,
+template <bool Single, class F, class From, class To, class D, class Options>
+[[gnu::cold]] void build_outputs(Build<D>& build, const F& f, const Options& options,
                                  unsigned workers) {
   using S = typename To::schema;
   constexpr std::size_t usual_chunk = std::size_t{64} << 10;
@@ -77,7 +86,7 @@ template <bool Single, class F, class From, class To, class D>
   const Layout chunk = layout_of<S>(
       std::clamp<std::size_t>(usual_chunk / std::max<std::size_t>(bytes, 1), 1, layout.units),
       options.extents, checked_bytes(2, values, "Decoder"), "Decoder");
-  build.recount(group);
+  count_outputs(build, group);
   const std::size_t slots =
       host_slots("Decoder", options.depth, layout, build.slots_of_a_run, build.plan);
   const auto out =

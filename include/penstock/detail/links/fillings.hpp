@@ -44,9 +44,9 @@ template <class Policy = RingPolicy> class Fillings {
     count_anew(piece.ticket);
     return true;
   }
-  /// Fills room in slot after slot, each as soon as it is free: calls f(slot, piece), which fills or
-  /// leaves void a piece, and hand_on(ticket) of a slot whose last units these were. Blocks; returns
-  /// false if the ring was closed.
+  /// Fills room in slot after slot, each as soon as it is free: calls f(slot, piece), which fills
+  /// or leaves void a piece, and hand_on(ticket) of a slot whose last units these were. Blocks;
+  /// returns false if the ring was closed.
   template <class R, class F, class HandOn> bool fill(R& ring, Room room, F f, HandOn hand_on) {
     while (room.units != 0) {
       const Room::Piece piece = room.next(size_);

@@ -47,16 +47,14 @@ template <class Policy = RingPolicy> class OutputLog {
       count = thin_out();
     }
     set(count, output, place);
-    // This one and those in set() pair with those of origin(): who sees what was stored after the
-    // version became odd does not see it even, as it was.
-    count_.store(count + 1, Atomics::release);
-    version_.store(version + 2, Atomics::release);
+    count_.store(count + 1, Atomics::relaxed);
+    version_.store(version + 2, Atomics::release); // pairs with origin()
   }
   /// Returns where what follows the first `outputs` comes from. Waits while note() runs.
   Origin origin(std::uint64_t outputs) const noexcept {
     outputs = outputs < dropped_ ? dropped_ : outputs;
     for (;;) {
-      const std::uint64_t version = version_.load(Atomics::acquire);
+      const std::uint64_t version = version_.load(Atomics::acquire); // pairs with note()
       if (version % 2 == 0) {
         const Origin found = search(outputs);
         if (version_.load(Atomics::relaxed) == version) {
@@ -73,6 +71,8 @@ template <class Policy = RingPolicy> class OutputLog {
     Number place{0};
   };
 
+  // Pairs with search(): who sees what was stored after the version became odd does not see it
+  // even, as it was.
   void set(std::size_t at, std::uint64_t output, std::uint64_t place) noexcept {
     list_[at].output.store(output, Atomics::release);
     list_[at].place.store(place, Atomics::release);
@@ -86,16 +86,18 @@ template <class Policy = RingPolicy> class OutputLog {
     }
     return 3 * quarter;
   }
+  // Any one with as many outputs or fewer is true, and what was seen here only becomes newer.
   Origin search(std::uint64_t outputs) const noexcept {
     std::size_t first = 0;
-    for (std::size_t end = count_.load(Atomics::acquire); end - first > 1;) {
+    for (std::size_t end = count_.load(Atomics::relaxed); end - first > 1;) {
       const std::size_t middle = first + (end - first) / 2;
-      if (list_[middle].output.load(Atomics::acquire) <= outputs) {
+      if (list_[middle].output.load(Atomics::relaxed) <= outputs) {
         first = middle;
       } else {
         end = middle;
       }
     }
+    // Both pair with set().
     const std::uint64_t before = list_[first].output.load(Atomics::acquire);
     return {list_[first].place.load(Atomics::acquire), outputs - before};
   }

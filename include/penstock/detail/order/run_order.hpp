@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/order/check_position.hpp>
 #include <penstock/detail/order/dealing.hpp>
+#include <penstock/detail/order/output_origins.hpp>
 #include <penstock/detail/order/sequence.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order.hpp>
@@ -18,25 +20,6 @@
 #include <initializer_list>
 
 namespace penstock::detail {
-
-/// What knows of which places in a run's order outputs are made, where a Decoder gives another
-/// number of records than it takes.
-struct OutputOrigins {
-  /// A place, and how many of the outputs made from there on come before another.
-  struct Origin {
-    std::uint64_t place;
-    std::uint64_t made;
-  };
-
-  OutputOrigins() = default;
-  OutputOrigins(const OutputOrigins&) = delete;
-  OutputOrigins& operator=(const OutputOrigins&) = delete;
-  virtual ~OutputOrigins() = default;
-  /// Begins a run, whose first `dropped` outputs an earlier run has given.
-  virtual void reset(std::uint64_t dropped) noexcept = 0;
-  /// Returns where what follows the first `outputs` comes from. Any thread.
-  virtual Origin origin(std::uint64_t outputs) const noexcept = 0;
-};
 
 /// Which record comes when in a run, on this rank.
 ///
@@ -67,7 +50,7 @@ class RunOrder {
   [[gnu::cold]] void begin(const Position& from) {
     if (from) {
       check_at_hand();
-      check(from);
+      check_position(from, identity_, epochs_, order_);
     }
     epoch_ = from.epoch();
     inside_ = from.inside();
@@ -207,8 +190,8 @@ class RunOrder {
   }
 
   Position at(std::uint64_t epoch, std::uint64_t step, std::uint64_t inside) const noexcept {
-    return {identity_, epoch, step,
-            {.inside = inside, .world = inside == 0 ? 0 : order_.ranks.world}};
+    return {
+        identity_, epoch, step, {.inside = inside, .world = inside == 0 ? 0 : order_.ranks.world}};
   }
   // `taken`: by this rank, of what is dealt; `before`: of these, those before this run.
   Position position_of(std::uint64_t epoch, const Dealing& dealing, std::uint64_t before,
@@ -232,7 +215,9 @@ class RunOrder {
       return begin_of(epoch + 1);
     }
     const std::uint64_t step = one_rank() ? dealing.begin() + taken : dealing.begin();
-    return {identity_, epoch, step,
+    return {identity_,
+            epoch,
+            step,
             {.inside = one_rank() ? 0 : taken,
              .world = world_beside(),
              .rank = order_.ranks.rank,
@@ -242,73 +227,6 @@ class RunOrder {
     return {identity_, epoch, 0, {.world = world_beside(), .rank = order_.ranks.rank}};
   }
   std::uint64_t world_beside() const noexcept { return one_rank() ? 0 : order_.ranks.world; }
-
-  [[gnu::cold]] void check(const Position& from) const {
-    const OrderIdentity& it = from.identity();
-    if (it.shuffle != identity_.shuffle) {
-      differ({"the seed of .shuffle is ", piece(it.shuffle), " there and ",
-              piece(identity_.shuffle), " here"});
-    }
-    same(".block is ", it.block, identity_.block);
-    same(".window is ", it.window, identity_.window);
-    same("the number of the source's records is ", it.size, identity_.size);
-    same("the number of an epoch's records is ", it.records, identity_.records);
-    if (it.schema != identity_.schema) {
-      differ({"a record has other columns or another length there than here"});
-    }
-    same("the number of records that a Decoder of another number takes together, 0 without one, is ",
-         it.group, identity_.group);
-    if (it.source != identity_.source) {
-      differ({"the source is made otherwise there than here, such as by other numbers in a "
-              "where(), parts or weights in a mix(), or a stride or seed of windows()"});
-    }
-    if (from.step() > identity_.records) {
-      throw_error<OptionError>({"penstock: this position is at step ", from.step(),
-                                ", and an epoch has ", identity_.records,
-                                ": its text was changed, and is worth nothing."});
-    }
-    if (from.epoch() > epochs_ ||
-        (from.epoch() == epochs_ && (from.step() != 0 || from.inside() != 0))) {
-      throw_error<OptionError>({"penstock: this position is at step ", from.step(), " of epoch ",
-                                from.epoch(),
-                                ", counted from 0, and the Reader has .epochs = ", epochs_,
-                                ", counted from the first run's beginning: give it more."});
-    }
-    if (it.group != 0) {
-      check_rank(from);
-    } else if (from.inside() != 0 && from.world() != order_.ranks.world) {
-      const Ranks then{0, static_cast<std::uint32_t>(std::max<std::uint64_t>(from.world(), 1))};
-      const Dealing dealt{from.step(), identity_.records, identity_.block, then, order_.uneven};
-      throw_error<OptionError>(
-          {"penstock: this position is inside a block of each of ", from.world(),
-           " ranks, and here are ", order_.ranks.world,
-           ": go on with as many, or from where all stand between blocks, at step ", from.step(),
-           " or ", dealt.next_round(from.inside()), "."});
-    }
-  }
-  [[gnu::cold]] void check_rank(const Position& from) const {
-    if (from.world() != world_beside() || from.rank() != order_.ranks.rank) {
-      throw_error<OptionError>(
-          {"penstock: this position is of rank ", from.rank(), " of ",
-           std::max<std::uint64_t>(from.world(), 1), ", and here is rank ", order_.ranks.rank,
-           " of ", order_.ranks.world,
-           ": behind a Decoder that gives another number of records, each rank goes on from its "
-           "own position, with as many ranks."});
-    }
-  }
-  [[gnu::cold]] static void same(const char* what, std::uint64_t there, std::uint64_t here) {
-    if (there != here) {
-      differ({what, there, " there and ", here, " here"});
-    }
-  }
-  [[noreturn, gnu::cold]] static void differ(std::initializer_list<Piece> how) {
-    throw_error<OptionError>({"penstock: this position is of another order: ", joined(how),
-                              ". Resume with the same order and data, or begin anew without "
-                              ".from."});
-  }
-  static Piece piece(const Seed& seed) noexcept {
-    return seed ? Piece{seed.value()} : Piece{"none"};
-  }
 
   struct Mix {
     const void* source;
@@ -326,8 +244,8 @@ class RunOrder {
   std::uint64_t inside_{}; // records of it that this rank took before this run
   std::uint64_t dropped_{};
   Shared<OutputOrigins> outputs_; // null unless places are numbers of outputs
-  Dealing first_;          // of the first epoch of this run
-  Dealing each_;           // of a whole one
+  Dealing first_;                 // of the first epoch of this run
+  Dealing each_;                  // of a whole one
 };
 
 } // namespace penstock::detail
