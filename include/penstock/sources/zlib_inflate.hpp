@@ -29,8 +29,9 @@ inline Inflated zlib_inflate(const detail::Borrowed<std::span<const std::byte>()
   } const ender{stream};
   Inflated done;
   int result = Z_OK;
+  bool used_up = true;
   while (result == Z_OK) {
-    if (stream.avail_in == 0) {
+    if (used_up) {
       const std::span<const std::byte> piece = next();
       if (piece.empty()) {
         done.end = Inflated::End::cut;
@@ -51,9 +52,9 @@ inline Inflated zlib_inflate(const detail::Borrowed<std::span<const std::byte>()
       return done;
     }
     done.bytes += room.empty() ? 0 : most - stream.avail_out;
-    if (result == Z_BUF_ERROR && stream.avail_in == 0) {
-      result = Z_OK; // it asks for the next piece
-    }
+    // Without room left, more may come of what it has taken in.
+    used_up = stream.avail_in == 0 && stream.avail_out != 0;
+    result = result == Z_BUF_ERROR && used_up ? Z_OK : result;
   }
   if (result == Z_MEM_ERROR) {
     throw std::bad_alloc{};
