@@ -97,6 +97,14 @@ TEST_CASE("stored arrays are read in place, by name and as columns") {
     rows.open();
     CHECK(rows.size() == 5);
     CHECK(rows.record_bytes() == 24);
+    CHECK(rows.info().type == "float32");
+    CHECK(rows.info().extents == std::vector<std::uint64_t>{2, 3});
+    const auto arrays = ps::npz_arrays(path);
+    REQUIRE(arrays.size() == 2);
+    CHECK(arrays[0].name == "label");
+    CHECK(arrays[1].name == "pixels");
+    CHECK(arrays[1].bytes == 128 + 120);
+    CHECK_FALSE(arrays[1].deflated);
     CHECK(read_records<ps::Pinned>(rows, 2) == all_bytes_of(pixels));
 
     std::vector<float> got_pixels;

@@ -3,14 +3,21 @@
 #pragma once
 
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/io/file.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/schema.hpp>
+#include <penstock/sources/array_info.hpp>
 #include <penstock/sources/detail/array_columns.hpp>
 #include <penstock/sources/detail/array_files.hpp>
+#include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/held_bytes.hpp>
 #include <penstock/sources/detail/npz_format.hpp>
+#include <penstock/sources/detail/zip_directory.hpp>
 #include <penstock/sources/npz_options.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -61,6 +68,22 @@ Npz<Schema, Io> npz(detail::ArrayPaths files, NpzOptions options = {}, Io io = {
       {detail::NpzFormat{Fields::name::text, options.inflate, left}...}
     };
   }(static_cast<typename detail::columns_of<Schema>::type*>(nullptr));
+}
+/// Returns the arrays of a .npz file, in its order; other members are left out. Reads the end of
+/// the file alone. Blocks; any thread. Throws SourceError.
+template <class Io = PosixIo> std::vector<NpzArray> npz_arrays(std::string path, Io io = {}) {
+  const File<Io> file{io, std::move(path)};
+  const auto read = [&](std::uint64_t at, std::span<std::byte> into) { read_full(file, at, into); };
+  const detail::HeaderFile whole{file.path(), file.size(), read};
+  const detail::ZipDirectory directory{whole};
+  std::vector<NpzArray> arrays;
+  for (const detail::ZipEntry& entry : directory.entries()) {
+    if (entry.name.ends_with(detail::NpzFormat::suffix)) {
+      const std::size_t length = entry.name.size() - detail::NpzFormat::suffix.size();
+      arrays.push_back({std::string{entry.name.substr(0, length)}, entry.bytes, entry.method != 0});
+    }
+  }
+  return arrays;
 }
 /// Refuses an array without a name.
 template <class T>

@@ -4,9 +4,11 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/sources/array_info.hpp>
 #include <penstock/sources/array_options.hpp>
 #include <penstock/sources/detail/array_header.hpp>
 #include <penstock/sources/detail/checks.hpp>
@@ -62,6 +64,11 @@ template <class T, class Format, class Io> class ArrayFiles {
   std::size_t direct_files() const { return files_.direct_files(); }
   /// Returns the bytes of one record. After open().
   std::size_t record_bytes() const noexcept { return record_bytes_; }
+  /// Returns what the arrays of all files are; nothing of none. After open().
+  ArrayInfo info() const {
+    std::vector<std::uint64_t> extents{of_record_.begin(), of_record_.end()};
+    return {name_of(type_), std::move(extents)};
+  }
   /// For errors: the paths, and what the array in the first is called.
   /// @{
   const std::vector<std::string>& paths() const noexcept { return files_.paths(); }
@@ -121,7 +128,8 @@ template <class T, class Format, class Io> class ArrayFiles {
           }
           return at;
         });
-    width_ = first.type.bytes;
+    type_ = first.type;
+    of_record_ = std::move(first.extents);
     swapped_ = first.swapped;
     record_bytes_ = first.record_bytes;
   }
@@ -147,20 +155,21 @@ template <class T, class Format, class Io> class ArrayFiles {
   // `at` and its end may lie within values: those are read whole beside.
   [[gnu::cold]] void read_swapped(std::uint64_t at, std::span<std::byte> into) const {
     check_bytes(Format::call, at, into.size(), size(), record_bytes_);
+    const std::size_t width = type_.bytes;
     const auto part = [&](std::size_t past, std::size_t count) {
       std::byte value[16];
-      files_.read_bytes(at - past, {value, width_}, record_bytes_);
-      swap_values({value, width_}, width_);
+      files_.read_bytes(at - past, {value, width}, record_bytes_);
+      swap_values({value, width}, width);
       std::memcpy(into.data(), value + past, count);
       into = into.subspan(count);
       at += count;
     };
-    if (const std::size_t past = at % width_; past != 0) {
-      part(past, std::min(width_ - past, into.size()));
+    if (const std::size_t past = at % width; past != 0) {
+      part(past, std::min(width - past, into.size()));
     }
-    const std::span whole = into.first(into.size() / width_ * width_);
+    const std::span whole = into.first(into.size() / width * width);
     files_.read_bytes(at, whole, record_bytes_);
-    swap_values(whole, width_);
+    swap_values(whole, width);
     at += whole.size();
     into = into.subspan(whole.size());
     if (!into.empty()) {
@@ -173,7 +182,8 @@ template <class T, class Format, class Io> class ArrayFiles {
   [[no_unique_address]] Format format_;
   std::vector<std::size_t> extents_;
   // Known once it is open.
-  std::size_t width_ = 1;
+  ValueType type_ = value_type_of<T>();
+  Vector<std::uint64_t> of_record_;
   std::size_t record_bytes_ = sizeof(T);
   bool swapped_ = false;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/sources/detail/array_header.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/held_bytes.hpp>
@@ -25,10 +26,11 @@ namespace penstock::detail {
 class NpzFormat {
  public:
   static constexpr const char* call = "npz";
+  static constexpr std::string_view suffix = ".npy";
 
   /// `left` is for all arrays of a source.
   NpzFormat(std::string_view name, Inflate* inflate, Shared<BytesLeft> left)
-      : member_{std::string{name} + ".npy"}, inflate_{inflate}, left_{std::move(left)} {}
+      : member_{joined({name, suffix})}, inflate_{inflate}, left_{std::move(left)} {}
 
   /// Returns what is in a file. Throws SourceError, and std::bad_alloc.
   [[gnu::cold]] CheckedArray array(const HeaderFile& file, const WantedArray& wanted) const {
