@@ -29,7 +29,7 @@ struct Inflated {
 /// `into`. `next()` returns the next piece of the data, good until the next call, of at most 1 MiB;
 /// an empty one is behind the last. Several threads call it at once, for data of their own. It may
 /// throw std::bad_alloc, and throws what `next()` throws. zlib_inflate() is one.
-using Inflate = Inflated(const detail::Borrowed<std::span<const std::byte>()>& next,
-                         std::span<std::byte> into);
+using Inflate = Inflated (*)(const detail::Borrowed<std::span<const std::byte>()>& next,
+                             std::span<std::byte> into);
 
 } // namespace penstock

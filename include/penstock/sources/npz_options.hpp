@@ -16,7 +16,7 @@ struct NpzOptions {
   DirectReads direct = DirectReads::automatic;
   /// What inflates deflated members, such as zlib_inflate of `sources/zlib_inflate.hpp`; without it
   /// they are refused.
-  Inflate* inflate = nullptr;
+  Inflate inflate = nullptr;
   /// How many bytes inflated members may have, those of all files and columns together. They are
   /// kept in memory as long as a copy of the source lives.
   std::uint64_t inflated_bytes = std::uint64_t{1} << 30;

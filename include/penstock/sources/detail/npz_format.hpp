@@ -29,7 +29,7 @@ class NpzFormat {
   static constexpr std::string_view suffix = ".npy";
 
   /// `left` is for all arrays of a source.
-  NpzFormat(std::string_view name, Inflate* inflate, Shared<BytesLeft> left)
+  NpzFormat(std::string_view name, Inflate inflate, Shared<BytesLeft> left)
       : member_{joined({name, suffix})}, inflate_{inflate}, left_{std::move(left)} {}
 
   /// Returns what is in a file. Throws SourceError, and std::bad_alloc.
@@ -64,7 +64,7 @@ class NpzFormat {
   }
 
   std::string member_;
-  Inflate* inflate_;
+  Inflate inflate_;
   Shared<BytesLeft> left_;
 };
 

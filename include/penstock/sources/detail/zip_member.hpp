@@ -60,7 +60,7 @@ class ZipMember {
 
   /// Returns the bytes of one that is deflated and whose bytes begin at `begin`. Throws
   /// SourceError, what is thrown by reading, and std::bad_alloc.
-  [[gnu::cold]] Shared<HeldBytes> inflated(std::uint64_t begin, Inflate* inflate,
+  [[gnu::cold]] Shared<HeldBytes> inflated(std::uint64_t begin, Inflate inflate,
                                            const Shared<BytesLeft>& left) const {
     if (!inflate) {
       file_.refuse(entry_.offset,
