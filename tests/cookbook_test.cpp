@@ -8,6 +8,7 @@
 #include "cookbook/checkpoint.hpp"
 #include "cookbook/ctrl_c.hpp"
 #include "cookbook/device_vector.hpp"
+#include "cookbook/labelled_arrays.hpp"
 #include "cookbook/labelled_files.hpp"
 #include "cookbook/loader.hpp"
 #include "cookbook/next_batch.hpp"
@@ -15,10 +16,13 @@
 #include "cookbook/progress.hpp"
 #include "cookbook/sensor.hpp"
 #include "cookbook/split.hpp"
+#include "cookbook/token_ranks.hpp"
 #include "cookbook/two_pipelines.hpp"
 #include "cookbook/use_loader.hpp"
+#include "cookbook/weights.hpp"
 
 #include "support/catch.hpp"
+#include "support/format_files.hpp"
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
@@ -202,6 +206,22 @@ class Lines final : public std::streambuf {
   std::string line_;
   std::vector<std::string> lines_;
   std::atomic<std::size_t> count_{0};
+};
+
+/// Document i has i % 40 tokens, all of them i + 1.
+struct Documents {
+  using schema = Document;
+  std::uint64_t size() const { return 1000; }
+  template <ps::HostSpace Where>
+  std::size_t read(ps::Batch<Document, Where> into) const {
+    for (std::size_t i = 0; i != into.size(); ++i) {
+      const std::uint64_t number = into.index() + i;
+      const std::size_t length = number % 40;
+      std::fill_n(ps::get<"tokens">(into).put(i, length), length,
+                  static_cast<std::uint16_t>(number + 1));
+    }
+    return into.size();
+  }
 };
 
 } // namespace
@@ -596,20 +616,6 @@ TEST_CASE("each record is held back in one of ten folds, and trained on in the o
 }
 
 TEST_CASE("records are filtered, packed into windows, and ranks stay in step") {
-  struct Documents {
-    using schema = Document;
-    std::uint64_t size() const { return 1000; }
-    template <ps::HostSpace Where>
-    std::size_t read(ps::Batch<Document, Where> into) const {
-      for (std::size_t i = 0; i != into.size(); ++i) {
-        const std::uint64_t number = into.index() + i;
-        const std::size_t length = number % 40;
-        std::fill_n(ps::get<"tokens">(into).put(i, length), length,
-                    static_cast<std::uint16_t>(number + 1));
-      }
-      return into.size();
-    }
-  };
   std::vector<std::uint16_t> expected;
   for (std::uint64_t first = 0; first < 1000; first += 64) {
     for (std::uint64_t number = first; number < std::min<std::uint64_t>(first + 64, 1000);
@@ -662,4 +668,89 @@ TEST_CASE("records are filtered, packed into windows, and ranks stay in step") {
   rank(0);
   other.join();
   CHECK(steps == std::array{50, 50});
+}
+
+TEST_CASE("each image comes with its label, once an epoch and in another order") {
+  using namespace ps::tests;
+  const TempDir dir;
+  std::vector<float> pixels(300 * 28 * 28);
+  std::vector<std::int64_t> numbers(300);
+  for (std::size_t i = 0; i != numbers.size(); ++i) {
+    numbers[i] = static_cast<std::int64_t>(i);
+    std::fill_n(pixels.begin() + static_cast<std::ptrdiff_t>(i * 28 * 28), 28 * 28,
+                static_cast<float>(i));
+  }
+  const auto x =
+      dir.write("x.npy", npy_file(npy_text("<f4", "(300, 28, 28)"), all_bytes_of(pixels)));
+  const auto y = dir.write("y.npy", npy_file(npy_text("<i8", "(300,)"), all_bytes_of(numbers)));
+  std::vector<std::int64_t> seen;
+  each_image(x, y, 2, [&](const float(&image)[28][28], std::int64_t label) {
+    CHECK(image[0][0] == static_cast<float>(label));
+    CHECK(image[27][27] == static_cast<float>(label));
+    seen.push_back(label);
+  });
+  REQUIRE(seen.size() == 600);
+  CHECK_FALSE(std::equal(seen.begin(), seen.begin() + 300, seen.begin() + 300));
+  for (const auto begin : {seen.begin(), seen.begin() + 300}) {
+    CHECK(std::is_permutation(begin, begin + 300, numbers.begin()));
+  }
+}
+
+TEST_CASE("two ranks share windows of tokens, and go on where they stood") {
+  using namespace ps::tests;
+  const TempDir dir;
+  std::vector<std::uint16_t> all(200'000);
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    all[i] = static_cast<std::uint16_t>(i / 8);
+  }
+  const std::vector<std::string> files{
+      dir.write("a.bin", all_bytes_of(std::vector(all.begin(), all.begin() + 90'000))),
+      dir.write("b.bin", all_bytes_of(std::vector(all.begin() + 90'000, all.end())))};
+  using Log = std::vector<std::uint16_t>; // the first tokens of windows
+  ps::HostDevice device;
+  const auto trained = [&](unsigned rank, const ps::Position& from, std::size_t most, Log& log) {
+    std::size_t steps = 0;
+    auto stream = device.stream();
+    const ps::Position stands =
+        train_on(device, stream, files, {.rank = rank, .world = 2}, from, [&](const auto& batch) {
+          const auto tokens = ps::get<"tokens">(batch);
+          stream.enqueue([&log, first = tokens.data(), count = batch.size()] {
+            for (std::size_t i = 0; i != count; ++i) {
+              log.push_back(first[i * 1025]);
+            }
+          });
+          return ++steps != most;
+        });
+    stream.sync();
+    return stands;
+  };
+  Log whole[2], parts[2];
+  for (const unsigned rank : {0U, 1U}) {
+    trained(rank, {}, 1000, whole[rank]);
+    const ps::Position stood = trained(rank, {}, 5, parts[rank]);
+    CHECK(parts[rank].size() == 40);
+    trained(rank, stood, 1000, parts[rank]);
+    CHECK(parts[rank] == whole[rank]);
+  }
+  CHECK(whole[0].size() == whole[1].size());
+  CHECK(whole[0].size() > 80);
+  whole[0].insert(whole[0].end(), whole[1].begin(), whole[1].end());
+  std::sort(whole[0].begin(), whole[0].end());
+  CHECK(std::unique(whole[0].begin(), whole[0].end()) == whole[0].end());
+}
+
+TEST_CASE("a tensor comes to the device as it lies in the file") {
+  using namespace ps::tests;
+  const TempDir dir;
+  const std::string header = R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},)"
+                             R"("b":{"dtype":"U8","shape":[3000000],"data_offsets":[5,3000005]}})";
+  const std::string data = some_bytes(3'000'005);
+  const auto model =
+      dir.write("model.safetensors", bytes_of(std::uint64_t{header.size()}) + header + data);
+  ps::HostDevice device;
+  auto stream = device.stream();
+  for (const auto& [name, bytes] : {std::pair{"a", data.substr(0, 5)}, {"b", data.substr(5)}}) {
+    const std::vector<std::byte> got = tensor_on(device, model, name).read(stream);
+    CHECK(std::string{reinterpret_cast<const char*>(got.data()), got.size()} == bytes);
+  }
 }

@@ -12,6 +12,7 @@
 #include <penstock/sources/mix.hpp>
 #include <penstock/sources/mnist.hpp>
 #include <penstock/sources/npy.hpp>
+#include <penstock/sources/npz.hpp>
 #include <penstock/sources/slice.hpp>
 #include <penstock/sources/tokens.hpp>
 #include <penstock/sources/where.hpp>
@@ -20,6 +21,7 @@
 #include "support/catch.hpp"
 #include "support/format_files.hpp"
 #include "support/temp_dir.hpp"
+#include "support/zip_files.hpp"
 
 #include <algorithm>
 #include <array>
@@ -588,25 +590,34 @@ TEST_CASE("files of arrays and tokens say what is in them") {
   dir.write("prices.npy", npy_file(npy_text("<f8", "(10,)"), std::string(80, '\0')));
   dir.write("a.npy", npy_file(npy_text("<i4", "(2, 3)"), std::string(24, '\0')));
   dir.write("b.npy", npy_file(npy_text("<i4", "(1, 3)"), std::string(12, '\0')));
+  const std::vector<ZipPart> arrays{
+      {.name = "label.npy", .packed = npy_file(npy_text("|u1", "(3,)"), "123")},
+      {.name = "pixels.npy",
+       .packed = npy_file(npy_text("|u1", "(3, 28, 28)"), std::string(2352, '\0'))}};
+  dir.write("digits_0.npz", zip_file(arrays).bytes);
+  dir.write("digits_1.npz", zip_file(arrays).bytes);
   dir.write("images-idx3-ubyte", idx_file(8, {3, 28, 28}, std::string(2352, '\0')));
   dir.write("labels-idx1-ubyte", idx_file(8, {3}, "123"));
   dir.write("train_0.bin", std::string(2000, '\0'));
   dir.write("train_1.bin", std::string(2200, '\0'));
 
-  auto prices = ps::npy<double>("prices.npy");        // a double a record
-  auto rows = ps::npy<std::byte>({"a.npy", "b.npy"}); // rows as they lie, of any type
+  auto prices = ps::npy<double>("prices.npy");                   // a double a record
+  auto rows = ps::npy<std::byte>({"a.npy", "b.npy"});            // rows as they lie, of any type
+  auto saved = ps::npz<Digit>({"digits_0.npz", "digits_1.npz"}); // arrays "pixels" and "label"
   auto digits = ps::mnist<Digit>("images-idx3-ubyte", "labels-idx1-ubyte");
   auto tokens = ps::tokens<std::uint16_t>({"train_0.bin", "train_1.bin"});
   auto windows = ps::windows(tokens, {.length = 1025, .seed = 1337});
 
   prices.open();
   rows.open();
+  saved.open();
   digits.open();
   windows.open();
   std::filesystem::current_path(before);
   CHECK(prices.size() == 10);
   CHECK(rows.size() == 3);
   CHECK(rows.record_bytes() == 12);
+  CHECK(saved.size() == 6);
   CHECK(digits.size() == 3);
   CHECK(windows.size() == 1);
 }

@@ -7,10 +7,12 @@ make_corpus.py FOLDER
 FOLDER/list has a line for each file: its format, its name, and the file with the bytes that must come out, or
 "refused" and words of the error. Exits with 77 if NumPy is missing.
 """
+import io
 import json
 import struct
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 
 try:
@@ -81,6 +83,71 @@ for name, array, words in [
     refuse("npy", f"{name}.npy", words)
 np.savez(folder / "archive.npz", np.arange(3))
 refuse("npy", "archive.npz", "archive")
+
+
+# Archives: what np.savez() and np.savez_compressed() write, and what Python's zipfile writes in other ways.
+def archive(name: str, words: str | None = None, **arrays: np.ndarray):
+    for how, write in ("stored", np.savez), ("deflated", np.savez_compressed):
+        path = folder / f"{name}_{how}.npz"
+        write(path, **arrays)
+        if words:
+            refuse("npz", path.name, words)
+        else:
+            expect("npz", path.name, in_memory(np.load(path)["a"]))
+
+
+def in_zip(name: str, words: str | None, method: int = zipfile.ZIP_STORED, to=lambda file: file, before: bytes = b"",
+           behind: bytes = b"", comment: bytes = b"", times: int = 1):
+    made = io.BytesIO()
+    with zipfile.ZipFile(to(made), "w", method) as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        archive.comment = comment
+        archive.writestr("readme.txt", "not an array")
+        for _ in range(times):
+            archive.writestr("a.npy", (folder / "version1.npy").read_bytes())
+    (folder / f"{name}.npz").write_bytes(before + made.getvalue() + behind)
+    if words:
+        refuse("npz", f"{name}.npz", words)
+    else:
+        expect("npz", f"{name}.npz", in_memory(np.arange(10, dtype="<i4")))
+
+
+class Stream(io.RawIOBase):
+    """Cannot go back, so that sizes stand behind members."""
+
+    def __init__(self, to):
+        self.to = to
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        return self.to.write(data)
+
+
+for code in "b1", "u1", "<i2", ">i2", "<f2", "<f4", ">f4", "<i8", ">f8":
+    for shape in (5,), (3, 4):
+        array = (np.arange(int(np.prod(shape))) * 37 % 251).astype(code).reshape(shape)
+        name = f"npz_{np.dtype(code).name}_{'big' if code[0] == '>' else 'little'}_{len(shape)}"
+        archive(name, b=np.arange(3), a=array, **{"../c d": np.ones(2)})
+archive("npz_none", a=np.zeros(0))
+archive("npz_zeros", a=np.zeros(100_000, "u1"))
+archive("npz_many", **{name: np.arange(3) for name in "xyza"})
+archive("npz_missing", "None is a.npy", b=np.arange(3))
+archive("npz_fortran", "Fortran order", a=np.asfortranarray(np.arange(6.0).reshape(2, 3)))
+archive("npz_objects", "Python objects", a=np.array([{}, 1], dtype=object))
+archive("npz_structures", "structures", a=np.zeros(3, dtype=[("a", "i4"), ("b", "f8")]))
+archive("npz_scalar", "no dimensions", a=np.array(3.0))
+in_zip("zip_stored", None)
+in_zip("zip_deflated", None, zipfile.ZIP_DEFLATED)
+in_zip("zip_stream", None, to=Stream)
+in_zip("zip_deflated_stream", None, zipfile.ZIP_DEFLATED, Stream)
+in_zip("zip_comment", None, comment=b"c" * 1000)
+in_zip("zip_bzip2", "bzip2", zipfile.ZIP_BZIP2)
+in_zip("zip_lzma", "LZMA", zipfile.ZIP_LZMA)
+in_zip("zip_prefix", "something was put before", before=b"#!/bin/sh\n")
+in_zip("zip_suffix", "something was put behind", behind=b"x")
+in_zip("zip_twice", "for the second time", times=2)
 whole = (folder / "version1.npy").read_bytes()
 for name, data, words in [("cut", whole[:-1], "was cut"), ("longer", whole + b"x", "behind the end"),
                           ("head", whole[:40], "was cut"), ("twice", whole + whole, "behind the end")]:
@@ -89,10 +156,12 @@ for name, data, words in [("cut", whole[:-1], "was cut"), ("longer", whole + b"x
 
 # NumPy's own test data.
 own = Path(np.lib.__file__).parent / "tests" / "data"
-for path in sorted(own.glob("*.npy")):
+for path in sorted([*own.glob("*.npy"), *own.glob("*.npz")]):
     name = f"numpy_{path.name}"
     (folder / name).write_bytes(path.read_bytes())
-    if "objarr" in name:
+    if path.suffix == ".npz":
+        refuse("npz", name, "None is a.npy")
+    elif "objarr" in name:
         refuse("npy", name, "Python objects")
     else:
         expect("npy", name, in_memory(np.load(path)))

@@ -7,8 +7,10 @@
 
 #include <penstock/sources/mnist.hpp>
 #include <penstock/sources/npy.hpp>
+#include <penstock/sources/npz.hpp>
 #include <penstock/sources/safetensors.hpp>
 #include <penstock/sources/tokens.hpp>
+#include <penstock/sources/zlib_inflate.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -27,6 +29,7 @@
 namespace penstock::tests {
 
 void fuzz_npy(std::span<const std::byte> input);
+void fuzz_npz(std::span<const std::byte> input);
 void fuzz_idx(std::span<const std::byte> input);
 void fuzz_llm_c(std::span<const std::byte> input);
 void fuzz_megatron(std::span<const std::byte> input);
@@ -45,20 +48,22 @@ std::string content(const std::string& path) {
 std::uint64_t replay(const std::string& input) {
   const auto bytes = std::as_bytes(std::span{input});
   fuzz_npy(bytes);
+  fuzz_npz(bytes);
   fuzz_idx(bytes);
   fuzz_llm_c(bytes);
   fuzz_megatron(bytes);
   fuzz_safetensors(bytes);
   fuzz_lines(bytes.first(std::min<std::size_t>(bytes.size(), 64)));
-  return 6;
+  return 7;
 }
 std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) {
   std::uint64_t calls = replay(input);
   for (std::uint64_t copy = 0; copy != copies && !input.empty(); ++copy) {
     std::string damaged = input;
     for (std::uint64_t i = random() % 4; i != ~std::uint64_t{0}; --i) {
-      // Headers stand at the beginning.
-      damaged[random() % std::min<std::size_t>(damaged.size(), 128)] =
+      // Headers stand at the beginning, and directories at the end.
+      const std::size_t place = random() % std::min<std::size_t>(damaged.size(), 128);
+      damaged[random() % 2 == 0 ? place : damaged.size() - 1 - place] =
           static_cast<char>(random() % 3 == 0 ? random() % 2 * 0xFF : random());
     }
     damaged.resize(random() % 4 == 0 ? random() % damaged.size() : damaged.size());
@@ -79,6 +84,7 @@ std::string read_as(const std::string& format, const std::string& path) {
     return all(safetensors(path));
   }
   return format == "npy"        ? all(npy<std::byte>(path))
+         : format == "npz"      ? all(npz<std::byte>(path, "a", {.inflate = zlib_inflate}))
          : format == "idx"      ? all(mnist<std::byte>(path))
          : format == "tokens16" ? all(tokens<std::uint16_t>(path))
                                 : all(tokens<std::uint32_t>(path));

@@ -110,7 +110,7 @@ def check_names(page: str, line: str):
 
 # Options, by the heading under which they stand.
 OPTIONS = {
-    "Reader": ["ReaderOptions", "RecordsOptions", "ArrayOptions", "TokensOptions", "LinesOptions", "SafetensorsOptions",
+    "Reader": ["ReaderOptions", "RecordsOptions", "ArrayOptions", "NpzOptions", "TokensOptions", "LinesOptions", "SafetensorsOptions",
                "MemoryOptions", "WindowsOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],

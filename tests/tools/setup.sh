@@ -38,6 +38,7 @@ have_package() { # PACKAGE: whether the tool that we want from it is there, howe
     clang-19) has clang++-19 ;;
     fiu-utils) has fiu-run ;;
     python3-numpy) python3 -c "import numpy" 2>/dev/null || /usr/bin/python3 -c "import numpy" 2>/dev/null ;;
+    zlib1g-dev) [ -f /usr/include/zlib.h ] ;;
     *) has "$1" ;;
   esac
 }

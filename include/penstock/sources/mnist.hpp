@@ -7,6 +7,7 @@
 #include <penstock/sources/array_options.hpp>
 #include <penstock/sources/detail/array_columns.hpp>
 #include <penstock/sources/detail/array_files.hpp>
+#include <penstock/sources/detail/array_header.hpp>
 #include <penstock/sources/detail/idx_header.hpp>
 
 #include <concepts>
@@ -20,9 +21,8 @@ namespace penstock {
 
 namespace detail {
 
-struct IdxFormat {
+struct IdxFormat : OneArrayAFile<idx_header> {
   static constexpr const char* call = "mnist";
-  static ArrayHeader header(const HeaderFile& file) { return idx_header(file); }
 };
 
 } // namespace detail

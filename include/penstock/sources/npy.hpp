@@ -7,6 +7,7 @@
 #include <penstock/sources/array_options.hpp>
 #include <penstock/sources/detail/array_columns.hpp>
 #include <penstock/sources/detail/array_files.hpp>
+#include <penstock/sources/detail/array_header.hpp>
 #include <penstock/sources/detail/npy_header.hpp>
 
 #include <concepts>
@@ -20,9 +21,8 @@ namespace penstock {
 
 namespace detail {
 
-struct NpyFormat {
+struct NpyFormat : OneArrayAFile<npy_header> {
   static constexpr const char* call = "npy";
-  static ArrayHeader header(const HeaderFile& file) { return npy_header(file); }
 };
 
 } // namespace detail

@@ -40,6 +40,7 @@ class ArrayPaths {
   ArrayPaths(std::string path) { paths_.push_back(std::move(path)); }
   ArrayPaths(const char* path) { paths_.push_back(path); }
   ArrayPaths(std::vector<std::string> paths) : paths_{std::move(paths)} {}
+  ArrayPaths(std::initializer_list<std::string> paths) : paths_{paths} {}
   std::vector<std::string> take() && { return std::move(paths_); }
 
  private:
@@ -52,11 +53,13 @@ struct array_columns<Schema, Format, Io, Columns<Fields...>> {
   using Base = Zip<Schema, ArrayFiles<typename column_value<Fields>::type, Format, Io>...>;
   using All = std::tuple<ArrayFiles<typename column_value<Fields>::type, Format, Io>...>;
   using Paths = std::array<std::vector<std::string>, sizeof...(Fields)>;
+  using Formats = std::array<Format, sizeof...(Fields)>;
 
-  static All all(Paths paths, const ArrayOptions& options, const Io& io) {
+  static All all(Paths paths, const ArrayOptions& options, const Io& io, Formats formats) {
     return [&]<std::size_t... At>(std::index_sequence<At...>) {
       return All{ArrayFiles<typename column_value<Fields>::type, Format, Io>{
-          std::move(paths[At]), options, io, column_value<Fields>::extents()}...};
+          std::move(paths[At]), options, io, column_value<Fields>::extents(),
+          std::move(formats[At])}...};
     }(std::index_sequence_for<Fields...>{});
   }
   static Base zipped(const All& all) {
@@ -72,9 +75,10 @@ class ArrayColumns
   using Base = typename Made::Base;
 
  public:
-  /// Takes the files of each column, in the schema's order.
-  explicit ArrayColumns(typename Made::Paths paths, const ArrayOptions& options = {}, Io io = {})
-      : ArrayColumns{Made::all(std::move(paths), options, io)} {}
+  /// Takes the files of each column, in the schema's order, and what says which array of them.
+  explicit ArrayColumns(typename Made::Paths paths, const ArrayOptions& options = {}, Io io = {},
+                        typename Made::Formats formats = {})
+      : ArrayColumns{Made::all(std::move(paths), options, io, std::move(formats))} {}
 
   /// Opens all files, column by column. Throws what they throw, and SourceError if one column has
   /// more records than another. Blocks.
@@ -94,12 +98,11 @@ class ArrayColumns
   template <class S, class First> [[gnu::cold]] static void check(const S& its,
                                                                   const First& first) {
     if (its.size() != first.size()) {
-      const std::string& path = its.paths().front();
-      throw_source_error({"penstock: ", Format::call, ": ", path,
+      throw_source_error({"penstock: ", Format::call, ": ", its.named(),
                           its.paths().size() > 1 ? " and on" : "", " has ", its.size(),
-                          " records, and ", first.paths().front(), " has ", first.size(),
+                          " records, and ", first.named(), " has ", first.size(),
                           ": each record needs all its columns."},
-                         path, 0);
+                         its.paths().front(), 0);
     }
   }
 

@@ -4,9 +4,11 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/sources/array_info.hpp>
 #include <penstock/sources/array_options.hpp>
 #include <penstock/sources/detail/array_header.hpp>
 #include <penstock/sources/detail/checks.hpp>
@@ -27,7 +29,7 @@
 namespace penstock::detail {
 
 /// A source of the records of arrays, one array a file, one record for each index of the first
-/// axis. Format has the name of what the user called, and the parser of a header.
+/// axis. Format has the name of what the user called, and says what array is in a file.
 template <class T, class Format, class Io> class ArrayFiles {
   static constexpr bool known = is_value<T>;
   static_assert(known, "penstock: files of arrays hold numbers, bool, ps::Half or ps::BFloat16, "
@@ -42,9 +44,9 @@ template <class T, class Format, class Io> class ArrayFiles {
   /// Takes files and directories, to be read one after the other, and the extents that a record
   /// has; touches none before open().
   ArrayFiles(std::vector<std::string> paths, ArrayOptions options, Io io,
-             std::vector<std::size_t> extents = {})
+             std::vector<std::size_t> extents = {}, Format format = {})
       : files_{Format::call, std::move(paths), std::move(io)}, options_{options},
-        extents_{std::move(extents)} {}
+        format_{std::move(format)}, extents_{std::move(extents)} {}
 
   /// Opens the files, many by several threads at once, and refuses the first in order whose header
   /// is wrong, is not of the type or the extents that are wanted or of another type or shape than
@@ -62,8 +64,16 @@ template <class T, class Format, class Io> class ArrayFiles {
   std::size_t direct_files() const { return files_.direct_files(); }
   /// Returns the bytes of one record. After open().
   std::size_t record_bytes() const noexcept { return record_bytes_; }
-  /// For errors: the first of the paths.
+  /// Returns what the arrays of all files are; nothing of none. After open().
+  ArrayInfo info() const {
+    std::vector<std::uint64_t> extents{of_record_.begin(), of_record_.end()};
+    return {name_of(type_), std::move(extents)};
+  }
+  /// For errors: the paths, and what the array in the first is called.
+  /// @{
   const std::vector<std::string>& paths() const noexcept { return files_.paths(); }
+  std::string named() const { return format_.named(paths().front()); }
+  /// @}
 
   /// Reads the records from into.index() on, which are numbered through all files. After open().
   /// Blocks; any number of threads at once. Throws SourceError with file, offset and record.
@@ -106,11 +116,10 @@ template <class T, class Format, class Io> class ArrayFiles {
           const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
             read_full(file, at, into);
           };
-          const HeaderFile header{file.path(), file.size(), read};
-          return checked_array(header, Format::header(header), wanted);
+          return format_.array(HeaderFile{file.path(), file.size(), read}, wanted);
         },
         [&](CheckedArray& array, const File<Io>& file, std::uint64_t) {
-          const RecordsAt at{array.offset, array.records};
+          const RecordsAt at{array.offset, array.records, array.in_memory};
           if (first_path.empty()) {
             first_path = file.path();
             first = std::move(array);
@@ -119,12 +128,13 @@ template <class T, class Format, class Io> class ArrayFiles {
           }
           return at;
         });
-    width_ = first.type.bytes;
+    type_ = first.type;
+    of_record_ = std::move(first.extents);
     swapped_ = first.swapped;
     record_bytes_ = first.record_bytes;
   }
-  [[gnu::cold]] static void check_alike(const CheckedArray& array, const std::string& path,
-                                        const CheckedArray& first, const std::string& first_path) {
+  [[gnu::cold]] void check_alike(const CheckedArray& array, const std::string& path,
+                                 const CheckedArray& first, const std::string& first_path) const {
     const auto said = [](const CheckedArray& a) {
       return joined({name_of(a.type), a.swapped ? " of the other byte order" : "", " with shape ",
                      shape_of(a.extents)});
@@ -134,8 +144,8 @@ template <class T, class Format, class Io> class ArrayFiles {
                        std::equal(array.extents.begin(), array.extents.end(), first.extents.begin(),
                                   first.extents.end());
     if (!alike) {
-      throw_source_error({"penstock: ", path, " at byte 0 begins records of ", said(array),
-                          ", and those of ", first_path, " are ", said(first),
+      throw_source_error({"penstock: ", format_.named(path), " has records of ", said(array),
+                          ", and those of ", format_.named(first_path), " are ", said(first),
                           ": read files of equal records together, and others by a source of "
                           "their own."},
                          path, 0);
@@ -145,20 +155,21 @@ template <class T, class Format, class Io> class ArrayFiles {
   // `at` and its end may lie within values: those are read whole beside.
   [[gnu::cold]] void read_swapped(std::uint64_t at, std::span<std::byte> into) const {
     check_bytes(Format::call, at, into.size(), size(), record_bytes_);
+    const std::size_t width = type_.bytes;
     const auto part = [&](std::size_t past, std::size_t count) {
       std::byte value[16];
-      files_.read_bytes(at - past, {value, width_}, record_bytes_);
-      swap_values({value, width_}, width_);
+      files_.read_bytes(at - past, {value, width}, record_bytes_);
+      swap_values({value, width}, width);
       std::memcpy(into.data(), value + past, count);
       into = into.subspan(count);
       at += count;
     };
-    if (const std::size_t past = at % width_; past != 0) {
-      part(past, std::min(width_ - past, into.size()));
+    if (const std::size_t past = at % width; past != 0) {
+      part(past, std::min(width - past, into.size()));
     }
-    const std::span whole = into.first(into.size() / width_ * width_);
+    const std::span whole = into.first(into.size() / width * width);
     files_.read_bytes(at, whole, record_bytes_);
-    swap_values(whole, width_);
+    swap_values(whole, width);
     at += whole.size();
     into = into.subspan(whole.size());
     if (!into.empty()) {
@@ -168,9 +179,11 @@ template <class T, class Format, class Io> class ArrayFiles {
 
   RecordFiles<Io> files_;
   ArrayOptions options_;
+  [[no_unique_address]] Format format_;
   std::vector<std::size_t> extents_;
   // Known once it is open.
-  std::size_t width_ = 1;
+  ValueType type_ = value_type_of<T>();
+  Vector<std::uint64_t> of_record_;
   std::size_t record_bytes_ = sizeof(T);
   bool swapped_ = false;
 };

@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/sources/detail/header_file.hpp>
+#include <penstock/sources/detail/held_bytes.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
 #include <cstddef>
@@ -43,7 +45,8 @@ struct CheckedArray {
   std::uint64_t offset{};
   std::uint64_t records{};
   std::size_t record_bytes{};
-  Vector<std::uint64_t> extents{}; // of a record
+  Vector<std::uint64_t> extents{};     // of a record
+  Shared<const HeldBytes> in_memory{}; // where the offset counts in these, and not in the file
 };
 
 /// Returns a shape in NumPy's form: "(60000, 28, 28)".
@@ -66,7 +69,7 @@ template <class Extents> [[gnu::cold]] std::string shape_of(const Extents& exten
     file.refuse(0, {"begins an array of no dimensions, one value, which has no records along an "
                     "axis: save it with one dimension, np.atleast_1d(a)."});
   }
-  CheckedArray array{header.type, header.swapped, header.offset, all[0], header.type.bytes, {}};
+  CheckedArray array{header.type, header.swapped, header.offset, all[0], header.type.bytes, {}, {}};
   const std::span inner = all.subspan(1);
   bool fits = inner.size() == wanted.extents.size();
   std::uint64_t bytes = header.type.bytes;
@@ -117,5 +120,15 @@ template <class Extents> [[gnu::cold]] std::string shape_of(const Extents& exten
   }
   return array;
 }
+
+/// A format of files with one array each, whose header this function reads.
+template <ArrayHeader (*Header)(const HeaderFile&)> struct OneArrayAFile {
+  /// Returns what is in a file. Throws SourceError.
+  static CheckedArray array(const HeaderFile& file, const WantedArray& wanted) {
+    return checked_array(file, Header(file), wanted);
+  }
+  /// Returns what messages call the array in the file.
+  static std::string named(const std::string& path) { return path; }
+};
 
 } // namespace penstock::detail

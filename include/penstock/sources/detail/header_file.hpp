@@ -26,6 +26,15 @@ class HeaderFile {
   using Read = Borrowed<void(std::uint64_t, std::span<std::byte>)>;
   HeaderFile(std::string_view path, std::uint64_t size, Read read)
       : path_{path}, size_{size}, read_{read} {}
+  /// A member of a file: where that begins, and whether its bytes lie there as `read` gives them.
+  struct Member {
+    std::string_view name;
+    std::uint64_t begin;
+    bool as_it_lies;
+  };
+  /// Is the member of a file, of `size` bytes. Its bytes are counted from 0.
+  HeaderFile(std::string_view path, const Member& member, std::uint64_t size, Read read)
+      : path_{path}, member_{member}, size_{size}, read_{read} {}
 
   std::string_view path() const noexcept { return path_; }
   std::uint64_t size() const noexcept { return size_; }
@@ -54,15 +63,18 @@ class HeaderFile {
     return std::memcmp(bytes, text.data(), text.size()) == 0;
   }
 
-  /// Throws SourceError: "PATH at byte AT …".
+  /// Throws SourceError: "PATH at byte AT …", or "MEMBER in PATH at byte AT …".
   [[noreturn, gnu::cold, gnu::noinline]] void refuse(std::uint64_t at,
                                                      std::initializer_list<Piece> what) const {
     const std::string said = joined(what);
-    throw_source_error({"penstock: ", path_, " at byte ", at, " ", said}, path_, at);
+    throw_source_error({"penstock: ", member_.name, member_.name.empty() ? "" : " in ", path_,
+                        " at byte ", at, " ", said},
+                       path_, member_.begin + (member_.as_it_lies ? at : 0));
   }
 
  private:
   std::string_view path_;
+  Member member_{{}, 0, true};
   std::uint64_t size_;
   Read read_;
 };

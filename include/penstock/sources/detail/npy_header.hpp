@@ -215,7 +215,7 @@ class NpyText {
 [[gnu::cold]] inline ArrayHeader npy_header(const HeaderFile& file) {
   constexpr std::size_t most_bytes = std::size_t{64} << 10;
   if (file.begins_with("PK\x03\x04")) {
-    file.refuse(0, {"is an archive, such as np.savez() writes: unpack it once, unzip FILE."});
+    file.refuse(0, {"is an archive, such as np.savez() writes: read it by ps::npz."});
   }
   if (!file.begins_with("\x93NUMPY")) {
     file.refuse(0, {"does not begin as a .npy file does: it is of another format."});

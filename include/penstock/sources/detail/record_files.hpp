@@ -16,6 +16,7 @@
 #include <penstock/io/whole_records.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/held_bytes.hpp>
 #include <penstock/sources/detail/told.hpp>
 
 #include <algorithm>
@@ -31,10 +32,12 @@
 
 namespace penstock::detail {
 
-/// Where a file's records lie: so many from byte `offset` on.
+/// Where a file's records lie: so many from byte `offset` on, of the file or of bytes in memory
+/// that were made of it.
 struct RecordsAt {
   std::uint64_t offset;
   std::uint64_t records;
+  Shared<const HeldBytes> in_memory{};
 };
 
 /// Files of records of one length, one after the other: opens, numbers and reads them. Copies share
@@ -97,7 +100,7 @@ template <class Io> class RecordFiles {
   /// Returns how many of the files that have records are read directly. After open().
   std::size_t direct_files() const {
     return static_cast<std::size_t>(std::count_if(
-        parts().begin(), parts().end(), [](const Part& part) { return part.file.is_direct(); }));
+        parts().begin(), parts().end(), [](const Part& part) { return part.is_direct(); }));
   }
 
   /// Reads the bytes from `at` on, counted over all records, of `record_bytes` each.
@@ -122,7 +125,7 @@ template <class Io> class RecordFiles {
     for (const Part& part : *parts_) {
       const std::uint64_t from = std::max(first, part.first);
       const std::uint64_t end = std::min(first + count, part.end);
-      if (from < end && part.file.is_direct()) {
+      if (from < end && part.is_direct()) {
         parts_->asked_in_vain.store(true, StdAtomics::relaxed);
       } else if (from < end && part.file.file().is_open()) {
         part.file.file().descriptor().will_read(part.offset + (from - part.first) * record_bytes,
@@ -136,7 +139,10 @@ template <class Io> class RecordFiles {
       if (part.more && part.more->any()) {
         add_note(to, "small records by a descriptor a thread");
       }
-      if (part.file.is_direct()) {
+      if (part.in_memory) {
+        add_note(to, "inflated when it was opened");
+      }
+      if (part.is_direct()) {
         const bool in_vain = parts().asked_in_vain.load(StdAtomics::relaxed);
         add_note(to, in_vain ? joined({"reads past the page cache, so no window is read ahead: "
                                        "give ",
@@ -153,7 +159,10 @@ template <class Io> class RecordFiles {
     std::uint64_t offset; // of its first record
     std::uint64_t first;
     std::uint64_t end;
+    Shared<const HeldBytes> in_memory;
     Owned<Descriptors<Io>> more{}; // for small reads; null where there are many files
+
+    bool is_direct() const noexcept { return !in_memory && file.is_direct(); }
   };
   struct Parts : Vector<Part> {
     StdAtomics::Atomic<bool> asked_in_vain{false}; // to read ahead into the page cache
@@ -182,7 +191,11 @@ template <class Io> class RecordFiles {
                                 std::uint64_t before) {
     if (at.records != 0) {
       check_countable(file.path(), file.size(), at.records, before);
-      parts.push_back({std::move(file), at.offset, before, before + at.records});
+      if (at.in_memory) {
+        file.close();
+      }
+      parts.push_back(
+          {std::move(file), at.offset, before, before + at.records, std::move(at.in_memory)});
     }
   }
 
@@ -190,6 +203,11 @@ template <class Io> class RecordFiles {
                  std::size_t record_bytes) const {
     // No overflow: the sum is less than the file's size.
     const std::uint64_t offset = part.offset + (at - part.first * record_bytes);
+    if (part.in_memory) {
+      const auto bytes = part.in_memory->bytes().subspan(std::size_t{offset}, into.size());
+      std::copy(bytes.begin(), bytes.end(), into.begin());
+      return;
+    }
     try {
       read_full(part.file, part.more.get(), offset, into);
     } catch (const SourceError& e) {

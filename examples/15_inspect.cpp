@@ -1,0 +1,284 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// 15_inspect: what penstock makes of a file of any format that it knows: how many records, which
+// columns, and the CRC-32C of each column's bytes as a pipeline delivers them, record after record.
+//
+//   15_inspect [--json] FILE...
+//
+// It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, and lines of
+// text. --json prints an object a line; a number of records that columns differ in is null. It
+// returns 1 if a file is bad or of no known format, 2 if its format needs a library that this
+// program was built without, and then says so in one line for each such file.
+
+#include "support/crc32c.hpp"
+#include "support/json.hpp"
+
+#include <penstock/penstock.hpp>
+#include <penstock/sources/array_info.hpp>
+#include <penstock/sources/lines.hpp>
+#include <penstock/sources/mnist.hpp>
+#include <penstock/sources/npy.hpp>
+#include <penstock/sources/npz.hpp>
+#include <penstock/sources/safetensors.hpp>
+#include <penstock/sources/tokens.hpp>
+#if defined(EXAMPLES_HAVE_ZLIB)
+#include <penstock/sources/zlib_inflate.hpp>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <unistd.h>
+
+namespace ps = penstock;
+
+struct Column {
+  std::string name;
+  std::string type;
+  std::vector<std::uint64_t> extents{}; // of a record
+  std::uint64_t bytes = 0;
+  std::uint32_t crc = 0;
+
+  void add(std::span<const std::byte> more) {
+    bytes += more.size();
+    crc = crc32c(more, crc);
+  }
+};
+
+struct Inspected {
+  std::string format;
+  std::optional<std::uint64_t> records; // none: columns differ
+  std::vector<Column> columns;
+  std::vector<std::string> files;
+};
+
+/// A format that needs a library which this program was built without.
+struct NotBuiltIn : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+#if defined(EXAMPLES_HAVE_ZLIB)
+constexpr bool inflates = true;
+const ps::NpzOptions npz_options{.inflate = ps::zlib_inflate};
+#else
+constexpr bool inflates = false;
+const ps::NpzOptions npz_options;
+#endif
+
+/// Runs a source's records through a pipeline, to `take`, in order. Shows progress on a terminal.
+template <class Source, class Take> void deliver(const Source& source, Take take) {
+  using Batch = ps::Batch<const typename Source::schema, ps::Pageable>;
+  auto pipeline = ps::Reader{source} | ps::Consumer{[&](Batch batch) { take(batch); }};
+  const bool shows = ::isatty(STDERR_FILENO) == 1;
+  ps::RunOptions options;
+  if (shows) {
+    options.progress = [](const ps::Report& so_far) {
+      std::cerr << '\r' << so_far.records << " of " << so_far.records_in_all << " records";
+    };
+  }
+  pipeline.run(options);
+  std::cerr << (shows ? "\r\x1b[K" : "");
+}
+/// Reads an opened source of plain records as one column. Returns how many there are.
+template <class Source> std::uint64_t read_column(const Source& source, Column& column) {
+  deliver(source, [&](auto batch) {
+    column.add({reinterpret_cast<const std::byte*>(batch.data()), batch.size_bytes()});
+  });
+  return source.size();
+}
+
+/// One array: npy(), mnist(), or one of npz()'s.
+template <class Source> std::uint64_t read_array(Source source, Inspected& all, std::string name) {
+  source.open();
+  ps::ArrayInfo info = source.info();
+  Column& column = all.columns.emplace_back(
+      Column{std::move(name), std::move(info.type), std::move(info.extents)});
+  return read_column(source, column);
+}
+
+void read_npz(const std::string& path, Inspected& all) {
+  for (const ps::NpzArray& array : ps::npz_arrays(path)) {
+    if (array.deflated && !inflates) {
+      throw NotBuiltIn{path + " has deflated arrays, and this program was built without zlib"};
+    }
+    const auto source = ps::npz<std::byte>(path, array.name, npz_options);
+    const std::uint64_t records = read_array(source, all, array.name);
+    const bool same = all.columns.size() == 1 || all.records == records;
+    all.records = same ? std::optional{records} : std::nullopt;
+  }
+}
+
+template <class T> void read_tokens(const std::string& path, Inspected& all, std::string type) {
+  auto source = ps::tokens<T>(path);
+  source.open();
+  all.records = read_column(source, all.columns.emplace_back(Column{"tokens", std::move(type)}));
+}
+
+/// Reads Megatron's tokens of the type that its index has a code for.
+void read_megatron(const std::string& path, const std::string& index, Inspected& all) {
+  std::ifstream in{index, std::ios::binary};
+  char head[18]{};
+  in.read(head, sizeof head);
+  all.files = {path, index};
+  switch (head[17]) {
+  case 1:
+    return read_tokens<std::uint8_t>(path, all, "uint8");
+  case 2:
+    return read_tokens<std::int8_t>(path, all, "int8");
+  case 3:
+    return read_tokens<std::int16_t>(path, all, "int16");
+  case 4:
+    return read_tokens<std::int32_t>(path, all, "int32");
+  case 5:
+    return read_tokens<std::int64_t>(path, all, "int64");
+  default: // and what is none is refused
+    return read_tokens<std::uint16_t>(path, all, "uint16");
+  }
+}
+
+/// Each tensor is a column; a record is a byte of any of them.
+void read_safetensors(const std::string& path, Inspected& all) {
+  auto source = ps::safetensors(path);
+  source.open();
+  const auto tensors = source.tensors();
+  for (const ps::TensorInfo& tensor : tensors) {
+    all.columns.push_back({tensor.name, std::string{ps::name_of(tensor.type)}, tensor.shape});
+  }
+  std::size_t number = 0; // of the first tensor that is not there as a whole
+  deliver(source, [&](ps::Batch<const std::byte, ps::Pageable> batch) {
+    std::span<const std::byte> left{batch.data(), batch.size()};
+    while (!left.empty()) {
+      Column& column = all.columns[number];
+      const std::uint64_t missing = tensors[number].bytes - column.bytes;
+      const auto some = static_cast<std::size_t>(std::min<std::uint64_t>(missing, left.size()));
+      column.add(left.first(some));
+      left = left.subspan(some);
+      number += some == missing ? 1 : 0;
+    }
+  });
+  all.records = source.size();
+}
+
+void read_lines(const std::string& path, Inspected& all) {
+  auto source = ps::lines(path);
+  source.open();
+  Column& column = all.columns.emplace_back(Column{"text", "text"});
+  deliver(source, [&](auto batch) {
+    const auto text = ps::get<"text">(batch);
+    const auto bytes = static_cast<std::size_t>(text.offsets()[batch.size()]);
+    column.add(std::as_bytes(std::span{text.values(), bytes}));
+  });
+  all.records = source.size();
+}
+
+/// Says by a file's first bytes and name what it is, and reads it.
+Inspected inspect(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) {
+    throw std::runtime_error{path + " is no file"};
+  }
+  std::string head(512, '\0');
+  std::ifstream in{path, std::ios::binary};
+  in.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(in.gcount()));
+  std::uint32_t magic = 0;
+  std::memcpy(&magic, head.data(), std::min(head.size(), sizeof magic));
+  const std::filesystem::path name = path;
+  const bool indexes = head.starts_with("MMIDIDX");
+  const std::string tokens = std::filesystem::path{name}.replace_extension(".bin");
+  const std::string index = std::filesystem::path{name}.replace_extension(".idx");
+
+  Inspected all{{}, 0, {}, {path}};
+  const auto is = [&](const char* format) { return all.format = format; };
+  if (head.starts_with("\x93NUMPY")) {
+    is("npy");
+    all.records = read_array(ps::npy<std::byte>(path), all, "array");
+  } else if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) {
+    is("npz");
+    read_npz(path, all);
+  } else if (magic == 20240520 || magic == 20240801) {
+    is("llm.c");
+    magic == 20240520 ? read_tokens<std::uint16_t>(path, all, "uint16")
+                      : read_tokens<std::uint32_t>(path, all, "uint32");
+  } else if (indexes || (name.extension() == ".bin" && std::filesystem::exists(index))) {
+    is("megatron");
+    read_megatron(indexes ? tokens : path, indexes ? path : index, all);
+  } else if (name.extension() == ".safetensors" || head.find("{\"") == 8) {
+    is("safetensors");
+    read_safetensors(path, all);
+  } else if ((magic & 0xF8FFFF) == 0x080000 && magic >> 24 != 0) {
+    is("idx");
+    all.records = read_array(ps::mnist<std::byte>(path), all, "array");
+  } else if (head.find('\0') == std::string::npos) {
+    is("lines");
+    read_lines(path, all);
+  } else {
+    throw std::runtime_error{path + " is of no format that this program knows"};
+  }
+  return all;
+}
+
+Json as_json(const Inspected& all) {
+  std::vector<Json> columns;
+  for (const Column& column : all.columns) {
+    const std::vector<Json> extents(column.extents.begin(), column.extents.end());
+    columns.push_back(Json::object({{"name", column.name},
+                                    {"type", column.type},
+                                    {"extents", Json::array(extents)},
+                                    {"bytes", column.bytes},
+                                    {"crc32c", column.crc}}));
+  }
+  return Json::object({{"format", all.format},
+                       {"records", all.records ? Json{*all.records} : Json{nullptr}},
+                       {"columns", Json::array(columns)},
+                       {"files", Json::array({all.files.begin(), all.files.end()})}});
+}
+
+void print(const Inspected& all) {
+  std::cout << all.files.front() << ": " << all.format << ", ";
+  all.records ? std::cout << *all.records : std::cout << "different numbers of";
+  std::cout << " records\n";
+  for (const Column& column : all.columns) {
+    const std::vector<Json> extents(column.extents.begin(), column.extents.end());
+    std::cout << "  " << Json{column.name}.text() << "  " << column.type << ' '
+              << Json::array(extents).text() << "  " << column.bytes << " bytes  crc32c "
+              << column.crc << '\n';
+  }
+}
+
+int main(int argc, char** argv) {
+  std::vector<std::string> paths{argv + 1, argv + argc};
+  const bool json = !paths.empty() && paths.front() == "--json";
+  paths.erase(paths.begin(), paths.begin() + (json ? 1 : 0));
+  if (paths.empty() || paths.front().starts_with("-")) {
+    std::cerr << "Usage: 15_inspect [--json] FILE...\n";
+    return 1;
+  }
+  int code = 0;
+  for (const std::string& path : paths) {
+    try {
+      const Inspected all = inspect(path);
+      json ? void(std::cout << as_json(all).text() << '\n') : print(all);
+    } catch (const NotBuiltIn& error) {
+      std::cerr << "15_inspect: " << error.what() << '\n';
+      code = 2;
+    } catch (const std::exception& error) {
+      std::cerr << "15_inspect: " << error.what() << '\n';
+      code = std::max(code, 1);
+    }
+  }
+  return code;
+}
