@@ -55,7 +55,7 @@ class SharedMapping {
 /// An io_uring for reads of some files. One thread at a time.
 template <class Calls> class UringRing {
  public:
-  static constexpr unsigned depth = 64;
+  static constexpr unsigned depth = 128;
 
   /// Makes a ring for these files; -1 stands for none. It opens each of them once more for itself,
   /// if it can, for what an open file counts and notes about its readers is shared by all who use
