@@ -162,14 +162,14 @@ template <class S> std::string note_of(const S& source) {
   return note;
 }
 
-/// Reads the records of these numbers as a Reader does.
+/// Reads the records of these numbers as a Reader does. Any thread.
 template <class S>
 Bytes read(const S& source, const Numbers& numbers) {
   const std::size_t bytes = source.record_bytes();
   Bytes into(numbers.size() * bytes);
   const ps::Batch<std::byte, ps::Pageable> batch{into.data(), numbers.size(), 0, bytes};
   const ps::Filled got = ps::detail::read_numbered(source, numbers, batch, ps::Patience{});
-  REQUIRE(got.count == numbers.size());
+  into.resize(got.count * bytes);
   return into;
 }
 /// All numbers below n, shuffled, as many at a time as a Reader takes; with some that follow each
@@ -394,7 +394,8 @@ TEST_CASE("Of very many files those that stay open are read many at once") {
     CHECK(io.calls().enters() >= (to_be_had() ? 6 : 0));
     CHECK(taken().first - opened_now.first == io.calls().rings()); // a ring takes one
   }
-  CHECK(taken() == before);
+  CHECK(taken().first == before.first);
+  CHECK(taken().second == before.second);
 }
 
 TEST_CASE("A file that is cut in the middle of a run is the error that it is by pread") {
@@ -468,7 +469,8 @@ TEST_CASE("Where io_uring is refused records are read by pread, and the note say
                }},
           ENODEV);
   }
-  CHECK(taken() == before);
+  CHECK(taken().first == before.first);
+  CHECK(taken().second == before.second);
 }
 
 TEST_CASE("A ring that fails in a run leaves no read under way, and none undone") {
@@ -618,7 +620,8 @@ TEST_CASE("Threads and pipelines that share a source read at once") {
     CHECK(different == std::vector<int>(40, 0));
     CHECK(io.calls().rings() <= 16);
   }
-  CHECK(taken() == before);
+  CHECK(taken().first == before.first);
+  CHECK(taken().second == before.second);
   const auto expected = run(paths, of(32), 1500, 1, ps::PosixIo{}).first;
   std::vector<std::thread> runs;
   std::atomic<int> right{0};
@@ -633,7 +636,8 @@ TEST_CASE("Threads and pipelines that share a source read at once") {
     thread.join();
   }
   CHECK(right == 20);
-  CHECK(taken() == before);
+  CHECK(taken().first == before.first);
+  CHECK(taken().second == before.second);
 }
 
 TEST_CASE("Numbers that a source has not, and batches of another size, are refused") {
