@@ -9,6 +9,7 @@
 //   shuffled          shuffled, options at their defaults
 //   in_order_W        with W workers that read
 //   shuffled_W
+//   shuffled_uring, shuffled_uring_W  records below 64 KiB in batches by io_uring
 //   link              cudaMemcpyAsync of 256 MiB pieces of pinned memory
 // cpu_s_per_gb is the CPU time of the process. Checked as in feed_bench, against the records in the
 // order that ps::Permutation says. To be run with
@@ -19,6 +20,7 @@
 #include "support/from_file.hpp"
 #include "support/hand_written.hpp"
 
+#include <penstock/io/uring.hpp>
 #include <penstock/permutation.hpp>
 
 #include <algorithm>
@@ -60,14 +62,23 @@ class Ordered : FromFile {
           [this, size, workers](bool checked) {
             return run(size, workers, {.shuffle = seed}, checked);
           });
+      if (size.record <= ps::UringIo::ManyReads::most_bytes) {
+        add(
+            "order/shuffled_uring" + with + "/" + record,
+            [shuffled, batch = size.batch] { return shuffled->sum(batch); },
+            [this, size, workers](bool checked) {
+              return run(size, workers, {.shuffle = seed}, checked, ps::UringIo{});
+            });
+      }
     }
   }
 
  private:
+  template <class Io = ps::PosixIo>
   std::unique_ptr<Contender> run(const Size& size, unsigned workers, const ps::Order& order,
-                                 bool checked) {
+                                 bool checked, Io io = Io{}) {
     return run_file(size, {.batch_bytes = size.batch, .checked = checked},
-                    {.workers = workers, .order = order});
+                    {.workers = workers, .order = order}, io);
   }
   // Reads what lies at `at` in the shuffled sequence of records of `bytes`.
   void read_shuffled(std::size_t bytes, std::uint64_t at, std::span<std::uint8_t> into) const {

@@ -6,6 +6,7 @@
 
 #include <penstock/detail/host_side/slot_by_slot.hpp>
 #include <penstock/host/select.hpp>
+#include <penstock/io/uring.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/concat.hpp>
@@ -544,6 +545,16 @@ TEST_CASE("docs/order.md: a shuffle, its quality, ranks, positions") {
     share += batch.size();
   }
   CHECK(share == 125);
+
+  ps::Reader small{ps::records<std::uint32_t>(path, {}, ps::UringIo{}),
+                   {.order = {.shuffle = 1337}}};
+  std::uint64_t sum = 0;
+  auto by_uring =
+      std::move(small) | ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Pageable> batch) {
+        sum = std::accumulate(batch.data(), batch.data() + batch.size(), sum);
+      }};
+  by_uring.run();
+  CHECK(sum == 499'500);
 
   std::size_t rest = 0;
   std::string saved;

@@ -33,10 +33,12 @@ class FromFile {
         of_file_{options.bytes, [this](auto at, auto into) { file_.read(at, into); }},
         of_memory_{options.bytes, [this](auto at, auto into) { full_.fill(at, into); }} {}
 
-  /// Reads bytes in place.
-  auto file_reader(const Size& size, const penstock::ReaderOptions& options = {}) const {
+  /// Reads bytes in place, by this Io.
+  template <class Io = penstock::PosixIo>
+  auto file_reader(const Size& size, const penstock::ReaderOptions& options = {},
+                   Io io = Io{}) const {
     return penstock::Reader{
-        penstock::records<std::uint8_t>(options_.path, {.record_bytes = size.record}),
+        penstock::records<std::uint8_t>(options_.path, {.record_bytes = size.record}, io),
         penstock::to_pinned, options};
   }
   /// Reads blocks in place.
@@ -68,9 +70,11 @@ class FromFile {
                   work);
   }
   /// Calls run_from() for the file.
+  template <class Io = penstock::PosixIo>
   std::unique_ptr<Contender> run_file(const Size& size, const WorkOptions& options,
-                                      const penstock::ReaderOptions& reading = {}) {
-    return run_from<std::uint8_t>(file_reader(size, reading), size.batch / size.record, options);
+                                      const penstock::ReaderOptions& reading = {}, Io io = Io{}) {
+    return run_from<std::uint8_t>(file_reader(size, reading, io), size.batch / size.record,
+                                  options);
   }
 
   FileOptions options_;

@@ -12,6 +12,8 @@ namespace penstock {
 struct StdAtomics {
   /// An atomic of T.
   template <class T> using Atomic = std::atomic<T>;
+  /// Atomic access to a T that another makes, such as the kernel.
+  template <class T> using AtomicRef = std::atomic_ref<T>;
   /// The memory orders.
   /// @{
   static constexpr auto relaxed = std::memory_order_relaxed;

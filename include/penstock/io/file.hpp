@@ -124,6 +124,7 @@ template <class Io> class Descriptor {
 
   const Io& io() const noexcept { return io_; }
   bool is_open() const noexcept { return fd_ >= 0; }
+  int number() const noexcept { return fd_; } // negative if it is not open
   void close() noexcept {
     if (is_open()) {
       io_.close(std::exchange(fd_, -1)); // only read from, so a failure has lost nothing

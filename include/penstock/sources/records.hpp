@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/file.hpp>
+#include <penstock/io/many_reads.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/io/whole_records.hpp>
 #include <penstock/memory.hpp>
@@ -12,7 +13,9 @@
 #include <penstock/schema.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/record_files.hpp>
+#include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/records_options.hpp>
+#include <penstock/sources/source.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -74,6 +77,25 @@ template <class T, class Io = PosixIo> class Records {
     read_bytes(into.index() * record_bytes(),
                {reinterpret_cast<std::byte*>(into.data()), into.size_bytes()});
     return into.size();
+  }
+  /// Reads the records of these numbers, in this order, many at once, and the errors are those of
+  /// reading one after the other. After open(). Blocks; any number of threads at once. Throws
+  /// SourceError with file, offset and record.
+  template <HostSpace Where>
+  std::size_t read_at(std::span<const std::uint64_t> numbers, Batch<T, Where> into) const
+    requires ReadsMany<Io>
+  {
+    detail::check_numbers("records", numbers, size());
+    detail::check_range("records", 0, 0, into.record_bytes(), size(), record_bytes());
+    files_.read_many(numbers, {reinterpret_cast<std::byte*>(into.data()), into.size_bytes()},
+                     record_bytes());
+    return numbers.size();
+  }
+  /// For stages: whether records of this size are read many at once.
+  detail::Abilities abilities() const
+    requires ReadsMany<Io>
+  {
+    return {.read_bytes = true, .read_at = files_.reads_many(record_bytes())};
   }
   /// Reads the bytes from `at` on, counted over all records.
   void read_bytes(std::uint64_t at, std::span<std::byte> into) const {

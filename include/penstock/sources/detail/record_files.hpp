@@ -13,10 +13,13 @@
 #include <penstock/io/descriptors.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>
+#include <penstock/io/many_reads.hpp>
 #include <penstock/io/whole_records.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/file_parts.hpp>
 #include <penstock/sources/detail/held_bytes.hpp>
+#include <penstock/sources/detail/read_many.hpp>
 #include <penstock/sources/detail/told.hpp>
 
 #include <algorithm>
@@ -31,14 +34,6 @@
 #include <vector>
 
 namespace penstock::detail {
-
-/// Where a file's records lie: so many from byte `offset` on, of the file or of bytes in memory
-/// that were made of it.
-struct RecordsAt {
-  std::uint64_t offset;
-  std::uint64_t records;
-  Shared<const HeldBytes> in_memory{};
-};
 
 /// Files of records of one length, one after the other: opens, numbers and reads them. Copies share
 /// what open() has opened. What a file says of itself, its format knows: see RecordFilesOpening.
@@ -92,6 +87,9 @@ template <class Io> class RecordFiles {
     }
     progress.tell();
     add_descriptors(*parts);
+    if constexpr (ReadsMany<Io>) {
+      add_many_reads(*parts);
+    }
     parts_ = std::move(parts);
   }
 
@@ -107,16 +105,38 @@ template <class Io> class RecordFiles {
   void read_bytes(std::uint64_t at, std::span<std::byte> into, std::size_t record_bytes) const {
     const Parts& all = parts();
     check_bytes(call_, at, into.size(), size(), record_bytes);
-    auto part =
-        std::upper_bound(all.begin(), all.end(), at / record_bytes,
-                         [](std::uint64_t record, const Part& p) { return record < p.end; });
-    for (; !into.empty(); ++part) {
+    for (const Part* part = all.with(at / record_bytes); !into.empty(); ++part) {
       const auto here = static_cast<std::size_t>(
           std::min<std::uint64_t>(part->end * record_bytes - at, into.size()));
       read_part(*part, at, into.first(here), record_bytes);
       into = into.subspan(here);
       at += here;
     }
+  }
+  /// Returns whether read_many() pays for records of so many bytes. After open().
+  bool reads_many(std::size_t record_bytes) const
+    requires ReadsMany<Io>
+  {
+    const auto& many = parts().many;
+    return many && record_bytes <= Io::ManyReads::most_bytes && many->usable();
+  }
+  /// Reads the records of these numbers, which it has, one behind the other.
+  void read_many(std::span<const std::uint64_t> numbers, std::span<std::byte> into,
+                 std::size_t record_bytes) const
+    requires ReadsMany<Io>
+  {
+    const Parts& all = parts();
+    const auto find = [&](std::uint64_t number) -> RecordPlace {
+      const Part* const part = all.with(number);
+      return {static_cast<std::size_t>(part - all.begin()),
+              part->offset + (number - part->first) * record_bytes, part->end - number};
+    };
+    const auto read_rest = [&](const FileRead& piece) {
+      const Part& part = all[piece.file];
+      const std::uint64_t at = part.first * record_bytes + (piece.offset - part.offset);
+      read_part(part, at + piece.got, piece.into.subspan(piece.got), record_bytes);
+    };
+    detail::read_many(*all.many, numbers, into, record_bytes, find, read_rest);
   }
   /// Has the system read these records into the page cache. Files that are read past it, and those
   /// that are opened for each read, are left alone.
@@ -134,39 +154,11 @@ template <class Io> class RecordFiles {
     }
   }
   /// Appends how the files are read, where it is not through the page cache by a descriptor each.
-  [[gnu::cold]] void note(std::string& to) const {
-    for (const Part& part : parts()) {
-      if (part.more && part.more->any()) {
-        add_note(to, "small records by a descriptor a thread");
-      }
-      if (part.in_memory) {
-        add_note(to, "inflated when it was opened");
-      }
-      if (part.is_direct()) {
-        const bool in_vain = parts().asked_in_vain.load(StdAtomics::relaxed);
-        add_note(to, in_vain ? joined({"reads past the page cache, so no window is read ahead: "
-                                       "give ",
-                                       call_, "() .direct = ps::DirectReads::none"})
-                             : "reads past the page cache");
-      }
-    }
-  }
+  [[gnu::cold]] void note(std::string& to) const { parts().note(call_, to); }
 
  private:
-  // A file that has records: those from `first` to before `end`.
-  struct Part {
-    DirectFile<Io> file;
-    std::uint64_t offset; // of its first record
-    std::uint64_t first;
-    std::uint64_t end;
-    Shared<const HeldBytes> in_memory;
-    Owned<Descriptors<Io>> more{}; // for small reads; null where there are many files
-
-    bool is_direct() const noexcept { return !in_memory && file.is_direct(); }
-  };
-  struct Parts : Vector<Part> {
-    StdAtomics::Atomic<bool> asked_in_vain{false}; // to read ahead into the page cache
-  };
+  using Part = FilePart<Io>;
+  using Parts = FileParts<Io>;
   // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
   // files beyond this many are opened by each read for itself, which needs no lock.
   static constexpr std::size_t most_open = 256;
@@ -185,6 +177,18 @@ template <class Io> class RecordFiles {
     const std::size_t each = parts.empty() ? 0 : Descriptors<Io>::most / parts.size();
     for (std::size_t i = 0; each > 1 && i != parts.size(); ++i) {
       parts[i].more = Owned<Descriptors<Io>>{new Descriptors<Io>{each}};
+    }
+  }
+  // Files that are read past the page cache, or opened by each read for itself, are read one by
+  // one.
+  [[gnu::cold]] void add_many_reads(Parts& parts) const {
+    Vector<int> files(std::min(parts.size(), most_open), -1);
+    for (std::size_t i = 0; i != files.size(); ++i) {
+      files[i] = parts[i].file.is_direct() ? -1 : parts[i].file.file().descriptor().number();
+    }
+    if (std::any_of(files.begin(), files.end(), [](int file) { return file >= 0; })) {
+      parts.many = Owned<typename Io::ManyReads>{
+          new typename Io::ManyReads{io_, std::span<const int>{files.data(), files.size()}}};
     }
   }
   [[gnu::cold]] static void add(Parts& parts, DirectFile<Io> file, RecordsAt at,
