@@ -107,8 +107,9 @@ template <class Io> class RecordFiles {
 
   /// Reads the bytes from `at` on, counted over all records, of `record_bytes` each.
   void read_bytes(std::uint64_t at, std::span<std::byte> into, std::size_t record_bytes) const {
+    const Parts& all = parts();
     check_bytes(call_, at, into.size(), size(), record_bytes);
-    for (const Part* part = part_with(at / record_bytes); !into.empty(); ++part) {
+    for (const Part* part = part_with(all, at / record_bytes); !into.empty(); ++part) {
       const auto here = static_cast<std::size_t>(
           std::min<std::uint64_t>(part->end * record_bytes - at, into.size()));
       read_part(*part, at, into.first(here), record_bytes);
@@ -130,7 +131,7 @@ template <class Io> class RecordFiles {
   {
     const Parts& all = parts();
     const auto find = [&](std::uint64_t number) -> RecordPlace {
-      const Part* const part = part_with(number);
+      const Part* const part = part_with(all, number);
       return {static_cast<std::size_t>(part - all.begin()),
               part->offset + (number - part->first) * record_bytes, part->end - number};
     };
@@ -203,8 +204,8 @@ template <class Io> class RecordFiles {
     return *parts_;
   }
   // Returns the part that has this record, or the end.
-  const Part* part_with(std::uint64_t number) const {
-    return std::upper_bound(parts().begin(), parts().end(), number,
+  static const Part* part_with(const Parts& all, std::uint64_t number) noexcept {
+    return std::upper_bound(all.begin(), all.end(), number,
                             [](std::uint64_t record, const Part& p) { return record < p.end; });
   }
 
