@@ -241,7 +241,7 @@ std::pair<long, long> taken() {
   std::ifstream maps{"/proc/self/maps"};
   long rings = 0;
   for (std::string line; std::getline(maps, line);) {
-    rings += line.find("io_uring") != std::string::npos ? 1 : 0;
+    rings += line.find("[io_uring]") != std::string::npos ? 1 : 0;
   }
   return {descriptors, rings};
 }
@@ -250,7 +250,7 @@ std::pair<long, long> taken() {
 void* ring_address() {
   std::ifstream maps{"/proc/self/maps"};
   for (std::string line; std::getline(maps, line);) {
-    if (line.find("io_uring") != std::string::npos) {
+    if (line.find("[io_uring]") != std::string::npos) {
       return reinterpret_cast<void*>(std::stoull(line, nullptr, 16));
     }
   }
