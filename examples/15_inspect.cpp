@@ -185,6 +185,11 @@ void read_lines(const std::string& path, Inspected& all) {
   all.records = source.size();
 }
 
+/// Whether no text has this character.
+bool is_of_no_text(char c) {
+  return (c >= '\0' && c < '\t') || (c > '\r' && c < ' ' && c != '\x1b');
+}
+
 /// Says by a file's first bytes and name what it is, and reads it.
 Inspected inspect(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) {
@@ -203,10 +208,11 @@ Inspected inspect(const std::string& path) {
 
   Inspected all{{}, 0, {}, {path}};
   const auto is = [&](const char* format) { return all.format = format; };
-  if (head.starts_with("\x93NUMPY")) {
+  if (head.starts_with("\x93NUMPY") || name.extension() == ".npy") {
     is("npy");
     all.records = read_array(ps::npy<std::byte>(path), all, "array");
-  } else if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) {
+  } else if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06") ||
+             name.extension() == ".npz") {
     is("npz");
     read_npz(path, all);
   } else if (magic == 20240520 || magic == 20240801) {
@@ -222,7 +228,7 @@ Inspected inspect(const std::string& path) {
   } else if ((magic & 0xF8FFFF) == 0x080000 && magic >> 24 != 0) {
     is("idx");
     all.records = read_array(ps::mnist<std::byte>(path), all, "array");
-  } else if (head.find('\0') == std::string::npos) {
+  } else if (std::none_of(head.begin(), head.end(), is_of_no_text)) {
     is("lines");
     read_lines(path, all);
   } else {
@@ -261,8 +267,7 @@ void print(const Inspected& all) {
 
 int main(int argc, char** argv) {
   std::vector<std::string> paths{argv + 1, argv + argc};
-  const bool json = !paths.empty() && paths.front() == "--json";
-  paths.erase(paths.begin(), paths.begin() + (json ? 1 : 0));
+  const bool json = std::erase(paths, "--json") != 0;
   if (paths.empty() || paths.front().starts_with("-")) {
     std::cerr << "Usage: 15_inspect [--json] FILE...\n";
     return 1;

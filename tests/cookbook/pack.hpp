@@ -48,7 +48,9 @@ inline auto packed() {
       std::for_each_n(all[i].data(), all[i].size(), put);
       put(0);
     }
-    std::fill(window->tokens + at, std::end(window->tokens), std::uint16_t{0});
+    if (window) {
+      std::fill(window->tokens + at, std::end(window->tokens), std::uint16_t{0});
+    }
   };
   return ps::Decoder{pack, {.group = 64}};
 }

@@ -241,9 +241,9 @@ TEST_CASE("what an archive says is compared with what it has") {
   says(zip.end + 8, u32(0x0001'0001), "ends the last of 1 members");
   // The directory.
   says(there, u32(0), "has no member number 1");
-  says(there + 8, u16(1), "is encrypted");
-  says(there + 8, u16(1 << 6), "is encrypted");
-  says(there + 8, u16(1 << 13), "is encrypted");
+  says(there + 8, u16(1), "has the encrypted member");
+  says(there + 8, u16(1 << 6), "has the encrypted member");
+  says(there + 8, u16(1 << 13), "has the encrypted member");
   says(there + 10, u16(8), "packed in another way");
   says(there + 10, u16(12), "method 12 (bzip2)");
   says(there + 10, u16(14), "method 14 (LZMA)");

@@ -87,9 +87,8 @@ std::vector<Number> all_of(Chain chain, const ps::RunOptions& options = {}) {
   return all;
 }
 template <class Chain> void begin(Chain& chain, const ps::Position& from) {
-  for (auto batch : chain.batches({.from = from})) {
-    break;
-  }
+  auto run = chain.batches({.from = from});
+  static_cast<void>(run.next());
 }
 auto reader(const std::vector<Number>& of, ps::ReaderOptions options = {}) {
   return ps::Reader{ps::memory(of), options};

@@ -218,7 +218,9 @@ class NpyText {
     file.refuse(0, {"is an archive, such as np.savez() writes: read it by ps::npz."});
   }
   if (!file.begins_with("\x93NUMPY")) {
-    file.refuse(0, {"does not begin as a .npy file does: it is of another format."});
+    file.refuse(0,
+                {"does not begin as a .npy file does: it is empty, damaged or of another format. "
+                 "Write it anew by np.save()."});
   }
   const auto version = file.number<std::uint8_t>(6);
   if (version < 1 || version > 3 || file.number<std::uint8_t>(7) != 0) {

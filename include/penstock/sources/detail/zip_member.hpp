@@ -105,7 +105,8 @@ class ZipMember {
 
   void check_method() const {
     if ((entry_.flags & is_encrypted) != 0) {
-      refuse({"is encrypted, and is not read"});
+      file_.refuse(entry_.offset, {"has the encrypted member \"", shown(entry_.name),
+                                   "\", which is not read: unpack it, and save it by np.savez()."});
     }
     if (entry_.method != stored && entry_.method != deflated) {
       const std::string_view name = entry_.method == 12   ? " (bzip2)"
