@@ -557,6 +557,98 @@ TEST_CASE("Every position, also inside an output, goes on exactly") {
   });
 }
 
+TEST_CASE("A position is good at an epoch's end, where groups are short or records left out") {
+  const std::vector<Number> data = numbers(47);
+  const auto all_of_group = [](Host<const Number> in, ps::Output<Number>& out) {
+    for (std::size_t i = 0; i != in.size(); ++i) {
+      out.push(in.data()[i]);
+      out.push(in.data()[i]);
+    }
+  };
+  for (const Number bad : {Number{46}, Number{45}, Number{3}, Number{100}}) {
+    const auto checked = [bad](const Number& in, Number& out) {
+      if (in >= bad && in < bad + 2) {
+        throw std::runtime_error{"bad"};
+      }
+      out = in;
+    };
+    const auto chain_of = [&] {
+      return reader(data, {.epochs = 3, .batch = 5}) |
+             ps::Decoder{checked, {.on_error = {.skips = 1000}}} |
+             ps::Decoder{all_of_group, {.workers = 2, .group = 5}};
+    };
+    const std::vector<Number> all = all_of(chain_of());
+    std::size_t given = 0;
+    auto whole = chain_of();
+    for (auto batch : whole.batches()) {
+      given += batch.size();
+      const ps::Position from{batch.position().text()};
+      auto rest = chain_of();
+      std::size_t next = given;
+      for (auto later : rest.batches({.from = from})) {
+        for (std::size_t i = 0; i != later.size(); ++i, ++next) {
+          REQUIRE(next < all.size());
+          REQUIRE(later.data()[i] == all[next]);
+        }
+      }
+      REQUIRE(next == all.size());
+    }
+    auto done = chain_of();
+    CHECK(all_of(std::move(done), {.from = whole.report().position}).empty());
+  }
+}
+
+TEST_CASE("Numbers that cannot be, and a callable that swallows errors, end in an error") {
+  const ps::tests::Watchdog watchdog{"outputs that cannot be", std::chrono::seconds{60}};
+  const std::vector<Number> data = numbers(200);
+  const auto says = [&](auto f, const char* text) {
+    CHECK(ps::tests::has(
+        caught<ps::StageError>([&] { all_of(reader(data, {.ahead = 4}) | ps::Decoder{f}); }),
+        text));
+  };
+  says([](const Number&, ps::Output<Number>& out) { out.open(~std::size_t{0}); }, "negative");
+  says([](const Number&, ps::Output<Number>& out) { out.open(std::size_t{1} << 40); }, "gave 0");
+  says(
+      [](const Number& in, ps::Output<Number>& out) {
+        out.open(1);
+        out.push(in);
+        try {
+          out.push(in);
+        } catch (const std::exception&) {
+        }
+      },
+      "let that error pass");
+  // A stop that a callable swallows stays a stop.
+  auto stopped =
+      reader(data, {.batch = 1}) | ps::Decoder{[](const Number& in, ps::Output<Number>& out) {
+                                                 try {
+                                                   out.open(1000);
+                                                   for (Number i = 0; i != 1000; ++i) {
+                                                     out.push(in);
+                                                   }
+                                                 } catch (...) {
+                                                 }
+                                               },
+                                               {.workers = 3, .depth = 2}};
+  for (auto batch : stopped.batches()) {
+    CHECK(batch.size() == 1);
+    break;
+  }
+  CHECK(stopped.report().stopped);
+  CHECK(stopped.report().error.empty());
+  const auto refused = [](auto chain, const char* text) {
+    CHECK(ps::tests::has(caught<ps::OptionError>([&] { chain.prepare(); }), text));
+  };
+  const auto batches = [](Host<const Number>, ps::Output<Number>&) {};
+  refused(reader(data) | ps::Decoder{batches, {.group = ~std::size_t{0}}}, "make it smaller");
+  refused(reader(data, {.flush = std::chrono::milliseconds{1}}) |
+              ps::Decoder{batches, {.group = 2}},
+          "leave out one of them");
+  refused(reader(data, {.drop_last = true}) | ps::Decoder{make}, "give the Reader a .batch");
+  refused(reader(data) | ps::Decoder{[](const Number& in, Number& out) { out = in; }, {.group = 2}},
+          "leave it out");
+}
+
 TEST_CASE("Of several ranks each goes on from its own position, and from no other") {
   const std::vector<Number> data = numbers(500);
   const auto chain_of = [&](std::uint32_t rank, std::uint32_t world) {

@@ -140,6 +140,9 @@ template <class F, class Where = void> class Decoder : public StageBase {
     const std::size_t bytes = detail::fixed_bytes<To>(options_.extents, "Decoder");
     if constexpr (recounts) {
       detail::plan_outputs(plan, bytes, options_.group, single);
+    } else if (options_.group != 0) {
+      throw OptionError{"penstock: Decoder: group is for a callable of batches that fills a "
+                        "ps::Output: leave it out."};
     } else {
       plan.gives<To>(bytes);
     }

@@ -29,6 +29,11 @@ namespace penstock::detail {
                              : "penstock: Decoder: a callable of batches that fills an Output is "
                                "called for groups of records: say of how many by .group."};
   }
+  constexpr std::size_t most_group = std::size_t{1} << 32;
+  if (group > most_group) {
+    throw_error<OptionError>({"penstock: Decoder: group is ", group,
+                              ", and no slot holds so many records: make it smaller."});
+  }
   if (!single && (plan.to_device || plan.recounts)) {
     throw OptionError{
         "penstock: Decoder: a group is of records as the Reader's order has them, and "
@@ -78,6 +83,15 @@ template <bool Single, class F, class From, class To, class D, class Options>
                               in->layout().units,
                               " records by .batch: make .batch a "
                               "multiple of the group."});
+  }
+  if (group != 1 && build.flush) {
+    throw OptionError{"penstock: Decoder: .flush hands on what has come when its time is up, and a "
+                      "group waits for its last record: leave out one of them."};
+  }
+  const bool sized = build.fixed_slots || (schema_traits<S>::ragged && build.plan.recounted != 0);
+  if (build.drop_last && !build.plan.fills_up && !sized) {
+    throw OptionError{"penstock: Reader: drop_last leaves out short batches, and here a batch is a "
+                      "slot, which has no size of yours: give the Reader a .batch."};
   }
   const std::size_t bytes = fixed_bytes<S>(options.extents, "Decoder");
   const std::size_t values = usual_values(options.value_bytes);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
@@ -61,6 +62,7 @@ class OutputNode final : public CallingNode<F> {
   static constexpr std::size_t sections = 64;
 
   void reset() override {
+    working_.store(this->workers(), StdAtomics::relaxed);
     shared_.reset();
     parts_.reset();
   }
@@ -85,8 +87,9 @@ class OutputNode final : public CallingNode<F> {
         in_->ring.take_at(share.ticket).release();
       }
     }
-    if (worker == 0 && in_->ring.state() == Flow::ended) {
-      shared_.end(in_->ring.end_ticket() * parts_.parts());
+    // Pairs with itself: the last to leave sees what the others opened, and nobody opens more.
+    if (working_.fetch_sub(1, StdAtomics::acq_rel) == 1 && in_->ring.state() == Flow::ended) {
+      shared_.end();
     }
   }
 
@@ -169,7 +172,9 @@ class OutputNode final : public CallingNode<F> {
     } catch (const RunEnded&) {
       return;
     }
-    mine.check_group();
+    if (!mine.ended()) {
+      mine.check_group();
+    }
   }
 
   const OnError on_error_;
@@ -178,6 +183,7 @@ class OutputNode final : public CallingNode<F> {
   Parts<> parts_;
   OutputRun shared_;
   Vector<Owned<Worker>> workers_;
+  StdAtomics::Atomic<unsigned> working_{0}; // that have not come to the end of what is given
 };
 
 } // namespace penstock::detail

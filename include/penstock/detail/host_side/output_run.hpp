@@ -103,13 +103,11 @@ class OutputRun {
     }
     return told;
   }
-  /// Ends the ring, when all shares before this number have had their turn.
-  void end(std::uint64_t number) noexcept {
-    if (openings.await_turn(number)) {
-      const Room rest = openings.close(false);
-      slots.link().ring.end_at(openings.end());
-      slots.leave_void(rest, {made_, 0, {}}, false);
-    }
+  /// Ends the ring, when no worker has or will have a share any more.
+  void end() noexcept {
+    const Room rest = openings.close(false);
+    slots.link().ring.end_at(openings.end());
+    slots.leave_void(rest, {made_, 0, {}}, false);
   }
 
   OutputSlots slots;

@@ -43,6 +43,7 @@ template <class S> class OutputWorker final : public Outlet<S> {
     piece_ = {};
     sections_.clear();
     groups_.clear();
+    misused_ = false;
     buffer_.clear(*this);
   }
   /// Says from which place in the order what comes next is made.
@@ -62,6 +63,10 @@ template <class S> class OutputWorker final : public Outlet<S> {
   void leave_out_group() noexcept { buffer_.back_to(*this, before_); }
   /// Throws Error if the call gave fewer records than it stated, or left one of them open.
   void check_group() const {
+    if (misused_) {
+      throw Error{"penstock: Decoder: its callable went on after an error of open() or add(): let "
+                  "that error pass."};
+    }
     if (!opened_) {
       buffer_.check_last(*this);
     }
@@ -111,6 +116,7 @@ template <class S> class OutputWorker final : public Outlet<S> {
  private:
   static constexpr bool ragged = schema_traits<S>::ragged;
   static constexpr std::size_t none = ~std::size_t{0};
+  static constexpr std::size_t most_outputs = std::size_t{1} << 48;
   // That has outputs.
   struct Group {
     std::size_t end; // of its outputs, in the share
@@ -118,7 +124,13 @@ template <class S> class OutputWorker final : public Outlet<S> {
   };
 
   void open(std::size_t count) override {
+    if (count > most_outputs) {
+      misused_ = true;
+      throw_error<Error>({"penstock: Decoder: its callable stated ", count,
+                          " records by open(), which no call gives: was it a negative number?"});
+    }
     if (stated_ != none || buffer_.size(*this) != first_) {
+      misused_ = true;
       throw Error{"penstock: Decoder: its callable called open() twice, or after add(): state how "
                   "many records it gives once, and first."};
     }
@@ -143,11 +155,12 @@ template <class S> class OutputWorker final : public Outlet<S> {
       buffer_.next(*this);
       return;
     }
-    end_piece();
     if (told_.room.units == 0) {
+      misused_ = true;
       throw_error<Error>({"penstock: Decoder: its callable stated ", stated_,
                           " records by open() and adds more: state as many as it adds."});
     }
+    end_piece();
     meter_->spent(Activity::busy, Activity::blocked);
     const Room::Piece piece = told_.room.next(run_.openings.size());
     const bool free = run_.slots.begin(piece, share_);
@@ -188,9 +201,8 @@ template <class S> class OutputWorker final : public Outlet<S> {
   // In turn, takes room, and passes the turn on. With Ragged columns it keeps the turn: where its
   // values go is known when those before them are there.
   const OutputRun::Told& take(std::size_t outputs) noexcept {
-    const std::uint64_t behind =
-        given_->units != 0 ? in_->place_behind(*given_) : RunOrder::unknown;
-    told_ = run_.take(outputs, sections_, turn_.last, given_->ends_epoch, behind);
+    told_ = run_.take(outputs, sections_, turn_.last, given_->ends_epoch,
+                      in_->order->place_at_end(given_->epoch));
     share_ = {told_.number, given_->epoch, in_->was_read(place_)};
     if constexpr (!ragged) {
       run_.openings.pass(turn_.next);
@@ -238,6 +250,7 @@ template <class S> class OutputWorker final : public Outlet<S> {
   bool alone_{};
   bool opened_{}; // its room is taken, and it writes there
   bool ended_{};
+  bool misused_{};
   OutputRun::Told told_{};
   OutputSlots::Share share_{};
   Room::Piece piece_{}; // that it writes, if it is opened

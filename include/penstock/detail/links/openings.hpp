@@ -77,8 +77,13 @@ template <class Policy = RingPolicy> class Openings {
   Room open(std::uint64_t units) noexcept {
     Room room = next_;
     room.units = next_.units = units;
-    while (next_.units != 0) {
+    while (next_.units != 0 && next_.ticket < size_.slots()) {
       next_.next(size_);
+    }
+    if (next_.units != 0) { // all further slots have one size
+      const std::uint64_t each = size_.size(next_.ticket);
+      const std::uint64_t end = next_.unit + next_.units;
+      next_ = {next_.ticket + end / each, end % each, 0};
     }
     return room;
   }

@@ -158,6 +158,11 @@ class RunOrder {
     return epoch == epoch_ ? turn - first_turn()
                            : end_turn() - first_turn() + (epoch - epoch_ - 1) * turns() + turn;
   }
+  /// Returns the place behind an epoch's last turn; unknown if nobody knows that.
+  std::uint64_t place_at_end(std::uint64_t epoch) const noexcept {
+    return identity_.records == unknown ? unknown
+                                        : place(epoch, epoch == epoch_ ? end_turn() : turns());
+  }
   /// Returns the position of a place; a default one of an unknown place, and where there are none.
   [[gnu::cold]] Position position(std::uint64_t place) const noexcept {
     if (in_order_ || place == unknown) {
@@ -165,7 +170,7 @@ class RunOrder {
     }
     const std::uint64_t in_first = end_turn() - first_turn();
     if (epoch_ >= epochs_) {
-      return outputs_ ? begin_of(epochs_) : at(epochs_, 0, 0);
+      return outputs_ ? begin_of(epochs_, 0) : at(epochs_, 0, 0);
     }
     const OutputOrigins::Origin of =
         outputs_ ? outputs_->origin(place) : OutputOrigins::Origin{place, 0};
@@ -211,8 +216,8 @@ class RunOrder {
   // How many outputs the others have made nobody knows: a position of this rank alone.
   [[gnu::cold]] Position position_of_rank(std::uint64_t epoch, const Dealing& dealing,
                                           std::uint64_t taken, std::uint64_t made) const noexcept {
-    if (taken >= dealing.count() && made == 0 && identity_.records != unknown) {
-      return begin_of(epoch + 1);
+    if (taken >= dealing.count() && identity_.records != unknown) {
+      return begin_of(epoch + 1, made);
     }
     const std::uint64_t step = one_rank() ? dealing.begin() + taken : dealing.begin();
     return {identity_,
@@ -223,8 +228,9 @@ class RunOrder {
              .rank = order_.ranks.rank,
              .made = made}};
   }
-  [[gnu::cold]] Position begin_of(std::uint64_t epoch) const noexcept {
-    return {identity_, epoch, 0, {.world = world_beside(), .rank = order_.ranks.rank}};
+  [[gnu::cold]] Position begin_of(std::uint64_t epoch, std::uint64_t made) const noexcept {
+    return {
+        identity_, epoch, 0, {.world = world_beside(), .rank = order_.ranks.rank, .made = made}};
   }
   std::uint64_t world_beside() const noexcept { return one_rank() ? 0 : order_.ranks.world; }
 
