@@ -117,8 +117,7 @@ template <class S> class OutputWorker final : public Outlet<S> {
   static constexpr bool ragged = schema_traits<S>::ragged;
   static constexpr std::size_t none = ~std::size_t{0};
   static constexpr std::size_t most_outputs = std::size_t{1} << 48;
-  // That has outputs.
-  struct Group {
+  struct Group {     // that has outputs
     std::size_t end; // of its outputs, in the share
     std::uint64_t credits;
   };
@@ -240,17 +239,14 @@ template <class S> class OutputWorker final : public Outlet<S> {
   OutputBuffer<S> buffer_;
   Vector<OutputRun::Section> sections_;
   Vector<Group> groups_; // while something bounds how far the Reader is ahead
-
   // The share at hand.
   OutputRun::Turn turn_{};
   const HostLink* in_{};
   const HostSlot* given_{};
   std::size_t place_{}; // of that slot
   Meter* meter_{};
-  bool alone_{};
+  bool alone_{}, ended_{}, misused_{};
   bool opened_{}; // its room is taken, and it writes there
-  bool ended_{};
-  bool misused_{};
   OutputRun::Told told_{};
   OutputSlots::Share share_{};
   Room::Piece piece_{}; // that it writes, if it is opened
