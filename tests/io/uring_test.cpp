@@ -623,6 +623,38 @@ TEST_CASE("What a ring reads in part, or cannot read, is read by pread") {
   check([](int) { return errno = EMFILE, -1; });
 }
 
+TEST_CASE("read_at() serves files without a ring, and no more than a batch holds") {
+  const tests::TempDir dir;
+  const auto paths = files(dir, {600'000}, 8); // large enough to be read directly
+  const auto direct =
+      ps::records<std::uint64_t>(paths, {.direct = ps::DirectReads::always}, ps::UringIo{});
+  auto source = direct;
+  try {
+    source.open();
+  } catch (const ps::SourceError&) {
+    SUCCEED("this file system reads nothing directly");
+    return;
+  }
+  std::vector<std::uint64_t> all(4), some(4);
+  const std::uint64_t numbers[] = {1, 599'999, 5, 5};
+  const auto batch = [](std::vector<std::uint64_t>& of) {
+    ps::detail::BatchView<std::uint64_t> view;
+    view.parts[0] = of.data();
+    view.sizes[0] = sizeof of[0];
+    view.size = of.size();
+    return ps::Batch<std::uint64_t, ps::Pageable>{view};
+  };
+  CHECK(source.read_at(numbers, batch(some)) == 4);
+  for (std::size_t i = 0; i != 4; ++i) {
+    source.read_bytes(numbers[i] * 8, std::as_writable_bytes(std::span{&all[i], 1}));
+  }
+  CHECK(some == all);
+  std::vector<std::uint64_t> three(3);
+  CHECK_THROWS_AS(source.read_at(numbers, batch(three)), ps::SourceError);
+}
+
+static_assert([]<int BLOCK_SIZE>() { return BLOCK_SIZE; }.operator()<3>() == 3);
+
 TEST_CASE("A forked child leaves its parent's ring alone, and reads by its own") {
   const tests::TempDir dir;
   const auto paths = files(dir, {900}, 48);

@@ -7,6 +7,7 @@
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/io/descriptors.hpp>
+#include <penstock/io/detail/linux_io_uring.hpp>
 #include <penstock/io/detail/uring_ring.hpp>
 #include <penstock/io/many_reads.hpp>
 #include <penstock/io/posix.hpp>
@@ -22,7 +23,7 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <linux/io_uring.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -46,11 +47,20 @@ class UringCalls {
   int change(int ring, unsigned what, const void* to, unsigned count) const noexcept {
     return static_cast<int>(::syscall(__NR_io_uring_register, ring, what, to, count));
   }
-  /// Opens an open file once more, whatever name it has by now.
+  /// Opens an open file once more, whatever name it has by now. Fails if that gives another file,
+  /// as where /proc is not this system's.
   int open_again(int fd) const noexcept {
-    char path[32] = "/proc/self/fd/";
+    char path[48] = "/proc/thread-self/fd/"; // a thread may have descriptors of its own
     *std::to_chars(path + std::char_traits<char>::length(path), std::end(path) - 1, fd).ptr = '\0';
-    return ::open(path, O_RDONLY | O_CLOEXEC);
+    const int again = ::open(path, O_RDONLY | O_CLOEXEC);
+    struct stat old, now;
+    if (again >= 0 && (::fstat(fd, &old) != 0 || ::fstat(again, &now) != 0 ||
+                       old.st_dev != now.st_dev || old.st_ino != now.st_ino)) {
+      ::close(again);
+      errno = EBADF;
+      return -1;
+    }
+    return again;
   }
   /// Returns whether the file system reads for io_uring in place. Where it cannot, the kernel hands
   /// each read to a thread of its own, which takes several times as long as to read.

@@ -87,6 +87,12 @@ template <class T, class Io = PosixIo> class Records {
   {
     detail::check_numbers("records", numbers, size());
     detail::check_range("records", 0, 0, into.record_bytes(), size(), record_bytes());
+    if (numbers.size() > into.size()) {
+      detail::throw_source_error({"penstock: records: a batch of ", into.size(),
+                                  " records is to hold ", numbers.size(),
+                                  ": give read_at() as many numbers as it has."},
+                                 {}, 0);
+    }
     files_.read_many(numbers, {reinterpret_cast<std::byte*>(into.data()), into.size_bytes()},
                      record_bytes());
     return numbers.size();

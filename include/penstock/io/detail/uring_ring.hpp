@@ -6,6 +6,7 @@
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/io/detail/linux_io_uring.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/io/many_reads.hpp>
 
@@ -16,7 +17,6 @@
 #include <new>
 #include <span>
 
-#include <linux/io_uring.h>
 #include <sys/mman.h>
 
 namespace penstock::detail {

@@ -136,7 +136,13 @@ template <class Io> class RecordFiles {
       const std::uint64_t at = part.first * record_bytes + (piece.offset - part.offset);
       read_part(part, at + piece.got, piece.into.subspan(piece.got), record_bytes);
     };
-    detail::read_many(*all.many, numbers, into, record_bytes, find, read_rest);
+    if (all.many) {
+      return detail::read_many(*all.many, numbers, into, record_bytes, find, read_rest);
+    }
+    for (std::size_t i = 0; i != numbers.size(); ++i) {
+      read_bytes(numbers[i] * record_bytes, into.subspan(i * record_bytes, record_bytes),
+                 record_bytes);
+    }
   }
   /// Has the system read these records into the page cache. Files that are read past it, and those
   /// that are opened for each read, are left alone.
