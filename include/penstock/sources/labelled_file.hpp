@@ -10,7 +10,7 @@
 namespace penstock {
 
 /// A record of files(): a file's bytes as they are, and its label, -1 if it has none.
-struct LabelledFile
-    : Columns<Field<"bytes", Ragged<std::uint8_t>>, Field<"label", std::int32_t>> {};
+struct LabelledFile : Columns<Field<"bytes", Ragged<std::uint8_t>>, Field<"label", std::int32_t>> {
+};
 
 } // namespace penstock

@@ -5,6 +5,7 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/engine/ragged_room.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/opened.hpp>
 #include <penstock/detail/host_side/reader_node.hpp>
@@ -104,10 +105,15 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     }
     const bool pieces = can.read_bytes && in_pieces(bytes, build.plan) &&
                         build.records != unknown_size && build.records < unknown_size / bytes;
+    const bool fixed = options_.batch != 0 || build.plan.group != 1 ||
+                       (build.plan.ragged && build.plan.batch != 0);
+    // Where ranks have equally many, one rank may read a record twice.
+    const detail::RaggedRoom room =
+        detail::ragged_room(source, records_a_slot(bytes, build), fixed, options_.value_bytes,
+                            build.order->one_rank() ? 1 : 2);
     const detail::Layout layout =
         pieces ? detail::Layout{1, bytes}.pieces(detail::usual_read)
-               : detail::layout_of<T>(records_a_slot(bytes, build), extents,
-                                      detail::usual_values(options_.value_bytes), "Reader");
+               : detail::layout_of<T>(room.records, extents, room.value_bytes, "Reader");
     // Batches of all ranks are equally large.
     const detail::Ramp ramp = build.order->one_rank() && build.plan.group == 1
                                   ? detail::ramp_of(options_.batch, layout, build.plan)

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock {
+
+/// Options of files().
+struct FilesOptions {
+  /// The endings of the names that count, such as `{".jpg", ".jpeg"}`, whatever the case of their
+  /// letters; none: all files count.
+  std::vector<std::string> endings = {};
+  /// The longest file that is taken, in bytes: what is no image or text has longer ones.
+  std::uint64_t longest = std::uint64_t{64} << 20;
+};
+
+} // namespace penstock
