@@ -5,7 +5,10 @@
 #include "support/temp_dir.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/sources/any_source.hpp>
 #include <penstock/sources/files.hpp>
+#include <penstock/sources/slice.hpp>
+#include <penstock/sources/where.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -163,6 +166,10 @@ TEST_CASE("files of any length fit without a word, in any order, by any number o
     CHECK(expected.at(seen.text) == seen.label);
   }
   CHECK(deliver(ps::files(dir.path()), {.workers = 4}) == plain);
+  using Any = ps::AnySource<ps::LabelledFile>;
+  CHECK(deliver(Any{ps::take(ps::files(dir.path()), 501)}, {.workers = 2}) == plain);
+  CHECK(deliver(ps::where(ps::files(dir.path()), {500, 1, 500}), {.batch = 3}) ==
+        std::vector<Seen>{plain[500], plain[1], plain[500]});
   CHECK(deliver(ps::files(dir.path()), {.workers = 3, .batch = 64}) == plain);
   const ps::Order shuffled{.shuffle = 5};
   const std::vector<Seen> mixed = deliver(ps::files(dir.path()), {.workers = 1, .order = shuffled});
@@ -210,10 +217,10 @@ TEST_CASE("what is wrong with a folder or a file is one error that names it") {
   CHECK(has(others, "whose name has one of .endings"));
   const auto missing = caught<ps::SourceError>([&] { ps::files(dir / "b").open(); });
   CHECK(has(missing, "cannot find " + (dir / "b")));
-  const auto longer =
-      caught<ps::SourceError>([&] { ps::files(dir.path(), {.longest = 1}).open(); });
-  CHECK(has(longer, "2.png has 2 bytes, more than .longest, which is 1"));
-  CHECK(longer.record() == 1U);
+  const auto larger =
+      caught<ps::SourceError>([&] { ps::files(dir.path(), {.largest = 1}).open(); });
+  CHECK(has(larger, "2.png has 2 bytes, more than .largest, which is 1"));
+  CHECK(larger.record() == 1U);
 
   auto source = ps::files(dir.path());
   source.open();
@@ -242,6 +249,6 @@ TEST_CASE("a position of other files is refused") {
   CHECK(seen.contains(identity()));
   fs::rename(dir / "a/1", dir / "a/0");
   CHECK(seen.insert(identity()).second);
-  write(dir, "a/0", "longer");
+  write(dir, "a/0", "larger");
   CHECK(seen.insert(identity()).second);
 }

@@ -110,7 +110,7 @@ def check_names(page: str, line: str):
 
 # Options, by the heading under which they stand.
 OPTIONS = {
-    "Reader": ["ReaderOptions", "RecordsOptions", "ArrayOptions", "NpzOptions", "TokensOptions", "LinesOptions", "SafetensorsOptions",
+    "Reader": ["ReaderOptions", "RecordsOptions", "ArrayOptions", "NpzOptions", "TokensOptions", "LinesOptions", "FilesOptions", "SafetensorsOptions",
                "MemoryOptions", "WindowsOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],
@@ -127,7 +127,7 @@ OPTIONS = {
 }
 WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|prepare_options|on_error|replayed|scratch|deferred)\.hpp")
 # How a page writes a default that C++ writes differently.
-WRITTEN = {"{}": ["none", "`{}`"], "100": ["100 ms"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"]}
+WRITTEN = {"{}": ["none", "`{}`"], "std::uint64_t{64} << 20": ["64 MiB"], "100": ["100 ms"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"]}
 
 
 def options_in_headers() -> dict[str, dict[str, str]]:

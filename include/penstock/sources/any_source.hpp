@@ -130,6 +130,8 @@ template <class Schema> class AnySource {
   std::uint64_t group() const { return held().group(); }
   /// Returns a number that tells the source from others of as many records. After open().
   std::uint64_t identity() const { return held().identity(); }
+  /// Returns how many bytes any `records` records' values have together at most.
+  std::uint64_t value_bytes(std::uint64_t records) const { return held().value_bytes(records); }
   /// Appends how the records were read.
   void note(std::string& to) const { held().note(to); }
 

@@ -47,7 +47,7 @@ template <class Io = PosixIo> class Files {
         io_{std::move(io)}, listed_{true} {}
 
   /// Finds the files, and asks for their sizes, by many threads at once; opens none. Blocks. Throws
-  /// SourceError where there is no file, where one is longer than `longest`, for what cannot be
+  /// SourceError where there is no file, where one is larger than `largest`, for what cannot be
   /// looked at, and for labels that are not as many as files; what progress throws. Does nothing
   /// the second time.
   void open(const PrepareOptions& preparing = {}) {
@@ -120,11 +120,11 @@ template <class Io = PosixIo> class Files {
     std::vector<std::uint64_t> bytes(all.tree.size());
     for (std::size_t i = 0; i != bytes.size(); ++i) {
       bytes[i] = all.tree.bytes(i);
-      if (bytes[i] > options_.longest) {
+      if (bytes[i] > options_.largest) {
         const std::string path = all.tree.path(i);
         detail::throw_source_error({"penstock: files: ", path, " has ", bytes[i],
-                                    " bytes, more than .longest, which is ", options_.longest,
-                                    ": leave it out by .endings, or set .longest."},
+                                    " bytes, more than .largest, which is ", options_.largest,
+                                    ": leave it out by .endings, or set .largest."},
                                    path, 0, i);
       }
       all.identity = detail::and_then(all.identity, bytes[i]);

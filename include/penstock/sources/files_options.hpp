@@ -15,8 +15,8 @@ struct FilesOptions {
   /// The endings of the names that count, such as `{".jpg", ".jpeg"}`, whatever the case of their
   /// letters; none: all files count.
   std::vector<std::string> endings = {};
-  /// The longest file that is taken, in bytes: what is no image or text has longer ones.
-  std::uint64_t longest = std::uint64_t{64} << 20;
+  /// The largest file that is taken, in bytes.
+  std::uint64_t largest = std::uint64_t{64} << 20;
 };
 
 } // namespace penstock

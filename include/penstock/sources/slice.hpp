@@ -94,6 +94,10 @@ template <class From> class Slice {
   std::uint64_t identity() const {
     return detail::and_then(detail::identity_of(source_), skipped());
   }
+  /// Returns how many bytes any `records` records' values have together at most.
+  std::uint64_t value_bytes(std::uint64_t records) const {
+    return detail::value_bytes_of(source_, records);
+  }
   /// Appends how the records were read.
   void note(std::string& to) const { detail::note_of(source_, to); }
 

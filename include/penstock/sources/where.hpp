@@ -90,6 +90,12 @@ template <class From> class Subset {
     }
     return all;
   }
+  /// Returns how many bytes any `records` records' values have together at most: the list may name
+  /// the longest again and again.
+  std::uint64_t value_bytes(std::uint64_t records) const {
+    const std::uint64_t longest = detail::value_bytes_of(source_, 1);
+    return longest != 0 && records > unknown_size / longest ? unknown_size : records * longest;
+  }
   /// Appends how the records were read.
   void note(std::string& to) const { detail::note_of(source_, to); }
 

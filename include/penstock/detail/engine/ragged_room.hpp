@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
@@ -24,23 +25,23 @@ struct RaggedRoom {
 template <class S>
 [[gnu::cold]] RaggedRoom ragged_room(const S& source, std::size_t records, bool fixed,
                                      std::size_t value_bytes, std::uint64_t times) {
-  if constexpr (requires {
-                  { source.value_bytes(std::uint64_t{1}) } -> std::convertible_to<std::uint64_t>;
-                }) {
+  const std::size_t enough = usual_values(value_bytes);
+  if constexpr (requires { source.value_bytes(std::uint64_t{1}); }) {
+    if (source.value_bytes(1) == unknown_size) {
+      return {records, enough};
+    }
     const auto room = [&](std::size_t some) {
       const std::uint64_t each = source.value_bytes((some + times - 1) / times);
       const std::uint64_t most = std::numeric_limits<std::ptrdiff_t>::max() / times;
       return std::size_t{std::min(each, most) * times};
     };
     std::size_t some = fixed ? records : 1;
-    const std::size_t enough = usual_values(value_bytes);
     while (some < records && room(std::min(2 * some, records)) <= enough) {
       some = std::min(2 * some, records);
     }
     return {some, value_bytes != 0 ? value_bytes : std::max(enough, room(some))};
-  } else {
-    return {records, usual_values(value_bytes)};
   }
+  return {records, enough};
 }
 
 } // namespace penstock::detail

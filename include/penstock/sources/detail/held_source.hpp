@@ -44,6 +44,7 @@ template <class Schema> struct HeldSource {
   virtual std::uint64_t record_of(std::uint64_t visit, Seed shuffle) const = 0;
   virtual std::uint64_t group() const = 0;
   virtual std::uint64_t identity() const = 0;
+  virtual std::uint64_t value_bytes(std::uint64_t records) const = 0;
   virtual void note(std::string& to) const = 0;
 };
 
@@ -115,6 +116,9 @@ template <Source S> class HeldOf final : public HeldSource<typename S::schema> {
     }
   }
   std::uint64_t identity() const override { return identity_of(source_); }
+  std::uint64_t value_bytes(std::uint64_t records) const override {
+    return value_bytes_of(source_, records);
+  }
   void note(std::string& to) const override { note_of(source_, to); }
 
  private:

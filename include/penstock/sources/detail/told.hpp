@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/splitmix.hpp>
+#include <penstock/sources/source.hpp>
 
 #include <cstdint>
 #include <string>
@@ -22,6 +23,14 @@ template <class S> std::uint64_t identity_of(const S& source) {
 /// Returns the identity of what is made of one of identity `all` and another.
 constexpr std::uint64_t and_then(std::uint64_t all, std::uint64_t another) noexcept {
   return splitmix(splitmix(all, 1), another);
+}
+/// Returns unknown_size where the source does not tell.
+template <class S> std::uint64_t value_bytes_of(const S& source, std::uint64_t records) {
+  if constexpr (requires { source.value_bytes(records); }) {
+    return source.value_bytes(records);
+  } else {
+    return unknown_size;
+  }
 }
 template <class S> void note_of(const S& source, std::string& to) {
   if constexpr (requires { source.note(to); }) {
