@@ -11,9 +11,9 @@
 // returns 1 if a file is bad or of no known format, 2 if its format needs a library that this
 // program was built without, and then says so in one line for each such file.
 
-#include "support/crc32c.hpp"
 #include "support/json.hpp"
 
+#include <penstock/crc32c.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/array_info.hpp>
 #include <penstock/sources/lines.hpp>
@@ -55,7 +55,7 @@ struct Column {
 
   void add(std::span<const std::byte> more) {
     bytes += more.size();
-    crc = crc32c(more, crc);
+    crc = ps::crc32c(more, crc);
   }
 };
 

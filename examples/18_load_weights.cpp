@@ -13,11 +13,11 @@
 // lists them. nvcc compiles this source for both devices, any other compiler for the host device
 // alone.
 
-#include "support/crc32c.hpp"
 #include "support/json.hpp"
 #include "support/link.hpp"
 #include "support/temporary_file.hpp"
 
+#include <penstock/crc32c.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/safetensors.hpp>
 #include <penstock/with_device.hpp>
@@ -156,7 +156,7 @@ std::uint32_t crc_in_file(const std::string& path, std::uint64_t offset, std::ui
     if (got <= 0) {
       throw std::system_error{errno, std::generic_category(), "cannot read " + path};
     }
-    crc = crc32c({piece.data(), static_cast<std::size_t>(got)}, crc);
+    crc = ps::crc32c({piece.data(), static_cast<std::size_t>(got)}, crc);
     offset += static_cast<std::uint64_t>(got);
     bytes -= static_cast<std::uint64_t>(got);
   }
@@ -175,7 +175,7 @@ template <ps::AnyDevice D> void check(D& device, const Weights<D>& weights, bool
       const std::size_t n = std::min<std::uint64_t>(piece.bytes, tensor.bytes - at);
       device.copy_to_host(piece.at, weights[tensor.name] + at, n, stream);
       device.sync(stream);
-      crc = crc32c({piece.at, n}, crc);
+      crc = ps::crc32c({piece.at, n}, crc);
       at += n;
     }
     if (crc != crc_in_file(files[tensor.file], tensor.offset, tensor.bytes)) {

@@ -15,6 +15,7 @@
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/detail/text_files.hpp>
+#include <penstock/sources/detail/thread_buffer.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -127,7 +128,7 @@ template <class Io = PosixIo> class Lines {
                         std::uint64_t count, const Column<Ragged<char>>& text, std::size_t at) {
     const std::uint64_t end = part.lines[first + count - 1].end;
     Place held{};
-    const std::span<std::byte> buffer = detail::text_buffer();
+    const std::span<std::byte> buffer = detail::thread_buffer();
     part.lines.each(first, count, [&](std::uint64_t number, Place line) {
       const std::size_t bytes = line.end - line.begin;
       const auto read = [&](std::span<std::byte> into) {

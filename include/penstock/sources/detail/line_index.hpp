@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/sources/detail/thread_buffer.hpp>
 
 #include <algorithm>
 #include <array>
@@ -20,7 +21,7 @@ namespace penstock::detail {
 class LineEnds {
  public:
   /// Bytes of all pieces but a file's last.
-  static constexpr std::size_t piece_bytes = std::size_t{256} << 10;
+  static constexpr std::size_t piece_bytes = thread_buffer_bytes;
 
   /// One "\n": where in the piece, and whether "\r" stands before it.
   struct End {

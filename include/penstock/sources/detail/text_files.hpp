@@ -10,28 +10,16 @@
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/detail/line_index.hpp>
 #include <penstock/sources/detail/record_files.hpp>
+#include <penstock/sources/detail/thread_buffer.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <new>
 #include <span>
 #include <string>
 #include <utility>
 
 namespace penstock::detail {
-
-/// Returns memory for a piece of text, aligned for direct reads. Each thread has its own, from its
-/// first use to its end.
-inline std::span<std::byte> text_buffer() {
-  constexpr std::align_val_t alignment{page};
-  struct Buffer {
-    ~Buffer() { ::operator delete(at, alignment); }
-    void* const at = ::operator new(LineEnds::piece_bytes, alignment);
-  };
-  thread_local const Buffer buffer;
-  return {static_cast<std::byte*>(buffer.at), LineEnds::piece_bytes};
-}
 
 /// Text files, one after the other, and where their lines lie.
 template <class Io> class TextFiles {
@@ -119,8 +107,8 @@ template <class Io> class TextFiles {
   }
   LineEnds ends_in(const Piece& piece) const {
     const Part& part = parts_[piece.part];
-    const auto bytes =
-        text_buffer().first(std::min<std::uint64_t>(LineEnds::piece_bytes, part.bytes - piece.at));
+    const auto bytes = thread_buffer().first(
+        std::min<std::uint64_t>(LineEnds::piece_bytes, part.bytes - piece.at));
     files_.read_bytes(part.first_byte + piece.at, bytes, 1);
     std::byte before{};
     if (bytes[0] == std::byte{'\n'} && piece.at != 0) {
