@@ -6,10 +6,10 @@
 //
 //   15_inspect [--json] FILE...
 //
-// It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, and lines of
-// text. --json prints an object a line; a number of records that columns differ in is null. It
-// returns 1 if a file is bad or of no known format, 2 if its format needs a library that this
-// program was built without, and then says so in one line for each such file.
+// It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, TFRecord, and
+// lines of text. --json prints an object a line; a number of records that columns differ in is
+// null. It returns 1 if a file is bad or of no known format, 2 if its format needs a library that
+// this program was built without, and then says so in one line for each such file.
 
 #include "support/json.hpp"
 
@@ -21,6 +21,7 @@
 #include <penstock/sources/npy.hpp>
 #include <penstock/sources/npz.hpp>
 #include <penstock/sources/safetensors.hpp>
+#include <penstock/sources/tfrecord.hpp>
 #include <penstock/sources/tokens.hpp>
 #if defined(EXAMPLES_HAVE_ZLIB)
 #include <penstock/sources/zlib_inflate.hpp>
@@ -173,16 +174,28 @@ void read_safetensors(const std::string& path, Inspected& all) {
   all.records = source.size();
 }
 
-void read_lines(const std::string& path, Inspected& all) {
-  auto source = ps::lines(path);
+/// Records of any length, whose one column has this name.
+template <ps::Name name, class Source>
+void read_ragged(Source source, Inspected& all, const char* column_name, const char* type) {
   source.open();
-  Column& column = all.columns.emplace_back(Column{"text", "text"});
+  Column& column = all.columns.emplace_back(Column{column_name, type});
   deliver(source, [&](auto batch) {
-    const auto text = ps::get<"text">(batch);
-    const auto bytes = static_cast<std::size_t>(text.offsets()[batch.size()]);
-    column.add(std::as_bytes(std::span{text.values(), bytes}));
+    const auto values = ps::get<name>(batch);
+    const auto bytes = static_cast<std::size_t>(values.offsets()[batch.size()]);
+    column.add(std::as_bytes(std::span{values.values(), bytes}));
   });
   all.records = source.size();
+}
+
+/// Whether a file begins as a TFRecord file does: with a length and its masked checksum.
+bool is_tfrecord(const std::string& head) {
+  std::uint32_t masked = 0;
+  if (head.size() < 12) {
+    return false;
+  }
+  std::memcpy(&masked, head.data() + 8, sizeof masked);
+  const std::uint32_t crc = ps::crc32c(std::as_bytes(std::span{head.data(), 8}));
+  return masked == (crc >> 15 | crc << 17) + 0xA282EAD8;
 }
 
 /// Whether no text has this character.
@@ -228,9 +241,12 @@ Inspected inspect(const std::string& path) {
   } else if ((magic & 0xF8FFFF) == 0x080000 && magic >> 24 != 0) {
     is("idx");
     all.records = read_array(ps::mnist<std::byte>(path), all, "array");
+  } else if (is_tfrecord(head) || name.extension() == ".tfrecord") {
+    is("tfrecord");
+    read_ragged<"bytes">(ps::tfrecord(path), all, "bytes", "uint8");
   } else if (std::none_of(head.begin(), head.end(), is_of_no_text)) {
     is("lines");
-    read_lines(path, all);
+    read_ragged<"text">(ps::lines(path), all, "text", "text");
   } else {
     throw std::runtime_error{path + " is of no format that this program knows"};
   }

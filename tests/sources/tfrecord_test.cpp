@@ -135,28 +135,29 @@ TEST_CASE("a TFRecord file that is cut, damaged or compressed is refused when it
     const bool whole = size == 21 || size == 37;
     if (!whole) {
       const auto cut = refused(write(dir, "cut", good.substr(0, size)));
-      CHECK(has(cut, "cut ends inside its record "));
+      CHECK(has(cut, " bytes are there: copy or download"));
       CHECK(cut.offset() == (size < 21 ? 0U : size < 37 ? 21U : 37U));
     }
   }
   for (const std::size_t at : {0U, 3U, 7U, 8U, 11U}) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
-    CHECK(has(refused(write(dir, "bad", bad)), "bad is no TFRecord file, or its first bytes are "));
+    CHECK(has(refused(write(dir, "bad", bad)),
+              "bad at byte 0 is no TFRecord file, or a damaged one"));
     bad = good;
     bad[21 + at] = static_cast<char>(bad[21 + at] ^ 0x10);
     const auto inner = refused(write(dir, "bad", bad));
-    CHECK(has(inner, "the length of its record 1, at byte 21, is wrong"));
+    CHECK(has(inner, "bad at byte 21 has a record's length with a wrong checksum"));
     CHECK(inner.offset() == 21);
   }
   for (const std::uint64_t length :
        {std::uint64_t{1} << 63, ~std::uint64_t{0}, ~std::uint64_t{15}, std::uint64_t{1} << 32}) {
     const std::string lie = number(length, 8);
     CHECK(has(refused(write(dir, "lie", framed("a") + lie + masked(lie) + "abcd")),
-              "lie ends inside its record 1, of which 16 bytes are there, from byte 17 on"));
+              "lie at byte 17 begins its record 1, of which only 16 bytes are there"));
   }
   CHECK(has(refused(write(dir, "zip", "\x1F\x8B\x08" + std::string(30, 'x'))),
-            "zip is compressed by gzip: decompress it first"));
+            "zip at byte 0 is compressed by gzip: decompress the file first"));
 }
 
 TEST_CASE("a record whose data are damaged is one error that names it, and can be left out") {

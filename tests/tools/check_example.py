@@ -442,6 +442,16 @@ def npy_file(dtype: str, shape: tuple, data: bytes) -> bytes:
     return b"\x93NUMPY\x01\0" + struct.pack("<H", len(text)) + text + data
 
 
+def tfrecord(data: bytes) -> bytes:
+    """A record of a TFRecord file: its length, the data, and the masked checksum of each."""
+    def masked(of: bytes) -> bytes:
+        crc = crc32c(of)
+        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+    length = struct.pack("<Q", len(data))
+    return length + masked(length) + data + masked(data)
+
+
 def inspect(program: str, folder: Path):
     rng = random.Random(15)
 
@@ -483,6 +493,7 @@ def inspect(program: str, folder: Path):
         (ids_idx, "megatron", 1000, [column("tokens", "uint16", [], ids)]),
         (write("w.safetensors", safetensors_file(tensors)), "safetensors", 160, [column(name, *of) for name, of in tensors.items()]),
         (write("text", "\n".join(lines).encode()), "lines", 4, [column("text", "text", [], "".join(lines).encode())]),
+        (write("train", b"".join(map(tfrecord, [x, b"", ids]))), "tfrecord", 3, [column("bytes", "uint8", [], x + ids)]),
         (write("empty", b""), "lines", 0, [column("text", "text", [], b"")]),
     ]
     said = [json.loads(line) for line in run(program, "--json", *[file for file, *_ in known]).splitlines()]
@@ -504,7 +515,7 @@ def inspect(program: str, folder: Path):
     good = archive("good.npz", arrays).read_bytes()
     bad = {write("cut.npy", arrays["x"][:-1]): "was cut", write("cut.npz", good[:-1]): "was cut",
            write("twice.npz", good.replace(b"y.npy", b"x.npy")): "for the second time",
-           archive("lzma.npz", arrays, zipfile.ZIP_LZMA): "LZMA", write("noise", b"\x01\0\xff" * 99): "of no format that",
+           archive("lzma.npz", arrays, zipfile.ZIP_LZMA): "LZMA", write("cut.tfrecord", tfrecord(x)[:-1]): "only", write("noise", b"\x01\0\xff" * 99): "of no format that",
            write("cut.safetensors", b"\xff" * 7): "has 7 bytes", folder / "missing": "is no file", folder: "is no file"}
     for file, words in bad.items():
         done = inspected("--json", file, known[0][0])

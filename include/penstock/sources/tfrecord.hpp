@@ -91,9 +91,9 @@ template <class Io = PosixIo> class TfRecords {
   void will_read(std::uint64_t first, std::uint64_t count) const noexcept {
     files_->each_part(
         first, count, [&](const Part& part, std::uint64_t number, std::uint64_t here) {
-          const std::uint64_t begin = part.at[number];
+          const std::uint64_t begin = part.data[number];
           files_->files().will_read(part.first_byte + begin,
-                                    part.at[number + here] - begin - Files::head_bytes, 1);
+                                    part.data[number + here] - begin - detail::tfrecord_head, 1);
         });
   }
   /// Appends how the files are read.
@@ -112,15 +112,15 @@ template <class Io = PosixIo> class TfRecords {
   void read_part(const Part& part, std::uint64_t number, std::uint64_t count,
                  const Column<Ragged<std::uint8_t>>& bytes, std::size_t at) const {
     const std::span<std::byte> buffer = detail::thread_buffer();
-    const std::uint64_t last = part.at[number + count] - Files::head_bytes;
+    const std::uint64_t last = part.data[number + count] - detail::tfrecord_head;
     std::uint64_t begin = 0; // of what the buffer has of the file
     std::uint64_t end = 0;
     for (; count-- != 0; ++number) {
       const std::size_t length = part.length(number);
-      const std::uint64_t data = part.at[number];
-      const std::uint64_t behind = data + length + Files::tail_bytes;
+      const std::uint64_t data = part.data[number];
+      const std::uint64_t behind = data + length + detail::tfrecord_tail;
       auto* const to = reinterpret_cast<std::byte*>(bytes.put(at++, length));
-      std::byte tail[Files::tail_bytes];
+      std::byte tail[detail::tfrecord_tail];
       if (behind - data > buffer.size()) {
         read(part, number, data, {to, length});
         read(part, number, data + length, tail);
@@ -136,7 +136,7 @@ template <class Io = PosixIo> class TfRecords {
           std::memcpy(to, from, length);
         }
       }
-      if (detail::masked_crc32c({to, length}) != detail::little_endian<std::uint32_t>(tail)) {
+      if (detail::masked_crc32c({to, length}) != detail::number_at<std::uint32_t>(tail, false)) {
         detail::throw_source_error({"penstock: tfrecord: the checksum of record ", number, " of ",
                                     part.path, ", whose data begin at byte ", data,
                                     ", is wrong: copy or download the file again, or leave such "
