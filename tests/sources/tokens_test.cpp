@@ -76,7 +76,9 @@ std::string refused_index(const std::string& index, const std::string& tokens = 
   const std::uint64_t before = memory::allocated_bytes;
   const auto e = caught<ps::SourceError>([&] { source.open(); });
   CHECK(memory::allocated_bytes - before < (std::uint64_t{128} << 10));
+  INFO(e.what());
   CHECK(has(e, " at byte "));
+  CHECK(has_cure(e));
   return e.what();
 }
 void check_says(const std::string& said, const std::string& words) {
@@ -147,8 +149,12 @@ TEST_CASE("an index that is wrong is refused at its byte, and sizes no memory") 
   check_says(refused_index(Index{.version = 2}.file()), "version 2");
   check_says(refused_index(Index{.type = 0}.file()), "has 0 for the type");
   check_says(refused_index(Index{.type = 9}.file()), "has 9 for the type");
-  check_says(refused_index(Index{.type = 7, .token_bytes = 4}.file()), "float32");
-  check_says(refused_index(Index{.type = 4, .token_bytes = 4}.file()), "int32");
+  check_says(refused_index(Index{.type = 7, .token_bytes = 4}.file()),
+             "float32, and only whole numbers are read: build");
+  check_says(
+      refused_index(Index{.type = 4, .token_bytes = 4}.file()),
+      "at byte 17 says that its tokens are int32, and uint16 is wanted: give ps::tokens the type "
+      "that the file has, std::int32_t.");
   check_says(refused_index(Index{}.file(), plain(6)), "of 14 bytes in all");
   check_says(refused_index(Index{}.file(), plain(8)), "of 14 bytes in all");
   check_says(refused_index(Index{.lengths = {3, -1, 4}}.file()), "negative length for sequence 1");
