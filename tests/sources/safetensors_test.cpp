@@ -217,6 +217,11 @@ TEST_CASE("names of tensors have JSON's escapes and UTF-8's characters, and no o
   CHECK(name_in(R"(\u0000x)") == std::string("\0x", 2));
   CHECK(name_in("\x7f") == "\x7f");
   CHECK(name_in(std::string(1'000'000, 'x')).size() == 1'000'000);
+  using ps::detail::shown;
+  CHECK(shown("aé€\U0001F600~") == "aé€\U0001F600~");
+  CHECK(shown("a\n\x7f\x1b[2J\xe9\xc2\x9b\xe2\x80\xae\xe2\x80\xa8\xe2\x82") == "a???[2J??????");
+  CHECK(shown(std::string(80, 'x')) == std::string(80, 'x'));
+  CHECK(shown(std::string(79, 'x') + "é") == std::string(79, 'x') + "...");
   for (const char* wrong : {R"(\ud800)",
                             R"(\udc00)",
                             R"(\ud800\u0041)",

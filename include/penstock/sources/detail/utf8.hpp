@@ -36,8 +36,20 @@ inline std::size_t utf8_bytes(std::string_view text) noexcept {
   return 0;
 }
 
+/// Whether the first character of a text, of so many bytes, is printed as one: it is none of those
+/// that steer a terminal or turn the direction of a line.
+inline bool is_printed(std::string_view text, std::size_t bytes) noexcept {
+  const std::string_view character = text.substr(0, bytes);
+  return bytes == 1   ? character >= " " && character <= "~"
+         : bytes == 2 ? character > "\xc2\x9f"
+         : bytes == 3 ? (character < "\xe2\x80\x8b" || character > "\xe2\x80\x8f") &&
+                            (character < "\xe2\x80\xa8" || character > "\xe2\x80\xae") &&
+                            (character < "\xe2\x81\xa0" || character > "\xe2\x81\xaf")
+                      : bytes == 4;
+}
+
 /// Returns some characters of a file for a message, on one line: at most 80 bytes, and a '?' for
-/// each byte that cannot be printed.
+/// each that cannot be printed.
 [[gnu::cold]] inline std::string shown(std::string_view text) {
   constexpr std::size_t most = 80;
   std::string printed;
@@ -46,9 +58,7 @@ inline std::size_t utf8_bytes(std::string_view text) noexcept {
     if (printed.size() + (bytes == 0 ? 1 : bytes) > most) {
       return printed + "...";
     }
-    const auto first = static_cast<unsigned char>(text[0]);
-    const bool printable = bytes != 0 && first >= ' ' && first != 0x7f;
-    printed += printable ? text.substr(0, bytes) : "?";
+    printed += is_printed(text, bytes) ? text.substr(0, bytes) : "?";
     text.remove_prefix(bytes == 0 ? 1 : bytes);
   }
   return printed;
