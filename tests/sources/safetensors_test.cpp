@@ -12,6 +12,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <span>
 #include <string>
@@ -482,4 +485,40 @@ TEST_CASE("whatever is changed in a safetensors file, it is read or refused") {
     }
   }
   CHECK(taken > 100);
+}
+
+TEST_CASE("tensors beyond 4 GiB are read at their places") {
+  if (!std::getenv("PENSTOCK_THOROUGH")) {
+    SUCCEED("only with PENSTOCK_THOROUGH");
+    return;
+  }
+  // The second lies on both sides of byte 2^32 of the data, the third behind it; a second file
+  // begins behind 4 GiB of the source.
+  const TempDir dir;
+  const std::uint64_t border = std::uint64_t{1} << 32;
+  const std::uint64_t first = border - 8;
+  const std::string header = '{' + entry("a", "U8", '[' + std::to_string(first) + ']', 0, first) +
+                             ',' + entry("b", "F32", "[4]", first, first + 16) + ',' +
+                             entry("c", "I64", "[3]", first + 16, first + 40) + '}';
+  const std::string known = file_of("", 40).substr(8);
+  const std::string path = dir.write("a", file_of(header));
+  const std::uint64_t data = 8 + header.size();
+  std::filesystem::resize_file(path, data + first);
+  std::ofstream{path, std::ios::app | std::ios::binary} << known;
+  const std::string behind =
+      dir.write("b", file_of('{' + entry("d", "U8", "[40]", 0, 40) + '}', 40));
+
+  auto source = ps::safetensors({path, behind});
+  source.open();
+  CHECK(source.size() == first + 80);
+  CHECK(source.tensor("c").offset == data + first + 16);
+  CHECK(source.tensor("d").at == first + 40);
+  CHECK(read(source, source.tensor("b").at - 1, 17) == of_file('\0' + known, 0, 17));
+  CHECK(read(source, source.tensor("c").at, 24) == of_file(known, 16, 24));
+  CHECK(read(source, source.tensor("d").at, 40) == of_file(known, 0, 40));
+  CHECK(read(source, first, 80) == of_file(known + known, 0, 80));
+
+  std::filesystem::resize_file(path, data + first + 39);
+  const auto cut = caught<ps::SourceError>([&] { ps::safetensors(path).open(); });
+  CHECK(has(cut, "\"c\" whose data_offsets end behind the end of the file"));
 }
