@@ -114,7 +114,10 @@ template <class Source> std::uint64_t read_array(Source source, Inspected& all, 
 void read_npz(const std::string& path, Inspected& all) {
   for (const ps::NpzArray& array : ps::npz_arrays(path)) {
     if (array.deflated && !inflates) {
-      throw NotBuiltIn{path + " has deflated arrays, and this program was built without zlib"};
+      throw NotBuiltIn{
+          path +
+          " has deflated arrays, and this program was built without zlib: build it where zlib is, "
+          "or save the arrays by np.savez()"};
     }
     const auto source = ps::npz<std::byte>(path, array.name, npz_options);
     const std::uint64_t records = read_array(source, all, array.name);
@@ -206,7 +209,7 @@ bool is_of_no_text(char c) {
 /// Says by a file's first bytes and name what it is, and reads it.
 Inspected inspect(const std::string& path) {
   if (!std::filesystem::is_regular_file(path)) {
-    throw std::runtime_error{path + " is no file"};
+    throw std::runtime_error{path + " is no file: name one"};
   }
   std::string head(512, '\0');
   std::ifstream in{path, std::ios::binary};
@@ -248,7 +251,9 @@ Inspected inspect(const std::string& path) {
     is("lines");
     read_ragged<"text">(ps::lines(path), all, "text", "text");
   } else {
-    throw std::runtime_error{path + " is of no format that this program knows"};
+    throw std::runtime_error{
+        path +
+        " is of no format that this program knows: name a file of one of those that it does"};
   }
   return all;
 }

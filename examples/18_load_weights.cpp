@@ -58,8 +58,11 @@ struct Options {
         json = true;
       } else if (arg == "--check") {
         check = true;
-      } else if (arg == "--device" && i + 1 < argc) {
-        device = argv[++i];
+      } else if (arg == "--device") {
+        if (++i == argc) {
+          throw std::invalid_argument{"--device has nothing behind it: give auto, cuda or host"};
+        }
+        device = argv[i];
       } else if (arg.starts_with("-") || arg.empty()) {
         throw std::invalid_argument{"what is \"" + arg +
                                     "\"? Usage: 18_load_weights [--json] [--check] "

@@ -14,7 +14,7 @@ PENSTOCK_FUZZ_TARGET(fuzz_megatron) {
     std::uint64_t bytes = 0;
     must(!__builtin_mul_overflow(index.tokens, std::uint64_t{index.type.bytes}, &bytes));
     must(megatron_tokens(HeaderFile{"FILE", bytes, [](std::uint64_t, std::span<std::byte>) {}},
-                         "INDEX", index, {'u', 2})
+                         "INDEX", index)
              .records == index.tokens);
   });
 }

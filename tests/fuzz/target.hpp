@@ -5,6 +5,7 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/sources/detail/header_file.hpp>
+#include <penstock/sources/detail/utf8.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <string_view>
 
 // Each target is a function of the input. libFuzzer needs one by a name of its own, and fuzz_replay
 // calls all: tests/run_fuzz sets PENSTOCK_FUZZ_ALONE.
@@ -59,8 +61,10 @@ template <class F> void as_file(std::span<const std::byte> input, std::uint64_t 
     must(said.starts_with("penstock: FILE at byte ") ||
          said.starts_with("penstock: a.npy in FILE at byte "));
     must(said.size() < 2000);
-    for (const char c : said) {
-      must(c >= ' ' && c <= '~');
+    for (std::string_view left = said; !left.empty();) {
+      const std::size_t bytes = detail::utf8_bytes(left);
+      must(bytes != 0 && detail::is_printed(left, bytes));
+      left.remove_prefix(bytes);
     }
   }
 }

@@ -148,6 +148,7 @@ TEST_CASE("what cannot be read is refused by name, with the cure") {
   says(npy_text("<i4", "()"), "no dimensions");
   says(npy_text("<f4", "(3,)"), "float32");
   says(npy_text("<i4", "(1, 3)"), "shape (3,)");
+  says(npy_text("<i4", "(1, 3)"), "give a column these extents, ps::Field<\"x\", T, 3>");
   says(npy_text("<i4", "(2,)"), "4 bytes behind the end");
   says(npy_text("<i4", "(4,)"), "was cut");
   const TempDir dir;
@@ -172,6 +173,7 @@ TEST_CASE("numbers in a header size no memory") {
     CHECK(memory::allocated_bytes - before < (std::uint64_t{128} << 10));
     INFO(e.what());
     CHECK(has(e, words));
+    CHECK(has_cure(e));
     CHECK(e.file() == path);
   };
   says(magic + "\x02\0"s + bytes_of(std::uint32_t{0xFFFF'FFF0}), "4294967280 bytes");

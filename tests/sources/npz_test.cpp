@@ -61,6 +61,7 @@ void check_refused(const std::string& file, const std::string& words, const std:
   CHECK(e.file() == path);
   CHECK(has(e, path));
   CHECK(has(e, words));
+  CHECK(has_cure(e));
   CHECK(e.offset() <= file.size());
 }
 
@@ -183,10 +184,13 @@ TEST_CASE("columns of different lengths are one error that names both") {
 
 TEST_CASE("a name that the archive does not have is refused, and those that it has are listed") {
   check_refused(zip_file({small("b"), small("../../c"), small(std::string(100, 'd'))}).bytes,
-                "lists 3 members: b.npy, ../../c.npy, " + std::string(40, 'd') +
+                "lists 3 members: b.npy, ../../c.npy, " + std::string(80, 'd') +
                     ".... None is a.npy");
-  check_refused(zip_file({small("A")}).bytes, "None is a.npy");
-  check_refused(zip_file({}).bytes, "lists 0 members. None is a.npy");
+  check_refused(zip_file({small("A")}).bytes,
+                "lists 1 members: A.npy. None is a.npy: give ps::npz, or the "
+                "column, the name of one of them, without .npy.");
+  check_refused(zip_file({}).bytes,
+                "lists 0 members. None is a.npy: write the array into it by np.savez()");
   std::vector<ZipPart> many;
   for (int i = 0; i != 20; ++i) {
     many.push_back(small("m" + std::to_string(i)));
@@ -198,8 +202,8 @@ TEST_CASE("a name that the archive does not have is refused, and those that it h
 
 TEST_CASE("what is no archive, or not all of one, is refused") {
   const ZipBytes zip = zip_file({as_numpy(small("a")), small("b")});
-  check_refused("", "without the record");
-  check_refused(std::string(100'000, 'x'), "without the record");
+  check_refused("", "without the end of a ZIP");
+  check_refused(std::string(100'000, 'x'), "without the end of a ZIP");
   check_refused(small("a").packed, "read it by ps::npy");
   check_refused("junk" + zip.bytes, "4 bytes too early: something was put before");
   check_refused(zip.bytes + "junk", "4 more: it was cut, or something was put behind it");

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 #include "support/counted_new.hpp"
+#include "support/format_files.hpp"
 #include "support/temp_dir.hpp"
 
 #include <penstock/penstock.hpp>
@@ -11,6 +12,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <span>
 #include <string>
@@ -145,9 +149,9 @@ TEST_CASE("several safetensors files are one source") {
     CHECK(source.files().size() == 3);
     CHECK(source.metadata(2).empty());
     CHECK(caught<ps::OptionError>([&] { source.metadata(3); }).what() ==
-          std::string{
-              "penstock: safetensors: metadata of file number 3, but there are 3 files: they count "
-              "from 0."});
+          std::string{"penstock: safetensors: metadata of file number 3, but there are 3 files: "
+                      "give a number "
+                      "below that, they count from 0."});
     const ps::TensorInfo& b = source.tensor("b");
     CHECK(b.file == 2);
     CHECK(b.at == 8);
@@ -193,9 +197,10 @@ TEST_CASE("safetensors refuses what it is asked wrongly") {
   CHECK(has(caught<ps::SourceError>([&] { source.size(); }), "is not open yet"));
   source.open();
   CHECK(has(caught<ps::OptionError>([&] { source.tensor("soma"); }),
-            "of the 1 tensors none is called \"soma\"; the next one in the order of names is "
-            "\"some\": tensors() has all"));
-  CHECK(has(caught<ps::OptionError>([&] { source.tensor("z"); }), "\"z\": tensors() has all"));
+            "there is no tensor \"soma\" among the 1, and the next in the order of names is "
+            "\"some\": give a name that tensors() lists."));
+  CHECK(
+      has(caught<ps::OptionError>([&] { source.tensor("z"); }), "\"z\" among the 1: give a name"));
   CHECK_THROWS_AS(read(source, 3, 3), ps::SourceError);
   CHECK(has(caught<ps::SourceError>([] { ps::safetensors(std::vector<std::string>{}).open(); }),
             "the list of files is empty"));
@@ -215,6 +220,11 @@ TEST_CASE("names of tensors have JSON's escapes and UTF-8's characters, and no o
   CHECK(name_in(R"(\u0000x)") == std::string("\0x", 2));
   CHECK(name_in("\x7f") == "\x7f");
   CHECK(name_in(std::string(1'000'000, 'x')).size() == 1'000'000);
+  using ps::detail::shown;
+  CHECK(shown("aé€\U0001F600~") == "aé€\U0001F600~");
+  CHECK(shown("a\n\x7f\x1b[2J\xe9\xc2\x9b\xe2\x80\xae\xe2\x80\xa8\xe2\x82") == "a???[2J??????");
+  CHECK(shown(std::string(80, 'x')) == std::string(80, 'x'));
+  CHECK(shown(std::string(79, 'x') + "é") == std::string(79, 'x') + "...");
   for (const char* wrong : {R"(\ud800)",
                             R"(\udc00)",
                             R"(\ud800\u0041)",
@@ -257,17 +267,17 @@ TEST_CASE("a safetensors file that is not as the format says is refused by one e
       // The header's length.
       {"", "has 0 bytes", 0},
       {"1234567", "has 7 bytes", 0},
-      {length_of(0), "a header of 0 bytes", 0},
-      {length_of(std::uint64_t{1} << 63) + "{}", "a header of 9223372036854775808 bytes", 0},
-      {length_of(~std::uint64_t{0}) + "{}", "a header of 18446744073709551615 bytes", 0},
-      {length_of(100'000'001) + "{}", "a header of 100000001 bytes", 0},
+      {length_of(0), "header has 0 bytes", 0},
+      {length_of(std::uint64_t{1} << 63) + "{}", "header has 9223372036854775808 bytes", 0},
+      {length_of(~std::uint64_t{0}) + "{}", "header has 18446744073709551615 bytes", 0},
+      {length_of(100'000'001) + "{}", "header has 100000001 bytes", 0},
       {length_of(3) + "{}", "has only 2 behind", 0},
       // What is no JSON object with spaces behind it.
-      {file_of("x"), "no '{' as its first byte", 8},
-      {file_of(" {}"), "no '{' as its first byte", 8},
-      {file_of("\xff\xfe"), "no '{' as its first byte", 8},
+      {file_of("x"), "no '{' as the first byte", 8},
+      {file_of(" {}"), "no '{' as the first byte", 8},
+      {file_of("\xff\xfe"), "no '{' as the first byte", 8},
       {file_of("{"), "its end where '\"'", 9},
-      {file_of("[]"), "no '{' as its first byte", 8},
+      {file_of("[]"), "no '{' as the first byte", 8},
       {file_of("{}\n"), "something other than spaces", 10},
       {file_of("{} x"), "something other than spaces", 11},
       {file_of(std::string("{}\0", 3)), "something other than spaces", 10},
@@ -279,7 +289,7 @@ TEST_CASE("a safetensors file that is not as the format says is refused by one e
       {file_of("{\"a\":1}"), "'1' where '{'", 13},
       {file_of("{\"a\":" + deep), "'[' where '{'", 13},
       {file_of(R"({"a":{"x":{"x":{}}}})"), "\"x\", twice or unknown", 14},
-      {file_of(deep), "no '{' as its first byte", 8},
+      {file_of(deep), "no '{' as the first byte", 8},
       // Members.
       {file_of(braces(entry("a", "U8", "[2]", 0, 2, ",\"x\":1")), 2), "\"x\", twice or unknown",
        60},
@@ -288,10 +298,10 @@ TEST_CASE("a safetensors file that is not as the format says is refused by one e
       {file_of(R"({"a":{"dtype":"U8","data_offsets":[0,0]}})"), "without a dtype", 9},
       {file_of(R"({"a":{"shape":[0],"data_offsets":[0,0]}})"), "without a dtype", 9},
       {file_of(R"({"a":{}})"), "without a dtype", 9},
-      {file_of(braces(entry("a", "C128", "[0]", 0, 0))), "the dtype \"C128\", which this version",
-       14},
-      {file_of(braces(entry("a", "u8", "[0]", 0, 0))), "the dtype \"u8\"", 14},
-      {file_of(braces(entry("a", "", "[0]", 0, 0))), "the dtype \"\"", 14},
+      {file_of(braces(entry("a", "C128", "[0]", 0, 0))),
+       "unknown dtype \"C128\" for the tensor \"a\"", 14},
+      {file_of(braces(entry("a", "u8", "[0]", 0, 0))), "the unknown dtype \"u8\"", 14},
+      {file_of(braces(entry("a", "", "[0]", 0, 0))), "the unknown dtype \"\"", 14},
       {file_of(R"({"a":{"dtype":8}})"), "'8' where '\"'", 22},
       // Numbers.
       {file_of(braces(entry("a", "U8", "[-1]", 0, 0))), "'-' where a whole number", 36},
@@ -312,27 +322,31 @@ TEST_CASE("a safetensors file that is not as the format says is refused by one e
       {file_of(braces(entry("a", "U8", "[9223372036854775808,2]", 0, 0))), "more elements", 9},
       {file_of(braces(entry("a", "U8", "[0,18446744073709551615]", 0, 0))), "more elements", 9},
       {file_of(braces(entry("a", "F64", "[2305843009213693952]", 0, 0))), "more elements", 9},
-      {file_of(braces(entry("a", "F4", "[3]", 0, 2)), 2), "in the middle of a byte", 9},
-      {file_of(braces(entry("a", "F6_E2M3", "[2]", 0, 2)), 2), "in the middle of a byte", 9},
+      {file_of(braces(entry("a", "F4", "[3]", 0, 2)), 2), "whose last byte is not full", 9},
+      {file_of(braces(entry("a", "F6_E2M3", "[2]", 0, 2)), 2), "whose last byte is not full", 9},
       {file_of(braces(entry("a", "F32", "[2]", 0, 2)), 2),
        "make 8 bytes and whose data_offsets make 2", 9},
-      {file_of(braces(entry("a", "U8", "[2]", 2, 0)), 2), "ends before it begins", 9},
-      {file_of(braces(one), 1), "ends behind the file's end", 9},
+      {file_of(braces(entry("a", "U8", "[2]", 2, 0)), 2), "end before they begin", 9},
+      {file_of(braces(one), 1), "end behind the end of the file", 9},
       {file_of(braces(entry("a", "U8", "[2]", 18446744073709551614U, ~std::uint64_t{0}))),
-       "ends behind the", 9},
+       "end behind the", 9},
       // How tensors lie.
-      {file_of(braces(one), 3), "tensors end at byte 63, and the file at byte 64", 63},
-      {file_of("{}", 1), "tensors end at byte 10, and the file at byte 11", 10},
-      {file_of(braces(entry("a", "U8", "[2]", 1, 3)), 3), "\"a\" begins at byte 62", 61},
-      {file_of(braces(one + ',' + entry("b", "U8", "[2]", 1, 3)), 3), "\"b\" begins at byte", 115},
-      {file_of(braces(one + ',' + entry("b", "U8", "[2]", 0, 2)), 2), "\"b\" begins at byte", 115},
-      {file_of(braces(one + ',' + entry("b", "U8", "[2]", 3, 5)), 5), "\"b\" begins at byte", 115},
+      {file_of(braces(one), 3), "at byte 63 ends the last tensor, and the file ends at byte 64",
+       63},
+      {file_of("{}", 1), "at byte 10 ends the last tensor, and the file ends at byte 11", 10},
+      {file_of(braces(entry("a", "U8", "[2]", 1, 3)), 3), "\"a\", which begins at byte 62", 61},
+      {file_of(braces(one + ',' + entry("b", "U8", "[2]", 1, 3)), 3), "\"b\", which begins at byte",
+       115},
+      {file_of(braces(one + ',' + entry("b", "U8", "[2]", 0, 2)), 2), "\"b\", which begins at byte",
+       115},
+      {file_of(braces(one + ',' + entry("b", "U8", "[2]", 3, 5)), 5), "\"b\", which begins at byte",
+       115},
       {file_of(braces(one + ',' + entry("a", "U8", "[2]", 2, 4)), 4), "the tensor \"a\" twice", 8},
       {file_of(braces(one + ',' + R"("\u0061":)" + one.substr(4)), 2), "the tensor \"a\" twice", 8},
       // Metadata.
       {file_of(R"({"__metadata__":{"a":1}})"), "'1' where '\"'", 29},
       {file_of(R"({"__metadata__":null})"), "'n' where '{'", 24},
-      {file_of(R"({"__metadata__":{"a":"b","a":"b"}})"), "\"a\" twice in its __metadata__", 33},
+      {file_of(R"({"__metadata__":{"a":"b","a":"b"}})"), "\"a\" twice in __metadata__", 33},
       {file_of(R"({"__metadata__":{},"__metadata__":{}})"), "a second __metadata__", 27},
       {file_of(R"({"__metadata__":{"a":{"b":"c"}}})"), "'{' where '\"'", 29},
   };
@@ -340,10 +354,26 @@ TEST_CASE("a safetensors file that is not as the format says is refused by one e
     INFO(wrong.file.substr(0, 200) << "  =>  " << wrong.found);
     const auto error = caught<ps::SourceError>([&] { parse(wrong.file); });
     CHECK(has(error, wrong.found));
-    CHECK(has(error, "some.safetensors"));
+    CHECK(has(error, "some.safetensors at byte " + std::to_string(wrong.offset) + ' '));
+    CHECK(ps::tests::has_cure(error));
     CHECK(error.offset() == wrong.offset);
     CHECK(error.file() == "some.safetensors");
     CHECK(std::string{error.what()}.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("a safetensors header whose length is wrong does not blame its text alone") {
+  const std::string good =
+      file_of('{' + entry("a", "U8", "[2]", 0, 2) + ',' + entry("é", "U8", "[2]", 2, 4) + "}  ", 4);
+  CHECK(parse(good).tensors.size() == 2);
+  for (std::uint64_t length = 1; length != good.size() + 10; ++length) {
+    CAPTURE(length);
+    if (length != good.size() - 8 - 4) {
+      const auto error = caught<ps::SourceError>(
+          [&] { parse(std::string{good}.replace(0, 8, length_of(length))); });
+      CHECK(has(error, "the first 8 bytes"));
+      CHECK(has(error, "length"));
+    }
   }
 }
 
@@ -367,16 +397,16 @@ TEST_CASE("lists in a safetensors header have bounds") {
   CHECK(parse(file_of("{\"__metadata__\":{" + metadata + "}}")).metadata.size() == 65536);
   CHECK(has(caught<ps::SourceError>(
                 [&] { parse(file_of("{\"__metadata__\":{" + metadata + ",\"x\":\"\"}}")); }),
-            "more than 65536 members"));
+            "more than 65536 members of __metadata__ in its safetensors header: write"));
   // A name in a message does not make it long, and is not cut in the middle of a character.
   const std::string name = std::string(79, 'x') + std::string(1000, 'y');
   const auto error =
       caught<ps::SourceError>([&] { parse(file_of('{' + entry(name, "U8", "[1]", 0, 0) + '}')); });
   CHECK(std::string{error.what()}.size() < 500);
-  CHECK(has(error, std::string(79, 'x') + "y…"));
+  CHECK(has(error, std::string(79, 'x') + "y..."));
   const auto cut = caught<ps::SourceError>(
       [] { parse(file_of('{' + entry(std::string(79, 'x') + "éé", "U8", "[1]", 0, 0) + '}')); });
-  CHECK(has(cut, std::string(79, 'x') + "…"));
+  CHECK(has(cut, std::string(79, 'x') + "..."));
 }
 
 TEST_CASE("a safetensors header takes memory as it is long, whatever it says") {
@@ -455,4 +485,40 @@ TEST_CASE("whatever is changed in a safetensors file, it is read or refused") {
     }
   }
   CHECK(taken > 100);
+}
+
+TEST_CASE("tensors beyond 4 GiB are read at their places") {
+  if (!std::getenv("PENSTOCK_THOROUGH")) {
+    SUCCEED("only with PENSTOCK_THOROUGH");
+    return;
+  }
+  // The second lies on both sides of byte 2^32 of the data, the third behind it; a second file
+  // begins behind 4 GiB of the source.
+  const TempDir dir;
+  const std::uint64_t border = std::uint64_t{1} << 32;
+  const std::uint64_t first = border - 8;
+  const std::string header = '{' + entry("a", "U8", '[' + std::to_string(first) + ']', 0, first) +
+                             ',' + entry("b", "F32", "[4]", first, first + 16) + ',' +
+                             entry("c", "I64", "[3]", first + 16, first + 40) + '}';
+  const std::string known = file_of("", 40).substr(8);
+  const std::string path = dir.write("a", file_of(header));
+  const std::uint64_t data = 8 + header.size();
+  std::filesystem::resize_file(path, data + first);
+  std::ofstream{path, std::ios::app | std::ios::binary} << known;
+  const std::string behind =
+      dir.write("b", file_of('{' + entry("d", "U8", "[40]", 0, 40) + '}', 40));
+
+  auto source = ps::safetensors({path, behind});
+  source.open();
+  CHECK(source.size() == first + 80);
+  CHECK(source.tensor("c").offset == data + first + 16);
+  CHECK(source.tensor("d").at == first + 40);
+  CHECK(read(source, source.tensor("b").at - 1, 17) == of_file('\0' + known, 0, 17));
+  CHECK(read(source, source.tensor("c").at, 24) == of_file(known, 16, 24));
+  CHECK(read(source, source.tensor("d").at, 40) == of_file(known, 0, 40));
+  CHECK(read(source, first, 80) == of_file(known + known, 0, 80));
+
+  std::filesystem::resize_file(path, data + first + 39);
+  const auto cut = caught<ps::SourceError>([&] { ps::safetensors(path).open(); });
+  CHECK(has(cut, "\"c\" whose data_offsets end behind the end of the file"));
 }

@@ -15,6 +15,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,7 +79,9 @@ std::string refused_index(const std::string& index, const std::string& tokens = 
   const std::uint64_t before = memory::allocated_bytes;
   const auto e = caught<ps::SourceError>([&] { source.open(); });
   CHECK(memory::allocated_bytes - before < (std::uint64_t{128} << 10));
+  INFO(e.what());
   CHECK(has(e, " at byte "));
+  CHECK(has_cure(e));
   return e.what();
 }
 void check_says(const std::string& said, const std::string& words) {
@@ -147,8 +152,12 @@ TEST_CASE("an index that is wrong is refused at its byte, and sizes no memory") 
   check_says(refused_index(Index{.version = 2}.file()), "version 2");
   check_says(refused_index(Index{.type = 0}.file()), "has 0 for the type");
   check_says(refused_index(Index{.type = 9}.file()), "has 9 for the type");
-  check_says(refused_index(Index{.type = 7, .token_bytes = 4}.file()), "float32");
-  check_says(refused_index(Index{.type = 4, .token_bytes = 4}.file()), "int32");
+  check_says(refused_index(Index{.type = 7, .token_bytes = 4}.file()),
+             "float32, and only whole numbers are read: build");
+  check_says(
+      refused_index(Index{.type = 4, .token_bytes = 4}.file()),
+      "at byte 17 says that its tokens are int32, and uint16 is wanted: give ps::tokens the type "
+      "that the file has, std::int32_t.");
   check_says(refused_index(Index{}.file(), plain(6)), "of 14 bytes in all");
   check_says(refused_index(Index{}.file(), plain(8)), "of 14 bytes in all");
   check_says(refused_index(Index{.lengths = {3, -1, 4}}.file()), "negative length for sequence 1");
@@ -235,4 +244,68 @@ TEST_CASE("whichever call fails, tokens come out right or the error names a file
     }
     REQUIRE(call < 1000);
   }
+}
+
+TEST_CASE("tokens beyond 4 GiB are read at their places") {
+  if (!std::getenv("PENSTOCK_THOROUGH")) {
+    SUCCEED("only with PENSTOCK_THOROUGH");
+    return;
+  }
+  // Holes, with tokens of their own beside byte 2^32 and at the end.
+  const TempDir dir;
+  const std::uint64_t border = std::uint64_t{1} << 32;
+  const auto sparse = [&](const std::string& name, const std::string& header, std::uint64_t bytes) {
+    const auto path = dir.write(name, header);
+    std::filesystem::resize_file(path, bytes);
+    std::fstream file{path, std::ios::in | std::ios::out | std::ios::binary};
+    for (const std::uint64_t at : {border - 4, bytes - 6}) {
+      file.seekp(static_cast<std::streamoff>(at));
+      file << all_bytes_of(std::vector<Token>{Token(at % 60'001), 2, 3});
+    }
+    return path;
+  };
+  // Tokens begin at byte `begin`, and the second of the three ends at the border.
+  const auto check = [&](const auto& path, ps::TokenFormat format, std::uint64_t begin,
+                         std::uint64_t bytes) {
+    CAPTURE(path);
+    auto source = ps::tokens<Token>(path, {.format = format});
+    source.open();
+    REQUIRE(source.size() == (bytes - begin) / sizeof(Token));
+    for (const std::uint64_t at : {border - 4, bytes - 6}) {
+      std::vector<Token> got(at == bytes - 6 ? 4 : 5, 9);
+      const std::uint64_t first = (at - begin) / sizeof(Token) - 1;
+      CHECK(source.read(ps::Batch<Token, ps::Pageable>{got.data(), got.size(), first}) ==
+            got.size());
+      std::vector<Token> wanted{0, Token(at % 60'001), 2, 3, 0};
+      wanted.resize(got.size());
+      CHECK(got == wanted);
+    }
+  };
+  const std::uint64_t all = 5 * (border / 4);
+  using Format = ps::TokenFormat;
+  const auto raw = sparse("raw.bin", "", all);
+  check(raw, Format::automatic, 0, all);
+  check(raw, Format::raw, 0, all);
+
+  const std::uint64_t count = all / sizeof(Token);
+  const auto gpt =
+      sparse("gpt.bin", llm_c_file(20240520, 1, static_cast<std::uint32_t>(count), ""), 1024 + all);
+  check(gpt, Format::automatic, 1024, 1024 + all);
+  check(gpt, Format::llm_c, 1024, 1024 + all);
+
+  // Sequences of 1 GiB, the last two of which begin at byte 2^32 and behind it.
+  const auto mega = sparse("mega.bin", "", all);
+  const auto length = static_cast<std::int32_t>(border / 4 / sizeof(Token));
+  const Index index{.lengths = {length, length, length, length, 1, length - 1},
+                    .documents = {0, 4, 5, 6}};
+  dir.write("mega.idx", index.file());
+  check(mega, Format::automatic, 0, all);
+  check(mega, Format::megatron, 0, all);
+  // A place that lacks its upper half is refused.
+  std::string cut = index.file();
+  cut.replace(34 + 4 * 6 + 8 * 5, 8, bytes_of(std::uint64_t{sizeof(Token)}));
+  dir.write("mega.idx", cut);
+  CHECK(
+      has(caught<ps::SourceError>([&] { ps::tokens<Token>(mega).open(); }),
+          "sequence 5 begins at byte 2 of the tokens, and those before it end at byte 4294967298"));
 }

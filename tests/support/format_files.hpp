@@ -83,11 +83,29 @@ template <class S> std::string opened_and_read(S source) {
   source.open();
   return read_records(source);
 }
-/// Returns the error of opening the source, and checks that it names the file.
+/// Whether an error says what to do: behind its last colon it tells so.
+inline bool has_cure(const Error& e) {
+  const std::string what = e.what();
+  const std::size_t colon = what.rfind(": ");
+  const std::string told = colon == std::string::npos ? "" : what.substr(colon + 1);
+  for (const char* verb : {"build", "convert", "fetch", "give", "include", "leave", "name", "raise",
+                           "read", "save", "set", "spread", "take", "unpack", "write"}) {
+    const std::string word = verb;
+    const std::string capital = static_cast<char>(word[0] - 'a' + 'A') + word.substr(1);
+    if (told.starts_with(" " + word + " ") ||
+        told.find(". " + capital + " ") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+/// Returns the error of opening the source, and checks that it names the file and a cure.
 template <class S> SourceError refused(S source, const std::string& path) {
   const auto e = caught<SourceError>([&] { source.open(); });
+  INFO(e.what());
   CHECK(e.file() == path);
   CHECK(has(e, path));
+  CHECK(has_cure(e));
   return e;
 }
 

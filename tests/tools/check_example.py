@@ -408,12 +408,16 @@ def load_weights(program: str, folder: Path):
     assert checked == "every tensor is as in its file", checked
     assert report[0].startswith(f"{total} records"), report
     good = shards[0].read_bytes()
-    for bad, words in {b"": "has 0 bytes", good[:-1]: "ends behind the file's end", good + b"x": "overlap nor leave gaps",
-                       struct.pack("<Q", 1 << 63) + good[8:]: "a header of 9223372036854775808 bytes"}.items():
+    for bad, words in {b"": "has 0 bytes", good[:-1]: "end behind the end of the file", good + b"x": "overlap nor leave gaps",
+                       struct.pack("<Q", 1 << 63) + good[8:]: "header has 9223372036854775808 bytes"}.items():
         shards[1].write_bytes(bad)
         failed = subprocess.run([program, "--device", "host", *shards], capture_output=True, text=True, timeout=LIMIT)
         assert failed.returncode == 1 and not failed.stdout and failed.stderr.count("\n") == 1, failed
         assert words in failed.stderr and str(shards[1]) in failed.stderr, failed.stderr
+    for wrong, words in {("--device",): "--device has nothing behind it: give auto, cuda or host", ("--what",): "Usage",
+                         ("--device", "gpu"): 'no device "gpu": take "auto", "cuda" or "host"'}.items():
+        failed = subprocess.run([program, *wrong], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and not failed.stdout and words in failed.stderr, failed
     try:  # where its own writer is installed, also what that writes
         import numpy
         from safetensors.numpy import save_file

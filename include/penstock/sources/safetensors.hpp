@@ -86,7 +86,7 @@ template <class Io = PosixIo> class Safetensors {
     if (file >= files().size()) {
       detail::throw_error<OptionError>({"penstock: safetensors: metadata of file number ", file,
                                         ", but there are ", files().size(),
-                                        " files: they count from 0."});
+                                        " files: give a number below that, they count from 0."});
     }
     return list().metadata()[file];
   }

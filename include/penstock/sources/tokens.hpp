@@ -140,8 +140,8 @@ template <class T, class Io = PosixIo> class Tokens {
     }
     const File<Io> index{files_.io(), index_path};
     const auto said = with_header(
-        index, [](const detail::HeaderFile& its) { return detail::MegatronParser{its}.parse(); });
-    return detail::megatron_tokens(header, index_path, said, wanted_);
+        index, [](const detail::HeaderFile& its) { return detail::megatron_index(its, wanted_); });
+    return detail::megatron_tokens(header, index_path, said);
   }
 
   detail::RecordFiles<Io> files_;

@@ -101,7 +101,7 @@ class ArrayColumns
       throw_source_error({"penstock: ", Format::call, ": ", its.named(),
                           its.paths().size() > 1 ? " and on" : "", " has ", its.size(),
                           " records, and ", first.named(), " has ", first.size(),
-                          ": each record needs all its columns."},
+                          ": each record needs all its columns. Give files that belong together."},
                          its.paths().front(), 0);
     }
   }

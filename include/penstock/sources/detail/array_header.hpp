@@ -60,6 +60,15 @@ template <class Extents> [[gnu::cold]] std::string shape_of(const Extents& exten
   return text + (extents.size() == 1 ? ",)" : ")");
 }
 
+/// Returns extents as they stand behind a column's type: ", 28, 28".
+template <class Extents> [[gnu::cold]] std::string listed(const Extents& extents) {
+  std::string text;
+  for (const std::uint64_t extent : extents) {
+    text += joined({", ", extent});
+  }
+  return text;
+}
+
 /// Checks what a header says: values of the wanted type and extents, sizes that can be, and a file
 /// that has just this header and these values. Throws SourceError.
 [[gnu::cold]] inline CheckedArray checked_array(const HeaderFile& file, const ArrayHeader& header,
@@ -85,7 +94,8 @@ template <class Extents> [[gnu::cold]] std::string shape_of(const Extents& exten
       __builtin_mul_overflow(bytes, array.records, &end) ||
       __builtin_add_overflow(end, header.offset, &end)) {
     file.refuse(0, {"begins an array of shape ", shape_of(all), ", whose ", name_of(array.type),
-                    " values are more bytes than 64 bits count: the header is damaged."});
+                    " values are more bytes than 64 bits count: the header is damaged. Write or "
+                    "fetch the file again."});
   }
   if (!wanted.raw && header.type != wanted.type) {
     file.refuse(0, {"begins an array of ", name_of(header.type), ", and the records wanted are of ",
@@ -95,18 +105,19 @@ template <class Extents> [[gnu::cold]] std::string shape_of(const Extents& exten
   if (!wanted.raw && !fits) {
     file.refuse(0, {"begins an array of shape ", shape_of(all), ", whose records have shape ",
                     shape_of(inner), ", and those wanted have ", shape_of(wanted.extents),
-                    inner.empty() ? ": give a plain type, or a column without extents."
-                                  : ": give a schema of one column with the extents of a record, "
-                                    "such as ps::Field<\"x\", T, 28, 28>, or std::byte for rows "
-                                    "as they lie."});
+                    inner.empty()
+                        ? ": give a plain type, or a column without extents."
+                        : joined({": give a column these extents, ps::Field<\"x\", T",
+                                  listed(inner), ">, or take std::byte for rows as they lie."})});
   }
   if (bytes == 0) {
     file.refuse(0, {"begins an array of shape ", shape_of(all),
-                    ", whose records have 0 bytes: there is nothing to read."});
+                    ", whose records have 0 bytes: there is nothing to read. Leave the file out."});
   }
   if (end > file.size()) {
-    file.refuse(file.size(), {"ends, and its array of shape ", shape_of(all), " goes on to byte ",
-                              end, ": the file was cut, or is still being written."});
+    file.refuse(file.size(),
+                {"ends, and its array of shape ", shape_of(all), " goes on to byte ", end,
+                 ": the file was cut, or is still being written. Write or fetch it again."});
   }
   if (end < file.size()) {
     file.refuse(end, {"has ", file.size() - end, " bytes behind the end of its array of shape ",

@@ -5,6 +5,7 @@
 #include <penstock/detail/base/borrowed.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/sources/detail/utf8.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
 #include <cstddef>
@@ -43,7 +44,7 @@ class HeaderFile {
   void read(std::uint64_t at, std::span<std::byte> into) const {
     if (at > size_ || into.size() > size_ - at) {
       refuse(size_, {"ends, and its header goes on to byte ", at + into.size(),
-                     ": the file was cut, or is of another format."});
+                     ": the file was cut, or is of another format. Write or fetch it again."});
     }
     read_(at, into);
   }
@@ -78,15 +79,5 @@ class HeaderFile {
   std::uint64_t size_;
   Read read_;
 };
-
-/// Returns some characters of a file for a message: at most 40, and none that cannot be printed.
-[[gnu::cold]] inline std::string shown(std::string_view text) {
-  constexpr std::size_t most = 40;
-  std::string printed{text.substr(0, most)};
-  for (char& c : printed) {
-    c = c >= ' ' && c <= '~' ? c : '?';
-  }
-  return text.size() > most ? printed + "..." : printed;
-}
 
 } // namespace penstock::detail

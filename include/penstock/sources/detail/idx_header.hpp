@@ -22,8 +22,8 @@ namespace penstock::detail {
   std::byte magic[4];
   file.read(0, magic);
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0}) {
-    file.refuse(0, {"does not begin with two zero bytes, as an IDX file does: it is of another "
-                    "format."});
+    file.refuse(0, {"does not begin with two zero bytes, as an IDX file does: it is damaged, or of "
+                    "another format. Name an IDX file, such as train-images-idx3-ubyte."});
   }
   ArrayHeader header;
   const auto code = std::to_integer<unsigned>(magic[2]);
@@ -49,12 +49,13 @@ namespace penstock::detail {
   default:
     file.refuse(2, {"has ", code,
                     " for the type of its values, and IDX files have 8, 9 or 11 to 14 there: the "
-                    "file is damaged, or of another format."});
+                    "file is damaged, or of another format. Write or fetch it again."});
   }
   header.dims = std::to_integer<std::size_t>(magic[3]);
   if (header.dims > ArrayHeader::most_extents) {
-    file.refuse(3, {"has ", header.dims, " dimensions, more than the ", ArrayHeader::most_extents,
-                    " that are read: the file is damaged, or of another format."});
+    file.refuse(
+        3, {"has ", header.dims, " dimensions, more than the ", ArrayHeader::most_extents,
+            " that are read: the file is damaged, or of another format. Write or fetch it again."});
   }
   for (std::size_t i = 0; i != header.dims; ++i) {
     header.extents[i] = file.number<std::uint32_t>(4 + 4 * i, true);

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/sources/detail/utf8.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,10 +20,11 @@ namespace penstock::detail {
 /// with the file, the offset in it, and what was found.
 class JsonText {
  public:
-  /// Reads `text`, which begins at byte `offset` of the file `path` and of which the messages speak
-  /// as `what`. All three must outlive this.
-  JsonText(std::string_view text, const std::string& path, std::uint64_t offset, const char* what)
-      : text_{text}, path_{path}, offset_{offset}, what_{what} {}
+  /// Reads `text`, which begins at byte `offset` of the file `path`. The messages speak of it as
+  /// `what`, and say `damaged` of one that is wrong. All must outlive this.
+  JsonText(std::string_view text, const std::string& path, std::uint64_t offset, const char* what,
+           std::string_view damaged)
+      : text_{text}, path_{path}, offset_{offset}, what_{what}, damaged_{damaged} {}
 
   /// Returns how many bytes were read.
   std::size_t at() const noexcept { return at_; }
@@ -87,12 +89,13 @@ class JsonText {
     return value;
   }
 
-  /// Throws that there is something at byte `at` of the text which must not be there.
-  [[noreturn, gnu::cold]] void fail(std::size_t at, std::initializer_list<Piece> found) const {
+  /// Throws that there is something at byte `at` of the text which must not be there. `cure` is for
+  /// what is no damage.
+  [[noreturn, gnu::cold]] void fail(std::size_t at, std::initializer_list<Piece> found,
+                                    std::string_view cure = {}) const {
     const std::string text = joined(found);
-    throw_source_error({"penstock: ", path_, ": ", what_, " has ", text, " at byte ", offset_ + at,
-                        " of the file. The file is damaged, or what wrote it is wrong: write or "
-                        "fetch it again."},
+    throw_source_error({"penstock: ", path_, " at byte ", offset_ + at, " has ", text, " in ",
+                        what_, ": ", cure.empty() ? damaged_ : cure},
                        path_, offset_ + at);
   }
   /// Throws that something else comes next than what `wanted` names.
@@ -125,32 +128,12 @@ class JsonText {
     return text_[at_];
   }
 
-  // Returns how many bytes the next character has, in UTF-8 (RFC 3629): no longer than need be, no
-  // half of a pair, nothing above U+10FFFF.
   std::size_t encoded_bytes() const {
-    const auto byte = [&](std::size_t i) {
-      return at_ + i < text_.size() ? static_cast<unsigned char>(text_[at_ + i]) : 0U;
-    };
-    const auto follows = [&](std::size_t i) { return (byte(i) & 0xc0U) == 0x80; };
-    const unsigned first = byte(0);
-    const unsigned second = byte(1);
-    if (first < 0x80) {
-      return 1;
+    const std::size_t bytes = utf8_bytes(text_.substr(at_));
+    if (bytes == 0) {
+      fail(at_, {"bytes that are not UTF-8"});
     }
-    if (first >= 0xc2 && first <= 0xdf && follows(1)) {
-      return 2;
-    }
-    const bool narrow = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
-                        (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
-    if (first >= 0xe0 && first <= 0xf4 && !narrow && follows(1) && follows(2)) {
-      if (first < 0xf0) {
-        return 3;
-      }
-      if (follows(3)) {
-        return 4;
-      }
-    }
-    fail(at_, {"bytes that are not UTF-8"});
+    return bytes;
   }
 
   void escaped(std::string& characters) {
@@ -221,6 +204,7 @@ class JsonText {
   const std::string& path_;
   std::uint64_t offset_;
   const char* what_;
+  std::string_view damaged_;
   std::size_t at_{};
 };
 

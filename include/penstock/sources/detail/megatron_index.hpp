@@ -44,13 +44,16 @@ class MegatronParser {
                     "a file of tokens: set .format = ps::TokenFormat::raw if it is no index."});
     }
     if (const auto version = file_.number<std::uint64_t>(9); version != 1) {
-      file_.refuse(9, {"has version ", version, " of Megatron's index, and 1 is read."});
+      file_.refuse(
+          9, {"has version ", version,
+              " of Megatron's index, and 1 is read: build the data set again by Megatron-Core."});
     }
     const auto code = file_.number<std::uint8_t>(17);
     index_.type = megatron_type(code);
     if (index_.type.kind == 0) {
       file_.refuse(17, {"has ", unsigned{code},
-                        " for the type of its tokens, and 1 to 8 stand for one: it is damaged."});
+                        " for the type of its tokens, and 1 to 8 stand for one: it is damaged. "
+                        "Build the data set again."});
     }
     const auto sequences = file_.number<std::uint64_t>(18);
     const auto documents = file_.number<std::uint64_t>(26);
@@ -71,7 +74,7 @@ class MegatronParser {
     if (!fits || (left != 0 && left != sequences)) {
       file_.refuse(18, {"has ", sequences, " sequences and ", documents,
                         " documents, which do not take the ", file_.size(),
-                        " bytes that it has: it was cut, or is damaged."});
+                        " bytes that it has: it was cut, or is damaged. Build or fetch it again."});
     }
   }
 
@@ -89,8 +92,8 @@ class MegatronParser {
         const auto length = number_at<std::uint32_t>(lengths + 4 * i, false);
         const auto place = number_at<std::uint64_t>(places + 8 * i, false);
         if (length > most_length) {
-          file_.refuse(at + 4 * i,
-                       {"has a negative length for sequence ", done + i, ": it is damaged."});
+          file_.refuse(at + 4 * i, {"has a negative length for sequence ", done + i,
+                                    ": it is damaged. Build the data set again."});
         }
         if (place != bytes) {
           file_.refuse(place_at + 8 * i, {"says that sequence ", done + i, " begins at byte ",
@@ -99,7 +102,7 @@ class MegatronParser {
         }
         if (__builtin_add_overflow(bytes, std::uint64_t{length} * index_.type.bytes, &bytes)) {
           file_.refuse(at + 4 * i, {"has sequences of more bytes than 64 bits count: it is "
-                                    "damaged."});
+                                    "damaged. Build the data set again."});
         }
       }
       done += count;
@@ -118,7 +121,8 @@ class MegatronParser {
         if (first < last || first > sequences) {
           file_.refuse(from + 8 * (done + i),
                        {"says that document ", done + i, " begins with sequence ", first, " of ",
-                        sequences, ", behind one that begins with ", last, ": it is damaged."});
+                        sequences, ", behind one that begins with ", last,
+                        ": it is damaged. Build the data set again."});
         }
         last = first;
       }

@@ -74,8 +74,9 @@ class NpyText {
   }
   void take(char c, std::string_view what) {
     if (!is_next(c)) {
-      file_.refuse(begin_ + at_, {"has ", here(), " in its header, where ", what,
-                                  " is expected: the file is damaged."});
+      file_.refuse(begin_ + at_,
+                   {"has ", here(), " in its header, where ", what,
+                    " is expected: the file is damaged. Write it again by np.save()."});
     }
     ++at_;
   }
@@ -84,7 +85,8 @@ class NpyText {
   }
   [[noreturn, gnu::cold]] void refuse(std::size_t at, std::string_view what) const {
     file_.refuse(begin_ + at, {"has ", what, " in its header, \"", shown(text_.substr(at)),
-                               "\": the file is damaged, or of a later version of the format."});
+                               "\": the file is damaged, or of a later version of the format. "
+                               "Write it again by np.save()."});
   }
 
   std::string_view string() {
@@ -94,8 +96,8 @@ class NpyText {
         quote == '\'' || quote == '"' ? text_.find(quote, at_ + 1) : std::string_view::npos;
     if (end == std::string_view::npos) {
       file_.refuse(begin_ + at_, {"has ", here(),
-                                  " in its header, where a string is expected: the "
-                                  "file is damaged."});
+                                  " in its header, where a string is expected: the file is "
+                                  "damaged. Write it again by np.save()."});
     }
     const std::string_view text = text_.substr(at_ + 1, end - at_ - 1);
     at_ = end + 1;
@@ -220,25 +222,25 @@ class NpyText {
   if (!file.begins_with("\x93NUMPY")) {
     file.refuse(0,
                 {"does not begin as a .npy file does: it is empty, damaged or of another format. "
-                 "Write it anew by np.save()."});
+                 "Write it again by np.save()."});
   }
   const auto version = file.number<std::uint8_t>(6);
   if (version < 1 || version > 3 || file.number<std::uint8_t>(7) != 0) {
-    file.refuse(6,
-                {"has version ", unsigned{version}, ".", unsigned{file.number<std::uint8_t>(7)},
-                 " of the .npy format, and 1.0, 2.0 and 3.0 are read: save it by another NumPy."});
+    file.refuse(
+        6, {"has version ", unsigned{version}, ".", unsigned{file.number<std::uint8_t>(7)},
+            " of the .npy format, and 1.0, 2.0 and 3.0 are read: write it again by np.save()."});
   }
   const std::size_t begin = version == 1 ? 10 : 12;
   const std::uint64_t bytes =
       version == 1 ? file.number<std::uint16_t>(8) : file.number<std::uint32_t>(8);
   if (bytes > most_bytes) {
     file.refuse(8, {"says that its header has ", bytes, " bytes, more than the ", most_bytes,
-                    " that are read: the file is damaged, or holds structures of very many "
-                    "fields."});
+                    " that are read: the file is damaged, or holds structures of very many fields. "
+                    "Save each field as an array of its own."});
   }
   if (bytes > file.size() - begin) {
     file.refuse(8, {"says that its header has ", bytes, " bytes, and the file has ",
-                    file.size() - begin, " more: it was cut."});
+                    file.size() - begin, " more: it was cut. Write or fetch it again."});
   }
   Vector<std::byte> text(std::size_t{bytes});
   file.read(begin, {text.data(), text.size()});

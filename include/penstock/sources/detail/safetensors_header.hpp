@@ -10,6 +10,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::detail {
@@ -20,6 +21,11 @@ namespace penstock::detail {
 
 inline constexpr std::uint64_t most_safetensors_header = 100'000'000; // as its own reader has it
 inline constexpr std::uint64_t safetensors_length_bytes = 8;
+/// What is wrong with a file whose header is, and what helps.
+inline constexpr std::string_view safetensors_damaged =
+    "the file was cut, or its header, or the header's length in the first 8 bytes, is damaged. "
+    "Write "
+    "or fetch it again.";
 inline constexpr std::size_t most_tensor_extents = 64;       // as NumPy has it
 inline constexpr std::size_t most_tensor_metadata = 1 << 16; // some programs write a dozen
 
@@ -35,9 +41,9 @@ struct SafetensorsHeader {
 inline std::uint64_t safetensors_header_bytes(std::span<const std::byte> first, std::uint64_t size,
                                               const std::string& path) {
   if (size < safetensors_length_bytes || first.size() < safetensors_length_bytes) {
-    throw_source_error({"penstock: ", path, " has ", size,
+    throw_source_error({"penstock: ", path, " at byte 0 has ", size,
                         " bytes, and a safetensors file begins with 8 that are its header's "
-                        "length: this is none, or it was cut short."},
+                        "length: it was cut, or is of another format. Write or fetch it again."},
                        path, 0);
   }
   std::uint64_t bytes = 0;
@@ -45,15 +51,16 @@ inline std::uint64_t safetensors_header_bytes(std::span<const std::byte> first, 
     bytes |= std::to_integer<std::uint64_t>(first[i]) << (8 * i);
   }
   if (bytes == 0 || bytes > most_safetensors_header) {
-    throw_source_error({"penstock: ", path, " would be a safetensors file with a header of ", bytes,
-                        " bytes, and a header has 2 to ", most_safetensors_header,
-                        ": this is none, or it is damaged."},
+    throw_source_error({"penstock: ", path, " at byte 0 says that its safetensors header has ",
+                        bytes, " bytes, and a header has 2 to ", most_safetensors_header,
+                        ": it is damaged, or of another format. Write or fetch it again."},
                        path, 0);
   }
   if (bytes > size - safetensors_length_bytes) {
-    throw_source_error({"penstock: ", path, " would be a safetensors file with a header of ", bytes,
-                        " bytes, but has only ", size - safetensors_length_bytes,
-                        " behind the header's length: this is none, or it was cut short."},
+    throw_source_error({"penstock: ", path, " at byte 0 says that its safetensors header has ",
+                        bytes, " bytes, and the file has only ", size - safetensors_length_bytes,
+                        " behind the header's length, the first 8 bytes: it was cut or is damaged, "
+                        "or of another format. Write or fetch it again."},
                        path, 0);
   }
   return bytes;

@@ -29,11 +29,12 @@ class SafetensorsParser {
   SafetensorsParser(std::span<const std::byte> header, std::uint64_t size, const std::string& path)
       : text_{reinterpret_cast<const char*>(header.data()), header.size()},
         data_{safetensors_length_bytes + header.size()}, size_{size}, path_{path},
-        json_{text_, path, safetensors_length_bytes, "its safetensors header"} {}
+        json_{text_, path, safetensors_length_bytes, "its safetensors header",
+              safetensors_damaged} {}
 
   SafetensorsHeader parse() {
     if (!text_.starts_with('{')) {
-      json_.fail(0, {"no '{' as its first byte,"});
+      json_.fail(0, {"no '{' as the first byte"});
     }
     each_member([&](std::string& name, std::size_t at) {
       name == "__metadata__" ? metadata(at) : tensor(name, at);
@@ -41,7 +42,7 @@ class SafetensorsParser {
     // The format allows these bytes behind the object, and no others.
     const std::size_t other = text_.find_first_not_of(' ', json_.at());
     if (other != std::string_view::npos) {
-      json_.fail(other, {"something other than spaces behind the object that it is"});
+      json_.fail(other, {"something other than spaces behind the object"});
     }
     check_names();
     check_places();
@@ -81,10 +82,11 @@ class SafetensorsParser {
     }
     each_member([&](const std::string& name, std::size_t where) {
       if (header_.metadata.size() == most_tensor_metadata) {
-        json_.fail(where, {"more than ", most_tensor_metadata, " members in its __metadata__"});
+        json_.fail(where, {"more than ", most_tensor_metadata, " members of __metadata__"},
+                   "write the file with fewer.");
       }
       if (!header_.metadata.emplace(name, json_.string()).second) {
-        json_.fail(where, {"\"", shown(name), "\" twice in its __metadata__"});
+        json_.fail(where, {"\"", shown(name), "\" twice in __metadata__"});
       }
     });
   }
@@ -112,8 +114,9 @@ class SafetensorsParser {
                   "without a dtype, a shape or data_offsets");
     tensor.type = *type;
     tensor.shape = std::move(*shape);
-    refuse_unless(places[0] <= places[1], at, name, "that ends before it begins");
-    refuse_unless(places[1] <= size_ - data_, at, name, "that ends behind the file's end");
+    refuse_unless(places[0] <= places[1], at, name, "whose data_offsets end before they begin");
+    refuse_unless(places[1] <= size_ - data_, at, name,
+                  "whose data_offsets end behind the end of the file");
     tensor.offset = data_ + places[0];
     tensor.bytes = places[1] - places[0];
     check_bytes(tensor, at);
@@ -126,10 +129,9 @@ class SafetensorsParser {
         return static_cast<TensorType>(i);
       }
     }
-    json_.fail(at, {"the dtype \"", shown(found),
-                    "\", which this version does not know, for the "
-                    "tensor \"",
-                    shown(name), "\""});
+    json_.fail(at,
+               {"the unknown dtype \"", shown(found), "\" for the tensor \"", shown(name), "\""},
+               "write it as one of the types that ps::TensorType lists.");
   }
   void add(std::vector<std::uint64_t>& numbers, std::uint64_t number, std::size_t most,
            std::size_t at) const {
@@ -149,11 +151,10 @@ class SafetensorsParser {
       bits *= std::max<std::uint64_t>(extent, 1);
     }
     bits = none ? 0 : bits;
-    refuse_unless(bits % 8 == 0, at, tensor.name, "that ends in the middle of a byte");
+    refuse_unless(bits % 8 == 0, at, tensor.name, "whose last byte is not full");
     if (bits / 8 != tensor.bytes) {
       json_.fail(at, {"the tensor \"", shown(tensor.name), "\", whose dtype and shape make ",
-                      bits / 8, " bytes and whose data_offsets make ", tensor.bytes,
-                      ", in the member that begins"});
+                      bits / 8, " bytes and whose data_offsets make ", tensor.bytes, ","});
     }
   }
 
@@ -168,7 +169,7 @@ class SafetensorsParser {
     std::sort(names.begin(), names.end(), less);
     const auto twice = std::adjacent_find(names.begin(), names.end(), same);
     if (twice != names.end()) {
-      json_.fail(0, {"the tensor \"", shown(**twice), "\" twice, in the object that begins"});
+      json_.fail(0, {"the tensor \"", shown(**twice), "\" twice"});
     }
   }
   // Sorts the tensors as they lie: each begins where the one before it ends.
@@ -182,38 +183,25 @@ class SafetensorsParser {
     std::uint64_t end = data_;
     for (const TensorInfo& tensor : all) {
       if (tensor.offset != end) {
-        misplaced(end, {"the tensor \"", shown(tensor.name), "\" begins at byte ", tensor.offset,
-                        ", and what lies before it ends at byte ", end});
+        misplaced(end, {"should begin the tensor \"", shown(tensor.name),
+                        "\", which begins at byte ", tensor.offset});
       }
       end += tensor.bytes;
     }
     if (end != size_) {
-      misplaced(end, {"its tensors end at byte ", end, ", and the file at byte ", size_});
+      misplaced(end, {"ends the last tensor, and the file ends at byte ", size_});
     }
   }
   [[noreturn, gnu::cold]] void misplaced(std::uint64_t at, std::initializer_list<Piece> how) const {
     const std::string text = joined(how);
-    throw_source_error({"penstock: ", path_, ": ", text,
-                        ": in a safetensors file tensors neither overlap nor leave gaps. The file "
-                        "is damaged or cut short, or what wrote it is wrong: write or fetch it "
-                        "again."},
+    throw_source_error({"penstock: ", path_, " at byte ", at, " ", text,
+                        ", and tensors neither overlap nor leave gaps: ", safetensors_damaged},
                        path_, at);
   }
   void refuse_unless(bool right, std::size_t at, const std::string& name, const char* how) const {
     if (!right) {
-      json_.fail(at, {"a tensor \"", shown(name), "\" ", how});
+      json_.fail(at, {"a tensor \"", shown(name), "\" ", how, ","});
     }
-  }
-  // A name for a message: some of it, on one line.
-  static std::string shown(const std::string& name) {
-    std::size_t most = 80;
-    while (most < name.size() && most != 0 && (name[most] & 0xc0) == 0x80) {
-      --most; // not in the middle of a character
-    }
-    std::string text = name.substr(0, most);
-    std::replace_if(
-        text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-    return name.size() > most ? text + "…" : text;
   }
 
   std::string_view text_;

@@ -7,6 +7,7 @@
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/safetensors_header.hpp>
 #include <penstock/sources/detail/safetensors_parser.hpp>
+#include <penstock/sources/detail/utf8.hpp>
 #include <penstock/sources/tensor_info.hpp>
 
 #include <algorithm>
@@ -62,7 +63,7 @@ class TensorList {
     if (twice != by_name_.end()) {
       const TensorInfo& first = tensors_[twice[0]];
       const TensorInfo& second = tensors_[twice[1]];
-      throw_source_error({"penstock: safetensors: two files have a tensor \"", first.name,
+      throw_source_error({"penstock: safetensors: two files have a tensor \"", shown(first.name),
                           "\": ", files_[first.file], " and ", files_[second.file],
                           ". The shards of a model have each name once: give those of one model."},
                          files_[second.file], second.offset);
@@ -82,11 +83,11 @@ class TensorList {
         [this](std::size_t i, std::string_view than) { return tensors_[i].name < than; });
     if (at == by_name_.end() || tensors_[*at].name != name) {
       const bool last = at == by_name_.end();
-      throw_error<OptionError>({"penstock: safetensors: of the ", tensors_.size(),
-                                " tensors none is called \"", name, "\"",
-                                last ? "" : "; the next one in the order of names is \"",
-                                last ? std::string_view{} : std::string_view{tensors_[*at].name},
-                                last ? ": tensors() has all." : "\": tensors() has all."});
+      throw_error<OptionError>(
+          {"penstock: safetensors: there is no tensor \"", shown(name), "\" among the ",
+           tensors_.size(), last ? "" : ", and the next in the order of names is \"",
+           last ? std::string{} : shown(tensors_[*at].name),
+           last ? ": give a name that tensors() lists." : "\": give a name that tensors() lists."});
     }
     return tensors_[*at];
   }

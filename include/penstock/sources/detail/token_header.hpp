@@ -34,9 +34,14 @@ inline bool is_llm_c(const HeaderFile& file) {
 /// numbers have a sign does not show in tokens.
 [[gnu::cold]] inline void check_token_type(const HeaderFile& file, std::uint64_t at, ValueType type,
                                            ValueType wanted) {
-  if (type.bytes != wanted.bytes || type.kind == 'f') {
+  if (type.kind == 'f') {
+    file.refuse(at, {"says that its tokens are ", name_of(type),
+                     ", and only whole numbers are read: build the data set again with these."});
+  }
+  if (type.bytes != wanted.bytes) {
     file.refuse(at, {"says that its tokens are ", name_of(type), ", and ", name_of(wanted),
-                     " is wanted: give ps::tokens the type that the file has."});
+                     " is wanted: give ps::tokens the type that the file has, std::", name_of(type),
+                     "_t."});
   }
 }
 
@@ -50,7 +55,8 @@ inline bool is_llm_c(const HeaderFile& file) {
   const auto version = file.number<std::uint32_t>(4);
   const unsigned known = magic == llm_c_gpt2 ? 1 : 7;
   if (version != known) {
-    file.refuse(4, {"has version ", version, " of llm.c's header, and ", known, " is read."});
+    file.refuse(4, {"has version ", version, " of llm.c's header, and ", known,
+                    " is read: write the file again by llm.c's dev/data."});
   }
   check_token_type(file, 0, {'u', magic == llm_c_gpt2 ? 2U : 4U}, wanted);
   const auto tokens = file.number<std::uint32_t>(8);
@@ -58,7 +64,7 @@ inline bool is_llm_c(const HeaderFile& file) {
   if (end != file.size()) {
     file.refuse(8, {"says that it has ", tokens, " tokens, which end at byte ", end,
                     ", and the file ends at byte ", file.size(),
-                    ": it was cut, or is still being written."});
+                    ": it was cut, or is still being written. Write or fetch it again."});
   }
   return {llm_c_bytes, tokens};
 }
@@ -67,23 +73,29 @@ inline bool is_llm_c(const HeaderFile& file) {
 [[gnu::cold]] inline RecordsAt raw_tokens(const HeaderFile& file, ValueType wanted) {
   const std::uint64_t rest = file.size() % wanted.bytes;
   if (rest != 0) {
-    file.refuse(file.size() - rest,
-                {"ends with ", rest, " of the ", wanted.bytes,
-                 " bytes of a token: the type of the tokens is another, or the file was cut."});
+    file.refuse(file.size() - rest, {"ends with ", rest, " of the ", wanted.bytes,
+                                     " bytes of a token: give ps::tokens the type that the file "
+                                     "has, or fetch it again if it was cut."});
   }
   return {0, file.size() / wanted.bytes};
 }
 
+/// Reads an index whose tokens are to be of this type. Throws SourceError.
+[[gnu::cold]] inline MegatronIndex megatron_index(const HeaderFile& file, ValueType wanted) {
+  const MegatronIndex index = MegatronParser{file}.parse();
+  check_token_type(file, 17, index.type, wanted);
+  return index;
+}
+
 /// Returns where the tokens of a file lie whose index was read. Throws SourceError.
 [[gnu::cold]] inline RecordsAt megatron_tokens(const HeaderFile& file, std::string_view index_path,
-                                               const MegatronIndex& index, ValueType wanted) {
-  check_token_type(file, 0, index.type, wanted);
+                                               const MegatronIndex& index) {
   // No overflow: the index was checked in bytes.
   const std::uint64_t bytes = index.tokens * index.type.bytes;
   if (bytes != file.size()) {
     file.refuse(file.size(), {"ends, and its index ", index_path, " has sequences of ", bytes,
                               " bytes in all: one of the two was cut, or they do not belong "
-                              "together."});
+                              "together. Build or fetch both again."});
   }
   return {0, index.tokens};
 }

@@ -77,9 +77,10 @@ class ZipDirectory {
       at += add(at);
     }
     if (at != bytes_.size()) {
-      file_.refuse(end_.directory + at, {"ends the last of ", end_.members,
-                                         " members, and the directory of the archive has ",
-                                         bytes_.size() - at, " bytes more: the file is damaged."});
+      file_.refuse(end_.directory + at,
+                   {"ends the last of ", end_.members,
+                    " members, and the directory of the archive has ", bytes_.size() - at,
+                    " bytes more: the file is damaged. Write or fetch it again."});
     }
     check_names();
     check_places();
@@ -99,9 +100,12 @@ class ZipDirectory {
       for (std::size_t i = 0; i != std::min(entries_.size(), most_listed); ++i) {
         all += (i == 0 ? ": " : ", ") + shown(entries_[i].name);
       }
-      file_.refuse(end_.directory, {"lists ", entries_.size(), " members", all,
-                                    entries_.size() > most_listed ? ", ..." : "", ". None is ",
-                                    name, ": name one of them, without .npy."});
+      file_.refuse(end_.directory,
+                   {"lists ", entries_.size(), " members", all,
+                    entries_.size() > most_listed ? ", ..." : "", ". None is ", name,
+                    entries_.empty()
+                        ? ": write the array into it by np.savez()."
+                        : ": give ps::npz, or the column, the name of one of them, without .npy."});
     }
     return *found;
   }
@@ -118,7 +122,7 @@ class ZipDirectory {
     if (left.size() < fixed_bytes || zip_number<std::uint32_t>(from) != 0x02014b50) {
       file_.refuse(place, {"has no member number ", entries_.size(),
                            " in the directory of the archive, which has ", end_.members,
-                           ": the file is damaged."});
+                           ": the file is damaged. Write or fetch it again."});
     }
     const std::size_t name = zip_number<std::uint16_t>(from + 28);
     const std::size_t extra = zip_number<std::uint16_t>(from + 30);
@@ -127,7 +131,7 @@ class ZipDirectory {
       file_.refuse(place, {"has a member of ", all,
                            " bytes in the directory of the archive, which "
                            "has ",
-                           left.size(), " more: the file is damaged."});
+                           left.size(), " more: the file is damaged. Write or fetch it again."});
     }
     ZipEntry entry{{reinterpret_cast<const char*>(from + fixed_bytes), name},
                    place,

@@ -84,14 +84,16 @@ class ZipEndParser {
       const std::size_t behind = tail.size() - at - record_bytes;
       const auto comment = zip_number<std::uint16_t>(record + 20);
       if (comment != behind) {
-        file_.refuse(begin + at, {"ends an archive with a comment of ", unsigned{comment},
-                                  " bytes, and the file has ", behind,
-                                  " more: it was cut, or something was put behind it."});
+        file_.refuse(
+            begin + at,
+            {"ends an archive with a comment of ", unsigned{comment}, " bytes, and the file has ",
+             behind,
+             " more: it was cut, or something was put behind it. Write or fetch it again."});
       }
       return begin + at;
     }
-    file_.refuse(file_.size(), {"ends without the record that a ZIP archive has there, such as "
-                                "np.savez() writes: it was cut, or is of another format."});
+    file_.refuse(file_.size(), {"ends without the end of a ZIP archive, as np.savez() writes it: "
+                                "it was cut, or is of another format. Write or fetch it again."});
   }
 
   // Takes the numbers of the record of 64 bits, and returns where it lies. Other readers take those
@@ -111,7 +113,7 @@ class ZipEndParser {
     if (!there) {
       file_.refuse(locator_at, {"says that the end of the archive in 64 bits is told at byte ", at,
                                 ", and it is not there: something was put before or into the "
-                                "archive, or the file is damaged."});
+                                "archive, or the file is damaged. Write or fetch it again."});
     }
     struct Twice {
       std::uint64_t& small;
@@ -127,7 +129,8 @@ class ZipEndParser {
           {end.directory, 0xFFFF'FFFF, zip_number<std::uint64_t>(record + 48)}}) {
       if (number.small != number.small_most && number.small != number.large) {
         file_.refuse(at, {"says ", number.large, " in the end of the archive in 64 bits, and ",
-                          number.small, " in that of 32: the file is damaged."});
+                          number.small,
+                          " in that of 32: the file is damaged. Write or fetch it again."});
       }
       number.small = number.large;
     }
@@ -141,14 +144,14 @@ class ZipEndParser {
     if (__builtin_add_overflow(end.directory, end.bytes, &last) || last > at) {
       file_.refuse(at, {"says that the directory of the archive lies from byte ", end.directory,
                         " on and has ", end.bytes,
-                        " bytes, which is not before the end of the archive: the file is "
-                        "damaged."});
+                        " bytes, which is not before the end of the archive: the file is damaged. "
+                        "Write or fetch it again."});
     }
     if (last != at) {
       file_.refuse(at, {"says that the directory of the archive ends at byte ", last, ", which is ",
                         at - last,
-                        " bytes too early: something was put before or into the archive. Cut it "
-                        "off."});
+                        " bytes too early: something was put before or into the archive. Write or "
+                        "fetch it again."});
     }
     if (end.bytes > most_directory_bytes) {
       file_.refuse(at, {"says that the directory of the archive has ", end.bytes,
@@ -157,7 +160,7 @@ class ZipEndParser {
     }
     if (end.members > end.bytes / entry_bytes) {
       file_.refuse(at, {"says that the archive has ", end.members, " members, in a directory of ",
-                        end.bytes, " bytes: the file is damaged."});
+                        end.bytes, " bytes: the file is damaged. Write or fetch it again."});
     }
   }
 
