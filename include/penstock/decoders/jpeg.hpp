@@ -16,11 +16,11 @@
 // -lturbojpeg.
 namespace penstock {
 
-/// Returns a Decoder of JPEG files, with one handle of TurboJPEG's a worker: each record's file is
-/// decoded, a part of it taken and resized, and the columns beside it go along. `From` has one
-/// column of bytes, Ragged<std::uint8_t>, `To` one of a picture, `std::uint8_t` with three extents,
-/// channels (3: red, green, blue; 1: grey), height and width; all others of `To` are in `From` too,
-/// by name and type. It gives pinned memory; where no device is named, take `Where` = Pageable.
+/// Returns a Decoder of JPEG files: each record's file is decoded, a part of it taken and resized,
+/// and the columns beside it go along. `From` has one column of bytes, Ragged<std::uint8_t>, `To`
+/// one of a picture, `std::uint8_t` with three extents, channels (3: red, green, blue; 1: grey),
+/// height and width; all others of `To` are in `From` too, by name and type. It gives pinned
+/// memory; where no device is named, take `Where` = Pageable.
 ///
 /// All JPEGs that libjpeg-turbo reads are taken: grey, YCbCr, RGB, CMYK and YCCK, of any
 /// subsampling, progressive. Pixels stay as they are stored, whatever EXIF says of the picture's
