@@ -4,11 +4,12 @@
 
 compare_pictures.py PROGRAM [FOLDER…]
 
-Without folders, it takes those of Debian's package golang-1.19-src, where that is installed, and files that Pillow
-makes now, among them damaged ones. 77 without Pillow.
+Without folders, it takes those of Debian's package golang-1.19-src, where that is installed; and in any case files that
+Pillow makes now, among them damaged ones. 77 without Pillow.
 """
 import io
 import itertools
+import os
 import re
 import struct
 import subprocess
@@ -21,6 +22,8 @@ from pathlib import Path
 try:
     from PIL import Image
 except ImportError:
+    if sys.executable != "/usr/bin/python3" and Path("/usr/bin/python3").exists():  # Pillow may be the distribution's, and python3 another
+        os.execv("/usr/bin/python3", ["/usr/bin/python3", "-B", *sys.argv])
     print("there is no Pillow (Debian: python3-pil)")
     sys.exit(77)
 
@@ -129,8 +132,8 @@ def part_of(image: Image.Image, size: tuple[int, int], crop: str) -> Image.Image
 def main(program: str, folders: list[str]) -> int:
     with tempfile.TemporaryDirectory() as made:
         make_files(Path(made))
-        go = Path("/usr/share/go-1.19/src/image")
-        given = [*map(Path, folders), Path(made)] if folders else [go / "testdata", go / "png/testdata", go / "png/testdata/pngsuite", Path(made)]
+        go = next(iter(sorted(Path("/usr/share").glob("go-*/src/image"))), Path("none"))
+        given = [*(map(Path, folders) if folders else (go / "testdata", go / "png/testdata", go / "png/testdata/pngsuite")), Path(made)]
         wrong = compared = 0
         most = kept = refused_here = 0
         for endings in (".jpg", ".jpeg"), (".png",):
