@@ -212,5 +212,24 @@ weights("empty.safetensors", {"none": ("U8", np.zeros((0, 7), "u1")), "scalar": 
 (folder / "cut.safetensors").write_bytes((folder / "one.safetensors").read_bytes()[:-1])
 refuse("safetensors", "cut.safetensors", "cut.safetensors")
 
+# Pictures, small ones; compare_pictures.py says what must come out of larger ones.
+try:
+    from PIL import Image
+except ImportError:
+    print("no pictures, since there is no Pillow (Debian: python3-pil)")
+else:
+    picture = Image.merge("RGB", [Image.radial_gradient("L").resize((24, 18)).rotate(angle) for angle in (0, 90, 180)])
+    for name, options in {"s0": {"subsampling": 0}, "s2": {"subsampling": 2, "restart_marker_blocks": 1}, "progressive": {"progressive": True}}.items():
+        picture.save(folder / f"{name}.jpg", **options)
+    for mode in "L", "CMYK":
+        picture.convert(mode).save(folder / f"{mode}.jpg")
+    for mode in "RGB", "L", "RGBA", "LA", "1", "P":
+        picture.convert(mode).save(folder / f"{mode}.png")
+    (folder / "cut.jpg").write_bytes((folder / "s2.jpg").read_bytes()[:-40])
+    # One that is interlaced, which Pillow cannot write.
+    suite = Path("/usr/share/go-1.19/src/image/png/testdata/gray-gradient.interlaced.png")
+    if suite.exists():
+        (folder / "interlaced.png").write_bytes(suite.read_bytes())
+
 (folder / "list").write_text("\n".join(lines) + "\n")
 print(f"{len(lines)} files")

@@ -36,6 +36,8 @@ void fuzz_megatron(std::span<const std::byte> input);
 void fuzz_safetensors(std::span<const std::byte> input);
 void fuzz_lines(std::span<const std::byte> input);
 void fuzz_tfrecord(std::span<const std::byte> input);
+void fuzz_jpeg(std::span<const std::byte> input);
+void fuzz_png(std::span<const std::byte> input);
 
 namespace {
 
@@ -56,7 +58,9 @@ std::uint64_t replay(const std::string& input) {
   fuzz_safetensors(bytes);
   fuzz_lines(bytes.first(std::min<std::size_t>(bytes.size(), 64)));
   fuzz_tfrecord(bytes);
-  return 8;
+  fuzz_jpeg(bytes);
+  fuzz_png(bytes);
+  return 10;
 }
 std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) {
   std::uint64_t calls = replay(input);

@@ -39,6 +39,10 @@ have_package() { # PACKAGE: whether the tool that we want from it is there, howe
     fiu-utils) has fiu-run ;;
     python3-numpy) python3 -c "import numpy" 2>/dev/null || /usr/bin/python3 -c "import numpy" 2>/dev/null ;;
     zlib1g-dev) [ -f /usr/include/zlib.h ] ;;
+    libturbojpeg0-dev) pkg-config --exists libturbojpeg 2>/dev/null ;;
+    libpng-dev) pkg-config --exists libpng 2>/dev/null ;;
+    python3-pil) python3 -c "import PIL" 2>/dev/null || /usr/bin/python3 -c "import PIL" 2>/dev/null ;;
+    golang-1.19-src) compgen -G '/usr/share/go-*/src/image/testdata' >/dev/null ;;
     *) has "$1" ;;
   esac
 }

@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/decoders/detail/picture_decoder.hpp>
+#include <penstock/decoders/detail/pixel_buffer.hpp>
+#include <penstock/decoders/detail/resizer.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <span>
+#include <string>
+
+#include <csetjmp>
+
+#include <png.h>
+
+namespace penstock::detail {
+
+/// One file that libpng reads from memory. It jumps out of its errors, past no object with a
+/// destructor: what is called in guarded() has none.
+class PngFile {
+ public:
+  explicit PngFile(std::span<const std::uint8_t> file) : left_{file} {
+    png_ = ::png_create_read_struct(PNG_LIBPNG_VER_STRING, this, failed, warned);
+    info_ = png_ ? ::png_create_info_struct(png_) : nullptr;
+    if (!info_) {
+      ::png_destroy_read_struct(&png_, &info_, nullptr);
+      throw std::bad_alloc{};
+    }
+  }
+  PngFile(const PngFile&) = delete;
+  PngFile& operator=(const PngFile&) = delete;
+  ~PngFile() { ::png_destroy_read_struct(&png_, &info_, nullptr); }
+
+  /// Reads up to the pixels, and returns whether that worked; as do the others.
+  bool read_header() {
+    return guarded([&] {
+      ::png_set_read_fn(png_, this, read);
+#if defined(PNG_SET_UNKNOWN_CHUNKS_SUPPORTED)
+      // Nothing that changes no pixel here: texts, profiles, gamma.
+      ::png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+#endif
+      ::png_read_info(png_, info_);
+    });
+  }
+  std::size_t width() const noexcept { return ::png_get_image_width(png_, info_); }
+  std::size_t height() const noexcept { return ::png_get_image_height(png_, info_); }
+
+  /// Reads all pixels, as four bytes each: red, green, blue, and one that does not count.
+  bool read_pixels(std::uint8_t* pixels) {
+    return guarded([&] {
+      const int type = ::png_get_color_type(png_, info_);
+      ::png_set_strip_16(png_);
+      ::png_set_packing(png_);
+      if (type == PNG_COLOR_TYPE_PALETTE) {
+        ::png_set_palette_to_rgb(png_);
+      } else if ((type & PNG_COLOR_MASK_COLOR) == 0) {
+        ::png_set_expand_gray_1_2_4_to_8(png_);
+        ::png_set_gray_to_rgb(png_);
+      }
+      // Alpha is no part of the colour, and transparency of a palette neither.
+      ::png_set_strip_alpha(png_);
+      ::png_set_filler(png_, 0xFF, PNG_FILLER_AFTER);
+      const int passes = ::png_set_interlace_handling(png_);
+      ::png_read_update_info(png_, info_);
+      const std::size_t row = ::png_get_rowbytes(png_, info_);
+      if (row != 4 * width()) {
+        ::png_error(png_, "its rows have another length than its header says");
+      }
+      const auto rows = static_cast<std::size_t>(::png_get_image_height(png_, info_));
+      for (int pass = 0; pass != passes; ++pass) {
+        for (std::size_t y = 0; y != rows; ++y) {
+          ::png_read_row(png_, pixels + y * row, nullptr);
+        }
+      }
+    });
+  }
+  /// Reads what follows the pixels.
+  bool read_end() {
+    return guarded([&] { ::png_read_end(png_, nullptr); });
+  }
+
+  /// What libpng said, empty if nothing: of the last error, and the first warning.
+  /// @{
+  const char* error() const noexcept { return error_; }
+  const char* warning() const noexcept { return warning_; }
+  /// @}
+
+ private:
+  // A function of its own, so that a jump back changes no variable of its caller.
+  template <class F> [[gnu::noinline]] bool guarded(const F& f) {
+    if (setjmp(png_jmpbuf(png_))) {
+      return false;
+    }
+    f();
+    return true;
+  }
+
+  static void keep(char (&text)[128], const char* said) noexcept {
+    std::strncpy(text, said, sizeof text - 1);
+  }
+  [[noreturn]] static void failed(png_structp png, const char* said) {
+    keep(static_cast<PngFile*>(::png_get_error_ptr(png))->error_, said);
+    ::png_longjmp(png, 1);
+  }
+  static void warned(png_structp png, const char* said) {
+    PngFile& file = *static_cast<PngFile*>(::png_get_error_ptr(png));
+    if (file.warning_[0] == 0) {
+      keep(file.warning_, said);
+    }
+  }
+  static void read(png_structp png, png_bytep into, std::size_t count) {
+    PngFile& file = *static_cast<PngFile*>(::png_get_io_ptr(png));
+    if (count > file.left_.size()) {
+      ::png_error(png, "the data ends early");
+    }
+    std::memcpy(into, file.left_.data(), count);
+    file.left_ = file.left_.subspan(count);
+  }
+
+  std::span<const std::uint8_t> left_;
+  png_structp png_{};
+  png_infop info_{};
+  char error_[128]{};
+  char warning_[128]{};
+};
+
+/// Memory for a picture that was a PNG file.
+class LibPng {
+ public:
+  static constexpr const char* name = "png";
+
+  /// See PictureDecoder.
+  template <std::size_t stride, class Choose>
+  DecodedPicture decode(std::span<const std::uint8_t> bytes, const Wanted& wanted, Choose&& choose,
+                        std::string& warning) {
+    if (bytes.empty()) {
+      refuse_picture("png: an empty file", {});
+    }
+    PngFile file{bytes};
+    if (!file.read_header()) {
+      refuse_picture("png: no PNG file, or one with a damaged header", file.error());
+    }
+    const std::size_t width = file.width();
+    const std::size_t height = file.height();
+    const CropBox box = choose(width, height);
+    static_cast<void>(wanted);
+    std::uint8_t* const pixels = buffer_.room(width * height * 4);
+    if (!file.read_pixels(pixels)) {
+      refuse_picture("png: a PNG file that is damaged, so that no whole picture comes out",
+                     file.error());
+    }
+    warning = file.read_end() ? file.warning() : file.error();
+    if (stride == 1) {
+      to_grey(pixels, width * height);
+    }
+    return {{pixels, width, height}, box};
+  }
+  void release() noexcept { buffer_.trim(); }
+
+ private:
+  PixelBuffer buffer_;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+"""Compares what decode_pictures makes of JPEG and PNG files with what Pillow does.
+
+compare_pictures.py PROGRAM [FOLDER…]
+
+Without folders, it takes those of Debian's package golang-1.19-src, where that is installed; and in any case files that
+Pillow makes now, among them damaged ones. 77 without Pillow.
+"""
+import io
+import itertools
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import warnings
+import zlib
+from pathlib import Path
+
+try:
+    from PIL import Image
+except ImportError:
+    if sys.executable != "/usr/bin/python3" and Path("/usr/bin/python3").exists():  # Pillow may be the distribution's, and python3 another
+        os.execv("/usr/bin/python3", ["/usr/bin/python3", "-B", *sys.argv])
+    print("there is no Pillow (Debian: python3-pil)")
+    sys.exit(77)
+
+warnings.simplefilter("ignore")
+
+
+def make_files(folder: Path) -> None:
+    """Writes files that Pillow can write, whole and damaged."""
+    state = 1
+    noise = bytearray()
+    for _ in range(401 * 300 * 3):
+        state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
+        noise.append(state >> 56)
+    smooth = Image.radial_gradient("L").resize((401, 300))
+    mixed = Image.merge("RGB", (smooth, smooth.rotate(90), Image.frombytes("L", (401, 300), bytes(noise[: 401 * 300]))))
+    picture = Image.blend(mixed, Image.frombytes("RGB", (401, 300), bytes(noise)), 0.3)
+    jpegs = {}
+    for subsampling, progressive in itertools.product((0, 1, 2), (False, True)):
+        jpegs[f"s{subsampling}{'p' if progressive else ''}"] = (picture, {"subsampling": subsampling, "progressive": progressive})
+    jpegs |= {"grey": (picture.convert("L"), {}), "cmyk": (picture.convert("CMYK"), {}), "restarts": (picture, {"restart_marker_blocks": 5})}
+    for size in (1, 1), (1, 9), (9, 1), (7, 5), (17, 1000), (1000, 17):
+        jpegs["x".join(map(str, size))] = (picture.resize(size), {"quality": 95})
+    for name, (image, options) in jpegs.items():
+        image.save(folder / f"{name}.jpg", **options)
+    whole = (folder / "s2.jpg").read_bytes()
+    damaged = {"half": whole[: len(whole) // 2], "header": whole[:300], "empty": b"", "two": whole[:2],
+               "extra": whole[:-2] + bytes(50) + whole[-2:], "text": b"no picture at all"}
+    for at in range(700, len(whole) - 1, len(whole) // 40):
+        damaged[f"at{at}"] = whole[:at] + bytes([whole[at] ^ 0x5A, 0xFF, 0x00]) + whole[at + 3:]
+    start = re.search(b"\xff\xc0..\x08", whole, re.S).end()
+    damaged["huge"] = whole[:start] + b"\xff\xff\xff\xff" + whole[start + 4:]
+    damaged["flat"] = whole[:start] + b"\x00\x00\x00\x00" + whole[start + 4:]
+    damaged["deep"] = whole[:start - 1] + b"\x0c" + whole[start:]
+    for name, data in damaged.items():
+        (folder / f"damaged_{name}.jpg").write_bytes(data)
+
+    pngs = {"rgb": picture, "grey": picture.convert("L"), "alpha": picture.convert("RGBA"), "palette": picture.quantize(), "bits": picture.convert("1")}
+    alpha = picture.convert("RGBA")
+    alpha.putalpha(smooth)
+    pngs |= {"see_through": alpha, "grey_alpha": alpha.convert("LA"), "few": picture.quantize(3)}
+    for name, image in pngs.items():
+        image.save(folder / f"{name}.png")
+    pngs["palette"].save(folder / "palette_key.png", transparency=3)
+    Image.frombytes("I;16", (150, 100), bytes(noise[: 150 * 100 * 2])).save(folder / "grey16.png")
+    whole = (folder / "rgb.png").read_bytes()
+    damaged = {"half": whole[: len(whole) // 2], "header": whole[:20], "empty": b"", "noend": whole[:-12], "text": b"no picture at all"}
+    for at in range(50, len(whole) - 1, len(whole) // 30):
+        damaged[f"at{at}"] = whole[:at] + bytes([whole[at] ^ 0x5A]) + whole[at + 1:]
+
+    def resized(width: int, height: int) -> bytes:
+        header = b"IHDR" + struct.pack(">II", width, height) + whole[24:29]
+        return whole[:12] + header + struct.pack(">I", zlib.crc32(header)) + whole[33:]
+
+    damaged |= {"huge": resized(65535, 65535), "larger": resized(1 << 31, 1), "flat": resized(401, 0), "longer": resized(401, 301), "shorter": resized(401, 299)}
+    for name, data in damaged.items():
+        (folder / f"damaged_{name}.png").write_bytes(data)
+
+
+def decoded(program: str, channels: int, size: tuple[int, int], crop: str, files: list[Path]) -> tuple[dict, dict, dict]:
+    """Returns the pixels, notes and refusals by the files' numbers."""
+    outputs = []
+    for workers in "1", "4":
+        done = subprocess.run([program, str(channels), str(size[1]), str(size[0]), crop, workers, *map(str, files)], stdout=subprocess.PIPE, timeout=300)
+        assert done.returncode == 0, done
+        outputs.append(done.stdout)
+    stream = io.BytesIO(outputs[0])
+    pixels, notes, refused = {}, {}, {}
+    while (number := struct.unpack("<i", stream.read(4))[0]) >= 0:
+        pixels[number] = stream.read(channels * size[0] * size[1])
+    end = stream.tell()
+    lines = stream.read().decode().splitlines()
+    assert outputs[1][:end] == outputs[0][:end], "four workers make other pictures than one"
+    assert sorted(outputs[1][end:].decode().splitlines()) == sorted(lines), "four workers refuse others than one"
+    for line in lines:
+        kind, number, said = re.fullmatch(r"(noted|left out) (\d+) (.*)", line).groups()
+        (notes if kind == "noted" else refused)[int(number)] = said
+    return pixels, notes, refused
+
+
+def by_pillow(path: Path, channels: int) -> Image.Image | None:
+    """Returns the picture, or None if Pillow refuses it."""
+    try:
+        image = Image.open(path)
+        if channels == 1 and image.format == "JPEG" and image.mode != "CMYK":
+            image.draft("L", image.size)  # the luma that the file has; not what RGB makes of it
+        image.load()
+    except Exception:
+        return None
+    if image.mode.startswith("I"):  # convert() would cut 16 bits off at 255
+        image = Image.frombytes("L", image.size, bytes(value >> 8 for value in image.getdata()))
+    image = image.convert("RGB")
+    return image.convert("L") if channels == 1 else image
+
+
+def part_of(image: Image.Image, size: tuple[int, int], crop: str) -> Image.Image:
+    width, height = image.size
+    if crop == "centre":
+        ratio = size[0] / size[1]
+        w, h = (height * ratio, height) if width > height * ratio else (width, width / ratio)
+        w, h = max(1, min(width, round(w))), max(1, min(height, round(h)))
+        left, top = (width - w) // 2, (height - h) // 2
+        image = image.crop((left, top, left + w, top + h))
+    return image.resize(size, Image.BILINEAR)
+
+
+def main(program: str, folders: list[str]) -> int:
+    with tempfile.TemporaryDirectory() as made:
+        make_files(Path(made))
+        go = next(iter(sorted(Path("/usr/share").glob("go-*/src/image"))), Path("none"))
+        given = [*(map(Path, folders) if folders else (go / "testdata", go / "png/testdata", go / "png/testdata/pngsuite")), Path(made)]
+        wrong = compared = 0
+        most = kept = refused_here = 0
+        for endings in (".jpg", ".jpeg"), (".png",):
+            files = sorted(path for folder in given if folder.is_dir() for path in folder.iterdir() if path.suffix in endings)
+            assert files
+            for channels, size, crop in [(3, (401, 300), "none"), (3, (150, 103), "none"), (1, (401, 300), "none"), (3, (224, 224), "centre"), (1, (224, 224), "centre"),
+                                         (3, (32, 32), "centre"), (3, (7, 61), "none"), (3, (640, 100), "centre"), (3, (1000, 800), "none"), (3, (1, 1), "none")]:
+                pixels, notes, refused = decoded(program, channels, size, crop, files)
+                assert sorted([*pixels, *refused]) == list(range(len(files))), "each is kept or left out"
+                kept, refused_here = len(notes), len(refused)
+                for number, path in enumerate(files):
+                    image = by_pillow(path, channels)
+                    if number in refused:
+                        if image is not None and not path.name.startswith(("damaged_", "invalid-")):
+                            print(f"{path.name}: left out, and Pillow takes it: {refused[number]}")
+                            wrong += 1
+                        continue
+                    if image is None:  # kept in part: only with a note
+                        if number not in notes:
+                            print(f"{path.name}: kept without a note, and Pillow refuses it")
+                            wrong += 1
+                        continue
+                    if path.name == "invalid-palette.png":
+                        continue  # a colour beyond the palette is any colour
+                    expected = b"".join(band.tobytes() for band in part_of(image, size, crop).split())
+                    got = pixels[number]
+                    apart = max(abs(a - b) for a, b in zip(got, expected)) if got != expected else 0
+                    compared += 1
+                    most = max(most, apart)
+                    if apart > (0 if image.size == size else 1):
+                        print(f"{path.name}: {channels} channels, {size}, {crop}: {apart} of 255 apart")
+                        wrong += 1
+            print(f"{endings[-1]}: {len(files)} files, {kept} noted, {refused_here} left out")
+        print(f"{compared} pictures compared, at most {most} of 255 apart, {wrong} wrong")
+        return wrong != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
