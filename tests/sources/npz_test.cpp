@@ -180,6 +180,24 @@ TEST_CASE("columns of different lengths are one error that names both") {
                          .bytes);
   const auto e = refused(ps::npz<Labelled>(path), path);
   CHECK(has(e, "label.npy in " + path + " has 4 records, and pixels.npy in " + path + " has 5"));
+
+  // As many of each in all, but not in each archive.
+  const auto archive = [&](const char* name, unsigned pixels, unsigned labels) {
+    const auto shape = [](unsigned n, const char* more) {
+      return "(" + std::to_string(n) + "," + more + ")";
+    };
+    return dir.write(
+        name,
+        zip_file({member("pixels", "<f4", shape(pixels, " 2, 3"), std::string(24 * pixels, 'p')),
+                  member("label", "<i8", shape(labels, ""), std::string(8 * labels, 'l'))})
+            .bytes);
+  };
+  const auto same = archive("same", 2, 2);
+  const auto few = archive("few", 4, 3);
+  const auto many = archive("many", 4, 5);
+  const auto apart = refused(ps::npz<Labelled>({same, few, many}), few);
+  CHECK(has(apart, "in " + few + " or before it, label.npy in " + same));
+  CHECK(has(apart, "have different numbers of records"));
 }
 
 TEST_CASE("a name that the archive does not have is refused, and those that it has are listed") {

@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 namespace ps = penstock;
 using namespace ps::tests;
 using Token = std::uint16_t;
@@ -136,6 +138,9 @@ TEST_CASE("files of tokens that do not fit their header are refused") {
   check_says(refused_file("", {.format = Format::llm_c}), "was cut");
   check_says(refused_file(llm_c_file(20240520, 1, 0, "").substr(0, 500), {.format = Format::llm_c}),
              "end at byte 1024");
+  for (const std::size_t size : {4U, 8U, 512U, 1022U}) {
+    refused_file(llm_c_file(20240520, 1, 7, seven).substr(0, size));
+  }
   check_says(refused_file(npy_file(npy_text("<u2", "(7,)"), seven)), "ps::npy");
   check_says(refused_file(Index{}.file()), "name the file of tokens");
   const TempDir dir;
@@ -145,6 +150,19 @@ TEST_CASE("files of tokens that do not fit their header are refused") {
   CHECK(has(caught<ps::SourceError>(
                 [&] { ps::tokens<Token>(lone, {.format = Format::megatron}).open(); }),
             "lone.idx"));
+
+  // A link that leads nowhere, or around, is an index that is missing.
+  for (const std::string target : {"nowhere", "lone.idx"}) {
+    ::unlink((dir / "lone.idx").c_str());
+    REQUIRE(::symlink((dir / target).c_str(), (dir / "lone.idx").c_str()) == 0);
+    CHECK(has(caught<ps::SourceError>([&] { ps::tokens<Token>(lone).open(); }),
+              "cannot find " + (dir / "lone.idx")));
+  }
+  // A cut index in a directory is none of tokens.
+  const TempDir folder;
+  folder.write("x.bin", seven);
+  folder.write("x.idx", std::string{"MMIDIDX"});
+  CHECK(has(caught<ps::SourceError>([&] { ps::tokens<Token>(folder.path()).open(); }), "x.idx"));
 }
 
 TEST_CASE("an index that is wrong is refused at its byte, and sizes no memory") {

@@ -28,6 +28,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 namespace penstock {
 
 /// A source of the tokens in files, one token a record. Made by tokens(). Copies share what open()
@@ -118,14 +120,23 @@ template <class T, class Io = PosixIo> class Tokens {
   bool has_index(const std::string& path) const {
     const std::string index = detail::megatron_index_path(path);
     FileStatus status;
-    return !index.empty() && detail::persist(files_.io(), [&] {
-                               return files_.io().status(index.c_str(), status);
-                             }) >= 0;
+    const auto look = [&] { return files_.io().status(index.c_str(), status); };
+    if (index.empty() || detail::persist(files_.io(), look) >= 0) {
+      return !index.empty();
+    }
+    const int error = errno;
+    char any = 0;
+    // A link that leads nowhere is not there either, but somebody meant an index to be.
+    const bool is_link = ::readlink(index.c_str(), &any, 1) >= 0;
+    if (is_link || (error != ENOENT && error != ENOTDIR)) {
+      detail::throw_io_error("find", index, error);
+    }
+    return false;
   }
-  // An index lies in the same directory as its tokens, and is found with them.
+  // An index lies in the same directory as its tokens, and is found with them: a cut one too.
   bool is_passed_over(const detail::HeaderFile& header) const {
     const std::vector<std::string>& named = files_.paths();
-    return header.begins_with(detail::megatron_magic) &&
+    return header.begins_with(detail::megatron_magic.substr(0, std::size_t{header.size()})) &&
            std::find(named.begin(), named.end(), header.path()) == named.end();
   }
   [[gnu::cold]] detail::RecordsAt megatron(const File<Io>& file,

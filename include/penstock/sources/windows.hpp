@@ -127,7 +127,8 @@ template <class From> class Windows {
 
   /// Returns a number for the tokens' source and for where windows lie. After open().
   std::uint64_t identity() const {
-    const std::uint64_t grid = detail::and_then(stride_, seed_ ? seed_.value() + 1 : 0);
+    const std::uint64_t seed = seed_ ? detail::and_then(1, seed_.value()) : 0;
+    const std::uint64_t grid = detail::and_then(stride_, seed);
     return detail::and_then(detail::and_then(detail::identity_of(source_), grid), source_.size());
   }
   /// Appends how the tokens were read.

@@ -104,6 +104,15 @@ class ArrayColumns
                           ": each record needs all its columns. Give files that belong together."},
                          its.paths().front(), 0);
     }
+    if constexpr (requires { Format::all_columns_a_file; }) {
+      if (const std::string* const apart = its.files().first_apart(first.files())) {
+        throw_source_error({"penstock: ", Format::call, ": in ", *apart, " or before it, ",
+                            its.named(), " and ", first.named(),
+                            " and on have different numbers of records: each record needs all its "
+                            "columns. Write the file again, with as many of each."},
+                           *apart, 0);
+      }
+    }
   }
 
   typename Made::All all_;

@@ -72,6 +72,7 @@ template <class T, class Format, class Io> class ArrayFiles {
   /// For errors: the paths, and what the array in the first is called.
   /// @{
   const std::vector<std::string>& paths() const noexcept { return files_.paths(); }
+  const RecordFiles<Io>& files() const noexcept { return files_; }
   std::string named() const { return format_.named(paths().front()); }
   /// @}
 

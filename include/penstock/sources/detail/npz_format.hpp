@@ -27,6 +27,7 @@ class NpzFormat {
  public:
   static constexpr const char* call = "npz";
   static constexpr std::string_view suffix = ".npy";
+  static constexpr bool all_columns_a_file = true;
 
   /// `left` is for all arrays of a source.
   NpzFormat(std::string_view name, Inflate inflate, Shared<BytesLeft> left)

@@ -95,6 +95,16 @@ template <class Io> class RecordFiles {
 
   /// Returns how many records all files have. After open().
   std::uint64_t size() const { return parts().empty() ? 0 : parts().back().end; }
+  /// Returns the path of the first file whose last record has another number than that of `other`'s
+  /// file in its place; null if there is none. After open().
+  const std::string* first_apart(const RecordFiles& other) const {
+    for (std::size_t i = 0; i != parts().size(); ++i) {
+      if (i == other.parts().size() || other.parts()[i].end != parts()[i].end) {
+        return &parts()[i].file.path();
+      }
+    }
+    return nullptr;
+  }
   /// Returns how many of the files that have records are read directly. After open().
   std::size_t direct_files() const {
     return static_cast<std::size_t>(std::count_if(

@@ -23,7 +23,7 @@ inline constexpr std::uint32_t llm_c_llama3 = 20240801;
 
 /// Returns whether a file begins as llm.c's do.
 inline bool is_llm_c(const HeaderFile& file) {
-  if (file.size() < llm_c_bytes) {
+  if (file.size() < sizeof llm_c_gpt2) {
     return false;
   }
   const auto magic = file.number<std::uint32_t>(0);
