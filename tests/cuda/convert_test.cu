@@ -6,6 +6,7 @@
 #include "gate.hpp"
 
 #include <penstock/cuda/convert.cuh>
+#include <penstock/cuda/normalize.cuh>
 
 using TestDevice = penstock::CudaDevice;
 using TestGate = penstock::tests::Gate<TestDevice>;

@@ -6,6 +6,7 @@
 #include "support/host_gate.hpp"
 
 #include <penstock/host/convert.hpp>
+#include <penstock/host/normalize.hpp>
 
 using TestDevice = penstock::HostDevice;
 using TestGate = penstock::tests::HostGate;

@@ -287,4 +287,68 @@ TEST_CASE("transform and convert only queue their work, in the stream's order") 
   CHECK(there.read(stream) == once(once(bytes)));
 }
 
+template <class R> void check_normalize(std::size_t start) {
+  D device;
+  auto stream = device.stream();
+  const ps::ChannelScale<3> by{{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}};
+  for (const std::size_t pixels : {1, 7, 16, 225, 4096, 12'345}) {
+    for (const std::size_t images : {0, 1, 5}) {
+      CAPTURE(pixels, images, start, sizeof(R));
+      const std::size_t n = images * 3 * pixels;
+      const auto in = random_values<std::uint8_t>(n + start);
+      const auto there = in_memory_of(device, in);
+      const auto out = ps::device_array<R>(device, n + start + 1);
+      const std::vector<R> before = out.read(stream);
+      ps::normalize(stream, static_cast<const std::uint8_t*>(there.data()) + start, images, pixels,
+                    out.data() + start, by);
+      const std::vector<R> got = out.read(stream);
+      double most = 0;
+      for (std::size_t i = 0; i != n; ++i) {
+        const std::size_t c = i / pixels % 3;
+        const double wanted = (double{1} * in[i + start] / 255 - by.mean[c]) / by.deviation[c];
+        // Three roundings of a float near 2, and one of R.
+        const double unit = sizeof(R) == 4 ? 0 : std::ldexp(std::max(std::abs(wanted), 1e-3), -8);
+        const double away =
+            std::abs(static_cast<double>(static_cast<float>(got[i + start])) - wanted);
+        most = std::max(most, away - unit);
+      }
+      CHECK(most < 5e-7);
+      CHECK(std::memcmp(&got.back(), &before.back(), sizeof(R)) == 0);
+    }
+  }
+}
+
+TEST_CASE("normalize takes mean and deviation of each channel, whatever the planes' length") {
+  for (const std::size_t start : {0, 1, 8}) {
+    check_normalize<float>(start);
+    check_normalize<ps::BFloat16>(start);
+    check_normalize<ps::Half>(start);
+  }
+}
+
+TEST_CASE("normalize takes a batch's column, of fixed extents or run-time ones") {
+  D device;
+  auto stream = device.stream();
+  const std::vector<std::uint8_t> in{0, 255, 51, 102, 0, 255, 51, 102};
+  const auto there = in_memory_of(device, in);
+  const auto out = ps::device_array<float>(device, in.size());
+  const auto right = [&] {
+    const std::vector<float> got = out.read(stream);
+    double most = 0;
+    for (std::size_t i = 0; i != in.size(); ++i) {
+      const std::size_t c = i / 2 % 2;
+      const double wanted = c == 0 ? in[i] / 127.5 - 1 : in[i] / 63.75;
+      most = std::max(most, std::abs(got[i] - wanted));
+    }
+    return most < 1e-6;
+  };
+  const ps::Column<const std::uint8_t, 2, 1, 2> fixed{there.data(), 2};
+  ps::normalize(stream, fixed, out.data(), {.mean = {0.5F, 0}, .deviation = {0.5F, 0.25F}});
+  CHECK(right());
+  const std::size_t sizes_of[]{2, 1};
+  const ps::Column<std::uint8_t, 2, ps::dynamic, ps::dynamic> run_time{there.data(), 2, sizes_of};
+  ps::normalize(stream, run_time, out.data(), {.mean = {0.5F, 0}, .deviation = {0.5F, 0.25F}});
+  CHECK(right());
+}
+
 } // namespace suite

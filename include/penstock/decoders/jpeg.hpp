@@ -37,7 +37,8 @@ template <class From, class To, class Where = Pinned> auto jpeg(const ImageOptio
 /// `ps::jpeg<3, ps::dynamic, ps::dynamic>({.size = {h, w}})` takes the size at run time.
 template <std::size_t Channels, std::size_t Height, std::size_t Width, class Where = Pinned>
 auto jpeg(const ImageOptions& options = {}) {
-  return jpeg<LabelledFile, Image<Channels, Height, Width>, Where>(options);
+  using Picture = Image<Channels, Height, Width>;
+  return detail::picture_stage<detail::TurboJpeg, LabelledFile, Picture, Where>(options);
 }
 
 } // namespace penstock

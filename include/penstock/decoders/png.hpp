@@ -27,15 +27,13 @@ namespace penstock {
 ///
 /// Throws OptionError for options that cannot work.
 template <class From, class To, class Where = Pinned> auto png(const ImageOptions& options = {}) {
-  if (options.scaled) {
-    throw OptionError{"penstock: png: .scaled is for JPEG files: leave it out."};
-  }
   return detail::picture_stage<detail::LibPng, From, To, Where>(options);
 }
 /// Returns the same from a LabelledFile to an Image: `ps::png<3, 224, 224>({.workers = 12})`.
 template <std::size_t Channels, std::size_t Height, std::size_t Width, class Where = Pinned>
 auto png(const ImageOptions& options = {}) {
-  return png<LabelledFile, Image<Channels, Height, Width>, Where>(options);
+  using Picture = Image<Channels, Height, Width>;
+  return detail::picture_stage<detail::LibPng, LabelledFile, Picture, Where>(options);
 }
 
 } // namespace penstock

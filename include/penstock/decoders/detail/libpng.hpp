@@ -134,10 +134,11 @@ class PngFile {
 class LibPng {
  public:
   static constexpr const char* name = "png";
+  static constexpr bool scales = false;
 
   /// See PictureDecoder.
   template <std::size_t stride, class Choose>
-  DecodedPicture decode(std::span<const std::uint8_t> bytes, const Wanted& wanted, Choose&& choose,
+  DecodedPicture decode(std::span<const std::uint8_t> bytes, const Wanted&, Choose&& choose,
                         std::string& warning) {
     if (bytes.empty()) {
       refuse_picture("png: an empty file", {});
@@ -149,7 +150,6 @@ class LibPng {
     const std::size_t width = file.width();
     const std::size_t height = file.height();
     const CropBox box = choose(width, height);
-    static_cast<void>(wanted);
     std::uint8_t* const pixels = buffer_.room(width * height * 4);
     if (!file.read_pixels(pixels)) {
       refuse_picture("png: a PNG file that is damaged, so that no whole picture comes out",

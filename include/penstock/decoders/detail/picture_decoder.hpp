@@ -48,9 +48,10 @@ namespace penstock::detail {
   }
 }
 
-/// One worker's decoder of pictures, of one format. Its Codec has the function's `name`, and
-/// `decode<stride>(file, wanted, choose, warning)`, which calls choose(width, height) before it
-/// takes memory, and sets `warning` if there is one; what it returns is valid until release().
+/// One worker's decoder of pictures, of one format. Its Codec has the function's `name`, whether it
+/// `scales`, and `decode<stride>(file, wanted, choose, warning)`, which calls choose(width, height)
+/// before it takes memory, and sets `warning` if there is one; what it returns is valid until
+/// release().
 template <class Codec, class From, class To> class PictureDecoder {
   using In = typename columns_of<From>::type;
   using Out = typename columns_of<To>::type;
@@ -101,10 +102,14 @@ template <class Codec, class From, class To> struct MakePictureDecoder {
 };
 
 /// Throws OptionError if the options cannot work.
-[[gnu::cold]] inline void check_picture_options(const char* name, const ImageOptions& options) {
+[[gnu::cold]] inline void check_picture_options(const char* name, bool scales,
+                                                const ImageOptions& options) {
   const auto in_order = [](const std::array<double, 2>& range, double most) {
     return range[0] > 0 && range[0] <= range[1] && range[1] <= most;
   };
+  if (options.scaled && !scales) {
+    throw_error<OptionError>({"penstock: ", name, ": .scaled is for JPEG files: leave it out."});
+  }
   if (!in_order(options.area, 1)) {
     throw_error<OptionError>({"penstock: ", name,
                               ": .area is the least and the most of a picture that is taken: "
@@ -157,7 +162,7 @@ picture_stage(const ImageOptions& options) {
   static_assert(others_there, "penstock: each column of the schema To, but for the picture, goes "
                               "along from one in From, of the same name, type and fixed extents.");
   if constexpr (on_the_host && one_file && one_picture && grey_or_colour && others_there) {
-    check_picture_options(Codec::name, options);
+    check_picture_options(Codec::name, Codec::scales, options);
     const auto [given_height, given_width] = options.size;
     const std::size_t height = picture_extent(Codec::name, "height", Found::height, given_height);
     const std::size_t width = picture_extent(Codec::name, "width", Found::width, given_width);

@@ -25,6 +25,7 @@ namespace penstock::detail {
 class TurboJpeg {
  public:
   static constexpr const char* name = "jpeg";
+  static constexpr bool scales = true;
 
   /// See PictureDecoder.
   template <std::size_t stride, class Choose>
