@@ -5,6 +5,7 @@
 check_example.py 01_hello_pipeline|02_histogram|… PROGRAM; exits with 77 (skipped) if the example needs a GPU and
 there is none, or if it could not be built: PROGRAM is then empty.
 """
+import base64
 import json
 import math
 import os
@@ -347,6 +348,38 @@ def select_records(program: str, folder: Path):
     assert run(program).splitlines()[0].endswith("of 1000003 events are of high energy"), "it makes its own file"
 
 
+# 16 pixels wide and 12 high: the left half is red, the right one blue.
+RED_AND_BLUE = base64.b85decode(
+    "|JeWF01!$>Nk#wx0RR9200961|JwjV00RO70|EjA0|NsD0|NvF2n7WM1O*BQ2L=cX3JeSj3JVJj4iXRz4iOFu3lJ6%5fc;@6%`B*7Z?^47!ni}6#v@*LjeN>"
+    "1O)^I2?YfS6b%av6ciK`6ciK`6ciK`6ciK`6ciK`6ciK`6ciK`6ciK`6ciK`6ciK`6ciK`6ciK`6cqo!01*fP3;+-V0TBQK5di}c0sq7R6aWDL0000000000"
+    "00000000O7!~hf!0RR910000000000000000RO}Q6#)SO000000000000000000RG|HJ?k5di=I0000000000000000095m01N{G00I#M5dc2`1Vst}9My="
+    "Uz*H`vb5<gs|Je")
+
+
+def images(program: str, folder: Path):
+    pictures, sheet = folder / "pictures", folder / "sheet.png"
+    for i in range(40):
+        path = pictures / f"class {i % 3}" / ("deep" if i % 2 else ".") / f"{i}.{'JPG' if i % 4 else 'jpeg'}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(RED_AND_BLUE if i != 7 else RED_AND_BLUE[100:])
+    (pictures / "class 0" / "notes.txt").write_text("none of the pictures")
+    said = []
+    for more in [], ["--augment"]:
+        said.append(json.loads(run(program, pictures, "--device", "host", "--json", "--epochs", "2", "--seed", "3", "--size", "16",
+                                   "--sheet", sheet, *more)))
+        assert said[-1]["images"] == 78 and said[-1]["classes"] == ["class 0", "class 1", "class 2"], said
+        skipped = said[-1]["skipped"]
+        assert [item["file"] for item in skipped] == [str(pictures / "class 1/deep/7.JPG")] * 2, skipped
+        assert all("no JPEG file" in item["reason"] for item in skipped), skipped
+        header = sheet.read_bytes()[:26]
+        assert header == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">IIBB", 8 * 16, 8 * 16, 8, 2), header
+    *_, counted, left_out, _ = run(program, pictures, "--device", "host", "--epochs", "2").splitlines()
+    assert counted.startswith("78 images of 3 classes, ") and left_out.startswith("left out: "), counted
+    for wrong, why in ([], "which folder"), ([folder / "missing"], "missing"), ([pictures, "--size", "x"], "takes a number"):
+        failed = subprocess.run([program, *wrong], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and why in failed.stderr, failed
+
+
 def safetensors_file(tensors: dict[str, tuple[str, list[int], bytes]], metadata: dict[str, str] | None = None) -> bytes:
     """A twin of the format's own writer: PyPI's safetensors writes these bytes, but for the order of the tensors."""
     header: dict = {"__metadata__": metadata} if metadata is not None else {}
@@ -584,7 +617,7 @@ EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_
             "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
             "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file,
-            "12_streams": streams, "13_knn": knn, "14_order": order, "15_inspect": inspect,
+            "12_streams": streams, "13_knn": knn, "14_order": order, "15_inspect": inspect, "16_images": images,
             "17_select_records": select_records, "18_load_weights": load_weights}
 with tempfile.TemporaryDirectory() as folder:
     try:
