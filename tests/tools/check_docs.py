@@ -5,9 +5,9 @@
 check_docs.py ROOT
 
 Each block of C++ or of a build file stands in a file that is compiled or built, up to blanks and line breaks; `…` in a
-block stands for any text. Links lead somewhere; files and members that are named exist; docs/stages.md has every option
-of stages, sources, runs and of the objects that callables use, with its default; a stage that refuses misspelt options
-lists all.
+block stands for any text. Links lead somewhere; files and members that are named exist; docs/stages.md and docs/images.md have
+every option of stages, sources, runs and of the objects that callables use, with its default; a stage that refuses
+misspelt options lists all.
 """
 import re
 import sys
@@ -31,7 +31,7 @@ counts = dict.fromkeys(["blocks", "links", "files", "members", "options"], 0)
 # Blocks. A comment may be wrapped differently in a file, and then has its // more than once. Of programs that must not
 # compile the pages show the refused part.
 COMPILED = {
-    "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/cuda/activity_test.cu",
+    "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/decoders/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/cuda/activity_test.cu",
             "tests/cookbook/*",
             "bench/blocking_events/*.cu", "tests/compile_fail/*.cpp"],
     "meson": ["tests/*/meson.build"],
@@ -114,6 +114,7 @@ OPTIONS = {
                "MemoryOptions", "WindowsOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],
+    "JPEG and PNG": ["ImageOptions"],
     "PinnedStager": ["PinnedStagerOptions"],
     "AsyncCopier": ["CopierOptions"],
     "Kernel": ["KernelOptions"],
@@ -125,9 +126,10 @@ OPTIONS = {
     "What can you tell a run?": ["RunOptions"],
     "What can you tell prepare()?": ["PrepareOptions"],
 }
-WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|run_options|prepare_options|on_error|replayed|scratch|deferred)\.hpp")
+WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|decoders/image_options|run_options|prepare_options|on_error|replayed|scratch|deferred)\.hpp")
 # How a page writes a default that C++ writes differently.
-WRITTEN = {"{}": ["none", "`{}`"], "std::uint64_t{64} << 20": ["64 MiB"], "100": ["100 ms"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"]}
+WRITTEN = {"{}": ["none", "`{}`"], "std::uint64_t{64} << 20": ["64 MiB"], "100": ["100 ms"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"],
+           "nullptr": ["none", "nullptr"]}
 
 
 def options_in_headers() -> dict[str, dict[str, str]]:
@@ -135,31 +137,31 @@ def options_in_headers() -> dict[str, dict[str, str]]:
     for name, text in headers.items():
         for struct, body in re.findall(r"^struct (\w*Options|OnError) \{\n(.*?)^\};", text, re.MULTILINE | re.DOTALL):
             if WHERE.fullmatch(name):
-                fields = re.findall(r"^  [\w:<>(), &]+? (\w+)(?: = ([^;]+)|\{([^;]*)\});", body, re.MULTILINE)
+                fields = re.findall(r"^  [\w:<>(), &*]+? (\w+)(?: = ([^;]+)|\{([^;]*)\});", body, re.MULTILINE)
                 found[struct] = {field: assigned or given for field, assigned, given in fields}
     return found
 
 
 def check_options():
-    page = pages["docs/stages.md"]
+    page = pages["docs/stages.md"] + pages["docs/images.md"]
     sections = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     structs = options_in_headers()
     for struct in structs.keys() - {struct for listed in OPTIONS.values() for struct in listed}:
-        problems.append(f"docs/stages.md: nothing is said of {struct}")
+        problems.append(f"docs: nothing is said of {struct}")
     for heading, listed in OPTIONS.items():
         rows = dict(re.findall(r"^\| `\.(\w+)` \| (.+?) \|", sections.get(heading, ""), re.MULTILINE))
         known = {}
         for struct in listed:
             known |= structs.get(struct, {})
         for option in sorted(known.keys() ^ rows.keys()):
-            problems.append(f"docs/stages.md: .{option} stands " + ("in a header, and not" if option in known else "only")
+            problems.append(f"docs: .{option} stands " + ("in a header, and not" if option in known else "only")
                             + f" under {heading}")
         for option in known.keys() & rows.keys():
             counts["options"] += 1
             said = rows[option]
-            wanted = WRITTEN.get(known[option], [known[option]])
+            wanted = [*WRITTEN.get(known[option], [known[option]]), f"`{known[option]}`"]
             if not any(re.match(rf"{re.escape(default)}(?!\w)", said) for default in wanted):
-                problems.append(f"docs/stages.md: .{option} of {heading} is {known[option]} by default, and not {said}")
+                problems.append(f"docs: .{option} of {heading} is {known[option]} by default, and not {said}")
 
 
 def check_misspelt():

@@ -85,7 +85,7 @@ void normalize(cudaStream_t stream, const std::uint8_t* in, std::size_t images, 
            channels);
   }
 }
-/// The same of a batch's column.
+/// Does so to a batch's column of pictures.
 template <class T, std::size_t Channels, std::size_t Height, std::size_t Width, class R>
   requires(std::is_same_v<std::remove_const_t<T>, std::uint8_t> && Channels != dynamic)
 void normalize(cudaStream_t stream, const Column<T, Channels, Height, Width>& images, R* out,

@@ -26,7 +26,7 @@ template <std::size_t Channels> struct ChannelScale {
 
 namespace detail {
 
-/// The same for one channel: byte * factor + bias, rounded once.
+/// What becomes of a channel's bytes: byte * factor + bias, rounded once.
 template <class R> struct Normalized {
   float factor;
   float bias;
@@ -68,8 +68,8 @@ void normalize(HostStream& stream, const std::uint8_t* in, std::size_t images, s
     }
   });
 }
-/// The same of a batch's column: `ps::normalize(stream, ps::get<"image">(batch), out, {.mean =
-/// {0.5F, 0.5F, 0.5F}, .deviation = {0.25F, 0.25F, 0.25F}})`.
+/// Does so to a batch's column of pictures: `ps::normalize(stream, ps::get<"image">(batch), out,
+/// {.mean = {0.5F, 0.5F, 0.5F}, .deviation = {0.25F, 0.25F, 0.25F}})`.
 template <class T, std::size_t Channels, std::size_t Height, std::size_t Width, class R>
   requires(std::is_same_v<std::remove_const_t<T>, std::uint8_t> && Channels != dynamic)
 void normalize(HostStream& stream, const Column<T, Channels, Height, Width>& images, R* out,

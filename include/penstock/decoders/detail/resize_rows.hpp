@@ -68,7 +68,7 @@ struct PlainRows {
 };
 
 #if defined(__SSE2__)
-/// The same loops in instructions that every x86-64 has, with the same results: sums are of whole
+/// PlainRows' loops in instructions that every x86-64 has, with the same results: sums are of whole
 /// numbers, so their order does not matter.
 struct FastRows {
   static std::int32_t pair(const std::int16_t* weights) noexcept {
