@@ -1,12 +1,15 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 16_images: labelled JPEG files, shuffled, decoded, cropped, resized, and normalised on a device.
+// 16_images: labelled JPEG files of a folder or of tar archives, shuffled, decoded, cropped,
+// resized, and normalised on a device.
 //
-//   16_images FOLDER [--size N] [--epochs E] [--seed S] [--augment] [--device auto|cuda|host]
+//   16_images FOLDER_OR_TARS... [--size N] [--epochs E] [--seed S] [--augment] [--device
+//   auto|cuda|host]
 //             [--sheet FILE.png] [--json]
 //
-// The label of a file is its folder's. Files that cannot be decoded are left out and listed; it
+// The label of a file is its folder's. Archives are named, or lie in FOLDER, and have samples such
+// as 0017.jpg and 0017.cls. Files that cannot be decoded are left out and listed; it
 // goes on. --augment crops and mirrors at random; else the middle is taken. --sheet draws the first
 // 64 pictures as a batch has them. nvcc compiles this source for both devices, any other compiler
 // for the host device alone.
@@ -17,6 +20,7 @@
 #include <penstock/decoders/jpeg.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/files.hpp>
+#include <penstock/sources/tar.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda/normalize.cuh>
@@ -24,12 +28,16 @@
 #include <penstock/host/normalize.hpp>
 #endif
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 namespace ps = penstock;
@@ -53,18 +61,25 @@ struct Options {
         epochs = number(arg, argv[++i]);
       } else if (arg == "--seed" && has_value) {
         seed = number(arg, argv[++i]);
-      } else if (arg.empty() || arg.front() == '-' || !folder.empty()) {
+      } else if (arg.empty() || arg.front() == '-') {
         throw std::invalid_argument{"what is \"" + arg + "\"? The file's beginning has the usage."};
       } else {
-        folder = arg;
+        paths.push_back(arg);
       }
     }
-    if (folder.empty()) {
+    if (paths.empty()) {
       throw std::invalid_argument{"which folder? Say 16_images FOLDER."};
+    }
+    for (const std::string& path : paths) {
+      archives = archives || path.ends_with(".tar") || has_archive(path);
+    }
+    if (!archives && paths.size() != 1) {
+      throw std::invalid_argument{"give one folder, or archives that end in .tar."};
     }
   }
 
-  std::string folder;
+  std::vector<std::string> paths;
+  bool archives = false;
   std::string sheet;
   std::string device = "auto";
   std::size_t size = 224;
@@ -74,6 +89,12 @@ struct Options {
   bool json = false;
 
  private:
+  static bool has_archive(const std::string& folder) {
+    std::error_code none;
+    const std::filesystem::directory_iterator files{folder, none};
+    return std::any_of(begin(files), end(files),
+                       [](const auto& file) { return file.path().extension() == ".tar"; });
+  }
   static std::size_t number(const std::string& name, const std::string& text) {
     if (text.empty() || text.size() > 9 ||
         text.find_first_not_of("0123456789") != std::string::npos) {
@@ -87,52 +108,83 @@ struct Options {
 
 using Picture = ps::Image<3, ps::dynamic, ps::dynamic>;
 
+struct Sample
+    : ps::Columns<ps::Field<"jpg;jpeg", ps::Ragged<std::uint8_t>>, ps::Field<"cls", std::int32_t>> {
+};
+struct SamplePicture : ps::Columns<ps::Field<"image", std::uint8_t, 3, ps::dynamic, ps::dynamic>,
+                                   ps::Field<"cls", std::int32_t>> {};
+
+auto folder(const Options& options) {
+  return ps::files(options.paths.front(), {.endings = {".jpg", ".jpeg"}});
+}
+auto archives(const Options& options) {
+  return ps::tar<Sample>(options.paths);
+}
+
 constexpr ps::ChannelScale<3> of_imagenet{.mean = {0.485F, 0.456F, 0.406F},
                                           .deviation = {0.229F, 0.224F, 0.225F}};
 
-template <class Where> auto pictures(const Options& options) {
+template <class Picture, class Where, class Source>
+auto pictures(const Options& options, const Source& source) {
   const auto crop = options.augment ? ps::Crop::random : ps::Crop::centre;
-  return ps::Reader{ps::files(options.folder, {.endings = {".jpg", ".jpeg"}}),
-                    {.epochs = options.epochs, .order = {.shuffle = options.seed}}} |
-         ps::jpeg<ps::LabelledFile, Picture, Where>({.size = {options.size, options.size},
-                                                     .crop = crop,
-                                                     .flip = options.augment,
-                                                     .seed = options.seed,
-                                                     .on_error = {.skips = ~std::uint64_t{0}}});
+  return ps::Reader{source, {.epochs = options.epochs, .order = {.shuffle = options.seed}}} |
+         ps::jpeg<typename Source::schema, Picture, Where>(
+             {.size = {options.size, options.size},
+              .crop = crop,
+              .flip = options.augment,
+              .seed = options.seed,
+              .on_error = {.skips = ~std::uint64_t{0}}});
 }
 
-template <ps::AnyDevice D> int run(D& device, const Options& options) {
+using FolderSource = decltype(folder(std::declval<Options>()));
+using TarSource = decltype(archives(std::declval<Options>()));
+
+std::string name_of(const FolderSource& source, std::uint64_t record) {
+  return source.path(record % source.size());
+}
+std::string name_of(const TarSource& source, std::uint64_t record) {
+  return source.key(record % source.size());
+}
+std::vector<std::string> classes(const FolderSource& source) {
+  return source.classes();
+}
+std::vector<std::string> classes(const TarSource&) {
+  return {};
+}
+
+template <class Picture, ps::AnyDevice D, class Source>
+int run(D& device, const Options& options, Source source) {
   constexpr std::size_t batch_size = 256;
-  auto data = pictures<ps::Pinned>(options) | ps::AsyncCopier{device, {.batch = batch_size}};
+  auto data = pictures<Picture, ps::Pinned>(options, source) |
+              ps::AsyncCopier{device, {.batch = batch_size}};
   const std::size_t pixels = options.size * options.size;
   ps::DeviceArray<float, D> input{device, batch_size * 3 * pixels};
   auto stream = device.stream();
   std::size_t images = 0;
   for (auto batch : data.on(stream)) {
     ps::normalize(stream, ps::get<"image">(batch), input.data(), of_imagenet);
-    images += batch.size(); // here your model takes `input` and ps::get<"label">(batch)
+    images += batch.size(); // here your model takes `input` and the batch's labels
   }
 
   const ps::Report& report = data.report();
-  auto source = ps::files(options.folder, {.endings = {".jpg", ".jpeg"}});
-  source.open(); // for the files' names
+  source.open(); // for the names
   std::vector<Json> skipped;
   for (const ps::SkippedItem& item : report.skips) {
-    skipped.push_back(Json::object(
-        {{"file", source.path(item.record % source.size())}, {"reason", item.reason}}));
+    skipped.push_back(
+        Json::object({{"file", name_of(source, item.record)}, {"reason", item.reason}}));
   }
   const double per_s = static_cast<double>(images) / report.seconds;
   if (options.json) {
-    const std::vector<Json> classes(source.classes().begin(), source.classes().end());
+    const std::vector<std::string> names = classes(source);
     std::cout << Json::object({{"images", images},
                                {"seconds", report.seconds},
                                {"images_per_s", per_s},
-                               {"classes", Json::array(classes)},
+                               {"classes", Json::array({names.begin(), names.end()})},
                                {"skipped", Json::array(skipped)}})
                      .text()
               << '\n';
   } else {
-    std::cout << report << images << " images of " << source.classes().size() << " classes, "
+    std::cout << report << images << " images of " << classes(source).size() << " classes, "
               << per_s << " a second\n";
     for (const Json& item : skipped) {
       std::cout << "left out: " << item.text() << '\n';
@@ -142,9 +194,10 @@ template <ps::AnyDevice D> int run(D& device, const Options& options) {
 }
 
 /// Draws the first pictures that a batch has.
-void draw_sheet(const Options& options) {
+template <class Picture, class Source>
+void draw_sheet(const Options& options, const Source& source) {
   Sheet sheet{options.size};
-  auto data = pictures<ps::Pageable>(options);
+  auto data = pictures<Picture, ps::Pageable>(options, source);
   for (auto batch : data.batches()) {
     const auto image = ps::get<"image">(batch);
     for (std::size_t i = 0; i != batch.size() && !sheet.full(); ++i) {
@@ -157,12 +210,19 @@ void draw_sheet(const Options& options) {
   sheet.write(options.sheet);
 }
 
+template <class Picture, class Source>
+int run_anywhere(const Options& options, const Source& source) {
+  if (!options.sheet.empty()) {
+    draw_sheet<Picture>(options, source);
+  }
+  return ps::with_device(options.device,
+                         [&](auto& device) { return run<Picture>(device, options, source); });
+}
+
 int main(int argc, char** argv) try {
   const Options options{argc, argv};
-  if (!options.sheet.empty()) {
-    draw_sheet(options);
-  }
-  return ps::with_device(options.device, [&](auto& device) { return run(device, options); });
+  return options.archives ? run_anywhere<SamplePicture>(options, archives(options))
+                          : run_anywhere<Picture>(options, folder(options));
 } catch (const std::exception& error) {
   std::cerr << "16_images: " << error.what() << '\n';
   return 1;

@@ -10,6 +10,7 @@ FOLDER/list has a line for each file: its format, its name, and the file with th
 import io
 import json
 import struct
+import tarfile
 import sys
 import warnings
 import zipfile
@@ -211,6 +212,15 @@ weights("two.safetensors", {"a.weight": ("F16", np.ones((4, 4), "<f2")), "b\u00e
 weights("empty.safetensors", {"none": ("U8", np.zeros((0, 7), "u1")), "scalar": ("F64", np.float64(1.5).reshape(()))})
 (folder / "cut.safetensors").write_bytes((folder / "one.safetensors").read_bytes()[:-1])
 refuse("safetensors", "cut.safetensors", "cut.safetensors")
+
+# Tar archives of each format.
+for form in tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT:
+    with tarfile.open(folder / f"{form}.tar", "w", format=form) as tar:
+        for name in "a/b.jpg", "a/b.cls", "n" * 90 + "/long.cls", "n" * 120 + "/long\u00e9.PNG":
+            member = tarfile.TarInfo(name)
+            member.size = 9 if form == tarfile.PAX_FORMAT else 0
+            if form != tarfile.USTAR_FORMAT or len(name) < 110:
+                tar.addfile(member, io.BytesIO(b"123456789"))
 
 # Pictures, small ones; compare_pictures.py says what must come out of larger ones.
 try:

@@ -110,7 +110,7 @@ def check_names(page: str, line: str):
 
 # Options, by the heading under which they stand.
 OPTIONS = {
-    "Reader": ["ReaderOptions", "RecordsOptions", "ArrayOptions", "NpzOptions", "TokensOptions", "LinesOptions", "FilesOptions", "SafetensorsOptions",
+    "Reader": ["ReaderOptions", "RecordsOptions", "ArrayOptions", "NpzOptions", "TokensOptions", "LinesOptions", "FilesOptions", "TarOptions", "SafetensorsOptions",
                "MemoryOptions", "WindowsOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],

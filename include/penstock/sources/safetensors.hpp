@@ -12,6 +12,7 @@
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/files_ending.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/safetensors_header.hpp>
 #include <penstock/sources/detail/tensor_list.hpp>
@@ -59,7 +60,10 @@ template <class Io = PosixIo> class Safetensors {
       return;
     }
     auto list = detail::new_shared<detail::TensorList>();
-    detail::RecordFiles<Io> files{"safetensors", shards(), files_.io()};
+    detail::RecordFiles<Io> files{
+        "safetensors",
+        detail::files_ending("safetensors", files_.io(), files_.paths(), ".safetensors"),
+        files_.io()};
     files.open(
         preparing, options_.direct, 0,
         [](const auto& file) { return detail::read_safetensors_header(file); },
@@ -115,28 +119,6 @@ template <class Io = PosixIo> class Safetensors {
   [[gnu::cold]] void note(std::string& to) const { files_.note(to); }
 
  private:
-  // A directory stands for its safetensors files alone: models lie beside their configuration.
-  [[gnu::cold]] std::vector<std::string> shards() const {
-    std::vector<std::string> taken;
-    for (const std::string& path : files_.paths()) {
-      if (detail::status_of(files_.io(), path).kind != FileKind::directory) {
-        taken.push_back(path);
-        continue;
-      }
-      const std::size_t before = taken.size();
-      for (std::string& file : files_at(files_.io(), path)) {
-        if (file.ends_with(".safetensors")) {
-          taken.push_back(std::move(file));
-        }
-      }
-      if (taken.size() == before) {
-        detail::throw_source_error({"penstock: safetensors: no file in the directory ", path,
-                                    " has a name that ends in .safetensors: name the files."},
-                                   path, 0);
-      }
-    }
-    return taken;
-  }
   const detail::TensorList& list() const {
     static_cast<void>(files_.size()); // throws if it is not open
     return *list_;

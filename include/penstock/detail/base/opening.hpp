@@ -75,9 +75,10 @@ inline std::size_t opening_threads(std::size_t files) noexcept {
 /// Calls f(i) once for each i below `count`, on several threads at once, and look() on this one
 /// after each of its calls. After a call has thrown no more are begun, but all before it are made,
 /// so that the error returned is always that of the first call in order. Throws what look() throws,
-/// after all threads have ended. Blocks. Uses fewer threads if no more can be started.
+/// after all threads have ended. Blocks. Uses `threads` of them, or as many as pay for files that
+/// are only opened; fewer if no more can be started.
 [[gnu::cold]] inline FirstFailure for_all(std::size_t count, Borrowed<void(std::size_t)> f,
-                                          Borrowed<void()> look) {
+                                          Borrowed<void()> look, std::size_t threads = 0) {
   StdAtomics::Atomic<std::size_t> next{0};
   std::mutex mutex;
   FirstFailure first{count, nullptr};
@@ -111,7 +112,7 @@ inline std::size_t opening_threads(std::size_t files) noexcept {
   {
     Others others{next, count};
     try {
-      std::size_t more = opening_threads(count) - 1;
+      std::size_t more = (threads != 0 ? std::min(threads, count) : opening_threads(count)) - 1;
       others.threads.reserve(more); // so that push_back() cannot throw and lose a thread
       for (; more != 0; --more) {
         others.threads.push_back(start_thread([&] {

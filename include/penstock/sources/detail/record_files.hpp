@@ -55,7 +55,7 @@ template <class Io> class RecordFiles {
   /// Blocks.
   template <class Look, class Settle>
   [[gnu::cold]] void open(const PrepareOptions& preparing, DirectReads direct, std::uint64_t empty,
-                          Look look, Settle settle) {
+                          Look look, Settle settle, std::size_t threads = 0) {
     using Said = std::invoke_result_t<Look&, const File<Io>&>;
     if (paths_.empty()) {
       throw_source_error({"penstock: ", call_, ": the list of files is empty: name at least one."},
@@ -77,7 +77,7 @@ template <class Io> class RecordFiles {
       }
       progress.opened();
     };
-    const FirstFailure failure = for_all(files.size(), open_one, [&] { progress.look(); });
+    const FirstFailure failure = for_all(files.size(), open_one, [&] { progress.look(); }, threads);
     auto parts = new_shared<Parts>();
     for (std::size_t i = 0; i < files.size(); ++i) {
       failure.rethrow_at(i);

@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/io/direct.hpp>
+#include <penstock/io/file.hpp>
+#include <penstock/prepare_options.hpp>
+#include <penstock/sources/detail/files_ending.hpp>
+#include <penstock/sources/detail/largest_sums.hpp>
+#include <penstock/sources/detail/record_files.hpp>
+#include <penstock/sources/detail/tar_columns.hpp>
+#include <penstock/sources/detail/tar_index.hpp>
+#include <penstock/sources/detail/tar_samples.hpp>
+#include <penstock/sources/detail/told.hpp>
+#include <penstock/sources/detail/utf8.hpp>
+#include <penstock/sources/tar_options.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Tar archives, one after the other, and where their samples lie.
+template <class Io> class TarFiles {
+ public:
+  /// An archive that has samples: those from number `first` on.
+  struct Part {
+    std::string path;
+    std::uint64_t first_byte; // of the file, counted over all
+    std::uint64_t first;      // number of its first sample
+    TarSamples samples;
+  };
+
+  /// Opens the archives and finds their samples, in many side by side. Throws SourceError.
+  TarFiles(const RecordFiles<Io>& closed, const PrepareOptions& preparing,
+           const TarOptions& options, std::span<const std::string_view> columns,
+           std::span<const TarHolds> holds)
+      : files_{"tar", files_ending("tar", closed.io(), closed.paths(), ".tar"), closed.io()} {
+    struct Found {
+      TarSamples samples;
+      std::string not_kept;
+    };
+    const auto look = [&](const File<Io>& file) {
+      const FoundIndex found = find_index(files_.io(), file, options.keep_index);
+      Found made{TarSamples{columns}, found.not_kept};
+      found.index.each([&](std::string_view name, std::uint64_t data, std::uint64_t bytes) {
+        made.samples.add(name, data, bytes);
+      });
+      made.samples.end();
+      return made;
+    };
+    const auto settle = [&](Found& found, const File<Io>& file, std::uint64_t before) {
+      not_kept_ = not_kept_.empty() ? std::move(found.not_kept) : std::move(not_kept_);
+      endings_ = endings_.empty() ? found.samples.endings() : std::move(endings_);
+      if (found.samples.size() != 0) {
+        parts_.push_back({file.path(), before, size_, std::move(found.samples)});
+        size_ += parts_.back().samples.size();
+      }
+      return RecordsAt{0, file.size()};
+    };
+    files_.open(preparing, DirectReads::none, 0, look, settle, most_opening_threads);
+    check(options, columns, holds);
+  }
+
+  const RecordFiles<Io>& files() const noexcept { return files_; }
+  std::uint64_t size() const noexcept { return size_; }
+  const LargestSums& sums() const noexcept { return sums_; }
+  std::uint64_t identity() const noexcept { return identity_; }
+  /// Calls f(part, first, count) for each archive that has some of the `count` samples from `at`
+  /// on: those from the archive's number `first` on.
+  template <class F> void each_part(std::uint64_t at, std::uint64_t count, F f) const {
+    auto part =
+        std::upper_bound(parts_.begin(), parts_.end(), at, [](std::uint64_t sample, const Part& p) {
+          return sample < p.first + p.samples.size();
+        });
+    for (; count != 0; ++part) {
+      const std::uint64_t here = std::min(part->first + part->samples.size() - at, count);
+      f(*part, at - part->first, here);
+      at += here;
+      count -= here;
+    }
+  }
+  [[gnu::cold]] void note(std::string& to) const {
+    if (!not_kept_.empty()) {
+      add_note(to, joined({"an index could not be kept: ", not_kept_}));
+    }
+    files_.note(to);
+  }
+
+ private:
+  // Refuses what would fail later, and makes the sums.
+  [[gnu::cold]] void check(const TarOptions& options, std::span<const std::string_view> columns,
+                           std::span<const TarHolds> holds) {
+    std::vector<bool> seen(columns.size(), endings_.empty());
+    std::vector<std::uint64_t> longest;
+    longest.reserve(size_);
+    for (const Part& part : parts_) {
+      for (std::uint64_t i = 0; i != part.samples.size(); ++i) {
+        const std::span<const TarPlace> places = part.samples[i];
+        std::uint64_t most = part.samples.key(i).size();
+        for (std::size_t column = 0; column != places.size(); ++column) {
+          const TarPlace& place = places[column];
+          seen[column] = seen[column] || place.data != TarPlace::none;
+          most = std::max(most, holds[column] == TarHolds::bytes ? place.bytes : 0);
+          identity_ = and_then(identity_ ^ place.data, place.bytes);
+          if (place.bytes > options.largest) {
+            throw_source_error({"penstock: tar: the member ", shown(part.samples.key(i)), ".",
+                                columns[column], " of ", part.path, ", at byte ", place.data,
+                                ", has ", place.bytes, " bytes, more than .largest, which is ",
+                                options.largest, ": leave its column out, or set .largest."},
+                               part.path, place.data, part.first + i);
+          }
+        }
+        longest.push_back(most);
+      }
+    }
+    for (std::size_t column = 0; column != columns.size(); ++column) {
+      if (!seen[column] && holds[column] != TarHolds::key) {
+        refuse_column(columns[column]);
+      }
+    }
+    sums_ = LargestSums{std::move(longest)};
+  }
+  [[noreturn, gnu::cold]] void refuse_column(std::string_view column) const {
+    const std::string& first = files_.paths().front();
+    throw_source_error({"penstock: tar: no member in ", first,
+                        files_.paths().size() > 1 ? " and on" : "", " has the ending \"", column,
+                        "\" of a column. The first members have: ", shown(endings_),
+                        ". Name columns by endings."},
+                       first, 0);
+  }
+
+  static constexpr std::size_t most_opening_threads = 32;
+
+  RecordFiles<Io> files_;
+  std::vector<Part> parts_;
+  std::uint64_t size_{};
+  std::uint64_t identity_{};
+  LargestSums sums_;
+  std::string endings_;
+  std::string not_kept_;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/sources/detail/header_file.hpp>
+#include <penstock/sources/detail/tar_header.hpp>
+#include <penstock/sources/detail/utf8.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace penstock::detail {
+
+/// A regular member of a tar archive, whose bytes lie there as they are.
+struct TarMember {
+  std::string name;
+  std::uint64_t data; // where its bytes begin
+  std::uint64_t bytes;
+};
+
+/// Goes through a tar archive from header to header, and reads no data.
+class TarWalk {
+ public:
+  explicit TarWalk(const HeaderFile& file) : file_{file} {}
+
+  /// Goes to the next regular member; returns false at the archive's end. Passes over directories.
+  /// Throws SourceError for what is no archive, a damaged or a cut one, and for members of other
+  /// kinds, by name.
+  bool next(TarMember& to) {
+    std::optional<PaxRecords> pax;
+    std::optional<std::string> long_name;
+    for (;;) {
+      const std::uint64_t at = at_;
+      if (at >= file_.size()) {
+        file_.refuse(file_.size(), {"ends without the blocks of zeros that end a tar archive: it "
+                                    "was cut, or is still being written. Copy or download it "
+                                    "again."});
+      }
+      const std::span<const std::byte> block = block_at(at);
+      if (is_zero(block)) {
+        if (pax || long_name) {
+          file_.refuse(at, {"ends the archive where a header has announced a member: copy or "
+                            "download it again."});
+        }
+        check_nothing_from(at + tar_block);
+        return false;
+      }
+      const TarHeader header{file_, at, block};
+      const char type = header.type();
+      std::uint64_t bytes = header.bytes();
+      std::string name = header.name();
+      if (type == 'x' || type == 'g' || type == 'L' || type == 'K') {
+        const std::string said = announced(at, bytes);
+        take(at, type, said, pax, long_name);
+        continue;
+      }
+      bytes = pax && pax->bytes ? *pax->bytes : bytes;
+      if (pax && !pax->path.empty()) {
+        name = std::move(pax->path);
+      } else if (long_name) {
+        name = std::move(*long_name);
+      }
+      const bool directory = type == '5';
+      if ((type != '0' && !directory) || (directory && bytes != 0)) {
+        refuse_kind(at, name, type);
+      }
+      skip(at, bytes, name);
+      if (!directory) {
+        to = {std::move(name), at + tar_block, bytes};
+        return true;
+      }
+      pax.reset();
+      long_name.reset();
+    }
+  }
+
+ private:
+  static bool is_zero(std::span<const std::byte> bytes) noexcept {
+    return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{}; });
+  }
+  std::span<const std::byte> block_at(std::uint64_t at) {
+    if (file_.size() - at < tar_block) {
+      file_.refuse(at, {"ends in the middle of a block: the archive was cut. Copy or download it "
+                        "again."});
+    }
+    if (at < begin_ || at + tar_block > end_) {
+      begin_ = at;
+      end_ = at + std::min<std::uint64_t>(file_.size() - at, piece_.size());
+      file_.read(begin_, std::span{piece_}.first(end_ - begin_));
+    }
+    return std::span{piece_}.subspan(at - begin_, tar_block);
+  }
+  // Goes behind a member's bytes and the zeros behind them.
+  void skip(std::uint64_t at, std::uint64_t bytes, const std::string& name) {
+    const std::uint64_t left = file_.size() - at - tar_block;
+    if (bytes > left) {
+      file_.refuse(at, {"begins the member ", shown(name), ", of whose ", bytes, " bytes only ",
+                        left, " are there: copy or download the archive again."});
+    }
+    at_ = at + tar_block + (bytes + tar_block - 1) / tar_block * tar_block;
+  }
+  // Returns what a header has behind it that tells of the next member.
+  std::string announced(std::uint64_t at, std::uint64_t bytes) {
+    constexpr std::uint64_t most = std::uint64_t{1} << 20;
+    if (bytes > most) {
+      file_.refuse(at, {"has a header of ", bytes,
+                        " bytes that tells of the next member, and at "
+                        "most ",
+                        most, " are read: write the archive again with shorter names."});
+    }
+    skip(at, bytes, "that tells of the next one");
+    std::string said(bytes, '\0');
+    file_.read(at + tar_block, std::as_writable_bytes(std::span{said}));
+    return said;
+  }
+  void take(std::uint64_t at, char type, const std::string& said, std::optional<PaxRecords>& pax,
+            std::optional<std::string>& long_name) const {
+    // Programs differ in which of two that say the same they believe.
+    const auto once = [&](bool first) {
+      if (!first) {
+        file_.refuse(at, {"names one member twice, by headers that tell of the next one: write the "
+                          "archive again."});
+      }
+    };
+    if (type == 'x') {
+      once(!pax);
+      pax = read_pax(file_, at + tar_block, said);
+    } else if (type == 'L') {
+      once(!long_name);
+      long_name = said.substr(0, said.find('\0'));
+    } else if (type == 'g') {
+      const PaxRecords all = read_pax(file_, at + tar_block, said);
+      if (!all.path.empty() || all.bytes) {
+        file_.refuse(at, {"has a global pax header that gives all members one name or size: write "
+                          "the archive again."});
+      }
+    }
+    once(!(pax && !pax->path.empty() && long_name));
+  }
+  [[noreturn, gnu::cold]] void refuse_kind(std::uint64_t at, const std::string& name,
+                                           char type) const {
+    struct {
+      std::string_view types;
+      const char* what;
+      const char* cure;
+    } const kinds[]{
+        {"1", "a hard link", "write the archive with --hard-dereference"},
+        {"2", "a symbolic link", "write the archive with --dereference"},
+        {"346", "a device or a pipe", "write the archive without it"},
+        {"5", "a directory that has bytes", "write the archive again"},
+        {"S", "a sparse file", "write the archive without --sparse"},
+    };
+    const auto* const kind = std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& one) {
+      return one.types.find(type) != std::string_view::npos;
+    });
+    const bool known = kind != std::end(kinds);
+    const char letter[2] = {type, '\0'};
+    file_.refuse(at,
+                 {"has the member ", shown(name), ", ",
+                  known ? std::string{kind->what} : joined({"of the type \"", shown(letter), "\""}),
+                  ", and only regular files and directories are read: ",
+                  known ? kind->cure : "write the archive without it", "."});
+  }
+  // Programs fill archives up to 10 KiB or so, and what stands there else would be lost unseen.
+  [[gnu::cold]] void check_nothing_from(std::uint64_t at) {
+    constexpr std::uint64_t most = std::uint64_t{4} << 20;
+    const auto check = [&](bool holds) {
+      if (!holds) {
+        file_.refuse(at, {"goes on behind the zeros that end a tar archive, as several in one file "
+                          "do: give each a file of its own, or join them by tar --concatenate."});
+      }
+    };
+    check(at > file_.size() || file_.size() - at <= most);
+    while (at < file_.size()) {
+      const auto some = std::min<std::uint64_t>(file_.size() - at, piece_.size());
+      const auto piece = std::span{piece_}.first(some);
+      end_ = 0; // of what is kept
+      file_.read(at, piece);
+      check(is_zero(piece));
+      at += some;
+    }
+  }
+
+  const HeaderFile& file_;
+  std::array<std::byte, 4096> piece_;
+  std::uint64_t begin_ = 0; // of what the piece has of the file
+  std::uint64_t end_ = 0;
+  std::uint64_t at_ = 0;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,427 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#include "support/catch.hpp"
+#include "support/caught.hpp"
+#include "support/tar_file.hpp"
+#include "support/temp_dir.hpp"
+
+#include <penstock/penstock.hpp>
+#include <penstock/sources/any_source.hpp>
+#include <penstock/sources/tar.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <random>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+namespace ps = penstock;
+using ps::tests::caught;
+using ps::tests::has;
+using ps::tests::tar_end;
+using ps::tests::tar_header;
+using ps::tests::tar_member;
+using ps::tests::tar_pax;
+using ps::tests::TarKind;
+using ps::tests::TempDir;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+struct Sample
+    : ps::Columns<ps::Field<"jpg;png", ps::Ragged<std::uint8_t>>, ps::Field<"cls", std::int32_t>,
+                  ps::Field<"__key__", ps::Ragged<char>>, ps::Field<"seg.txt", ps::Ragged<char>>> {
+};
+struct Plain
+    : ps::Columns<ps::Field<"cls", std::int32_t>, ps::Field<"jpg", ps::Ragged<std::uint8_t>>> {};
+
+struct Seen {
+  std::string key;
+  std::string image;
+  std::int32_t label;
+  std::string text;
+  bool operator==(const Seen&) const = default;
+};
+
+std::string write(const TempDir& dir, const std::string& name, const std::string& text) {
+  return dir.write(name, std::as_bytes(std::span{text}));
+}
+template <class Batch> void append(std::vector<Seen>& all, const Batch& batch) {
+  const auto text_of = [](const auto& values) {
+    return std::string{values.data(), values.data() + values.size()};
+  };
+  for (std::size_t i = 0; i != batch.size(); ++i) {
+    all.push_back({text_of(ps::get<"__key__">(batch)[i]), text_of(ps::get<"jpg;png">(batch)[i]),
+                   ps::get<"cls">(batch)[i], text_of(ps::get<"seg.txt">(batch)[i])});
+  }
+}
+template <class S>
+std::vector<Seen> deliver(S source, const ps::ReaderOptions& options = {},
+                          ps::Report* report = nullptr) {
+  std::vector<Seen> all;
+  auto pipeline =
+      ps::Reader{std::move(source), options} |
+      ps::Consumer{[&](ps::Batch<const Sample, ps::Pageable> batch) { append(all, batch); }};
+  pipeline.run();
+  if (report) {
+    *report = pipeline.report();
+  }
+  return all;
+}
+// Some samples, their members in any order, of few bytes and of many, and what lies between.
+std::pair<std::string, std::vector<Seen>> some_samples(const std::string& folder, std::size_t count,
+                                                       unsigned seed) {
+  std::mt19937_64 random{seed};
+  const auto bytes = [&](std::size_t most) {
+    std::string text(random() % most, '\0');
+    std::generate(text.begin(), text.end(), [&] { return static_cast<char>(random()); });
+    return text;
+  };
+  std::vector<Seen> all;
+  std::string archive = tar_member(folder + "/", "", TarKind::folder);
+  for (std::size_t i = 0; i != count; ++i) {
+    const std::string key = folder + "/" + std::to_string(i);
+    const Seen seen{key, bytes(random() % 5 == 0 ? 300'000 : 3000),
+                    static_cast<std::int32_t>(random()), bytes(20)};
+    Strings members{tar_member(key + (i % 2 == 0 ? ".jpg" : ".PNG"), seen.image),
+                    tar_member(key + ".cls", " " + std::to_string(seen.label) + "\n"),
+                    tar_member(key + ".seg.txt", seen.text), tar_member(key + ".json", bytes(999))};
+    std::shuffle(members.begin(), members.end(), random);
+    for (const std::string& member : members) {
+      archive += member;
+    }
+    all.push_back(seen);
+  }
+  return {archive + tar_end, all};
+}
+ps::SourceError refused(const std::string& path) {
+  return caught<ps::SourceError>([&] { ps::tar<Plain>(path).open(); });
+}
+
+} // namespace
+
+TEST_CASE("samples of tar archives come in order, shuffled and by several workers") {
+  const TempDir dir;
+  std::vector<Seen> expected;
+  for (const unsigned shard : {0U, 1U, 2U}) {
+    auto [archive, samples] =
+        some_samples(std::string(shard * 40 + 1, 'f'), 40 + 37 * shard, shard + 1);
+    write(dir, "train-" + std::to_string(shard) + ".tar", archive);
+    expected.insert(expected.end(), samples.begin(), samples.end());
+  }
+  write(dir, "README.md", "no archive");
+  const auto source = ps::tar<Sample>(dir.path());
+  CHECK(deliver(source) == expected);
+  CHECK(deliver(source, {.workers = 3, .batch = 7}) == expected);
+  CHECK(deliver(ps::AnySource<Sample>{source}, {.batch = 64}) == expected);
+  auto opened = source;
+  opened.open();
+  REQUIRE(opened.size() == expected.size());
+  CHECK(opened.key(100) == expected[100].key);
+  std::vector<std::uint64_t> lengths(3 * expected.size());
+  opened.lengths(0, lengths);
+  std::uint64_t longest = 0;
+  for (std::size_t i = 0; i != expected.size(); ++i) {
+    CHECK(lengths[3 * i] == expected[i].image.size());
+    CHECK(lengths[3 * i + 1] == expected[i].key.size());
+    CHECK(lengths[3 * i + 2] == expected[i].text.size());
+    longest = std::max({longest, lengths[3 * i], lengths[3 * i + 1], lengths[3 * i + 2]});
+  }
+  CHECK(opened.value_bytes(1) == longest);
+
+  const auto by_key = [](const Seen& a, const Seen& b) { return a.key < b.key; };
+  auto sorted = expected;
+  std::sort(sorted.begin(), sorted.end(), by_key);
+  std::vector<Seen> of_all;
+  for (const unsigned rank : {0U, 1U, 2U}) {
+    const ps::Order share{
+        .shuffle = 5, .ranks = {.rank = rank, .world = 3}, .uneven = ps::Uneven::keep};
+    const auto mine = deliver(source, {.order = share});
+    CHECK(mine.size() >= expected.size() / 3);
+    of_all.insert(of_all.end(), mine.begin(), mine.end());
+  }
+  CHECK(of_all != expected);
+  std::sort(of_all.begin(), of_all.end(), by_key);
+  CHECK(of_all == sorted);
+}
+
+TEST_CASE("members belong to samples as WebDataset cuts their names") {
+  const TempDir dir;
+  const auto member = [](const std::string& name, const std::string& text = "7") {
+    return tar_member(name, text);
+  };
+  const std::string path = write(
+      dir, "a.tar",
+      member("README") + member(".hidden.cls") + member("__info__/x.cls") + member("a/.b.cls") +
+          member("a/b.CLS", "1") + member("a/b.jpg", "x") + member("a.b/c.d.jpg", "no column") +
+          member("a.b/c.cls", "2") + member("a.b/c.jpg", "y") + member("./d.cls", "+3") +
+          member("./d.jpg", "") + member("e.json", "of no column") + member("f.cls", "-4 \n") +
+          member("f.jpg", std::string(700, 'z')) + tar_end);
+  auto source = ps::tar<Plain>(path);
+  source.open();
+  REQUIRE(source.size() == 4);
+  CHECK(source.key(0) == "a/b");
+  CHECK(source.key(1) == "a.b/c");
+  CHECK(source.key(2) == "./d");
+  CHECK(source.key(3) == "f");
+  Strings images;
+  std::vector<std::int32_t> labels;
+  auto pipeline =
+      ps::Reader{source} | ps::Consumer{[&](ps::Batch<const Plain, ps::Pageable> batch) {
+        for (std::size_t i = 0; i != batch.size(); ++i) {
+          const auto bytes = ps::get<"jpg">(batch)[i];
+          images.emplace_back(bytes.data(), bytes.data() + bytes.size());
+          labels.push_back(ps::get<"cls">(batch)[i]);
+        }
+      }};
+  pipeline.run();
+  CHECK(images == Strings{"x", "y", "", std::string(700, 'z')});
+  CHECK(labels == std::vector<std::int32_t>{1, 2, 3, -4});
+}
+
+TEST_CASE("tar archives of all formats name their members alike") {
+  const TempDir dir;
+  const std::string deep = std::string(120, 'd') + "/" + std::string(60, 'e');
+  const std::string image = std::string(600, 'i');
+  const auto keys = [&](const std::string& archive) {
+    auto source = ps::tar<Sample>(write(dir, "a.tar", archive + tar_end));
+    Strings found;
+    for (const Seen& seen : deliver(source)) {
+      CHECK(seen.image == image);
+      CHECK(seen.label == 5);
+      found.push_back(seen.key);
+    }
+    return found;
+  };
+  const std::string rest = tar_member("k.cls", "5") + tar_member("k.seg.txt", "");
+  const auto with = [&](const std::string& first) { return keys(first + rest); };
+  CHECK(with(tar_member("k.jpg", image)) == Strings{"k"});
+  CHECK(with(tar_member("k.jpg", image, TarKind::v7)) == Strings{"k"});
+  CHECK(with(tar_member("k.jpg", image, TarKind::gnu)) == Strings{"k"});
+  CHECK(with(tar_member("k.jpg", image, TarKind::in_one_piece)) == Strings{"k"});
+  CHECK(with(tar_member("k.jpg", image, TarKind::binary_size)) == Strings{"k"});
+  CHECK(with(tar_member("k.jpg", image, TarKind::signed_sum)) == Strings{"k"});
+  // Names longer than a header's, by each way to write them.
+  const std::string others = tar_pax({{"path", deep + ".cls"}}) + tar_member("x", "5") +
+                             tar_pax({{"path", deep + ".seg.txt"}}) + tar_member("x", "");
+  CHECK(keys(tar_pax({{"path", deep + ".jpg"}}) + tar_member("x", image) + others) ==
+        Strings{deep});
+  CHECK(keys(tar_member("././@LongLink", deep + ".jpg" + '\0', TarKind::long_name) +
+             tar_member("x", image) + others) == Strings{deep});
+  CHECK(keys(tar_header(deep.substr(121) + ".jpg", image.size(), {.prefix = deep.substr(0, 120)}) +
+             image + std::string(424, '\0') + others) == Strings{deep});
+  // A pax size goes for the member that it is before, and for no header between them.
+  const std::string hidden = tar_member("hidden.cls", "9") + tar_member("hidden.jpg", "h");
+  CHECK(keys(tar_pax({{"size", std::to_string(image.size())}}) + tar_header("k.jpg", 1, {}) +
+             image + std::string(424, '\0') + rest) == Strings{"k"});
+  const std::string inner = hidden;
+  CHECK(keys(tar_pax({{"size", std::to_string(inner.size())}}) +
+             tar_member("././@LongLink", "other.bin", TarKind::long_name) + tar_header("x", 0, {}) +
+             inner + tar_member("k.jpg", image) + rest) == Strings{"k"});
+  // Its time, an owner and a comment say nothing about where bytes lie.
+  CHECK(keys(tar_pax({{"comment", "all"}}, 'g') + tar_pax({{"mtime", "1.5"}, {"uname", "u"}}) +
+             tar_member("k.jpg", image) + rest) == Strings{"k"});
+}
+
+TEST_CASE("archives that are damaged, cut or of another kind are refused when they are opened") {
+  const TempDir dir;
+  const std::string good = tar_member("a.jpg", std::string(1000, 'x')) + tar_member("a.cls", "1");
+  const std::string pax = "12 path=a.b\n";
+  auto no_sum = tar_header("a.cls", 1, {});
+  no_sum[150] ^= 1;
+  const std::vector<std::tuple<std::string, std::string, std::uint64_t>> bad{
+      {"", "ends without the blocks of zeros", 0},
+      {"no archive", "ends in the middle of a block", 0},
+      {std::string(512, 'x'), "has no header of a tar archive", 0},
+      {"\x1F\x8B" + std::string(600, 'x'), "is compressed by gzip", 0},
+      {"\x28\xB5\x2F\xFD" + std::string(600, 'x'), "is compressed by zstd", 0},
+      {"BZh9" + std::string(600, 'x'), "is compressed by bzip2", 0},
+      {std::string{"\xFD"} + "7zXZ" + std::string(600, 'x'), "is compressed by xz", 0},
+      {good, "ends without the blocks of zeros", good.size()},
+      {good + tar_end + good + tar_end, "goes on behind the zeros", good.size() + 512},
+      {good + no_sum, "its checksum is wrong", good.size()},
+      {good + tar_header("b", 513, {}) + std::string(512, 'x'), "of whose 513 bytes only 512",
+       good.size()},
+      {good + tar_header("b", 0, {.size = "0000000000x"}), "no number of bytes", good.size() + 124},
+      {good + tar_header("b", 0, {.size = "-0000000001"}), "no number of bytes", good.size() + 124},
+      {good + tar_header("b", 0, {.size = std::string(12, '\xFF')}), "or a negative one",
+       good.size() + 124},
+      {good + tar_header("b", 0, {.size = "\x80" + std::string(11, '\xFF')}), "no number of bytes",
+       good.size() + 124},
+      {good + tar_header("b", 0, {.size = "777777777777"}), "of whose 68719476735 bytes only",
+       good.size()},
+      {good + tar_header("b", 0, {.type = '1'}), "a hard link", good.size()},
+      {good + tar_header("b", 0, {.type = '2'}), "a symbolic link", good.size()},
+      {good + tar_header("b", 0, {.type = '3'}), "a device or a pipe", good.size()},
+      {good + tar_header("b", 0, {.type = 'S'}), "a sparse file", good.size()},
+      {good + tar_header("b", 0, {.type = 'M'}), "of the type \"M\"", good.size()},
+      {good + tar_header("b\xff\n", 0, {.type = '\x07'}), "b??, of the type \"?\"", good.size()},
+      {good + tar_member("b/", "x", TarKind::folder), "a directory that has bytes", good.size()},
+      {good + tar_pax({{"GNU.sparse.major", "1"}}), "sparse", good.size() + 512},
+      {good + tar_pax({{"size", "-1"}}), "size is no number", good.size() + 512},
+      {good + tar_pax({{"size", "1x"}}), "size is no number", good.size() + 512},
+      {good + tar_pax({{"size", "9999999999999999999"}}), "size is no number", good.size() + 512},
+      {good + tar_pax({{"path", std::string{"a\0b", 3}}}), "path has a zero byte",
+       good.size() + 512},
+      {good + tar_pax({{std::string{"a\0", 2}, "b"}}), "without a key", good.size() + 512},
+      {good + tar_pax({{"", "b"}}), "without a key", good.size() + 512},
+      {good + tar_member("p", "13 path=a.b\n", TarKind::pax), "length is wrong", good.size() + 512},
+      {good + tar_member("p", "99999999999999999999 a=b\n", TarKind::pax), "length is wrong",
+       good.size() + 512},
+      {good + tar_member("p", " a=b\n", TarKind::pax), "length is wrong", good.size() + 512},
+      {good + tar_member("p", "7 a=bcd", TarKind::pax), "length is wrong", good.size() + 512},
+      {good + tar_member("p", "3 \n", TarKind::pax), "without a key", good.size() + 512},
+      {good + tar_member("p", pax, TarKind::pax) + tar_end, "where a header has announced",
+       good.size() + 1024},
+      {good + tar_member("p", pax, TarKind::pax) + tar_member("p", pax, TarKind::pax),
+       "names one member twice", good.size() + 1024},
+      {good + tar_member("p", pax, TarKind::pax) + tar_member("l", "a.b", TarKind::long_name),
+       "names one member twice", good.size() + 1024},
+      {good + tar_pax({{"size", "1"}}, 'g'), "a global pax header", good.size()},
+      {good + tar_header("p", (1 << 20) + 1, {.type = 'x'}), "has a header of 1048577 bytes",
+       good.size()},
+  };
+  for (const auto& [text, words, offset] : bad) {
+    INFO(words);
+    const std::string path = write(dir, "bad.tar", text);
+    const auto e = refused(path);
+    CHECK(has(e, words));
+    CHECK(has(e, path));
+    CHECK(e.file() == path);
+    CHECK(e.offset() == offset);
+  }
+  const auto missing = refused(dir / "missing.tar");
+  CHECK(has(missing, "missing.tar"));
+  CHECK(has(refused(dir.path() + "/."), "bad.tar at byte"));
+  fs::create_directory(dir / "empty");
+  write(dir, "empty/x", "");
+  CHECK(has(refused(dir / "empty"), "ends in .tar"));
+}
+
+TEST_CASE("no archive that was cut anywhere is taken for a whole one") {
+  const TempDir dir;
+  const std::string whole = tar_pax({{"path", "a.jpg"}}) + tar_member("x", std::string(700, 'x')) +
+                            tar_member("a.cls", "1") + tar_end;
+  write(dir, "whole.tar", whole);
+  ps::tar<Plain>(dir / "whole.tar").open();
+  for (std::size_t bytes = 0; bytes < whole.size() - 512; ++bytes) {
+    if (bytes % 512 < 2 || bytes % 512 == 511 || bytes % 97 == 0) {
+      INFO(bytes);
+      CHECK(refused(write(dir, "cut.tar", whole.substr(0, bytes))).offset() <= bytes);
+    }
+  }
+}
+
+TEST_CASE("samples that are not whole are records that a Reader can leave out") {
+  const TempDir dir;
+  const auto good = [](const std::string& key) {
+    return tar_member(key + ".cls", "1") + tar_member(key + ".jpg", key);
+  };
+  const std::string path = write(
+      dir, "a.tar",
+      good("a") + tar_member("b.jpg", "b") + good("c") + good("d") + tar_member("d.jpg", "again") +
+          tar_member("e.jpg", "e") + tar_member("e.cls", "1.5") + tar_member("f.jpg", "f") +
+          tar_member("f.cls", std::string(70, '1')) + tar_member("g.cls", "\x1b[2J") +
+          tar_member("g.jpg", "g") + tar_member("h.cls", "3000000000") + tar_member("h.jpg", "h") +
+          tar_member("i.cls", "") + tar_member("i.jpg", "i") + good("j") + tar_end);
+  Strings images;
+  auto pipeline = ps::Reader{ps::tar<Plain>(path),
+                             {.workers = 2, .order = {.shuffle = 1}, .on_error = {.skips = 100}}} |
+                  ps::Consumer{[&](ps::Batch<const Plain, ps::Pageable> batch) {
+                    for (std::size_t i = 0; i != batch.size(); ++i) {
+                      const auto bytes = ps::get<"jpg">(batch)[i];
+                      images.emplace_back(bytes.data(), bytes.data() + bytes.size());
+                    }
+                  }};
+  pipeline.run();
+  std::sort(images.begin(), images.end());
+  CHECK(images == Strings{"a", "c", "j"});
+  const std::map<std::uint64_t, std::string> expected{
+      {1, "b.cls of " + path + " is not there"},
+      {3, "d.jpg of " + path + " is there more than"},
+      {4, "is \"1.5\", where a number of type int32"},
+      {5, "has 70 bytes, where a number"},
+      {6, "is \"?[2J\""},
+      {7, "is \"3000000000\""},
+      {8, "is \"\""}};
+  const ps::Report report = pipeline.report();
+  REQUIRE(report.skips.size() == expected.size());
+  for (const ps::SkippedItem& item : report.skips) {
+    INFO(item.reason);
+    REQUIRE(expected.contains(item.record));
+    CHECK(item.reason.find(expected.at(item.record)) != std::string::npos);
+  }
+  auto stops =
+      ps::Reader{ps::tar<Plain>(path)} | ps::Consumer{[](ps::Batch<const Plain, ps::Pageable>) {}};
+  const auto e = caught<ps::StageError>([&] { stops.run(); });
+  CHECK(has(e, "failed at record 1: tar: the member b.cls of " + path));
+
+  struct Misspelt : ps::Columns<ps::Field<"jpeg", ps::Ragged<std::uint8_t>>> {};
+  const auto none = caught<ps::SourceError>([&] { ps::tar<Misspelt>(path).open(); });
+  CHECK(has(none, "has the ending \"jpeg\""));
+  CHECK(has(none, "cls, jpg"));
+  const auto large = caught<ps::SourceError>([&] { ps::tar<Plain>(path, {.largest = 69}).open(); });
+  CHECK(has(large, "has 70 bytes, more than .largest, which is 69"));
+}
+
+TEST_CASE("an index beside an archive is used as long as it is right") {
+  const TempDir dir;
+  const auto [archive, expected] = some_samples("x", 50, 3);
+  const std::string path = write(dir, "a.tar", archive);
+  const std::string index = dir / ".a.tar.penstock-index";
+  const auto read = [&] { return deliver(ps::tar<Sample>(path, {.keep_index = true})); };
+  const auto bytes_of = [](const std::string& file) {
+    std::ifstream in{file, std::ios::binary};
+    return std::string{std::istreambuf_iterator<char>{in}, {}};
+  };
+  CHECK(deliver(ps::tar<Sample>(path)) == expected);
+  CHECK(!fs::exists(index));
+  CHECK(read() == expected);
+  const std::string kept = bytes_of(index);
+  REQUIRE(!kept.empty());
+
+  // It is what is believed: an archive whose first header is damaged opens by it.
+  const fs::file_time_type time = fs::last_write_time(path);
+  std::string damaged = archive;
+  damaged[0] ^= 1;
+  write(dir, "a.tar", damaged);
+  fs::last_write_time(path, time);
+  CHECK(read() == expected);
+  // Not if the time is another.
+  fs::last_write_time(path, time + std::chrono::seconds{1});
+  CHECK(has(caught<ps::SourceError>(read), "at byte 0"));
+  write(dir, "a.tar", archive);
+  fs::last_write_time(path, time);
+
+  // Nor if it is damaged: then it is made anew.
+  std::mt19937 random{1};
+  for (int i = 0; i != 60; ++i) {
+    std::string other = kept;
+    if (i % 2 == 0) {
+      other[random() % other.size()] ^= static_cast<char>(1 + random() % 255);
+    } else {
+      other.resize(random() % other.size());
+    }
+    write(dir, ".a.tar.penstock-index", other);
+    REQUIRE(read() == expected);
+    REQUIRE(bytes_of(index) == kept);
+  }
+  // What cannot be written is no error.
+  fs::remove(index);
+  fs::create_directory(index);
+  ps::Report report;
+  CHECK(deliver(ps::tar<Sample>(path, {.keep_index = true}), {}, &report) == expected);
+  CHECK(report.stages.front().note.find("an index could not be kept: ") != std::string::npos);
+  CHECK(report.stages.front().note.find(index) != std::string::npos);
+}
