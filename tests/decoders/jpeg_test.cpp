@@ -165,6 +165,20 @@ TEST_CASE("a stage of fixed extents gives pinned batches, and labels go along") 
   CHECK(label == 20);
 }
 
+TEST_CASE("by default one worker decodes for each processor, and the ranks of a host share them") {
+  const auto workers_of = [](unsigned local_world) {
+    auto pipeline =
+        ps::Reader{FileRecords{some_jpegs(64)},
+                   {.order = {.ranks = {.world = local_world, .local_world = local_world}}}} |
+        ps::jpeg<3, 32, 48, ps::Pageable>() |
+        ps::Consumer{[](ps::Batch<const ps::Image<3, 32, 48>, ps::Pageable>) {}};
+    pipeline.prepare();
+    return pipeline.report().stages[1].workers;
+  };
+  CHECK(workers_of(1) == std::min(ps::usable_processors(), 32U));
+  CHECK(workers_of(64) == std::max(ps::usable_processors() / 64, 1U));
+}
+
 TEST_CASE("schemas of one's own: the picture takes the bytes' place, the others go along") {
   int came = 0;
   auto pipeline = ps::Reader{Samples{some_jpeg(100, 100)}} |
