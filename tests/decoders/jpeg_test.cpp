@@ -329,6 +329,39 @@ TEST_CASE("an error that comes after a warning is an error, and shows no rows of
   CHECK(outcome.report.skips[0].reason.find("no whole picture") != std::string::npos);
 }
 
+TEST_CASE("a file of 500 scans is kept, and one of more is refused before it takes hours") {
+  const std::string file =
+      jpeg_of(some_picture(64, 48, 1), 64, 48, TJPF_GRAY, TJSAMP_GRAY, TJFLAG_PROGRESSIVE);
+  int scans = 0;
+  std::size_t begin = 0; // of the scan that has the averages' last bit: again, it changes nothing
+  for (std::size_t at = 0; (at = file.find("\xFF\xDA", at)) != std::string::npos; at += 2) {
+    ++scans;
+    begin = file[at + 7] == 0 && file[at + 9] == 0x10 ? at : begin;
+  }
+  REQUIRE(begin != 0);
+  std::size_t end = begin + 2;
+  while (file[end] != '\xFF' || file[end + 1] == 0) {
+    ++end;
+  }
+  const auto of_scans = [&](int count) {
+    std::string more;
+    for (int n = scans; n != count; ++n) {
+      more += file.substr(begin, end - begin);
+    }
+    return file.substr(0, end) + more + file.substr(end);
+  };
+  ps::ImageNotes notes;
+  const Outcome outcome = decoded<1>({file, of_scans(500), of_scans(501), of_scans(5000)},
+                                     {.size = {48, 64}, .notes = &notes, .on_error = {.skips = 9}});
+  CHECK(outcome.pictures.size() == 2);
+  CHECK(outcome.pictures.at({1, 0}) == outcome.pictures.at({0, 0}));
+  CHECK(notes.count() == 1); // libjpeg warns of a scan that comes again
+  REQUIRE(outcome.report.skips.size() == 2);
+  for (const auto& skip : outcome.report.skips) {
+    CHECK(skip.reason.find("500 scans") != std::string::npos);
+  }
+}
+
 TEST_CASE("scaled decoding gives nearly the same picture, also of a part") {
   const std::vector<std::string> files{some_jpeg(800, 600), some_jpeg(101, 333), some_jpeg(16, 16)};
   for (const ps::Crop crop : {ps::Crop::centre, ps::Crop::random, ps::Crop::none}) {
