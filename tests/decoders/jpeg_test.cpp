@@ -165,6 +165,20 @@ TEST_CASE("a stage of fixed extents gives pinned batches, and labels go along") 
   CHECK(label == 20);
 }
 
+TEST_CASE("by default one worker decodes for each processor, and the ranks of a host share them") {
+  const auto workers_of = [](unsigned local_world) {
+    auto pipeline =
+        ps::Reader{FileRecords{some_jpegs(64)},
+                   {.order = {.ranks = {.world = local_world, .local_world = local_world}}}} |
+        ps::jpeg<3, 32, 48, ps::Pageable>() |
+        ps::Consumer{[](ps::Batch<const ps::Image<3, 32, 48>, ps::Pageable>) {}};
+    pipeline.prepare();
+    return pipeline.report().stages[1].workers;
+  };
+  CHECK(workers_of(1) == std::min(ps::usable_processors(), 32U));
+  CHECK(workers_of(64) == std::max(ps::usable_processors() / 64, 1U));
+}
+
 TEST_CASE("schemas of one's own: the picture takes the bytes' place, the others go along") {
   int came = 0;
   auto pipeline = ps::Reader{Samples{some_jpeg(100, 100)}} |
@@ -313,6 +327,39 @@ TEST_CASE("an error that comes after a warning is an error, and shows no rows of
   CHECK(outcome.pictures.size() == 1);
   REQUIRE(outcome.report.skips.size() == 1);
   CHECK(outcome.report.skips[0].reason.find("no whole picture") != std::string::npos);
+}
+
+TEST_CASE("a file of 500 scans is kept, and one of more is refused before it takes hours") {
+  const std::string file =
+      jpeg_of(some_picture(64, 48, 1), 64, 48, TJPF_GRAY, TJSAMP_GRAY, TJFLAG_PROGRESSIVE);
+  int scans = 0;
+  std::size_t begin = 0; // of the scan that has the averages' last bit: again, it changes nothing
+  for (std::size_t at = 0; (at = file.find("\xFF\xDA", at)) != std::string::npos; at += 2) {
+    ++scans;
+    begin = file[at + 7] == 0 && file[at + 9] == 0x10 ? at : begin;
+  }
+  REQUIRE(begin != 0);
+  std::size_t end = begin + 2;
+  while (file[end] != '\xFF' || file[end + 1] == 0) {
+    ++end;
+  }
+  const auto of_scans = [&](int count) {
+    std::string more;
+    for (int n = scans; n != count; ++n) {
+      more += file.substr(begin, end - begin);
+    }
+    return file.substr(0, end) + more + file.substr(end);
+  };
+  ps::ImageNotes notes;
+  const Outcome outcome = decoded<1>({file, of_scans(500), of_scans(501), of_scans(5000)},
+                                     {.size = {48, 64}, .notes = &notes, .on_error = {.skips = 9}});
+  CHECK(outcome.pictures.size() == 2);
+  CHECK(outcome.pictures.at({1, 0}) == outcome.pictures.at({0, 0}));
+  CHECK(notes.count() == 1); // libjpeg warns of a scan that comes again
+  REQUIRE(outcome.report.skips.size() == 2);
+  for (const auto& skip : outcome.report.skips) {
+    CHECK(skip.reason.find("500 scans") != std::string::npos);
+  }
 }
 
 TEST_CASE("scaled decoding gives nearly the same picture, also of a part") {

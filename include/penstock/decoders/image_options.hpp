@@ -22,8 +22,10 @@ enum class Crop : std::uint8_t {
 
 /// Options of jpeg() and png().
 struct ImageOptions {
-  /// Threads that decode at once, each with a decoder of its own; 0: half of the processors, at
-  /// most 16.
+  /// Threads that decode at once, each with a decoder of its own; 0: as many as there are
+  /// processors that this process may use, shared with the host's other ranks, at most 32. A host
+  /// of more feeds several GPUs, as a rule each from a process of its own, and each thread keeps
+  /// memory for the largest picture that it decoded.
   unsigned workers = 0;
   /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
   std::size_t depth = 0;

@@ -190,7 +190,9 @@ template <class F, class Where = void> class Decoder : public StageBase {
     }
   }
   unsigned workers(const detail::Plan& plan) const {
-    return detail::checked_workers("Decoder", options_.workers, detail::processors(plan, 4, 16));
+    constexpr detail::ProcessorShare share = detail::decoder_share<F>;
+    return detail::checked_workers("Decoder", options_.workers,
+                                   detail::processors(plan, share.of_eight, share.most));
   }
 
   F f_;

@@ -10,6 +10,7 @@
 #include <penstock/decoders/image_options.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/engine/sizes.hpp>
 #include <penstock/each_worker.hpp>
 #include <penstock/error.hpp>
 #include <penstock/row.hpp>
@@ -100,6 +101,9 @@ template <class Codec, class From, class To> struct MakePictureDecoder {
   std::size_t height, width;
   auto operator()() const { return PictureDecoder<Codec, From, To>{options, height, width}; }
 };
+// Beside a decoder of pictures a pipeline's other threads only wait.
+template <class Codec, class From, class To> inline constexpr ProcessorShare
+    decoder_share<EachWorker<MakePictureDecoder<Codec, From, To>>>{8, 32};
 
 /// Throws OptionError if the options cannot work.
 [[gnu::cold]] inline void check_picture_options(const char* name, bool scales,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/decoders/detail/crop_box.hpp>
+#include <penstock/decoders/detail/fast_rows.hpp>
 #include <penstock/decoders/detail/resize_rows.hpp>
 #include <penstock/decoders/detail/resize_weights.hpp>
 
@@ -40,39 +41,26 @@ template <std::size_t stride, class Rows = FastRows> class Resizer {
 
  public:
   /// Will make pictures of this size, at least 1 each.
-  Resizer(std::size_t width, std::size_t height)
-      : width_{width}, height_{height}, made_(width * stride + row_slack) {}
+  Resizer(std::size_t width, std::size_t height) : width_{width}, height_{height} {}
 
   /// Writes planes of width x height bytes to `out`. The part must lie in the picture.
   void operator()(const Pixels& from, const CropBox& box, bool flip, std::uint8_t* out) {
     const ResizeWeights& across = of(across_, box.width, width_);
     const ResizeWeights& down = of(down_, box.height, height_);
-    const std::size_t row_bytes = width_ * stride;
-    // A row that was squeezed across is needed for the next few rows down, and never again.
-    const std::size_t held = down.taps();
-    rows_.resize(std::max(rows_.size(), held * row_bytes));
-    pointers_.resize(held);
-    std::size_t done = 0;
+    const std::size_t values = box.width * stride;
+    row_.resize(std::max(row_.size(), values + across.taps() * stride + row_slack));
+    rows_.resize(down.taps());
+    loops_.template begin<stride>(across, flip);
     for (std::size_t y = 0; y != height_; ++y) {
-      const std::size_t first = down.first(y);
-      const std::size_t end = std::min(first + held, box.height);
-      for (done = std::max(done, first); done != end; ++done) {
-        Rows::template across<stride>(from.data +
-                                          ((box.top + done) * from.width + box.left) * stride,
-                                      rows_.data() + done % held * row_bytes, across, flip);
+      for (std::size_t tap = 0; tap != rows_.size(); ++tap) {
+        const std::size_t row = std::min(down.first(y) + tap, box.height - 1); // behind: weighs 0
+        rows_[tap] = from.data + ((box.top + row) * from.width + box.left) * stride;
       }
-      for (std::size_t tap = 0; tap != held; ++tap) {
-        const std::size_t row = std::min(first + tap, box.height - 1); // behind the end: weighs 0
-        pointers_[tap] = rows_.data() + row % held * row_bytes;
-      }
+      loops_.down(rows_.data(), down, y, values, row_.data());
+      const std::size_t plane = width_ * height_;
       std::uint8_t* const at = out + y * width_;
-      std::uint8_t* const made = stride == 1 ? at : made_.data();
-      Rows::down(pointers_.data(), down.weights(y), held, down.shift(), row_bytes, made);
-      if constexpr (stride == 4) {
-        const std::size_t plane = width_ * height_;
-        const std::array<std::uint8_t*, 3> planes{at, at + plane, at + 2 * plane};
-        Rows::split(made, width_, planes.data());
-      }
+      const std::array<std::uint8_t*, 3> planes{at, at + plane, at + 2 * plane};
+      loops_.template across<stride>(row_.data(), planes.data());
     }
   }
 
@@ -92,9 +80,9 @@ template <std::size_t stride, class Rows = FastRows> class Resizer {
   std::size_t height_;
   Known across_;
   Known down_;
-  std::vector<std::uint8_t> rows_;
-  std::vector<std::uint8_t> made_;
-  std::vector<const std::uint8_t*> pointers_;
+  Rows loops_;
+  std::vector<const std::uint8_t*> rows_;
+  std::vector<std::uint16_t> row_;
 };
 
 } // namespace penstock::detail

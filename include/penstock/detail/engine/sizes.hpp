@@ -84,6 +84,12 @@ inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usua
 inline unsigned processors(const Plan& plan, unsigned of_eight, unsigned most) {
   return std::clamp(usable_processors() / plan.local_world * of_eight / 8, 1U, most);
 }
+/// What a Decoder takes of the processors, if nobody says how many.
+struct ProcessorShare {
+  unsigned of_eight, most;
+};
+/// A callable that is known to do all of a pipeline's work has a share of its own.
+template <class F> inline constexpr ProcessorShare decoder_share{4, 16};
 
 inline std::size_t checked_depth(const char* stage, std::size_t asked) {
   if (asked == 1) {
