@@ -512,7 +512,7 @@ def inspect(program: str, folder: Path):
     swapped = b"".join(y[i:i + 8][::-1] for i in range(0, len(y), 8))
     arrays = {"x": npy_file("<f4", (5, 2, 3), x), "y": npy_file(">i8", (5,), swapped)}
     columns = [column("x", "float32", [2, 3], x), column("y", "int64", [], y)]
-    lines = ["one", "", "ünö", "x" * 70_000]
+    lines = ["one", "", "ünö", "x" * 700_000, "y" * 700_000]
     index = struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, 1, 2) + struct.pack("<iqqq", 1000, 0, 0, 1)
     ids_bin, ids_idx = write("ids.bin", ids), write("ids.idx", index)
     tensors = {"wte": ("F32", [5, 6], x), "none": ("U8", [0], b""), "b\n": ("BF16", [20], y)}
@@ -529,7 +529,7 @@ def inspect(program: str, folder: Path):
         (ids_bin, "megatron", 1000, [column("tokens", "uint16", [], ids)]),
         (ids_idx, "megatron", 1000, [column("tokens", "uint16", [], ids)]),
         (write("w.safetensors", safetensors_file(tensors)), "safetensors", 160, [column(name, *of) for name, of in tensors.items()]),
-        (write("text", "\n".join(lines).encode()), "lines", 4, [column("text", "text", [], "".join(lines).encode())]),
+        (write("text", "\n".join(lines).encode()), "lines", 5, [column("text", "text", [], "".join(lines).encode())]),
         (write("train", b"".join(map(tfrecord, [x, b"", ids]))), "tfrecord", 3, [column("bytes", "uint8", [], x + ids)]),
         (write("empty", b""), "lines", 0, [column("text", "text", [], b"")]),
     ]

@@ -33,7 +33,7 @@ namespace penstock {
 /// Options of lines().
 struct LinesOptions {
   /// The longest line that is taken, in bytes without its end: what is no text has longer ones. A
-  /// longer line than 1 MiB needs ReaderOptions::value_bytes too.
+  /// Reader without .value_bytes has room for it in each slot.
   std::uint64_t longest = std::uint64_t{1} << 20;
   /// Whether files are read past the page cache: see RecordsOptions::direct.
   DirectReads direct = DirectReads::automatic;
@@ -100,6 +100,8 @@ template <class Io = PosixIo> class Lines {
                         });
                       });
   }
+  /// Returns how many bytes any `records` lines have together at most. After open(); any thread.
+  std::uint64_t value_bytes(std::uint64_t records) const { return files().sums().of(records); }
   /// Has the system read these lines into the page cache. Any thread.
   void will_read(std::uint64_t first, std::uint64_t count) const noexcept
     requires requires(const Io& io) { io.will_read(0, first, count); }
