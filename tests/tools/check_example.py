@@ -451,24 +451,6 @@ def load_weights(program: str, folder: Path):
                          ("--device", "gpu"): 'no device "gpu": take "auto", "cuda" or "host"'}.items():
         failed = subprocess.run([program, *wrong], capture_output=True, text=True, timeout=LIMIT)
         assert failed.returncode == 1 and not failed.stdout and words in failed.stderr, failed
-    try:  # where its own writer is installed, also what that writes
-        import numpy
-        from safetensors.numpy import save_file
-    except ImportError:
-        return written_weights(program)
-    types = ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]
-    names = dict(zip(types, "BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 F32 F64".split()))
-    arrays = {f"{t}.{n}": numpy.frombuffer(rng.randbytes(24 * n), "u1" if t == "bool" else t) for t in types for n in range(4)}
-    arrays = {name: array.astype(bool) if name.startswith("bool") else array for name, array in arrays.items()}
-    arrays |= {"scalar": numpy.array(1.5), "deep.é\U0001F600\"": arrays["f4.3"].reshape(3, 1, 6)}
-    save_file(arrays, shards[1], {"name": 'a "b" \\ \U0001F600'})
-    found = listed(run(program, "--check", "--device", "host", shards[1]).splitlines()[:len(arrays)])
-    assert found == {name: (names[array.dtype.str[1:] if array.dtype != bool else "bool"], list(array.shape),
-                            crc32c(array.tobytes())) for name, array in arrays.items()}, found
-    return written_weights(program)
-
-
-def written_weights(program: str):
     said, checked = run(program, "--check").splitlines()[3:5]
     assert said.startswith("3 tensors, 3270146 bytes") and checked == "every tensor is as in its file", (said, checked)
 
