@@ -5,6 +5,7 @@
 #include "support/counted_new.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/io/posix.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/concat.hpp>
@@ -13,6 +14,7 @@
 #include <penstock/sources/slice.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -312,8 +314,51 @@ TEST_CASE("lines refuses what it is asked wrongly, and says which line cannot be
   CHECK(read(cut, 0, 250).size() == 250);
   const auto error = caught<ps::SourceError>([&] { read(cut, 200, 100); });
   CHECK(has(error, "shrank while it was read"));
+  CHECK(has(error, "This was record 250."));
+  CHECK(!has(error, "record 250500"));
+  CHECK(error.offset() == 250'500);
   CHECK(error.record() == 250);
   CHECK(error.file() == path);
+}
+
+TEST_CASE("an error of a disk names the line, or none before lines are known") {
+  static std::uint64_t good;
+  struct BadDisk : ps::PosixIo {
+    std::int64_t read(int fd, std::byte* into, std::size_t bytes, std::uint64_t at) const noexcept {
+      if (at >= good) {
+        errno = EIO;
+        return -1;
+      }
+      return PosixIo::read(fd, into, std::min(bytes, std::size_t{good - at}), at);
+    }
+  };
+  const TempDir dir;
+  const Strings paths{dir.write("a", std::string(50, '\n')),
+                      dir.write("b", "one\r\n" + std::string(300'000, 'x') + "\n\nfour\nfive")};
+  const auto open_error = [&] {
+    return caught<ps::SourceError>([&] { ps::lines(paths, {}, BadDisk{}).open(); });
+  };
+  for (const std::uint64_t at : {0U, 3U, 270'000U, 300'010U}) {
+    good = at;
+    CHECK(!open_error().record().has_value());
+    CHECK(!has(open_error(), "record"));
+    CHECK(open_error().offset() == at);
+  }
+  good = ps::unknown_size;
+  auto source = ps::lines(paths, {}, BadDisk{});
+  source.open();
+  struct Case {
+    std::uint64_t good;
+    std::uint64_t record;
+  };
+  for (const Case known : {Case{51, 51}, Case{200'000, 51}, Case{300'008, 53}, Case{300'012, 54}}) {
+    good = known.good;
+    const auto error = caught<ps::SourceError>([&] { read(source, 0, source.size()); });
+    CHECK(error.file() == paths[1]);
+    CHECK(error.offset() == good);
+    CHECK(error.record() == known.record);
+    CHECK(has(error, "This was record " + std::to_string(known.record) + "."));
+  }
 }
 
 TEST_CASE("an index of lines takes two bytes a line") {

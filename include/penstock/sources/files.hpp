@@ -188,8 +188,7 @@ template <class Io = PosixIo> class Files {
       }
       read_full(file, 0, into);
     } catch (const SourceError& e) {
-      detail::throw_source_error({e.what(), " This was record ", number, "."}, e.file(), e.offset(),
-                                 number);
+      detail::throw_of_record(e, e.offset(), number);
     }
   }
 

@@ -5,6 +5,8 @@
 #include <penstock/batch.hpp>
 #include <penstock/column.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/memory.hpp>
@@ -13,7 +15,6 @@
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/line_index.hpp>
 #include <penstock/sources/detail/record_files.hpp>
-#include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/detail/text_files.hpp>
 #include <penstock/sources/detail/thread_buffer.hpp>
 
@@ -22,7 +23,6 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -134,12 +134,12 @@ template <class Io = PosixIo> class Lines {
     part.lines.each(first, count, [&](std::uint64_t number, Place line) {
       const std::size_t bytes = line.end - line.begin;
       const auto read = [&](std::span<std::byte> into) {
-        const auto here = [&](std::uint64_t byte) -> std::optional<std::uint64_t> {
-          return part.first + line_at(part, number, first + count, byte - part.first_byte);
-        };
-        detail::renumbered("lines", here, [&] {
-          files.files().read_bytes(part.first_byte + line.begin, into, 1);
-        });
+        try {
+          files.files().read_bytes(part.first_byte + line.begin, into, 0);
+        } catch (const SourceError& e) {
+          detail::throw_of_record(e, e.offset(),
+                                  part.first + line_at(part, number, first + count, e.offset()));
+        }
       };
       char* const to = text.put(at++, bytes);
       if (bytes > buffer.size()) {

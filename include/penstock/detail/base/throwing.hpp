@@ -29,4 +29,11 @@ throw_source_error(std::initializer_list<Piece> what, std::string_view file, std
   throw SourceError{joined(what), std::string{file}, offset, record};
 }
 
+/// Throws `e`, which has no record or another one, as an error about a record, at `offset` of its
+/// file.
+[[noreturn, gnu::cold, gnu::noinline]] inline void
+throw_of_record(const SourceError& e, std::uint64_t offset, std::uint64_t record) {
+  throw_source_error({e.what(), " This was record ", record, "."}, e.file(), offset, record);
+}
+
 } // namespace penstock::detail

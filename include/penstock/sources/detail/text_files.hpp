@@ -131,10 +131,10 @@ template <class Io> class TextFiles {
     const Part& part = parts_[piece.part];
     const auto bytes = thread_buffer().first(
         std::min<std::uint64_t>(LineEnds::piece_bytes, part.bytes - piece.at));
-    files_.read_bytes(part.first_byte + piece.at, bytes, 1);
+    files_.read_bytes(part.first_byte + piece.at, bytes, 0);
     std::byte before{};
     if (bytes[0] == std::byte{'\n'} && piece.at != 0) {
-      files_.read_bytes(part.first_byte + piece.at - 1, {&before, 1}, 1);
+      files_.read_bytes(part.first_byte + piece.at - 1, {&before, 1}, 0);
     }
     const std::uint64_t least = largest.least.load(StdAtomics::relaxed);
     Largest longer;
