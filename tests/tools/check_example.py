@@ -525,6 +525,13 @@ def inspect(program: str, folder: Path):
         assert first.endswith(f": {of_format}, {count} records") and len(rest) == len(found), first
         assert all(line.endswith(f"{it['bytes']} bytes  crc32c {it['crc32c']}") for line, it in zip(rest, found)), rest
 
+    # JSON whatever bytes a name has, and errors on one line.
+    odd = os.fsdecode(b"\xff\xe2\x82\xc3\xa9\x7f\n\x1b\xed\xa0\x80\"")
+    said = json.loads(run(program, "--json", write(odd, b"one\n")))
+    assert said["files"] == [str(folder / "\ufffd\ufffd\ufffdé\x7f\n\x1b\ufffd\ufffd\ufffd\"")], said
+    done = subprocess.run([program, write(odd + ".npy", b"")], capture_output=True, timeout=LIMIT)
+    assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"\x1b" not in done.stderr, done
+
     deflated = archive("deflated.npz", arrays, zipfile.ZIP_DEFLATED)
     done = inspected("--json", deflated)
     if done.returncode == 2:
