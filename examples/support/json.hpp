@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,7 +25,7 @@ class Json {
   Json(std::integral auto value) : text_{written(value)} {}
   /// JSON has no infinities: null stands for what is not finite.
   Json(double value) : text_{std::isfinite(value) ? written(value) : "null"} {}
-  /// A string, in UTF-8.
+  /// A string, in UTF-8: U+FFFD stands for each byte that is none, as in names of files.
   /// @{
   Json(std::string_view text) : text_{quoted(text)} {}
   Json(const std::string& text) : text_{quoted(text)} {}
@@ -61,14 +63,35 @@ class Json {
   static std::string quoted(std::string_view text) {
     constexpr std::string_view digits = "0123456789abcdef";
     std::string json = "\"";
-    for (const char c : text) {
-      if (const auto code = static_cast<unsigned char>(c); code < 0x20) {
+    while (!text.empty()) {
+      const std::size_t bytes = character(text);
+      const std::string_view first = text.substr(0, std::max<std::size_t>(bytes, 1));
+      text.remove_prefix(first.size());
+      if (const auto code = static_cast<unsigned char>(first[0]); code < 0x20) {
         json += std::string{"\\u00"} + digits[code / 16] + digits[code % 16];
       } else {
-        json += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+        json += first == "\"" || first == "\\" ? "\\" : "";
+        json += bytes == 0 ? "\\ufffd" : first;
       }
     }
     return json + '"';
+  }
+  /// Returns the bytes of the first character; 0 if it is not UTF-8's only way to write one.
+  static std::size_t character(std::string_view text) {
+    const auto byte = [&](std::size_t i) {
+      return std::uint32_t{static_cast<unsigned char>(text[i])};
+    };
+    const std::size_t bytes = byte(0) < 0x80 ? 1 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : 4;
+    // Without the bits that say how many bytes there are.
+    std::uint32_t code = bytes == 1 ? byte(0) : byte(0) - (0xf00U >> bytes & 0xffU);
+    for (std::size_t i = 1; i < bytes; ++i) {
+      if (i == text.size() || byte(i) >> 6U != 2) {
+        return 0;
+      }
+      code = code << 6U | (byte(i) & 0x3fU);
+    }
+    constexpr std::uint32_t least[]{0, 0, 0x80, 0x800, 0x10000};
+    return code >= least[bytes] && code < 0x110000 && code >> 11U != 0x1b ? bytes : 0;
   }
 
   std::string text_;

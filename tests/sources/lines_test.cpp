@@ -5,10 +5,16 @@
 #include "support/counted_new.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/io/posix.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/sources/any_source.hpp>
+#include <penstock/sources/concat.hpp>
 #include <penstock/sources/lines.hpp>
+#include <penstock/sources/mix.hpp>
+#include <penstock/sources/slice.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -238,6 +244,53 @@ TEST_CASE("a run delivers every line in order, and each once when they are shuff
   }
 }
 
+TEST_CASE("a slot has room for the longest lines, whichever meet in it") {
+  const TempDir dir;
+  // Pieces, and lines that lie in two of them, tell their lengths in different places.
+  for (const std::size_t pieces : {1U, 2U, 5U, 20U}) {
+    const std::string text = awkward(pieces, pieces);
+    auto source = ps::lines({dir.write("a", text), dir.write("b", std::string{"one\r\nsix\r"})},
+                            {.longest = 1 << 22});
+    source.open();
+    std::vector<std::uint64_t> lengths(source.size());
+    source.lengths(0, lengths);
+    std::sort(lengths.rbegin(), lengths.rend());
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i != lengths.size(); ++i) {
+      sum += lengths[i];
+      REQUIRE((i < 4096 ? source.value_bytes(i + 1) == sum : source.value_bytes(i + 1) >= sum));
+    }
+  }
+  std::string text;
+  for (int i = 0; i < 3000; ++i) {
+    text += std::string(i % 500 < 3 ? 700'000 : 20, 'x') + '\n';
+  }
+  const auto source = ps::lines(dir.write("text", text));
+  std::size_t batches = 0;
+  const auto bytes_of = [&](const auto& from, ps::ReaderOptions options) {
+    std::size_t bytes = 0;
+    batches = 0;
+    auto pipeline = ps::Reader{from, std::move(options)} |
+                    ps::Consumer{[&](ps::Batch<const ps::Line, ps::Pageable> batch) {
+                      const auto lines = ps::get<"text">(batch);
+                      ++batches;
+                      bytes += static_cast<std::size_t>(lines.offsets()[lines.size()]);
+                    }};
+    pipeline.run();
+    return bytes;
+  };
+  CHECK(bytes_of(source, {}) == text.size() - 3000);
+  // A few long lines among many short ones make no slots of one line.
+  CHECK(batches < 450);
+  CHECK(bytes_of(source, {.order = {.shuffle = 3}}) == text.size() - 3000);
+  CHECK(bytes_of(source, {.order = {.shuffle = 3}, .batch = 1000}) == text.size() - 3000);
+  CHECK(bytes_of(ps::concat(source, ps::AnySource<ps::Line>{ps::take(source, 1)}), {}) ==
+        text.size() - 3000 + 700'000);
+  // A part of few records begins anew in the middle of a batch.
+  CHECK(bytes_of(ps::mix<ps::Line>({{ps::take(source, 1), 2}, {ps::drop(source, 2999), 2}}),
+                 {.order = {.records = 40}, .batch = 40}) == 20 * 700'020);
+}
+
 TEST_CASE("lines refuses what it is asked wrongly, and says which line cannot be read") {
   const TempDir dir;
   auto source = ps::lines(dir.write("text", std::string{"a\nb\n"}));
@@ -261,8 +314,51 @@ TEST_CASE("lines refuses what it is asked wrongly, and says which line cannot be
   CHECK(read(cut, 0, 250).size() == 250);
   const auto error = caught<ps::SourceError>([&] { read(cut, 200, 100); });
   CHECK(has(error, "shrank while it was read"));
+  CHECK(has(error, "This was record 250."));
+  CHECK(!has(error, "record 250500"));
+  CHECK(error.offset() == 250'500);
   CHECK(error.record() == 250);
   CHECK(error.file() == path);
+}
+
+TEST_CASE("an error of a disk names the line, or none before lines are known") {
+  static std::uint64_t good;
+  struct BadDisk : ps::PosixIo {
+    std::int64_t read(int fd, std::byte* into, std::size_t bytes, std::uint64_t at) const noexcept {
+      if (at >= good) {
+        errno = EIO;
+        return -1;
+      }
+      return PosixIo::read(fd, into, std::min(bytes, std::size_t{good - at}), at);
+    }
+  };
+  const TempDir dir;
+  const Strings paths{dir.write("a", std::string(50, '\n')),
+                      dir.write("b", "one\r\n" + std::string(300'000, 'x') + "\n\nfour\nfive")};
+  const auto open_error = [&] {
+    return caught<ps::SourceError>([&] { ps::lines(paths, {}, BadDisk{}).open(); });
+  };
+  for (const std::uint64_t at : {0U, 3U, 270'000U, 300'010U}) {
+    good = at;
+    CHECK(!open_error().record().has_value());
+    CHECK(!has(open_error(), "record"));
+    CHECK(open_error().offset() == at);
+  }
+  good = ps::unknown_size;
+  auto source = ps::lines(paths, {}, BadDisk{});
+  source.open();
+  struct Case {
+    std::uint64_t good;
+    std::uint64_t record;
+  };
+  for (const Case known : {Case{51, 51}, Case{200'000, 51}, Case{300'008, 53}, Case{300'012, 54}}) {
+    good = known.good;
+    const auto error = caught<ps::SourceError>([&] { read(source, 0, source.size()); });
+    CHECK(error.file() == paths[1]);
+    CHECK(error.offset() == good);
+    CHECK(error.record() == known.record);
+    CHECK(has(error, "This was record " + std::to_string(known.record) + "."));
+  }
 }
 
 TEST_CASE("an index of lines takes two bytes a line") {

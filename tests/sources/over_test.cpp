@@ -394,6 +394,40 @@ TEST_CASE("where hands on the runs of its list, and zip tells all its sources") 
   CHECK(b == Reads{{3, 4}});
 }
 
+TEST_CASE("sources over others tell how many bytes any of their records have at most") {
+  // A record of it has as many bytes as its number says, from 1 on.
+  struct Growing : Made<Uneven> {
+    using Made::Made;
+    std::uint64_t value_bytes(std::uint64_t count) const {
+      const std::uint64_t some = std::min(count, size());
+      return some * size() - some * (some - (some != 0 ? 1 : 0)) / 2;
+    }
+  };
+  const auto growing = [](std::uint64_t records) { return Growing{{.records = records}}; };
+  const auto bytes = [](auto source, std::uint64_t records) {
+    ps::detail::open_source(source);
+    return ps::detail::value_bytes_of(source, records);
+  };
+  CHECK(bytes(growing(10), 3) == 27);
+  CHECK(bytes(ps::concat(growing(10), growing(4)), 0) == 0);
+  CHECK(bytes(ps::concat(growing(10), growing(4)), 1) == 10);
+  CHECK(bytes(ps::concat(growing(10), growing(4)), 2) == 20);
+  CHECK(bytes(ps::concat(growing(10), growing(4)), 5) == 50);
+  CHECK(bytes(ps::concat(growing(10), growing(4)), 100) == 65);
+  CHECK(bytes(ps::concat(std::vector{growing(3)}), 2) == 5);
+  CHECK(bytes(ps::mix<Uneven>({{growing(10), 1}, {growing(4), 3}}), 100) == 1000);
+  CHECK(bytes(ps::where(growing(10), {1, 1, 1}), 3) == 30);
+  CHECK(bytes(ps::where(growing(10), {3, 1, 2}), 3) == 30);
+  CHECK(bytes(ps::where(growing(10), {1, 2, 9}), 3) == 27);
+  // One that does not tell hides what the others do.
+  const Made<Uneven> silent{{.records = 5}};
+  for (const std::uint64_t records : {1U, 7U}) {
+    CHECK(bytes(ps::concat(growing(10), silent), records) == ps::unknown_size);
+    CHECK(bytes(ps::concat(silent, silent), records) == ps::unknown_size);
+    CHECK(bytes(ps::mix<Uneven>({{silent, 1}, {growing(4), 3}}), records) == ps::unknown_size);
+  }
+}
+
 TEST_CASE("sources that have other records, or in another order, have other identities") {
   const auto identity = [](auto source) {
     ps::detail::open_source(source);

@@ -192,5 +192,19 @@ TEST_CASE("a TFRecord file that changes while it is read is an error") {
   write(dir, "file", framed("first"));
   const auto shrunk = caught<ps::StageError>([&] { deliver(source, {}); });
   CHECK(has(shrunk, "shrank while it was read"));
-  CHECK(has(shrunk, "In tfrecord() it is record "));
+  CHECK(has(shrunk, "This was record 1."));
+  CHECK(!has(shrunk, "() it is record"));
+
+  // Many records are read at once, and the error is about the one that is cut.
+  const Strings records(100, std::string(100, 'x'));
+  const std::string first = write(dir, "first", file_of({"a", "b"}));
+  const std::string all = file_of(records);
+  const std::string cut_path = write(dir, "cut", all);
+  auto many = ps::tfrecord({first, cut_path});
+  many.open();
+  for (const std::size_t size : {0U, 12U, 115U, 116U, 117U, 5000U, 11'599U}) {
+    write(dir, "cut", all.substr(0, size));
+    const auto cut = caught<ps::StageError>([&] { deliver(many, {}); });
+    CHECK(has(cut, "This was record " + std::to_string(2 + size / 116) + "."));
+  }
 }

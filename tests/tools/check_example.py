@@ -451,24 +451,6 @@ def load_weights(program: str, folder: Path):
                          ("--device", "gpu"): 'no device "gpu": take "auto", "cuda" or "host"'}.items():
         failed = subprocess.run([program, *wrong], capture_output=True, text=True, timeout=LIMIT)
         assert failed.returncode == 1 and not failed.stdout and words in failed.stderr, failed
-    try:  # where its own writer is installed, also what that writes
-        import numpy
-        from safetensors.numpy import save_file
-    except ImportError:
-        return written_weights(program)
-    types = ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]
-    names = dict(zip(types, "BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 F32 F64".split()))
-    arrays = {f"{t}.{n}": numpy.frombuffer(rng.randbytes(24 * n), "u1" if t == "bool" else t) for t in types for n in range(4)}
-    arrays = {name: array.astype(bool) if name.startswith("bool") else array for name, array in arrays.items()}
-    arrays |= {"scalar": numpy.array(1.5), "deep.é\U0001F600\"": arrays["f4.3"].reshape(3, 1, 6)}
-    save_file(arrays, shards[1], {"name": 'a "b" \\ \U0001F600'})
-    found = listed(run(program, "--check", "--device", "host", shards[1]).splitlines()[:len(arrays)])
-    assert found == {name: (names[array.dtype.str[1:] if array.dtype != bool else "bool"], list(array.shape),
-                            crc32c(array.tobytes())) for name, array in arrays.items()}, found
-    return written_weights(program)
-
-
-def written_weights(program: str):
     said, checked = run(program, "--check").splitlines()[3:5]
     assert said.startswith("3 tensors, 3270146 bytes") and checked == "every tensor is as in its file", (said, checked)
 
@@ -512,7 +494,7 @@ def inspect(program: str, folder: Path):
     swapped = b"".join(y[i:i + 8][::-1] for i in range(0, len(y), 8))
     arrays = {"x": npy_file("<f4", (5, 2, 3), x), "y": npy_file(">i8", (5,), swapped)}
     columns = [column("x", "float32", [2, 3], x), column("y", "int64", [], y)]
-    lines = ["one", "", "ünö", "x" * 70_000]
+    lines = ["one", "", "ünö", "x" * 700_000, "y" * 700_000]
     index = struct.pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, 1, 2) + struct.pack("<iqqq", 1000, 0, 0, 1)
     ids_bin, ids_idx = write("ids.bin", ids), write("ids.idx", index)
     tensors = {"wte": ("F32", [5, 6], x), "none": ("U8", [0], b""), "b\n": ("BF16", [20], y)}
@@ -529,7 +511,7 @@ def inspect(program: str, folder: Path):
         (ids_bin, "megatron", 1000, [column("tokens", "uint16", [], ids)]),
         (ids_idx, "megatron", 1000, [column("tokens", "uint16", [], ids)]),
         (write("w.safetensors", safetensors_file(tensors)), "safetensors", 160, [column(name, *of) for name, of in tensors.items()]),
-        (write("text", "\n".join(lines).encode()), "lines", 4, [column("text", "text", [], "".join(lines).encode())]),
+        (write("text", "\n".join(lines).encode()), "lines", 5, [column("text", "text", [], "".join(lines).encode())]),
         (write("train", b"".join(map(tfrecord, [x, b"", ids]))), "tfrecord", 3, [column("bytes", "uint8", [], x + ids)]),
         (write("empty", b""), "lines", 0, [column("text", "text", [], b"")]),
     ]
@@ -542,6 +524,13 @@ def inspect(program: str, folder: Path):
         count = "different numbers of" if records is None else records
         assert first.endswith(f": {of_format}, {count} records") and len(rest) == len(found), first
         assert all(line.endswith(f"{it['bytes']} bytes  crc32c {it['crc32c']}") for line, it in zip(rest, found)), rest
+
+    # JSON whatever bytes a name has, and errors on one line.
+    odd = os.fsdecode(b"\xff\xe2\x82\xc3\xa9\x7f\n\x1b\xed\xa0\x80\"")
+    said = json.loads(run(program, "--json", write(odd, b"one\n")))
+    assert said["files"] == [str(folder / "\ufffd\ufffd\ufffdé\x7f\n\x1b\ufffd\ufffd\ufffd\"")], said
+    done = subprocess.run([program, write(odd + ".npy", b"")], capture_output=True, timeout=LIMIT)
+    assert done.returncode == 1 and done.stderr.count(b"\n") == 1 and b"\x1b" not in done.stderr, done
 
     deflated = archive("deflated.npz", arrays, zipfile.ZIP_DEFLATED)
     done = inspected("--json", deflated)

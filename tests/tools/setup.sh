@@ -85,6 +85,11 @@ must_have() { # PACKAGE…: gives up if one is missing
   fi
 }
 
+environment_of() { # FOLDER PACKAGE…: makes one of PyPI's packages
+  has pip3 && python3 -c 'import ensurepip' 2>/dev/null || need python3-venv
+  quietly python3 -m venv "$1" && quietly "$1/bin/pip" install -q "${@:2}"
+}
+
 need_to_build() { # what every build needs, and which compiler it takes
   new_meson || ! [ -x "$root/build/meson/bin/meson" ] || PATH=$root/build/meson/bin:$PATH
   need meson ninja-build g++ pkg-config python3
@@ -92,9 +97,7 @@ need_to_build() { # what every build needs, and which compiler it takes
   if ! new_meson && has python3; then
     # The distribution's Meson may be older.
     say "installing a newer meson into build/meson"
-    has pip3 && python3 -c 'import ensurepip' 2>/dev/null || need python3-venv
-    quietly python3 -m venv "$root/build/meson" && quietly "$root/build/meson/bin/pip" install -q "meson>=$at_least_meson" &&
-      PATH=$root/build/meson/bin:$PATH
+    environment_of "$root/build/meson" "meson>=$at_least_meson" && PATH=$root/build/meson/bin:$PATH
   fi
   must_have meson ninja-build g++ pkg-config python3
   if [ -z "${CXX:-}" ]; then

@@ -5,7 +5,13 @@
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/joined.hpp>
+#include <penstock/sources/detail/several.hpp>
+#include <penstock/sources/detail/told.hpp>
+#include <penstock/sources/source.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -39,6 +45,20 @@ template <class All> class Concat : public detail::Joined<All> {
     this->open_all(preparing, [](std::string_view which, const auto& source) {
       detail::check_no_mix("concat", which, source);
     });
+  }
+  /// Returns how many bytes the values of any `records` records have together at most, or
+  /// unknown_size if one of the sources does not tell. After open().
+  std::uint64_t value_bytes(std::uint64_t records) const {
+    std::uint64_t all = 0;
+    std::uint64_t longest = 0;
+    for (std::size_t i = 0; i != They::number(this->sources()); ++i) {
+      They::with(this->sources(), i, [&](const auto& source) {
+        const std::uint64_t its = detail::value_bytes_of(source, records);
+        all = its > unknown_size - all ? unknown_size : all + its;
+        longest = std::max(longest, detail::value_bytes_of(source, 1));
+      });
+    }
+    return std::min(all, detail::repeated_bytes(longest, records));
   }
 };
 

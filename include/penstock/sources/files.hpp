@@ -117,22 +117,23 @@ template <class Io = PosixIo> class Files {
 
   [[gnu::cold]] Found found(detail::OpeningProgress& progress) const {
     Found all{listed_ ? listed(progress) : in_folder(progress), {}, 0};
-    std::vector<std::uint64_t> bytes(all.tree.size());
-    for (std::size_t i = 0; i != bytes.size(); ++i) {
-      bytes[i] = all.tree.bytes(i);
-      if (bytes[i] > options_.largest) {
+    detail::Largest largest;
+    for (std::size_t i = 0; i != all.tree.size(); ++i) {
+      const std::uint64_t bytes = all.tree.bytes(i);
+      if (bytes > options_.largest) {
         const std::string path = all.tree.path(i);
-        detail::throw_source_error({"penstock: files: ", path, " has ", bytes[i],
+        detail::throw_source_error({"penstock: files: ", path, " has ", bytes,
                                     " bytes, more than .largest, which is ", options_.largest,
                                     ": leave it out by .endings, or set .largest."},
                                    path, 0, i);
       }
-      all.identity = detail::and_then(all.identity, bytes[i]);
+      all.identity = detail::and_then(all.identity, bytes);
+      largest.add(bytes);
       for (const char* c = all.tree.name(i); *c != '\0'; ++c) {
         all.identity = (all.identity ^ static_cast<unsigned char>(*c)) * 0x100000001b3;
       }
     }
-    all.sums = detail::LargestSums{std::move(bytes)};
+    all.sums = detail::LargestSums{std::move(largest)};
     return all;
   }
   detail::FolderTree listed(detail::OpeningProgress& progress) const {
@@ -187,8 +188,7 @@ template <class Io = PosixIo> class Files {
       }
       read_full(file, 0, into);
     } catch (const SourceError& e) {
-      detail::throw_source_error({e.what(), " This was record ", number, "."}, e.file(), e.offset(),
-                                 number);
+      detail::throw_of_record(e, e.offset(), number);
     }
   }
 

@@ -5,6 +5,8 @@
 #include <penstock/batch.hpp>
 #include <penstock/column.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/memory.hpp>
@@ -13,7 +15,6 @@
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/line_index.hpp>
 #include <penstock/sources/detail/record_files.hpp>
-#include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/detail/text_files.hpp>
 #include <penstock/sources/detail/thread_buffer.hpp>
 
@@ -22,7 +23,6 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -33,7 +33,7 @@ namespace penstock {
 /// Options of lines().
 struct LinesOptions {
   /// The longest line that is taken, in bytes without its end: what is no text has longer ones. A
-  /// longer line than 1 MiB needs ReaderOptions::value_bytes too.
+  /// Reader without .value_bytes has room for it in each slot.
   std::uint64_t longest = std::uint64_t{1} << 20;
   /// Whether files are read past the page cache: see RecordsOptions::direct.
   DirectReads direct = DirectReads::automatic;
@@ -100,6 +100,8 @@ template <class Io = PosixIo> class Lines {
                         });
                       });
   }
+  /// Returns how many bytes any `records` lines have together at most. After open(); any thread.
+  std::uint64_t value_bytes(std::uint64_t records) const { return files().sums().of(records); }
   /// Has the system read these lines into the page cache. Any thread.
   void will_read(std::uint64_t first, std::uint64_t count) const noexcept
     requires requires(const Io& io) { io.will_read(0, first, count); }
@@ -132,12 +134,12 @@ template <class Io = PosixIo> class Lines {
     part.lines.each(first, count, [&](std::uint64_t number, Place line) {
       const std::size_t bytes = line.end - line.begin;
       const auto read = [&](std::span<std::byte> into) {
-        const auto here = [&](std::uint64_t byte) -> std::optional<std::uint64_t> {
-          return part.first + line_at(part, number, first + count, byte - part.first_byte);
-        };
-        detail::renumbered("lines", here, [&] {
-          files.files().read_bytes(part.first_byte + line.begin, into, 1);
-        });
+        try {
+          files.files().read_bytes(part.first_byte + line.begin, into, 0);
+        } catch (const SourceError& e) {
+          detail::throw_of_record(e, e.offset(),
+                                  part.first + line_at(part, number, first + count, e.offset()));
+        }
       };
       char* const to = text.put(at++, bytes);
       if (bytes > buffer.size()) {

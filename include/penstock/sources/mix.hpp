@@ -95,6 +95,16 @@ template <class Schema> class Mix : public detail::Joined<std::vector<AnySource<
     }
     return all;
   }
+  /// Returns how many bytes the values of any `records` records have together at most, or
+  /// unknown_size if a part does not tell: a small part may begin anew before they all have come.
+  /// After open().
+  std::uint64_t value_bytes(std::uint64_t records) const {
+    std::uint64_t longest = 0;
+    for (const AnySource<Schema>& source : this->sources()) {
+      longest = std::max(longest, source.value_bytes(1));
+    }
+    return detail::repeated_bytes(longest, records);
+  }
   /// Returns how many visits belong together: the sum of all weights.
   std::uint64_t group() const noexcept { return weights_end_.empty() ? 0 : weights_end_.back(); }
 

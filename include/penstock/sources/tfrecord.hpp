@@ -5,13 +5,14 @@
 #include <penstock/batch.hpp>
 #include <penstock/column.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/record_files.hpp>
-#include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/detail/tfrecord_files.hpp>
 #include <penstock/sources/detail/thread_buffer.hpp>
 
@@ -20,7 +21,6 @@
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -122,13 +122,13 @@ template <class Io = PosixIo> class TfRecords {
       auto* const to = reinterpret_cast<std::byte*>(bytes.put(at++, length));
       std::byte tail[detail::tfrecord_tail];
       if (behind - data > buffer.size()) {
-        read(part, number, data, {to, length});
-        read(part, number, data + length, tail);
+        read(part, data, {to, length});
+        read(part, data + length, tail);
       } else {
         if (behind > end) {
           begin = data;
           end = std::min<std::uint64_t>(data + buffer.size(), last);
-          read(part, number, begin, buffer.first(end - begin));
+          read(part, begin, buffer.first(end - begin));
         }
         const std::byte* const from = buffer.data() + (data - begin);
         std::memcpy(tail, from + length, sizeof tail);
@@ -146,11 +146,15 @@ template <class Io = PosixIo> class TfRecords {
       }
     }
   }
-  void read(const Part& part, std::uint64_t number, std::uint64_t from,
-            std::span<std::byte> into) const {
-    const auto here = [&](std::uint64_t) { return std::optional{part.first + number}; };
-    detail::renumbered("tfrecord", here,
-                       [&] { files_->files().read_bytes(part.first_byte + from, into, 1); });
+  void read(const Part& part, std::uint64_t from, std::span<std::byte> into) const {
+    try {
+      files_->files().read_bytes(part.first_byte + from, into, 0);
+    } catch (const SourceError& e) {
+      const auto behind =
+          std::upper_bound(part.data.begin(), part.data.end(), e.offset() + detail::tfrecord_head);
+      detail::throw_of_record(
+          e, e.offset(), part.first + static_cast<std::uint64_t>(behind - part.data.begin()) - 1);
+    }
   }
 
   detail::RecordFiles<Io> closed_;

@@ -17,6 +17,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -64,6 +65,8 @@ template <class From> class Subset {
                                   ": it must be less than that."},
                                  {}, 0, at);
     }
+    ascends_ =
+        std::adjacent_find(list().begin(), list().end(), std::greater_equal<>{}) == list().end();
   }
   /// Returns how many numbers the list has.
   std::uint64_t size() const noexcept { return list().size(); }
@@ -90,11 +93,11 @@ template <class From> class Subset {
     }
     return all;
   }
-  /// Returns how many bytes any `records` records' values have together at most: the list may name
-  /// the longest again and again.
+  /// Returns how many bytes any `records` records' values have together at most: a list that does
+  /// not ascend may name the longest again and again. After open().
   std::uint64_t value_bytes(std::uint64_t records) const {
-    const std::uint64_t longest = detail::value_bytes_of(source_, 1);
-    return longest != 0 && records > unknown_size / longest ? unknown_size : records * longest;
+    return ascends_ ? detail::value_bytes_of(source_, records)
+                    : detail::repeated_bytes(detail::value_bytes_of(source_, 1), records);
   }
   /// Appends how the records were read.
   void note(std::string& to) const { detail::note_of(source_, to); }
@@ -181,6 +184,7 @@ template <class From> class Subset {
 
   From source_;
   detail::Shared<const std::vector<std::uint64_t>> numbers_;
+  bool ascends_ = false; // so that no record comes twice
 };
 
 /// Makes a source of the records of another one that have these numbers, in this order; a number

@@ -47,7 +47,8 @@ struct ReaderOptions {
   /// epoch; records, index() and source_index() stay what they are. With `ahead` they are handed on
   /// too when no more may be read.
   std::chrono::microseconds flush = never;
-  /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB.
+  /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB, or room for any records of
+  /// a source that tells how long they are.
   std::size_t value_bytes = 0;
   /// What it does when a slot cannot be read.
   OnError on_error = {};

@@ -48,3 +48,11 @@ TEST_CASE("an error says all its pieces", "[text]") {
   CHECK(source.offset() == 7);
   CHECK(source.record() == 8U);
 }
+
+TEST_CASE("an error about a file is one line, whatever the file's name is", "[text]") {
+  const std::string path = "\x1b[2Ja\nb\x7f\t\xc3\xa9\xff";
+  const auto error = caught<ps::SourceError>(
+      [&] { ps::detail::throw_source_error({"penstock: ", path, " is no"}, path, 0); });
+  CHECK(std::string_view{error.what()} == "penstock: ?[2Ja?b??\xc3\xa9\xff is no");
+  CHECK(error.file() == path);
+}

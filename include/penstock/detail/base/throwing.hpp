@@ -5,6 +5,7 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -22,11 +23,22 @@ template <class E>
   throw E{joined(what)};
 }
 
-/// Throws a SourceError with the text of all the pieces.
+/// Throws a SourceError with the text of all the pieces, on one line: names of files may have any
+/// characters, also such as steer a terminal. A '?' stands for each of those.
 [[noreturn, gnu::cold, gnu::noinline]] inline void
 throw_source_error(std::initializer_list<Piece> what, std::string_view file, std::uint64_t offset,
                    std::optional<std::uint64_t> record = {}) {
-  throw SourceError{joined(what), std::string{file}, offset, record};
+  std::string text = joined(what);
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return (c >= '\0' && c < ' ') || c == '\x7f'; }, '?');
+  throw SourceError{text, std::string{file}, offset, record};
+}
+
+/// Throws `e`, which has no record or another one, as an error about a record, at `offset` of its
+/// file.
+[[noreturn, gnu::cold, gnu::noinline]] inline void
+throw_of_record(const SourceError& e, std::uint64_t offset, std::uint64_t record) {
+  throw_source_error({e.what(), " This was record ", record, "."}, e.file(), offset, record);
 }
 
 } // namespace penstock::detail

@@ -35,8 +35,17 @@ template <class S>
       const std::uint64_t most = std::numeric_limits<std::ptrdiff_t>::max() / times;
       return std::size_t{std::min(each, most) * times};
     };
+    // Slots of few records take long. Where few records are far longer than the rest, slots that
+    // are mostly empty are the better choice.
+    const std::uint64_t all = source.size();
+    const std::uint64_t in_all = value_bytes != 0 ? unknown_size : source.value_bytes(all);
+    const std::uint64_t usual = all == 0 || in_all == unknown_size ? unknown_size : in_all / all;
+    const auto fits = [&](std::size_t some_records) {
+      const std::size_t bytes = room(some_records);
+      return bytes <= enough || (bytes <= 8 * enough && usual <= enough / some_records);
+    };
     std::size_t some = fixed ? records : 1;
-    while (some < records && room(std::min(2 * some, records)) <= enough) {
+    while (some < records && fits(std::min(2 * some, records))) {
       some = std::min(2 * some, records);
     }
     return {some, value_bytes != 0 ? value_bytes : std::max(enough, room(some))};

@@ -35,6 +35,13 @@ class JsonText {
     at_ += is_next ? 1 : 0;
     return is_next;
   }
+  /// Returns whether `null` comes next, and reads it if so.
+  bool take_null() noexcept {
+    skip_blanks();
+    const bool is_next = text_.substr(at_, 4) == "null";
+    at_ += is_next ? 4 : 0;
+    return is_next;
+  }
   /// Reads `sign`. Throws if something else comes next.
   void expect(char sign) {
     if (!take(sign)) {

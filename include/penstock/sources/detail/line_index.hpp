@@ -30,8 +30,9 @@ class LineEnds {
   };
 
   LineEnds() = default;
-  /// Looks through a piece. `before` is the byte before it, if there is one.
-  LineEnds(std::span<const std::byte> bytes, std::byte before) {
+  /// Looks through a piece. `before` is the byte before it, if there is one. Calls length(bytes)
+  /// for each line that begins behind an end in this piece and ends in it.
+  template <class F> LineEnds(std::span<const std::byte> bytes, std::byte before, F length) {
     std::size_t feeds = 0;
     each_word(bytes, [&](std::size_t, std::uint64_t found) {
       feeds += (found >> 7) * 0x0101'0101'0101'0101 >> 56; // without the processor's own count
@@ -44,7 +45,9 @@ class LineEnds {
         const std::size_t at = word + static_cast<std::size_t>(std::countr_zero(found)) / 8;
         const bool is_two = (at == 0 ? before : bytes[at - 1]) == std::byte{'\r'};
         ends_[count] = static_cast<std::uint16_t>(at % block_bytes | (is_two ? two : 0));
-        longest_ = std::max(longest_, count == 0 ? 0 : at - begin);
+        if (count != 0) {
+          length(at - begin - (is_two ? 1 : 0));
+        }
         begin = at + 1;
         counts_[at / block_bytes] = static_cast<std::uint32_t>(++count);
       }
@@ -60,8 +63,6 @@ class LineEnds {
     return {static_cast<std::size_t>(block) * block_bytes + (ends_[i] & (two - 1U)),
             (ends_[i] & two) != 0};
   }
-  /// Returns the bytes of the longest line that begins behind an end in this piece and ends in it.
-  std::size_t longest() const noexcept { return longest_; }
 
  private:
   static constexpr std::size_t block_bytes = std::size_t{1} << 15;
@@ -92,7 +93,6 @@ class LineEnds {
   }
 
   Vector<std::uint16_t> ends_;
-  std::size_t longest_{};
   std::array<std::uint32_t, blocks> counts_{}; // ends up to the end of each block
 };
 
@@ -107,8 +107,10 @@ class LineIndex {
   };
 
   LineIndex() = default;
-  /// Joins the pieces of a file of `bytes` bytes.
-  LineIndex(Vector<LineEnds> pieces, std::uint64_t bytes)
+  /// Joins the pieces of a file of `bytes` bytes. Calls length(bytes) for each line that none of
+  /// them could tell of.
+  template <class F>
+  LineIndex(Vector<LineEnds> pieces, std::uint64_t bytes, F length)
       : pieces_{std::move(pieces)}, bytes_{bytes} {
     before_.reserve(pieces_.size());
     std::uint64_t begin = 0; // of the line that goes on
@@ -118,18 +120,17 @@ class LineIndex {
       size_ += piece.size();
       if (piece.size() != 0) {
         const std::uint64_t base = i * LineEnds::piece_bytes;
-        longest_ = std::max<std::uint64_t>({longest_, base + piece[0].at - begin, piece.longest()});
+        const LineEnds::End first = piece[0];
+        length(base + first.at - (first.is_two ? 1 : 0) - begin);
         begin = base + piece[piece.size() - 1].at + 1;
       }
     }
     size_ += begin != bytes ? 1 : 0;
-    longest_ = std::max(longest_, bytes - begin);
+    length(bytes - begin);
   }
 
   /// Returns how many lines there are.
   std::uint64_t size() const noexcept { return size_; }
-  /// Returns the bytes of the longest line, or one more: the "\r" of an end may be counted.
-  std::uint64_t about_longest() const noexcept { return longest_; }
   /// Returns where line `number` lies.
   Place operator[](std::uint64_t number) const {
     Place found{};
@@ -181,7 +182,6 @@ class LineIndex {
   Vector<std::uint64_t> before_; // lines that end before a piece
   std::uint64_t bytes_{};
   std::uint64_t size_{};
-  std::uint64_t longest_{};
 };
 
 } // namespace penstock::detail

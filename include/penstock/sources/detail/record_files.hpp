@@ -111,14 +111,16 @@ template <class Io> class RecordFiles {
         parts().begin(), parts().end(), [](const Part& part) { return part.is_direct(); }));
   }
 
-  /// Reads the bytes from `at` on, counted over all records, of `record_bytes` each.
-  void read_bytes(std::uint64_t at, std::span<std::byte> into, std::size_t record_bytes) const {
+  /// Reads the bytes from `at` on, counted over all records, of `bytes_each`; 0: of one byte
+  /// each, which are parts of records that only the caller knows, so that errors name none.
+  void read_bytes(std::uint64_t at, std::span<std::byte> into, std::size_t bytes_each) const {
     const Parts& all = parts();
+    const std::size_t record_bytes = std::max<std::size_t>(bytes_each, 1);
     check_bytes(call_, at, into.size(), size(), record_bytes);
     for (const Part* part = all.with(at / record_bytes); !into.empty(); ++part) {
       const auto here = static_cast<std::size_t>(
           std::min<std::uint64_t>(part->end * record_bytes - at, into.size()));
-      read_part(*part, at, into.first(here), record_bytes);
+      read_part(*part, at, into.first(here), bytes_each);
       into = into.subspan(here);
       at += here;
     }
@@ -220,7 +222,8 @@ template <class Io> class RecordFiles {
   }
 
   void read_part(const Part& part, std::uint64_t at, std::span<std::byte> into,
-                 std::size_t record_bytes) const {
+                 std::size_t bytes_each) const {
+    const std::size_t record_bytes = std::max<std::size_t>(bytes_each, 1);
     // No overflow: the sum is less than the file's size.
     const std::uint64_t offset = part.offset + (at - part.first * record_bytes);
     if (part.in_memory) {
@@ -232,10 +235,11 @@ template <class Io> class RecordFiles {
       read_full(part.file, part.more.get(), offset, into);
     } catch (const SourceError& e) {
       // The file knows only bytes.
-      const std::uint64_t failed =
-          (at + (e.offset() > offset ? e.offset() - offset : 0)) / record_bytes;
-      throw_source_error({e.what(), " This was record ", failed, "."}, e.file(),
-                         std::max(e.offset(), offset), failed);
+      const std::uint64_t failed_at = std::max(e.offset(), offset);
+      if (bytes_each == 0) {
+        throw SourceError{e.what(), e.file(), failed_at};
+      }
+      throw_of_record(e, failed_at, (at + (failed_at - offset)) / record_bytes);
     }
   }
 

@@ -80,6 +80,9 @@ class SafetensorsParser {
     if (std::exchange(has_metadata_, true)) {
       json_.fail(at, {"a second __metadata__"});
     }
+    if (json_.take_null()) {
+      return;
+    }
     each_member([&](const std::string& name, std::size_t where) {
       if (header_.metadata.size() == most_tensor_metadata) {
         json_.fail(where, {"more than ", most_tensor_metadata, " members of __metadata__"},
@@ -141,16 +144,16 @@ class SafetensorsParser {
     numbers.push_back(number);
   }
   void check_bytes(const TensorInfo& tensor, std::size_t at) const {
-    constexpr std::uint64_t most = std::numeric_limits<std::int64_t>::max();
-    std::uint64_t bits = bits_of(tensor.type);
-    bool none = false;
-    for (const std::uint64_t extent : tensor.shape) {
-      none = none || extent == 0;
-      refuse_unless(extent == 0 || bits <= most / extent, at, tensor.name,
+    // As the format's own reader counts: what stands behind a 0 may be as large as it likes.
+    constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+    std::uint64_t bits = 1;
+    const auto times = [&](std::uint64_t factor) {
+      refuse_unless(factor == 0 || bits <= most / factor, at, tensor.name,
                     "whose shape has more elements than memory can hold");
-      bits *= std::max<std::uint64_t>(extent, 1);
-    }
-    bits = none ? 0 : bits;
+      bits *= factor;
+    };
+    std::for_each(tensor.shape.begin(), tensor.shape.end(), times);
+    times(bits_of(tensor.type));
     refuse_unless(bits % 8 == 0, at, tensor.name, "whose last byte is not full");
     if (bits / 8 != tensor.bytes) {
       json_.fail(at, {"the tensor \"", shown(tensor.name), "\", whose dtype and shape make ",

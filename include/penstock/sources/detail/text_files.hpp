@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
 #include <penstock/detail/base/opening.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/sources/detail/largest_sums.hpp>
 #include <penstock/sources/detail/line_index.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/thread_buffer.hpp>
@@ -15,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,15 +56,16 @@ template <class Io> class TextFiles {
       part.first = before;
       before += part.lines.size();
       part.end = before;
-      if (part.lines.about_longest() > longest) {
-        check(part, longest);
-      }
+    }
+    if (sums_.of(1) > longest) {
+      refuse_longer(longest);
     }
   }
 
   const RecordFiles<Io>& files() const noexcept { return files_; }
   /// Returns how many lines all files have.
   std::uint64_t size() const noexcept { return parts_.empty() ? 0 : parts_.back().end; }
+  const LargestSums& sums() const noexcept { return sums_; }
   /// Calls f(part, first, count) for each file that has some of the `count` lines from `at` on:
   /// those from the file's number `first` on.
   template <class F> void each_part(std::uint64_t at, std::uint64_t count, F f) const {
@@ -83,6 +87,21 @@ template <class Io> class TextFiles {
     LineEnds ends{};
   };
 
+  // Most pieces have none of the longest lines, and so wait for no other thread.
+  struct SharedLargest {
+    Largest all{};
+    StdAtomics::Atomic<std::uint64_t> least{0};
+    std::mutex mutex{};
+
+    void add(const Largest& lengths) {
+      if (!lengths.empty()) {
+        const std::scoped_lock lock{mutex};
+        all.add(lengths);
+        least.store(all.least(), StdAtomics::relaxed);
+      }
+    }
+  };
+
   // All pieces of all files side by side: a file of any size is read by many threads.
   [[gnu::cold]] void index() {
     Vector<Piece> pieces;
@@ -91,7 +110,8 @@ template <class Io> class TextFiles {
         pieces.push_back({i, at});
       }
     }
-    const auto look = [&](std::size_t i) { pieces[i].ends = ends_in(pieces[i]); };
+    SharedLargest largest;
+    const auto look = [&](std::size_t i) { pieces[i].ends = ends_in(pieces[i], largest); };
     const FirstFailure failure = for_all(pieces.size(), look, [] {});
     failure.rethrow_at(failure.at);
     for (std::size_t i = 0; i != pieces.size();) {
@@ -102,29 +122,43 @@ template <class Io> class TextFiles {
            i != pieces.size() && pieces[i].part == number; ++i) {
         ends.push_back(std::move(pieces[i].ends));
       }
-      part.lines = LineIndex{std::move(ends), part.bytes};
+      part.lines = LineIndex{std::move(ends), part.bytes,
+                             [&](std::uint64_t length) { largest.all.add(length); }};
     }
+    sums_ = LargestSums{std::move(largest.all)};
   }
-  LineEnds ends_in(const Piece& piece) const {
+  LineEnds ends_in(const Piece& piece, SharedLargest& largest) const {
     const Part& part = parts_[piece.part];
     const auto bytes = thread_buffer().first(
         std::min<std::uint64_t>(LineEnds::piece_bytes, part.bytes - piece.at));
-    files_.read_bytes(part.first_byte + piece.at, bytes, 1);
+    files_.read_bytes(part.first_byte + piece.at, bytes, 0);
     std::byte before{};
     if (bytes[0] == std::byte{'\n'} && piece.at != 0) {
-      files_.read_bytes(part.first_byte + piece.at - 1, {&before, 1}, 1);
+      files_.read_bytes(part.first_byte + piece.at - 1, {&before, 1}, 0);
     }
-    return {bytes, before};
+    const std::uint64_t least = largest.least.load(StdAtomics::relaxed);
+    Largest longer;
+    LineEnds ends{bytes, before, [&](std::uint64_t length) {
+                    if (length > least) {
+                      longer.add(length);
+                    }
+                  }};
+    largest.add(longer);
+    return ends;
   }
 
-  [[gnu::cold]] static void check(const Part& part, std::uint64_t longest) {
+  [[gnu::cold]] void refuse_longer(std::uint64_t longest) const {
+    for (const Part& part : parts_) {
+      refuse_longer(part, longest);
+    }
+  }
+  [[gnu::cold]] static void refuse_longer(const Part& part, std::uint64_t longest) {
     part.lines.each(0, part.lines.size(), [&](std::uint64_t number, LineIndex::Place line) {
       if (line.end - line.begin > longest) {
         throw_source_error({"penstock: lines: line ", number + 1, " of ", part.path, ", from byte ",
                             line.begin, " on, has ", line.end - line.begin,
                             " bytes, more than .longest, which is ", longest,
-                            ": check that this is text, or set .longest, and the Reader's "
-                            ".value_bytes."},
+                            ": check that this is text, or set .longest."},
                            part.path, line.begin, part.first + number);
       }
       return true;
@@ -133,6 +167,7 @@ template <class Io> class TextFiles {
 
   RecordFiles<Io> files_;
   Vector<Part> parts_;
+  LargestSums sums_;
 };
 
 } // namespace penstock::detail

@@ -94,7 +94,7 @@ template <class Io> class TfRecordFiles {
   /// Opens the files and finds their records by their lengths, in many files side by side. Throws
   /// SourceError.
   TfRecordFiles(RecordFiles<Io> files, const PrepareOptions& preparing) : files_{std::move(files)} {
-    std::vector<std::uint64_t> lengths;
+    Largest largest;
     files_.open(
         preparing, DirectReads::none, 0,
         [](const File<Io>& file) {
@@ -106,15 +106,15 @@ template <class Io> class TfRecordFiles {
         [&](std::vector<std::uint64_t>& data, const File<Io>& file, std::uint64_t before) {
           if (file.size() != 0) {
             const Part& part =
-                parts_.emplace_back(Part{file.path(), before, lengths.size(), std::move(data)});
+                parts_.emplace_back(Part{file.path(), before, size_, std::move(data)});
             for (std::uint64_t record = 0; record != part.size(); ++record) {
-              lengths.push_back(part.length(record));
+              largest.add(part.length(record));
             }
+            size_ += part.size();
           }
           return RecordsAt{0, file.size()};
         });
-    size_ = lengths.size();
-    sums_ = LargestSums{std::move(lengths)};
+    sums_ = LargestSums{std::move(largest)};
   }
 
   const RecordFiles<Io>& files() const noexcept { return files_; }

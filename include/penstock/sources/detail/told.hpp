@@ -32,6 +32,11 @@ template <class S> std::uint64_t value_bytes_of(const S& source, std::uint64_t r
     return unknown_size;
   }
 }
+/// Returns how many bytes `records` values of one column have together at most if one has no more
+/// than `longest`, and any may come again and again. unknown_size stands for itself.
+constexpr std::uint64_t repeated_bytes(std::uint64_t longest, std::uint64_t records) noexcept {
+  return longest != 0 && records > unknown_size / longest ? unknown_size : records * longest;
+}
 template <class S> void note_of(const S& source, std::string& to) {
   if constexpr (requires { source.note(to); }) {
     source.note(to);
