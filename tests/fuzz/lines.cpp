@@ -35,23 +35,31 @@ PENSTOCK_FUZZ_TARGET(fuzz_lines) {
     }
   }
   const auto bytes = std::as_bytes(std::span{text});
+  std::uint64_t longest = 0;
+  std::uint64_t told = 0; // lines
+  const auto length = [&](std::uint64_t line) {
+    longest = std::max(longest, line);
+    ++told;
+  };
   ps::detail::Vector<ps::detail::LineEnds> pieces;
   for (std::size_t at = 0; at < bytes.size(); at += piece) {
     const std::byte before = at == 0 ? std::byte{} : bytes[at - 1];
-    pieces.push_back(
-        ps::detail::LineEnds{bytes.subspan(at, std::min(piece, bytes.size() - at)), before});
+    pieces.push_back(ps::detail::LineEnds{bytes.subspan(at, std::min(piece, bytes.size() - at)),
+                                          before, length});
   }
-  const ps::detail::LineIndex index{std::move(pieces), text.size()};
+  const ps::detail::LineIndex index{std::move(pieces), text.size(), length};
   std::uint64_t number = 0;
-  std::uint64_t longest = 0;
+  std::uint64_t found_longest = 0;
   for (std::size_t begin = 0; begin < text.size(); ++number) {
     const std::size_t found = std::min(text.find('\n', begin), text.size());
     const bool two = found != text.size() && found != begin && text[found - 1] == '\r';
     must(number < index.size());
     const auto line = index[number];
     must(line.begin == begin && line.end == found - (two ? 1 : 0));
-    longest = std::max<std::uint64_t>(longest, found - begin);
+    found_longest = std::max<std::uint64_t>(found_longest, line.end - line.begin);
     begin = found + 1;
   }
-  must(number == index.size() && longest == index.about_longest());
+  // Behind the last end stands a line that may be empty, and is none then.
+  must(number == index.size() && longest == found_longest);
+  must(told == number || told == number + 1);
 }

@@ -149,9 +149,11 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
     (put_one(static_cast<const F*>(nullptr)), ...);
   }
 
+  /// @cond
   detail::RecordFiles<Io> closed_;
   TarOptions options_;
   detail::Shared<const Files> files_;
+  /// @endcond
 };
 
 /// Makes a source of the samples in a tar archive, or in those of a directory whose names end in

@@ -100,8 +100,7 @@ template <class Io> class TarFiles {
   [[gnu::cold]] void check(const TarOptions& options, std::span<const std::string_view> columns,
                            std::span<const TarHolds> holds) {
     std::vector<bool> seen(columns.size(), endings_.empty());
-    std::vector<std::uint64_t> longest;
-    longest.reserve(size_);
+    Largest longest;
     for (const Part& part : parts_) {
       for (std::uint64_t i = 0; i != part.samples.size(); ++i) {
         const std::span<const TarPlace> places = part.samples[i];
@@ -119,7 +118,7 @@ template <class Io> class TarFiles {
                                part.path, place.data, part.first + i);
           }
         }
-        longest.push_back(most);
+        longest.add(most);
       }
     }
     for (std::size_t column = 0; column != columns.size(); ++column) {
