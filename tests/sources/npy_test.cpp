@@ -86,6 +86,8 @@ TEST_CASE("keys come in any order, with or without commas and spaces") {
            "{\"shape\":(3,),\"fortran_order\":False,\"descr\":\"<i4\"}",
            "  { 'fortran_order' : True , 'shape' : ( 3 , ) , 'descr' : '=i4' , } ",
            "{'descr': 'i4', 'fortran_order': False, 'shape': (3L,), }",
+           "{'descr': u'<i4', 'fortran_order': False, 'shape': (3L,), }",
+           "{u'shape': (3,), u\"fortran_order\": False, u'descr': u\"<i4\"}",
        }) {
     CAPTURE(text);
     CHECK(opened_and_read(ps::npy<std::int32_t>(dir.write("a", npy_file(text, data)))) == data);
@@ -115,6 +117,9 @@ TEST_CASE("a header that is no such dictionary is refused at its byte") {
            "{'descr': '<i4', 'fortran_order': False, 'shape': (3,)} 1",
            "{'descr': '<i4', 'fortran_order': False, 'shape': (3,)} # a",
            "{'descr': '', 'fortran_order': False, 'shape': (3,)}",
+           "{'descr': uu'<i4', 'fortran_order': False, 'shape': (3,)}",
+           "{'descr': u '<i4', 'fortran_order': False, 'shape': (3,)}",
+           "{'descr': u<i4', 'fortran_order': False, 'shape': (3,)}",
            "{'descr': '<', 'fortran_order': False, 'shape': (3,)}",
            "{'descr': '<<i4', 'fortran_order': False, 'shape': (3,)}",
            "{'descr': '<i', 'fortran_order': False, 'shape': (3,)}",

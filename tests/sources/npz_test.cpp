@@ -239,6 +239,22 @@ TEST_CASE("what is no archive, or not all of one, is refused") {
   }
 }
 
+TEST_CASE("the comment of an archive may have any bytes, also those of an archive's end") {
+  const std::string end = "PK\x05\x06";
+  const std::string empty = zip_file({}).bytes;
+  for (const std::string& comment :
+       {end, "a " + end + " b", end + end + std::string(18, '\0') + "c", empty + "x",
+        std::string(65'531, 'c') + end, end + std::string(65'531, '\xff')}) {
+    for (const bool zip64 : {false, true}) {
+      CHECK(found_in(zip_file({small("b"), small("a")}, zip64, comment).bytes) == small_data);
+    }
+  }
+  // What is behind it counts as no comment, and the record that is named is the last.
+  const std::string archive = zip_file({small("a")}, false, "a " + end + " b").bytes;
+  check_refused(archive + std::string(30, 'x'), "and the file has 14 more");
+  check_refused(zip_file({small("a")}, false, empty).bytes, "too early");
+}
+
 TEST_CASE("what an archive says is compared with what it has") {
   const ZipBytes zip = zip_file({small("b"), small("a")});
   const std::size_t here = zip.headers[1], there = zip.entries[1];

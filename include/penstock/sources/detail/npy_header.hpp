@@ -90,7 +90,9 @@ class NpyText {
   }
 
   std::string_view string() {
-    skip_spaces();
+    if (is_next('u') && text_.find_first_of("'\"", at_) == at_ + 1) {
+      ++at_; // as Python 2 wrote some
+    }
     const char quote = at_ == text_.size() ? '\0' : text_[at_];
     const std::size_t end =
         quote == '\'' || quote == '"' ? text_.find(quote, at_ + 1) : std::string_view::npos;

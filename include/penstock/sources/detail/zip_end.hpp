@@ -69,31 +69,37 @@ class ZipEndParser {
   static constexpr std::size_t entry_bytes = 46;
   static constexpr std::uint64_t most_directory_bytes = std::uint64_t{64} << 20;
 
-  // Fills the record, and returns where it lies: it is the last thing that looks like one.
+  // Fills the record, and returns where it lies: of what looks like one, it is the last behind
+  // which a comment of its length ends the file. The comment may have any bytes, also those of a
+  // record.
   std::uint64_t find(std::byte* record) const {
     constexpr std::uint64_t most = record_bytes + 0xFFFF; // with a comment behind it
     Vector<std::byte> tail(std::size_t{std::min(file_.size(), most)});
     const std::uint64_t begin = file_.size() - tail.size();
     file_.read(begin, {tail.data(), tail.size()});
+    std::size_t last = tail.size(); // that looks like one
     for (std::size_t at = tail.size() < record_bytes ? 0 : tail.size() - record_bytes + 1;
          at-- != 0;) {
       if (zip_number<std::uint32_t>(tail.data() + at) != 0x06054b50) {
         continue;
       }
-      std::copy_n(tail.data() + at, record_bytes, record);
-      const std::size_t behind = tail.size() - at - record_bytes;
-      const auto comment = zip_number<std::uint16_t>(record + 20);
-      if (comment != behind) {
-        file_.refuse(
-            begin + at,
-            {"ends an archive with a comment of ", unsigned{comment}, " bytes, and the file has ",
-             behind,
-             " more: it was cut, or something was put behind it. Write or fetch it again."});
+      if (comment_at(tail, at) == tail.size() - at - record_bytes) {
+        std::copy_n(tail.data() + at, record_bytes, record);
+        return begin + at;
       }
-      return begin + at;
+      last = last == tail.size() ? at : last;
     }
-    file_.refuse(file_.size(), {"ends without the end of a ZIP archive, as np.savez() writes it: "
-                                "it was cut, or is of another format. Write or fetch it again."});
+    if (last == tail.size()) {
+      file_.refuse(file_.size(), {"ends without the end of a ZIP archive, as np.savez() writes it: "
+                                  "it was cut, or is of another format. Write or fetch it again."});
+    }
+    file_.refuse(begin + last,
+                 {"ends an archive with a comment of ", unsigned{comment_at(tail, last)},
+                  " bytes, and the file has ", tail.size() - last - record_bytes,
+                  " more: it was cut, or something was put behind it. Write or fetch it again."});
+  }
+  static std::uint16_t comment_at(const Vector<std::byte>& tail, std::size_t record) noexcept {
+    return zip_number<std::uint16_t>(tail.data() + record + 20);
   }
 
   // Takes the numbers of the record of 64 bits, and returns where it lies. Other readers take those
