@@ -6,12 +6,15 @@
 //
 //   15_inspect [--json] FILE...
 //
-// It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, TFRecord, and
-// lines of text. --json prints an object a line; a number of records that columns differ in is
-// null. It returns 1 if a file is bad or of no known format, 2 if its format needs a library that
-// this program was built without, and then says so in one line for each such file.
+// It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, TFRecord, tar
+// (each ending of its members is a column), JPEG, PNG, and lines of text. --json prints an object a
+// line; a number of records that columns differ in is null. It returns 1 if a file is bad or of no
+// known format, 2 if its format needs a library that this program was built without, and then says
+// so in one line for each such file.
 
-#include "support/json.hpp"
+#include "support/inspect_picture.hpp"
+#include "support/inspect_tar.hpp"
+#include "support/inspected.hpp"
 
 #include <penstock/crc32c.hpp>
 #include <penstock/penstock.hpp>
@@ -43,34 +46,7 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
-
 namespace ps = penstock;
-
-struct Column {
-  std::string name;
-  std::string type;
-  std::vector<std::uint64_t> extents{}; // of a record
-  std::uint64_t bytes = 0;
-  std::uint32_t crc = 0;
-
-  void add(std::span<const std::byte> more) {
-    bytes += more.size();
-    crc = ps::crc32c(more, crc);
-  }
-};
-
-struct Inspected {
-  std::string format;
-  std::optional<std::uint64_t> records; // none: columns differ
-  std::vector<Column> columns;
-  std::vector<std::string> files;
-};
-
-/// A format that needs a library which this program was built without.
-struct NotBuiltIn : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 #if defined(EXAMPLES_HAVE_ZLIB)
 constexpr bool inflates = true;
@@ -79,28 +55,6 @@ const ps::NpzOptions npz_options{.inflate = ps::zlib_inflate};
 constexpr bool inflates = false;
 const ps::NpzOptions npz_options;
 #endif
-
-/// Runs a source's records through a pipeline, to `take`, in order. Shows progress on a terminal.
-template <class Source, class Take> void deliver(const Source& source, Take take) {
-  using Batch = ps::Batch<const typename Source::schema, ps::Pageable>;
-  auto pipeline = ps::Reader{source} | ps::Consumer{[&](Batch batch) { take(batch); }};
-  const bool shows = ::isatty(STDERR_FILENO) == 1;
-  ps::RunOptions options;
-  if (shows) {
-    options.progress = [](const ps::Report& so_far) {
-      std::cerr << '\r' << so_far.records << " of " << so_far.records_in_all << " records";
-    };
-  }
-  pipeline.run(options);
-  std::cerr << (shows ? "\r\x1b[K" : "");
-}
-/// Reads an opened source of plain records as one column. Returns how many there are.
-template <class Source> std::uint64_t read_column(const Source& source, Column& column) {
-  deliver(source, [&](auto batch) {
-    column.add({reinterpret_cast<const std::byte*>(batch.data()), batch.size_bytes()});
-  });
-  return source.size();
-}
 
 /// One array: npy(), mnist(), or one of npz()'s.
 template <class Source> std::uint64_t read_array(Source source, Inspected& all, std::string name) {
@@ -152,6 +106,32 @@ void read_megatron(const std::string& path, const std::string& index, Inspected&
   default: // and what is none is refused
     return read_tokens<std::uint16_t>(path, all, "uint16");
   }
+}
+
+void read_jpeg(const std::string& path, Inspected& all) {
+#if defined(EXAMPLES_HAVE_TURBOJPEG)
+  read_picture(path, jpeg_header(path), all,
+               []<std::size_t Channels>(Extent<Channels>, const ps::ImageOptions& options) {
+                 return ps::jpeg<Channels, ps::dynamic, ps::dynamic, ps::Pageable>(options);
+               });
+#else
+  static_cast<void>(all);
+  throw NotBuiltIn{path + " is a JPEG file, and this program was built without TurboJPEG: build it "
+                          "where libturbojpeg is"};
+#endif
+}
+void read_png(const std::string& path, const std::string& head, Inspected& all) {
+#if defined(EXAMPLES_HAVE_LIBPNG)
+  read_picture(path, png_header(head), all,
+               []<std::size_t Channels>(Extent<Channels>, const ps::ImageOptions& options) {
+                 return ps::png<Channels, ps::dynamic, ps::dynamic, ps::Pageable>(options);
+               });
+#else
+  static_cast<void>(head);
+  static_cast<void>(all);
+  throw NotBuiltIn{path + " is a PNG file, and this program was built without libpng: build it "
+                          "where libpng is"};
+#endif
 }
 
 /// Each tensor is a column; a record is a byte of any of them.
@@ -218,35 +198,44 @@ Inspected inspect(const std::string& path) {
   std::uint32_t magic = 0;
   std::memcpy(&magic, head.data(), std::min(head.size(), sizeof magic));
   const std::filesystem::path name = path;
+  const std::string ending = name.extension();
   const bool indexes = head.starts_with("MMIDIDX");
   const std::string tokens = std::filesystem::path{name}.replace_extension(".bin");
   const std::string index = std::filesystem::path{name}.replace_extension(".idx");
 
   Inspected all{{}, 0, {}, {path}};
   const auto is = [&](const char* format) { return all.format = format; };
-  if (head.starts_with("\x93NUMPY") || name.extension() == ".npy") {
+  if (head.starts_with("\x93NUMPY") || ending == ".npy") {
     is("npy");
     all.records = read_array(ps::npy<std::byte>(path), all, "array");
-  } else if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06") ||
-             name.extension() == ".npz") {
+  } else if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06") || ending == ".npz") {
     is("npz");
     read_npz(path, all);
   } else if (magic == 20240520 || magic == 20240801) {
     is("llm.c");
     magic == 20240520 ? read_tokens<std::uint16_t>(path, all, "uint16")
                       : read_tokens<std::uint32_t>(path, all, "uint32");
-  } else if (indexes || (name.extension() == ".bin" && std::filesystem::exists(index))) {
+  } else if (indexes || (ending == ".bin" && std::filesystem::exists(index))) {
     is("megatron");
     read_megatron(indexes ? tokens : path, indexes ? path : index, all);
-  } else if (name.extension() == ".safetensors" || head.find("{\"") == 8) {
+  } else if (ending == ".safetensors" || head.find("{\"") == 8) {
     is("safetensors");
     read_safetensors(path, all);
   } else if ((magic & 0xF8FFFF) == 0x080000 && magic >> 24 != 0) {
     is("idx");
     all.records = read_array(ps::mnist<std::byte>(path), all, "array");
-  } else if (is_tfrecord(head) || name.extension() == ".tfrecord") {
+  } else if (is_tfrecord(head) || ending == ".tfrecord") {
     is("tfrecord");
     read_ragged<"bytes">(ps::tfrecord(path), all, "bytes", "uint8");
+  } else if (head.starts_with("\xff\xd8\xff") || ending == ".jpg" || ending == ".jpeg") {
+    is("jpeg");
+    read_jpeg(path, all);
+  } else if (head.starts_with("\x89PNG\r\n\x1a\n") || ending == ".png") {
+    is("png");
+    read_png(path, head, all);
+  } else if (head.find("ustar") == 257 || ending == ".tar") {
+    is("tar");
+    read_tar(path, all);
   } else if (std::none_of(head.begin(), head.end(), is_of_no_text)) {
     is("lines");
     read_ragged<"text">(ps::lines(path), all, "text", "text");
@@ -256,34 +245,6 @@ Inspected inspect(const std::string& path) {
         " is of no format that this program knows: name a file of one of those that it does"};
   }
   return all;
-}
-
-Json as_json(const Inspected& all) {
-  std::vector<Json> columns;
-  for (const Column& column : all.columns) {
-    const std::vector<Json> extents(column.extents.begin(), column.extents.end());
-    columns.push_back(Json::object({{"name", column.name},
-                                    {"type", column.type},
-                                    {"extents", Json::array(extents)},
-                                    {"bytes", column.bytes},
-                                    {"crc32c", column.crc}}));
-  }
-  return Json::object({{"format", all.format},
-                       {"records", all.records ? Json{*all.records} : Json{nullptr}},
-                       {"columns", Json::array(columns)},
-                       {"files", Json::array({all.files.begin(), all.files.end()})}});
-}
-
-void print(const Inspected& all) {
-  std::cout << all.files.front() << ": " << all.format << ", ";
-  all.records ? std::cout << *all.records : std::cout << "different numbers of";
-  std::cout << " records\n";
-  for (const Column& column : all.columns) {
-    const std::vector<Json> extents(column.extents.begin(), column.extents.end());
-    std::cout << "  " << Json{column.name}.text() << "  " << column.type << ' '
-              << Json::array(extents).text() << "  " << column.bytes << " bytes  crc32c "
-              << column.crc << '\n';
-  }
 }
 
 int main(int argc, char** argv) {

@@ -5,29 +5,18 @@
 // each begins, its bytes and its name in hexadecimal; or "refused:" and why.
 
 #include <penstock/error.hpp>
-#include <penstock/io/file.hpp>
-#include <penstock/io/posix.hpp>
-#include <penstock/sources/detail/tar_walk.hpp>
+#include <penstock/sources/tar.hpp>
 
-#include <cstddef>
-#include <cstdint>
 #include <iostream>
-#include <span>
 #include <string>
 
 int main(int argc, char** argv) {
   namespace ps = penstock;
   for (int i = 1; i < argc; ++i) {
     try {
-      const ps::File<> archive{ps::PosixIo{}, argv[i]};
-      const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
-        ps::read_full(archive, at, into);
-      };
-      const ps::detail::HeaderFile file{archive.path(), archive.size(), read};
-      ps::detail::TarWalk walk{file};
       std::string line;
-      for (ps::detail::TarMember member; walk.next(member);) {
-        line += std::to_string(member.data) + ":" + std::to_string(member.bytes) + ":";
+      for (const ps::TarMember& member : ps::tar_members(argv[i])) {
+        line += std::to_string(member.offset) + ":" + std::to_string(member.bytes) + ":";
         for (const char c : member.name) {
           constexpr const char* digits = "0123456789abcdef";
           const auto byte = static_cast<unsigned char>(c);

@@ -6,6 +6,7 @@ check_example.py 01_hello_pipeline|02_histogram|… PROGRAM; exits with 77 (skip
 there is none, or if it could not be built: PROGRAM is then empty.
 """
 import base64
+import io
 import json
 import math
 import os
@@ -14,8 +15,10 @@ import re
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
+import zlib
 from collections import Counter
 from pathlib import Path
 
@@ -356,6 +359,27 @@ RED_AND_BLUE = base64.b85decode(
     "Uz*H`vb5<gs|Je")
 
 
+GREY_PIXELS = bytes([0, 50, 100, 150, 200, 250])  # 3 pixels wide and 2 high
+
+
+def png_chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+GREY_PNG = (b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 3, 2, 8, 0, 0, 0, 0))
+            + png_chunk(b"IDAT", zlib.compress(b"\0" + GREY_PIXELS[:3] + b"\0" + GREY_PIXELS[3:])) + png_chunk(b"IEND", b""))
+
+
+def tar_file(members: dict[str, bytes]) -> bytes:
+    to = io.BytesIO()
+    with tarfile.open(fileobj=to, mode="w") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return to.getvalue()
+
+
 def images(program: str, folder: Path):
     pictures, sheet = folder / "pictures", folder / "sheet.png"
     for i in range(40):
@@ -373,6 +397,17 @@ def images(program: str, folder: Path):
         assert all("no JPEG file" in item["reason"] for item in skipped), skipped
         header = sheet.read_bytes()[:26]
         assert header == b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">IIBB", 8 * 16, 8 * 16, 8, 2), header
+    archives = folder / "archives"
+    archives.mkdir()
+    for shard in range(2):
+        members = {}
+        for i in range(20 * shard, 20 * shard + 20):
+            members |= {f"{i:04}.jpg": RED_AND_BLUE if i != 7 else b"none", f"{i:04}.cls": str(i % 3).encode()}
+        (archives / f"{shard}.tar").write_bytes(tar_file(members))
+    for paths in [archives], sorted(archives.iterdir()):
+        of_tars = json.loads(run(program, *paths, "--device", "host", "--json", "--epochs", "2", "--seed", "3", "--size", "16", "--sheet", sheet))
+        assert of_tars["images"] == 78 and [item["file"] for item in of_tars["skipped"]] == ["0007"] * 2, of_tars
+        assert sheet.read_bytes()[:26] == header, "the sheet of archives"
     *_, counted, left_out, _ = run(program, pictures, "--device", "host", "--epochs", "2").splitlines()
     assert counted.startswith("78 images of 3 classes, ") and left_out.startswith("left out: "), counted
     for wrong, why in ([], "which folder"), ([folder / "missing"], "missing"), ([pictures, "--size", "x"], "takes a number"):
@@ -513,6 +548,9 @@ def inspect(program: str, folder: Path):
         (write("w.safetensors", safetensors_file(tensors)), "safetensors", 160, [column(name, *of) for name, of in tensors.items()]),
         (write("text", "\n".join(lines).encode()), "lines", 5, [column("text", "text", [], "".join(lines).encode())]),
         (write("train", b"".join(map(tfrecord, [x, b"", ids]))), "tfrecord", 3, [column("bytes", "uint8", [], x + ids)]),
+        (write("samples.tar", tar_file({"a/1.JPG": x, "a/1.cls": b"3", "notes": b"none", "a/2.cls": b"4", "a/2.jpg": ids})), "tar", 2,
+         [column("jpg", "uint8", [], x + ids), column("cls", "uint8", [], b"34")]),
+        (write("none.tar", bytes(10240)), "tar", 0, []),
         (write("empty", b""), "lines", 0, [column("text", "text", [], b"")]),
     ]
     said = [json.loads(line) for line in run(program, "--json", *[file for file, *_ in known]).splitlines()]
@@ -524,6 +562,22 @@ def inspect(program: str, folder: Path):
         count = "different numbers of" if records is None else records
         assert first.endswith(f": {of_format}, {count} records") and len(rest) == len(found), first
         assert all(line.endswith(f"{it['bytes']} bytes  crc32c {it['crc32c']}") for line, it in zip(rest, found)), rest
+
+    for name, data, size in ("picture.jpg", RED_AND_BLUE, [3, 12, 16]), ("picture", RED_AND_BLUE, [3, 12, 16]), ("png", GREY_PNG, [1, 2, 3]):
+        picture = write(name, data)
+        done = inspected("--json", picture)
+        if done.returncode == 2:
+            assert "was built without" in done.stderr and done.stderr.count("\n") == 1 and not done.stdout, done
+            continue
+        said = json.loads(done.stdout)
+        assert (said["format"], said["records"]) == ("png" if name == "png" else "jpeg", 1), said
+        [of_picture] = said["columns"]
+        assert (of_picture["name"], of_picture["type"], of_picture["extents"]) == ("image", "uint8", size), said
+        assert of_picture["bytes"] == math.prod(size), said
+        assert name != "png" or of_picture["crc32c"] == crc32c(GREY_PIXELS), said
+        for cut in data[:len(data) // 2], data[:20], b"":
+            done = inspected(write(name + "-cut.jpg", cut))
+            assert done.returncode == 1 and done.stderr.count("\n") == 1, done
 
     # JSON whatever bytes a name has, and errors on one line.
     odd = os.fsdecode(b"\xff\xe2\x82\xc3\xa9\x7f\n\x1b\xed\xa0\x80\"")

@@ -80,7 +80,7 @@ template <class Io = PosixIo> std::vector<NpzArray> npz_arrays(std::string path,
   for (const detail::ZipEntry& entry : directory.entries()) {
     if (entry.name.ends_with(detail::NpzFormat::suffix)) {
       const std::size_t length = entry.name.size() - detail::NpzFormat::suffix.size();
-      arrays.push_back({std::string{entry.name.substr(0, length)}, entry.bytes, entry.method != 0});
+      arrays.push_back({std::string{entry.name.substr(0, length)}, entry.bytes, entry.method == 8});
     }
   }
   return arrays;

@@ -14,7 +14,9 @@
 #include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/detail/tar_columns.hpp>
 #include <penstock/sources/detail/tar_files.hpp>
+#include <penstock/sources/detail/tar_index.hpp>
 #include <penstock/sources/detail/tar_reading.hpp>
+#include <penstock/sources/tar_member.hpp>
 #include <penstock/sources/tar_options.hpp>
 
 #include <cstddef>
@@ -179,6 +181,17 @@ Tar<Schema, Io> tar(std::vector<std::string> paths, TarOptions options = {}, Io 
 template <detail::HasColumns Schema, class Io = PosixIo>
 Tar<Schema, Io> tar(std::initializer_list<std::string> paths, TarOptions options = {}, Io io = {}) {
   return Tar<Schema, Io>{std::vector<std::string>{paths}, options, std::move(io)};
+}
+/// Returns the regular members of a tar archive, in its order. Reads their headers alone. Blocks;
+/// any thread. Throws SourceError for what open() of tar() refuses.
+template <class Io = PosixIo> std::vector<TarMember> tar_members(std::string path, Io io = {}) {
+  const File<Io> file{io, std::move(path)};
+  std::vector<TarMember> members;
+  detail::find_index(io, file, false)
+      .index.each([&](std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
+        members.push_back({std::string{name}, offset, bytes});
+      });
+  return members;
 }
 
 } // namespace penstock

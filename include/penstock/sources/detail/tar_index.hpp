@@ -10,6 +10,7 @@
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/tar_walk.hpp>
 #include <penstock/sources/detail/value_type.hpp>
+#include <penstock/sources/tar_member.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,7 +31,7 @@ class TarIndex {
   [[gnu::cold]] explicit TarIndex(const HeaderFile& file) {
     TarWalk walk{file};
     for (TarMember member; walk.next(member);) {
-      members_.push_back({member.data, member.bytes});
+      members_.push_back({member.offset, member.bytes});
       names_ += member.name; // no name has a zero byte
       names_ += '\0';
     }

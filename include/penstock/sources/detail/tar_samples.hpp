@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/sources/detail/tar_name.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,24 +15,6 @@
 #include <vector>
 
 namespace penstock::detail {
-
-/// A member's name, cut as WebDataset cuts it: at the first dot behind the last slash.
-struct TarName {
-  std::string_view key;    // none: the member belongs to no sample
-  std::string_view ending; // without its dot
-
-  explicit TarName(std::string_view name) {
-    const std::size_t base = name.rfind('/') + 1; // 0 if there is no slash
-    const std::size_t dot = name.find('.', base);
-    const std::string_view outermost = name.substr(0, name.find('/'));
-    const bool of_the_format =
-        outermost.size() > 4 && outermost.starts_with("__") && outermost.ends_with("__");
-    if (dot != std::string_view::npos && dot != base && !of_the_format) {
-      key = name.substr(0, dot);
-      ending = name.substr(dot + 1);
-    }
-  }
-};
 
 /// Whether a column takes members of this ending: its name is that, or lists it between semicolons.
 /// The case of letters does not matter.

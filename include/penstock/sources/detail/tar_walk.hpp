@@ -5,6 +5,7 @@
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/tar_header.hpp>
 #include <penstock/sources/detail/utf8.hpp>
+#include <penstock/sources/tar_member.hpp>
 
 #include <algorithm>
 #include <array>
@@ -18,13 +19,6 @@
 #include <utility>
 
 namespace penstock::detail {
-
-/// A regular member of a tar archive, whose bytes lie there as they are.
-struct TarMember {
-  std::string name;
-  std::uint64_t data; // where its bytes begin
-  std::uint64_t bytes;
-};
 
 /// Goes through a tar archive from header to header, and reads no data.
 class TarWalk {
