@@ -464,15 +464,14 @@ TEST_CASE("of a folder of labelled files those that cannot be read are left out 
   }
   const std::string longer = dir.write("1/20", std::string(28 * 28 + 1, 'x'));
   const std::string shorter = dir.write("2/59", std::string(28 * 28 - 1, 'x'));
-  std::filesystem::create_symlink("is not there", dir / "0/5");
-  CHECK(files_of(dir.path()).size() == 151);
 
   std::vector<std::string> seen;
   std::ostringstream log;
-  for_each_batch(dir.path(), log, [&](std::span<const Picture> pictures) {
-    for (const Picture& picture : pictures) {
-      const int i = picture.pixels[27][27] - 50 * picture.label;
-      seen.push_back(std::to_string(picture.label) + "/" + std::to_string(i));
+  for_each_batch(dir.path(), log, [&](const auto& batch) {
+    for (std::size_t i = 0; i != batch.size(); ++i) {
+      const int label = ps::get<"label">(batch)[i];
+      const int name = ps::get<"pixels">(batch)[i][27][27] - 50 * label;
+      seen.push_back(std::to_string(label) + "/" + std::to_string(name));
     }
   });
   std::vector<std::string> expected;
@@ -485,9 +484,9 @@ TEST_CASE("of a folder of labelled files those that cannot be read are left out 
   std::erase(expected, "2/59");
   CHECK(seen == expected);
   const std::string said = log.str();
-  CHECK(std::ranges::count(said, '\n') == 3);
-  for (const std::string& bad : {longer, shorter, dir / "0/5"}) {
-    CHECK(said.find(bad + " is no picture") != std::string::npos);
+  CHECK(std::ranges::count(said, '\n') == 2);
+  for (const std::string& bad : {longer, shorter}) {
+    CHECK(said.find(bad + ": it is no picture") != std::string::npos);
   }
 }
 
