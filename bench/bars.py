@@ -133,6 +133,7 @@ BARS = [
     ratio("bound by the kernel: of the stage alone", "binding/kernel_pipeline/*", "binding/kernel_alone/*", 0.95, 0.98),
     ratio("bound by decoding: of the stage alone", "binding/decode_pipeline_*", "binding/decode_alone_*", 0.95, 0.98),
     ratio("the same: of a loop by hand", "binding/decode_pipeline_*", "binding/decode_by_hand_*", None, None),
+    ratio("JPEG files: of threads by hand", "images/pipeline/*", "images/hand/*", 0.95, 1.0, ITEMS),
     ratio("bound by a cold disk: of the stage alone", "cold/pipeline*", "cold/direct_*", 0.95, 0.98),
     ratio("balanced: against one after the other", "binding/balanced_pipeline/*", "binding/balanced_sequential/*", 2.2,
           2.6),

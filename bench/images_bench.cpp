@@ -3,7 +3,8 @@
 
 // How many JPEG files a second become pictures of 3 x 224 x 224 bytes, their middle resized?
 //
-// images/WAY/THREADS, over a folder of files in the page cache, --folder=PATH:
+// images/WAY/THREADS, over a folder of files in the page cache, --folder=PATH, or one of 3000 files
+// that it makes:
 //   hand       THREADS threads take files by a counter; each opens, reads, decodes and resizes one
 //   memory     what hand does, out of memory: libjpeg-turbo and the resizing alone
 //   pipeline   Reader{files} | jpeg with THREADS workers | a Consumer that does nothing
@@ -13,6 +14,7 @@
 // --benchmark_enable_random_interleaving=true. It needs no GPU.
 
 #include "support/contender.hpp"
+#include "support/made_pictures.hpp"
 #include "support/threads.hpp"
 
 #include <penstock/crc32c.hpp>
@@ -27,7 +29,7 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
-#include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -58,9 +60,6 @@ struct Options {
                                  "; there are --folder=PATH and Google Benchmark's"};
       }
       folder = argument.substr(9);
-    }
-    if (folder.empty()) {
-      throw std::runtime_error{"which JPEG files? Say --folder=PATH."};
     }
   }
 };
@@ -241,7 +240,11 @@ void add_all(const Options& options) {
 } // namespace
 
 int main(int argc, char** argv) {
-  return program<Options>(argc, argv, [](const Options& options) {
+  return program<Options>(argc, argv, [](Options options) {
+    std::optional<MadePictures> made;
+    if (options.folder.empty()) {
+      options.folder = made.emplace(3000).path();
+    }
     add_all(options);
     return run_all();
   });
