@@ -158,6 +158,16 @@ TEST_CASE("files of tokens that do not fit their header are refused") {
     CHECK(has(caught<ps::SourceError>([&] { ps::tokens<Token>(lone).open(); }),
               "cannot find " + (dir / "lone.idx")));
   }
+  // So is one whose tokens are missing, whole or cut; the tokens of another do not help.
+  for (const std::string& index : {Index{}.file(), std::string{"MMIDIDX"}}) {
+    const TempDir half;
+    half.write("a.bin", seven);
+    half.write("a.idx", Index{}.file());
+    half.write("b.idx", index);
+    const auto e = caught<ps::SourceError>([&] { ps::tokens<Token>(half.path()).open(); });
+    CHECK(has(e, (half / "b.idx") + " at byte 0 is an index"));
+    CHECK(has(e, (half / "b.bin") + ", which has its tokens, is not there"));
+  }
   // A cut index in a directory is none of tokens.
   const TempDir folder;
   folder.write("x.bin", seven);

@@ -18,7 +18,8 @@ struct NpzOptions {
   /// they are refused.
   Inflate inflate = nullptr;
   /// How many bytes inflated members may have, those of all files and columns together. They are
-  /// kept in memory as long as a copy of the source lives.
+  /// kept in memory as long as a copy of the source lives. Copies made after open() share them;
+  /// those made before inflate their own each, and this is the limit for all of them together.
   std::uint64_t inflated_bytes = std::uint64_t{1} << 30;
 };
 

@@ -119,25 +119,38 @@ template <class T, class Io = PosixIo> class Tokens {
   }
   bool has_index(const std::string& path) const {
     const std::string index = detail::megatron_index_path(path);
+    return !index.empty() && is_there(index);
+  }
+  // A link that leads nowhere is not there either, but somebody meant a file to be.
+  bool is_there(const std::string& path) const {
     FileStatus status;
-    const auto look = [&] { return files_.io().status(index.c_str(), status); };
-    if (index.empty() || detail::persist(files_.io(), look) >= 0) {
-      return !index.empty();
+    const auto look = [&] { return files_.io().status(path.c_str(), status); };
+    if (detail::persist(files_.io(), look) >= 0) {
+      return true;
     }
     const int error = errno;
     char any = 0;
-    // A link that leads nowhere is not there either, but somebody meant an index to be.
-    const bool is_link = ::readlink(index.c_str(), &any, 1) >= 0;
+    const bool is_link = ::readlink(path.c_str(), &any, 1) >= 0;
     if (is_link || (error != ENOENT && error != ENOTDIR)) {
-      detail::throw_io_error("find", index, error);
+      detail::throw_io_error("find", path, error);
     }
     return false;
   }
-  // An index lies in the same directory as its tokens, and is found with them: a cut one too.
+  // An index lies in the same directory as its tokens, and is found with them: a cut one too. One
+  // whose tokens are missing tells of data that would be left out unseen.
   bool is_passed_over(const detail::HeaderFile& header) const {
     const std::vector<std::string>& named = files_.paths();
-    return header.begins_with(detail::megatron_magic.substr(0, std::size_t{header.size()})) &&
-           std::find(named.begin(), named.end(), header.path()) == named.end();
+    if (!header.begins_with(detail::megatron_magic.substr(0, std::size_t{header.size()})) ||
+        std::find(named.begin(), named.end(), header.path()) != named.end()) {
+      return false;
+    }
+    const std::string tokens = detail::megatron_tokens_path(std::string{header.path()});
+    if (!tokens.empty() && !is_there(tokens)) {
+      header.refuse(0, {"is an index of Megatron's, and ", detail::shown(tokens),
+                        ", which has its tokens, is not there: fetch that file, or take the index "
+                        "out of the directory."});
+    }
+    return true;
   }
   [[gnu::cold]] detail::RecordsAt megatron(const File<Io>& file,
                                            const detail::HeaderFile& header) const {

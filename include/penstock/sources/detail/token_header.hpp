@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/text.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/megatron_index.hpp>
 #include <penstock/sources/detail/record_files.hpp>
@@ -114,13 +115,21 @@ inline bool is_llm_c(const HeaderFile& file) {
   }
 }
 
+/// Returns the path with `to` for its ending; empty if that is not `from`.
+[[gnu::cold]] inline std::string with_ending(const std::string& path, std::string_view from,
+                                             std::string_view to) {
+  return path.size() > from.size() && path.ends_with(from)
+             ? joined({std::string_view{path}.substr(0, path.size() - from.size()), to})
+             : std::string{};
+}
 /// Returns the path of the index that a Megatron file of tokens has beside it: x.idx for x.bin.
 /// Empty if the name has another end.
 [[gnu::cold]] inline std::string megatron_index_path(const std::string& path) {
-  constexpr std::string_view end = ".bin";
-  return path.size() > end.size() && std::string_view{path}.substr(path.size() - end.size()) == end
-             ? path.substr(0, path.size() - end.size()) + ".idx"
-             : std::string{};
+  return with_ending(path, ".bin", ".idx");
+}
+/// Returns the path of the tokens that an index is of; empty if its name does not end in .idx.
+[[gnu::cold]] inline std::string megatron_tokens_path(const std::string& index) {
+  return with_ending(index, ".idx", ".bin");
 }
 
 } // namespace penstock::detail
