@@ -14,11 +14,12 @@
 // 64 pictures as a batch has them. nvcc compiles this source for both devices, any other compiler
 // for the host device alone.
 
-#include "support/json.hpp"
 #include "support/sheet.hpp"
 
 #include <penstock/decoders/jpeg.hpp>
+#include <penstock/json.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/report_json.hpp>
 #include <penstock/sources/files.hpp>
 #include <penstock/sources/tar.hpp>
 #include <penstock/with_device.hpp>
@@ -168,25 +169,26 @@ int run(D& device, const Options& options, Source source) {
 
   const ps::Report& report = data.report();
   source.open(); // for the names
-  std::vector<Json> skipped;
+  std::vector<ps::Json> skipped;
   for (const ps::SkippedItem& item : report.skips) {
     skipped.push_back(
-        Json::object({{"file", name_of(source, item.record)}, {"reason", item.reason}}));
+        ps::Json::object({{"file", name_of(source, item.record)}, {"reason", item.reason}}));
   }
   const double per_s = static_cast<double>(images) / report.seconds;
   if (options.json) {
     const std::vector<std::string> names = classes(source);
-    std::cout << Json::object({{"images", images},
-                               {"seconds", report.seconds},
-                               {"images_per_s", per_s},
-                               {"classes", Json::array({names.begin(), names.end()})},
-                               {"skipped", Json::array(skipped)}})
+    std::cout << ps::Json::object({{"images", images},
+                                   {"seconds", report.seconds},
+                                   {"images_per_s", per_s},
+                                   {"classes", ps::Json::array({names.begin(), names.end()})},
+                                   {"skipped", ps::Json::array(skipped)},
+                                   {"report", ps::to_json(report)}})
                      .text()
               << '\n';
   } else {
     std::cout << report << images << " images of " << classes(source).size() << " classes, "
               << per_s << " a second\n";
-    for (const Json& item : skipped) {
+    for (const ps::Json& item : skipped) {
       std::cout << "left out: " << item.text() << '\n';
     }
   }

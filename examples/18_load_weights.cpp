@@ -13,11 +13,11 @@
 // lists them. nvcc compiles this source for both devices, any other compiler for the host device
 // alone.
 
-#include "support/json.hpp"
 #include "support/link.hpp"
 #include "support/temporary_file.hpp"
 
 #include <penstock/crc32c.hpp>
+#include <penstock/json.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/safetensors.hpp>
 #include <penstock/with_device.hpp>
@@ -186,9 +186,9 @@ template <ps::AnyDevice D> void check(D& device, const Weights<D>& weights, bool
                                files[tensor.file]};
     }
     if (print) {
-      const std::vector<Json> shape(tensor.shape.begin(), tensor.shape.end());
-      std::cout << Json{tensor.name}.text() << ' ' << ps::name_of(tensor.type) << ' '
-                << Json::array(shape).text() << " crc32c " << crc << '\n';
+      const std::vector<ps::Json> shape(tensor.shape.begin(), tensor.shape.end());
+      std::cout << ps::Json{tensor.name}.text() << ' ' << ps::name_of(tensor.type) << ' '
+                << ps::Json::array(shape).text() << " crc32c " << crc << '\n';
     }
   }
 }
@@ -225,12 +225,13 @@ int main(int argc, char** argv) try {
     const double per_s = static_cast<double>(weights.source().size()) / weights.seconds;
     const std::optional<double> most = link_bytes_per_s(device);
     if (options.json) {
-      std::cout << Json::object({{"bytes", weights.source().size()},
-                                 {"seconds", weights.seconds},
-                                 {"gb_per_s", per_s / 1e9},
-                                 {"of_link", most ? Json{per_s / *most} : Json{nullptr}},
-                                 {"gpus", most ? 1 : 0},
-                                 {"open_s", weights.open_s}})
+      std::cout << ps::Json::object(
+                       {{"bytes", weights.source().size()},
+                        {"seconds", weights.seconds},
+                        {"gb_per_s", per_s / 1e9},
+                        {"of_link", most ? ps::Json{per_s / *most} : ps::Json{nullptr}},
+                        {"gpus", most ? 1 : 0},
+                        {"open_s", weights.open_s}})
                        .text()
                 << '\n';
     } else {

@@ -11,6 +11,7 @@
 #include "cookbook/labelled_arrays.hpp"
 #include "cookbook/labelled_files.hpp"
 #include "cookbook/loader.hpp"
+#include "cookbook/metrics.hpp"
 #include "cookbook/next_batch.hpp"
 #include "cookbook/pack.hpp"
 #include "cookbook/progress.hpp"
@@ -334,6 +335,18 @@ TEST_CASE("a line of progress has what is done, its share, and the rate since th
   CHECK(said.all() == std::vector<std::string>{"200 records, 20 %, 400 records/s",
                                                "750 records, 75 %, 550 records/s",
                                                "50 records, 25 records/s"});
+}
+
+TEST_CASE("a file of metrics has what a run has done") {
+  const TempDir dir;
+  const std::vector<float> numbers(1000);
+  auto pipeline = ps::Reader{ps::memory(std::span{numbers})} |
+                  ps::Consumer{[](ps::Batch<const float, ps::Pageable>) {}};
+  run_with_metrics(pipeline, dir / "penstock.prom");
+  std::ifstream file{dir / "penstock.prom"};
+  const std::string text{std::istreambuf_iterator<char>{file}, {}};
+  CHECK(text.find("penstock_records_total{pipeline=\"train\"} 1000\n") != std::string::npos);
+  CHECK(!std::filesystem::exists(dir / "penstock.prom.new"));
 }
 
 TEST_CASE("a run shows its progress each half second, and at its end") {

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "json.hpp"
-
 #include <penstock/crc32c.hpp>
+#include <penstock/json.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstddef>
@@ -70,20 +69,20 @@ template <class Source> std::uint64_t read_column(const Source& source, Column& 
   return source.size();
 }
 
-inline Json as_json(const Inspected& all) {
-  std::vector<Json> columns;
+inline ps::Json as_json(const Inspected& all) {
+  std::vector<ps::Json> columns;
   for (const Column& column : all.columns) {
-    const std::vector<Json> extents(column.extents.begin(), column.extents.end());
-    columns.push_back(Json::object({{"name", column.name},
-                                    {"type", column.type},
-                                    {"extents", Json::array(extents)},
-                                    {"bytes", column.bytes},
-                                    {"crc32c", column.crc}}));
+    const std::vector<ps::Json> extents(column.extents.begin(), column.extents.end());
+    columns.push_back(ps::Json::object({{"name", column.name},
+                                        {"type", column.type},
+                                        {"extents", ps::Json::array(extents)},
+                                        {"bytes", column.bytes},
+                                        {"crc32c", column.crc}}));
   }
-  return Json::object({{"format", all.format},
-                       {"records", all.records ? Json{*all.records} : Json{nullptr}},
-                       {"columns", Json::array(columns)},
-                       {"files", Json::array({all.files.begin(), all.files.end()})}});
+  return ps::Json::object({{"format", all.format},
+                           {"records", all.records ? ps::Json{*all.records} : ps::Json{nullptr}},
+                           {"columns", ps::Json::array(columns)},
+                           {"files", ps::Json::array({all.files.begin(), all.files.end()})}});
 }
 
 inline void print(const Inspected& all) {
@@ -91,9 +90,9 @@ inline void print(const Inspected& all) {
   all.records ? std::cout << *all.records : std::cout << "different numbers of";
   std::cout << " records\n";
   for (const Column& column : all.columns) {
-    const std::vector<Json> extents(column.extents.begin(), column.extents.end());
-    std::cout << "  " << Json{column.name}.text() << "  " << column.type << ' '
-              << Json::array(extents).text() << "  " << column.bytes << " bytes  crc32c "
+    const std::vector<ps::Json> extents(column.extents.begin(), column.extents.end());
+    std::cout << "  " << ps::Json{column.name}.text() << "  " << column.type << ' '
+              << ps::Json::array(extents).text() << "  " << column.bytes << " bytes  crc32c "
               << column.crc << '\n';
   }
 }

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "json.hpp"
-
+#include <penstock/json.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>
@@ -100,6 +99,7 @@ inline void print_text(const Result& result, const Comparison& other) {
 }
 
 inline void print_json(const Result& result, const Comparison& other) {
+  using penstock::Json;
   std::vector<Json> stages;
   for (const penstock::StageReport& stage : result.report.stages) {
     stages.push_back(Json::object({{"name", stage.name},

@@ -393,6 +393,9 @@ def images(program: str, folder: Path):
                                    "--sheet", sheet, *more)))
         assert said[-1]["images"] == 78 and said[-1]["classes"] == ["class 0", "class 1", "class 2"], said
         skipped = said[-1]["skipped"]
+        report = said[-1]["report"]
+        assert report["records"] == 78 and [stage["name"] for stage in report["stages"]][:2] == ["Reader", "Decoder"], report
+        assert [item["reason"] for item in report["skips"]] == [item["reason"] for item in skipped], report
         assert [item["file"] for item in skipped] == [str(pictures / "class 1/deep/7.JPG")] * 2, skipped
         assert all("no JPEG file" in item["reason"] for item in skipped), skipped
         header = sheet.read_bytes()[:26]

@@ -14,9 +14,8 @@ namespace penstock {
 struct TarMember {
   /// Its name, with folders, as the archive has it.
   std::string name;
-  /// The byte of the archive where its bytes begin, and how many there are.
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t offset = 0; ///< The byte of the archive where its bytes begin.
+  std::uint64_t bytes = 0;  ///< How many there are.
 
   /// Returns the key of its sample: the name up to the first dot behind the last slash. Empty if it
   /// belongs to none.

@@ -13,16 +13,22 @@
 #include <utility>
 #include <vector>
 
-/// A value of JSON (RFC 8259), which is built from the inside to the outside and holds its text:
-/// `Json::object({{"bytes", 5}, {"of_link", nullptr}, {"files", Json::array({"a", "b"})}})`.
+namespace penstock {
+
+/// A value of JSON (RFC 8259), to be written and not read, which is built from the inside to the
+/// outside and holds its text: `Json::object({{"bytes", 5}, {"files", Json::array({"a", "b"})}})`.
+/// A value type; throws nothing but std::bad_alloc.
 class Json {
  public:
   /// A member of an object.
   using Member = std::pair<std::string, Json>;
 
+  /// null, true or false, or a whole number.
+  /// @{
   Json(std::nullptr_t) : text_{"null"} {}
   Json(bool value) : text_{value ? "true" : "false"} {}
   Json(std::integral auto value) : text_{written(value)} {}
+  /// @}
   /// JSON has no infinities: null stands for what is not finite.
   Json(double value) : text_{std::isfinite(value) ? written(value) : "null"} {}
   /// A string, in UTF-8: U+FFFD stands for each byte that is none, as in names of files.
@@ -32,6 +38,7 @@ class Json {
   Json(const char* text) : text_{quoted(text)} {}
   /// @}
 
+  /// Returns an array of these values.
   static Json array(const std::vector<Json>& values) {
     std::string text;
     for (const Json& value : values) {
@@ -39,6 +46,7 @@ class Json {
     }
     return Json{Text{'[' + text + ']'}};
   }
+  /// Returns an object of these members, in this order. Names should differ.
   static Json object(const std::vector<Member>& members) {
     std::string text;
     for (const auto& [name, value] : members) {
@@ -47,6 +55,7 @@ class Json {
     return Json{Text{'{' + text + '}'}};
   }
 
+  /// Returns its text, which is one line.
   const std::string& text() const noexcept { return text_; }
 
  private:
@@ -96,3 +105,5 @@ class Json {
 
   std::string text_;
 };
+
+} // namespace penstock

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/report.hpp>
+
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace penstock {
+
+namespace detail {
+
+/// Metrics in Prometheus's text format, 0.0.4.
+class PrometheusText {
+ public:
+  explicit PrometheusText(std::string_view pipeline) : pipeline_{label("pipeline", pipeline)} {}
+
+  /// Begins a metric, of which samples follow.
+  void metric(std::string_view name, std::string_view type, std::string_view help) {
+    name_ = name;
+    ((text_ += "# HELP penstock_") += name_).append(" ").append(help).append("\n# TYPE penstock_");
+    (text_ += name_).append(" ").append(type).append("\n");
+  }
+  void sample(auto value, std::string_view stage = {}, std::string_view state = {}) {
+    (text_ += "penstock_").append(name_).append("{").append(pipeline_);
+    text_ += stage.empty() ? "" : ',' + label("stage", stage);
+    text_ += state.empty() ? "" : ',' + label("state", state);
+    char number[32];
+    text_.append("} ").append(number, std::to_chars(number, number + sizeof number, value).ptr);
+    text_ += '\n';
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  static std::string label(std::string_view name, std::string_view value) {
+    std::string text = std::string{name} + "=\"";
+    for (const char c : value) {
+      text += c == '\n' ? "\\n" : c == '"' ? "\\\"" : c == '\\' ? "\\\\" : std::string{c};
+    }
+    return text + '"';
+  }
+
+  std::string pipeline_;
+  std::string name_;
+  std::string text_;
+};
+
+} // namespace detail
+
+/// Returns a Report as Prometheus's text format, 0.0.4, has it, for its node exporter's textfile
+/// collector or for a server of yours: counters and gauges whose names begin with `penstock_`, each
+/// with the label `pipeline`, and those of a stage with the label `stage`. All begin at 0 again in
+/// each run. Throws nothing but std::bad_alloc.
+[[gnu::cold]] inline std::string to_prometheus(const Report& report, std::string_view pipeline) {
+  detail::PrometheusText text{pipeline};
+  const auto of_run = [&](const char* name, const char* type, const char* help, auto value) {
+    text.metric(name, type, help);
+    text.sample(value);
+  };
+  const auto of_stages = [&](const char* name, const char* type, const char* help, auto member) {
+    text.metric(name, type, help);
+    for (const StageReport& stage : report.stages) {
+      text.sample(stage.*member, stage.name);
+    }
+  };
+  of_run("run_seconds", "gauge", "Seconds since the run began.", report.seconds);
+  of_run("records_total", "counter", "Records that reached the last stage.", report.records);
+  of_run("bytes_total", "counter", "Bytes of those records.", report.bytes);
+  of_run("dropped_records_total", "counter", "Records that never reached it.", report.dropped);
+  of_stages("stage_records_total", "counter", "Records that a stage has passed on.",
+            &StageReport::records);
+  of_stages("stage_bytes_total", "counter", "Bytes of those records.", &StageReport::bytes);
+  of_stages("stage_skipped_records_total", "counter", "Records left out, since they failed.",
+            &StageReport::skipped);
+  of_stages("stage_retries_total", "counter", "Tries made again.", &StageReport::retries);
+  of_stages("stage_workers", "gauge", "Threads of a stage.", &StageReport::workers);
+  of_stages("stage_ring_slots", "gauge", "Slots in the ring that a stage fills.",
+            &StageReport::depth);
+  of_stages("stage_ring_slots_in_use", "gauge", "Slots in use when one was added, on average.",
+            &StageReport::depth_in_use);
+  text.metric("stage_seconds_total", "counter", "Seconds of one worker, the mean of all.");
+  for (const StageReport& stage : report.stages) {
+    text.sample(stage.busy_s, stage.name, "busy");
+    text.sample(stage.starved_s, stage.name, "starved");
+    text.sample(stage.blocked_s, stage.name, "blocked");
+  }
+  return text.take();
+}
+
+} // namespace penstock
