@@ -21,6 +21,8 @@ ps::Report some_report() {
                     .busy_s = 0.5,
                     .starved_s = 0.25,
                     .blocked_s = 1.25,
+                    .unit_p50_s = 0.125,
+                    .unit_p99_s = 0.375,
                     .busy_now = 1,
                     .starved_now = 2,
                     .blocked_now = 3,
@@ -32,6 +34,8 @@ ps::Report some_report() {
                     .note = "a \"note\""},
                    {.name = "loop", .workers = 1, .records = 90, .bytes = 720, .note = {}}};
   report.seconds = 2;
+  report.cpu_s = 3.5;
+  report.processors = 4;
   report.records = 90;
   report.bytes = 720;
   report.records_in_all = ps::unknown_size;
@@ -48,19 +52,20 @@ ps::Report some_report() {
 } // namespace
 
 TEST_CASE("a Report as JSON has each member by its name, and rates") {
-  CHECK(ps::to_json(some_report()).text() ==
-        R"({"seconds": 2, "records": 90, "bytes": 720, "records_per_s": 45, "bytes_per_s": 360, )"
-        R"("records_in_all": null, "dropped": 6, "skipped": 4, "skips": [{"stage": "Reader", )"
-        R"("record": 17, "records": 2, "file": "a\u000afile", "offset": 68, "reason": "why"}], )"
-        R"("limiting_stage": "Reader", "device": "host", "position": null, "stopped": true, )"
-        R"("error": "none", "stages": [{"name": "Reader", "workers": 2, "records": 100, )"
-        R"("bytes": 400, "records_per_s": 50, "bytes_per_s": 200, "busy_s": 0.5, )"
-        R"("starved_s": 0.25, "blocked_s": 1.25, "busy_now": 1, "starved_now": 2, )"
-        R"("blocked_now": 3, "cpu_share": 0.75, "depth": 8, "depth_in_use": 1.5, "skipped": 4, )"
-        R"("retries": 5, "note": "a \"note\""}, {"name": "loop", "workers": 1, "records": 90, )"
-        R"("bytes": 720, "records_per_s": 45, "bytes_per_s": 360, "busy_s": 0, "starved_s": 0, )"
-        R"("blocked_s": 0, "busy_now": 0, "starved_now": 0, "blocked_now": 0, "cpu_share": 0, )"
-        R"("depth": 0, "depth_in_use": 0, "skipped": 0, "retries": 0, "note": ""}]})");
+  CHECK(
+      ps::to_json(some_report()).text() ==
+      R"({"seconds": 2, "cpu_s": 3.5, "processors": 4, "records": 90, "bytes": 720, "records_per_s": 45, "bytes_per_s": 360, )"
+      R"("records_in_all": null, "dropped": 6, "skipped": 4, "skips": [{"stage": "Reader", )"
+      R"("record": 17, "records": 2, "file": "a\u000afile", "offset": 68, "reason": "why"}], )"
+      R"("limiting_stage": "Reader", "device": "host", "position": null, "stopped": true, )"
+      R"("error": "none", "stages": [{"name": "Reader", "workers": 2, "records": 100, )"
+      R"("bytes": 400, "records_per_s": 50, "bytes_per_s": 200, "busy_s": 0.5, )"
+      R"("starved_s": 0.25, "blocked_s": 1.25, "unit_p50_s": 0.125, "unit_p99_s": 0.375, "busy_now": 1, "starved_now": 2, )"
+      R"("blocked_now": 3, "cpu_share": 0.75, "depth": 8, "depth_in_use": 1.5, "skipped": 4, )"
+      R"("retries": 5, "note": "a \"note\""}, {"name": "loop", "workers": 1, "records": 90, )"
+      R"("bytes": 720, "records_per_s": 45, "bytes_per_s": 360, "busy_s": 0, "starved_s": 0, )"
+      R"("blocked_s": 0, "unit_p50_s": 0, "unit_p99_s": 0, "busy_now": 0, "starved_now": 0, "blocked_now": 0, "cpu_share": 0, )"
+      R"("depth": 0, "depth_in_use": 0, "skipped": 0, "retries": 0, "note": ""}]})");
   const std::string none = ps::to_json(ps::Report{}).text();
   CHECK(none.find(R"("records_per_s": 0, )") != std::string::npos);
   CHECK(none.find(R"("records_in_all": 0, )") != std::string::npos);
@@ -87,6 +92,6 @@ penstock_stage_seconds_total{pipeline="a \"b\"\\\n",stage="Reader",state="blocke
     help += text.compare(at, 7, "# HELP ") == 0 ? 1U : 0U;
     type += text.compare(at, 7, "# TYPE ") == 0 ? 1U : 0U;
   }
-  CHECK(help == 12);
+  CHECK(help == 16);
   CHECK(type == help);
 }

@@ -25,6 +25,12 @@ struct StageReport {
   double busy_s{};         ///< Seconds at work.
   double starved_s{};      ///< Seconds without anything to work on.
   double blocked_s{};      ///< Seconds without room for its output.
+  /// Seconds that half of its units took at most, to within an eighth. A unit is what a worker does
+  /// at a time, without a wait: a slot, a share of one, or the body of your loop. 0 for what a GPU
+  /// does.
+  double unit_p50_s{};
+  /// Seconds that 99 of a hundred units took at most.
+  double unit_p99_s{};
   /// In a run going on: how many workers are at work now.
   unsigned busy_now{};
   /// In a run going on: how many workers wait for input now.
@@ -68,6 +74,11 @@ struct Report {
   std::vector<StageReport> stages;
   /// Seconds from call to return, without what prepare() sets up; in a run going on, until now.
   double seconds{};
+  /// CPU seconds that the whole process used meanwhile, with what is not the pipeline's.
+  double cpu_s{};
+  /// How many processors it may use at once, as usable_processors() says when the pipeline is
+  /// prepared: if `cpu_s` comes near to `processors * seconds`, processors are what lacks.
+  unsigned processors{};
   /// Records that reached the last stage.
   std::uint64_t records{};
   /// Bytes of those records.
@@ -123,7 +134,8 @@ inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   if (report.skipped != 0) {
     os << ", " << report.skipped << " records skipped";
   }
-  os << "\n  stage          workers   busy  starved  blocked    cpu  depth in use       GB/s\n";
+  os << "\n  stage          workers   busy  starved  blocked    cpu  depth in use       GB/s   p50 "
+        "ms   p99 ms\n";
   const double per_cent = report.seconds > 0 ? 100 / report.seconds : 0;
   for (const StageReport& stage : report.stages) {
     os << (stage.name == report.limiting_stage ? "* " : "  ") << std::left << std::setw(14)
@@ -144,12 +156,21 @@ inline std::ostream& operator<<(std::ostream& os, const Report& report) {
     detail::print(os, 10, 3,
                   report.seconds > 0 ? static_cast<double>(stage.bytes) / 1e9 / report.seconds
                                      : 0.0);
+    if (stage.unit_p99_s > 0) {
+      detail::print(os, 9, 3, stage.unit_p50_s * 1e3);
+      detail::print(os, 9, 3, stage.unit_p99_s * 1e3);
+    }
     if (!stage.note.empty()) {
       os << "  (" << stage.note << ')';
     }
     os << '\n';
   }
   os << "  held back by: " << report.limiting_stage << '\n';
+  if (report.processors != 0 && report.seconds > 0) {
+    os << "  processors in use: ";
+    detail::print(os, 0, 2, report.cpu_s / report.seconds);
+    os << " of " << report.processors << '\n';
+  }
   if (!report.error.empty()) {
     os << "  error: " << report.error << '\n';
   }

@@ -32,6 +32,8 @@ namespace penstock {
                                    {"busy_s", stage.busy_s},
                                    {"starved_s", stage.starved_s},
                                    {"blocked_s", stage.blocked_s},
+                                   {"unit_p50_s", stage.unit_p50_s},
+                                   {"unit_p99_s", stage.unit_p99_s},
                                    {"busy_now", stage.busy_now},
                                    {"starved_now", stage.starved_now},
                                    {"blocked_now", stage.blocked_now},
@@ -53,6 +55,8 @@ namespace penstock {
   }
   const bool known = report.records_in_all != unknown_size;
   return Json::object({{"seconds", report.seconds},
+                       {"cpu_s", report.cpu_s},
+                       {"processors", report.processors},
                        {"records", report.records},
                        {"bytes", report.bytes},
                        {"records_per_s", a_second(report.records)},

@@ -70,6 +70,8 @@ class PrometheusText {
     }
   };
   of_run("run_seconds", "gauge", "Seconds since the run began.", report.seconds);
+  of_run("cpu_seconds_total", "counter", "CPU seconds of the process.", report.cpu_s);
+  of_run("processors", "gauge", "Processors that the process may use.", report.processors);
   of_run("records_total", "counter", "Records that reached the last stage.", report.records);
   of_run("bytes_total", "counter", "Bytes of those records.", report.bytes);
   of_run("dropped_records_total", "counter", "Records that never reached it.", report.dropped);
@@ -84,6 +86,10 @@ class PrometheusText {
             &StageReport::depth);
   of_stages("stage_ring_slots_in_use", "gauge", "Slots in use when one was added, on average.",
             &StageReport::depth_in_use);
+  of_stages("stage_unit_p50_seconds", "gauge", "What half of a stage's units took at most.",
+            &StageReport::unit_p50_s);
+  of_stages("stage_unit_p99_seconds", "gauge", "What 99 of 100 of a stage's units took at most.",
+            &StageReport::unit_p99_s);
   text.metric("stage_seconds_total", "counter", "Seconds of one worker, the mean of all.");
   for (const StageReport& stage : report.stages) {
     text.sample(stage.busy_s, stage.name, "busy");

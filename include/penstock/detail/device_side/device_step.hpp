@@ -26,7 +26,7 @@ class DeviceStep : public Node {
   }
   bool take_turn() noexcept {
     // The activity seen last has gone on since.
-    meter(0).spent(doing_, doing_);
+    meter(0).went_by(doing_, doing_);
     bool any = false;
     attempt(0, [&] {
       any = step();
@@ -35,7 +35,7 @@ class DeviceStep : public Node {
     meter(0).now_in(doing_);
     return any;
   }
-  void rest() noexcept { meter(0).spent(doing_, Activity::resting); }
+  void rest() noexcept { meter(0).went_by(doing_, Activity::resting); }
   /// Books the thread's CPU time since begin() for this step's stage.
   void book_cpu() noexcept { meter(0).stop(); }
   void give_up() noexcept {

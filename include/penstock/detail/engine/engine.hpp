@@ -11,11 +11,13 @@
 #include <penstock/detail/engine/crew.hpp>
 #include <penstock/detail/order/run_order.hpp>
 #include <penstock/run_options.hpp>
+#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -67,6 +69,7 @@ class Engine {
       SharedThread& t = *thread;
       crew_.add(t.name(), 0, 1, [&t] { t.run(); }, nullptr);
     }
+    report_.processors = usable_processors();
     sum_up(report_, 0); // allocates the report's texts here and not in a run
   }
 
@@ -77,6 +80,7 @@ class Engine {
     check_resting();
     order_->begin(options.from);
     start_ = Clock::now();
+    cpu_start_ = cpu_now();
     try {
       get_ready();
     } catch (...) {
@@ -149,6 +153,7 @@ class Engine {
     Report now;
     now.device = report_.device;
     now.records_in_all = report_.records_in_all;
+    now.processors = report_.processors;
     sum_up(now, seconds());
     return now;
   }
@@ -206,10 +211,16 @@ class Engine {
     report_.records_in_all = order_->records_of_run();
   }
 
+  static double cpu_now() noexcept {
+    timespec now{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  }
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   [[gnu::cold]] void sum_up(Report& report, double seconds) const {
     report.seconds = seconds;
+    report.cpu_s = seconds > 0 ? cpu_now() - cpu_start_ : 0;
     report.stopped = control_.stopped();
     control_.copy_error(report.error);
     if (report.stages.size() != nodes_.size()) {
@@ -238,6 +249,7 @@ class Engine {
   Owned<Watch> watch_;
   std::optional<std::stop_callback<Stop>> stop_;
   Clock::time_point start_{};
+  double cpu_start_{};
   mutable std::mutex reporting_;
   bool running_{}; // between start() and finish()
   Report report_;

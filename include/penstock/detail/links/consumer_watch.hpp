@@ -72,12 +72,12 @@ template <AnyDevice D> class ConsumerWatch {
   /// The device thread calls begin() before it looks for the first time, and rest() after the last.
   /// @{
   void begin() noexcept { meter_.start(); }
-  void rest() noexcept { meter_.spent(doing_, Activity::resting); }
+  void rest() noexcept { meter_.went_by(doing_, Activity::resting); }
   /// @}
   /// Looks at what is going on; returns true while anything is. `ready` tells of a ticket whether
   /// its batch is there: work may still be waiting for it. Only the device thread calls it.
   template <class F> bool look(F ready) {
-    meter_.spent(doing_, doing_);
+    meter_.went_by(doing_, doing_);
     const std::uint64_t oldest = uses_.oldest_open();
     const bool calling = entered_.load(relaxed) > uses_.was_recorded();
     // Asked of the last of those that share an event: of the first, one that is done would count as

@@ -4,6 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
+#include <penstock/detail/observe/unit_times.hpp>
 #include <penstock/report.hpp>
 
 #include <algorithm>
@@ -27,6 +28,7 @@ class alignas(cache_line) Meter {
 
   /// Clears all, before a run, while the workers rest.
   void clear() noexcept {
+    units_.clear();
     for (auto& time : times_) {
       time.store(0, relaxed);
     }
@@ -41,7 +43,16 @@ class alignas(cache_line) Meter {
     cpu_start_ = thread_cpu_ns();
   }
   /// Books the time since the last call for `on`, says that `next` begins, and returns that time.
+  /// Time that was busy is a unit's.
   Clock::duration spent(Activity on, Activity next) noexcept {
+    const Clock::duration time = went_by(on, next);
+    if (on == Activity::busy) {
+      units_.add(static_cast<std::uint64_t>(time / std::chrono::nanoseconds{1}));
+    }
+    return time;
+  }
+  /// Does so for what is only looked at from time to time: the time is no unit's.
+  Clock::duration went_by(Activity on, Activity next) noexcept {
     const Clock::time_point now = Clock::now();
     const Clock::duration time = now - last_;
     add(times_[static_cast<std::size_t>(on)],
@@ -81,6 +92,7 @@ class alignas(cache_line) Meter {
                                 StageReport& stage) {
     std::uint64_t additions = 0;
     std::uint64_t in_use = 0;
+    UnitTimes::Sum units;
     stage.records = stage.bytes = stage.skipped = stage.retries = 0;
     stage.busy_now = stage.starved_now = stage.blocked_now = 0;
     stage.busy_s = stage.starved_s = stage.blocked_s = stage.cpu_share = 0;
@@ -99,10 +111,13 @@ class alignas(cache_line) Meter {
       stage.busy_now += now == Activity::busy ? 1 : 0;
       stage.starved_now += now == Activity::starved ? 1 : 0;
       stage.blocked_now += now == Activity::blocked ? 1 : 0;
+      units.add(meter.units_);
       additions += meter.additions_.load(relaxed);
       in_use += meter.in_use_.load(relaxed);
     }
     stage.workers = static_cast<unsigned>(count);
+    stage.unit_p50_s = units.at_most(0.5);
+    stage.unit_p99_s = units.at_most(0.99);
     stage.cpu_share = seconds > 0 ? stage.cpu_share / seconds : 0;
     stage.depth_in_use =
         additions != 0 ? static_cast<double>(in_use) / static_cast<double>(additions) : 0;
@@ -124,6 +139,7 @@ class alignas(cache_line) Meter {
   }
 
   std::array<Atomic<std::uint64_t>, 3> times_{};
+  UnitTimes units_;
   Atomic<std::uint64_t> records_{0};
   Atomic<std::uint64_t> bytes_{0};
   Atomic<std::uint64_t> skipped_{0};
