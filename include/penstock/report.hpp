@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/position.hpp>
+#include <penstock/skipped_item.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -50,22 +51,6 @@ struct StageReport {
   std::uint64_t retries{};
   /// What the stage decided differently from what you asked or from the usual; else empty.
   std::string note;
-};
-
-/// What was left out of a run because it failed: see OnError.
-struct SkippedItem {
-  /// The stage, by its name in the Report.
-  std::string stage;
-  /// The first record's number in the source.
-  std::uint64_t record{};
-  /// How many records were left out.
-  std::uint64_t records{};
-  /// The file; empty, with an offset of 0, if the error names none.
-  std::string file;
-  /// Bytes from the file's start.
-  std::uint64_t offset{};
-  /// The error's text.
-  std::string reason;
 };
 
 /// What a run did, or, while it runs, what it has done so far. `os << report` prints it as a table.
