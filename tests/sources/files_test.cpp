@@ -259,3 +259,37 @@ TEST_CASE("a position of other files is refused") {
   write(dir, "a/0", "larger");
   CHECK(seen.insert(identity()).second);
 }
+
+TEST_CASE("a position is refused where files of the same names and sizes lie in other folders") {
+  const TempDir dir;
+  for (const char* name : {"cat/1", "dog/1", "dog/2", "eel/sub/2"}) {
+    write(dir, name, "same");
+  }
+  const auto identity = [&] {
+    auto source = ps::files(dir.path());
+    source.open();
+    return source.identity();
+  };
+  std::set<std::uint64_t> seen{identity()};
+  fs::rename(dir / "cat", dir / "ant"); // no file has another number
+  CHECK(seen.insert(identity()).second);
+  fs::rename(dir / "dog/2", dir / "eel/2"); // nor now
+  CHECK(seen.insert(identity()).second);
+  fs::rename(dir / "eel/sub", dir / "eel/zub");
+  CHECK(seen.insert(identity()).second);
+}
+
+TEST_CASE("files have the same identity wherever their folder lies") {
+  const TempDir dir;
+  const auto identity = [&](const std::string& folder) {
+    auto source = ps::files(dir / folder);
+    source.open();
+    return source.identity();
+  };
+  write(dir, "one/a/b/1", "x");
+  write(dir, "one/a/2", "y");
+  const std::uint64_t first = identity("one");
+  CHECK(identity("one/") == first);
+  fs::rename(dir / "one", dir / "another");
+  CHECK(identity("another/.") == first);
+}

@@ -242,14 +242,16 @@ TEST_CASE("archives that are damaged, cut or of another kind are refused when th
   no_sum[150] ^= 1;
   const std::vector<std::tuple<std::string, std::string, std::uint64_t>> bad{
       {"", "ends without the blocks of zeros", 0},
-      {"no archive", "ends in the middle of a block", 0},
+      {"no archive", "less than the one block", 0},
       {std::string(512, 'x'), "has no header of a tar archive", 0},
       {"\x1F\x8B" + std::string(600, 'x'), "is compressed by gzip", 0},
       {"\x28\xB5\x2F\xFD" + std::string(600, 'x'), "is compressed by zstd", 0},
       {"BZh9" + std::string(600, 'x'), "is compressed by bzip2", 0},
       {std::string{"\xFD"} + "7zXZ" + std::string(600, 'x'), "is compressed by xz", 0},
       {good, "ends without the blocks of zeros", good.size()},
+      {good + std::string(100, 'x'), "ends in the middle of a block", good.size()},
       {good + tar_end + good + tar_end, "goes on behind the zeros", good.size() + 512},
+      {good + std::string(5 << 20, '\0'), "a lower --blocking-factor", good.size() + 512},
       {good + no_sum, "its checksum is wrong", good.size()},
       {good + tar_header("b", 513, {}) + std::string(512, 'x'), "of whose 513 bytes only 512",
        good.size()},

@@ -34,6 +34,15 @@ class FolderTree {
   const char* name(std::size_t i) const noexcept {
     return folders_[files_[i].folder].names.c_str() + files_[i].name;
   }
+  /// Returns where below the topmost folder the folder of file `i` lies; nothing for a list's
+  /// files.
+  std::string_view folder(std::size_t i) const noexcept {
+    const std::string_view root = folders_.front().path;
+    std::string_view below = folders_[files_[i].folder].path;
+    below.remove_prefix(below.starts_with(root) ? root.size() : below.size());
+    below.remove_prefix(below.starts_with('/') ? 1 : 0);
+    return below;
+  }
   /// Returns which of outermost() file `i` lies in, at any depth; -1 if it lies in none.
   std::int32_t branch(std::size_t i) const noexcept { return folders_[files_[i].folder].branch; }
   /// Returns the names of the folders in the topmost one that have files, at any depth.

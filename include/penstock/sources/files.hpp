@@ -118,6 +118,12 @@ template <class Io = PosixIo> class Files {
   [[gnu::cold]] Found found(detail::OpeningProgress& progress) const {
     Found all{listed_ ? listed(progress) : in_folder(progress), {}, 0};
     detail::Largest largest;
+    const auto add = [&](std::string_view text) {
+      for (const char c : text) {
+        all.identity = (all.identity ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+      }
+    };
+    std::string_view folder;
     for (std::size_t i = 0; i != all.tree.size(); ++i) {
       const std::uint64_t bytes = all.tree.bytes(i);
       if (bytes > options_.largest) {
@@ -129,9 +135,12 @@ template <class Io = PosixIo> class Files {
       }
       all.identity = detail::and_then(all.identity, bytes);
       largest.add(bytes);
-      for (const char* c = all.tree.name(i); *c != '\0'; ++c) {
-        all.identity = (all.identity ^ static_cast<unsigned char>(*c)) * 0x100000001b3;
+      if (const std::string_view its = all.tree.folder(i); its != folder) {
+        folder = its;
+        add(folder);
+        add("/"); // which no name has
       }
+      add(all.tree.name(i));
     }
     all.sums = detail::LargestSums{std::move(largest)};
     return all;

@@ -70,11 +70,12 @@ class TurboJpeg {
     int height = 0;
     int subsampling = -1;
     int colours = -1;
-    const int failed = ::tjDecompressHeader3(handle_.get(), file.data(), file.size(), &width,
-                                             &height, &subsampling, &colours);
+    const bool failed = ::tjDecompressHeader3(handle_.get(), file.data(), file.size(), &width,
+                                              &height, &subsampling, &colours) != 0;
     // It also fails for a sampling that it has no name for, and then has read the header.
-    if (failed && (width <= 0 || height <= 0)) {
-      refuse_picture("jpeg: no JPEG file, or one with a damaged header", said());
+    if (width <= 0 || height <= 0) { // without a failure: there are tables alone
+      refuse_picture("jpeg: no JPEG file, or one with a damaged header",
+                     failed ? said() : "it ends before a picture begins");
     }
     return {static_cast<std::size_t>(width), static_cast<std::size_t>(height),
             colours == TJCS_CMYK || colours == TJCS_YCCK};

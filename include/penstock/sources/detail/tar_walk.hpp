@@ -82,8 +82,10 @@ class TarWalk {
   }
   std::span<const std::byte> block_at(std::uint64_t at) {
     if (file_.size() - at < tar_block) {
-      file_.refuse(at, {"ends in the middle of a block: the archive was cut. Copy or download it "
-                        "again."});
+      file_.refuse(at, {at == 0 ? "has less than the one block that a tar archive has at least: it "
+                                  "was cut, or is of another format, or compressed. Check the path."
+                                : "ends in the middle of a block: the archive was cut. Copy or "
+                                  "download it again."});
     }
     if (at < begin_ || at + tar_block > end_) {
       begin_ = at;
@@ -172,7 +174,13 @@ class TarWalk {
                           "do: give each a file of its own, or join them by tar --concatenate."});
       }
     };
-    check(at > file_.size() || file_.size() - at <= most);
+    if (at < file_.size() && file_.size() - at > most) {
+      file_.refuse(at, {"has ", file_.size() - at,
+                        " bytes behind the zeros that end a tar archive, and at most ", most,
+                        " are looked at: if these are zeros too, write the archive again with a "
+                        "lower --blocking-factor; else give each of several archives a file of its "
+                        "own."});
+    }
     while (at < file_.size()) {
       const auto some = std::min<std::uint64_t>(file_.size() - at, piece_.size());
       const auto piece = std::span{piece_}.first(some);
