@@ -262,6 +262,9 @@ int main(int argc, char** argv) {
     } catch (const NotBuiltIn& error) {
       std::cerr << "15_inspect: " << error.what() << '\n';
       code = 2;
+    } catch (const ps::StageError& error) {
+      std::cerr << "15_inspect: " << path << ": " << error.what() << '\n';
+      code = std::max(code, 1);
     } catch (const std::exception& error) {
       std::cerr << "15_inspect: " << error.what() << '\n';
       code = std::max(code, 1);

@@ -9,10 +9,10 @@
 //             [--sheet FILE.png] [--json]
 //
 // The label of a file is its folder's. Archives are named, or lie in FOLDER, and have samples such
-// as 0017.jpg and 0017.cls. Files that cannot be decoded are left out and listed; it
-// goes on. --augment crops and mirrors at random; else the middle is taken. --sheet draws the first
-// 64 pictures as a batch has them. nvcc compiles this source for both devices, any other compiler
-// for the host device alone.
+// as 0017.jpg and 0017.cls. Files that cannot be decoded, and
+// samples without a label, are left out and listed; it goes on. --augment crops and mirrors at
+// random; else the middle is taken. --sheet draws the first 64 pictures as a batch has them. nvcc
+// compiles this source for both devices, any other compiler for the host device alone.
 
 #include "support/sheet.hpp"
 
@@ -128,13 +128,16 @@ constexpr ps::ChannelScale<3> of_imagenet{.mean = {0.485F, 0.456F, 0.406F},
 template <class Picture, class Where, class Source>
 auto pictures(const Options& options, const Source& source) {
   const auto crop = options.augment ? ps::Crop::random : ps::Crop::centre;
-  return ps::Reader{source, {.epochs = options.epochs, .order = {.shuffle = options.seed}}} |
-         ps::jpeg<typename Source::schema, Picture, Where>(
-             {.size = {options.size, options.size},
-              .crop = crop,
-              .flip = options.augment,
-              .seed = options.seed,
-              .on_error = {.skips = ~std::uint64_t{0}}});
+  constexpr ps::OnError leave_out{.skips = ~std::uint64_t{0}};
+  return ps::Reader{source,
+                    {.epochs = options.epochs,
+                     .order = {.shuffle = options.seed},
+                     .on_error = leave_out}} |
+         ps::jpeg<typename Source::schema, Picture, Where>({.size = {options.size, options.size},
+                                                            .crop = crop,
+                                                            .flip = options.augment,
+                                                            .seed = options.seed,
+                                                            .on_error = leave_out});
 }
 
 using FolderSource = decltype(folder(std::declval<Options>()));
@@ -186,8 +189,10 @@ int run(D& device, const Options& options, Source source) {
                      .text()
               << '\n';
   } else {
-    std::cout << report << images << " images of " << classes(source).size() << " classes, "
-              << per_s << " a second\n";
+    const std::size_t of = classes(source).size(); // labels in archives have no names
+    std::cout << report << images << " images"
+              << (of == 0 ? "" : " of " + std::to_string(of) + " classes") << ", " << per_s
+              << " a second\n";
     for (const ps::Json& item : skipped) {
       std::cout << "left out: " << item.text() << '\n';
     }

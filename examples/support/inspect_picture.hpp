@@ -47,9 +47,10 @@ inline PictureHeader jpeg_header(const std::string& path) {
       ::tjDecompressHeader3(handle, reinterpret_cast<const unsigned char*>(file.data()),
                             file.size(), &width, &height, &samples, &space);
   ::tjDestroy(handle);
-  return failed != 0 ? PictureHeader{}
-                     : PictureHeader{static_cast<std::size_t>(width),
-                                     static_cast<std::size_t>(height), space == TJCS_GRAY};
+  return failed != 0 || width <= 0 || height <= 0
+             ? PictureHeader{}
+             : PictureHeader{static_cast<std::size_t>(width), static_cast<std::size_t>(height),
+                             space == TJCS_GRAY};
 }
 #endif
 /// Reads a PNG's first chunk. What is not one the decoder refuses.

@@ -124,7 +124,8 @@ template <class T> class Column<Ragged<T>> {
 
   /// Makes room for `count` values of record i, and returns the place to write them to. Host memory
   /// only. Call it for all records in order: i is 0, 1, 2, … Throws Error, with the record's
-  /// number, out of that order or if the values do not fit.
+  /// number, out of that order or if the values do not fit. If they would fit into an empty batch,
+  /// that ends the run, whatever OnError says: no record is at fault.
   T* put(std::size_t i, std::size_t count) const
     requires(!std::is_const_v<T>)
   {
@@ -134,17 +135,24 @@ template <class T> class Column<Ragged<T>> {
     }
     const auto used = static_cast<std::size_t>(offsets_[i]);
     if (count > capacity_ - used) {
-      throw Error{"penstock: record " + std::to_string(first_ + i) + " has " +
-                  std::to_string(count) + " values, but of the " + std::to_string(capacity_) +
-                  " that a batch can hold only " + std::to_string(capacity_ - used) +
-                  " are left: give the stage that fills it more value_bytes, or smaller batches. "
-                  "A source that has lengths() puts as many values as that said."};
+      refuse(i, count, used);
     }
     offsets_[i + 1] = static_cast<std::int64_t>(used + count);
     return values_ + used;
   }
 
  private:
+  [[noreturn, gnu::cold]] void refuse(std::size_t i, std::size_t count, std::size_t used) const {
+    const std::string text = "penstock: record " + std::to_string(first_ + i) + " has " +
+                             std::to_string(count) + " values of a Ragged column, and of the " +
+                             std::to_string(capacity_) + " that a slot has room for " +
+                             std::to_string(capacity_ - used) +
+                             " are left: give the stage that fills it more "
+                             ".value_bytes, or the Reader a smaller .batch. A source with "
+                             "lengths() puts as many values as it told.";
+    count > capacity_ ? throw Error{text} : throw detail::SlotFull{text};
+  }
+
   T* values_{};
   Offset* offsets_{};
   std::size_t size_{};

@@ -28,6 +28,15 @@ class [[gnu::visibility("default")]] OptionError : public Error {
   using Error::Error;
 };
 
+namespace detail {
+/// A slot is full: it has no room for a record that would fit into an empty one. No record is at
+/// fault, so that none is left out for it.
+class [[gnu::visibility("default")]] SlotFull : public Error {
+ public:
+  using Error::Error;
+};
+} // namespace detail
+
 /// A source could not be opened or read.
 class [[gnu::visibility("default")]] SourceError : public Error {
  public:

@@ -229,7 +229,7 @@ TEST_CASE("Rows and Ragged columns: a text is filtered, and split into its words
     for (auto batch : small.batches()) {
     }
   });
-  CHECK(ps::tests::has(error, "more value_bytes"));
+  CHECK(ps::tests::has(error, "more .value_bytes"));
   const auto unput = [](const Number&, ps::Output<Word>& out) { out.add(); };
   CHECK_THROWS_AS(
       all_of(reader(data) | ps::Decoder{unput} |

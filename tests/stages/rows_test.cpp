@@ -5,6 +5,7 @@
 // which visit each is.
 
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 #include "support/outcome.hpp"
 
 #include <penstock/penstock.hpp>
@@ -402,7 +403,8 @@ TEST_CASE("a row that is not put, or does not fit, fails by its record's number"
       {.workers = 2, .value_bytes = 10'000});
   CAPTURE(full);
   CHECK(full.record == 555);
-  CHECK(full.says("record 555 has 100000 values, but of the 10000 that a batch can hold"));
+  CHECK(full.says("record 555 has 100000 values of a Ragged column, and of the 10000 that a slot "
+                  "has room for"));
 
   // Such a record may be left out like any other.
   Seen seen;
@@ -531,4 +533,39 @@ TEST_CASE("behind a Decoder that leaves out records index() goes on as if nothin
      }}).run();
     CHECK(right);
   }
+}
+
+TEST_CASE("a slot that is full ends the run and leaves out no record, also where some may be") {
+  const auto values = [](std::size_t count) {
+    return [count](const Number& in, ps::Row<Text> out) {
+      fill_text(in, out);
+      ps::put<"text">(out, in == 300 ? 20'000 : count);
+    };
+  };
+  // 20 values each do not fit for all of a slot.
+  auto fills = ps::Reader{Numbers{}, {.batch = 100}} |
+               ps::Decoder{values(20),
+                           {.workers = 2,
+                            .value_bytes = 1000,
+                            .on_error = {.retries = 2, .skips = ~std::uint64_t{0}}}} |
+               ps::Consumer{[](Host<const Text>) {}};
+  const auto full = ps::tests::caught<ps::StageError>([&] { fills.run(); });
+  CHECK(full.stage() == "Decoder");
+  CHECK(full.record() % 100 == 50);
+  CHECK(ps::tests::has(full,
+                       " values of a Ragged column, and of the 1000 that a slot has room for 0 "
+                       "are left: give the stage that fills it more .value_bytes"));
+  CHECK(fills.report().skipped == 0);
+  // One that no slot has room for is left out, and said to be.
+  std::size_t records = 0;
+  auto pipeline =
+      ps::Reader{Numbers{}, {.batch = 10}} |
+      ps::Decoder{values(20), {.workers = 2, .value_bytes = 1000, .on_error = {.skips = 1}}} |
+      ps::Consumer{[&](Host<const Text> some) { records += some.size(); }};
+  const ps::Report report = pipeline.run();
+  CHECK(report.skipped == 1);
+  REQUIRE(report.skips.size() == 1);
+  CHECK(report.skips[0].record == 300);
+  CHECK(report.skips[0].reason.find("has 20000 values") != std::string::npos);
+  CHECK(records == report.stages[0].records - 1);
 }

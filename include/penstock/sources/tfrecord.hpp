@@ -140,7 +140,7 @@ template <class Io = PosixIo> class TfRecords {
         detail::throw_source_error({"penstock: tfrecord: the checksum of record ", number, " of ",
                                     part.path, ", whose data begin at byte ", data,
                                     ", is wrong: copy or download the file again, or leave such "
-                                    "records out by .on_error = {.skips = n}. This was record ",
+                                    "records out by .on_error. This was record ",
                                     part.first + number, "."},
                                    part.path, data, part.first + number);
       }

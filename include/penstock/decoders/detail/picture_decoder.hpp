@@ -35,8 +35,7 @@ namespace penstock::detail {
                                                    std::string_view library_says) {
   throw_error<Error>({"penstock: ", what, library_says.empty() ? "" : " (", library_says,
                       library_says.empty() ? "" : ")",
-                      ". Mend the file or take it out of the source, or leave such records out by "
-                      ".on_error = {.skips = n}."});
+                      ". Mend the file, or leave such records out by .on_error."});
 }
 [[gnu::cold]] inline void check_pixels(const char* name, std::size_t width, std::size_t height,
                                        std::uint64_t most) {
@@ -45,7 +44,7 @@ namespace penstock::detail {
         {name, ": a picture of ", width, " x ", height, " pixels, and .most_pixels is ", most});
     throw_error<Error>({"penstock: ", what,
                         ". If the file is sound, give a higher .most_pixels; else leave such "
-                        "records out by .on_error = {.skips = n}."});
+                        "records out by .on_error."});
   }
 }
 

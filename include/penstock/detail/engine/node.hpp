@@ -10,6 +10,7 @@
 #include <penstock/detail/links/used_up.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/detail/observe/trace.hpp>
+#include <penstock/error.hpp>
 #include <penstock/on_error.hpp>
 
 #include <algorithm>
@@ -158,6 +159,10 @@ class Node {
   /// on that was tried `tries` times before this one.
   [[gnu::cold]] Item thrown(const OnError& on_error, Meter& meter, unsigned tries,
                             std::uint64_t record, std::uint64_t records) noexcept {
+    if (is_slot_full()) {
+      control_.fail(name_, record, reads());
+      return Item::failed;
+    }
     if (tries < on_error.retries) {
       return pause(tries, meter) ? Item::again : Item::failed;
     }
@@ -197,6 +202,16 @@ class Node {
   Meter& meter(unsigned worker) noexcept { return meters_[worker]; }
 
  private:
+  // Asks inside a catch block.
+  [[gnu::cold]] static bool is_slot_full() noexcept {
+    try {
+      throw;
+    } catch (const SlotFull&) {
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
   // Not in attempt(), of which there are many. Returns false.
   [[gnu::cold, gnu::noinline]] bool failed(std::uint64_t record) noexcept {
     control_.fail(name_, record);

@@ -153,9 +153,10 @@ template <class S> class OutputBuffer {
     const auto more = static_cast<std::size_t>(read[count] - read[0]);
     const std::size_t room = values.stride / values.each;
     if (more > room - used) {
-      throw_error<Error>({"penstock: a batch of ", to.layout().units, " records can hold ", room,
-                          " values of a Ragged column, and these have more: give the Decoder more "
-                          "value_bytes, or take smaller batches."});
+      throw_error<SlotFull>(
+          {"penstock: a batch of ", to.layout().units, " records can hold ", room,
+           " values of a Ragged column, and these have more: give the Decoder more "
+           ".value_bytes, or the Reader a smaller .batch."});
     }
     for (std::size_t i = 0; i != count; ++i) {
       write[i + 1] = write[0] + (read[i + 1] - read[0]);

@@ -94,8 +94,10 @@ template <class Its, class Part, class Io> class TarReading {
     if (!place.is_there()) {
       const bool none = place.data == TarPlace::none;
       refuse(0, column, none ? "is not there" : "is there more than once",
-             "and the members of a sample must be one of each column, next to one another: write "
-             "the archive again, sorted by name");
+             none ? "beside the sample's other members: write it next to them, or leave such "
+                    "samples out by .on_error"
+                  : "and a sample has one: write the archive again without the others, or leave "
+                    "such samples out by .on_error");
     }
   }
   [[noreturn, gnu::cold]] void refuse(std::uint64_t at, std::string_view column,
