@@ -4,7 +4,7 @@
 
 #include <penstock/json.hpp>
 #include <penstock/report.hpp>
-#include <penstock/run_options.hpp>
+#include <penstock/sources/source.hpp>
 
 #include <cstdint>
 #include <string>

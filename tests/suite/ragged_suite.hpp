@@ -359,7 +359,7 @@ TEST_CASE(
     CHECK(failed.cause == Came::error);
     CHECK(failed.stage == "Reader");
     CHECK(failed.says("record 17 has 64 values"));
-    CHECK(failed.says("only 63 are left"));
+    CHECK(failed.says("63 are left"));
   });
 }
 
