@@ -38,7 +38,6 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 namespace ps = penstock;
@@ -115,33 +114,25 @@ struct Sample
 struct SamplePicture : ps::Columns<ps::Field<"image", std::uint8_t, 3, ps::dynamic, ps::dynamic>,
                                    ps::Field<"cls", std::int32_t>> {};
 
-auto folder(const Options& options) {
-  return ps::files(options.paths.front(), {.endings = {".jpg", ".jpeg"}});
-}
-auto archives(const Options& options) {
-  return ps::tar<Sample>(options.paths);
-}
-
 constexpr ps::ChannelScale<3> of_imagenet{.mean = {0.485F, 0.456F, 0.406F},
                                           .deviation = {0.229F, 0.224F, 0.225F}};
 
 template <class Picture, class Where, class Source>
 auto pictures(const Options& options, const Source& source) {
-  const auto crop = options.augment ? ps::Crop::random : ps::Crop::centre;
-  constexpr ps::OnError leave_out{.skips = ~std::uint64_t{0}};
   return ps::Reader{source,
                     {.epochs = options.epochs,
                      .order = {.shuffle = options.seed},
-                     .on_error = leave_out}} |
-         ps::jpeg<typename Source::schema, Picture, Where>({.size = {options.size, options.size},
-                                                            .crop = crop,
-                                                            .flip = options.augment,
-                                                            .seed = options.seed,
-                                                            .on_error = leave_out});
+                     .on_error = {.skips = 1'000'000'000}}} |
+         ps::jpeg<typename Source::schema, Picture, Where>(
+             {.size = {options.size, options.size},
+              .crop = options.augment ? ps::Crop::random : ps::Crop::centre,
+              .flip = options.augment,
+              .seed = options.seed,
+              .on_error = {.skips = 1'000'000'000}});
 }
 
-using FolderSource = decltype(folder(std::declval<Options>()));
-using TarSource = decltype(archives(std::declval<Options>()));
+using FolderSource = ps::Files<>;
+using TarSource = ps::Tar<Sample>;
 
 std::string name_of(const FolderSource& source, std::uint64_t record) {
   return source.path(record % source.size());
@@ -161,8 +152,7 @@ int run(D& device, const Options& options, Source source) {
   constexpr std::size_t batch_size = 256;
   auto data = pictures<Picture, ps::Pinned>(options, source) |
               ps::AsyncCopier{device, {.batch = batch_size}};
-  const std::size_t pixels = options.size * options.size;
-  ps::DeviceArray<float, D> input{device, batch_size * 3 * pixels};
+  const auto input = ps::device_array<float>(device, batch_size * 3 * options.size * options.size);
   auto stream = device.stream();
   std::size_t images = 0;
   for (auto batch : data.on(stream)) {
@@ -228,8 +218,11 @@ int run_anywhere(const Options& options, const Source& source) {
 
 int main(int argc, char** argv) try {
   const Options options{argc, argv};
-  return options.archives ? run_anywhere<SamplePicture>(options, archives(options))
-                          : run_anywhere<Picture>(options, folder(options));
+  if (options.archives) {
+    return run_anywhere<SamplePicture>(options, ps::tar<Sample>(options.paths));
+  }
+  const auto folder = ps::files(options.paths.front(), {.endings = {".jpg", ".jpeg"}});
+  return run_anywhere<Picture>(options, folder);
 } catch (const std::exception& error) {
   std::cerr << "16_images: " << error.what() << '\n';
   return 1;
