@@ -150,7 +150,10 @@ template <class T> class Column<Ragged<T>> {
                              " are left: give the stage that fills it more "
                              ".value_bytes, or the Reader a smaller .batch. A source with "
                              "lengths() puts as many values as it told.";
-    count > capacity_ ? throw Error{text} : throw detail::SlotFull{text};
+    if (count > capacity_) {
+      throw Error{text};
+    }
+    throw detail::SlotFull{text};
   }
 
   T* values_{};

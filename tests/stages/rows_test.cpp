@@ -536,10 +536,10 @@ TEST_CASE("behind a Decoder that leaves out records index() goes on as if nothin
 }
 
 TEST_CASE("a slot that is full ends the run and leaves out no record, also where some may be") {
-  const auto values = [](std::size_t count) {
-    return [count](const Number& in, ps::Row<Text> out) {
+  const auto values = [](std::size_t many) {
+    return [many](const Number& in, ps::Row<Text> out) {
       fill_text(in, out);
-      ps::put<"text">(out, in == 300 ? 20'000 : count);
+      ps::put<"text">(out, in == 300 ? 20'000 : many);
     };
   };
   // 20 values each do not fit for all of a slot.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/sources/detail/tar_name.hpp>
 
 #include <cstdint>
