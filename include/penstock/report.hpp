@@ -3,55 +3,20 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/gpu_activity_summary.hpp>
 #include <penstock/position.hpp>
 #include <penstock/skipped_item.hpp>
+#include <penstock/stage_report.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <iomanip>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 namespace penstock {
-
-/// What one stage did in a run. Times are seconds of one worker, the mean over its workers: busy,
-/// starved (waiting for input) and blocked (waiting for room) make up the run. The thread that
-/// polls the fences of a stage on the GPU measures it, to within some microseconds.
-struct StageReport {
-  std::string name;        ///< Such as "Reader" or "Decoder 2".
-  unsigned workers{};      ///< How many threads.
-  std::uint64_t records{}; ///< Records that it has passed on.
-  std::uint64_t bytes{};   ///< Bytes of those records.
-  double busy_s{};         ///< Seconds at work.
-  double starved_s{};      ///< Seconds without anything to work on.
-  double blocked_s{};      ///< Seconds without room for its output.
-  /// Seconds that half of its units took at most, to within an eighth. A unit is what a worker does
-  /// at a time, without a wait: a slot, a share of one, or the body of your loop. 0 for what a GPU
-  /// does.
-  double unit_p50_s{};
-  /// Seconds that 99 of a hundred units took at most.
-  double unit_p99_s{};
-  /// In a run going on: how many workers are at work now.
-  unsigned busy_now{};
-  /// In a run going on: how many workers wait for input now.
-  unsigned starved_now{};
-  /// In a run going on: how many workers wait for room now.
-  unsigned blocked_now{};
-  /// CPU seconds of its threads per second of the run, known at the end of the run: 1 is one core
-  /// kept busy.
-  double cpu_share{};
-  /// Slots in the ring that it fills; 0 for a last stage, which fills none.
-  std::size_t depth{};
-  /// How many of those slots were in use, on average, when one was added.
-  double depth_in_use{};
-  /// Records left out because they failed.
-  std::uint64_t skipped{};
-  /// Tries made again after a failure.
-  std::uint64_t retries{};
-  /// What the stage decided differently from what you asked or from the usual; else empty.
-  std::string note;
-};
 
 /// What a run did, or, while it runs, what it has done so far. `os << report` prints it as a table.
 struct Report {
@@ -64,6 +29,9 @@ struct Report {
   /// How many processors it may use at once, as usable_processors() says when the pipeline is
   /// prepared: if `cpu_s` comes near to `processors * seconds`, processors are what lacks.
   unsigned processors{};
+  /// Seconds that the last stage waited for input: its first worker or, of a stage that enqueues
+  /// work on a device, that device, as far as fences tell.
+  double waited_s{};
   /// Records that reached the last stage.
   std::uint64_t records{};
   /// Bytes of those records.
@@ -71,6 +39,28 @@ struct Report {
   /// Records that a whole run has to read, epochs included; unknown_size if the source does not
   /// know.
   std::uint64_t records_in_all{};
+  /// How often a whole run reads the source.
+  std::uint64_t epochs{};
+  /// Bytes that the process fetched from storage meanwhile, with what is not the pipeline's: 0 if
+  /// all came from the page cache, or from a file system that Linux does not count.
+  std::uint64_t storage_bytes{};
+  /// Bytes of pageable memory that the pipeline's rings have.
+  std::uint64_t pageable_bytes{};
+  /// Bytes of page-locked memory that they have.
+  std::uint64_t pinned_bytes{};
+  /// Bytes of device memory that they have.
+  std::uint64_t device_bytes{};
+  /// Bytes of memory that the device has in all; 0 if there is none, or if it does not say.
+  std::uint64_t device_memory{};
+  /// Whether RunOptions::observe looked on: the three members below are known.
+  bool observed{};
+  /// Seconds that other virtual machines had this one's processors while it wanted them, of all
+  /// processors together.
+  double stolen_s{};
+  /// Seconds in which the quota of a control group (a container's limit) held the process.
+  double throttled_s{};
+  /// What the GPU did, if a GpuObserver looked on.
+  std::optional<GpuActivitySummary> gpu;
   /// Records read that were neither skipped nor seen by the last stage: a stop or an error came
   /// first, or ReaderOptions::drop_last left them out.
   std::uint64_t dropped{};
@@ -78,7 +68,7 @@ struct Report {
   std::uint64_t skipped{};
   /// The first thousand failures, in the order in which they happened.
   std::vector<SkippedItem> skips;
-  /// The stage that was busy for the largest share of the run: the one that held the others back.
+  /// The stage that held the others back. judge() (verdict.hpp) says why, and what to change.
   std::string limiting_stage;
   /// The device's name, or "none".
   std::string device;

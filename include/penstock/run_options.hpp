@@ -4,6 +4,7 @@
 
 #include <penstock/position.hpp>
 #include <penstock/report.hpp>
+#include <penstock/run_observer.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -82,6 +83,8 @@ struct RunOptions {
   detail::Callback<Stall> stalled = {};
   /// How long no record must have moved before `stalled` is called.
   std::chrono::milliseconds stall_limit{10'000};
+  /// What looks at the run more closely, or null.
+  RunObserver* observe = nullptr;
 };
 
 } // namespace penstock

@@ -26,7 +26,7 @@ FLOORS = {  # top first
                                 "workspace"],
     "memory, files, measuring": ["crc32c", "detail/memory/", "detail/observe/", "io/", "ranks", "usable"],
     "batches and slots": ["batch", "column", "row", "output", "ring_lease", "detail/ring/", "detail/order/", "permutation", "detail/base/"],
-    "words": ["schema", "visit", "memory", "device", "error", "json", "report", "report_prometheus", "skipped_item", "run_options", "prepare_options", "on_error", "order", "position", "float16", "atomics",
+    "words": ["schema", "visit", "memory", "device", "error", "json", "stage_report", "gpu_activity_summary", "report", "report_prometheus", "run_observer", "skipped_item", "run_options", "prepare_options", "on_error", "order", "position", "float16", "atomics",
               "parking", "ring_types"],
     "the compiler": ["config", "version"],
 }

@@ -5,7 +5,7 @@
 // How busy is the GPU? For any program, with or without a pipeline. It needs CUPTI, which comes
 // with the CUDA toolkit, and -lcupti.
 
-#include <penstock/cuda/activity_summary.hpp>
+#include <penstock/cuda/detail/activity_intervals.hpp>
 #include <penstock/cuda/detail/cupti.hpp>
 #include <penstock/cuda/device.hpp>
 #include <penstock/cuda/error.hpp>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/cuda/activity_summary.hpp>
+#include <penstock/cuda/detail/activity_intervals.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/error.hpp>
 
