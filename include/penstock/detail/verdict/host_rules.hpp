@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/verdict/finding.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <string>
+
+namespace penstock::detail {
+
+// Why a stage on the host held the others back.
+
+/// Gives the ring that stage `at` fills at least `slots`: returns what to change for that, behind a
+/// comma or as a change of its own; nothing if it has them.
+[[gnu::cold]] inline std::string deeper(const Finding& finding, std::size_t at, double slots) {
+  const StageReport& stage = finding.report.stages[at];
+  const auto depth = static_cast<double>(stage.depth);
+  return stage.depth == 0 || on_device(stage) || depth >= slots
+             ? std::string{}
+             : "; " + change_of(stage.name, ".depth", depth, slots);
+}
+
+/// Says that more workers would help, and how many.
+[[gnu::cold]] inline void advise_workers(penstock::Verdict& verdict, const Finding& finding) {
+  constexpr double most_at_once = 8;
+  constexpr double margin = 1.1;
+  const StageReport& stage = finding.stage;
+  const Bounds::Bound next = finding.bounds.without_stage(finding.at);
+  const double wanted = std::min({1 / std::max(next.share, 0.02), finding.most, most_at_once});
+  const double now = std::max(stage.workers, 1U);
+  const double workers =
+      std::min(std::max(std::ceil(finding.at_work() * wanted * margin - 0.01), now + 1), 1024.0);
+  std::string change = change_of(stage.name, ".workers", now, workers);
+  // Each of them holds a slot of either ring, and so do the workers beside them.
+  const auto& stages = finding.report.stages;
+  const auto slots = [&](std::size_t beside) {
+    const double held = beside < stages.size() && !on_device(stages[beside])
+                            ? std::ceil(wanted * worked(stages[beside], finding.report.seconds) /
+                                        finding.report.seconds / workers_a_slot(stages[beside]))
+                            : 2;
+    return std::ceil(workers / workers_a_slot(stage)) + held + 1;
+  };
+  change += deeper(finding, finding.at, slots(finding.at + 1));
+  if (finding.at != 0) {
+    change += deeper(finding, finding.at - 1, slots(finding.at - 1));
+  }
+  advise(verdict, finding, std::move(change), workers / now, next);
+}
+
+/// All processors are in use: only less work, or more of them, will help.
+[[gnu::cold]] inline void judge_cores(penstock::Verdict& verdict, const Finding& finding) {
+  const Report& report = finding.report;
+  verdict.cause = Cause::cores;
+  verdict.evidence = digits(report.cpu_s / report.seconds, 2) + " of " +
+                     digits(report.processors, 0) + " processors are in use";
+  if (report.stolen_s > 0.05 * report.seconds * report.processors) {
+    verdict.evidence += ", and other machines took " + time_of(report.stolen_s) + " of them";
+  }
+  if (report.throttled_s > 0.1 * report.seconds) {
+    verdict.evidence += ", and a quota held the process for " + time_of(report.throttled_s);
+  }
+  verdict.evidence += ": more workers gain nothing";
+  const Bounds::Bound next = finding.bounds.without_cores(report);
+  const StageReport* most = &report.stages.front();
+  for (const StageReport& stage : report.stages) {
+    most = stage.cpu_share > most->cpu_share ? &stage : most;
+  }
+  const double share =
+      report.cpu_s > 0 ? std::min(most->cpu_share * report.seconds / report.cpu_s, 1.0) : 0;
+  if (share > 0.3) {
+    advise(verdict, finding,
+           most->name + ": half the work a record, since it takes " + per_cent(share) +
+               " of the CPU time",
+           1 / (1 - share / 2), next);
+  }
+  advise(verdict, finding, "twice the processors", 2, next);
+}
+
+/// Too few slots, or too few units in all of the run, for the workers.
+[[gnu::cold]] inline void judge_units(penstock::Verdict& verdict, const Finding& finding,
+                                      double usable) {
+  const auto& stages = finding.report.stages;
+  const StageReport& stage = finding.stage;
+  const double workers = stage.workers;
+  const Bounds::Bound next = finding.bounds.without_stage(finding.at);
+  verdict.cause = Cause::too_few_units;
+  const double slots_at_once = usable / workers_a_slot(stage);
+  std::size_t ring = stages.size(); // the one that is too small
+  for (const std::size_t i : {finding.at, finding.at == 0 ? stages.size() : finding.at - 1}) {
+    if (i < stages.size() && stages[i].depth != 0 &&
+        static_cast<double>(stages[i].depth) <= slots_at_once) {
+      ring = i;
+    }
+  }
+  if (ring != stages.size()) {
+    const auto depth = static_cast<double>(stages[ring].depth);
+    verdict.evidence = "its " + digits(workers, 0) + " workers share the " + digits(depth, 0) +
+                       " slots of the " + stages[ring].name + "'s ring, and a slot is one worker's";
+    const double wanted = std::ceil(workers / workers_a_slot(stage)) + 2;
+    advise(verdict, finding, change_of(stages[ring].name, ".depth", depth, wanted),
+           workers / usable, next);
+    return;
+  }
+  const auto units = static_cast<double>(stage.units);
+  const auto records = static_cast<double>(std::max(stage.records, stages.front().records));
+  verdict.evidence =
+      "the whole run has " + digits(units, 0) + " units for its " + digits(workers, 0) + " workers";
+  const double each = std::max(std::floor(records / (8 * workers)), 1.0);
+  const double before = std::ceil(records / units);
+  if (each < before) {
+    advise(verdict, finding, change_of(stages.front().name, ".batch", before, each),
+           workers / usable, next);
+  } else {
+    verdict.evidence += ", and a unit is a record: fewer workers do as well";
+  }
+}
+
+/// The Reader's workers are all at work: the disk, or too few of them.
+[[gnu::cold]] inline void judge_reader(penstock::Verdict& verdict, const Finding& finding) {
+  constexpr double enough_in_flight = 4 << 20; // for a disk of a few GB/s
+  const StageReport& stage = finding.stage;
+  const Report& report = finding.report;
+  const double in_flight = finding.at_work() * static_cast<double>(stage.slot_bytes) /
+                           std::max(workers_a_slot(stage), 1.0);
+  const auto fetched = static_cast<double>(report.storage_bytes);
+  const bool cold = stage.bytes != 0 && fetched >= 0.5 * static_cast<double>(stage.bytes);
+  const bool sleeps = finding.cpu_at_work() >= 0 && finding.cpu_at_work() < 0.5;
+  const bool enough = in_flight >= enough_in_flight;
+  verdict.evidence = at_work_text(finding);
+  const auto read =
+      rate_of(static_cast<double>(cold ? report.storage_bytes : stage.bytes), report.seconds);
+  const Bounds::Bound next = finding.bounds.without_stage(finding.at);
+  if (cold) {
+    verdict.cause = Cause::disk;
+    verdict.evidence +=
+        "; cold: storage gave " + read + " to " + bytes_of(in_flight) + " of reads in flight";
+    if (!enough) {
+      verdict.or_cause = Cause::too_few_workers;
+    }
+  } else if (!sleeps && report.processors != 0 && finding.at_work() >= report.processors) {
+    verdict.cause = Cause::disk;
+    verdict.evidence +=
+        "; warm: the page cache gives " + read + " to as many threads as there are processors";
+  } else {
+    verdict.cause = Cause::too_few_workers;
+    verdict.evidence +=
+        sleeps ? ", mostly waiting for what they read" : ", and processors are free";
+    if (sleeps && enough) {
+      verdict.or_cause = Cause::disk;
+    }
+  }
+  if (verdict.or_cause != Cause::nothing) {
+    verdict.trial = "run it with .workers = " + digits(2.0 * stage.workers, 0) +
+                    ": if it gets no faster, what it reads from binds";
+  }
+  if (verdict.cause == Cause::too_few_workers) {
+    advise_workers(verdict, finding);
+    verdict.advice.back().at_most = sleeps && enough;
+    return;
+  }
+  if (verdict.or_cause == Cause::too_few_workers) {
+    advise_workers(verdict, finding);
+    verdict.advice.back().at_most = true;
+  }
+  advise(verdict, finding, "half the bytes a record: narrower types, or compressed", 2, next);
+  advise(verdict, finding, cold ? "a disk, or several, twice as fast" : "memory twice as fast", 2,
+         next);
+}
+
+/// A stage on the host was at work nearly all the time.
+[[gnu::cold]] inline void judge_host_stage(penstock::Verdict& verdict, const Finding& finding) {
+  const StageReport& stage = finding.stage;
+  const double usable = usable_workers(finding.report.stages, finding.at);
+  if (processors_in_use(finding.report) >= binding) {
+    judge_cores(verdict, finding);
+  } else if (stage.kind == StageKind::writer) {
+    verdict.cause = Cause::writer;
+    verdict.evidence = at_work_text(finding) + ", and writes " +
+                       rate_of(static_cast<double>(stage.bytes), finding.report.seconds);
+    const Bounds::Bound next = finding.bounds.without_stage(finding.at);
+    advise(verdict, finding, "half the bytes a record: narrower types, or compressed", 2, next);
+    advise(verdict, finding, "a disk, or several, twice as fast", 2, next);
+  } else if (usable < 0.95 * stage.workers) {
+    judge_units(verdict, finding, usable);
+  } else if (stage.kind == StageKind::reader) {
+    judge_reader(verdict, finding);
+  } else if (stage.kind == StageKind::loop) {
+    verdict.cause = Cause::host_work;
+    verdict.evidence = "the loop's body has " + per_cent(finding.share) + " of the run";
+    advise(verdict, finding, "put the body's work into a Decoder of several .workers", 8,
+           finding.bounds.without_stage(finding.at))
+        .at_most = true;
+  } else {
+    verdict.cause = Cause::too_few_workers;
+    verdict.evidence = at_work_text(finding) + ", and processors are free";
+    advise_workers(verdict, finding);
+    if (stage.kind == StageKind::stager) {
+      advise(verdict, finding,
+             "leave it out: ps::to_pinned in the stage before it reads or decodes in place", 50,
+             finding.bounds.without_stage(finding.at))
+          .at_most = true;
+    }
+  }
+}
+
+/// A ring had too few slots, though no stage was at work all the time.
+[[gnu::cold]] inline void judge_depth(penstock::Verdict& verdict, const Finding& finding,
+                                      std::size_t ring) {
+  const StageReport& stage = finding.report.stages[ring];
+  const StageReport& next = finding.report.stages[ring + 1];
+  const Bounds::Bound then = finding.bounds.without_ring(ring);
+  const auto depth = static_cast<double>(stage.depth);
+  const double holders = std::max(stage.workers, 1U) + std::max(next.workers, 1U);
+  const double wanted = std::max(2 * depth, std::ceil(2 * holders));
+  verdict.cause = Cause::depth;
+  verdict.evidence = "the " + stage.name + " waits for room in " +
+                     per_cent(stage.blocked_s / finding.report.seconds) + " of the run, the " +
+                     next.name + " behind it for input in " +
+                     per_cent(next.starved_s / finding.report.seconds) +
+                     ", and the ring between them has " + digits(depth, 0) + " slots";
+  verdict.advice.push_back({change_of(stage.name, ".depth", depth, wanted),
+                            std::min(1 / std::max(then.share, 0.02), wanted / depth), then.name,
+                            true});
+}
+
+} // namespace penstock::detail
