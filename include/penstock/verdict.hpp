@@ -46,6 +46,16 @@ namespace detail {
   return stages.size();
 }
 
+/// Much was lost at the ring that the stage fills.
+[[gnu::cold]] inline void judge_ring(penstock::Verdict& verdict, const Finding& finding) {
+  const double usable = usable_workers(finding.report.stages, finding.at);
+  if (usable < 0.95 * finding.stage.workers) {
+    judge_host_stage(verdict, finding);
+  } else {
+    judge_depth(verdict, finding, finding.at);
+  }
+}
+
 [[gnu::cold]] inline void judge_stage(penstock::Verdict& verdict, const Finding& finding) {
   if (on_device(finding.stage)) {
     judge_device_stage(verdict, finding);
@@ -69,13 +79,12 @@ namespace detail {
   }
   const detail::Finding finding{report};
   verdict.stage = finding.stage.name;
-  const double in_hands = detail::share_in_hands(report.stages, finding.at, report.seconds);
   if (finding.share >= detail::binding) {
     detail::judge_stage(verdict, finding);
   } else if (detail::processors_in_use(report) >= detail::binding) {
     detail::judge_cores(verdict, finding);
-  } else if (in_hands >= detail::binding) {
-    detail::judge_depth(verdict, finding, finding.at);
+  } else if (detail::lost_at_ring(report.stages, finding.at, report.seconds) >= detail::much_lost) {
+    detail::judge_ring(verdict, finding);
   } else if (detail::seconds_of_one_unit(finding) > 0.2 * report.seconds || report.seconds < 2e-3) {
     verdict.stage.clear();
     verdict.cause = Cause::too_short;

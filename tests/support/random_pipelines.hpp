@@ -73,7 +73,8 @@ inline SimulatedPipeline advised(SimulatedPipeline pipeline, const Report& repor
     } else if (one.find(".batch") != std::string::npos && at == 0) {
       const double factor = number_behind(one, ".batch ") / to;
       pipeline.slots = static_cast<std::uint64_t>(static_cast<double>(pipeline.slots) * factor);
-      pipeline.slot_bytes = static_cast<std::size_t>(static_cast<double>(pipeline.slot_bytes) / factor);
+      pipeline.slot_bytes =
+          static_cast<std::size_t>(static_cast<double>(pipeline.slot_bytes) / factor);
       for (SimulatedStage& each : pipeline.stages) {
         each.cpu_s /= factor;
         each.sleep_s /= factor;
@@ -99,7 +100,18 @@ inline SimulatedPipeline advised(SimulatedPipeline pipeline, const Report& repor
   } else if (advice.change.find("fewer kernels") != std::string::npos) {
     stage.launches = std::max(stage.launches / 10, 1U);
   } else if (advice.change.find("a Decoder") != std::string::npos) {
+    const std::size_t taken = report.stages[blamed - 1].slot_bytes;
+    std::size_t copier = blamed;
+    while (pipeline.stages[copier].kind != StageKind::to_device) {
+      --copier;
+    }
+    const double slots = static_cast<double>(taken) / static_cast<double>(pipeline.slot_bytes);
+    const SimulatedStage decoder{.kind = StageKind::decoder,
+                                 .workers = 16,
+                                 .cpu_s = stage.cpu_s / slots,
+                                 .sleep_s = stage.sleep_s / slots};
     stage.cpu_s = stage.sleep_s = 0;
+    pipeline.stages.insert(pipeline.stages.begin() + static_cast<std::ptrdiff_t>(copier), decoder);
   } else { // half the bytes, or half the time
     return sped_up(pipeline, blamed, 2);
   }
@@ -200,7 +212,9 @@ inline SimulatedPipeline random_pipeline(std::uint64_t seed) {
     SimulatedStage kernel = enqueuer(StageKind::kernel);
     kernel.cpu_s = kernel.allocation_s = kernel.pageable_s = 0;
     kernel.waits = 0;
-    pipeline.stages = {reader, to_device, kernel,
+    pipeline.stages = {reader,
+                       to_device,
+                       kernel,
                        {.kind = StageKind::to_host, .depth = 48, .batch = 1 << 20},
                        {.kind = StageKind::writer, .store_rate = dice.between(0.3e9, 10e9)}};
     break;

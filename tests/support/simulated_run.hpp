@@ -25,21 +25,21 @@ namespace penstock::tests {
 struct SimulatedStage {
   StageKind kind{};
   unsigned workers{1};
-  std::size_t depth{48};  ///< Slots of the ring that it fills; batches, behind a copier or Kernel.
-  unsigned parts{1};      ///< How many workers may share a slot.
-  double cpu_s{};         ///< Seconds of a processor.
-  double sleep_s{};       ///< Seconds in which it waits for something of its own.
-  double store_rate{};    ///< Bytes a second that all its workers get from, or into, a disk; 0: any.
-  double variation{};     ///< Standard deviation of the logarithm of its times.
-  std::size_t batch{};    ///< Bytes of a batch, or slot, that a copier makes.
-  double bus_factor{1};   ///< How much faster than the bus a copier is.
-  double device_s{};      ///< Seconds of the device for a MiB.
-  unsigned launches{1};   ///< A call's launches, each of
-  double launch_s{3e-6};  ///< so many seconds.
-  unsigned waits{};       ///< A call's waits for the device,
-  double wait_s{10e-6};   ///< each of which costs so much by itself.
-  double allocation_s{};  ///< Seconds of a call in allocations.
-  double pageable_s{};    ///< Seconds of a call in copies of pageable memory.
+  std::size_t depth{48}; ///< Slots of the ring that it fills; batches, behind a copier or Kernel.
+  unsigned parts{1};     ///< How many workers may share a slot.
+  double cpu_s{};        ///< Seconds of a processor.
+  double sleep_s{};      ///< Seconds in which it waits for something of its own.
+  double store_rate{};   ///< Bytes a second that all its workers get from, or into, a disk; 0: any.
+  double variation{};    ///< Standard deviation of the logarithm of its times.
+  std::size_t batch{};   ///< Bytes of a batch, or slot, that a copier makes.
+  double bus_factor{1};  ///< How much faster than the bus a copier is.
+  double device_s{};     ///< Seconds of the device for a MiB.
+  unsigned launches{1};  ///< A call's launches, each of
+  double launch_s{3e-6}; ///< so many seconds.
+  unsigned waits{};      ///< A call's waits for the device,
+  double wait_s{10e-6};  ///< each of which costs so much by itself.
+  double allocation_s{}; ///< Seconds of a call in allocations.
+  double pageable_s{};   ///< Seconds of a call in copies of pageable memory.
 };
 
 /// A pipeline and its machine.
@@ -111,9 +111,7 @@ class SimulatedRun {
         ++free_to;
       }
     }
-    std::uint64_t ready_bytes() const {
-      return std::min<std::uint64_t>(ready * item, bytes);
-    }
+    std::uint64_t ready_bytes() const { return std::min<std::uint64_t>(ready * item, bytes); }
     std::uint64_t room_bytes() const { // from the beginning
       return std::min<std::uint64_t>((free_to + depth) * item, bytes);
     }
@@ -222,10 +220,9 @@ class SimulatedRun {
         stage.depth = rings_[i].depth;
         stage.slot_bytes = rings_[i].item;
         stage.ring_bytes = stage.depth * stage.slot_bytes;
-        stage.depth_in_use =
-            rings_[i].additions != 0
-                ? rings_[i].in_use / static_cast<double>(rings_[i].additions)
-                : 0;
+        stage.depth_in_use = rings_[i].additions != 0
+                                 ? rings_[i].in_use / static_cast<double>(rings_[i].additions)
+                                 : 0;
       } else {
         stage.bytes = std::min<std::uint64_t>(rings_[i - 1].free_to * rings_[i - 1].item,
                                               rings_[i - 1].bytes);
@@ -446,12 +443,10 @@ class SimulatedRun {
       worker.state = State::blocked;
       return false;
     }
-    worker.amount = std::min(
-        {in.ready_bytes() - copied_[i], out.room_bytes() - copied_[i],
-         std::max<std::uint64_t>(copy_bytes / in.item, 1) * in.item});
+    worker.amount = std::min({in.ready_bytes() - copied_[i], out.room_bytes() - copied_[i],
+                              std::max<std::uint64_t>(copy_bytes / in.item, 1) * in.item});
     in.takes = (copied_[i] + worker.amount) / in.item;
-    const double time =
-        pipeline_.copy_s + static_cast<double>(worker.amount) / pipeline_.bus_rate;
+    const double time = pipeline_.copy_s + static_cast<double>(worker.amount) / pipeline_.bus_rate;
     add(worker, Use::bus, time / pipeline_.stages[i].bus_factor);
     begin(worker);
     return true;
@@ -465,9 +460,8 @@ class SimulatedRun {
     if (worker.assigned) { // the callable has returned, or is about to wait
       if (!worker.enqueued) {
         worker.enqueued = true;
-        const double work =
-            stage.device_s * static_cast<double>(in.size_of(worker.ticket)) / mib *
-            factor(i, worker.ticket);
+        const double work = stage.device_s * static_cast<double>(in.size_of(worker.ticket)) / mib *
+                            factor(i, worker.ticket);
         queue_.push_back({i, worker.ticket, std::max(work, 1e-9)});
         ++open_[i];
         if (stage.waits != 0) {
@@ -514,8 +508,7 @@ class SimulatedRun {
   }
 
   static bool takes_processor(Use use) {
-    return use == Use::cpu || use == Use::launch || use == Use::allocation ||
-           use == Use::pageable;
+    return use == Use::cpu || use == Use::launch || use == Use::allocation || use == Use::pageable;
   }
   double rate_of(const Worker& worker) const {
     const Use use = worker.phases.front().use;
@@ -533,10 +526,9 @@ class SimulatedRun {
         storing_[worker.stage] += worker.phases.front().use == Use::store ? 1 : 0;
       }
     }
-    processor_rate_ = computing > pipeline_.processors
-                          ? static_cast<double>(pipeline_.processors) /
-                                static_cast<double>(computing)
-                          : 1;
+    processor_rate_ = computing > pipeline_.processors ? static_cast<double>(pipeline_.processors) /
+                                                             static_cast<double>(computing)
+                                                       : 1;
     double time = queue_.empty() ? never : queue_.front().left;
     for (const Worker& worker : workers_) {
       if (!worker.phases.empty() && !worker.waits_for_device) {

@@ -14,6 +14,8 @@ namespace penstock::detail {
 
 /// Who counts as binding: whoever is at work for so much of what it could.
 inline constexpr double binding = 0.9;
+/// A ring counts as too small if so much of a run is lost there.
+inline constexpr double much_lost = 0.1;
 
 /// Returns whether a stage's busy time is that of a device, as far as fences tell.
 inline bool on_device(const StageReport& stage) {
@@ -74,26 +76,21 @@ inline double workers_a_slot(const StageReport& stage) {
              : 0;
 }
 
-/// Returns which share of a run the slots of the ring that a stage fills were in workers' hands. A
-/// device takes some slots at a time, which nobody counts.
-[[gnu::cold]] inline double share_in_hands(const std::vector<StageReport>& stages, std::size_t at,
-                                           double seconds) {
-  const StageReport& stage = stages[at];
-  if (seconds <= 0 || stage.depth == 0 || at + 1 == stages.size() || on_device(stage) ||
-      on_device(stages[at + 1])) {
-    return 0;
-  }
-  const StageReport& next = stages[at + 1];
-  const double slots =
-      worked(stage, seconds) / workers_a_slot(stage) + worked(next, seconds) / workers_a_slot(next);
-  return slots / seconds / static_cast<double>(stage.depth);
+/// Returns which share of a run was lost at the ring that a stage fills: its workers waited for
+/// room while the stage behind it waited for input. So it is if all slots are in workers' hands, or
+/// wait for one whose turn is first.
+[[gnu::cold]] inline double lost_at_ring(const std::vector<StageReport>& stages, std::size_t at,
+                                         double seconds) {
+  return at + 1 < stages.size() && stages[at].depth != 0 && seconds > 0
+             ? std::max((stages[at].blocked_s + stages[at + 1].starved_s) / seconds - 1, 0.0)
+             : 0;
 }
 
 /// Returns the number of the stage that held the others back, or whose ring did; 0 if there are no
 /// stages. `waited_s` are the seconds in which the last stage waited for input.
 ///
 /// - It is the one that was at work nearly all the time.
-/// - If none was, a ring whose slots were all in workers' hands is the cause of it.
+/// - If none was, it is the one at whose ring most was lost.
 /// - Else what held back changed in the course of the run: the last stage did while it was at work,
 ///   and while it waited, the one that was at work then. The longer one counts.
 [[gnu::cold]] inline std::size_t limiting_stage(const std::vector<StageReport>& stages,
@@ -102,12 +99,12 @@ inline double workers_a_slot(const StageReport& stage) {
   std::size_t ring = 0;
   for (std::size_t i = 1; i < stages.size(); ++i) {
     most = share_at_work(stages, i, seconds) >= share_at_work(stages, most, seconds) ? i : most;
-    ring = share_in_hands(stages, i, seconds) > share_in_hands(stages, ring, seconds) ? i : ring;
+    ring = lost_at_ring(stages, i, seconds) > lost_at_ring(stages, ring, seconds) ? i : ring;
   }
   if (stages.empty() || share_at_work(stages, most, seconds) >= binding) {
     return most;
   }
-  if (share_in_hands(stages, ring, seconds) >= binding) {
+  if (lost_at_ring(stages, ring, seconds) >= much_lost) {
     return ring;
   }
   std::size_t longest = stages.size() - 1;

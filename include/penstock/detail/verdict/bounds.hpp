@@ -37,6 +37,12 @@ namespace penstock::detail {
   return std::min(share * report.seconds, report.cpu_s);
 }
 
+/// Returns whether at least half of what the Reader read came from storage, and not from memory.
+[[gnu::cold]] inline bool reads_cold(const Report& report) {
+  return !report.stages.empty() && report.stages.front().bytes != 0 &&
+         2 * report.storage_bytes >= report.stages.front().bytes;
+}
+
 /// The limits that a run had: each is a share, how much of what it could the run asked of it. The
 /// rate of the run by the share is the most that it allows, by operational analysis, whatever order
 /// things come in. The largest share is what binds, and the second largest what binds next.
@@ -52,47 +58,75 @@ class Bounds {
     const auto& stages = report.stages;
     for (std::size_t i = 0; i < stages.size(); ++i) {
       of_stage_.push_back({share_at_work(stages, i, report.seconds), name(stages[i])});
-      of_ring_.push_back({share_in_hands(stages, i, report.seconds),
-                          "the depth of the " + stages[i].name + "'s ring"});
-      if (stages[i].kind == StageKind::kernel && report.seconds > 0) {
-        device_thread_.share += stages[i].calling_s / report.seconds;
+      if (on_device(stages[i])) {
+        threads_.push_back({report.seconds > 0 ? stages[i].calling_s / report.seconds : 0,
+                            "the thread that enqueues"});
+      } else {
+        threads_.push_back({0, ""});
+      }
+      if (stages[i].kind == StageKind::kernel) {
+        device_thread_ += threads_.back().share;
         device_thread_of_ = stages[i].calling_s > most_calling ? i : device_thread_of_;
         most_calling = std::max(most_calling, stages[i].calling_s);
       }
     }
-    const double all = report.processors * report.seconds - looking_cpu_s(report);
-    const double growing = report.cpu_s - looking_cpu_s(report);
-    cores_ = all > 0 ? std::clamp(growing / all, 0.0, 1.0) : 0;
-    if (report.throttled_s > 0.1 * report.seconds) {
-      cores_ = 1;
+    if (reads_cold(report)) {
+      // A read takes the longer the more go on at once. Its longest times are those of all at once.
+      const StageReport& reader = stages.front();
+      const double at_once = static_cast<double>(reader.units) * reader.unit_p99_s /
+                             usable_workers(stages, 0) / report.seconds;
+      of_stage_.front().share = std::clamp(at_once, of_stage_.front().share, 1.0);
     }
+    const double looking = looking_cpu_s(report);
+    const double all = report.processors * report.seconds - looking;
+    cores_ = all > 0 ? std::clamp((report.cpu_s - looking) / all, 0.0, 1.0) : 0;
+    cores_ = report.throttled_s > 0.1 * report.seconds ? 1 : cores_;
   }
 
+  /// Returns the share of a stage, or of its work on the device.
   const Bound& of(std::size_t stage) const { return of_stage_.at(stage); }
-  double cores() const noexcept { return cores_; }
-
-  /// Returns the largest share without that of stage `but`, and of the rings beside it.
-  Bound without_stage(std::size_t but) const {
-    return largest([&](std::size_t i) { return i == but; },
-                   [&](std::size_t i) { return i == but || i + 1 == but; });
+  /// Returns the largest share without that of stage `but`.
+  Bound without_stage(std::size_t but) const { return largest(but, but); }
+  /// Returns it without that of the stage's work on the device; its thread counts.
+  Bound without_device(std::size_t but) const { return largest(but, of_stage_.size()); }
+  /// Returns it without that of the stage, which has two rings beside it, and of the one behind it:
+  /// what share their workers have if none lacks a slot, and all others as they are.
+  [[gnu::cold]] Bound with_deeper_ring(const Report& report, std::size_t at) const {
+    Bounds deeper{*this};
+    for (const std::size_t i : {at, at + 1}) {
+      const StageReport& stage = report.stages[i];
+      if (!on_device(stage)) {
+        deeper.of_stage_[i].share =
+            worked(stage, report.seconds) / std::max(stage.workers, 1U) / report.seconds;
+      }
+    }
+    return deeper.without_stage(of_stage_.size());
   }
-  /// Returns the largest share without that of the ring that stage `but` fills.
-  Bound without_ring(std::size_t but) const {
-    return largest([](std::size_t) { return false; }, [&](std::size_t i) { return i == but; });
-  }
-  /// Returns the largest share, were there processors for all.
-  [[gnu::cold]] Bound without_cores(const Report& report) const {
+  /// Returns it were there processors for all, without that of stage `but`.
+  [[gnu::cold]] Bound without_cores(const Report& report, std::size_t but) const {
     Bounds free{*this};
     free.cores_ = 0;
     // Who waits for a processor is at work for longer than the work takes.
     for (std::size_t i = 0; i < of_stage_.size(); ++i) {
-      if (!on_device(report.stages[i]) && report.stages[i].cpu_share > 0) {
-        free.of_stage_[i].share = std::min(
-            of_stage_[i].share, report.stages[i].cpu_share / usable_workers(report.stages, i));
+      const StageReport& stage = report.stages[i];
+      if (stage.cpu_share <= 0) {
+        continue;
       }
-      free.of_ring_[i].share = 0;
+      double least = stage.cpu_share / usable_workers(report.stages, i);
+      if (on_device(stage)) {
+        least = std::max(least, of_stage_[i].share - threads_[i].share);
+        free.threads_[i].share = std::min(threads_[i].share, stage.cpu_share);
+      }
+      free.of_stage_[i].share = std::min(of_stage_[i].share, least);
     }
-    return free.largest([](std::size_t) { return false; }, [](std::size_t) { return false; });
+    return free.without_stage(but);
+  }
+  /// Takes CPU seconds that a change spares from what grows with the rate.
+  [[gnu::cold]] Bounds sparing(const Report& report, double cpu_s) const {
+    Bounds spared{*this};
+    const double growing = report.cpu_s - looking_cpu_s(report);
+    spared.cores_ *= growing > 0 ? std::clamp(1 - cpu_s / growing, 0.0, 1.0) : 0;
+    return spared;
   }
 
  private:
@@ -108,24 +142,22 @@ class Bounds {
       return stage.calling_s > 0 ? "the kernel" : "the " + stage.name;
     }
   }
-
-  template <class Stage, class Ring>
-  [[gnu::cold]] Bound largest(Stage but_stage, Ring but_ring) const {
-    Bound most{cores_, "the processors"};
+  [[gnu::cold]] Bound largest(std::size_t but_stage, std::size_t but_thread) const {
+    Bound most{cores_, "processor time"};
     const auto see = [&](const Bound& bound, bool but) {
       most = !but && bound.share > most.share ? bound : most;
     };
     for (std::size_t i = 0; i < of_stage_.size(); ++i) {
-      see(of_stage_[i], but_stage(i));
-      see(of_ring_[i], but_ring(i));
+      see(of_stage_[i], i == but_stage);
+      see(threads_[i], i == but_thread);
     }
-    see(device_thread_, but_stage(device_thread_of_));
+    see({device_thread_, "the thread that enqueues"}, but_thread == device_thread_of_);
     return most;
   }
 
   std::vector<Bound> of_stage_;
-  std::vector<Bound> of_ring_;
-  Bound device_thread_{0, "the thread that enqueues"};
+  std::vector<Bound> threads_;     // that enqueue, by stage
+  double device_thread_{};         // calls all Kernels
   std::size_t device_thread_of_{}; // the stage that has most of its time
   double cores_{};
 };

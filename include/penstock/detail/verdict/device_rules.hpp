@@ -60,7 +60,7 @@ namespace penstock::detail {
                      (known >= 0 ? per_cent(std::max(known, 0.0)) + " of the run, as CUPTI tells"
                                  : per_cent(finding.share) + " of the run, at most");
   advise(verdict, finding, "a kernel that takes half the time", 2,
-         finding.bounds.without_stage(finding.at));
+         finding.bounds.without_device(finding.at));
 }
 
 /// A stage on the device was at work nearly all the time.

@@ -25,7 +25,7 @@ namespace penstock::detail {
 
 /// Says that more workers would help, and how many.
 [[gnu::cold]] inline void advise_workers(penstock::Verdict& verdict, const Finding& finding) {
-  constexpr double most_at_once = 8;
+  constexpr double most_at_once = 4; // more, and other limits may have changed
   constexpr double margin = 1.1;
   const StageReport& stage = finding.stage;
   const Bounds::Bound next = finding.bounds.without_stage(finding.at);
@@ -50,6 +50,13 @@ namespace penstock::detail {
   advise(verdict, finding, std::move(change), workers / now, next);
 }
 
+/// Returns whether processors are what lacks. Who has one all the time that it is at work lacks
+/// none.
+[[gnu::cold]] inline bool cores_bind(const Finding& finding) {
+  const double in_use = processors_in_use(finding.report);
+  return in_use >= 0.95 || (in_use >= binding && finding.cpu_at_work() < 0.95);
+}
+
 /// All processors are in use: only less work, or more of them, will help.
 [[gnu::cold]] inline void judge_cores(penstock::Verdict& verdict, const Finding& finding) {
   const Report& report = finding.report;
@@ -63,30 +70,30 @@ namespace penstock::detail {
     verdict.evidence += ", and a quota held the process for " + time_of(report.throttled_s);
   }
   verdict.evidence += ": more workers gain nothing";
-  const Bounds::Bound next = finding.bounds.without_cores(report);
-  const StageReport* most = &report.stages.front();
-  for (const StageReport& stage : report.stages) {
-    most = stage.cpu_share > most->cpu_share ? &stage : most;
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < report.stages.size(); ++i) {
+    most = report.stages[i].cpu_share > report.stages[most].cpu_share ? i : most;
   }
+  const StageReport& stage = report.stages[most];
   const double share =
-      report.cpu_s > 0 ? std::min(most->cpu_share * report.seconds / report.cpu_s, 1.0) : 0;
+      report.cpu_s > 0 ? std::min(stage.cpu_share * report.seconds / report.cpu_s, 1.0) : 0;
   if (share > 0.3) {
     advise(verdict, finding,
-           most->name + ": half the work a record, since it takes " + per_cent(share) +
+           stage.name + ": half the work a record, since it takes " + per_cent(share) +
                " of the CPU time",
-           1 / (1 - share / 2), next);
+           1 / (1 - share / 2), finding.bounds.without_cores(report, most));
   }
-  advise(verdict, finding, "twice the processors", 2, next);
+  advise(verdict, finding, "twice the processors", 2,
+         finding.bounds.without_cores(report, report.stages.size()));
 }
 
-/// Too few slots, or too few units in all of the run, for the workers.
-[[gnu::cold]] inline void judge_units(penstock::Verdict& verdict, const Finding& finding,
-                                      double usable) {
+/// More slots for the workers, or smaller ones. Returns what there is too little of, in words.
+[[gnu::cold]] inline std::string advise_units(penstock::Verdict& verdict, const Finding& finding,
+                                              double usable) {
   const auto& stages = finding.report.stages;
   const StageReport& stage = finding.stage;
   const double workers = stage.workers;
   const Bounds::Bound next = finding.bounds.without_stage(finding.at);
-  verdict.cause = Cause::too_few_units;
   const double slots_at_once = usable / workers_a_slot(stage);
   std::size_t ring = stages.size(); // the one that is too small
   for (const std::size_t i : {finding.at, finding.at == 0 ? stages.size() : finding.at - 1}) {
@@ -95,27 +102,26 @@ namespace penstock::detail {
       ring = i;
     }
   }
+  const std::string its = "its " + digits(workers, 0) + " workers";
   if (ring != stages.size()) {
     const auto depth = static_cast<double>(stages[ring].depth);
-    verdict.evidence = "its " + digits(workers, 0) + " workers share the " + digits(depth, 0) +
-                       " slots of the " + stages[ring].name + "'s ring, and a slot is one worker's";
     const double wanted = std::ceil(workers / workers_a_slot(stage)) + 2;
     advise(verdict, finding, change_of(stages[ring].name, ".depth", depth, wanted),
            workers / usable, next);
-    return;
+    return its + " share the " + digits(depth, 0) + " slots of the " + stages[ring].name +
+           "'s ring, and a slot is one worker's";
   }
-  const auto units = static_cast<double>(stage.units);
+  const auto units = static_cast<double>(std::max<std::uint64_t>(stage.units, 1));
   const auto records = static_cast<double>(std::max(stage.records, stages.front().records));
-  verdict.evidence =
-      "the whole run has " + digits(units, 0) + " units for its " + digits(workers, 0) + " workers";
   const double each = std::max(std::floor(records / (8 * workers)), 1.0);
   const double before = std::ceil(records / units);
-  if (each < before) {
-    advise(verdict, finding, change_of(stages.front().name, ".batch", before, each),
-           workers / usable, next);
-  } else {
-    verdict.evidence += ", and a unit is a record: fewer workers do as well";
+  const std::string few = "the whole run has " + digits(units, 0) + " units for " + its;
+  if (each >= before) {
+    return few + ", and a unit is a record: fewer workers do as well";
   }
+  advise(verdict, finding, change_of(stages.front().name, ".batch", before, each), workers / usable,
+         next);
+  return few;
 }
 
 /// The Reader's workers are all at work: the disk, or too few of them.
@@ -125,8 +131,9 @@ namespace penstock::detail {
   const Report& report = finding.report;
   const double in_flight = finding.at_work() * static_cast<double>(stage.slot_bytes) /
                            std::max(workers_a_slot(stage), 1.0);
-  const auto fetched = static_cast<double>(report.storage_bytes);
-  const bool cold = stage.bytes != 0 && fetched >= 0.5 * static_cast<double>(stage.bytes);
+  const bool cold = reads_cold(report);
+  const double usable = usable_workers(report.stages, finding.at);
+  const bool lacks_units = usable < 0.95 * stage.workers;
   const bool sleeps = finding.cpu_at_work() >= 0 && finding.cpu_at_work() < 0.5;
   const bool enough = in_flight >= enough_in_flight;
   verdict.evidence = at_work_text(finding);
@@ -138,7 +145,7 @@ namespace penstock::detail {
     verdict.evidence +=
         "; cold: storage gave " + read + " to " + bytes_of(in_flight) + " of reads in flight";
     if (!enough) {
-      verdict.or_cause = Cause::too_few_workers;
+      verdict.or_cause = lacks_units ? Cause::too_few_units : Cause::too_few_workers;
     }
   } else if (!sleeps && report.processors != 0 && finding.at_work() >= report.processors) {
     verdict.cause = Cause::disk;
@@ -152,7 +159,11 @@ namespace penstock::detail {
       verdict.or_cause = Cause::disk;
     }
   }
-  if (verdict.or_cause != Cause::nothing) {
+  if (verdict.or_cause == Cause::too_few_units) {
+    verdict.trial = "follow the first advice: if it gets no faster, the disk binds";
+    advise_units(verdict, finding, usable);
+    verdict.advice.back().at_most = true;
+  } else if (verdict.or_cause != Cause::nothing) {
     verdict.trial = "run it with .workers = " + digits(2.0 * stage.workers, 0) +
                     ": if it gets no faster, what it reads from binds";
   }
@@ -174,7 +185,7 @@ namespace penstock::detail {
 [[gnu::cold]] inline void judge_host_stage(penstock::Verdict& verdict, const Finding& finding) {
   const StageReport& stage = finding.stage;
   const double usable = usable_workers(finding.report.stages, finding.at);
-  if (processors_in_use(finding.report) >= binding) {
+  if (cores_bind(finding)) {
     judge_cores(verdict, finding);
   } else if (stage.kind == StageKind::writer) {
     verdict.cause = Cause::writer;
@@ -183,10 +194,12 @@ namespace penstock::detail {
     const Bounds::Bound next = finding.bounds.without_stage(finding.at);
     advise(verdict, finding, "half the bytes a record: narrower types, or compressed", 2, next);
     advise(verdict, finding, "a disk, or several, twice as fast", 2, next);
-  } else if (usable < 0.95 * stage.workers) {
-    judge_units(verdict, finding, usable);
-  } else if (stage.kind == StageKind::reader) {
+  } else if (stage.kind == StageKind::reader &&
+             (reads_cold(finding.report) || usable >= 0.95 * stage.workers)) {
     judge_reader(verdict, finding);
+  } else if (usable < 0.95 * stage.workers) {
+    verdict.cause = Cause::too_few_units;
+    verdict.evidence = advise_units(verdict, finding, usable);
   } else if (stage.kind == StageKind::loop) {
     verdict.cause = Cause::host_work;
     verdict.evidence = "the loop's body has " + per_cent(finding.share) + " of the run";
@@ -211,7 +224,7 @@ namespace penstock::detail {
                                       std::size_t ring) {
   const StageReport& stage = finding.report.stages[ring];
   const StageReport& next = finding.report.stages[ring + 1];
-  const Bounds::Bound then = finding.bounds.without_ring(ring);
+  const Bounds::Bound then = finding.bounds.with_deeper_ring(finding.report, ring);
   const auto depth = static_cast<double>(stage.depth);
   const double holders = std::max(stage.workers, 1U) + std::max(next.workers, 1U);
   const double wanted = std::max(2 * depth, std::ceil(2 * holders));

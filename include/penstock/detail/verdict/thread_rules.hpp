@@ -30,12 +30,16 @@ inline constexpr double short_call_s = 15e-6;
 }
 
 /// Adds advice: a change that takes `saved_s` seconds from the thread. What the device takes by
-/// itself binds next; if nobody knows that, the gain is "at most".
+/// itself binds next; if nobody knows that, the gain is "at most". `elsewhere`: others do the work.
 [[gnu::cold]] inline void advise_thread(penstock::Verdict& verdict, const Finding& finding,
-                                        std::string change, double saved_s, double device_share) {
+                                        std::string change, double saved_s, double device_share,
+                                        bool elsewhere = false) {
   const double seconds = finding.report.seconds;
   const double left = std::max(finding.stage.calling_s - saved_s, 0.0) / seconds;
-  Bounds::Bound next = finding.bounds.without_stage(finding.at);
+  const double cpu_s = elsewhere || finding.stage.calling_s <= 0
+                           ? 0
+                           : finding.stage.cpu_share * seconds * saved_s / finding.stage.calling_s;
+  Bounds::Bound next = finding.bounds.sparing(finding.report, cpu_s).without_stage(finding.at);
   if (device_share > next.share) {
     next = {device_share, "the kernel"};
   }
