@@ -48,8 +48,9 @@ namespace detail {
 
 /// Much was lost at the ring that the stage fills.
 [[gnu::cold]] inline void judge_ring(penstock::Verdict& verdict, const Finding& finding) {
-  const double usable = usable_workers(finding.report.stages, finding.at);
-  if (usable < 0.95 * finding.stage.workers) {
+  // Slots that its own workers lack, or that are in others' hands.
+  if (finding.share >= 0.7 && !on_device(finding.stage) &&
+      usable_workers(finding.report.stages, finding.at) < 0.95 * finding.stage.workers) {
     judge_host_stage(verdict, finding);
   } else {
     judge_depth(verdict, finding, finding.at);

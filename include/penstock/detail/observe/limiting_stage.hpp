@@ -15,7 +15,7 @@ namespace penstock::detail {
 /// Who counts as binding: whoever is at work for so much of what it could.
 inline constexpr double binding = 0.9;
 /// A ring counts as too small if so much of a run is lost there.
-inline constexpr double much_lost = 0.1;
+inline constexpr double much_lost = 0.05;
 
 /// Returns whether a stage's busy time is that of a device, as far as fences tell.
 inline bool on_device(const StageReport& stage) {
@@ -76,13 +76,27 @@ inline double workers_a_slot(const StageReport& stage) {
              : 0;
 }
 
+/// Returns the same, but a little less for a device whose work may have overlapped with the calls
+/// that enqueue it: its fences tell when either went on.
+[[gnu::cold]] inline double surely_at_work(const std::vector<StageReport>& stages, std::size_t at,
+                                           double seconds) {
+  const StageReport& stage = stages[at];
+  const double share = share_at_work(stages, at, seconds);
+  const double alone = std::max(stage.calling_s, stage.busy_s - stage.calling_s);
+  return stage.calling_s > 0 && alone < binding * seconds ? std::min(share, 0.95) : share;
+}
+
 /// Returns which share of a run was lost at the ring that a stage fills: its workers waited for
 /// room while the stage behind it waited for input. So it is if all slots are in workers' hands, or
 /// wait for one whose turn is first.
 [[gnu::cold]] inline double lost_at_ring(const std::vector<StageReport>& stages, std::size_t at,
                                          double seconds) {
   return at + 1 < stages.size() && stages[at].depth != 0 && seconds > 0
-             ? std::max((stages[at].blocked_s + stages[at + 1].starved_s) / seconds - 1, 0.0)
+             ? std::max(
+                   (stages[at].blocked_s + stages[at + 1].starved_s - stages[at + 1].blocked_s) /
+                           seconds -
+                       1,
+                   0.0)
              : 0;
 }
 
@@ -98,7 +112,7 @@ inline double workers_a_slot(const StageReport& stage) {
   std::size_t most = 0;
   std::size_t ring = 0;
   for (std::size_t i = 1; i < stages.size(); ++i) {
-    most = share_at_work(stages, i, seconds) >= share_at_work(stages, most, seconds) ? i : most;
+    most = surely_at_work(stages, i, seconds) >= surely_at_work(stages, most, seconds) ? i : most;
     ring = lost_at_ring(stages, i, seconds) > lost_at_ring(stages, ring, seconds) ? i : ring;
   }
   if (stages.empty() || share_at_work(stages, most, seconds) >= binding) {

@@ -43,6 +43,8 @@ namespace penstock::detail {
          2 * report.storage_bytes >= report.stages.front().bytes;
 }
 
+inline constexpr const char* processor_time = "processor time";
+
 /// The limits that a run had: each is a share, how much of what it could the run asked of it. The
 /// rate of the run by the share is the most that it allows, by operational analysis, whatever order
 /// things come in. The largest share is what binds, and the second largest what binds next.
@@ -59,8 +61,9 @@ class Bounds {
     for (std::size_t i = 0; i < stages.size(); ++i) {
       of_stage_.push_back({share_at_work(stages, i, report.seconds), name(stages[i])});
       if (on_device(stages[i])) {
-        threads_.push_back({report.seconds > 0 ? stages[i].calling_s / report.seconds : 0,
-                            "the thread that enqueues"});
+        // Waits last as long as what is waited for.
+        const double calling = std::max(stages[i].calling_s - stages[i].calls.wait_s, 0.0);
+        threads_.push_back({calling / report.seconds, "the thread that enqueues"});
       } else {
         threads_.push_back({0, ""});
       }
@@ -89,36 +92,40 @@ class Bounds {
   Bound without_stage(std::size_t but) const { return largest(but, but); }
   /// Returns it without that of the stage's work on the device; its thread counts.
   Bound without_device(std::size_t but) const { return largest(but, of_stage_.size()); }
-  /// Returns it without that of the stage, which has two rings beside it, and of the one behind it:
-  /// what share their workers have if none lacks a slot, and all others as they are.
-  [[gnu::cold]] Bound with_deeper_ring(const Report& report, std::size_t at) const {
+  /// Returns it without that of stage `but`, if the ring that stage `at` fills had slots for all.
+  [[gnu::cold]] Bound with_deeper_ring(const Report& report, std::size_t at,
+                                       std::size_t but) const {
     Bounds deeper{*this};
     for (const std::size_t i : {at, at + 1}) {
-      const StageReport& stage = report.stages[i];
-      if (!on_device(stage)) {
-        deeper.of_stage_[i].share =
-            worked(stage, report.seconds) / std::max(stage.workers, 1U) / report.seconds;
+      if (i < of_stage_.size() && !on_device(report.stages[i])) {
+        deeper.of_stage_[i].share *=
+            usable_workers(report.stages, i) / std::max(report.stages[i].workers, 1U);
       }
     }
-    return deeper.without_stage(of_stage_.size());
+    return deeper.without_stage(but);
   }
-  /// Returns it were there processors for all, without that of stage `but`.
+  /// Returns it without that of stage `but`, were there processors for all.
   [[gnu::cold]] Bound without_cores(const Report& report, std::size_t but) const {
     Bounds free{*this};
     free.cores_ = 0;
-    // Who waits for a processor is at work for longer than the work takes.
+    // Who waits for a processor is at work for longer than the work takes. Nobody waits for more
+    // than the one who waits least, of those who only compute.
+    double stretch = 50;
+    for (const StageReport& stage : report.stages) {
+      if (!on_device(stage) && stage.cpu_share > 0.05) {
+        stretch =
+            std::min(stretch, worked(stage, report.seconds) / report.seconds / stage.cpu_share);
+      }
+    }
     for (std::size_t i = 0; i < of_stage_.size(); ++i) {
       const StageReport& stage = report.stages[i];
-      if (stage.cpu_share <= 0) {
-        continue;
-      }
-      double least = stage.cpu_share / usable_workers(report.stages, i);
-      if (on_device(stage)) {
-        least = std::max(least, of_stage_[i].share - threads_[i].share);
-        free.threads_[i].share = std::min(threads_[i].share, stage.cpu_share);
-      }
-      free.of_stage_[i].share = std::min(of_stage_[i].share, least);
+      const double waits = std::max(stretch - 1, 0.0) * stage.cpu_share;
+      const double fewer = waits / usable_workers(report.stages, i);
+      free.of_stage_[i].share = std::max(of_stage_[i].share - fewer, 0.0);
+      free.threads_[i].share = std::max(threads_[i].share - fewer, 0.0);
     }
+    free.device_thread_ = std::max(
+        device_thread_ - std::max(stretch - 1, 0.0) * looking_cpu_s(report) / report.seconds, 0.0);
     return free.without_stage(but);
   }
   /// Takes CPU seconds that a change spares from what grows with the rate.
@@ -143,7 +150,7 @@ class Bounds {
     }
   }
   [[gnu::cold]] Bound largest(std::size_t but_stage, std::size_t but_thread) const {
-    Bound most{cores_, "processor time"};
+    Bound most{cores_, processor_time};
     const auto see = [&](const Bound& bound, bool but) {
       most = !but && bound.share > most.share ? bound : most;
     };

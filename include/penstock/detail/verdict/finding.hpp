@@ -22,7 +22,9 @@ struct Finding {
       : report{of}, at{limiting_stage(of.stages, of.seconds, of.waited_s)}, stage{of.stages[at]},
         bounds{of}, share{bounds.of(at).share},
         // What is not the stage's time stays, however fast it gets.
-        most{share < binding ? 1 / std::max(1 - held_back() / of.seconds, 0.02) : 50.0} {}
+        most{share < binding && lost_at_ring(of.stages, at, of.seconds) < much_lost
+                 ? 1 / std::max(1 - held_back() / of.seconds, 0.02)
+                 : 50.0} {}
 
   /// Returns how many of the stage's workers were at work, on average.
   double at_work() const { return worked(stage, report.seconds) / report.seconds; }
@@ -48,11 +50,14 @@ struct Finding {
   }
 };
 
+/// The largest gain that is promised: by then other things have changed too.
+inline constexpr double most_promised = 10;
+
 /// Adds advice: a change that speeds its part up by `factor`, whatever else binds.
 [[gnu::cold]] inline Advice& advise(penstock::Verdict& verdict, const Finding& finding,
                                     std::string change, double factor, const Bounds::Bound& next) {
-  const double limit = next.share > 0 ? 1 / next.share : 50.0;
-  const double gain = std::max(std::min({factor, limit, finding.most}), 1.0);
+  const double limit = next.share > 0 ? 1 / next.share : most_promised;
+  const double gain = std::max(std::min({factor, limit, finding.most, most_promised}), 1.0);
   const bool itself = factor < limit && factor < finding.most;
   verdict.advice.push_back({std::move(change), gain, itself ? "the same stage" : next.name, false});
   return verdict.advice.back();

@@ -47,7 +47,15 @@ namespace penstock::detail {
   if (finding.at != 0) {
     change += deeper(finding, finding.at - 1, slots(finding.at - 1));
   }
-  advise(verdict, finding, std::move(change), workers / now, next);
+  Advice& advice = advise(verdict, finding, std::move(change), workers / now, next);
+  const double cpu = finding.cpu_at_work();
+  if (advice.next == processor_time && cpu > 0) {
+    // The promise is half-way between workers that never ask for a processor at once and ones that
+    // always do.
+    const double turns = std::max(workers * cpu / finding.report.processors, cpu);
+    const double at_once = workers / now / (1 - std::min(cpu, 1.0) + turns);
+    advice.gain = std::max((advice.gain + std::min(at_once, advice.gain)) / 2, 1.0);
+  }
 }
 
 /// Returns whether processors are what lacks. Who has one all the time that it is at work lacks
@@ -77,14 +85,17 @@ namespace penstock::detail {
   const StageReport& stage = report.stages[most];
   const double share =
       report.cpu_s > 0 ? std::min(stage.cpu_share * report.seconds / report.cpu_s, 1.0) : 0;
+  const auto add = [&](std::string change, double factor, const Bounds::Bound& next) {
+    const double limit = 1 / std::max(next.share, 1 / most_promised);
+    verdict.advice.push_back({std::move(change), std::max(std::min(factor, limit), 1.0),
+                              factor < limit ? "the same" : next.name, false});
+  };
   if (share > 0.3) {
-    advise(verdict, finding,
-           stage.name + ": half the work a record, since it takes " + per_cent(share) +
-               " of the CPU time",
-           1 / (1 - share / 2), finding.bounds.without_cores(report, most));
+    add(stage.name + ": half the work a record, since it takes " + per_cent(share) +
+            " of the CPU time",
+        1 / (1 - share / 2), finding.bounds.without_cores(report, most));
   }
-  advise(verdict, finding, "twice the processors", 2,
-         finding.bounds.without_cores(report, report.stages.size()));
+  add("twice the processors", 2, finding.bounds.without_cores(report, report.stages.size()));
 }
 
 /// More slots for the workers, or smaller ones. Returns what there is too little of, in words.
@@ -107,7 +118,7 @@ namespace penstock::detail {
     const auto depth = static_cast<double>(stages[ring].depth);
     const double wanted = std::ceil(workers / workers_a_slot(stage)) + 2;
     advise(verdict, finding, change_of(stages[ring].name, ".depth", depth, wanted),
-           workers / usable, next);
+           workers / usable, finding.bounds.with_deeper_ring(finding.report, ring, finding.at));
     return its + " share the " + digits(depth, 0) + " slots of the " + stages[ring].name +
            "'s ring, and a slot is one worker's";
   }
@@ -224,7 +235,8 @@ namespace penstock::detail {
                                       std::size_t ring) {
   const StageReport& stage = finding.report.stages[ring];
   const StageReport& next = finding.report.stages[ring + 1];
-  const Bounds::Bound then = finding.bounds.with_deeper_ring(finding.report, ring);
+  const Bounds::Bound then =
+      finding.bounds.with_deeper_ring(finding.report, ring, finding.report.stages.size());
   const auto depth = static_cast<double>(stage.depth);
   const double holders = std::max(stage.workers, 1U) + std::max(next.workers, 1U);
   const double wanted = std::max(2 * depth, std::ceil(2 * holders));

@@ -44,7 +44,7 @@ inline constexpr double short_call_s = 15e-6;
     next = {device_share, "the kernel"};
   }
   advise(verdict, finding, std::move(change), left > 0 ? 1 / left : 50, next).at_most =
-      device_share < 0;
+      device_share < 0 || elsewhere;
 }
 
 /// Returns the stage that makes the batches which stage `at` takes; `at` if none does.
