@@ -40,6 +40,7 @@ struct SimulatedStage {
   double wait_s{10e-6};  ///< each of which costs so much by itself.
   double allocation_s{}; ///< Seconds of a call in allocations.
   double pageable_s{};   ///< Seconds of a call in copies of pageable memory.
+  double around_s{2e-6}; ///< Seconds of penstock's own calls around a call.
 };
 
 /// A pipeline and its machine.
@@ -117,7 +118,7 @@ class SimulatedRun {
     }
   };
   enum class State { starved, blocked, busy, resting };
-  enum class Use { sleep, store, cpu, bus, device, launch, wait, allocation, pageable };
+  enum class Use { sleep, store, cpu, bus, device, launch, wait, allocation, pageable, around };
   struct Phase {
     Use use;
     double left;
@@ -127,6 +128,7 @@ class SimulatedRun {
     State state{State::starved};
     bool assigned{};
     bool enqueued{}; // the call's work
+    bool around{};   // the call is over
     std::uint64_t ticket{};
     std::uint64_t amount{}; // bytes of a copy
     std::deque<Phase> phases;
@@ -473,9 +475,15 @@ class SimulatedRun {
           return true;
         }
       }
+      if (worker.phases.empty() && !worker.around) {
+        worker.around = true;
+        add(worker, Use::around, stage.around_s);
+        if (!worker.phases.empty()) {
+          return true;
+        }
+      }
       ++worker.units;
-      worker.assigned = false;
-      worker.enqueued = false;
+      worker.assigned = worker.enqueued = worker.around = false;
       thread_taken_ = kernel ? false : thread_taken_;
       return true;
     }
@@ -508,7 +516,8 @@ class SimulatedRun {
   }
 
   static bool takes_processor(Use use) {
-    return use == Use::cpu || use == Use::launch || use == Use::allocation || use == Use::pageable;
+    return use == Use::cpu || use == Use::launch || use == Use::allocation ||
+           use == Use::pageable || use == Use::around;
   }
   double rate_of(const Worker& worker) const {
     const Use use = worker.phases.front().use;
@@ -547,7 +556,7 @@ class SimulatedRun {
         worker.times[static_cast<std::size_t>(state)] += time;
         worker.in_waits[static_cast<std::size_t>(state)] += waits ? time : 0;
       }
-      if (enqueues(worker.stage) && worker.assigned) {
+      if (enqueues(worker.stage) && worker.assigned && !worker.around) {
         calling_[worker.stage] += time;
       }
       if (worker.waits_for_device) {
@@ -602,7 +611,8 @@ class SimulatedRun {
     if (!enqueues(worker.stage) || worker.state == State::resting) {
       return worker.state;
     }
-    const bool calls = worker.assigned && worker.stage + 1 == pipeline_.stages.size();
+    const bool calls =
+        worker.assigned && !worker.around && worker.stage + 1 == pipeline_.stages.size();
     return calls || open_[worker.stage] != 0 ? State::busy : State::starved;
   }
 

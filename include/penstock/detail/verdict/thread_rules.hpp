@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/verdict/finding.hpp>
+#include <penstock/detail/verdict/host_rules.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -146,6 +147,11 @@ struct ThreadPart {
     return;
   }
   const ThreadPart part = largest_part(stage);
+  if (part.cause != Cause::waits && finding.cpu_at_work() >= 0 && finding.cpu_at_work() < 0.8 &&
+      processors_in_use(report) >= binding) {
+    judge_cores(verdict, finding); // it waits for its turn
+    return;
+  }
   const std::string calls = calls_text(stage);
   verdict.evidence += calls.empty() ? "" : "; in it: " + calls;
   verdict.cause = part.cause;
@@ -191,11 +197,6 @@ struct ThreadPart {
     advise_batch(verdict, finding);
     break;
   default:
-    if (processors_in_use(report) >= binding) {
-      verdict.or_cause = Cause::cores;
-      verdict.trial = "run it with fewer .workers in other stages: if it gets faster, processors "
-                      "are what lacks";
-    }
     advise_thread(verdict, finding, "a Decoder, whose workers do the work of " + body, part.seconds,
                   device);
   }
