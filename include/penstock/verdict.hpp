@@ -101,6 +101,14 @@ namespace detail {
   if (verdict.cause != Cause::kernel && !verdict.stage.empty()) {
     detail::advise_copy_once(verdict, finding);
   }
+  // What held back only for a part of the run may have overlapped with what did for the rest, and
+  // a run's beginning and end stay.
+  if (finding.share < detail::binding ||
+      detail::seconds_of_one_unit(finding) > 0.05 * report.seconds) {
+    for (Advice& advice : verdict.advice) {
+      advice.at_most = true;
+    }
+  }
   const bool in_reach = verdict.cause != Cause::kernel && verdict.cause != Cause::bus &&
                         verdict.cause != Cause::disk && verdict.cause != Cause::writer &&
                         verdict.cause != Cause::cores;

@@ -31,6 +31,7 @@ struct SimulatedStage {
   double sleep_s{};      ///< Seconds in which it waits for something of its own.
   double store_rate{};   ///< Bytes a second that all its workers get from, or into, a disk; 0: any.
   double variation{};    ///< Standard deviation of the logarithm of its times.
+  double later{1}; ///< By what its times are multiplied in the second half of the run.
   std::size_t batch{};   ///< Bytes of a batch, or slot, that a copier makes.
   double bus_factor{1};  ///< How much faster than the bus a copier is.
   double device_s{};     ///< Seconds of the device for a MiB.
@@ -306,8 +307,10 @@ class SimulatedRun {
   /// The same for a ticket, however many workers there are.
   double factor(std::size_t stage, std::uint64_t ticket) const {
     const double variation = pipeline_.stages[stage].variation;
+    const double later =
+        2 * ticket < parts_left_[stage].size() ? 1 : pipeline_.stages[stage].later;
     if (variation == 0) {
-      return 1;
+      return later;
     }
     std::uint64_t x = pipeline_.seed * 0x9e3779b97f4a7c15U + stage * 0xbf58476d1ce4e5b9U + ticket;
     const auto uniform = [&] {
@@ -320,7 +323,7 @@ class SimulatedRun {
     };
     const double normal =
         std::sqrt(-2 * std::log(uniform())) * std::cos(2 * std::numbers::pi * uniform());
-    return std::exp(variation * normal - variation * variation / 2);
+    return later * std::exp(variation * normal - variation * variation / 2);
   }
 
   void run() {
@@ -406,7 +409,7 @@ class SimulatedRun {
     if (stage.store_rate > 0) {
       const Ring& ring = rings_[i == 0 ? 0 : i - 1];
       add(worker, Use::store,
-          static_cast<double>(ring.size_of(worker.ticket)) / stage.store_rate / stage.parts);
+          static_cast<double>(ring.size_of(worker.ticket)) / stage.store_rate * times);
     }
     add(worker, Use::cpu, std::max(stage.cpu_s * times, 1e-9));
     begin(worker);

@@ -14,6 +14,8 @@ namespace penstock::detail {
 
 /// Who counts as binding: whoever is at work for so much of what it could.
 inline constexpr double binding = 0.9;
+/// Such a share says enough, whatever else went on.
+inline constexpr double most_of_a_run = 0.7;
 /// A ring counts as too small if so much of a run is lost there.
 inline constexpr double much_lost = 0.05;
 
@@ -82,8 +84,8 @@ inline double workers_a_slot(const StageReport& stage) {
                                            double seconds) {
   const StageReport& stage = stages[at];
   const double share = share_at_work(stages, at, seconds);
-  const double alone = std::max(stage.calling_s, stage.busy_s - stage.calling_s);
-  return stage.calling_s > 0 && alone < binding * seconds ? std::min(share, 0.95) : share;
+  const double by_itself = std::max(stage.calling_s, stage.busy_s - stage.calling_s);
+  return stage.calling_s > 0 && by_itself < binding * seconds ? std::min(share, 0.95) : share;
 }
 
 /// Returns which share of a run was lost at the ring that a stage fills: its workers waited for
@@ -104,7 +106,8 @@ inline double workers_a_slot(const StageReport& stage) {
 /// stages. `waited_s` are the seconds in which the last stage waited for input.
 ///
 /// - It is the one that was at work nearly all the time.
-/// - If none was, it is the one at whose ring most was lost.
+/// - Else it is the one at whose ring most was lost, or the one that was at work for most of the
+/// run.
 /// - Else what held back changed in the course of the run: the last stage did while it was at work,
 ///   and while it waited, the one that was at work then. The longer one counts.
 [[gnu::cold]] inline std::size_t limiting_stage(const std::vector<StageReport>& stages,
@@ -115,11 +118,10 @@ inline double workers_a_slot(const StageReport& stage) {
     most = surely_at_work(stages, i, seconds) >= surely_at_work(stages, most, seconds) ? i : most;
     ring = lost_at_ring(stages, i, seconds) > lost_at_ring(stages, ring, seconds) ? i : ring;
   }
-  if (stages.empty() || share_at_work(stages, most, seconds) >= binding) {
-    return most;
-  }
-  if (lost_at_ring(stages, ring, seconds) >= much_lost) {
-    return ring;
+  const double share = stages.empty() ? 1 : surely_at_work(stages, most, seconds);
+  const bool lost = share < binding && lost_at_ring(stages, ring, seconds) >= much_lost;
+  if (lost || share >= most_of_a_run) {
+    return lost ? ring : most;
   }
   std::size_t longest = stages.size() - 1;
   double held_back = worked(stages[longest], seconds) / usable_workers(stages, longest);

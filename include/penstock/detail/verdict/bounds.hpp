@@ -74,11 +74,12 @@ class Bounds {
       }
     }
     if (reads_cold(report)) {
-      // A read takes the longer the more go on at once. Its longest times are those of all at once.
+      // A read may take the longer the more go on at once. Its longest times then are those of all
+      // at once.
       const StageReport& reader = stages.front();
       const double at_once = static_cast<double>(reader.units) * reader.unit_p99_s /
                              usable_workers(stages, 0) / report.seconds;
-      of_stage_.front().share = std::clamp(at_once, of_stage_.front().share, 1.0);
+      reads_ = reader.workers > 1 ? std::clamp(at_once, of_stage_.front().share, 1.0) : 0;
     }
     const double looking = looking_cpu_s(report);
     const double all = report.processors * report.seconds - looking;
@@ -88,6 +89,9 @@ class Bounds {
 
   /// Returns the share of a stage, or of its work on the device.
   const Bound& of(std::size_t stage) const { return of_stage_.at(stage); }
+  /// Returns the share that the Reader may have if all its workers read at once from storage; 0 if
+  /// that is none of its limits.
+  double reads() const noexcept { return reads_; }
   /// Returns the largest share without that of stage `but`.
   Bound without_stage(std::size_t but) const { return largest(but, but); }
   /// Returns it without that of the stage's work on the device; its thread counts.
@@ -167,6 +171,7 @@ class Bounds {
   double device_thread_{};         // calls all Kernels
   std::size_t device_thread_of_{}; // the stage that has most of its time
   double cores_{};
+  double reads_{};
 };
 
 } // namespace penstock::detail

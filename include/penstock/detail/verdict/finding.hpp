@@ -59,7 +59,8 @@ inline constexpr double most_promised = 10;
   const double limit = next.share > 0 ? 1 / next.share : most_promised;
   const double gain = std::max(std::min({factor, limit, finding.most, most_promised}), 1.0);
   const bool itself = factor < limit && factor < finding.most;
-  verdict.advice.push_back({std::move(change), gain, itself ? "the same stage" : next.name, false});
+  verdict.advice.push_back({std::move(change), gain, itself ? "the same stage" : next.name,
+                            finding.at != 0 && gain * finding.bounds.reads() > 1});
   return verdict.advice.back();
 }
 

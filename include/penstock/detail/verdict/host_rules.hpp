@@ -88,7 +88,7 @@ namespace penstock::detail {
   const auto add = [&](std::string change, double factor, const Bounds::Bound& next) {
     const double limit = 1 / std::max(next.share, 1 / most_promised);
     verdict.advice.push_back({std::move(change), std::max(std::min(factor, limit), 1.0),
-                              factor < limit ? "the same" : next.name, false});
+                              factor < limit ? "the same" : next.name, finding.bounds.reads() > 0});
   };
   if (share > 0.3) {
     add(stage.name + ": half the work a record, since it takes " + per_cent(share) +
@@ -104,34 +104,33 @@ namespace penstock::detail {
   const auto& stages = finding.report.stages;
   const StageReport& stage = finding.stage;
   const double workers = stage.workers;
-  const Bounds::Bound next = finding.bounds.without_stage(finding.at);
-  const double slots_at_once = usable / workers_a_slot(stage);
-  std::size_t ring = stages.size(); // the one that is too small
-  for (const std::size_t i : {finding.at, finding.at == 0 ? stages.size() : finding.at - 1}) {
-    if (i < stages.size() && stages[i].depth != 0 &&
-        static_cast<double>(stages[i].depth) <= slots_at_once) {
-      ring = i;
-    }
-  }
   const std::string its = "its " + digits(workers, 0) + " workers";
-  if (ring != stages.size()) {
-    const auto depth = static_cast<double>(stages[ring].depth);
-    const double wanted = std::ceil(workers / workers_a_slot(stage)) + 2;
-    advise(verdict, finding, change_of(stages[ring].name, ".depth", depth, wanted),
-           workers / usable, finding.bounds.with_deeper_ring(finding.report, ring, finding.at));
-    return its + " share the " + digits(depth, 0) + " slots of the " + stages[ring].name +
+  const double wanted = std::ceil(workers / workers_a_slot(stage)) + 2;
+  const std::size_t before = finding.at == 0 ? 0 : finding.at - 1;
+  const auto depth_of = [&](std::size_t i) {
+    return on_device(stages[i]) || stages[i].depth == 0 ? wanted
+                                                        : static_cast<double>(stages[i].depth);
+  };
+  const std::size_t ring = depth_of(before) < depth_of(finding.at) ? before : finding.at;
+  const double gain = workers / usable;
+  if (depth_of(ring) <= usable / workers_a_slot(stage)) {
+    std::string change = change_of(stages[ring].name, ".depth", depth_of(ring), wanted);
+    change += deeper(finding, ring == before ? finding.at : before, wanted);
+    advise(verdict, finding, std::move(change), gain,
+           finding.bounds.with_deeper_ring(finding.report, ring, finding.at));
+    return its + " share the " + digits(depth_of(ring), 0) + " slots of the " + stages[ring].name +
            "'s ring, and a slot is one worker's";
   }
   const auto units = static_cast<double>(std::max<std::uint64_t>(stage.units, 1));
   const auto records = static_cast<double>(std::max(stage.records, stages.front().records));
   const double each = std::max(std::floor(records / (8 * workers)), 1.0);
-  const double before = std::ceil(records / units);
+  const double now = std::ceil(records / units);
   const std::string few = "the whole run has " + digits(units, 0) + " units for " + its;
-  if (each >= before) {
+  if (each >= now) {
     return few + ", and a unit is a record: fewer workers do as well";
   }
-  advise(verdict, finding, change_of(stages.front().name, ".batch", before, each), workers / usable,
-         next);
+  advise(verdict, finding, change_of(stages.front().name, ".batch", now, each), gain,
+         finding.bounds.without_stage(finding.at));
   return few;
 }
 
@@ -180,7 +179,7 @@ namespace penstock::detail {
   }
   if (verdict.cause == Cause::too_few_workers) {
     advise_workers(verdict, finding);
-    verdict.advice.back().at_most = sleeps && enough;
+    verdict.advice.back().at_most = verdict.advice.back().at_most || (sleeps && enough);
     return;
   }
   if (verdict.or_cause == Cause::too_few_workers) {

@@ -44,8 +44,8 @@ inline constexpr double short_call_s = 15e-6;
   if (device_share > next.share) {
     next = {device_share, "the kernel"};
   }
-  advise(verdict, finding, std::move(change), left > 0 ? 1 / left : 50, next).at_most =
-      device_share < 0 || elsewhere;
+  Advice& advice = advise(verdict, finding, std::move(change), left > 0 ? 1 / left : 50, next);
+  advice.at_most = advice.at_most || device_share < 0 || elsewhere;
 }
 
 /// Returns the stage that makes the batches which stage `at` takes; `at` if none does.
@@ -198,7 +198,7 @@ struct ThreadPart {
     break;
   default:
     advise_thread(verdict, finding, "a Decoder, whose workers do the work of " + body, part.seconds,
-                  device);
+                  device, true);
   }
 }
 
