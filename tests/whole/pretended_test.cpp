@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ps = penstock;
@@ -98,12 +99,14 @@ TEST_CASE("the Report names the stage that was planted to be slow") {
   const ps::tests::TempDir dir;
   const std::string path = dir / "out";
   enum class Slow { disk, to_device, kernel, to_host, writer };
-  for (const auto& [slow, name] :
+  for (const auto& planted :
        {std::pair{Slow::disk, "Reader"}, std::pair{Slow::to_device, "AsyncCopier"},
         std::pair{Slow::kernel, "Kernel"}, std::pair{Slow::to_host, "AsyncCopier 2"},
         std::pair{Slow::writer, "Writer"}}) {
+    const Slow slow = planted.first;
+    const std::string name = planted.second;
     CAPTURE(name);
-    const auto rate = [slow = slow](Slow what) { return bytes / (what == slow ? 0.4 : 0.1); };
+    const auto rate = [slow](Slow what) { return bytes / (what == slow ? 0.4 : 0.1); };
     ps::HostDevice device{{.to_device_bytes_per_s = rate(Slow::to_device),
                            .to_host_bytes_per_s = rate(Slow::to_host),
                            .kernel_s = (slow == Slow::kernel ? 0.4 : 0.1) / batches}};
