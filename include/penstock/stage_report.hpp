@@ -73,7 +73,7 @@ struct StageReport {
   /// that enqueues work on a device: busy_s is the device's time. Else 0.
   double calling_s{};
   /// What it asked of a device meanwhile.
-  DeviceCalls calls;
+  DeviceCalls calls{};
   /// In a run going on: how many workers are at work now.
   unsigned busy_now{};
   /// In a run going on: how many workers wait for input now.

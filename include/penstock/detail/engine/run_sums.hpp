@@ -46,6 +46,9 @@ class RunSums {
     if (report.stages.size() != nodes.size()) {
       report.stages = std::vector<StageReport>(nodes.size());
     }
+    report.observed = false;
+    report.stolen_s = report.throttled_s = 0;
+    report.gpu.reset();
     report.skipped = 0;
     report.pageable_bytes = report.pinned_bytes = report.device_bytes = 0;
     for (std::size_t i = 0; i < nodes.size(); ++i) {

@@ -11,7 +11,7 @@
 namespace penstock::detail {
 
 /// How long a callable keeps its thread, in all its calls. Only that thread adds. It looks at the
-/// clock for every call that takes long, and of short ones for one of several, which it counts for
+/// clock for every call, but where calls are short on average for one of several, which counts for
 /// all of them: the clock costs as much as a hundredth of the shortest.
 class CallTimes {
   using Number = StdAtomics::Atomic<std::uint64_t>;
@@ -37,8 +37,9 @@ class CallTimes {
     if (looks_) {
       const auto ns =
           static_cast<std::uint64_t>((Clock::now() - begin_) / std::chrono::nanoseconds{1});
-      ns_.store(ns_.load(relaxed) + ns * each_, relaxed);
-      each_ = ns < short_ns ? one_of : 1;
+      const std::uint64_t sum = ns_.load(relaxed) + ns * each_;
+      ns_.store(sum, relaxed);
+      each_ = sum < short_ns * calls() ? one_of : 1;
     }
   }
 
@@ -46,7 +47,7 @@ class CallTimes {
   double seconds() const noexcept { return static_cast<double>(ns_.load(relaxed)) / 1e9; }
 
  private:
-  static constexpr std::uint64_t short_ns = 16'384;
+  static constexpr std::uint64_t short_ns = 4'096;
   static constexpr std::uint64_t one_of = 16;
 
   Number calls_{0};

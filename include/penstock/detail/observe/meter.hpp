@@ -196,25 +196,26 @@ class alignas(cache_line) Meter {
            static_cast<std::uint64_t>(now.tv_nsec);
   }
 
+  // What every unit touches comes first, in few cache lines.
   Times times_{};
-  Times times_in_waits_{};
-  UnitTimes units_;
-  CallCounts calls_;
-  CallTimes call_times_;
   Atomic<std::uint64_t> records_{0};
   Atomic<std::uint64_t> bytes_{0};
-  Atomic<std::uint64_t> skipped_{0};
-  Atomic<std::uint64_t> retries_{0};
   Atomic<std::uint64_t> additions_{0};
   Atomic<std::uint64_t> in_use_{0};
-  Atomic<std::uint64_t> cpu_ns_{0};
-  Atomic<Activity> now_{Activity::resting};
   Clock::time_point last_{};
-  std::uint64_t cpu_start_{};
   WaitClock* waits_{};
   std::uint64_t waited_{}; // what `waits_` said at `last_`
+  Atomic<Activity> now_{Activity::resting};
   bool leads_{};
   bool waiting_{}; // has told so
+  UnitTimes units_;
+  Times times_in_waits_{};
+  CallTimes call_times_;
+  CallCounts calls_;
+  Atomic<std::uint64_t> skipped_{0};
+  Atomic<std::uint64_t> retries_{0};
+  Atomic<std::uint64_t> cpu_ns_{0};
+  std::uint64_t cpu_start_{};
 };
 
 } // namespace penstock::detail
