@@ -78,7 +78,7 @@ class Engine {
   [[gnu::cold]] void start(const RunOptions& options) {
     check_here();
     check_resting();
-    order_->begin(options.from);
+    order_->begin_from(options.from);
     start_ = Clock::now();
     cpu_start_ = cpu_now();
     try {
