@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/emplaced.hpp>
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
@@ -9,17 +10,15 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
+#include <penstock/detail/engine/run_clock.hpp>
 #include <penstock/detail/order/run_order.hpp>
 #include <penstock/run_options.hpp>
 #include <penstock/usable.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -75,20 +74,18 @@ class Engine {
 
   /// Begins a run: starts all workers but the first one of the last stage, which is the caller.
   /// Throws if it cannot.
+  /// @{
+  [[gnu::cold]] void start() {
+    check_free();
+    order_->begin();
+    set_off();
+    control_.begin();
+    crew_.go();
+  }
   [[gnu::cold]] void start(const RunOptions& options) {
-    check_here();
-    check_resting();
+    check_free();
     order_->begin_from(options.from);
-    start_ = Clock::now();
-    cpu_start_ = cpu_now();
-    try {
-      get_ready();
-    } catch (...) {
-      const std::scoped_lock lock{reporting_};
-      control_.copy_error(report_.error);
-      throw;
-    }
-    set_running(true);
+    set_off();
     if (const auto start = options.progress ? options.progress.start() : options.stalled.start()) {
       try {
         watch_ = Owned<Watch>{start(options, *this)};
@@ -101,6 +98,7 @@ class Engine {
     stop_.emplace(options.stop, Stop{control_});
     crew_.go();
   }
+  /// @}
   /// Ends a run, when the caller has done its part: blocks until every worker has come to rest.
   [[gnu::cold]] void finish() noexcept {
     control_.tell_tokens();
@@ -116,12 +114,11 @@ class Engine {
     }
     const std::scoped_lock lock{reporting_};
     running_ = false;
-    sum_up(report_, seconds());
+    sum_up(report_, clock_.seconds());
     report_.dropped = dropped();
   }
-  /// Blocks for one run; throws its error when every worker has come to rest.
-  const Report& run(const RunOptions& options) {
-    start(options);
+  /// Blocks for the run that was started; throws its error when every worker has come to rest.
+  const Report& run() {
     nodes_.back()->run(0);
     finish();
     return result();
@@ -154,12 +151,11 @@ class Engine {
     now.device = report_.device;
     now.records_in_all = report_.records_in_all;
     now.processors = report_.processors;
-    sum_up(now, seconds());
+    sum_up(now, clock_.seconds());
     return now;
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Stop {
     RunControl& control;
     void operator()() const noexcept { control.stop(); }
@@ -183,22 +179,32 @@ class Engine {
     }
     return stages.front().records - stages[end].records - left_out;
   }
-  [[gnu::cold]] void get_ready() {
-    control_.reset();
-    for (const auto& node : nodes_) {
-      node->renew_parts();
-    }
-    // Each node may hold leases of the ring before it, so the last comes first.
-    for (std::size_t i = nodes_.size(); i-- != 0;) {
-      if (!nodes_[i]->make_ready()) {
-        control_.rethrow();
+  // Begins to measure a run, and has all nodes get ready for it.
+  [[gnu::cold]] void set_off() {
+    clock_.start();
+    try {
+      control_.reset();
+      for (const auto& node : nodes_) {
+        node->renew_parts();
       }
+      // Each node may hold leases of the ring before it, so the last comes first.
+      for (std::size_t i = nodes_.size(); i-- != 0;) {
+        if (!nodes_[i]->make_ready()) {
+          control_.rethrow();
+        }
+      }
+      for (const auto& thread : threads_) {
+        thread->reset();
+      }
+    } catch (...) {
+      const std::scoped_lock lock{reporting_};
+      control_.copy_error(report_.error);
+      throw;
     }
-    for (const auto& thread : threads_) {
-      thread->reset();
-    }
+    set_running(true);
   }
-  void check_resting() const {
+  void check_free() const {
+    check_here();
     const std::scoped_lock lock{reporting_};
     if (running_) {
       throw Error{"penstock: this pipeline is running already: leave its loop, or wait for its "
@@ -211,16 +217,9 @@ class Engine {
     report_.records_in_all = order_->records_of_run();
   }
 
-  static double cpu_now() noexcept {
-    timespec now{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-  }
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-
   [[gnu::cold]] void sum_up(Report& report, double seconds) const {
     report.seconds = seconds;
-    report.cpu_s = seconds > 0 ? cpu_now() - cpu_start_ : 0;
+    report.cpu_s = seconds > 0 ? clock_.cpu_seconds() : 0;
     report.stopped = control_.stopped();
     control_.copy_error(report.error);
     if (report.stages.size() != nodes_.size()) {
@@ -247,9 +246,8 @@ class Engine {
   Vector<Owned<Node>> nodes_;
   Crew crew_;
   Owned<Watch> watch_;
-  std::optional<std::stop_callback<Stop>> stop_;
-  Clock::time_point start_{};
-  double cpu_start_{};
+  Emplaced<std::stop_callback<Stop>> stop_;
+  RunClock clock_;
   mutable std::mutex reporting_;
   bool running_{}; // between start() and finish()
   Report report_;
