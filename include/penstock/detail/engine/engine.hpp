@@ -15,7 +15,6 @@
 #include <penstock/run_options.hpp>
 #include <penstock/usable.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -223,7 +222,7 @@ class Engine {
     report.stopped = control_.stopped();
     control_.copy_error(report.error);
     if (report.stages.size() != nodes_.size()) {
-      report.stages = std::vector<StageReport>(nodes_.size());
+      std::vector<StageReport>(nodes_.size()).swap(report.stages);
     }
     report.skipped = 0;
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -234,10 +233,11 @@ class Engine {
     report.position = order_->position(nodes_.back()->place());
     report.records = report.stages.back().records;
     report.bytes = report.stages.back().bytes;
-    report.limiting_stage =
-        std::max_element(report.stages.begin(), report.stages.end(),
-                         [](const auto& a, const auto& b) { return a.busy_s < b.busy_s; })
-            ->name;
+    const StageReport* limiting = &report.stages.front();
+    for (const StageReport& stage : report.stages) {
+      limiting = stage.busy_s > limiting->busy_s ? &stage : limiting;
+    }
+    report.limiting_stage = limiting->name;
   }
 
   const Origin origin_;

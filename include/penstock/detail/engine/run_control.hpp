@@ -120,7 +120,7 @@ class RunControl {
       rethrow();
     } catch (const std::exception& e) {
       try {
-        to = e.what();
+        to.append(e.what());
       } catch (...) {
       }
     } catch (...) {
