@@ -87,7 +87,7 @@ template <AnyDevice D> class Build {
     if (!one_for_one || !on_the_way_) {
       return nullptr;
     }
-    on_the_way_->wanted = true;
+    on_the_way_->want();
     return on_the_way_;
   }
 
