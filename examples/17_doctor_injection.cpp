@@ -7,7 +7,7 @@
 // signal, makes no call of CUDA, and ends its watch in children that the program forks.
 //
 // A program that ends by _exit() or by a signal runs no exit handlers. So the files are also
-// written while it runs, often enough that a second or a twentieth of the run is lost at most.
+// written while it runs, often enough that two seconds or a twentieth of the run are lost at most.
 
 #include "support/watch_files.hpp"
 
@@ -52,6 +52,7 @@ class Watcher {
       files_.write_error(program(), error.what());
       return;
     }
+    files_.write_begun();
     watching_ = true;
     std::atexit([] { only().end(); });
     pthread_atfork(nullptr, nullptr, [] { only().forget(); });
@@ -60,6 +61,7 @@ class Watcher {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds least_pause{2};
 
   void end() noexcept {
     if (!watching_) {
@@ -97,7 +99,7 @@ class Watcher {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   void write_now_and_then() noexcept {
-    Clock::duration pause = std::chrono::seconds{1};
+    Clock::duration pause = least_pause;
     std::unique_lock lock{mutex_};
     while (!wake_.wait_for(lock, pause, [this] { return ending_; })) {
       const auto start = Clock::now();
@@ -105,7 +107,7 @@ class Watcher {
         write(WatchLog::only().so_far(), false);
       } catch (const std::exception&) { // the next time
       }
-      pause = std::max<Clock::duration>(std::chrono::seconds{1}, 20 * (Clock::now() - start));
+      pause = std::max<Clock::duration>(least_pause, 20 * (Clock::now() - start));
     }
   }
   void write(const ps::WatchSummary& summary, bool ended) {

@@ -25,6 +25,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -171,19 +172,26 @@ inline std::string why_nothing(const std::filesystem::path& folder, const std::s
   if (!errors.empty()) {
     return program + " ran, and could not be watched: " + whole_file(errors.front());
   }
-  return program + " was not watched: it never used CUDA, or ended within two seconds by a signal "
-                   "or _exit(). It must use a GPU for there to be something to see";
+  if (!files_ending(folder, ".begun").empty()) {
+    return program +
+           " ended by a signal or _exit() within two seconds, before anything was written "
+           "down: let it run for longer, or end by exit()";
+  }
+  return program + " never used CUDA, so that there is nothing to see";
 }
 
 /// Returns the environment in which the program is watched.
 inline std::vector<std::string> watching(const std::filesystem::path& injection,
                                          const std::filesystem::path& folder) {
+  const std::string own = std::string{WatchFiles::variable} + '=';
   std::vector<std::string> environment;
   for (char** one = environ; *one != nullptr; ++one) {
-    environment.emplace_back(*one);
+    if (std::string_view{*one}.substr(0, own.size()) != own) {
+      environment.emplace_back(*one);
+    }
   }
   environment.push_back("CUDA_INJECTION64_PATH=" + injection.string());
-  environment.push_back(std::string{WatchFiles::variable} + '=' + folder.string());
+  environment.push_back(own + folder.string());
   return environment;
 }
 

@@ -26,6 +26,8 @@ class WatchFiles {
   WatchFiles(std::filesystem::path folder, pid_t process)
       : folder_{std::move(folder)}, process_{std::to_string(process)} {}
 
+  /// The process has begun to use CUDA.
+  void write_begun() const { put(".begun", ""); }
   /// `ended`: the process is at its end, and this is all.
   void write(const std::string& program, bool ended, const penstock::Json& watch,
              const std::string& text) const {

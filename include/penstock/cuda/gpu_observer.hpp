@@ -9,8 +9,8 @@
 #include <penstock/cuda/detail/copied_memory.hpp>
 #include <penstock/cuda/detail/cupti_calls.hpp>
 #include <penstock/detail/observe/calls_here.hpp>
+#include <penstock/host_observer.hpp>
 #include <penstock/report.hpp>
-#include <penstock/run_observer.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -75,13 +75,14 @@ class CallsOfCallables final : public CallListener {
 } // namespace detail
 
 /// Observes runs with CUPTI: `pipeline.run({.observe = &observer})`. The Report then says what
-/// callables asked of CUDA (StageReport::calls), and what the GPU did (Report::gpu).
+/// callables asked of CUDA (StageReport::calls), what the GPU did (Report::gpu), and what
+/// HostObserver tells.
 ///
 /// A call counts once, whatever CUDA's runtime calls for it; a call that is captured into a graph
 /// counts when it is captured. Copies in two or three dimensions and batches of copies count as
 /// copies of page-locked memory. It makes calls and launches slower: time in one run, and observe
 /// in another. Only one may be at work, and no GpuActivity, Watch or other profiler in the process.
-class GpuObserver : public RunObserver {
+class GpuObserver : public HostObserver {
  public:
   /// Observes GPU `device`, as CUDA numbers them; calls count whatever their device.
   explicit GpuObserver(int device = 0) : device_{device} {}
@@ -95,13 +96,14 @@ class GpuObserver : public RunObserver {
       detail::CallSubscription::only().stop();
       throw;
     }
+    HostObserver::begin();
   }
   void end(Report& report) noexcept override {
+    HostObserver::end(report);
     detail::CallSubscription::only().stop();
     try {
       report.gpu = activity_->stop();
-      report.observed = true;
-    } catch (const std::exception&) { // the Report says so by having neither
+    } catch (const std::exception&) { // the Report says so by having none
     }
     activity_.reset();
   }
