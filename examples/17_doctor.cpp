@@ -100,9 +100,9 @@ template <ps::AnyDevice D> doctor::Findings examine(D& device, const doctor::Arg
   progress.show("running a pipeline");
   found.first = doctor::run_pipeline(device, data, found.limits, found.work, {});
   found.diagnosis = doctor::diagnose(found.first);
-  found.tried = doctor::settings_after(found.first, found.diagnosis, found.work);
-  if (found.tried) {
+  if (found.diagnosis.to_try != doctor::Settings{}) {
     progress.show("running it with other settings");
+    found.tried = found.diagnosis.to_try;
     found.second = doctor::run_pipeline(device, data, found.limits, found.work, *found.tried);
   }
   return found;

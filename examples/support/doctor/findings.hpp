@@ -46,15 +46,34 @@ inline Settings best_settings(const Findings& found) {
                                  : settings_of(found.first, found.work, {});
 }
 
-/// Returns a number with three digits that count.
+/// Returns a number with three digits that count, or all of its whole ones.
 inline std::string three_digits(double number) {
   std::ostringstream text;
-  text << std::setprecision(number >= 100  ? 0
-                            : number >= 10 ? 1
-                            : number >= 1  ? 2
-                                           : 3)
-       << std::fixed << number;
+  if (number >= 0.1) {
+    text << std::fixed << std::setprecision(number >= 100 ? 0 : number >= 10 ? 1 : 2);
+  } else {
+    text << std::setprecision(3);
+  }
+  text << number;
   return text.str();
+}
+
+/// Says settings in words, as far as they differ from the defaults.
+inline std::string in_words(const Settings& settings) {
+  std::string text;
+  const auto add = [&text](const std::string& words) {
+    text += (text.empty() ? "" : ", ") + words;
+  };
+  if (settings.workers != 0) {
+    add(".workers = " + std::to_string(settings.workers));
+  }
+  if (settings.depth != 0) {
+    add(".depth = " + std::to_string(settings.depth));
+  }
+  if (settings.replayed) {
+    add("ps::replayed");
+  }
+  return text;
 }
 
 /// Says in a sentence or two whether a pipeline is worth it.

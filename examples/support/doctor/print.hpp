@@ -36,13 +36,19 @@ inline void print_text(std::ostream& os, const Findings& found) {
      << " bytes and kernels of " << found.work.kernel_s * 1e3 << " ms, read from the "
      << (found.work.from_disk ? "disk" : "page cache") << ":\n";
   for (const Bound& bound : bounds(found.limits, found.work)) {
-    print_rate(os, "at most, for the " + bound.what, bound.gb_per_s, "GB/s");
+    print_rate(os, "limit: " + bound.what, bound.gb_per_s, "GB/s");
+  }
+  Workload cold = found.work;
+  cold.from_disk = true;
+  if (const double disk = reading_gb_per_s(found.limits, cold, false);
+      disk > 0 && !found.work.from_disk) {
+    print_rate(os, "limit: disk, for what is not cached yet", disk, "GB/s");
   }
   print_rate(os, "the pipeline, with defaults", gb_per_s(found.first), "GB/s");
   if (found.second) {
-    print_rate(os, "the pipeline, with what was tried", gb_per_s(*found.second), "GB/s");
+    print_rate(os, "the pipeline, with " + in_words(*found.tried), gb_per_s(*found.second), "GB/s");
   }
-  print_rate(os, "a loop without it, by these limits",
+  print_rate(os, "a loop without it, as the limits say",
              plain_loop_gb_per_s(found.limits, found.work), "GB/s");
   print_rate(os, "a loop without it, measured", found.plain_loop, "GB/s");
 

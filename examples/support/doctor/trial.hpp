@@ -62,14 +62,18 @@ struct Settings {
   std::size_t depth = 0;
   std::size_t batch_bytes = 0;
   bool replayed = false; ///< The kernels of many batches are launched by one call.
+
+  friend bool operator==(const Settings&, const Settings&) = default;
 };
 
-/// About how many batches a trial has: enough for a second of the lowest limit, and at least six.
+/// About how many batches a trial has: enough for a second of the lowest limit, but at least six,
+/// and not so many that to hand them on takes seconds.
 inline std::uint64_t batches_of_a_trial(const Limits& limits, const Workload& work) {
   const std::vector<Bound> all = bounds(limits, work);
   const double gb_per_s = all.empty() ? 1 : all.front().gb_per_s;
-  return std::max<std::uint64_t>(
-      static_cast<std::uint64_t>(gb_per_s * 1e9 / static_cast<double>(work.batch_bytes)), 6);
+  return std::clamp<std::uint64_t>(
+      static_cast<std::uint64_t>(gb_per_s * 1e9 / static_cast<double>(work.batch_bytes)), 6,
+      100'000);
 }
 
 /// Runs Reader | AsyncCopier | Consumer over a source and returns what it says of itself.
@@ -126,20 +130,18 @@ penstock::Report run_pipeline(D& device, const Data& data, const Limits& limits,
     drop_from_cache(data);
   }
   const std::uint64_t there = data.bytes_of(data.used);
-  const std::size_t batch_bytes =
-      settings.batch_bytes != 0 ? settings.batch_bytes : work.batch_bytes;
   const std::uint64_t wanted = batches_of_a_trial(limits, work) * work.batch_bytes;
   const std::uint64_t bytes = std::min(wanted, there);
   const std::uint64_t epochs = work.from_disk ? 1 : (wanted - 1) / bytes + 1;
   if (!data.small_files) {
     return run_over(device, ps::take(ps::records<std::byte>(data.files_of(data.used)), bytes),
-                    batch_bytes, epochs, work, settings);
+                    work.batch_bytes, epochs, work, settings);
   }
   const std::vector<std::string> paths = data.files_of(data.used);
   const std::uint64_t mean = std::max<std::uint64_t>(there / paths.size(), 1);
   const std::uint64_t files = std::clamp<std::uint64_t>(bytes / mean, 1, paths.size());
   return run_over(device, ps::take(ps::files(paths), files),
-                  std::max<std::size_t>(batch_bytes / mean, 1), epochs, work, settings);
+                  std::max<std::size_t>(work.batch_bytes / mean, 1), epochs, work, settings);
 }
 
 /// Measures the loop that a pipeline replaces: read a batch, copy it from pageable memory, compute,

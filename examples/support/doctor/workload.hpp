@@ -48,7 +48,7 @@ template <penstock::AnyDevice D> std::size_t batch_for(const D& device, const Ar
     throw std::invalid_argument{"--batch is " + std::to_string(batch) +
                                 " bytes, and the memory "
                                 "that is free here has room for batches of " +
-                                std::to_string(most / mib) + "MiB: give a smaller one"};
+                                std::to_string(most / mib) + " MiB: give a smaller one"};
   }
   return batch;
 }
