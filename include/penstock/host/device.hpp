@@ -4,14 +4,18 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/memory/mapping.hpp>
+#include <penstock/detail/observe/calls_here.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
-#include <penstock/host/detail/lateness.hpp>
+#include <penstock/host/counts.hpp>
+#include <penstock/host/detail/machine.hpp>
+#include <penstock/host/detail/pace.hpp>
+#include <penstock/host/detail/pinned_pieces.hpp>
 #include <penstock/host/graph.hpp>
+#include <penstock/host/options.hpp>
 #include <penstock/host/stream.hpp>
 
 #include <cassert>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,45 +25,8 @@
 #include <span>
 #include <string>
 #include <system_error>
-#include <thread>
 
 namespace penstock {
-
-/// How a HostDevice behaves.
-struct HostOptions {
-  /// If not 0, each copy starts late, by 0 to 400 microseconds, the n-th always by the same for one
-  /// seed. So copies of different streams finish in other orders; within a stream nothing changes.
-  std::uint64_t late_seed = 0;
-  /// How much longer a copy takes, in nanoseconds for each KiB.
-  std::uint64_t copy_ns_per_kib = 0;
-};
-
-/// How a call fails, for HostDevice::fail_call().
-struct HostFault {
-  /// All later calls fail too, not only that one.
-  bool persistent = false;
-  /// The device is unusable afterwards, as a GPU is after a trap.
-  bool sticky = false;
-  int code = 2; ///< What DeviceError::code() is.
-};
-
-/// What a HostDevice has done and holds.
-struct HostCounts {
-  /// Counted calls, failed ones included: those that fail_call() counts.
-  std::uint64_t calls = 0;
-  std::uint64_t copies = 0;       ///< Copies enqueued.
-  std::uint64_t copied_bytes = 0; ///< Bytes of those copies.
-  std::uint64_t records = 0;      ///< Events recorded.
-  std::uint64_t waits = 0;        ///< Times a stream was told to wait.
-  std::uint64_t queries = 0;      ///< Calls of is_done().
-  std::uint64_t syncs = 0;        ///< Blocking waits.
-  /// Bytes ever page-locked, given back or not.
-  std::uint64_t pinned_bytes = 0;
-  std::size_t live_allocations = 0; ///< Pieces of device memory not given back yet.
-  std::size_t live_pinned = 0;      ///< Pieces of pinned memory not given back yet.
-  std::size_t live_streams = 0;     ///< Streams that exist now.
-  std::size_t live_events = 0;      ///< Events that exist now.
-};
 
 /// What HostDevice::attach() returns: a guard of nothing. Its destructor keeps compilers from
 /// warning of an unused variable.
@@ -81,7 +48,8 @@ class HostDevice {
   using graph_type = HostGraph;        ///< What capture() makes.
   using stream_argument = HostStream&; ///< How calls and callables take a stream.
 
-  explicit HostDevice(HostOptions options = {}) : options_{options} {} ///< Starts no thread.
+  /// Starts no thread. Throws OptionError.
+  explicit HostDevice(HostOptions options = {}) : context_{options} {}
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
   [[gnu::cold]] ~HostDevice() {
@@ -91,6 +59,8 @@ class HostDevice {
   }
 
   std::string name() const { return "host"; } ///< For the Report.
+  /// Returns HostOptions::memory_bytes; 0 if the device does not say.
+  std::uint64_t memory_bytes() const noexcept { return context_.machine.memory_bytes(); }
   /// No-op: host memory is reachable from every thread.
   [[nodiscard]] HostAttachment attach() noexcept { return {}; }
 
@@ -112,31 +82,41 @@ class HostDevice {
   /// Returns `bytes` of memory aligned to 256 and filled with 0xCD, since a GPU's is not zero
   /// either; null for 0 bytes.
   void* allocate(std::size_t bytes) {
+    const detail::NotedCall noted{detail::CallKind::allocation};
     context_.gate.pass("allocate", bytes);
     if (bytes == 0) {
       return nullptr;
     }
+    constexpr const char* why = "out of memory; take a smaller batch, copy or depth";
     constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
-    void* const at = bytes > most ? nullptr : ::operator new(bytes, alignment, std::nothrow);
+    if (bytes > most || !take(bytes)) {
+      fail("allocate", bytes, why);
+    }
+    void* const at = ::operator new(bytes, alignment, std::nothrow);
     if (at == nullptr) {
-      fail("allocate", bytes, "out of memory; take a smaller batch, copy or depth");
+      allocated_bytes_.fetch_sub(bytes, StdAtomics::relaxed);
+      fail("allocate", bytes, why);
     }
     live_allocations_.fetch_add(1, StdAtomics::relaxed);
     return std::memset(at, 0xCD, bytes);
   }
   /// Gives memory back; no queued work may use it any more. Ignores null.
-  void deallocate(void* at, std::size_t) noexcept {
+  void deallocate(void* at, std::size_t bytes) noexcept {
     if (at != nullptr) {
+      const detail::NotedCall noted{detail::CallKind::allocation};
       rest();
       ::operator delete(at, alignment);
+      allocated_bytes_.fetch_sub(bytes, StdAtomics::relaxed);
       live_allocations_.fetch_sub(1, StdAtomics::relaxed);
     }
   }
   /// Returns `bytes` of zeroed host memory, a multiple of 4096; blocks until its pages are there.
   void* allocate_pinned(std::size_t bytes) {
+    const detail::NotedCall noted{detail::CallKind::allocation};
     context_.gate.pass("allocate_pinned", bytes);
     try {
       void* const at = detail::map_pages(bytes);
+      pinned_.add(at, bytes);
       live_pinned_.fetch_add(1, StdAtomics::relaxed);
       pinned_bytes_.fetch_add(bytes, StdAtomics::relaxed);
       return at;
@@ -147,19 +127,24 @@ class HostDevice {
   /// Gives pinned memory back; no queued work may use it any more. Ignores null.
   void deallocate_pinned(void* at, std::size_t bytes) noexcept {
     if (at != nullptr) {
+      const detail::NotedCall noted{detail::CallKind::allocation};
       rest();
+      pinned_.remove(at, bytes);
       detail::unmap_pages(at, bytes);
       live_pinned_.fetch_sub(1, StdAtomics::relaxed);
     }
   }
 
   /// Copies `bytes` from pinned memory to the device's when the stream gets there; returns at once.
+  /// From pageable memory too; with HostOptions::to_device_bytes_per_s that is slower, and blocks
+  /// until it is done.
   void copy_to_device(void* to, const void* from, std::size_t bytes, HostStream& stream) {
-    copy("copy_to_device", to, from, bytes, stream);
+    copy("copy_to_device", detail::Way::to_device, to, from, bytes, stream);
   }
-  /// Enqueues a copy from the device's memory to pinned memory; returns at once.
+  /// Enqueues a copy from the device's memory to pinned memory; returns at once. To pageable memory
+  /// too, likewise.
   void copy_to_host(void* to, const void* from, std::size_t bytes, HostStream& stream) {
-    copy("copy_to_host", to, from, bytes, stream);
+    copy("copy_to_host", detail::Way::to_host, to, from, bytes, stream);
   }
 
   /// Do what the members of HostEvent and HostStream do.
@@ -216,23 +201,42 @@ class HostDevice {
                        Gate::text(call, bytes, Gate::out_of_memory, why));
   }
 
-  void copy(const char* call, void* to, const void* from, std::size_t bytes, HostStream& stream) {
+  // Takes memory of the device, if so much is left.
+  bool take(std::size_t bytes) noexcept {
+    const std::uint64_t limit = memory_bytes();
+    std::uint64_t held = allocated_bytes_.load(StdAtomics::relaxed);
+    do {
+      if (limit != 0 && (held > limit || bytes > limit - held)) {
+        return false;
+      }
+    } while (!allocated_bytes_.compare_exchange_weak(held, held + bytes, StdAtomics::relaxed));
+    return true;
+  }
+
+  void copy(const char* call, detail::Way way, void* to, const void* from, std::size_t bytes,
+            HostStream& stream) {
+    using detail::CallKind;
+    const bool pageable = is_pageable(way, way == detail::Way::to_device ? from : to, bytes);
+    const detail::NotedCall noted{pageable ? CallKind::pageable_copy : CallKind::copy, bytes};
     context_.gate.pass(call, bytes);
     const std::uint64_t number = copies_.fetch_add(1, StdAtomics::relaxed);
     copied_bytes_.fetch_add(bytes, StdAtomics::relaxed);
-    stream.put([to, from, bytes, pause = pause(number, bytes)] {
-      if (pause.count() != 0) {
-        std::this_thread::sleep_for(pause);
-      }
-      if (bytes != 0) {
-        std::memcpy(to, from, bytes);
-      }
+    const detail::Cost cost = context_.machine.copy(way, number, bytes, pageable);
+    stream.put([to, from, bytes, cost](detail::Pace& pace) {
+      pace.run(cost, [=] {
+        if (bytes != 0) {
+          std::memcpy(to, from, bytes);
+        }
+      });
     });
+    if (pageable && context_.machine.has_bus(way)) {
+      stream.finish(call);
+    }
   }
-  std::chrono::nanoseconds pause(std::uint64_t copy, std::size_t bytes) const noexcept {
-    const std::uint64_t ns =
-        bytes / 1024 * options_.copy_ns_per_kib + bytes % 1024 * options_.copy_ns_per_kib / 1024;
-    return detail::lateness(options_.late_seed, copy) + std::chrono::nanoseconds{ns};
+  // Returns false, without a look, if nobody wants to know.
+  bool is_pageable(detail::Way way, const void* host, std::size_t bytes) noexcept {
+    return bytes != 0 && (detail::calls_here != nullptr || context_.machine.has_bus(way)) &&
+           !pinned_.has(host, bytes);
   }
   // After a trap no thread waits for a GPU's work, and memory is freed at once: none may run here.
   void rest() noexcept {
@@ -241,9 +245,10 @@ class HostDevice {
     }
   }
 
-  const HostOptions options_;
   detail::HostContext context_;
+  detail::PinnedPieces pinned_;
   StdAtomics::Atomic<std::uint64_t> copies_{0}, copied_bytes_{0}, pinned_bytes_{0};
+  StdAtomics::Atomic<std::uint64_t> allocated_bytes_{0};
   StdAtomics::Atomic<std::size_t> live_allocations_{0}, live_pinned_{0};
 };
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/observe/calls_here.hpp>
 #include <penstock/host/detail/context.hpp>
+#include <penstock/host/detail/pace.hpp>
 #include <penstock/host/detail/queue.hpp>
 
 #include <cstdint>
@@ -40,6 +42,7 @@ class HostEvent {
   /// Blocks until the latest point recorded at the call is reached.
   void sync() const {
     detail::HostContext& c = state_->context;
+    const detail::NotedCall noted{detail::CallKind::wait};
     c.gate.pass("sync");
     c.syncs.fetch_add(1, StdAtomics::relaxed);
     latest().await();
@@ -55,10 +58,9 @@ class HostEvent {
     std::uint64_t number{0};
 
     bool is_reached() const { return queue == nullptr || queue->is_reached(number); }
-    void await() const {
-      if (queue != nullptr) {
-        queue->await(number);
-      }
+    // Returns what HostQueue::await() does.
+    detail::Pace::Clock::time_point await() const {
+      return queue != nullptr ? queue->await(number) : detail::Pace::Clock::time_point{};
     }
   };
   // Apart from the event, which can then move though its mutex cannot.

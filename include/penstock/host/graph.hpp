@@ -3,11 +3,13 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/base/job.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/host/detail/pace.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -22,19 +24,37 @@ class CapturedWork {
  public:
   explicit CapturedWork(std::size_t lanes) : lanes_(lanes) {}
 
-  template <class F> void add(std::size_t lane, F f) { lanes_[lane].push_back(Job{std::move(f)}); }
+  template <class F> void add(std::size_t lane, F f) {
+    lanes_[lane].push_back(std::make_unique<Kept<F>>(std::move(f)));
+  }
   /// Runs all work. Lanes must not depend on each other, so the last one runs first: this finds out
-  /// work that relies on the order in which it was enqueued.
-  void run() {
+  /// work that relies on the order in which it was enqueued. On the pretended machine they run side
+  /// by side.
+  void run(Pace& pace) {
+    const Pace::Clock::time_point begin = pace.at();
+    Pace::Clock::time_point end = begin;
     for (std::size_t lane = lanes_.size(); lane-- != 0;) {
-      for (const Job& work : lanes_[lane]) {
-        work();
+      pace.go_back(begin);
+      for (const std::unique_ptr<Piece>& work : lanes_[lane]) {
+        work->run(pace);
       }
+      end = std::max(end, pace.at());
     }
+    pace.not_before(end);
   }
 
  private:
-  Vector<Vector<Job>> lanes_;
+  struct Piece {
+    virtual ~Piece() = default;
+    virtual void run(Pace& pace) = 0;
+  };
+  template <class F> struct Kept final : Piece {
+    explicit Kept(F f) : work{std::move(f)} {}
+    void run(Pace& pace) override { work(pace); }
+    F work;
+  };
+
+  Vector<Vector<std::unique_ptr<Piece>>> lanes_;
 };
 
 /// Where a stream puts its work while it is captured.

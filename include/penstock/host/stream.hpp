@@ -5,12 +5,15 @@
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/observe/calls_here.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/context.hpp>
+#include <penstock/host/detail/pace.hpp>
 #include <penstock/host/detail/queue.hpp>
 #include <penstock/host/event.hpp>
 #include <penstock/host/graph.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -41,8 +44,13 @@ class HostStream {
   /// If `f` throws, the device breaks down as a GPU does by a trap: nothing runs on it any more,
   /// and every later call throws. `f` must not call the device, its streams or its events.
   template <class F> void enqueue(F f) {
+    static_assert(std::invocable<F&>, "penstock: a stream's work is called without arguments.");
     context().gate.check("enqueue");
-    put(std::move(f));
+    if (state_->capture.work) {
+      put(Kernel<F>{std::move(f)});
+    } else {
+      launch(Kernel<F>{std::move(f)});
+    }
   }
 
   /// Makes later work wait for what `event` marks now; for nothing if it was never recorded.
@@ -50,10 +58,9 @@ class HostStream {
   void wait(const HostEvent& event);
   /// Blocks until all work enqueued before is done. Throws while the stream is captured.
   void sync() {
-    detail::HostContext& c = passed("sync");
-    c.syncs.fetch_add(1, StdAtomics::relaxed);
-    queue().await(queue().end());
-    c.gate.check("sync");
+    const detail::NotedCall noted{detail::CallKind::wait};
+    passed("sync").syncs.fetch_add(1, StdAtomics::relaxed);
+    finish("sync");
   }
   /// Returns whether all work enqueued before is done. Never blocks. Throws while the stream is
   /// captured.
@@ -69,7 +76,7 @@ class HostStream {
   friend class HostGraph;
 
   struct State {
-    explicit State(detail::HostContext& c) : context{c}, queue{c.queues.start(c.gate)} {
+    explicit State(detail::HostContext& c) : context{c}, queue{c.queues.start(c.gate, c.machine)} {
       c.live_streams.fetch_add(1, StdAtomics::relaxed);
     }
     State(const State&) = delete;
@@ -86,11 +93,28 @@ class HostStream {
   explicit HostStream(detail::HostContext& c) : state_{new State{c}} {}
   detail::HostContext& context() const noexcept { return state_->context; }
   detail::HostQueue& queue() const noexcept { return state_->queue; }
+  // As large as the callable, which may fill its place in the queue.
+  template <class F> struct Kernel {
+    F work;
+    void operator()(detail::Pace& pace) { pace.run_kernel(work); }
+  };
+  template <class F> void launch(F f) {
+    const detail::NotedCall noted{detail::CallKind::launch};
+    context().machine.launch();
+    queue().push(std::move(f));
+  }
   template <class F> void put(F f) {
     if (const detail::Capture& capture = state_->capture; capture.work) {
       capture.work->add(capture.lane, std::move(f));
     } else {
       queue().push(std::move(f));
+    }
+  }
+  // Blocks until all work enqueued is done; while the stream is captured, that is none.
+  void finish(const char* call) {
+    if (!state_->capture.work) {
+      queue().await(queue().end());
+      context().gate.check(call);
     }
   }
   // Passes a counted call that cannot be made while the stream is captured.
@@ -121,7 +145,7 @@ inline void HostStream::wait(const HostEvent& event) {
   c.waits.fetch_add(1, StdAtomics::relaxed);
   const HostEvent::Point point = event.latest();
   if (!point.is_reached()) {
-    queue().push([point] { point.await(); });
+    queue().push([point](detail::Pace& pace) { pace.not_before(point.await()); });
   }
 }
 
@@ -138,13 +162,14 @@ template <class F> HostGraph HostGraph::capture(std::span<HostStream> lanes, F f
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
     lanes[lane].state_->capture = {work.get(), lane};
   }
+  const detail::CallsCountIn nowhere{nullptr}; // nothing is launched or copied here
   f();
   return HostGraph{std::move(work)};
 }
 
 inline void HostGraph::launch(HostStream& stream) const {
   stream.passed("launch");
-  stream.queue().push([work = work_] { work->run(); });
+  stream.launch([work = work_](detail::Pace& pace) { work->run(pace); });
 }
 
 } // namespace penstock

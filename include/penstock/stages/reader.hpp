@@ -130,7 +130,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         detail::host_slots("Reader", options_.depth, layout, build.slots_of_a_run, build.plan);
     const auto out = build.template host_output<Where>("Reader", slots, layout,
                                                        workers == 1 ? Side::one : Side::many);
-    const detail::NodeSetup setup = build.setup("Reader", workers);
+    const detail::NodeSetup setup = build.setup("Reader", workers, StageKind::reader);
     if (drops_slots) {
       detail::check_slots(options_, build.plan);
       build.drop_short(layout.units);

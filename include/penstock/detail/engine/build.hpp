@@ -134,8 +134,8 @@ template <AnyDevice D> class Build {
   DeviceThread<D>& device_thread() const noexcept { return *device_thread_; }
 
   /// Returns what the next node is made with: the name of a second Decoder is "Decoder 2".
-  NodeSetup setup(const char* kind, unsigned workers = 1) const {
-    return {name_of_next(kind, nodes_), workers, control};
+  NodeSetup setup(const char* name, unsigned workers = 1, StageKind kind = StageKind::other) const {
+    return {name_of_next(name, nodes_), workers, control, kind};
   }
   template <class N, class... Args> [[gnu::cold]] N& add(Args&&... args) {
     N* const added = new N{std::forward<Args>(args)...};

@@ -47,6 +47,13 @@ template <AnyDevice D> struct DeviceSlot {
     credits = from.credits;
     read = from.read;
   }
+  /// Takes over what stays the same when a stage also leaves the records where they are.
+  void stay(const DeviceSlot& from) noexcept {
+    index = from.index;
+    source = from.source;
+    units = from.units;
+    bytes = from.bytes;
+  }
   /// Notes that one stream alone used the batch.
   void used_until(const Fence<D>& fence) noexcept {
     free = fence;

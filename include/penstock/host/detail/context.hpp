@@ -4,7 +4,9 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/host/detail/call_gate.hpp>
+#include <penstock/host/detail/machine.hpp>
 #include <penstock/host/detail/queue.hpp>
+#include <penstock/host/options.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +15,9 @@ namespace penstock::detail {
 
 /// What the streams and events of one HostDevice share with it.
 struct HostContext {
+  explicit HostContext(const HostOptions& options) : machine{options} {}
+
+  Machine machine;
   CallGate gate;
   HostQueues queues;
   StdAtomics::Atomic<std::uint64_t> records{0}, waits{0}, queries{0}, syncs{0};

@@ -7,6 +7,8 @@
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/host/detail/call_gate.hpp>
+#include <penstock/host/detail/machine.hpp>
+#include <penstock/host/detail/pace.hpp>
 
 #include <concepts>
 #include <condition_variable>
@@ -20,6 +22,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <sys/prctl.h>
+
 namespace penstock::detail {
 
 /// Work in order on a thread of its own: a bounded ring of entries that store callables. Each piece
@@ -31,7 +35,9 @@ class HostQueue {
   /// The size of an entry, six cache lines, less its pointer.
   static constexpr std::size_t work_bytes = 6 * cache_line - sizeof(void*);
 
-  explicit HostQueue(CallGate& gate) : gate_{gate}, ring_(capacity) {}
+  HostQueue(CallGate& gate, Machine& machine)
+      : gate_{gate}, ring_(capacity), pace_{machine, gate},
+        pushed_at_(pace_.keeps_time() ? capacity : 0) {}
 
   /// Starts the thread, which must not be running. Throws std::system_error.
   [[gnu::cold]] void start() {
@@ -48,10 +54,10 @@ class HostQueue {
     thread_.join();
   }
 
-  /// Stores `f` for the thread. Blocks while all entries are taken: do not call it from the queue's
-  /// own thread.
+  /// Stores `f` for the thread, which calls f(pace). Blocks while all entries are taken: do not
+  /// call it from the queue's own thread.
   template <class F> void push(F f) {
-    static_assert(std::invocable<F&>, "penstock: a stream's work is called without arguments.");
+    static_assert(std::invocable<F&, Pace&>);
     static_assert(sizeof(F) <= work_bytes && alignof(F) <= cache_line,
                   "penstock: work is stored in place, in 376 bytes aligned to 64 at most: let it "
                   "hold a pointer to what is larger.");
@@ -61,13 +67,16 @@ class HostQueue {
     changed_.wait(lock, [this] { return pushed_ - done_ < capacity; });
     Entry& entry = ring_[pushed_ % capacity];
     ::new (static_cast<void*>(entry.bytes)) F(std::move(f));
-    entry.run = [](void* at, bool live) {
+    entry.run = [](void* at, Pace* pace) {
       F& work = *std::launder(static_cast<F*>(at));
       const Destroy<F> destroy{work};
-      if (live) {
-        work();
+      if (pace) {
+        work(*pace);
       }
     };
+    if (pace_.keeps_time()) {
+      pushed_at_[pushed_ % capacity] = Pace::Clock::now();
+    }
     ++pushed_;
     changed_.notify_all();
   }
@@ -81,9 +90,12 @@ class HostQueue {
     const std::lock_guard lock{mutex_};
     return done_ >= point;
   }
-  void await(std::uint64_t point) const {
+  /// Blocks until the point is reached. Returns a time on the pretended machine, from the time at
+  /// which it was reached there to now; any past time if the machine keeps none.
+  Pace::Clock::time_point await(std::uint64_t point) const {
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return done_ >= point; });
+    return reached_at_;
   }
   /// Blocks until the work that runs now, if any, is done.
   void await_rest() const {
@@ -95,7 +107,7 @@ class HostQueue {
  private:
   struct alignas(cache_line) Entry {
     std::byte bytes[work_bytes];
-    void (*run)(void* at, bool live);
+    void (*run)(void* at, Pace* pace); // with null it only destroys the work
   };
   static_assert(sizeof(Entry) == 6 * cache_line);
   template <class F> struct Destroy {
@@ -104,6 +116,10 @@ class HostQueue {
   };
 
   void work() noexcept {
+    if (pace_.keeps_time()) {
+      // The kernel rounds short sleeps up by 50 us unless a thread asks for less.
+      prctl(PR_SET_TIMERSLACK, 1UL);
+    }
     std::unique_lock lock{mutex_};
     for (;;) {
       changed_.wait(lock, [this] { return done_ != pushed_ || closed_; });
@@ -111,11 +127,15 @@ class HostQueue {
         return;
       }
       running_ = true;
+      if (pace_.keeps_time()) {
+        pace_.not_before(pushed_at_[done_ % capacity]);
+      }
       lock.unlock();
       run(ring_[done_ % capacity]);
       lock.lock();
       running_ = false;
       ++done_;
+      reached_at_ = pace_.at();
       changed_.notify_all();
     }
   }
@@ -124,7 +144,7 @@ class HostQueue {
   // then under this lock that nothing runs, knows that nothing will.
   void run(Entry& entry) noexcept {
     try {
-      entry.run(entry.bytes, !gate_.is_broken());
+      entry.run(entry.bytes, gate_.is_broken() ? nullptr : &pace_);
     } catch (const std::exception& e) {
       gate_.break_down(e.what(), CallGate::trapped);
     } catch (...) {
@@ -134,10 +154,13 @@ class HostQueue {
 
   CallGate& gate_;
   Vector<Entry> ring_;
+  Pace pace_;                                 // the thread's own
+  Vector<Pace::Clock::time_point> pushed_at_; // each entry, if pace_ keeps time
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::uint64_t pushed_{0};
   std::uint64_t done_{0};
+  Pace::Clock::time_point reached_at_{}; // what pace_ said when done_ was
   bool running_{false};
   bool closed_{false};
   std::thread thread_;
@@ -160,14 +183,14 @@ class HostQueues {
   /// Returns whether its threads are this process's.
   bool is_here() const noexcept { return origin_.is_here(); }
   /// Returns a running queue. Throws std::system_error, std::bad_alloc.
-  [[gnu::cold]] HostQueue& start(CallGate& gate) {
+  [[gnu::cold]] HostQueue& start(CallGate& gate, Machine& machine) {
     const std::lock_guard lock{mutex_};
     Kept* kept = first_;
     while (kept && kept->used) {
       kept = kept->next;
     }
     if (!kept) {
-      kept = first_ = new Kept{gate, first_};
+      kept = first_ = new Kept{gate, machine, first_};
     }
     kept->queue.start();
     kept->used = true;
@@ -195,7 +218,7 @@ class HostQueues {
 
  private:
   struct Kept {
-    Kept(CallGate& gate, Kept* other) : queue{gate}, next{other} {}
+    Kept(CallGate& gate, Machine& machine, Kept* other) : queue{gate, machine}, next{other} {}
     HostQueue queue;
     Kept* const next;
     bool used{false};

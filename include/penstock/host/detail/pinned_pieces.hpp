@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <new>
+
+namespace penstock::detail {
+
+/// Which memory a device has page-locked. Any thread.
+///
+/// Asking takes no lock: that would order threads, and hide from ThreadSanitizer what they forgot
+/// to order. A piece is one word, its first page and how many it has, so nobody sees half of one.
+/// Who has a pointer into a piece has been told of it after it was noted here: relaxed will do.
+class PinnedPieces {
+ public:
+  PinnedPieces() = default;
+  PinnedPieces(const PinnedPieces&) = delete;
+  PinnedPieces& operator=(const PinnedPieces&) = delete;
+  ~PinnedPieces() {
+    for (Group* group = first_.next.load(StdAtomics::relaxed); group != nullptr;) {
+      Group* const next = group->next.load(StdAtomics::relaxed);
+      delete group;
+      group = next;
+    }
+  }
+
+  /// Notes a piece of whole pages; of more than 2 TiB the first. If the process has no memory left
+  /// for that, the piece counts as pageable.
+  void add(const void* at, std::size_t bytes) noexcept {
+    const std::lock_guard lock{mutex_};
+    for (Group* group = &first_; group != nullptr;) {
+      for (Piece& piece : group->pieces) {
+        if (piece.load(StdAtomics::relaxed) == 0) {
+          piece.store(word(at, bytes), StdAtomics::relaxed);
+          return;
+        }
+      }
+      Group* next = group->next.load(StdAtomics::relaxed);
+      if (next == nullptr) {
+        next = new (std::nothrow) Group;
+        group->next.store(next, StdAtomics::release); // pairs with any()
+      }
+      group = next;
+    }
+  }
+  /// Forgets a piece.
+  void remove(const void* at, std::size_t bytes) noexcept {
+    const std::lock_guard lock{mutex_};
+    any([is = word(at, bytes)](Piece& piece) {
+      if (piece.load(StdAtomics::relaxed) != is) {
+        return false;
+      }
+      piece.store(0, StdAtomics::relaxed);
+      return true;
+    });
+  }
+  /// Returns whether all these bytes lie in one piece.
+  bool has(const void* at, std::size_t bytes) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(at);
+    return any([&](const Piece& piece) {
+      const std::uint64_t is = piece.load(StdAtomics::relaxed);
+      const std::uint64_t first = is >> count_bits << page_bits;
+      const std::uint64_t size = is % (std::uint64_t{1} << count_bits) << page_bits;
+      return begin >= first && begin - first < size && bytes <= size - (begin - first);
+    });
+  }
+
+ private:
+  using Piece = StdAtomics::Atomic<std::uint64_t>;
+  struct Group {
+    std::array<Piece, 32> pieces{};
+    StdAtomics::Atomic<Group*> next{nullptr};
+  };
+  static constexpr unsigned page_bits = 12;
+  static constexpr unsigned count_bits = 29; // an address has 47 bits, less those of a page
+
+  static std::uint64_t word(const void* at, std::size_t bytes) noexcept {
+    const std::uint64_t first = reinterpret_cast<std::uintptr_t>(at) >> page_bits;
+    constexpr std::uint64_t most = (std::uint64_t{1} << count_bits) - 1;
+    return first << count_bits | std::min<std::uint64_t>(bytes >> page_bits, most);
+  }
+  // Returns whether f(piece) returned true for any piece; asks no more then.
+  template <class F> bool any(F f) noexcept {
+    for (Group* group = &first_; group != nullptr;) {
+      for (Piece& piece : group->pieces) {
+        if (f(piece)) {
+          return true;
+        }
+      }
+      group = group->next.load(StdAtomics::acquire); // pairs with add()
+    }
+    return false;
+  }
+
+  std::mutex mutex_;
+  Group first_;
+};
+
+} // namespace penstock::detail
