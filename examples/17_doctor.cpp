@@ -30,7 +30,7 @@
 
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
-#if defined(EXAMPLES_HAVE_CUPTI) && __has_include("support/run_watched.hpp")
+#if __has_include("support/run_watched.hpp")
 #include "support/run_watched.hpp"
 #define DOCTOR_CAN_WATCH
 #endif
@@ -49,8 +49,7 @@ int watch(const doctor::Arguments& args) {
   return run_watched(args.program, args.json);
 #else
   throw std::runtime_error{"cannot watch " + std::string{args.program.front()} +
-                           ": --run needs CUPTI, which was not there when this was built. It comes "
-                           "with the CUDA toolkit: build it with nvcc and CUPTI"};
+                           ": this was built without what --run needs, support/run_watched.hpp"};
 #endif
 }
 

@@ -46,23 +46,42 @@ inline void measure_page_cache(const Readings& readings, Data& data, Limits& lim
   }
 }
 
-/// Measures copies in memory, by one thread and by several. The memory is larger than the caches,
-/// and each thread has touched its own before.
+/// Writes to memory for the first time, by several threads, part after part until all is done or
+/// `limit` seconds are over: some virtual machines take long to give a page. Returns the bytes.
+inline std::size_t touch(std::byte* one, std::byte* other, std::size_t bytes, double limit) {
+  constexpr std::size_t part = 16 * mib;
+  const unsigned threads = several_threads();
+  const auto begin = Clock::now();
+  std::size_t done = 0;
+  while (done < bytes && (done == 0 || seconds_since(begin) < limit)) {
+    const std::size_t some = std::min(part, bytes - done);
+    on_threads(threads, [&](unsigned thread) {
+      const std::size_t from = done + some * thread / threads;
+      const std::size_t count = done + some * (thread + 1) / threads - from;
+      std::memset(one + from, 1, count);
+      std::memset(other + from, 2, count);
+    });
+    done += some;
+  }
+  return done;
+}
+
+/// Measures copies in memory, by one thread and by several, of more memory than the caches hold.
 inline void measure_copies(Limits& limits) {
   const unsigned several = several_threads();
-  const std::size_t wanted = std::clamp(4 * last_level_cache(), 128 * mib, gib);
-  const std::size_t bytes = affordable(wanted, 8);
-  const Bytes from = make_bytes(bytes);
-  const Bytes to = make_bytes(bytes);
+  const std::size_t wanted = affordable(std::clamp(4 * last_level_cache(), 128 * mib, gib), 8);
+  const Bytes from = make_bytes(wanted);
+  const Bytes to = make_bytes(wanted);
+  const std::size_t bytes = touch(from.get(), to.get(), wanted, 3);
+  if (bytes < 2 * last_level_cache()) {
+    limits.missing("host copy of much memory",
+                   "there were only " + std::to_string(bytes / mib) +
+                       " MiB for it, part of which the caches may hold");
+  }
   // A thread's share, in whole pages.
   const auto share = [&](unsigned thread, unsigned threads) {
     return bytes / 4096 * thread / threads * 4096;
   };
-  on_threads(several, [&](unsigned thread) {
-    const std::size_t begin = share(thread, several);
-    std::memset(from.get() + begin, 1, share(thread + 1, several) - begin);
-    std::memset(to.get() + begin, 2, share(thread + 1, several) - begin);
-  });
   for (unsigned threads = 1;; threads = several) {
     const double seconds = median_of(
         [&] {

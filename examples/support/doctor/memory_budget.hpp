@@ -8,11 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 namespace doctor {
@@ -43,10 +45,17 @@ inline std::size_t affordable(std::size_t wanted, std::size_t part) {
   return std::max(std::min(wanted, free_memory() / part) / mib * mib, mib);
 }
 
-/// Returns the bytes of the last-level cache; 64 MiB if the system does not say.
+/// Returns the bytes of the last-level cache; 64 MiB if the system does not say. sysconf() may add
+/// up several, of which a thread has one.
 inline std::size_t last_level_cache() {
-  const long bytes = std::max(::sysconf(_SC_LEVEL3_CACHE_SIZE), ::sysconf(_SC_LEVEL2_CACHE_SIZE));
-  return bytes > 0 ? static_cast<std::size_t>(bytes) : 64 * mib;
+  std::size_t kib = 0;
+  for (const char level : {'3', '2'}) {
+    std::ifstream size{std::string{"/sys/devices/system/cpu/cpu0/cache/index"} + level + "/size"};
+    if (size >> kib && kib != 0) {
+      return kib << 10U;
+    }
+  }
+  return 64 * mib;
 }
 
 /// How many threads show what several can do: all processors that this process may use, up to 16.
@@ -57,15 +66,19 @@ inline unsigned several_threads() {
 struct Free {
   void operator()(std::byte* at) const { std::free(at); }
 };
-/// Pageable memory at a multiple of 4096, as direct reads need it.
+/// Pageable memory, at a multiple of 2 MiB.
 using Bytes = std::unique_ptr<std::byte[], Free>;
 
-/// Returns memory that nobody has touched; `bytes` are a multiple of 4096.
+/// Returns memory that nobody has touched, in huge pages where the system has them, as a pipeline's
+/// own memory is too.
 inline Bytes make_bytes(std::size_t bytes) {
-  Bytes made{static_cast<std::byte*>(std::aligned_alloc(4096, bytes))};
+  constexpr std::size_t huge_page = 2 * mib;
+  const std::size_t room = (bytes + huge_page - 1) / huge_page * huge_page;
+  Bytes made{static_cast<std::byte*>(std::aligned_alloc(huge_page, room))};
   if (!made) {
     throw std::bad_alloc{};
   }
+  ::madvise(made.get(), room, MADV_HUGEPAGE);
   return made;
 }
 

@@ -22,9 +22,13 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace doctor {
 
@@ -151,10 +155,9 @@ double run_plain_loop(D& device, const Data& data, const Workload& work) {
   if (work.from_disk) {
     drop_from_cache(data);
   }
-  const std::size_t room = (work.batch_bytes + 4095) / 4096 * 4096;
-  const Bytes host = make_bytes(room);
-  std::memset(host.get(), 1, room);
-  const DeviceMemory<D> batch{device, room, false};
+  const Bytes host = make_bytes(work.batch_bytes);
+  std::memset(host.get(), 1, work.batch_bytes);
+  const DeviceMemory<D> batch{device, work.batch_bytes, false};
   auto stream = device.stream();
   OpenFile file;
   std::size_t number = 0; // of the piece
