@@ -6,9 +6,7 @@
 
 #include <penstock/penstock.hpp>
 #include <penstock/usable.hpp>
-#if __has_include(<penstock/verdict.hpp>)
 #include <penstock/verdict.hpp>
-#endif
 
 #include <algorithm>
 #include <cmath>
@@ -33,7 +31,6 @@ struct Diagnosis {
   Settings to_try; ///< Differs from the defaults if other settings may help.
 };
 
-#if __has_include(<penstock/verdict.hpp>)
 /// Returns the settings that cure a cause; the defaults if none does.
 inline Settings cure(const penstock::Report& report, penstock::Cause cause, double gain) {
   using penstock::Cause;
@@ -62,7 +59,11 @@ inline Diagnosis diagnose(const penstock::Report& report) {
   text << verdict;
   std::string words = text.str();
   words.erase(words.find_last_not_of('\n') + 1);
-  Diagnosis diagnosis{std::move(words), verdict.stage, name_of(verdict.cause), {}, {}};
+  std::string cause = name_of(verdict.cause);
+  if (verdict.or_cause != penstock::Cause::nothing) {
+    cause += std::string{" or "} + name_of(verdict.or_cause);
+  }
+  Diagnosis diagnosis{std::move(words), verdict.stage, std::move(cause), {}, {}};
   for (const penstock::Advice& advice : verdict.advice) {
     diagnosis.advice.push_back({advice.change, advice.gain, advice.next});
   }
@@ -74,11 +75,6 @@ inline Diagnosis diagnose(const penstock::Report& report) {
   }
   return diagnosis;
 }
-#else
-inline Diagnosis diagnose(const penstock::Report& report) {
-  return {"held back by " + report.limiting_stage, report.limiting_stage, "unknown", {}, {}};
-}
-#endif
 
 /// Returns the settings that a run had, with penstock's defaults filled in.
 inline Settings settings_of(const penstock::Report& report, const Workload& work,

@@ -9,6 +9,7 @@
 #include "reading.hpp"
 #include "timing.hpp"
 
+#include <penstock/host_observer.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/replayed.hpp>
 #include <penstock/sources/files.hpp>
@@ -94,12 +95,15 @@ penstock::Report run_over(D& device, Source source, std::size_t batch, std::uint
                    {.workers = settings.workers, .depth = settings.depth, .epochs = epochs}} |
         ps::AsyncCopier{device, {.batch = batch}} | std::move(consumer);
     pipeline.prepare();
+    ps::HostObserver observer; // processor time that others took would be blamed on a stage
     const auto once = [&] {
-      return pipeline.run({.progress = [&pipeline](const ps::Report& now) {
-        if (now.seconds > most_seconds) {
-          pipeline.stop();
-        }
-      }});
+      return pipeline.run({.progress =
+                               [&pipeline](const ps::Report& now) {
+                                 if (now.seconds > most_seconds) {
+                                   pipeline.stop();
+                                 }
+                               },
+                           .observe = &observer});
     };
     ps::Report report = once();
     // The first run has warmed up; what is read from the disk has no second first time.
