@@ -43,9 +43,6 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
     for (;;) {
       const Share share = draws.next();
       const bool at_once = ring.is_filled(share.ticket);
-      if (!at_once) {
-        meter.begin_wait();
-      }
       const HostSlot* const slot = ring.await_filled(share.ticket);
       meter.goes_on(at_once, Activity::starved, Activity::busy);
       if (!slot) {

@@ -33,7 +33,6 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   Lease<B> next() noexcept override {
     calls_here = outside_;
     meter(0).spent(Activity::busy, Activity::starved);
-    meter(0).begin_wait();
     used_up(behind_);
     HostRing::Take taken;
     if (!attempt(delivered_,

@@ -8,6 +8,7 @@
 #include <penstock/detail/observe/calls_here.hpp>
 #include <penstock/detail/observe/unit_times.hpp>
 #include <penstock/detail/observe/wait_clock.hpp>
+#include <penstock/detail/ring/before_sleep.hpp>
 #include <penstock/stage_report.hpp>
 
 #include <algorithm>
@@ -53,6 +54,9 @@ class alignas(cache_line) Meter {
   void start() noexcept {
     now_in(Activity::starved);
     last_ = Clock::now();
+    if (leads_) {
+      before_sleep = {[](void* meter) noexcept { static_cast<Meter*>(meter)->begin_wait(); }, this};
+    }
     waited_ = waits_ != nullptr ? waits_->at(ns(last_.time_since_epoch())) : 0;
     cpu_start_ = thread_cpu_ns();
   }
@@ -77,10 +81,10 @@ class alignas(cache_line) Meter {
     now_in(next);
     return time;
   }
-  /// Says that a wait for input has begun, which is not to be over at once, if this meter leads:
-  /// when the time was last booked.
+  /// Says that a wait for input began when time was last booked, if one goes on and is not known
+  /// yet: for the meter that leads. Its own thread calls it before it falls asleep.
   void begin_wait() noexcept {
-    if (leads_ && !waiting_) {
+    if (leads_ && !waiting_ && now_.load(relaxed) == Activity::starved) {
       waits_->begin(ns(last_.time_since_epoch()));
       waiting_ = true;
     }
@@ -107,6 +111,9 @@ class alignas(cache_line) Meter {
   void stop() noexcept {
     add(cpu_ns_, thread_cpu_ns() - cpu_start_);
     now_in(Activity::resting);
+    if (leads_) {
+      before_sleep = {};
+    }
   }
 
   std::uint64_t records() const noexcept { return records_.load(relaxed); }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/ring/before_sleep.hpp>
 #include <penstock/detail/ring/state.hpp>
 #include <penstock/detail/ring/word.hpp>
 
@@ -83,6 +84,9 @@ template <class Policy> class WaitWord {
             // changed no word.
             if (counted && ready(seen)) {
               return true;
+            }
+            if (before_sleep.call != nullptr) {
+              before_sleep.call(before_sleep.with);
             }
             Parking::sleep(word_, seen | Words::sleeper, nap);
             nap = counted ? std::min(2 * nap, longest_nap) : for_ever;

@@ -1,0 +1,15 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace penstock::detail {
+
+/// What a thread calls before it falls asleep for a slot: nothing, but for one that tells others
+/// when it waits. A wait that ends while the thread still spins is too short to be told of.
+struct BeforeSleep {
+  void (*call)(void* with) noexcept {};
+  void* with{};
+};
+inline constinit thread_local BeforeSleep before_sleep{};
+
+} // namespace penstock::detail
