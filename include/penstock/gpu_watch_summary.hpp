@@ -20,7 +20,7 @@ struct WatchedCalls {
 
 /// The calls of one function.
 struct WatchedFunction {
-  std::string name{}; ///< As in CUDA's reference: "cudaStreamSynchronize".
+  std::string name{};   ///< As in CUDA's reference: "cudaStreamSynchronize".
   WatchedCalls calls{}; ///< Its calls.
 };
 
@@ -73,17 +73,17 @@ struct KernelsInARow {
 /// prints both.
 struct WatchSummary {
   double seconds{};            ///< How long the program was watched.
-  GpuActivitySummary gpu{};      ///< What the GPU did; its `seconds` are these.
-  WatchedCalls launches{};       ///< Kernels and graphs launched.
-  WatchedCalls waits{};          ///< Waits for a stream, an event, a context or the device.
-  WatchedCalls allocations{};    ///< Memory allocated or page-locked.
-  WatchedCalls releases{};       ///< Memory given back.
-  WatchedCalls copies{};         ///< Copies and fills.
-  PageableCopies pageable{};     ///< Those of them from or to pageable memory.
-  WatchedCalls page_locks{};     ///< Page-locked memory allocated, or memory page-locked.
+  GpuActivitySummary gpu{};    ///< What the GPU did; its `seconds` are these.
+  WatchedCalls launches{};     ///< Kernels and graphs launched.
+  WatchedCalls waits{};        ///< Waits for a stream, an event, a context or the device.
+  WatchedCalls allocations{};  ///< Memory allocated or page-locked.
+  WatchedCalls releases{};     ///< Memory given back.
+  WatchedCalls copies{};       ///< Copies and fills.
+  PageableCopies pageable{};   ///< Those of them from or to pageable memory.
+  WatchedCalls page_locks{};   ///< Page-locked memory allocated, or memory page-locked.
   std::uint64_t page_locked{}; ///< Bytes of that.
-  IdleTimes idle{};              ///< What the program did while the GPU was idle.
-  KernelsInARow in_a_row{};      ///< Many kernels between products.
+  IdleTimes idle{};            ///< What the program did while the GPU was idle.
+  KernelsInARow in_a_row{};    ///< Many kernels between products.
   unsigned streams{};          ///< Streams with work.
   /// Most bytes of device memory that the program had at once, of what it allocated while it was
   /// watched or, for a Watch, had before.

@@ -74,8 +74,9 @@ inline std::string headline(const WatchSummary& is) {
     }
   }
   if (found.empty() && summary.gpu.kernels != 0) {
+    const double copies = summary.seconds > 0 ? summary.gpu.copy_s / summary.seconds : 0;
     text += "Nothing costs a tenth of the time: kernels ran in " +
-            percent(summary.gpu.kernel_share()) + " of it.\n";
+            percent(summary.gpu.kernel_share()) + " of it, copies in " + percent(copies) + ".\n";
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(summary.kernels.size(), 3); ++i) {
     const WatchedKernel& kernel = summary.kernels[i];

@@ -227,6 +227,15 @@ TEST_CASE("a log has each function's calls and seconds, and the memory that was 
   CHECK_FALSE(fake.subscribed);
 }
 
+TEST_CASE("a log that is at work refuses to begin again, and goes on") {
+  WatchLog& log = WatchLog::only();
+  log.start(0);
+  wait();
+  CHECK(has(caught<CuptiError>([&] { log.start(0); }), "Another profiler is at work"));
+  wait();
+  CHECK(log.stop().waits.calls == 2);
+}
+
 TEST_CASE("the profiler's bracket forgets what came before, and ends what counts") {
   WatchLog& log = WatchLog::only();
   log.start(0);

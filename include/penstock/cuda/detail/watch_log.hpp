@@ -36,23 +36,23 @@ class WatchLog final : public CallListener {
 
   /// Begins to record `device`, or any. Throws CuptiError or Error.
   void start(std::uint32_t device) {
-    {
-      const std::lock_guard lock{mutex_};
-      functions_ = {};
-      calls_.clear();
-      memory_ = {};
-      times_.clear();
-      bracketed_ = false;
-    }
-    CallSubscription::only().start(*this);
+    CallSubscription::only().start(*this); // throws if this log is at work, which then goes on
     try {
+      {
+        const std::lock_guard lock{mutex_};
+        functions_ = {};
+        calls_.clear();
+        memory_ = {};
+        times_.clear();
+        bracketed_ = false;
+      }
       ActivityLog::only().start(device, true);
+      use_ = ProcessUse::now();
+      begin_time();
     } catch (...) {
       CallSubscription::only().stop();
       throw;
     }
-    use_ = ProcessUse::now();
-    begin_time();
   }
   /// Ends the recording, whose GPU must be done with its work, and sums it up.
   WatchSummary stop() {

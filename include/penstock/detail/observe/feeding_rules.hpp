@@ -37,7 +37,7 @@ class FeedingRules : public WatchFigures {
                  {.cause = "everything in turn: load, copy from pageable memory, compute, "
                            "wait",
                   .page = "13_whole_loop",
-                  .evidence = elsewhere() + "; " + pageable() + "; " + waits() +
+                  .evidence = elsewhere() + "; " + pageable() + "; " + all_waits() +
                               "; kernels ran in " + percent(share(is_.gpu.kernel_s)) +
                               " of the time",
                   .cost_s = is_.idle.elsewhere_s + pageable_s()});
@@ -100,7 +100,7 @@ class FeedingRules : public WatchFigures {
          .page = too_long ? "03_too_few_loaders" : "02_waiting_for_data",
          .evidence = elsewhere() + ", the longest for " + figure_ms(is_.idle.longest_gap_s) +
                      "; the GPU worked for " + figure_ms(is_.gpu.busy_s) + "; " + cpu() + "; " +
-                     waits(),
+                     all_waits(),
          .cost_s = is_.idle.elsewhere_s});
   }
   void sync_per_item() {

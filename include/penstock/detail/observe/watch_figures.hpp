@@ -65,10 +65,13 @@ class WatchFigures {
     return calls.calls == 0 ? 0 : calls.seconds / static_cast<double>(calls.calls);
   }
   std::string waits() const {
-    const std::string copies = is_.pageable.copies == 0
-                                   ? ""
-                                   : "; copies kept threads for " + figure_ms(is_.copies.seconds);
-    return counted(is_.waits.calls, "wait") + " (" + figure_ms(is_.waits.seconds) + ")" + copies;
+    return counted(is_.waits.calls, "wait") + " (" + figure_ms(is_.waits.seconds) + ")";
+  }
+  /// Waits, and copies of pageable memory, which wait too.
+  std::string all_waits() const {
+    return waits() + (is_.pageable.copies == 0
+                          ? ""
+                          : "; copies kept threads for " + figure_ms(is_.copies.seconds));
   }
   std::string elsewhere() const {
     return "for " + percent(share(is_.idle.elsewhere_s)) + " of the time, " +
