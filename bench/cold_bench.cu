@@ -20,6 +20,7 @@
 //   direct_T       T threads, each of which reads the next piece with O_DIRECT into a pinned pool
 //                  as large as the Reader's, without a GPU; pieces of 1 and of 4 MiB
 
+#include "support/cold_file.hpp"
 #include "support/file.hpp"
 #include "support/pipelines.hpp"
 #include "support/threads.hpp"
@@ -28,23 +29,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <fcntl.h>
-#include <unistd.h>
 
 namespace {
 
@@ -54,32 +49,6 @@ using namespace penstock_bench;
 constexpr std::size_t record = 16 * KiB;
 constexpr std::size_t batch = 4 * MiB;
 constexpr std::size_t pool_bytes = 48 * MiB;
-
-/// Drops the file from the page cache. Throws if it stays.
-void drop(const FileOptions& file) {
-  const ps::PosixIo io;
-  const int descriptor = io.open(file.path.c_str());
-  if (descriptor < 0) {
-    throw std::system_error{errno, std::generic_category(), "open " + file.path};
-  }
-  double share = 1;
-  for (int tries = 0; tries < 20 && share > 0.02; ++tries) {
-    // Pages in use stay, and go the next time.
-    std::this_thread::sleep_for(std::chrono::milliseconds{tries == 0 ? 0 : 50});
-    ::fsync(descriptor);
-    ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-    if (io.cached(descriptor, file.bytes, share) != 0) {
-      share = 1;
-      break;
-    }
-  }
-  io.close(descriptor);
-  if (share > 0.02) {
-    throw std::runtime_error{file.path + " stays in the page cache (" +
-                             std::to_string(static_cast<int>(share * 100)) +
-                             " % of it): name a --file on a disk"};
-  }
-}
 
 /// A pipeline, and how it reads.
 class Labelled : public Contender {

@@ -6,6 +6,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -35,6 +36,7 @@ struct CopyPiece {
 ///   `sync(stream)` block the caller.
 /// - optional: `copy_to_device(pieces, stream)`, of a std::span of CopyPiece: several copies by one
 ///   call.
+/// - optional: `memory_bytes()`: the bytes of device memory that there are in all, or 0.
 /// - optional: `graph_type` and `capture(lanes, f)`, which returns what `f()` enqueues on the
 ///   streams of a std::span, as a movable owner with `launch(stream)`; work of one stream runs in
 ///   order, that of two perhaps side by side.
@@ -78,6 +80,14 @@ template <AnyDevice D> auto attach_own_thread(D& device) {
     return device.attach_own_thread();
   } else {
     return device.attach();
+  }
+}
+/// Returns the bytes of a device's memory; 0 if it does not say.
+template <AnyDevice D> std::uint64_t memory_of(D& device) {
+  if constexpr (requires { device.memory_bytes(); }) {
+    return device.memory_bytes();
+  } else {
+    return 0;
   }
 }
 /// Whether work on a device's streams can be captured, to be launched by one call.

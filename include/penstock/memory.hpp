@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 
+#include <cstdint>
 #include <type_traits>
 
 namespace penstock {
@@ -30,5 +31,15 @@ concept Space =
 /// Memory that host code can read and write.
 template <class S>
 concept HostSpace = Space<S> && !std::is_same_v<S, Device>;
+
+/// A Space as a value.
+enum class MemoryKind : std::uint8_t { pageable, pinned, device };
+
+namespace detail {
+template <Space S>
+inline constexpr MemoryKind kind_of = std::is_same_v<S, Pageable> ? MemoryKind::pageable
+                                      : std::is_same_v<S, Pinned> ? MemoryKind::pinned
+                                                                  : MemoryKind::device;
+} // namespace detail
 
 } // namespace penstock

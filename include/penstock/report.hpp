@@ -8,9 +8,11 @@
 #include <penstock/skipped_item.hpp>
 #include <penstock/stage_report.hpp>
 
+#include <algorithm>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
-#include <iomanip>
+#include <cstdio>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -88,20 +90,93 @@ struct Report {
 namespace detail {
 inline constexpr std::size_t most_skips_printed = 10;
 
-/// Prints one number of the table.
-[[gnu::noinline]] inline void print(std::ostream& os, int width, int precision, double number) {
-  os << std::setw(width) << std::setprecision(precision) << number;
+/// Some printed text, of one line at most: what is longer is cut off.
+struct Printed {
+  [[gnu::cold, gnu::format(printf, 2, 3)]] explicit Printed(const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    static_cast<void>(std::vsnprintf(text, sizeof text, format, values));
+    va_end(values);
+  }
+  char text[192];
+};
+
+/// Prints a number with three digits, and a letter for thousands, millions and so on.
+[[gnu::cold]] inline Printed shortly(double number) {
+  const char* letter = " kMGTP";
+  while (number >= 999.5 && letter[1] != '\0') {
+    number /= 1000;
+    ++letter;
+  }
+  return Printed{"%.3g%.*s", number, *letter == ' ' ? 0 : 1, letter};
+}
+
+/// Prints the row of a stage, without an end. `last`: it waits itself.
+[[gnu::cold]] inline void print(std::ostream& os, const Report& report, const StageReport& stage,
+                                bool last) {
+  const double a_second = report.seconds > 0 ? 1 / report.seconds : 0;
+  const double of_waits = report.waited_s > 0 ? 100 / report.waited_s : 0;
+  // A worker's time may begin before the last stage's.
+  const double waited_for = std::min(stage.busy_in_waits_s * of_waits, 100.0);
+  os << (stage.name == report.limiting_stage ? "* " : "  ")
+     << Printed{"%-13s", stage.name.c_str()}.text
+     << Printed{"%9s %5.1f%% %7.1f%% %7.1f%%",
+                Printed{"%u/%u", stage.workers_used, stage.workers}.text,
+                100 * stage.busy_s * a_second, 100 * stage.starved_s * a_second,
+                100 * stage.blocked_s * a_second}
+            .text
+     << (last ? Printed{"%11s", ""} : Printed{"%10.1f%%", waited_for}).text
+     << Printed{"%7.2f %12s %10s %8.3f", stage.cpu_share,
+                stage.depth == 0 ? "" : Printed{"%.1f/%zu", stage.depth_in_use, stage.depth}.text,
+                shortly(static_cast<double>(stage.records) * a_second).text,
+                static_cast<double>(stage.bytes) / 1e9 * a_second}
+            .text;
+  if (stage.unit_p99_s > 0) {
+    os << Printed{" %8.3f %8.3f", stage.unit_p50_s * 1e3, stage.unit_p99_s * 1e3}.text;
+  }
+  if (!stage.note.empty()) {
+    os << "  (" << stage.note << ')';
+  }
+}
+/// Prints what the run used of the machine, in lines.
+[[gnu::cold]] inline void print_use(std::ostream& os, const Report& report) {
+  if (report.processors != 0 && report.seconds > 0) {
+    os << Printed{"  processors in use: %.2f of %u", report.cpu_s / report.seconds,
+                  report.processors}
+              .text;
+    if (report.stolen_s + report.throttled_s > 0) {
+      os << Printed{"; %.2f s stolen, %.2f s throttled", report.stolen_s, report.throttled_s}.text;
+    }
+    os << '\n';
+  }
+  os << Printed{"  memory of rings: %sB pageable, %sB pinned, %sB on the device\n",
+                shortly(static_cast<double>(report.pageable_bytes)).text,
+                shortly(static_cast<double>(report.pinned_bytes)).text,
+                shortly(static_cast<double>(report.device_bytes)).text}
+            .text;
+  if (report.storage_bytes != 0) {
+    os << Printed{"  fetched from storage: %sB\n",
+                  shortly(static_cast<double>(report.storage_bytes)).text}
+              .text;
+  }
+  if (report.gpu) {
+    os << "  " << *report.gpu;
+  }
 }
 } // namespace detail
 
 /// Prints the report as a table of several lines, each ended. A * marks the stage that held the
 /// others back.
-inline std::ostream& operator<<(std::ostream& os, const Report& report) {
-  const auto flags = os.flags();
-  const auto precision = os.precision();
+[[gnu::cold]] inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   const double gb = static_cast<double>(report.bytes) / 1e9;
-  os << std::fixed << std::setprecision(3) << report.records << " records, " << gb << " GB in "
-     << report.seconds << " s: " << (report.seconds > 0 ? gb / report.seconds : 0.0) << " GB/s on "
+  const double a_second = report.seconds > 0 ? 1 / report.seconds : 0;
+  os << detail::Printed{"%llu records, %.3f GB in %.3f s: %s records/s, %.3f GB/s on ",
+                        static_cast<unsigned long long>(report.records),
+                        gb,
+                        report.seconds,
+                        detail::shortly(static_cast<double>(report.records) * a_second).text,
+                        gb * a_second}
+            .text
      << report.device << (report.stopped ? ", stopped early" : "");
   if (report.dropped != 0) {
     os << ", " << report.dropped << " records dropped";
@@ -109,43 +184,14 @@ inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   if (report.skipped != 0) {
     os << ", " << report.skipped << " records skipped";
   }
-  os << "\n  stage          workers   busy  starved  blocked    cpu  depth in use       GB/s   p50 "
-        "ms   p99 ms\n";
-  const double per_cent = report.seconds > 0 ? 100 / report.seconds : 0;
+  os << "\n  stage          workers   busy  starved  blocked waited for    cpu slots in use  "
+        "records/s     GB/s   p50 ms   p99 ms\n";
   for (const StageReport& stage : report.stages) {
-    os << (stage.name == report.limiting_stage ? "* " : "  ") << std::left << std::setw(14)
-       << stage.name << std::right << std::setw(8) << stage.workers;
-    detail::print(os, 6, 1, stage.busy_s * per_cent);
-    os << '%';
-    detail::print(os, 8, 1, stage.starved_s * per_cent);
-    os << '%';
-    detail::print(os, 8, 1, stage.blocked_s * per_cent);
-    os << '%';
-    detail::print(os, 7, 2, stage.cpu_share);
-    if (stage.depth != 0) {
-      detail::print(os, 7, 1, stage.depth_in_use);
-      os << '/' << std::left << std::setw(6) << stage.depth << std::right;
-    } else {
-      os << std::setw(14) << "";
-    }
-    detail::print(os, 10, 3,
-                  report.seconds > 0 ? static_cast<double>(stage.bytes) / 1e9 / report.seconds
-                                     : 0.0);
-    if (stage.unit_p99_s > 0) {
-      detail::print(os, 9, 3, stage.unit_p50_s * 1e3);
-      detail::print(os, 9, 3, stage.unit_p99_s * 1e3);
-    }
-    if (!stage.note.empty()) {
-      os << "  (" << stage.note << ')';
-    }
+    detail::print(os, report, stage, &stage == &report.stages.back());
     os << '\n';
   }
   os << "  held back by: " << report.limiting_stage << '\n';
-  if (report.processors != 0 && report.seconds > 0) {
-    os << "  processors in use: ";
-    detail::print(os, 0, 2, report.cpu_s / report.seconds);
-    os << " of " << report.processors << '\n';
-  }
+  detail::print_use(os, report);
   if (!report.error.empty()) {
     os << "  error: " << report.error << '\n';
   }
@@ -157,8 +203,6 @@ inline std::ostream& operator<<(std::ostream& os, const Report& report) {
     }
     os << ": " << skip.reason << '\n';
   }
-  os.flags(flags);
-  os.precision(precision);
   return os;
 }
 

@@ -27,10 +27,12 @@ class PrometheusText {
     ((text_ += "# HELP penstock_") += name_).append(" ").append(help).append("\n# TYPE penstock_");
     (text_ += name_).append(" ").append(type).append("\n");
   }
-  void sample(auto value, std::string_view stage = {}, std::string_view state = {}) {
+  /// `kind`: the name of one more label, whose value follows.
+  void sample(auto value, std::string_view stage = {}, std::string_view kind = {},
+              std::string_view of_kind = {}) {
     (text_ += "penstock_").append(name_).append("{").append(pipeline_);
     text_ += stage.empty() ? "" : ',' + label("stage", stage);
-    text_ += state.empty() ? "" : ',' + label("state", state);
+    text_ += kind.empty() ? "" : ',' + label(kind, of_kind);
     char number[32];
     text_.append("} ").append(number, std::to_chars(number, number + sizeof number, value).ptr);
     text_ += '\n';
@@ -72,6 +74,14 @@ class PrometheusText {
   of_run("run_seconds", "gauge", "Seconds since the run began.", report.seconds);
   of_run("cpu_seconds_total", "counter", "CPU seconds of the process.", report.cpu_s);
   of_run("processors", "gauge", "Processors that the process may use.", report.processors);
+  of_run("waited_seconds_total", "counter", "Seconds that the last stage waited for input.",
+         report.waited_s);
+  of_run("storage_bytes_total", "counter", "Bytes that the process fetched from storage.",
+         report.storage_bytes);
+  text.metric("ring_bytes", "gauge", "Memory of the pipeline's rings.");
+  text.sample(report.pageable_bytes, {}, "memory", "pageable");
+  text.sample(report.pinned_bytes, {}, "memory", "pinned");
+  text.sample(report.device_bytes, {}, "memory", "device");
   of_run("records_total", "counter", "Records that reached the last stage.", report.records);
   of_run("bytes_total", "counter", "Bytes of those records.", report.bytes);
   of_run("dropped_records_total", "counter", "Records that never reached it.", report.dropped);
@@ -86,15 +96,29 @@ class PrometheusText {
             &StageReport::depth);
   of_stages("stage_ring_slots_in_use", "gauge", "Slots in use when one was added, on average.",
             &StageReport::depth_in_use);
+  of_stages("stage_units_total", "counter", "Units that a stage's workers did.",
+            &StageReport::units);
+  of_stages("stage_calling_seconds_total", "counter",
+            "Seconds of a thread in a callable that enqueues work.", &StageReport::calling_s);
+  of_stages("stage_waited_for_seconds_total", "counter",
+            "Seconds of one worker at work while the last stage waited.",
+            &StageReport::busy_in_waits_s);
   of_stages("stage_unit_p50_seconds", "gauge", "What half of a stage's units took at most.",
             &StageReport::unit_p50_s);
   of_stages("stage_unit_p99_seconds", "gauge", "What 99 of 100 of a stage's units took at most.",
             &StageReport::unit_p99_s);
   text.metric("stage_seconds_total", "counter", "Seconds of one worker, the mean of all.");
   for (const StageReport& stage : report.stages) {
-    text.sample(stage.busy_s, stage.name, "busy");
-    text.sample(stage.starved_s, stage.name, "starved");
-    text.sample(stage.blocked_s, stage.name, "blocked");
+    text.sample(stage.busy_s, stage.name, "state", "busy");
+    text.sample(stage.starved_s, stage.name, "state", "starved");
+    text.sample(stage.blocked_s, stage.name, "state", "blocked");
+  }
+  text.metric("stage_device_calls_total", "counter", "Calls of a device in a stage's callable.");
+  for (const StageReport& stage : report.stages) {
+    text.sample(stage.calls.launches, stage.name, "call", "launch");
+    text.sample(stage.calls.waits, stage.name, "call", "wait");
+    text.sample(stage.calls.allocations, stage.name, "call", "allocation");
+    text.sample(stage.calls.copies, stage.name, "call", "copy");
   }
   return text.take();
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/memory.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -72,7 +73,7 @@ struct StageReport {
   /// that enqueues work on a device: busy_s is the device's time. Else 0.
   double calling_s{};
   /// What it asked of a device meanwhile.
-  DeviceCalls calls;
+  DeviceCalls calls{};
   /// In a run going on: how many workers are at work now.
   unsigned busy_now{};
   /// In a run going on: how many workers wait for input now.
@@ -90,6 +91,8 @@ struct StageReport {
   std::size_t slot_bytes{};
   /// Bytes of memory that the ring has; 0 if it shares the memory of the ring before.
   std::uint64_t ring_bytes{};
+  /// Which memory that is.
+  MemoryKind ring_memory{};
   /// Records left out because they failed.
   std::uint64_t skipped{};
   /// Tries made again after a failure.

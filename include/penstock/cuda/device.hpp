@@ -6,6 +6,7 @@
 #include <penstock/cuda/detail/capture_mode.hpp>
 #include <penstock/cuda/detail/current_device.hpp>
 #include <penstock/cuda/detail/launch_check.hpp>
+#include <penstock/cuda/detail/memory_info.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/graph.hpp>
@@ -101,14 +102,7 @@ class CudaDevice {
     const detail::RelaxedCapture relaxed;
     const cudaError_t status = cudaMalloc(&at, bytes);
     if (status != cudaSuccess) {
-      std::size_t free = 0;
-      std::size_t total = 0;
-      std::string cure = "Take a smaller batch, copy or depth.";
-      if (cudaMemGetInfo(&free, &total) == cudaSuccess) {
-        cure = "Of its " + std::to_string(total) + " bytes " + std::to_string(free) +
-               " are free. " + cure;
-      }
-      detail::cuda_fail(status, "cudaMalloc", asked(bytes), cure);
+      detail::cuda_fail(status, "cudaMalloc", asked(bytes), detail::memory_cure());
     }
     return at;
   }
@@ -145,6 +139,12 @@ class CudaDevice {
       detail::cuda_ignore(cudaHostUnregister(at));
       detail::unmap_pages(at, bytes);
     }
+  }
+  /// Returns the bytes of memory that the GPU has in all; 0 if CUDA does not say.
+  std::uint64_t memory_bytes() const {
+    const detail::AttachedDevice here{number_};
+    const detail::RelaxedCapture relaxed;
+    return detail::MemoryInfo{}.total;
   }
   /// Returns the bytes ever page-locked by this device, given back or not.
   std::uint64_t pinned_bytes() const noexcept { return pinned_bytes_.load(StdAtomics::relaxed); }

@@ -178,7 +178,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
         detail::host_slots("Decoder", options_.depth, layout, build.slots_of_a_run, build.plan);
     const auto out =
         build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
-    const detail::NodeSetup setup = build.setup("Decoder", workers(build.plan));
+    const detail::NodeSetup setup = build.setup("Decoder", workers(build.plan), StageKind::decoder);
     if constexpr (detail::schema_traits<typename From::schema>::ragged ||
                   detail::schema_traits<typename To::schema>::ragged) {
       build.template add<detail::RaggedDecoderNode<single, F, From, To>>(setup, in, out, f_,

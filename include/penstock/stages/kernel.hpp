@@ -175,7 +175,8 @@ class Kernel : public StageBase {
     build.device_output(out);
     build.template add_step<
         detail::KernelNode<F, typename In::schema, typename Out::schema, in_place, D>>(
-        out, build.setup("Kernel"), *build.device, in, out, f_, options_.streams, recount);
+        out, build.setup("Kernel", 1, StageKind::kernel), *build.device, in, out, f_,
+        options_.streams, recount);
   }
 
  private:

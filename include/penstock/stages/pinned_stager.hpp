@@ -61,7 +61,8 @@ class PinnedStager : public StageBase {
                                                  build.slots_of_a_run, build.plan);
     const auto out =
         build.template host_output<Pinned>("PinnedStager", slots, in->layout(), Side::many);
-    build.template add<detail::StagerNode<>>(build.setup("PinnedStager", workers), in, out);
+    build.template add<detail::StagerNode<>>(
+        build.setup("PinnedStager", workers, StageKind::stager), in, out);
   }
 
  private:

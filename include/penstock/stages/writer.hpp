@@ -71,7 +71,8 @@ template <class Io = PosixIo, class Told = WriterOptions> class Writer : public 
     using In = detail::batch_of<Given>;
     const unsigned workers = detail::checked_workers("Writer", options_.workers, 1);
     build.template add<detail::WriterNode<typename In::schema, typename In::space, Io>>(
-        build.setup("Writer", workers), build.counted_host_input(), io_, path_, options_.durable);
+        build.setup("Writer", workers, StageKind::writer), build.counted_host_input(), io_, path_,
+        options_.durable);
   }
 
  private:

@@ -41,7 +41,8 @@ template <class... Stages> struct Assembly {
   /// Opens the source, allocates everything, starts the threads.
   static Owned<Engine> make(const std::tuple<Stages...>& stages, const PrepareOptions& preparing) {
     Backend* device = find_device(stages);
-    Owned<Engine> engine{new Engine{device ? device->name() : "none"}};
+    Owned<Engine> engine{
+        new Engine{device ? device->name() : "none", device ? memory_of(*device) : 0}};
     build(stages, *engine, device, preparing, All{});
     engine->start_threads();
     return engine;
@@ -76,11 +77,12 @@ template <class... Stages> struct Assembly {
     }
     (std::get<At>(stages).template build<GivenTo<At>>(build), ...);
     if constexpr (End::host) {
-      build.template add<HostLoop<typename End::schema, typename End::space>>(build.setup("loop"),
-                                                                              build.host_input());
+      build.template add<HostLoop<typename End::schema, typename End::space>>(
+          build.setup("loop", 1, StageKind::loop), build.host_input());
     } else if constexpr (End::device) {
       build.template add<DeviceLoop<typename End::schema, Backend>>(
-          build.setup("loop"), *build.device, build.device_input(), build.depth);
+          build.setup("loop", 1, StageKind::loop), *build.device, build.device_input(),
+          build.depth);
     }
     if (build.ahead && !build.flush) {
       build.needs.check(*build.ahead);

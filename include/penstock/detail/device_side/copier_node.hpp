@@ -6,6 +6,7 @@
 #include <penstock/detail/device_side/copier.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 
 #include <cstdint>
@@ -30,7 +31,7 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
   Flow flow() const noexcept override { return out_->ring.state(); }
   [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
+    report_ring(out_->memory, out_->ring.slots(), stage);
   }
 
  private:

@@ -26,9 +26,11 @@ template <AnyDevice D> class DeviceEnd : public Node {
     control().on_lost(*this);
   }
 
+  [[gnu::cold]] void lead() override { lender_->link().consumer.lead(control().waits()); }
   [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
     lender_->link().consumer.report(seconds, stage);
+    stage.slot_bytes = lender_->link().layout().bytes();
   }
   /// For RunControl.
   [[gnu::cold]] OpenWork open_work() const {
@@ -88,6 +90,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
  private:
   void work(unsigned /*worker*/, Meter& meter) override {
     const auto attached = device_.attach();
+    const CallsCountIn nowhere{nullptr};
     consume(meter);
     this->leave();
   }
@@ -109,6 +112,7 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
       const std::uint64_t record = lender.link().layout().in_records(place->index);
       if (!this->attempt(record, [&] {
             const TraceRange range = this->trace(record);
+            const Calling calling{meter.call_times(), meter.calls()};
             call_checked(launches_, [&] { std::invoke(call_, batch, stream_); });
           })) {
         lender.drop(ticket);

@@ -25,6 +25,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   void enter(StreamHandle stream) noexcept override {
     next_ = body_ = behind_ = 0;
     this->meter(0).start();
+    outside_ = calls_here;
     launches_.begin();
     this->attempt(0, [&] {
       attached_.emplace(device_);
@@ -32,6 +33,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     });
   }
   Lease<B> next() noexcept override {
+    end_body();
     DeviceLender<D>& lender = this->lender();
     this->used_up(behind_);
     DeviceSlot<D>* const place = check_body() ? DeviceEnd<D>::next(next_) : nullptr;
@@ -45,9 +47,11 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     next_ = layout.in_records(place->index + place->units);
     this->meter(0).did(layout.in_records(place->units), place->bytes);
     behind_ = lender.link().place_behind(*place);
+    begin_body();
     return {batch, this->shared_lender(), lender.ticket(), place->epoch};
   }
   void leave(bool early) noexcept override {
+    end_body();
     // If the loop was left early, nobody can be thrown the error of its last body, nor that of
     // batches which came back before.
     bool owes = !check_body();
@@ -68,6 +72,17 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
     decltype(std::declval<D&>().attach()) guard;
   };
 
+  void begin_body() noexcept {
+    in_body_ = true;
+    calls_here = &this->meter(0).calls();
+    this->meter(0).call_times().begin();
+  }
+  void end_body() noexcept {
+    if (std::exchange(in_body_, false)) {
+      this->meter(0).call_times().end();
+      calls_here = outside_;
+    }
+  }
   bool check_body() noexcept {
     return this->attempt(body_, [&] { launches_.check("the loop's body"); });
   }
@@ -75,6 +90,8 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   D& device_;
   std::optional<Attached> attached_;
   LaunchCheck<D> launches_;
+  CallCounts* outside_{}; // where the thread's calls count outside of the body
+  bool in_body_{};
   std::uint64_t body_{}; // the first record of the batch that the body has
   std::uint64_t next_{};
   std::uint64_t behind_{}; // the place in the run's order behind that batch

@@ -7,6 +7,7 @@
 #include <penstock/detail/device_side/slot_filler.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/fence.hpp>
@@ -44,7 +45,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   Flow flow() const noexcept override { return out_->ring.state(); }
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
+    report_ring(out_->memory, out_->ring.slots(), stage);
   }
 
  protected:

@@ -10,7 +10,7 @@
 #include <penstock/detail/device_side/kernel_lane.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/observe/trace.hpp>
+#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/fence.hpp>
 
 #include <algorithm>
@@ -55,7 +55,8 @@ class KernelNode final : public DeviceStep {
   bool recounts() const noexcept override { return is_counted<To> || !recount_.same(); }
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
+    report_ring(out_->memory, out_->ring.slots(), stage);
+    stage.ring_bytes *= InPlace ? 0 : 1;
     stage.note = note_;
   }
   /// For RunControl.
@@ -130,18 +131,22 @@ class KernelNode final : public DeviceStep {
           const TraceRange range = trace(record);
           touches_memory_ = true;
           make_ready(count, stream);
-          if (group != 0) {
-            call_.replay(take_.place(), group, stream);
-          } else {
-            call_checked(launches_, [&] { call_(take_, claim_of(0), stream); });
-            check_not_capturing(device_, stream);
-          }
+          enqueue(group, stream);
           use_up(count, lane.record(stream, take_.slot(count - 1).ready, record));
         })) {
       return false;
     }
     hand_on(count);
     return true;
+  }
+  // Enqueues the work of a group of batches, or of the next one.
+  void enqueue(std::size_t group, Stream<D> stream) {
+    const Calling calling{meter(0).call_times(), meter(0).calls()};
+    if (group != 0) {
+      return call_.replay(take_.place(), group, stream);
+    }
+    call_checked(launches_, [&] { call_(take_, claim_of(0), stream); });
+    check_not_capturing(device_, stream);
   }
   // Has the stream wait for the batches and their places, and fills in all that is known of the
   // batches before they are there.
@@ -155,10 +160,7 @@ class KernelNode final : public DeviceStep {
       }
       to.follow(from);
       if constexpr (InPlace) {
-        to.index = from.index;
-        to.source = from.source;
-        to.units = from.units;
-        to.bytes = from.bytes;
+        to.stay(from);
       } else {
         to.free.wait(stream);
         to.also_free.wait(stream);

@@ -63,6 +63,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
 
   void work(unsigned /*worker*/, Meter& meter) override {
     const auto attached = device_.attach();
+    const CallsCountIn nowhere{nullptr};
     consume(meter);
     this->leave();
   }
@@ -97,10 +98,13 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
     const std::size_t group = groups_.largest(first, held_.size() - (short_last ? 1 : 0));
     const std::size_t count = std::max<std::size_t>(group, 1);
     lender.enter(held_, count);
-    if (group != 0) {
-      groups_.launch(first, group, lanes_[0]);
-    } else {
-      call_checked(launches_, [&] { call(first, held_.slot(), lanes_[0]); });
+    {
+      const Calling calling{meter.call_times(), meter.calls()};
+      if (group != 0) {
+        groups_.launch(first, group, lanes_[0]);
+      } else {
+        call_checked(launches_, [&] { call(first, held_.slot(), lanes_[0]); });
+      }
     }
     const Fence<D> free = lender.leave(held_, count);
     for (std::size_t i = 0; i < count; ++i) {

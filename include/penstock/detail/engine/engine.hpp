@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/emplaced.hpp>
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
@@ -9,17 +10,14 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
+#include <penstock/detail/engine/run_sums.hpp>
 #include <penstock/detail/order/run_order.hpp>
 #include <penstock/run_options.hpp>
 #include <penstock/usable.hpp>
 
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -31,7 +29,11 @@ namespace penstock::detail {
 /// A prepared pipeline: its nodes, their rings and memory, and the threads that run them.
 class Engine {
  public:
-  [[gnu::cold]] explicit Engine(std::string device) { report_.device = std::move(device); }
+  /// `memory`: how much the device has, or 0.
+  [[gnu::cold]] Engine(std::string device, std::uint64_t memory) {
+    report_.device = std::move(device);
+    report_.device_memory = memory;
+  }
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   [[gnu::cold]] ~Engine() {
@@ -69,38 +71,44 @@ class Engine {
       SharedThread& t = *thread;
       crew_.add(t.name(), 0, 1, [&t] { t.run(); }, nullptr);
     }
+    nodes_.back()->lead();
     report_.processors = usable_processors();
     sum_up(report_, 0); // allocates the report's texts here and not in a run
   }
 
   /// Begins a run: starts all workers but the first one of the last stage, which is the caller.
   /// Throws if it cannot.
+  /// @{
+  [[gnu::cold]] void start() {
+    check_free();
+    order_->begin();
+    set_off();
+    control_.begin();
+    crew_.go();
+  }
   [[gnu::cold]] void start(const RunOptions& options) {
-    check_here();
-    check_resting();
-    order_->begin(options.from);
-    start_ = Clock::now();
-    cpu_start_ = cpu_now();
+    check_free();
+    order_->begin_from(options.from);
+    set_off();
     try {
-      get_ready();
-    } catch (...) {
-      const std::scoped_lock lock{reporting_};
-      control_.copy_error(report_.error);
-      throw;
-    }
-    set_running(true);
-    if (const auto start = options.progress ? options.progress.start() : options.stalled.start()) {
-      try {
+      if (const auto start =
+              options.progress ? options.progress.start() : options.stalled.start()) {
         watch_ = Owned<Watch>{start(options, *this)};
-      } catch (...) {
-        set_running(false);
-        throw;
       }
+      observer_ = options.observe;
+      if (observer_) {
+        observer_->begin();
+      }
+    } catch (...) {
+      watch_ = {};
+      set_running(false);
+      throw;
     }
     control_.begin();
     stop_.emplace(options.stop, Stop{control_});
     crew_.go();
   }
+  /// @}
   /// Ends a run, when the caller has done its part: blocks until every worker has come to rest.
   [[gnu::cold]] void finish() noexcept {
     control_.tell_tokens();
@@ -116,12 +124,14 @@ class Engine {
     }
     const std::scoped_lock lock{reporting_};
     running_ = false;
-    sum_up(report_, seconds());
-    report_.dropped = dropped();
+    sum_up(report_, sums_.seconds());
+    report_.dropped = dropped(report_.stages, nodes_);
+    if (observer_) {
+      observer_->end(report_);
+    }
   }
-  /// Blocks for one run; throws its error when every worker has come to rest.
-  const Report& run(const RunOptions& options) {
-    start(options);
+  /// Blocks for the run that was started; throws its error when every worker has come to rest.
+  const Report& run() {
     nodes_.back()->run(0);
     finish();
     return result();
@@ -154,51 +164,44 @@ class Engine {
     now.device = report_.device;
     now.records_in_all = report_.records_in_all;
     now.processors = report_.processors;
-    sum_up(now, seconds());
+    now.device_memory = report_.device_memory;
+    sum_up(now, sums_.seconds());
     return now;
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Stop {
     RunControl& control;
     void operator()() const noexcept { control.stop(); }
   };
 
-  // Returns how many records were read and neither skipped nor seen at the end: when a run was
-  // stopped, and where short batches are left out. The end is the first stage that gives another
-  // number of records than it takes: what became of the records that it took is not known.
-  //
-  //   Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
-  //   dropped = 100 - 10 - 60 = 30
-  [[gnu::cold]] std::uint64_t dropped() const noexcept {
-    const std::vector<StageReport>& stages = report_.stages;
-    std::size_t end = 1;
-    while (end + 1 < nodes_.size() && !nodes_[end]->recounts()) {
-      ++end;
-    }
-    std::uint64_t left_out = 0;
-    for (std::size_t i = 1; i <= end; ++i) {
-      left_out += stages[i].skipped;
-    }
-    return stages.front().records - stages[end].records - left_out;
-  }
-  [[gnu::cold]] void get_ready() {
-    control_.reset();
-    for (const auto& node : nodes_) {
-      node->renew_parts();
-    }
-    // Each node may hold leases of the ring before it, so the last comes first.
-    for (std::size_t i = nodes_.size(); i-- != 0;) {
-      if (!nodes_[i]->make_ready()) {
-        control_.rethrow();
+  // Begins to measure a run, and has all nodes get ready for it.
+  [[gnu::cold]] void set_off() {
+    sums_.begin();
+    observer_ = nullptr;
+    try {
+      control_.reset();
+      for (const auto& node : nodes_) {
+        node->renew_parts();
       }
+      // Each node may hold leases of the ring before it, so the last comes first.
+      for (std::size_t i = nodes_.size(); i-- != 0;) {
+        if (!nodes_[i]->make_ready()) {
+          control_.rethrow();
+        }
+      }
+      for (const auto& thread : threads_) {
+        thread->reset();
+      }
+    } catch (...) {
+      const std::scoped_lock lock{reporting_};
+      control_.copy_error(report_.error);
+      throw;
     }
-    for (const auto& thread : threads_) {
-      thread->reset();
-    }
+    set_running(true);
   }
-  void check_resting() const {
+  void check_free() const {
+    check_here();
     const std::scoped_lock lock{reporting_};
     if (running_) {
       throw Error{"penstock: this pipeline is running already: leave its loop, or wait for its "
@@ -211,34 +214,8 @@ class Engine {
     report_.records_in_all = order_->records_of_run();
   }
 
-  static double cpu_now() noexcept {
-    timespec now{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-  }
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-
   [[gnu::cold]] void sum_up(Report& report, double seconds) const {
-    report.seconds = seconds;
-    report.cpu_s = seconds > 0 ? cpu_now() - cpu_start_ : 0;
-    report.stopped = control_.stopped();
-    control_.copy_error(report.error);
-    if (report.stages.size() != nodes_.size()) {
-      report.stages = std::vector<StageReport>(nodes_.size());
-    }
-    report.skipped = 0;
-    for (std::size_t i = 0; i < nodes_.size(); ++i) {
-      nodes_[i]->report(seconds, report.stages[i]);
-      report.skipped += report.stages[i].skipped;
-    }
-    control_.skips().copy(report.skips);
-    report.position = order_->position(nodes_.back()->place());
-    report.records = report.stages.back().records;
-    report.bytes = report.stages.back().bytes;
-    report.limiting_stage =
-        std::max_element(report.stages.begin(), report.stages.end(),
-                         [](const auto& a, const auto& b) { return a.busy_s < b.busy_s; })
-            ->name;
+    sums_.fill(report, nodes_, control_, *order_, seconds);
   }
 
   const Origin origin_;
@@ -247,9 +224,9 @@ class Engine {
   Vector<Owned<Node>> nodes_;
   Crew crew_;
   Owned<Watch> watch_;
-  std::optional<std::stop_callback<Stop>> stop_;
-  Clock::time_point start_{};
-  double cpu_start_{};
+  Emplaced<std::stop_callback<Stop>> stop_;
+  RunSums sums_;
+  RunObserver* observer_{};
   mutable std::mutex reporting_;
   bool running_{}; // between start() and finish()
   Report report_;

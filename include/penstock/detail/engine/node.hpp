@@ -6,6 +6,7 @@
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/detail/engine/node_setup.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/links/used_up.hpp>
 #include <penstock/detail/observe/meter.hpp>
@@ -24,26 +25,17 @@
 
 namespace penstock::detail {
 
-/// Returns how long to wait before the next try: from 1 ms on twice as long each time, at most 1 s.
-inline std::chrono::milliseconds retry_pause(unsigned failures) noexcept {
-  return std::chrono::milliseconds{std::min(1U << std::min(failures, 10U), 1000U)};
-}
-
-/// What every node is made with: its stage's name in the Report and in errors, how many workers it
-/// has, and the control by which its run ends.
-struct NodeSetup {
-  std::string name;
-  unsigned workers;
-  RunControl& control;
-};
-
 /// A stage at work: what prepare() makes of a stage's description. Each of its workers runs work()
 /// once a run, in a thread of its own; worker 0 of the last stage is the thread that called run().
 /// A stage without threads is driven by another thread.
 class Node {
  public:
   [[gnu::cold]] explicit Node(const NodeSetup& setup)
-      : name_{setup.name}, control_{setup.control}, meters_(setup.workers) {}
+      : name_{setup.name}, control_{setup.control}, kind_{setup.kind}, meters_(setup.workers) {
+    for (Meter& meter : meters_) {
+      meter.watch(control_.waits(), false);
+    }
+  }
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
   virtual ~Node() = default;
@@ -51,6 +43,8 @@ class Node {
   const std::string& name() const noexcept { return name_; }
   unsigned workers() const noexcept { return static_cast<unsigned>(meters_.size()); }
   virtual unsigned threads() const noexcept { return workers(); }
+  /// Has the stage say when it waits: for the last one, before the first run.
+  virtual void lead() { meters_[0].watch(control_.waits(), true); }
   /// Returns whether the stage gives another number of records than it takes: records() are then
   /// those it took.
   virtual bool recounts() const noexcept { return false; }
@@ -72,6 +66,7 @@ class Node {
 
   void run(unsigned worker) noexcept {
     Meter& meter = meters_[worker];
+    const CallsCountIn here{&meter.calls()};
     meter.start();
     attempt(0, [&] { work(worker, meter); });
     meter.stop();
@@ -116,6 +111,7 @@ class Node {
   /// node.
   [[gnu::cold]] virtual void report(double seconds, StageReport& stage) const {
     stage.name = name_;
+    stage.kind = kind_;
     Meter::sum(meters_.data(), meters_.size(), seconds, stage);
   }
   /// Returns the place in the run's order behind what was used up so far; any thread.
@@ -236,6 +232,7 @@ class Node {
 
   const std::string name_;
   RunControl& control_;
+  const StageKind kind_;
   Vector<Meter> meters_;
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
   UsedUp<> used_up_;

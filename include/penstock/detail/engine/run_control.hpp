@@ -7,6 +7,7 @@
 #include <penstock/detail/engine/failure.hpp>
 #include <penstock/detail/engine/skip_notes.hpp>
 #include <penstock/detail/engine/stop_gate.hpp>
+#include <penstock/detail/observe/wait_clock.hpp>
 #include <penstock/error.hpp>
 #include <penstock/ring.hpp>
 
@@ -60,6 +61,11 @@ class RunControl {
   bool stopped() const noexcept { return gate_.was_entered(); }
   /// What wakes those who wait outside of the rings when they are closed.
   Interrupt& interrupt() noexcept { return interrupt_; }
+  /// How long the last stage has waited in this run.
+  /// @{
+  WaitClock& waits() noexcept { return waits_; }
+  const WaitClock& waits() const noexcept { return waits_; }
+  /// @}
   /// Tells those who hold a token if the run ends early: to be called by the thread that runs the
   /// pipeline, since stop() may be called in a signal handler.
   void tell_tokens() noexcept {
@@ -120,7 +126,7 @@ class RunControl {
       rethrow();
     } catch (const std::exception& e) {
       try {
-        to = e.what();
+        to.append(e.what());
       } catch (...) {
       }
     } catch (...) {
@@ -145,6 +151,7 @@ class RunControl {
     const std::scoped_lock lock{mutex_};
     skips_.clear();
     interrupt_.reset();
+    waits_.reset();
     failed_ = false;
     const std::exception_ptr owed = std::exchange(owed_, nullptr);
     error_ = lost_ ? lost_ : owed;
@@ -189,7 +196,8 @@ class RunControl {
   SkipNotes skips_;
   bool failed_{};
   StopGate<> gate_;
-  Interrupt interrupt_;
+  alignas(cache_line) WaitClock waits_; // every worker reads it often
+  alignas(cache_line) Interrupt interrupt_;
 };
 
 } // namespace penstock::detail

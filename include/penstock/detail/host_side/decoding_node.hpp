@@ -8,6 +8,7 @@
 #include <penstock/detail/host_side/calling_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/each_worker.hpp>
 #include <penstock/row.hpp>
 #include <penstock/visit.hpp>
@@ -40,7 +41,7 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
 
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
+    report_ring(out_->memory, out_->ring.slots(), stage);
   }
 
  protected:

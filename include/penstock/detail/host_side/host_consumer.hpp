@@ -24,6 +24,11 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
         parts_{in->ring.slots(),
                whole ? 1 : parts_a_slot(setup.workers, in->layout().units, in->ring.slots())} {}
 
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.slot_bytes = in_->layout().bytes();
+  }
+
  protected:
   void reset() override {
     parts_.reset();
@@ -38,6 +43,9 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
     for (;;) {
       const Share share = draws.next();
       const bool at_once = ring.is_filled(share.ticket);
+      if (!at_once) {
+        meter.begin_wait();
+      }
       const HostSlot* const slot = ring.await_filled(share.ticket);
       meter.goes_on(at_once, Activity::starved, Activity::busy);
       if (!slot) {

@@ -21,9 +21,19 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   HostLoop(const NodeSetup& setup, const Shared<HostLink>& in)
       : Node{setup}, lender_{new_shared<HostLender>(in)} {}
 
-  void enter(StreamHandle) noexcept override { meter(0).start(); }
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.slot_bytes = lender_->link().layout().bytes();
+  }
+
+  void enter(StreamHandle) noexcept override {
+    meter(0).start();
+    outside_ = calls_here;
+  }
   Lease<B> next() noexcept override {
+    calls_here = outside_;
     meter(0).spent(Activity::busy, Activity::starved);
+    meter(0).begin_wait();
     used_up(behind_);
     HostRing::Take taken;
     if (!attempt(delivered_,
@@ -45,9 +55,13 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.units);
     meter(0).did(slot.units, slot.bytes);
     behind_ = link.has_turns ? link.place_behind(slot) : RunOrder::unknown;
+    calls_here = &meter(0).calls();
     return {link.batch<const T, Where>(place, slot, index), lender_, ticket, slot.epoch};
   }
-  void leave(bool) noexcept override { meter(0).stop(); }
+  void leave(bool) noexcept override {
+    calls_here = outside_;
+    meter(0).stop();
+  }
 
  private:
   void reset() override {
@@ -56,6 +70,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     behind_ = lender_->link().has_turns ? 0 : RunOrder::unknown;
   }
   const Shared<HostLender> lender_;
+  CallCounts* outside_{}; // where the thread's calls count outside of the body
   std::uint64_t delivered_{};
   std::uint64_t behind_{}; // the place behind the batch that the loop has
 };

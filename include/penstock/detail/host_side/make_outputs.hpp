@@ -114,8 +114,9 @@ template <bool Single, class F, class From, class To, class D, class Options>
                         .cuts = build.ahead || build.flush,
                         .drop_last = build.drop_last && !build.plan.fills_up,
                         .has_positions = build.one_for_one};
-  build.template add<OutputNode<Single, F, From, To>>(build.setup("Decoder", workers), in, out, f,
-                                                      form, chunk, options.on_error);
+  build.template add<OutputNode<Single, F, From, To>>(
+      build.setup("Decoder", workers, StageKind::decoder), in, out, f, form, chunk,
+      options.on_error);
 }
 
 } // namespace penstock::detail

@@ -16,6 +16,7 @@
 #include <penstock/detail/host_side/turn_groups.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/parts.hpp>
+#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/output.hpp>
 #include <penstock/row.hpp>
 
@@ -53,7 +54,8 @@ class OutputNode final : public CallingNode<F> {
   bool recounts() const noexcept override { return true; }
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    stage.depth = shared_.slots.link().ring.slots();
+    const HostLink& out = shared_.slots.link();
+    report_ring(out.memory, out.ring.slots(), stage);
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/report.hpp>
 #include <penstock/sources/detail/told.hpp>
@@ -25,7 +26,7 @@ template <Source From> class ReadingNode : public Node {
   bool reads() const noexcept final { return true; }
   [[gnu::cold]] void report(double seconds, StageReport& stage) const final {
     Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
+    report_ring(out_->memory, out_->ring.slots(), stage);
     stage.note = note_;
     note_of(source_, stage.note);
   }

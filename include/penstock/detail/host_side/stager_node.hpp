@@ -5,6 +5,7 @@
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/host_side/slot_by_slot.hpp>
+#include <penstock/detail/links/report_ring.hpp>
 
 #include <cstddef>
 #include <cstring>
@@ -22,7 +23,7 @@ template <class = void> class StagerNode final : public Node {
 
   [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    stage.depth = out_->ring.slots();
+    report_ring(out_->memory, out_->ring.slots(), stage);
   }
 
  private:

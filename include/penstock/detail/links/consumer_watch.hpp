@@ -14,9 +14,10 @@
 
 namespace penstock::detail {
 
-/// How many events a device ring has for the uses of its batches: if it has more places, a 64th of
-/// them share one.
-inline constexpr std::size_t most_use_events = 65;
+/// How many events a device ring has for the uses of its batches: if it has more than 64 places, a
+/// 64th of them share one. Uses of two laps may be open at once, since a place is filled again in
+/// stream order.
+inline constexpr std::size_t most_use_events = 129;
 
 /// What the last stage does with the batches of a device ring, and how long the GPU works on them.
 /// The consumer's thread says what it does, the device thread watches, and the Report has what that
@@ -63,6 +64,8 @@ template <AnyDevice D> class ConsumerWatch {
   /// Blocks until all uses so far are over.
   void sync() { uses_.sync(); }
 
+  /// Has it say on this clock when the device waits for input, from the next run on.
+  void lead(WaitClock& waits) noexcept { meter_.watch(waits, true); }
   /// Forgets the last run, before the next.
   void reset() noexcept {
     finished_.store(false, relaxed);
@@ -71,20 +74,26 @@ template <AnyDevice D> class ConsumerWatch {
   }
   /// The device thread calls begin() before it looks for the first time, and rest() after the last.
   /// @{
-  void begin() noexcept { meter_.start(); }
+  void begin() noexcept {
+    meter_.start();
+    meter_.begin_wait();
+  }
   void rest() noexcept { meter_.went_by(doing_, Activity::resting); }
   /// @}
   /// Looks at what is going on; returns true while anything is. `ready` tells of a ticket whether
   /// its batch is there: work may still be waiting for it. Only the device thread calls it.
   template <class F> bool look(F ready) {
-    meter_.went_by(doing_, doing_);
     const std::uint64_t oldest = uses_.oldest_open();
     const bool calling = entered_.load(relaxed) > uses_.was_recorded();
     // Asked of the last of those that share an event: of the first, one that is done would count as
     // going on while the others wait for their copy.
     const bool works = oldest != 0 && ready(tickets_[uses_.answer(oldest)].load(relaxed));
-    doing_ = works || calling ? Activity::busy : Activity::starved;
-    meter_.now_in(doing_);
+    const Activity now = works || calling ? Activity::busy : Activity::starved;
+    meter_.went_by(doing_, now);
+    doing_ = now;
+    if (now == Activity::starved) {
+      meter_.begin_wait();
+    }
     return oldest != 0 || calling;
   }
   /// Returns whether the consumer has said that all uses are over. Only the device thread calls it.
@@ -107,6 +116,9 @@ template <AnyDevice D> class ConsumerWatch {
     stage.busy_s = gpu.busy_s;
     stage.starved_s = gpu.starved_s;
     stage.blocked_s = 0;
+    stage.busy_in_waits_s = gpu.busy_in_waits_s;
+    stage.starved_in_waits_s = gpu.starved_in_waits_s;
+    stage.blocked_in_waits_s = 0;
     stage.busy_now = gpu.busy_now;
     stage.starved_now = gpu.starved_now;
   }

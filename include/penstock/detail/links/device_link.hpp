@@ -47,6 +47,13 @@ template <AnyDevice D> struct DeviceSlot {
     credits = from.credits;
     read = from.read;
   }
+  /// Takes over what stays the same when a stage also leaves the records where they are.
+  void stay(const DeviceSlot& from) noexcept {
+    index = from.index;
+    source = from.source;
+    units = from.units;
+    bytes = from.bytes;
+  }
   /// Notes that one stream alone used the batch.
   void used_until(const Fence<D>& fence) noexcept {
     free = fence;
@@ -73,7 +80,7 @@ template <AnyDevice D> struct DeviceLink {
   [[gnu::cold]] DeviceLink(D& on, std::size_t count, Shared<const RingMemory> of,
                            Shared<Doorbell> rung)
       : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one},
-        shared_memory{std::move(of)}, memory{*shared_memory}, consumer{on, count + 1},
+        shared_memory{std::move(of)}, memory{*shared_memory}, consumer{on, 2 * count + 1},
         other_uses{on, std::min(count + 1, most_use_events), count + 1}, ready_fences(2 * count) {
     ring.on_release(bell.get());
   }

@@ -30,6 +30,8 @@ class RingMemory {
   }
 
   const Layout& layout() const noexcept { return layout_; }
+  std::size_t bytes() const noexcept { return allocation_.bytes(); }
+  MemoryKind kind() const noexcept { return allocation_.kind(); }
   std::byte* data(std::size_t place, std::size_t part = 0) const noexcept {
     return allocation_.data() + starts_[part] + place * layout_.parts[part].stride;
   }

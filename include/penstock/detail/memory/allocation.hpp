@@ -24,7 +24,7 @@ class Allocation {
   Allocation() = default;
   Allocation(Allocation&& other) noexcept
       : origin_{other.origin_}, data_{std::exchange(other.data_, nullptr)}, bytes_{other.bytes_},
-        owner_{other.owner_}, free_{other.free_} {}
+        owner_{other.owner_}, free_{other.free_}, kind_{other.kind_} {}
   Allocation& operator=(Allocation&& other) noexcept {
     Allocation old{std::move(*this)};
     origin_ = other.origin_;
@@ -32,6 +32,7 @@ class Allocation {
     bytes_ = other.bytes_;
     owner_ = other.owner_;
     free_ = other.free_;
+    kind_ = other.kind_;
     return *this;
   }
   ~Allocation() {
@@ -42,6 +43,7 @@ class Allocation {
 
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
+  MemoryKind kind() const noexcept { return kind_; }
   /// Returns whether this process made it, and not the parent of a forked child.
   bool is_here() const noexcept { return origin_.is_here(); }
 
@@ -49,6 +51,7 @@ class Allocation {
   /// Pageable memory needs no device.
   template <class Where, class D> static Allocation in(D* device, std::size_t bytes) {
     Allocation made;
+    made.kind_ = kind_of<Where>;
     if constexpr (std::is_same_v<Where, Pageable>) {
       made.bytes_ = bytes;
       made.data_ = static_cast<std::byte*>(::operator new(bytes, std::align_val_t{page}));
@@ -78,6 +81,7 @@ class Allocation {
   std::size_t bytes_{};
   void* owner_{};
   void (*free_)(void*, void*, std::size_t) noexcept {};
+  MemoryKind kind_{};
 };
 
 /// Waits, by f(), for work that touches memory about to be freed; nobody else waits for it. If f()

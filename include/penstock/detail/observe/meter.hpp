@@ -4,8 +4,11 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
+#include <penstock/detail/observe/call_times.hpp>
+#include <penstock/detail/observe/calls_here.hpp>
 #include <penstock/detail/observe/unit_times.hpp>
-#include <penstock/report.hpp>
+#include <penstock/detail/observe/wait_clock.hpp>
+#include <penstock/stage_report.hpp>
 
 #include <algorithm>
 #include <array>
@@ -26,11 +29,21 @@ class alignas(cache_line) Meter {
  public:
   using Clock = std::chrono::steady_clock;
 
+  /// Has it tell how much of its time the last stage waited. `leads`: it is itself the one that
+  /// says when that waits. To be called before the first run.
+  void watch(WaitClock& waits, bool leads) noexcept {
+    waits_ = &waits;
+    leads_ = leads;
+  }
   /// Clears all, before a run, while the workers rest.
   void clear() noexcept {
     units_.clear();
-    for (auto& time : times_) {
-      time.store(0, relaxed);
+    calls_.clear();
+    call_times_.clear();
+    for (auto* times : {&times_, &times_in_waits_}) {
+      for (auto& time : *times) {
+        time.store(0, relaxed);
+      }
     }
     for (Atomic<std::uint64_t>* count :
          {&records_, &bytes_, &skipped_, &retries_, &additions_, &in_use_, &cpu_ns_}) {
@@ -40,6 +53,7 @@ class alignas(cache_line) Meter {
   void start() noexcept {
     now_in(Activity::starved);
     last_ = Clock::now();
+    waited_ = waits_ != nullptr ? waits_->at(ns(last_.time_since_epoch())) : 0;
     cpu_start_ = thread_cpu_ns();
   }
   /// Books the time since the last call for `on`, says that `next` begins, and returns that time.
@@ -47,7 +61,7 @@ class alignas(cache_line) Meter {
   Clock::duration spent(Activity on, Activity next) noexcept {
     const Clock::duration time = went_by(on, next);
     if (on == Activity::busy) {
-      units_.add(static_cast<std::uint64_t>(time / std::chrono::nanoseconds{1}));
+      units_.add(ns(time));
     }
     return time;
   }
@@ -55,11 +69,21 @@ class alignas(cache_line) Meter {
   Clock::duration went_by(Activity on, Activity next) noexcept {
     const Clock::time_point now = Clock::now();
     const Clock::duration time = now - last_;
-    add(times_[static_cast<std::size_t>(on)],
-        static_cast<std::uint64_t>(time / std::chrono::nanoseconds{1}));
+    add(times_[static_cast<std::size_t>(on)], ns(time));
+    if (waits_ != nullptr) {
+      meet_waits(ns(now.time_since_epoch()), ns(time), on, next);
+    }
     last_ = now;
     now_in(next);
     return time;
+  }
+  /// Says that a wait for input has begun, which is not to be over at once, if this meter leads:
+  /// when the time was last booked.
+  void begin_wait() noexcept {
+    if (leads_ && !waiting_) {
+      waits_->begin(ns(last_.time_since_epoch()));
+      waiting_ = true;
+    }
   }
   /// Says that `next` begins, after `on`: what came at once took no time worth a look at the clock,
   /// which costs more than a small slot's way through a ring.
@@ -86,6 +110,10 @@ class alignas(cache_line) Meter {
   }
 
   std::uint64_t records() const noexcept { return records_.load(relaxed); }
+  /// Where what its callable asks of a device counts.
+  CallCounts& calls() noexcept { return calls_; }
+  /// How long its callable keeps the thread, if that enqueues work on a device.
+  CallTimes& call_times() noexcept { return call_times_; }
 
   /// Sums up the workers of one stage.
   [[gnu::cold]] static void sum(const Meter* meters, std::size_t count, double seconds,
@@ -96,6 +124,10 @@ class alignas(cache_line) Meter {
     stage.records = stage.bytes = stage.skipped = stage.retries = 0;
     stage.busy_now = stage.starved_now = stage.blocked_now = 0;
     stage.busy_s = stage.starved_s = stage.blocked_s = stage.cpu_share = 0;
+    stage.busy_in_waits_s = stage.starved_in_waits_s = stage.blocked_in_waits_s = 0;
+    stage.calling_s = 0;
+    stage.calls = {};
+    stage.units = stage.workers_used = 0;
     const auto workers = static_cast<double>(count);
     for (const Meter* at = meters; at != meters + count; ++at) {
       const Meter& meter = *at;
@@ -103,15 +135,22 @@ class alignas(cache_line) Meter {
       stage.bytes += meter.bytes_.load(relaxed);
       stage.skipped += meter.skipped_.load(relaxed);
       stage.retries += meter.retries_.load(relaxed);
-      stage.busy_s += meter.seconds(Activity::busy) / workers;
-      stage.starved_s += meter.seconds(Activity::starved) / workers;
-      stage.blocked_s += meter.seconds(Activity::blocked) / workers;
+      stage.busy_s += seconds_of(meter.times_, Activity::busy) / workers;
+      stage.starved_s += seconds_of(meter.times_, Activity::starved) / workers;
+      stage.blocked_s += seconds_of(meter.times_, Activity::blocked) / workers;
+      stage.busy_in_waits_s += seconds_of(meter.times_in_waits_, Activity::busy) / workers;
+      stage.starved_in_waits_s += seconds_of(meter.times_in_waits_, Activity::starved) / workers;
+      stage.blocked_in_waits_s += seconds_of(meter.times_in_waits_, Activity::blocked) / workers;
+      stage.calling_s += meter.call_times_.seconds() / workers;
+      meter.calls_.add_to(stage.calls);
+      const std::uint64_t did = units.add(meter.units_) + meter.call_times_.calls();
+      stage.units += did;
+      stage.workers_used += did != 0 || meter.records() != 0 ? 1 : 0;
       stage.cpu_share += static_cast<double>(meter.cpu_ns_.load(relaxed)) / 1e9;
       const Activity now = meter.now_.load(relaxed);
       stage.busy_now += now == Activity::busy ? 1 : 0;
       stage.starved_now += now == Activity::starved ? 1 : 0;
       stage.blocked_now += now == Activity::blocked ? 1 : 0;
-      units.add(meter.units_);
       additions += meter.additions_.load(relaxed);
       in_use += meter.in_use_.load(relaxed);
     }
@@ -124,12 +163,31 @@ class alignas(cache_line) Meter {
   }
 
  private:
+  using Times = std::array<Atomic<std::uint64_t>, 3>;
+
+  static std::uint64_t ns(Clock::duration time) noexcept {
+    return static_cast<std::uint64_t>(time / std::chrono::nanoseconds{1});
+  }
+  // Books how much of the time just booked the last stage waited.
+  void meet_waits(std::uint64_t now, std::uint64_t time, Activity on, Activity next) noexcept {
+    const std::uint64_t waited = waits_->at(now);
+    // The clock may have been set by a thread whose time is ahead of `now`.
+    if (waited > waited_) {
+      add(times_in_waits_[static_cast<std::size_t>(on)], std::min(waited - waited_, time));
+      waited_ = waited;
+    }
+    if (waiting_ && next != Activity::starved) {
+      waits_->end(now);
+      waiting_ = false;
+    }
+  }
+
   // One writer: no read-modify-write is needed.
   static void add(Atomic<std::uint64_t>& sum, std::uint64_t more) noexcept {
     sum.store(sum.load(relaxed) + more, relaxed);
   }
-  double seconds(Activity on) const noexcept {
-    return static_cast<double>(times_[static_cast<std::size_t>(on)].load(relaxed)) / 1e9;
+  static double seconds_of(const Times& times, Activity on) noexcept {
+    return static_cast<double>(times[static_cast<std::size_t>(on)].load(relaxed)) / 1e9;
   }
   static std::uint64_t thread_cpu_ns() noexcept {
     timespec now{};
@@ -138,17 +196,25 @@ class alignas(cache_line) Meter {
            static_cast<std::uint64_t>(now.tv_nsec);
   }
 
-  std::array<Atomic<std::uint64_t>, 3> times_{};
-  UnitTimes units_;
+  // What every unit touches comes first, in few cache lines.
+  Times times_{};
   Atomic<std::uint64_t> records_{0};
   Atomic<std::uint64_t> bytes_{0};
-  Atomic<std::uint64_t> skipped_{0};
-  Atomic<std::uint64_t> retries_{0};
   Atomic<std::uint64_t> additions_{0};
   Atomic<std::uint64_t> in_use_{0};
-  Atomic<std::uint64_t> cpu_ns_{0};
-  Atomic<Activity> now_{Activity::resting};
   Clock::time_point last_{};
+  WaitClock* waits_{};
+  std::uint64_t waited_{}; // what `waits_` said at `last_`
+  Atomic<Activity> now_{Activity::resting};
+  bool leads_{};
+  bool waiting_{}; // has told so
+  UnitTimes units_;
+  Times times_in_waits_{};
+  CallTimes call_times_;
+  CallCounts calls_;
+  Atomic<std::uint64_t> skipped_{0};
+  Atomic<std::uint64_t> retries_{0};
+  Atomic<std::uint64_t> cpu_ns_{0};
   std::uint64_t cpu_start_{};
 };
 

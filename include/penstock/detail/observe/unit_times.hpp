@@ -41,12 +41,15 @@ class UnitTimes {
   /// The units of several workers.
   class Sum {
    public:
-    void add(const UnitTimes& times) noexcept {
+    /// Returns how many units those are.
+    std::uint64_t add(const UnitTimes& times) noexcept {
+      const std::uint64_t before = all_;
       for (std::size_t kind = 0; kind != kinds; ++kind) {
         const std::uint64_t count = times.counts_[kind].load(relaxed);
         counts_[kind] += count;
         all_ += count;
       }
+      return all_ - before;
     }
     /// Returns the seconds that this share of all units took at most, to within an eighth of them;
     /// 0 if there are none.

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/vector.hpp>
+#include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/observe/limiting_stage.hpp>
+#include <penstock/detail/order/run_order.hpp>
+#include <penstock/report.hpp>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <ctime>
+#include <vector>
+
+#include <sys/resource.h>
+
+namespace penstock::detail {
+
+/// What a Report says of a whole run, from the moment when it begins.
+class RunSums {
+  using Clock = std::chrono::steady_clock;
+  using Nodes = Vector<Owned<Node>>;
+
+ public:
+  void begin() noexcept {
+    start_ = Clock::now();
+    cpu_start_ = cpu_now();
+    fetched_start_ = fetched_now();
+  }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  /// Fills in what is known after `seconds`; 0 before the first run. Allocates nothing if `report`
+  /// is an earlier one of these nodes.
+  [[gnu::cold]] void fill(Report& report, const Nodes& nodes, const RunControl& control,
+                          const RunOrder& order, double seconds) const {
+    report.seconds = seconds;
+    report.cpu_s = seconds > 0 ? cpu_now() - cpu_start_ : 0;
+    report.storage_bytes = seconds > 0 ? fetched_now() - fetched_start_ : 0;
+    report.waited_s = seconds > 0 ? waited(control) : 0;
+    report.epochs = order.epochs();
+    report.stopped = control.stopped();
+    control.copy_error(report.error);
+    if (report.stages.size() != nodes.size()) {
+      std::vector<StageReport>(nodes.size()).swap(report.stages);
+    }
+    report.observed = false;
+    report.stolen_s = report.throttled_s = 0;
+    report.gpu.reset();
+    report.skipped = 0;
+    report.pageable_bytes = report.pinned_bytes = report.device_bytes = 0;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      StageReport& stage = report.stages[i];
+      nodes[i]->report(seconds, stage);
+      report.skipped += stage.skipped;
+      (stage.ring_memory == MemoryKind::pageable ? report.pageable_bytes
+       : stage.ring_memory == MemoryKind::pinned ? report.pinned_bytes
+                                                 : report.device_bytes) += stage.ring_bytes;
+    }
+    control.skips().copy(report.skips);
+    report.position = order.position(nodes.back()->place());
+    report.records = report.stages.back().records;
+    report.bytes = report.stages.back().bytes;
+    report.limiting_stage =
+        report.stages[limiting_stage(report.stages, seconds, report.waited_s)].name;
+  }
+
+ private:
+  static double waited(const RunControl& control) noexcept {
+    const auto now = Clock::now().time_since_epoch() / std::chrono::nanoseconds{1};
+    return static_cast<double>(control.waits().at(static_cast<std::uint64_t>(now))) / 1e9;
+  }
+  static double cpu_now() noexcept {
+    timespec now{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  }
+  static std::uint64_t fetched_now() noexcept {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    return static_cast<std::uint64_t>(used.ru_inblock) * 512; // the blocks of getrusage(2)
+  }
+
+  Clock::time_point start_{};
+  double cpu_start_{};
+  std::uint64_t fetched_start_{};
+};
+
+/// Returns how many records were read and neither skipped nor seen at the end: when a run was
+/// stopped, and where short batches are left out. The end is the first stage that gives another
+/// number of records than it takes: what became of the records that it took is not known.
+///
+///     Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
+///     dropped = 100 - 10 - 60 = 30
+[[gnu::cold]] inline std::uint64_t dropped(const std::vector<StageReport>& stages,
+                                           const Vector<Owned<Node>>& nodes) noexcept {
+  std::size_t end = 1;
+  while (end + 1 < nodes.size() && !nodes[end]->recounts()) {
+    ++end;
+  }
+  std::uint64_t left_out = 0;
+  for (std::size_t i = 1; i <= end; ++i) {
+    left_out += stages[i].skipped;
+  }
+  return stages.front().records - stages[end].records - left_out;
+}
+
+} // namespace penstock::detail

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/stage_report.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+namespace penstock::detail {
+
+/// Who counts as binding: whoever is at work for so much of what it could.
+inline constexpr double binding = 0.9;
+/// Such a share says enough, whatever else went on.
+inline constexpr double most_of_a_run = 0.7;
+/// A ring counts as too small if so much of a run is lost there.
+inline constexpr double much_lost = 0.05;
+
+/// Returns whether a stage's busy time is that of a device, as far as fences tell.
+inline bool on_device(const StageReport& stage) {
+  return stage.kind == StageKind::to_device || stage.kind == StageKind::kernel ||
+         stage.kind == StageKind::to_host || stage.calling_s > 0;
+}
+
+/// Returns the seconds that all workers of a stage, or the device, were at work. What a worker does
+/// now is not booked before it ends, and counts too.
+[[gnu::cold]] inline double worked(const StageReport& stage, double seconds) {
+  const double left = seconds - stage.busy_s - stage.starved_s - stage.blocked_s;
+  const double now = std::max(left, 0.0) * stage.busy_now;
+  return std::max(stage.busy_s * std::max(stage.workers, 1U) + now, stage.calling_s);
+}
+
+/// Returns the slots that a stage has filled, at least; 0 if that is not known.
+inline double slots_filled(const StageReport& stage) {
+  return stage.slot_bytes != 0 && stage.bytes != 0
+             ? std::ceil(static_cast<double>(stage.bytes) / static_cast<double>(stage.slot_bytes))
+             : 0;
+}
+/// Returns how many workers share a slot, on average and at most.
+inline double workers_a_slot(const StageReport& stage) {
+  const double slots = slots_filled(stage);
+  const double units = static_cast<double>(stage.units);
+  return slots > 0 && units > 0 ? std::clamp<double>(units / slots, 1, std::max(stage.workers, 1U))
+                                : 1;
+}
+
+/// Returns how many of a stage's workers can be at work at once: no more than the slots of the
+/// rings that it takes from and fills have room for, nor than a whole run has units for.
+[[gnu::cold]] inline double usable_workers(const std::vector<StageReport>& stages, std::size_t at) {
+  const StageReport& stage = stages[at];
+  double usable = std::max(stage.workers, 1U);
+  if (on_device(stage)) {
+    return usable;
+  }
+  // Times are equal for most units: so many go round the workers in whole rounds.
+  if (stage.units != 0 && static_cast<double>(stage.units) < 4 * usable) {
+    const double units = static_cast<double>(stage.units);
+    usable = units / std::ceil(units / usable);
+  }
+  const double share = workers_a_slot(stage);
+  const bool takes_from_host =
+      at != 0 && stages[at - 1].depth != 0 &&
+      (!on_device(stages[at - 1]) || stages[at - 1].kind == StageKind::to_host);
+  for (const std::size_t depth : {stage.depth, takes_from_host ? stages[at - 1].depth : 0}) {
+    usable = depth != 0 ? std::min(usable, share * static_cast<double>(depth)) : usable;
+  }
+  return usable;
+}
+
+/// Returns which share of a run a stage was at work, of what its usable workers could.
+[[gnu::cold]] inline double share_at_work(const std::vector<StageReport>& stages, std::size_t at,
+                                          double seconds) {
+  return seconds > 0
+             ? std::min(worked(stages[at], seconds) / usable_workers(stages, at) / seconds, 1.0)
+             : 0;
+}
+
+/// Returns the same, but a little less for a device whose work may have overlapped with the calls
+/// that enqueue it: its fences tell when either went on.
+[[gnu::cold]] inline double surely_at_work(const std::vector<StageReport>& stages, std::size_t at,
+                                           double seconds) {
+  const StageReport& stage = stages[at];
+  const double share = share_at_work(stages, at, seconds);
+  const double by_itself = std::max(stage.calling_s, stage.busy_s - stage.calling_s);
+  return stage.calling_s > 0 && by_itself < binding * seconds ? std::min(share, 0.95) : share;
+}
+
+/// Returns which share of a run was lost at the ring that a stage fills: its workers waited for
+/// room while the stage behind it waited for input. So it is if all slots are in workers' hands, or
+/// wait for one whose turn is first.
+[[gnu::cold]] inline double lost_at_ring(const std::vector<StageReport>& stages, std::size_t at,
+                                         double seconds) {
+  return at + 1 < stages.size() && stages[at].depth != 0 && seconds > 0
+             ? std::max(
+                   (stages[at].blocked_s + stages[at + 1].starved_s - stages[at + 1].blocked_s) /
+                           seconds -
+                       1,
+                   0.0)
+             : 0;
+}
+
+/// Returns the number of the stage that held the others back, or whose ring did; 0 if there are no
+/// stages. `waited_s` are the seconds in which the last stage waited for input.
+///
+/// - It is the one that was at work nearly all the time.
+/// - Else it is the one at whose ring most was lost, or the one that was at work for most of the
+/// run.
+/// - Else what held back changed in the course of the run: the last stage did while it was at work,
+///   and while it waited, the one that was at work then. The longer one counts.
+[[gnu::cold]] inline std::size_t limiting_stage(const std::vector<StageReport>& stages,
+                                                double seconds, double waited_s) {
+  std::size_t most = 0;
+  std::size_t ring = 0;
+  for (std::size_t i = 1; i < stages.size(); ++i) {
+    most = surely_at_work(stages, i, seconds) >= surely_at_work(stages, most, seconds) ? i : most;
+    ring = lost_at_ring(stages, i, seconds) > lost_at_ring(stages, ring, seconds) ? i : ring;
+  }
+  const double share = stages.empty() ? 1 : surely_at_work(stages, most, seconds);
+  const bool lost = share < binding && lost_at_ring(stages, ring, seconds) >= much_lost;
+  if (lost || share >= most_of_a_run) {
+    return lost ? ring : most;
+  }
+  std::size_t longest = stages.size() - 1;
+  double held_back = worked(stages[longest], seconds) / usable_workers(stages, longest);
+  for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
+    const double in_waits =
+        stages[i].busy_in_waits_s * std::max(stages[i].workers, 1U) / usable_workers(stages, i);
+    if (std::min(in_waits, waited_s) > held_back) {
+      held_back = std::min(in_waits, waited_s);
+      longest = i;
+    }
+  }
+  return longest;
+}
+
+} // namespace penstock::detail

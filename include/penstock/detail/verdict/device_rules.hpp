@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/verdict/thread_rules.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+namespace penstock::detail {
+
+// Why a stage on the device held the others back.
+
+/// Adds "copy it once" if the data fit into the device's memory and go there more than once.
+[[gnu::cold]] inline void advise_copy_once(penstock::Verdict& verdict, const Finding& finding) {
+  const Report& report = finding.report;
+  std::size_t copier = 0;
+  while (copier != report.stages.size() && report.stages[copier].kind != StageKind::to_device) {
+    ++copier;
+  }
+  if (report.epochs <= 1 || report.device_memory == 0 || copier >= finding.last() ||
+      finding.at > copier) {
+    return;
+  }
+  const auto epochs = static_cast<double>(report.epochs);
+  const double epoch = static_cast<double>(report.stages[copier].bytes) / epochs;
+  const double room =
+      0.8 * static_cast<double>(report.device_memory) - static_cast<double>(report.device_bytes);
+  if (epoch <= 0 || epoch > room) {
+    return;
+  }
+  Bounds::Bound next{0, "the first epoch"};
+  for (std::size_t i = copier + 1; i < report.stages.size(); ++i) {
+    next = finding.bounds.of(i).share > next.share ? finding.bounds.of(i) : next;
+  }
+  const double gain = 1 / (1 / epochs + (1 - 1 / epochs) * next.share);
+  if (gain >= 1.2) {
+    verdict.advice.push_back({"copy it once: an epoch's " + bytes_of(epoch) +
+                                  " fit on the device, if all epochs have the same data",
+                              gain, next.share > 1 / epochs ? next.name : "the first epoch",
+                              false});
+  }
+}
+
+[[gnu::cold]] inline void judge_bus(penstock::Verdict& verdict, const Finding& finding) {
+  const Bounds::Bound next = finding.bounds.without_stage(finding.at);
+  verdict.cause = Cause::bus;
+  verdict.evidence = "copies run for " + per_cent(finding.share) + " of the run, " +
+                     rate_of(static_cast<double>(finding.stage.bytes), finding.report.seconds);
+  advise(verdict, finding, "half the bytes a record: narrower types, widened on the device", 2,
+         next);
+  advise(verdict, finding, "two devices, each with a link of its own", 2, next);
+}
+
+[[gnu::cold]] inline void judge_kernel(penstock::Verdict& verdict, const Finding& finding) {
+  const double known = kernel_share(finding.report);
+  verdict.cause = Cause::kernel;
+  verdict.evidence = "the device works on its batches for " +
+                     (known >= 0 ? per_cent(std::max(known, 0.0)) + " of the run, as CUPTI tells"
+                                 : per_cent(finding.share) + " of the run, at most");
+  advise(verdict, finding, "a kernel that takes half the time", 2,
+         finding.bounds.without_device(finding.at));
+}
+
+/// A stage on the device was at work nearly all the time.
+[[gnu::cold]] inline void judge_device_stage(penstock::Verdict& verdict, const Finding& finding) {
+  const StageReport& stage = finding.stage;
+  const Report& report = finding.report;
+  if (stage.kind == StageKind::to_device || stage.kind == StageKind::to_host) {
+    judge_bus(verdict, finding);
+    return;
+  }
+  const double known = kernel_share(report);
+  const double all = worked(stage, report.seconds);
+  const double batch_s = stage.units != 0 ? report.seconds / static_cast<double>(stage.units) : 1;
+  if (known >= binding) {
+    judge_kernel(verdict, finding);
+  } else if (stage.calling_s >= binding * all ||
+             (known >= 0 && known < 0.75 && stage.calling_s >= 0.5 * all)) {
+    judge_thread(verdict, finding);
+  } else if (batch_s < short_call_s && stage.calling_s >= 0.25 * all) {
+    // penstock's own calls around the callable are the rest.
+    verdict.cause = Cause::small_batches;
+    verdict.evidence = "a batch of " + bytes_of(static_cast<double>(stage.slot_bytes)) + " takes " +
+                       time_of(batch_s) + ", not much more than the calls for it";
+    if (known < 0) {
+      verdict.or_cause = Cause::kernel;
+      verdict.trial = "run it with twice the AsyncCopier's .batch: if it gets no faster, the "
+                      "kernel binds";
+    }
+    advise_batch(verdict, finding);
+  } else {
+    judge_kernel(verdict, finding);
+  }
+}
+
+} // namespace penstock::detail

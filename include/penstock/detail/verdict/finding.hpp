@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/cause.hpp>
+#include <penstock/detail/verdict/bounds.hpp>
+#include <penstock/detail/verdict/words.hpp>
+#include <penstock/report.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// What the rules look at: a Report, and the stage that held the others back in it.
+struct Finding {
+  [[gnu::cold]] explicit Finding(const Report& of)
+      : report{of}, at{limiting_stage(of.stages, of.seconds, of.waited_s)}, stage{of.stages[at]},
+        bounds{of}, share{bounds.of(at).share},
+        // What is not the stage's time stays, however fast it gets.
+        most{share < binding && lost_at_ring(of.stages, at, of.seconds) < much_lost
+                 ? 1 / std::max(1 - held_back() / of.seconds, 0.02)
+                 : 50.0} {}
+
+  /// Returns how many of the stage's workers were at work, on average.
+  double at_work() const { return worked(stage, report.seconds) / report.seconds; }
+  std::size_t last() const noexcept { return report.stages.size() - 1; }
+  /// Returns the processors that one of its workers at work keeps busy; below 0 if it is not known.
+  double cpu_at_work() const {
+    return stage.cpu_share > 0 && at_work() > 0 ? stage.cpu_share / at_work() : -1;
+  }
+
+  const Report& report;
+  const std::size_t at;
+  const StageReport& stage;
+  const Bounds bounds;
+  const double share; ///< Which share of the run its usable workers were at work.
+  const double most;  ///< The gain if it took no time at all and nothing else bound.
+
+ private:
+  double held_back() const {
+    return at == last() ? share * report.seconds
+                        : std::min(stage.busy_in_waits_s * std::max(stage.workers, 1U) /
+                                       usable_workers(report.stages, at),
+                                   report.waited_s);
+  }
+};
+
+/// The largest gain that is promised: by then other things have changed too.
+inline constexpr double most_promised = 10;
+
+/// Adds advice: a change that speeds its part up by `factor`, whatever else binds.
+[[gnu::cold]] inline Advice& advise(penstock::Verdict& verdict, const Finding& finding,
+                                    std::string change, double factor, const Bounds::Bound& next) {
+  const double limit = next.share > 0 ? 1 / next.share : most_promised;
+  const double gain = std::max(std::min({factor, limit, finding.most, most_promised}), 1.0);
+  const bool itself = factor < limit && factor < finding.most;
+  verdict.advice.push_back({std::move(change), gain, itself ? "the same stage" : next.name,
+                            finding.at != 0 && gain * finding.bounds.reads() > 1});
+  return verdict.advice.back();
+}
+
+/// The usual sentence: how much of the run the stage's workers were at work.
+[[gnu::cold]] inline std::string at_work_text(const Finding& finding) {
+  const StageReport& stage = finding.stage;
+  if (stage.workers <= 1) {
+    return "it is at work for " + per_cent(finding.share) + " of the run";
+  }
+  return "of its " + digits(stage.workers, 0) + " workers " + digits(finding.at_work(), 1) +
+         " are at work on average";
+}
+
+} // namespace penstock::detail

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/cause.hpp>
+#include <penstock/detail/verdict/depth_rules.hpp>
+#include <penstock/detail/verdict/device_rules.hpp>
+#include <penstock/detail/verdict/host_rules.hpp>
+#include <penstock/report.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <ostream>
+#include <string>
+
+namespace penstock {
+
+namespace detail {
+
+/// Returns the seconds in which one unit goes through all stages but the one at hand: a run has
+/// such a beginning, and such an end.
+[[gnu::cold]] inline double seconds_of_one_unit(const Finding& finding) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < finding.report.stages.size(); ++i) {
+    const StageReport& stage = finding.report.stages[i];
+    const double units = stage.units != 0 ? static_cast<double>(stage.units) : slots_filled(stage);
+    seconds += i != finding.at && units > 0 ? worked(stage, finding.report.seconds) / units : 0;
+  }
+  return seconds;
+}
+
+/// Returns the number of the stage whose ring is too small for work that comes in bursts; the
+/// number of stages if there is none. It is so if the stage waits for room and the one behind it
+/// for input, in turns, each for a good part of the run.
+[[gnu::cold]] inline std::size_t ring_of_bursts(const Finding& finding) {
+  const auto& stages = finding.report.stages;
+  const double some = 0.1 * finding.report.seconds;
+  for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
+    const double holders = std::max(stages[i].workers, 1U) / workers_a_slot(stages[i]) +
+                           std::max(stages[i + 1].workers, 1U) / workers_a_slot(stages[i + 1]);
+    if (stages[i].depth != 0 && static_cast<double>(stages[i].depth) <= 2 * holders &&
+        stages[i].blocked_s >= some && stages[i + 1].starved_s >= some &&
+        finding.bounds.of(i).share + finding.bounds.of(i + 1).share >= 1) {
+      return i;
+    }
+  }
+  return stages.size();
+}
+
+/// Much was lost at the ring that the stage fills.
+[[gnu::cold]] inline void judge_ring(penstock::Verdict& verdict, const Finding& finding) {
+  // Slots that its own workers lack, or that are in others' hands.
+  if (finding.share >= 0.7 && !on_device(finding.stage) &&
+      usable_workers(finding.report.stages, finding.at) < 0.95 * finding.stage.workers) {
+    judge_host_stage(verdict, finding);
+  } else {
+    judge_depth(verdict, finding, finding.at);
+  }
+}
+
+[[gnu::cold]] inline void judge_stage(penstock::Verdict& verdict, const Finding& finding) {
+  if (on_device(finding.stage)) {
+    judge_device_stage(verdict, finding);
+  } else {
+    judge_host_stage(verdict, finding);
+  }
+}
+
+} // namespace detail
+
+/// Says what held a run back, why, how sure that is, what to change, what that gains and what binds
+/// next, by operational analysis: docs/verdict.md has the arithmetic. It is a pure function of the
+/// Report, of a run that ended, was stopped, failed, or still goes on. Throws nothing but
+/// std::bad_alloc.
+[[gnu::cold]] inline Verdict judge(const Report& report) {
+  Verdict verdict;
+  if (report.stages.empty() || !(report.seconds > 0)) {
+    verdict.cause = Cause::too_short;
+    verdict.evidence = "nothing has run yet";
+    return verdict;
+  }
+  const detail::Finding finding{report};
+  verdict.stage = finding.stage.name;
+  if (finding.share >= detail::binding) {
+    detail::judge_stage(verdict, finding);
+  } else if (detail::processors_in_use(report) >= detail::binding) {
+    detail::judge_cores(verdict, finding);
+  } else if (detail::lost_at_ring(report.stages, finding.at, report.seconds) >= detail::much_lost) {
+    detail::judge_ring(verdict, finding);
+  } else if (detail::seconds_of_one_unit(finding) > 0.2 * report.seconds || report.seconds < 2e-3) {
+    verdict.stage.clear();
+    verdict.cause = Cause::too_short;
+    verdict.evidence = "no stage was at work for more than " + detail::per_cent(finding.share) +
+                       " of " + detail::time_of(report.seconds) +
+                       ": the beginning and the end are most of it";
+  } else if (const std::size_t ring = detail::ring_of_bursts(finding);
+             ring != report.stages.size()) {
+    detail::judge_depth(verdict, finding, ring);
+  } else {
+    detail::judge_stage(verdict, finding);
+  }
+  if (verdict.cause != Cause::kernel && !verdict.stage.empty()) {
+    detail::advise_copy_once(verdict, finding);
+  }
+  // What held back only for a part of the run may have overlapped with what did for the rest, and
+  // a run's beginning and end stay.
+  if (finding.share < detail::binding ||
+      detail::seconds_of_one_unit(finding) > 0.05 * report.seconds) {
+    for (Advice& advice : verdict.advice) {
+      advice.at_most = true;
+    }
+  }
+  const bool in_reach = verdict.cause != Cause::kernel && verdict.cause != Cause::bus &&
+                        verdict.cause != Cause::disk && verdict.cause != Cause::writer &&
+                        verdict.cause != Cause::cores;
+  for (const Advice& advice : verdict.advice) {
+    verdict.worth_it =
+        verdict.worth_it || (advice.gain >= 1.1 && (in_reach || advice.change.starts_with("copy")));
+  }
+  verdict.worth_it = verdict.worth_it || verdict.or_cause == Cause::too_few_workers;
+  return verdict;
+}
+
+/// Prints the verdict in a few lines, each ended.
+[[gnu::cold]] inline std::ostream& operator<<(std::ostream& os, const Verdict& verdict) {
+  const bool by_kernel = verdict.cause == Cause::kernel && verdict.or_cause == Cause::nothing;
+  os << (by_kernel && !verdict.worth_it ? "nothing to gain in the pipeline: " : "");
+  os << (verdict.stage.empty() ? "" : verdict.stage + ": ") << name_of(verdict.cause);
+  if (verdict.or_cause != Cause::nothing) {
+    os << ", or " << name_of(verdict.or_cause);
+  }
+  os << ": " << verdict.evidence << ".\n";
+  if (!verdict.trial.empty()) {
+    os << "  To tell: " << verdict.trial << ".\n";
+  }
+  for (const Advice& advice : verdict.advice) {
+    os << "  " << advice.change << ": " << (advice.at_most ? "at most " : "")
+       << detail::times(advice.gain);
+    if (!advice.next.empty()) {
+      os << (advice.gain < 1.1 ? "; " + advice.next + " binds soon"
+                               : "; then " + advice.next + " binds");
+    }
+    os << '\n';
+  }
+  return os;
+}
+
+} // namespace penstock
