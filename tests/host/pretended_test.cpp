@@ -141,7 +141,9 @@ TEST_CASE("the pretended time goes on by what work costs, however late its threa
   }
   SECTION("nothing runs on a device that broke down") {
     gate.break_down("it is broken", 1);
-    pace.run_kernel(work);
+    pace.run_kernel(work); // would sleep
+    std::this_thread::sleep_for(50ms);
+    pace.run_kernel(work); // its turn is over
     CHECK(ran == 5);
   }
 }
@@ -265,10 +267,10 @@ TEST_CASE("a launch keeps its caller, and that of a graph no longer than one") {
       stream.enqueue([&ran] { ++ran; });
     }
   });
-  CHECK(enqueued >= 199'900us);
+  CHECK(enqueued >= 190ms); // up to 10 ms may be made up for
   stream.sync();
   CHECK(ran == 20);
-  CHECK(takes(9'900us, 500ms, [&] {
+  CHECK(takes(0ms, 500ms, [&] {
     const auto graph = device.capture(lane, [&] {
       for (int i = 0; i < 100; ++i) {
         lane[0].enqueue([&ran] { ++ran; });
@@ -282,7 +284,7 @@ TEST_CASE("a launch keeps its caller, and that of a graph no longer than one") {
   // Sleeps for each would take far longer.
   ps::HostDevice quick{{.launch_s = 20e-6}};
   auto other = quick.stream();
-  CHECK(takes(99'900us, 250ms, [&] {
+  CHECK(takes(90ms, 250ms, [&] {
     for (int i = 0; i < 5000; ++i) {
       other.enqueue([] {});
     }
@@ -465,18 +467,19 @@ TEST_CASE("each call that a callable makes is counted once, and by its kind") {
 }
 
 TEST_CASE("the time of a counted call is what it kept its caller") {
-  ps::HostDevice device{{.to_device_bytes_per_s = 1e6, .pageable_share = 1, .launch_s = 0.02}};
+  ps::HostDevice device{{.to_device_bytes_per_s = 1e6, .pageable_share = 1, .launch_s = 0.03}};
   Room room{device, 4096};
   auto stream = device.stream();
   const std::vector<std::byte> host(20'000);
   std::vector<std::byte> to(20'000);
   const ps::DeviceCalls calls = calls_of([&] {
     stream.enqueue([] { std::this_thread::sleep_for(30ms); });
+    stream.enqueue([] { std::this_thread::sleep_for(100ms); });
     stream.sync();
     device.copy_to_device(to.data(), host.data(), 20'000, stream);
   });
-  CHECK(calls.launch_s >= 0.0199);
-  CHECK(calls.wait_s > 0.02); // the work may begin before enqueue() returns
+  CHECK(calls.launch_s >= 0.05); // 10 ms may be made up for
+  CHECK(calls.wait_s > 0.01);    // the work may begin before enqueue() returns
   CHECK(calls.copy_s >= 0.02);
 }
 
@@ -580,11 +583,11 @@ TEST_CASE("a disk that sleeps has a latency for each reader, and a rate that all
     CHECK(disk.requests() == static_cast<std::uint64_t>(readers * requests));
     CHECK(disk.bytes() == 1000 * disk.requests());
   };
-  CHECK(takes(199'900us, 400ms, [&] { ask({.latency_s = 0.02}, 1, 10); }));
-  CHECK(takes(199'900us, 400ms, [&] { ask({.latency_s = 0.02}, 4, 10); }));
-  CHECK(takes(199'900us, 400ms, [&] { ask({.bytes_per_s = 1e5}, 4, 5); }));
-  CHECK(takes(199'900us, 400ms, [&] { ask({.latency_s = 0.01, .bytes_per_s = 1e5}, 1, 10); }));
-  CHECK(takes(149'900us, 200ms, [&] { ask({.bytes_per_s = 1e7}, 1, 1500); }));
+  CHECK(takes(190ms, 400ms, [&] { ask({.latency_s = 0.02}, 1, 10); }));
+  CHECK(takes(190ms, 400ms, [&] { ask({.latency_s = 0.02}, 4, 10); }));
+  CHECK(takes(190ms, 400ms, [&] { ask({.bytes_per_s = 1e5}, 4, 5); }));
+  CHECK(takes(190ms, 400ms, [&] { ask({.latency_s = 0.01, .bytes_per_s = 1e5}, 1, 10); }));
+  CHECK(takes(140ms, 250ms, [&] { ask({.bytes_per_s = 1e7}, 1, 1500); }));
 }
 
 TEST_CASE("what lies on a disk that sleeps is read and written right, a request at a time") {

@@ -25,8 +25,7 @@
 namespace penstock::tests {
 
 /// Keeps the calling thread so long, as a slow callable does. Many short ones add up to what was
-/// asked; a single one may be shorter by what the one before took too long, 100 microseconds at
-/// most.
+/// asked; a single one may be shorter by what those before took too long, 10 milliseconds at most.
 inline void sleep_for(double seconds) {
   detail::sleep_on_average(std::chrono::nanoseconds{static_cast<std::int64_t>(seconds * 1e9)});
 }
@@ -48,9 +47,10 @@ class SleepingDisk {
  public:
   explicit SleepingDisk(DiskSpeed speed) : is_{std::make_shared<Is>(speed)} {}
 
-  /// Blocks as long as a request for so many bytes takes.
+  /// Blocks as long as a request for so many bytes takes. Single ones may be shorter by what those
+  /// before took too long in the same thread, 10 milliseconds at most.
   void ask(std::size_t bytes) const {
-    constexpr Clock::duration most_made_up_for = std::chrono::microseconds{100};
+    constexpr Clock::duration most_made_up_for = std::chrono::milliseconds{10};
     thread_local Clock::duration too_long{};
     const auto in = [](double seconds) {
       return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>{seconds});

@@ -26,7 +26,7 @@ using ps::tests::SleepingSource;
 
 namespace {
 
-constexpr std::size_t batch = 1 << 18; // records of 4 bytes: 1 MiB
+constexpr std::size_t batch = 1 << 14; // records of 4 bytes: little real work
 constexpr std::size_t batches = 40;
 constexpr double bytes = 4.0 * batch * batches;
 
@@ -39,7 +39,7 @@ const std::vector<std::uint32_t>& numbers() {
   return all;
 }
 // Few slots: else two copies would take all of them.
-constexpr ps::ReaderOptions few_slots{.workers = 1, .depth = 3};
+constexpr ps::ReaderOptions few_slots{.workers = 1, .depth = 3, .batch = batch};
 
 // Runs such a pipeline until it takes less than `most`, since the machine may be busy; at least
 // `least` each time. Checks it in vain for at most five times.

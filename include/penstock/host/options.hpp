@@ -29,9 +29,9 @@ struct HostOptions {
   /// memory that allocate_pinned() of this device did not return. Without a bus it is copied as any
   /// other. By default what an H200 showed: 7.5 of 48.2 GB/s in copies of 1 MiB.
   double pageable_share = 0.155;
-  /// Seconds that a launch keeps the calling thread: HostStream::enqueue(), HostGraph::launch(). A
-  /// hundred launches take a hundred times as long to within 100 microseconds; single ones may
-  /// differ.
+  /// Seconds that a launch keeps the calling thread: HostStream::enqueue(), HostGraph::launch(). On
+  /// average: if the system wakes the thread up too late, the launches that follow are shorter,
+  /// until 10 milliseconds are made up for.
   double launch_s = 0;
   /// Seconds that each piece of enqueued work takes at least. The device runs one at a time,
   /// whatever their streams, as kernels that fill a GPU run. So do those of a graph. Copies run

@@ -28,11 +28,11 @@ struct Cost {
 enum class Way : std::uint8_t { to_device, to_host };
 
 /// Sleeps `time`, less what the sleeps before it in this thread took too long. Linux adds some 70
-/// microseconds to each sleep, and short ones would add up to far too long. A longer error is not
-/// made up for: the thread had no processor.
+/// microseconds to each sleep, and a busy machine milliseconds: short ones would add up to far too
+/// long. What is too long by more than that is not made up for.
 inline void sleep_on_average(std::chrono::nanoseconds time) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::nanoseconds most{100'000};
+  constexpr std::chrono::nanoseconds most{10'000'000};
   thread_local std::chrono::nanoseconds too_long{};
   if (time <= too_long) {
     too_long -= time;
