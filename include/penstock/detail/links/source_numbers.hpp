@@ -125,8 +125,8 @@ class OnTheWay {
  public:
   /// Says that a stage wants them. Only a program with such a stage compiles what keeps them.
   void want() noexcept {
-    keep_ = [](SourceNumbers& numbers, std::uint64_t at, const SourceNumbers& from,
-               std::uint64_t first, std::uint64_t count) { numbers.go_on(at, from, first, count); };
+    keep_ = [](SourceNumbers& kept, std::uint64_t at, const SourceNumbers& from,
+               std::uint64_t first, std::uint64_t count) { kept.go_on(at, from, first, count); };
   }
   bool is_wanted() const noexcept { return keep_ != nullptr; }
   /// Gives units that are wanted their numbers: see SourceNumbers::go_on().
@@ -138,7 +138,7 @@ class OnTheWay {
   SourceNumbers numbers{};
 
  private:
-  void (*keep_)(SourceNumbers& numbers, std::uint64_t at, const SourceNumbers& from,
+  void (*keep_)(SourceNumbers& kept, std::uint64_t at, const SourceNumbers& from,
                 std::uint64_t first, std::uint64_t count){};
 };
 
