@@ -510,3 +510,33 @@ TEST_CASE("an epoch ends where the next one's slots begin, though no slot says s
                               : std::vector<std::size_t>{6, 2, 6, 2, 6, 2}));
   }
 }
+
+TEST_CASE("the oldest use that is open is known where uses of two laps are") {
+  ps::HostDevice device;
+  constexpr std::size_t places = 4;
+  DeviceLink link{device, places, Layout{1, record}};
+  std::atomic<std::uint64_t> allowed{0};
+  {
+    auto user = device.stream();
+    link.consumer.begin();
+    for (std::uint64_t use = 0; use < 2 * places; ++use) {
+      user.enqueue([&allowed, use] {
+        while (allowed.load() <= use) {
+          std::this_thread::yield();
+        }
+      });
+      link.consumer.use_up(user, use, 100 + use);
+    }
+    for (std::uint64_t use = 0; use < 2 * places; ++use) {
+      CHECK(link.look());
+      CHECK(link.consumer.open_record() == 100 + use);
+      allowed.store(use + 1);
+      // Each look finds out about one use that is over.
+      while (link.look() && link.consumer.open_record() == 100 + use) {
+        std::this_thread::yield();
+      }
+    }
+    CHECK_FALSE(link.look());
+    allowed.store(2 * places);
+  }
+}
