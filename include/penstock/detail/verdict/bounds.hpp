@@ -43,7 +43,7 @@ namespace penstock::detail {
          2 * report.storage_bytes >= report.stages.front().bytes;
 }
 
-inline constexpr const char* processor_time = "processor time";
+inline constexpr const char* all_cores = "all cores";
 
 /// The limits that a run had: each is a share, how much of what it could the run asked of it. The
 /// rate of the run by the share is the most that it allows, by operational analysis, whatever order
@@ -154,7 +154,7 @@ class Bounds {
     }
   }
   [[gnu::cold]] Bound largest(std::size_t but_stage, std::size_t but_thread) const {
-    Bound most{cores_, processor_time};
+    Bound most{cores_, all_cores};
     const auto see = [&](const Bound& bound, bool but) {
       most = !but && bound.share > most.share ? bound : most;
     };

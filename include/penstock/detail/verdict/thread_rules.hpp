@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/verdict/cores_rules.hpp>
 #include <penstock/detail/verdict/finding.hpp>
-#include <penstock/detail/verdict/host_rules.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -90,6 +90,11 @@ struct ThreadPart {
   const double enqueueing = calls.launch_s + (pageable ? 0 : calls.copy_s);
   const double host =
       stage.calling_s - calls.launch_s - calls.copy_s - calls.wait_s - calls.allocation_s;
+  // What waits for the device after each batch enqueues nothing meanwhile: that comes first.
+  if (calls.wait_s >= 0.25 * stage.calling_s &&
+      calls.wait_s >= std::max({calls.allocation_s, pageable ? calls.copy_s : 0, host})) {
+    return {Cause::waits, calls.wait_s};
+  }
   const ThreadPart parts[]{
       {Cause::waits, calls.wait_s},
       {Cause::allocations, calls.allocation_s},
