@@ -85,7 +85,7 @@ namespace detail {
   // What held back only for a part of the run may have overlapped with what did for the rest, and
   // a run's beginning and end stay.
   const bool at_ring = verdict.cause == Cause::depth || verdict.cause == Cause::too_few_units;
-  if ((finding.share < detail::binding && !at_ring) ||
+  if ((finding.share < detail::binding && !at_ring && !finding.short_calls()) ||
       detail::seconds_of_one_unit(finding) > 0.05 * report.seconds) {
     for (Advice& advice : verdict.advice) {
       advice.at_most = true;

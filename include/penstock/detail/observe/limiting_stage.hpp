@@ -70,12 +70,25 @@ inline double workers_a_slot(const StageReport& stage) {
   return usable;
 }
 
+/// Returns whether a copier's ring of small batches is nearly always full. Its copies are then as
+/// small as the room that the stage behind leaves, and take the longer.
+inline bool copies_into_a_full_ring(const StageReport& stage) {
+  return (stage.kind == StageKind::to_device || stage.kind == StageKind::to_host) &&
+         stage.slot_bytes < std::size_t{1} << 20 && stage.depth >= 8 &&
+         stage.depth_in_use >= 0.85 * static_cast<double>(stage.depth);
+}
+
 /// Returns which share of a run a stage was at work, of what its usable workers could.
 [[gnu::cold]] inline double share_at_work(const std::vector<StageReport>& stages, std::size_t at,
                                           double seconds) {
-  return seconds > 0
-             ? std::min(worked(stages[at], seconds) / usable_workers(stages, at) / seconds, 1.0)
-             : 0;
+  if (seconds <= 0) {
+    return 0;
+  }
+  const double share =
+      std::min(worked(stages[at], seconds) / usable_workers(stages, at) / seconds, 1.0);
+  return at + 1 < stages.size() && copies_into_a_full_ring(stages[at])
+             ? std::min(share, share_at_work(stages, at + 1, seconds))
+             : share;
 }
 
 /// Returns whether it is sure that a stage was at work while its fences say so. They tell when a

@@ -72,7 +72,7 @@ namespace penstock::detail {
     if (!enough) {
       verdict.or_cause = lacks_units ? Cause::too_few_units : Cause::too_few_workers;
     }
-  } else if (!sleeps && report.processors != 0 && finding.at_work() >= report.processors) {
+  } else if (!sleeps && report.processors != 0 && finding.at_work() >= 0.95 * report.processors) {
     verdict.cause = Cause::disk;
     verdict.evidence +=
         "; warm: the page cache gives " + read + " to as many threads as there are processors";
@@ -87,10 +87,12 @@ namespace penstock::detail {
   if (verdict.or_cause == Cause::too_few_units) {
     verdict.trial = "follow the first advice: if it gets no faster, the disk binds";
     advise_units(verdict, finding, usable);
-    verdict.advice.back().at_most = true;
   } else if (verdict.or_cause != Cause::nothing) {
     verdict.trial = "run it with .workers = " + digits(2.0 * stage.workers, 0) +
                     ": if it gets no faster, what it reads from binds";
+  }
+  for (Advice& advice : verdict.advice) {
+    advice.at_most = true;
   }
   if (verdict.cause == Cause::too_few_workers) {
     advise_workers(verdict, finding);

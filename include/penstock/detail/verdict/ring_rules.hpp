@@ -64,17 +64,6 @@ namespace penstock::detail {
   return few;
 }
 
-/// Returns how many slots of work the stage does while the one beside it is in one of its longest
-/// units.
-[[gnu::cold]] inline double slots_while(const Finding& finding, std::size_t at,
-                                        std::size_t beside) {
-  const StageReport& stage = finding.report.stages[at];
-  const double work_s =
-      worked(stage, finding.report.seconds) /
-      (usable_workers(finding.report.stages, at) * std::max(slots_filled(stage), 1.0));
-  return work_s > 0 ? finding.report.stages[beside].unit_p99_s / work_s : 0;
-}
-
 /// The ring that the stage fills had too few slots, though no stage was at work all the time.
 [[gnu::cold]] inline void judge_depth(penstock::Verdict& verdict, const Finding& finding) {
   const StageReport& stage = finding.stage;
@@ -83,10 +72,12 @@ namespace penstock::detail {
       finding.bounds.with_deeper_ring(finding.report, finding.at, finding.report.stages.size());
   const auto depth = static_cast<double>(stage.depth);
   const double holders = std::max(stage.workers, 1U) + std::max(next.workers, 1U);
+  const double gain = 1 / std::max(then.share, 1 / most_promised);
+  // So many slots go by while one of the longest units lasts.
+  const double longest_s = std::max(stage.unit_p99_s, next.unit_p99_s);
+  const double bursts = longest_s * gain * slots_filled(stage) / finding.report.seconds;
   const double most_slots = std::max(
       double{1 << 30} / static_cast<double>(std::max<std::size_t>(stage.slot_bytes, 1)), 2 * depth);
-  const double bursts = slots_while(finding, finding.at, finding.at + 1) +
-                        slots_while(finding, finding.at + 1, finding.at);
   const double wanted =
       std::ceil(std::min(std::max({2 * depth, 2 * holders, 1.2 * bursts + holders}), most_slots));
   verdict.cause = Cause::depth;
@@ -96,7 +87,7 @@ namespace penstock::detail {
                      per_cent(next.starved_s / finding.report.seconds) +
                      ", and the ring between them has " + digits(depth, 0) + " slots";
   verdict.advice.push_back({change_of(stage.name, ".depth", depth, wanted),
-                            std::clamp(1 / std::max(then.share, 0.02), 1.0, wanted / depth),
+                            std::clamp(gain, 1.0, std::min(wanted / depth, most_promised)),
                             then.name, holders > 2 || finding.bounds.reads() > 0});
 }
 

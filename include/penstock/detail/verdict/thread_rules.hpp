@@ -14,9 +14,6 @@ namespace penstock::detail {
 
 // Why a thread that enqueues work on a device held it back.
 
-/// Less than this a batch, and what each call costs is most of it.
-inline constexpr double short_call_s = 15e-6;
-
 /// Returns which share of the run the device's kernels ran, as CUPTI tells; below 0 if nobody does.
 [[gnu::cold]] inline double kernel_share(const Report& report) {
   return report.gpu && report.gpu->dropped == 0 && report.seconds > 0
