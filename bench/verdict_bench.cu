@@ -114,10 +114,10 @@ class Plants {
         chain(
             "all cores", "Decoder", Cause::cores, {.decode_cpu_s = 20e-6},
             {.pages = 512'000, .slot = 256, .decoders = 2 * ps::usable_processors(), .batch = 256}),
-        {"depth", "Reader", Cause::depth, "",
+        {"depth", "Consumer", Cause::depth, "",
          [](ps::RunObserver*) {
            return run_planted_on_host(
-               {.read_s = 2e-3, .burst = 16, .decode_s = 2e-3 / 64},
+               {.read_s = 2e-3, .burst = 16, .decode_s = 2.2e-3 / 64},
                {.pages = 20'480, .readers = 1, .read_depth = 2, .slot = 64, .decoders = 1});
          }},
         // What binds next.

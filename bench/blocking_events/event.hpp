@@ -5,11 +5,13 @@
 // Shared by the programs of this folder. Each does the same work in several ways; the first one,
 // written in a hurry, blocks the GPU.
 //
-//   PROGRAM [--device=cuda|host] [--small] [--watch] --benchmark_repetitions=5
+//   PROGRAM [--device=cuda|host] [--small] [--watch|--profile] --benchmark_repetitions=5
 //           --benchmark_enable_random_interleaving=true
 //
 // Every way is checked, in two runs, before it is timed. `--watch` records with CUPTI what the GPU
 // does in a run instead of timing it, in a run of its own, since recording slows calls down.
+// `--profile` brackets a run by cudaProfilerStart() and cudaProfilerStop(), for tools that look on
+// from outside, such as `17_doctor --run`; --benchmark_filter picks the way.
 // `--device=host` is for machines without a GPU: its measurements do not count. Programs that have
 // a meaning on the host are compiled without nvcc too, and then have no other device.
 
@@ -35,6 +37,8 @@
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/activity.hpp>
+
+#include <cuda_profiler_api.h>
 #endif
 
 namespace penstock_bench {
@@ -58,16 +62,22 @@ struct EventOptions {
         small = true;
       } else if (arg == "--watch") {
         watch = true;
+      } else if (arg == "--profile") {
+        profile = true;
       } else if (arg == "--device=cuda" || arg == "--device=host") {
         device = arg.substr(arg.find('=') + 1);
       } else {
         throw std::runtime_error{
             "unknown option " + std::string{arg} +
-            "; there are --device=cuda|host, --small, --watch and Google Benchmark's"};
+            "; there are --device=cuda|host, --small, --watch, --profile and Google "
+            "Benchmark's"};
       }
     }
-    if (watch && device == "host") {
-      throw std::runtime_error{"--watch: CUPTI records a GPU's activity, and the host is none"};
+    if ((watch || profile) && device == "host") {
+      throw std::runtime_error{"--watch and --profile are about a GPU, and the host is none"};
+    }
+    if (watch && profile) {
+      throw std::runtime_error{"--watch and --profile: only one of them can look on"};
     }
   }
   /// Picks one of two sizes of the work.
@@ -76,6 +86,7 @@ struct EventOptions {
   std::string device = "cuda";
   bool small = false;
   bool watch = false;
+  bool profile = false;
 };
 
 /// One way to do an event's work.
@@ -91,7 +102,7 @@ struct Amount {
   double ceiling_s{};    ///< The least seconds, on the napkin.
 };
 
-/// An event: registers its ways as events/NAME/WAY, or as watched/NAME/WAY.
+/// An event: registers its ways as events/NAME/WAY, watched/NAME/WAY or profiled/NAME/WAY.
 class Event {
  public:
   /// `expected` returns the right result of each run of each way.
@@ -104,11 +115,19 @@ class Event {
   template <class Make> void add(const std::string& way, Make make) const {
     const auto checked =
         std::make_shared<Checked>([make = std::move(make)](bool) { return make(); }, expected_);
+    const char* const kind =
+        options_.watch ? "watched/" : (options_.profile ? "profiled/" : "events/");
     add_contender(
-        (options_.watch ? "watched/" : "events/") + name_ + '/' + way, checked,
-        [watch = options_.watch, amount = amount_](benchmark::State& state, Contender& contender) {
+        kind + name_ + '/' + way, checked,
+        [options = options_, amount = amount_](benchmark::State& state, Contender& contender) {
           auto& made = static_cast<Way&>(contender);
-          watch ? watched(state, made) : timed(state, made, amount);
+          if (options.watch) {
+            watched(state, made);
+          } else if (options.profile) {
+            profiled(state, made);
+          } else {
+            timed(state, made, amount);
+          }
         });
   }
 
@@ -179,9 +198,20 @@ class Event {
     set("bytes_to_device", whole.bytes_to_device);
     set("bytes_to_host", whole.bytes_to_host);
   }
+
+  static void profiled(benchmark::State& state, Way& way) {
+    for (auto _ : state) {
+      penstock::detail::cuda_check(cudaProfilerStart(), "cudaProfilerStart");
+      state.SetIterationTime(seconds_of_run(way));
+      penstock::detail::cuda_check(cudaProfilerStop(), "cudaProfilerStop");
+    }
+  }
 #else
   static void watched(benchmark::State&, Way&) {
     throw std::runtime_error{"--watch: this program was compiled without nvcc"};
+  }
+  static void profiled(benchmark::State&, Way&) {
+    throw std::runtime_error{"--profile: this program was compiled without nvcc"};
   }
 #endif
 

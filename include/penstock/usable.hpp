@@ -28,9 +28,9 @@ namespace detail {
     }
   };
   for (const ControlGroup& group : control_groups(root, "cpu")) {
-    limit(group.unified ? text_of(group.folder + "/cpu.max")
-                        : joined({text_of(group.folder + "/cpu.cfs_quota_us"), " ",
-                                  text_of(group.folder + "/cpu.cfs_period_us")}));
+    limit(group.unified ? text_of(joined({group.folder, "/cpu.max"}))
+                        : joined({text_of(joined({group.folder, "/cpu.cfs_quota_us"})), " ",
+                                  text_of(joined({group.folder, "/cpu.cfs_period_us"}))}));
   }
   return static_cast<unsigned>(usable);
 }
@@ -39,11 +39,11 @@ namespace detail {
 /// paths.
 [[gnu::cold]] inline std::uint64_t memory_within(const std::string& root) {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
-  const auto kib = number_of(text_of(root + "/proc/meminfo"), "MemAvailable:");
+  const auto kib = number_of(text_of(joined({root, "/proc/meminfo"})), "MemAvailable:");
   std::uint64_t usable = kib ? *kib * 1024 : unknown;
   for (const ControlGroup& group : control_groups(root, "memory")) {
     const auto number = [&group](const char* file) {
-      return number_in(text_of(group.folder + file));
+      return number_in(text_of(joined({group.folder, file})));
     };
     // Above "high" the kernel slows a process down until it gives memory back.
     const std::uint64_t limit = group.unified ? std::min(number("/memory.max").value_or(unknown),
@@ -52,7 +52,7 @@ namespace detail {
     if (limit == unknown) {
       continue;
     }
-    const std::string parts = text_of(group.folder + "/memory.stat");
+    const std::string parts = text_of(joined({group.folder, "/memory.stat"}));
     // The page cache would give these up. "total_": of this group and those below it.
     const std::uint64_t files =
         number_of(parts, group.unified ? "inactive_file" : "total_inactive_file").value_or(0) +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/cause.hpp>
+#include <penstock/detail/verdict/depth_rules.hpp>
 #include <penstock/detail/verdict/device_rules.hpp>
 #include <penstock/detail/verdict/host_rules.hpp>
 #include <penstock/report.hpp>

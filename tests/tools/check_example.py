@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
 import zlib
 from collections import Counter
@@ -620,6 +621,69 @@ def run_on_gpu(program: str, *args) -> str:
     return done.stdout
 
 
+UNITS = ("_gb_per_s", "_s_per_gib", "_per_s", "_us")
+
+
+def doctor(program: str, folder: Path):
+    rng = random.Random(9)
+    file, small = folder / "file", folder / "small"
+    file.write_bytes(rng.randbytes(24_000_000))
+    for i in range(300):
+        (small / f"{i % 3}").mkdir(parents=True, exist_ok=True)
+        (small / f"{i % 3}" / f"{i}.bin").write_bytes(rng.randbytes(10_000 + i))
+    # Without a path it makes a file of its own, here in a folder where none may be left.
+    made = folder / "made"
+    made.mkdir()
+    os.environ["TMPDIR"] = str(made)
+    for args in ["--kernel-ms", "5", file], []:
+        begin = time.monotonic()
+        found = json.loads(run(program, "--device", "host", "--json", *args))
+        took = time.monotonic() - begin
+        assert took < 60, f"{args}: {took} s"
+        assert list(found) == ["limits", "verdict", "stage", "cause", "advice", "settings"], f"{args}: {list(found)}"
+        limits = found["limits"]
+        for name, figure in limits.items():
+            assert name.endswith(UNITS), f"{args}: no unit in {name}"
+            assert is_number(figure) and figure > 0, f"{args}: {name} is {figure}"
+        for name in "page_cache_1_thread", "host_copy_1_thread", "plain_loop", "pipeline_with_defaults":
+            assert 0.0001 < limits[name + "_gb_per_s"] < 1000, f"{args}: {name}"
+        assert "disk_cold_1_thread_gb_per_s" in limits or "Not measured: disk" in found["verdict"], f"{args}: {found}"
+        assert "Not measured: pinning, bus and launches" in found["verdict"], found["verdict"]
+        assert "pipeline reaches" in found["verdict"], found["verdict"]
+        assert all(isinstance(found[key], str) for key in ("verdict", "stage", "cause")), found
+        for advice in found["advice"]:
+            assert set(advice) == {"change", "gain", "next"} and is_number(advice["gain"]), advice
+        settings = found["settings"]
+        assert settings["reader_workers"] >= 1 and settings["reader_depth"] >= 2 and settings["batch_bytes"] >= 1, settings
+        if file in args:
+            # A pipeline cannot be faster than its kernel, which takes 5 ms for 4 MiB.
+            assert limits["pipeline_with_defaults_gb_per_s"] < 4 * 2**20 / 5e-3 / 1e9, limits
+            assert limits["plain_loop_gb_per_s"] < 4 * 2**20 / 5e-3 / 1e9, limits
+            assert settings["batch_bytes"] == 4 * 2**20, settings
+        assert not list(made.iterdir()), list(made.iterdir())
+        if args and found["cause"] != "unknown":
+            assert found["cause"] == "kernel" and found["stage"] == "Consumer", found
+    said = run(program, "--device=host", "--batch", "64KiB", small)
+    for part in ("300 files", "What this machine allows:", "page cache 1 thread", "files opened and read 1 thread",
+                 "batches of 65536 bytes", "a loop without it, measured", "Verdict: ", "Settings to take"):
+        assert part in said, f"{part} is not in {said}"
+
+    (folder / "empty").touch()
+    (folder / "nothing").mkdir()
+    wrong = {"missing": ["missing"], "nothing": ["nothing"], "empty": ["empty"], "/dev/null": ["/dev/null"],
+             "--batch": ["--batch", "0", "file"], "smaller": ["--batch", "1000GiB", "file"], "4MiB": ["--batch=4.5", "file"],
+             "nan": ["--kernel-ms", "nan", "file"], "-1": ["--kernel-ms=-1"], "1000": ["--kernel-ms", "1001"],
+             "--what": ["--what"], "one path too many": ["file", "file"], "nothing behind it": ["--device"],
+             "toaster": ["--device", "toaster"], "--run": ["--run"]}
+    for word, args in wrong.items():
+        failed = subprocess.run([program, "--device", "host", "--json", *args], capture_output=True, text=True, timeout=LIMIT, cwd=folder)
+        assert failed.returncode == 1 and not failed.stdout, (args, failed)
+        assert failed.stderr.startswith("17_doctor: ") and word in failed.stderr, (args, failed.stderr)
+    os.environ["TMPDIR"] = str(folder / "gone")
+    failed = subprocess.run([program, "--device", "host"], capture_output=True, text=True, timeout=LIMIT)
+    assert failed.returncode == 1 and str(folder / "gone") in failed.stderr and "TMPDIR" in failed.stderr, failed
+
+
 def streams(program: str, folder: Path):
     pinning, items, head, *rows, last = run_on_gpu(program, "--small").splitlines()
     found = [float(word) for word in pinning.replace(",", "").split() if re.fullmatch(r"\d+\.\d+", word)]
@@ -665,7 +729,7 @@ EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
             "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file,
             "12_streams": streams, "13_knn": knn, "14_order": order, "15_inspect": inspect, "16_images": images,
-            "17_select_records": select_records, "18_load_weights": load_weights}
+            "17_doctor": doctor, "17_select_records": select_records, "18_load_weights": load_weights}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](os.path.abspath(sys.argv[2]), Path(folder))

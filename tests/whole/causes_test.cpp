@@ -91,9 +91,9 @@ TEST_CASE("the verdict names too few workers, too few units and a ring that is t
     return run(machine, {.decode_s = 8e-3 / 64},
                {.pages = 3'200, .readers = 1, .read_depth = 2, .slot = 64, .decoders = 8});
   });
-  check("Reader", Cause::depth, [] {
+  check("Consumer", Cause::depth, [] {
     return run_planted_on_host(
-        {.read_s = 2e-3, .burst = 12, .decode_s = 2e-3 / 64},
+        {.read_s = 2e-3, .burst = 12, .decode_s = 2.2e-3 / 64},
         {.pages = 64 * 96, .readers = 1, .read_depth = 2, .slot = 64, .decoders = 1});
   });
 }
@@ -112,7 +112,8 @@ TEST_CASE("the verdict names what a callable does that keeps its thread") {
         [] { return run({}, {.allocates = true}, {.pages = 1'280, .slot = 64}); });
   // The wait is long, and the kernel short: what waits is the thread, for what it launched.
   check("Consumer", Cause::waits, [] {
-    return run({.launch_s = 2e-3, .kernel_s = 1e-3}, {.waits = true}, {.pages = 3'200, .slot = 64});
+    return run({.launch_s = 0.8e-3, .kernel_s = 1.2e-3}, {.waits = true},
+               {.pages = 3'200, .slot = 64});
   });
 }
 

@@ -11,6 +11,7 @@
 #include <penstock/cuda/error.hpp>
 #include <penstock/error.hpp>
 
+#include <cstdint>
 #include <exception>
 #include <string>
 
@@ -30,7 +31,7 @@ class GpuActivity {
   /// earlier work must be done, or it is in the recording.
   explicit GpuActivity(int device = 0) {
     const detail::AttachedDevice here{device}; // throws if there is none of that number
-    detail::ActivityLog::only().start(device);
+    detail::ActivityLog::only().start(static_cast<std::uint32_t>(device));
   }
   GpuActivity(const GpuActivity&) = delete;
   GpuActivity& operator=(const GpuActivity&) = delete;

@@ -8,6 +8,7 @@
 #include <penstock/detail/engine/ragged_room.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/host_side/opened.hpp>
+#include <penstock/detail/host_side/range_dealer.hpp>
 #include <penstock/detail/host_side/reader_node.hpp>
 #include <penstock/detail/host_side/shared_reader_node.hpp>
 #include <penstock/detail/order/make_order.hpp>
@@ -15,6 +16,7 @@
 #include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/source.hpp>
 #include <penstock/stage.hpp>
+#include <penstock/stages/reader_extras.hpp>
 #include <penstock/stages/reader_options.hpp>
 
 #include <algorithm>
@@ -62,11 +64,21 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   template <class> using gives = Batch<T, Where>;
 
   /// Copies `source`; prepare() opens a copy of it.
-  explicit Reader(From source, ReaderOptions options = {})
-      : source_{std::move(source)}, options_{options} {}
+  /// @{
+  explicit Reader(From source) : source_{std::move(source)} {
+    if constexpr (detail::SaysOrder<From>) { // it has records in an order of its own
+      extras_ = &detail::reader_extras<From, Where>;
+    }
+  }
+  Reader(From source, ReaderOptions options)
+      : source_{std::move(source)}, options_{options},
+        extras_{&detail::reader_extras<From, Where>} {}
+  /// @}
   /// Reads straight into pinned memory.
-  Reader(From source, to_pinned_t, ReaderOptions options = {})
-      : Reader{std::move(source), options} {}
+  /// @{
+  Reader(From source, to_pinned_t) : Reader{std::move(source)} {}
+  Reader(From source, to_pinned_t, ReaderOptions options) : Reader{std::move(source), options} {}
+  /// @}
 
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {
@@ -87,7 +99,6 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
       throw OptionError{"penstock: Reader: the records of this source come in order only, so skips "
                         "cannot say which it left out: let a Decoder leave out bad ones."};
     }
-    detail::check_epochs(options_, source.size());
     build.epochs = options_.epochs;
     const bool drops_slots = options_.drop_last && !build.plan.fills_up && !build.plan.recounts;
     build.drop_last = options_.drop_last;
@@ -96,8 +107,12 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
     const unsigned most = this->most(bytes, build.plan);
     const unsigned workers = cuts || detail::comes_in_order(source) ? 1 : most;
-    detail::check_ranks(options_, build.plan);
-    build.order = detail::make_order(options_.order, ordered(source, bytes, extents), build.epochs);
+    const detail::OrderedSource of = detail::ordered_source(source, bytes, extents);
+    if (extras_) {
+      extras_->check(options_, of, build.plan);
+    }
+    build.order =
+        detail::make_order(options_.order, of, build.epochs, extras_ ? extras_->numbers : nullptr);
     build.records = build.order->records_of_run();
     if (build.records != unknown_size && !build.plan.recounts) {
       detail::check_left(options_, build.order->turns(),
@@ -125,7 +140,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     detail::SlotRanges ranges{layout.units, ramp, drops_slots};
     ranges.begin(*build.order, layout.units_a_record);
     build.slots_read = ranges.slots();
-    detail::Owned<detail::DealtRanges> dealt = deal(ranges, layout, build);
+    detail::Owned<detail::RangeDealer> dealt = deal(ranges, layout, build);
     const std::size_t slots =
         detail::host_slots("Reader", options_.depth, layout, build.slots_of_a_run, build.plan);
     const auto out = build.template host_output<Where>("Reader", slots, layout,
@@ -144,6 +159,11 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
         return;
       }
     }
+    if (extras_) {
+      build.add(extras_->make(setup, out, std::move(source), ranges, std::move(dealt), build.flush,
+                              options_.on_error));
+      return;
+    }
     build.template add<detail::ReaderNode<From, Where>>(
         setup, out, std::move(source), ranges, std::move(dealt), build.flush, options_.on_error);
   }
@@ -151,30 +171,23 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
  private:
   // Returns what deals slots out where these are not all as `ranges` says; null if they are.
   template <class D>
-  [[gnu::cold]] detail::Owned<detail::DealtRanges> deal(const detail::SlotRanges& ranges,
+  [[gnu::cold]] detail::Owned<detail::RangeDealer> deal(const detail::SlotRanges& ranges,
                                                         const detail::Layout& layout,
                                                         detail::Build<D>& build) const {
-    if (options_.ahead == 0 && options_.flush == never) {
-      return {};
+    detail::Dealt dealt =
+        extras_ ? extras_->deal(options_, layout, build.plan, build.control) : detail::Dealt{};
+    if (dealt.ranges) {
+      build.ahead = options_.ahead != 0 ? dealt.ahead : nullptr;
+      build.flush = {options_.flush, build.ahead.get()};
+      if (dealt.whole) {
+        build.needs.whole(layout.units);
+      }
+      build.slots_of_a_run = std::min(build.slots_of_a_run, dealt.units);
+      // Nobody knows how many slots, and with flush batches, there will be.
+      build.slots_read = dealt.whole ? ranges.slots() : unknown_size;
+      build.units = build.flush ? unknown_size : build.units;
     }
-    detail::check_flush(options_);
-    const std::size_t bound = options_.ahead != 0 ? options_.ahead : unknown_size;
-    const std::size_t units =
-        std::min(bound, unknown_size / layout.units_a_record) * layout.units_a_record;
-    const auto turns = detail::new_shared<detail::Ahead<>>(units, layout.units_a_record);
-    build.control.watch(*turns);
-    build.ahead = options_.ahead != 0 ? turns : nullptr;
-    build.flush = {options_.flush, build.ahead.get()};
-    const bool whole = !build.flush && (layout.ragged() || build.plan.group != 1 ||
-                                        (build.fixed_slots && !build.plan.to_device));
-    if (whole) {
-      build.needs.whole(layout.units);
-    }
-    build.slots_of_a_run = std::min<std::uint64_t>(build.slots_of_a_run, units);
-    // Nobody knows how many slots, and with flush batches, there will be.
-    build.slots_read = whole && !build.flush ? ranges.slots() : unknown_size;
-    build.units = build.flush ? unknown_size : build.units;
-    return detail::Owned<detail::DealtRanges>{new detail::DealtRanges{turns, whole}};
+    return std::move(dealt.ranges);
   }
   // Small records at random places take most of the processors to read.
   unsigned most(std::size_t record_bytes, const detail::Plan& plan) const {
@@ -197,25 +210,6 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     const std::size_t group = options_.batch != 0 ? 1 : build.plan.group;
     return (some + group - 1) / group * group;
   }
-  static detail::OrderedSource ordered(const From& source, std::size_t bytes,
-                                       const std::vector<std::size_t>& extents) {
-    detail::OrderedSource of{.size = source.size(),
-                             .in_order = detail::comes_in_order(source),
-                             .record_bytes = std::max<std::size_t>(bytes, 1),
-                             .ragged = detail::schema_traits<T>::ragged,
-                             .extents = extents,
-                             .identity = detail::identity_of(source)};
-    if constexpr (detail::SaysOrder<From>) {
-      if (!detail::abilities_of(source).says_order) {
-        return of;
-      }
-      of.mix = [](const void* mix, std::uint64_t visit, Seed shuffle) -> std::uint64_t {
-        return static_cast<const From*>(mix)->record_of(visit, shuffle);
-      };
-      of.group = source.group();
-    }
-    return of;
-  }
   // Whether records go in pieces: large ones, which nothing on the host must see whole.
   bool in_pieces(std::size_t record_bytes, const detail::Plan& plan) const {
     return record_bytes > detail::usual_read && plan.to_device && !plan.whole &&
@@ -224,6 +218,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
 
   From source_;
   ReaderOptions options_;
+  const detail::ReaderExtras<From, Where>* extras_{}; // null if nothing asks for any
 };
 /// Refuses options that fit no list.
 template <class From> class Reader<From, detail::Misspelt> : public detail::RefusedStage {

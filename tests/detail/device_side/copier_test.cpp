@@ -36,7 +36,9 @@ struct Bench {
         in{slots, RingMemory::in<ps::Pinned>(&device, slots, Layout{slot_records, record}, "test"),
            ps::Side::one, ps::Side::one},
         out{device, places, Layout{batch, record}},
-        copier{device, in, out, copy_bytes, &on_the_way, drop_last}, user{device.stream()} {}
+        copier{device, in, out, copy_bytes, &on_the_way, drop_last}, user{device.stream()} {
+    on_the_way.want();
+  }
 
   ~Bench() { open_gate(); }
 
@@ -114,7 +116,7 @@ struct Bench {
   std::uint64_t copies() const { return device.counts().copies; }
 
   ps::HostDevice device;
-  ps::detail::OnTheWay on_the_way{.wanted = true};
+  ps::detail::OnTheWay on_the_way;
   HostLink in;
   DeviceLink out;
   Copier copier;

@@ -18,6 +18,9 @@ struct GpuInterval {
   std::uint64_t end{};   ///< After `begin`.
   std::uint64_t bytes{}; ///< Those of a copy.
   GpuWork work{};
+  bool pageable{};        ///< A copy from or to pageable memory.
+  bool product{};         ///< A kernel that multiplies matrices, if kernels are told by name.
+  std::uint32_t stream{}; ///< CUPTI's number of its stream.
 };
 
 /// How long at least one of several intervals lasts. You add them in the order in which they begin,

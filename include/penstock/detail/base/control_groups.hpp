@@ -155,8 +155,8 @@ struct ControlGroup {
 [[gnu::cold]] inline Vector<ControlGroup> control_groups(const std::string& root,
                                                          std::string_view controller) {
   Vector<ControlGroup> found;
-  const std::string groups = text_of(root + "/proc/self/cgroup");
-  const std::string mounts = text_of(root + "/proc/self/mountinfo");
+  const std::string groups = text_of(joined({root, "/proc/self/cgroup"}));
+  const std::string mounts = text_of(joined({root, "/proc/self/mountinfo"}));
   for (std::string_view lines = groups; !lines.empty();) {
     std::string_view path = cut(lines, '\n');
     cut(path, ':'); // the hierarchy's number

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/text.hpp>
 
 #include <string>
 #include <utility>
@@ -20,7 +21,7 @@ class FixedPath {
     char folder[PATH_MAX];
     if (!given_.empty() && given_.front() != '/' && ::getcwd(folder, sizeof folder) &&
         leads_here(folder)) {
-      absolute_ = std::string{folder} + '/' + given_;
+      absolute_ = joined({folder, "/", given_});
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/parking.hpp>
@@ -45,7 +46,7 @@ class Interrupt {
                           std::generic_category().message(errno),
                           ": close some that you no longer need, or raise the limit (ulimit -n)."});
     }
-    tokens_ = new_tokens();
+    tokens_ = Owned<Listeners>{new Tokens{}};
   }
   /// Forgets the last run, before the next, while nobody is inside.
   [[gnu::cold]] void reset() {
@@ -54,8 +55,8 @@ class Interrupt {
       std::uint64_t raises = 0;
       static_cast<void>(!::read(raised_fd_, &raises, sizeof raises));
     }
-    if (tokens_.stop_requested()) {
-      tokens_ = new_tokens();
+    if (tokens_) {
+      tokens_->renew();
     }
   }
 
@@ -73,12 +74,16 @@ class Interrupt {
   /// handler.
   void request_stop() noexcept {
     raise();
-    tokens_.request_stop();
+    if (tokens_) {
+      tokens_->request_stop();
+    }
   }
 
   /// Pairs with raise(): who sees it raised finds the rings closed.
   bool raised() const noexcept { return word_.load(StdAtomics::acquire) != 0; }
-  std::stop_token token() const noexcept { return tokens_.get_token(); }
+  std::stop_token token() const noexcept {
+    return tokens_ ? static_cast<const Tokens&>(*tokens_).source.get_token() : std::stop_token{};
+  }
 
   /// Blocks until `wake`, and returns true; or until it is raised, and returns false.
   bool sleep_until(Clock::time_point wake) const noexcept {
@@ -117,13 +122,29 @@ class Interrupt {
   }
 
  private:
-  // g++ 12 warns of the constructor where it is inlined.
-  [[gnu::cold, gnu::noinline]] static std::stop_source new_tokens() { return {}; }
+  // Those who hold a token. Only a program that connects them compiles what a token takes.
+  struct Listeners {
+    virtual ~Listeners() = default;
+    virtual void request_stop() noexcept = 0;
+    virtual void renew() = 0;
+  };
+  struct Tokens final : Listeners {
+    void request_stop() noexcept override { source.request_stop(); }
+    void renew() override {
+      if (source.stop_requested()) {
+        source = new_source();
+      }
+    }
+    // g++ 12 warns of the constructor where it is inlined.
+    [[gnu::cold, gnu::noinline]] static std::stop_source new_source() { return {}; }
+
+    std::stop_source source = new_source();
+  };
 
   const Origin origin_;
   mutable SpinThenFutex::Word word_{0};
   int raised_fd_{-1};
-  std::stop_source tokens_{std::nostopstate};
+  Owned<Listeners> tokens_; // null unless connected
 };
 
 } // namespace penstock::detail

@@ -169,7 +169,7 @@ template <AnyDevice D> class Copier {
     flight.serial = line_.record(stream_);
     ++in_flight_;
 
-    if (on_the_way_ && on_the_way_->wanted) {
+    if (on_the_way_ && on_the_way_->is_wanted()) {
       tell_numbers(records);
     }
     const bool ends_epoch = records == ready && last.ends_epoch;
@@ -225,7 +225,7 @@ template <AnyDevice D> class Copier {
   [[gnu::cold]] void tell_numbers(std::size_t units) {
     each_slot(in_.layout().units, begun_, units,
               [&](std::size_t i, std::size_t at, std::size_t part, std::size_t done) {
-                on_the_way_->numbers.go_on(filler_.booked() + done, run_.slot(i).source, at, part);
+                on_the_way_->go_on(filler_.booked() + done, run_.slot(i).source, at, part);
               });
   }
   D& device_;

@@ -87,7 +87,7 @@ template <AnyDevice D> class Build {
     if (!one_for_one || !on_the_way_) {
       return nullptr;
     }
-    on_the_way_->wanted = true;
+    on_the_way_->want();
     return on_the_way_;
   }
 
@@ -139,9 +139,11 @@ template <AnyDevice D> class Build {
   }
   template <class N, class... Args> [[gnu::cold]] N& add(Args&&... args) {
     N* const added = new N{std::forward<Args>(args)...};
-    nodes_.push_back(Owned<Node>{added});
+    add(added);
     return *added;
   }
+  /// Adds a node, and owns it.
+  [[gnu::cold]] void add(Node* node) { nodes_.push_back(Owned<Node>{node}); }
   /// Adds a node that the device thread drives. `fills`: the device ring that it fills, or null.
   template <class N, class... Args>
   [[gnu::cold]] void add_step(Shared<DeviceLink<D>> fills, Args&&... args) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/emplaced.hpp>
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
@@ -17,7 +18,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <system_error>
@@ -78,19 +78,18 @@ class Engine {
 
   /// Begins a run: starts all workers but the first one of the last stage, which is the caller.
   /// Throws if it cannot.
+  /// @{
+  [[gnu::cold]] void start() {
+    check_free();
+    order_->begin();
+    set_off();
+    control_.begin();
+    crew_.go();
+  }
   [[gnu::cold]] void start(const RunOptions& options) {
-    check_here();
-    check_resting();
-    order_->begin(options.from);
-    sums_.begin();
-    try {
-      get_ready();
-    } catch (...) {
-      const std::scoped_lock lock{reporting_};
-      control_.copy_error(report_.error);
-      throw;
-    }
-    set_running(true);
+    check_free();
+    order_->begin_from(options.from);
+    set_off();
     try {
       if (const auto start =
               options.progress ? options.progress.start() : options.stalled.start()) {
@@ -109,6 +108,7 @@ class Engine {
     stop_.emplace(options.stop, Stop{control_});
     crew_.go();
   }
+  /// @}
   /// Ends a run, when the caller has done its part: blocks until every worker has come to rest.
   [[gnu::cold]] void finish() noexcept {
     control_.tell_tokens();
@@ -130,9 +130,8 @@ class Engine {
       observer_->end(report_);
     }
   }
-  /// Blocks for one run; throws its error when every worker has come to rest.
-  const Report& run(const RunOptions& options) {
-    start(options);
+  /// Blocks for the run that was started; throws its error when every worker has come to rest.
+  const Report& run() {
     nodes_.back()->run(0);
     finish();
     return result();
@@ -176,22 +175,33 @@ class Engine {
     void operator()() const noexcept { control.stop(); }
   };
 
-  [[gnu::cold]] void get_ready() {
-    control_.reset();
-    for (const auto& node : nodes_) {
-      node->renew_parts();
-    }
-    // Each node may hold leases of the ring before it, so the last comes first.
-    for (std::size_t i = nodes_.size(); i-- != 0;) {
-      if (!nodes_[i]->make_ready()) {
-        control_.rethrow();
+  // Begins to measure a run, and has all nodes get ready for it.
+  [[gnu::cold]] void set_off() {
+    sums_.begin();
+    observer_ = nullptr;
+    try {
+      control_.reset();
+      for (const auto& node : nodes_) {
+        node->renew_parts();
       }
+      // Each node may hold leases of the ring before it, so the last comes first.
+      for (std::size_t i = nodes_.size(); i-- != 0;) {
+        if (!nodes_[i]->make_ready()) {
+          control_.rethrow();
+        }
+      }
+      for (const auto& thread : threads_) {
+        thread->reset();
+      }
+    } catch (...) {
+      const std::scoped_lock lock{reporting_};
+      control_.copy_error(report_.error);
+      throw;
     }
-    for (const auto& thread : threads_) {
-      thread->reset();
-    }
+    set_running(true);
   }
-  void check_resting() const {
+  void check_free() const {
+    check_here();
     const std::scoped_lock lock{reporting_};
     if (running_) {
       throw Error{"penstock: this pipeline is running already: leave its loop, or wait for its "
@@ -214,7 +224,7 @@ class Engine {
   Vector<Owned<Node>> nodes_;
   Crew crew_;
   Owned<Watch> watch_;
-  std::optional<std::stop_callback<Stop>> stop_;
+  Emplaced<std::stop_callback<Stop>> stop_;
   RunSums sums_;
   RunObserver* observer_{};
   mutable std::mutex reporting_;

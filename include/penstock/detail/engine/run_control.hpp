@@ -126,7 +126,7 @@ class RunControl {
       rethrow();
     } catch (const std::exception& e) {
       try {
-        to = e.what();
+        to.append(e.what());
       } catch (...) {
       }
     } catch (...) {

@@ -44,7 +44,7 @@ class RunSums {
     report.stopped = control.stopped();
     control.copy_error(report.error);
     if (report.stages.size() != nodes.size()) {
-      report.stages = std::vector<StageReport>(nodes.size());
+      std::vector<StageReport>(nodes.size()).swap(report.stages);
     }
     report.observed = false;
     report.stolen_s = report.throttled_s = 0;

@@ -45,7 +45,7 @@ class SkipNotes {
   [[gnu::cold]] void copy(std::vector<SkippedItem>& to) const noexcept {
     const std::scoped_lock lock{mutex_};
     try {
-      to.assign(items_.begin(), items_.end());
+      std::vector<SkippedItem>(items_.begin(), items_.end()).swap(to);
     } catch (...) {
       to.clear();
     }
@@ -67,11 +67,11 @@ class SkipNotes {
     } catch (const SourceError& e) {
       item.file = e.file();
       item.offset = e.offset();
-      item.reason = e.what();
+      item.reason.append(e.what());
     } catch (const std::exception& e) {
-      item.reason = e.what();
+      item.reason.append(e.what());
     } catch (...) {
-      item.reason = "something that is no std::exception was thrown";
+      item.reason.append("something that is no std::exception was thrown");
     }
     return item;
   }

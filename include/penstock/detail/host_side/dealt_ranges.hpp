@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/host_side/range_dealer.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -15,23 +16,18 @@ namespace penstock::detail {
 
 /// Deals out the units of a source where no schedule can: a slot gets as many as the Reader may be
 /// ahead, or as came. Its workers are dealt to in turn, and read side by side.
-class DealtRanges {
+class DealtRanges final : public RangeDealer {
  public:
-  using Range = SlotRanges::Range;
-
   /// `whole`: a slot that is not an epoch's last is full.
   [[gnu::cold]] DealtRanges(Shared<Ahead<>> ahead, bool whole)
       : ahead_{std::move(ahead)}, whole_{whole} {}
 
-  /// Begins a run over what `ranges` say, which must outlive it.
-  [[gnu::cold]] void reset(const SlotRanges& ranges) {
+  [[gnu::cold]] void reset(const SlotRanges& ranges) override {
     ahead_->reset();
     ranges_ = &ranges;
     next_ = {ranges.course().first_epoch, ranges.course().first, 0};
   }
-  /// Blocks until a worker that has claimed this ticket may read, and returns what; nothing if
-  /// there is no more, and then ends the ring.
-  [[gnu::cold]] Range next(std::uint64_t ticket, HostRing& ring) noexcept {
+  [[gnu::cold]] Range next(std::uint64_t ticket, HostRing& ring) noexcept override {
     if (!ahead_->await_turn(ticket)) {
       return {};
     }
@@ -51,18 +47,14 @@ class DealtRanges {
     }
     return range;
   }
-  /// Says that no slot from this ticket on will be filled.
-  [[gnu::cold]] void end_at(std::uint64_t ticket, HostRing& ring) noexcept {
+  [[gnu::cold]] void end_at(std::uint64_t ticket, HostRing& ring) noexcept override {
     ring.end_at(ticket);
     ahead_->stop();
   }
-  /// Says that only `units` of a range, which was dealt last, were read, so that the others come
-  /// next: for one worker.
-  [[gnu::cold]] void cut(const Range& range, std::size_t units) noexcept {
+  [[gnu::cold]] void cut(const Range& range, std::size_t units) noexcept override {
     next_ = {range.epoch, range.first + units, 0};
   }
-  /// Gives back the credits of units that nobody hands on.
-  void give_back(std::size_t units) noexcept { ahead_->give_back(units); }
+  void give_back(std::size_t units) noexcept override { ahead_->give_back(units); }
 
  private:
   const SlotRanges* ranges_{};

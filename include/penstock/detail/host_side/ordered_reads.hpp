@@ -4,6 +4,7 @@
 
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
+#include <penstock/detail/order/ordered_numbers.hpp>
 #include <penstock/detail/order/run_order.hpp>
 #include <penstock/sources/detail/read_numbered.hpp>
 #include <penstock/sources/patience.hpp>
@@ -30,9 +31,9 @@ template <Source From, class Where> class OrderedReads {
   std::size_t records(std::size_t place, std::size_t at, std::uint64_t epoch, std::uint64_t turn,
                       std::size_t count, const Patience& patience) const {
     if constexpr (HearsWhatComes<From>) {
-      if (order_.mixes_windows()) {
-        order_.each_block_ahead(
-            epoch, turn, count,
+      if (mixes_windows(order_.order())) {
+        each_block_ahead(
+            order_, epoch, turn, count,
             [this](std::uint64_t first, std::uint64_t some) { source_.will_read(first, some); });
       }
     }
@@ -40,8 +41,7 @@ template <Source From, class Where> class OrderedReads {
     std::size_t done = 0;
     while (done != count) {
       const std::size_t some = std::min(count - done, std::size(numbers));
-      order_.each_record(epoch, turn + done, some,
-                         [&](std::size_t i, std::uint64_t number) { numbers[i] = number; });
+      order_.numbers(epoch, turn + done, some, numbers);
       const Batch<T, Where> into{
           memory_.template view_of_part<T>(place, at + done, some, numbers[0], numbers[0])};
       const Filled got = read_numbered(source_, std::span{numbers}.first(some), into, patience);

@@ -6,8 +6,7 @@
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/host_side/dealt_ranges.hpp>
-#include <penstock/detail/host_side/ordered_reads.hpp>
+#include <penstock/detail/host_side/range_dealer.hpp>
 #include <penstock/detail/host_side/reading_node.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -24,9 +23,8 @@
 namespace penstock::detail {
 
 /// Fills the slots of its ring from a source, several at once, each with its own range.
-template <Source From, class Where> class ReaderNode final : public ReadingNode<From> {
+template <Source From, class Where> class ReaderNode : public ReadingNode<From> {
   using Base = ReadingNode<From>;
-  using typename Base::Item;
   using T = typename From::schema;
   static constexpr bool ragged = schema_traits<T>::ragged;
 
@@ -34,7 +32,7 @@ template <Source From, class Where> class ReaderNode final : public ReadingNode<
   /// Reads the slots that `ranges` says, or, unless it is null, those that `dealt` deals out, and
   /// hands a slot on when `flush` says: there is then one worker, if the source gives for now.
   [[gnu::cold]] ReaderNode(const NodeSetup& setup, const Shared<HostLink>& out, From source,
-                           const SlotRanges& ranges, Owned<DealtRanges> dealt, const Flush& flush,
+                           const SlotRanges& ranges, Owned<RangeDealer> dealt, const Flush& flush,
                            const OnError& on_error)
       : Base{setup, out, std::move(source), on_error}, ranges_{ranges}, dealt_{std::move(dealt)},
         flush_{flush} {
@@ -42,6 +40,32 @@ template <Source From, class Where> class ReaderNode final : public ReadingNode<
     if (out_->layout().units == 1 && out_->layout().bytes() > usual_read) {
       note_ = joined({"a record of ", out_->layout().bytes(), " bytes is a slot"});
     }
+  }
+
+ protected:
+  using Base::on_error_;
+  using Base::out_;
+  using Base::source_;
+  using typename Base::Item;
+
+  /// Fills a slot, whose records need not be neighbours in the source. No node of another order
+  /// than the source's is a ReaderNode alone: see OrderedReaderNode.
+  virtual void read_ordered(std::size_t /*place*/, HostSlot& /*slot*/, Filled& /*got*/,
+                            unsigned /*attempt*/, Meter& /*meter*/) {}
+  /// Does so with each record as an item: its neighbours have nothing to do with it.
+  virtual Item read_singly(std::size_t /*place*/, HostSlot& /*slot*/, Filled& /*got*/,
+                           Meter& /*meter*/) noexcept {
+    return Item::failed;
+  }
+  // Returns what says which record of the source a unit is of.
+  auto record_of(std::uint64_t epoch, std::uint64_t unit) const noexcept {
+    return [=, this] { return out_->order->visit(epoch, out_->layout().in_records(unit)).record; };
+  }
+  void note_read(std::size_t place, Filled& got, std::size_t count) const noexcept {
+    if (flush_ && got.count == 0) {
+      out_->dues(place)->read = Flush::Clock::now();
+    }
+    got.count += count;
   }
 
  private:
@@ -168,62 +192,6 @@ template <Source From, class Where> class ReaderNode final : public ReadingNode<
       check_count(got.count, wanted, first, ranges_.known());
     }
   }
-  // Fills a slot with records that need not be neighbours in the source.
-  void read_ordered(std::size_t place, HostSlot& slot, Filled& got, unsigned attempt,
-                    Meter& meter) {
-    const OrderedReads<From, Where> reads{source_, *out_->order, out_->memory};
-    got = 0;
-    if constexpr (ReadsBytes<From>) {
-      if (out_->layout().in_pieces()) {
-        reads.pieces(out_->memory.data(place), slot.epoch, slot.source[0], slot.units);
-        note_read(place, got, slot.units);
-        return;
-      }
-    }
-    if constexpr (ragged) {
-      open_ragged(out_->memory, place, slot.units);
-    }
-    const std::size_t count =
-        reads.records(place, 0, slot.epoch, slot.source[0], slot.units,
-                      Patience{this->control().interrupt(), meter, slot.epoch, attempt});
-    if constexpr (ragged) {
-      check_ragged(out_->memory, place, count, record_of(slot.epoch, slot.source[0])());
-    }
-    note_read(place, got, count);
-  }
-  // Fills a slot in the order, each record an item: its neighbours have nothing to do with it.
-  [[gnu::cold]] Item read_singly(std::size_t place, HostSlot& slot, Filled& got,
-                                 Meter& meter) noexcept {
-    const std::uint64_t first = slot.source[0];
-    const OrderedReads<From, Where> reads{source_, *out_->order, out_->memory};
-    for (std::uint64_t turn = first; turn != first + slot.units; ++turn) {
-      const Item item = this->attempt_item(
-          on_error_, meter, record_of(slot.epoch, turn), 1, [&](unsigned attempt) {
-            if constexpr (ragged) {
-              open_ragged(out_->memory, place, got.count + 1, got.count);
-            }
-            const Patience patience{this->control().interrupt(), meter, slot.epoch, attempt};
-            if (reads.records(place, got.count, slot.epoch, turn, 1, patience) != 0) {
-              if constexpr (ragged) {
-                check_ragged(out_->memory, place, got.count + 1,
-                             record_of(slot.epoch, turn)() - got.count, got.count);
-              }
-              slot.source.go_on(got.count, turn);
-              note_read(place, got, 1);
-            }
-          });
-      if (item == Item::failed) {
-        return item;
-      }
-    }
-    const std::size_t of = this->control().interrupt().raised() ? 0 : slot.units;
-    return this->attempt(first, [&] { out_->check_left(got.count, of); }) ? Item::good
-                                                                          : Item::failed;
-  }
-  // Returns what says which record of the source a unit is of.
-  auto record_of(std::uint64_t epoch, std::uint64_t unit) const noexcept {
-    return [=, this] { return out_->order->visit(epoch, out_->layout().in_records(unit)).record; };
-  }
   // Returns what of a slot is still to be filled.
   Batch<T, Where> rest(std::size_t place, const HostSlot& slot, const Filled& got) const {
     const std::uint64_t next = slot.source[0] + got.count;
@@ -234,23 +202,14 @@ template <Source From, class Where> class ReaderNode final : public ReadingNode<
     }
     return out_->template batch<T, Where>(place, slot, next);
   }
-  void note_read(std::size_t place, Filled& got, std::size_t count) const noexcept {
-    if (flush_ && got.count == 0) {
-      out_->dues(place)->read = Flush::Clock::now();
-    }
-    got.count += count;
-  }
   // Returns when the records that a slot has so far are due.
   Flush::Clock::time_point due(std::size_t place, const Filled& got) const noexcept {
     return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(out_->was_read(place));
   }
 
   using Base::note_;
-  using Base::on_error_;
-  using Base::out_;
-  using Base::source_;
   SlotRanges ranges_;
-  const Owned<DealtRanges> dealt_; // null if a slot's number says what it holds
+  const Owned<RangeDealer> dealt_; // null if a slot's number says what it holds
   const Flush flush_;
 };
 

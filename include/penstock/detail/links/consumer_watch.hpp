@@ -14,9 +14,10 @@
 
 namespace penstock::detail {
 
-/// How many events a device ring has for the uses of its batches: if it has more places, a 64th of
-/// them share one.
-inline constexpr std::size_t most_use_events = 65;
+/// How many events a device ring has for the uses of its batches: if it has more than 64 places, a
+/// 64th of them share one. Uses of two laps may be open at once, since a place is filled again in
+/// stream order.
+inline constexpr std::size_t most_use_events = 129;
 
 /// What the last stage does with the batches of a device ring, and how long the GPU works on them.
 /// The consumer's thread says what it does, the device thread watches, and the Report has what that

@@ -121,9 +121,25 @@ class SourceNumbers {
 
 /// The numbers in the source of what a copier has sent to the device and has not come back, in the
 /// order in which it was sent: kept if a stage wants them. Only the device thread uses it.
-struct OnTheWay {
-  bool wanted{};
+class OnTheWay {
+ public:
+  /// Says that a stage wants them. Only a program with such a stage compiles what keeps them.
+  void want() noexcept {
+    keep_ = [](SourceNumbers& kept, std::uint64_t at, const SourceNumbers& from,
+               std::uint64_t first, std::uint64_t count) { kept.go_on(at, from, first, count); };
+  }
+  bool is_wanted() const noexcept { return keep_ != nullptr; }
+  /// Gives units that are wanted their numbers: see SourceNumbers::go_on().
+  void go_on(std::uint64_t at, const SourceNumbers& from, std::uint64_t first,
+             std::uint64_t count) {
+    keep_(numbers, at, from, first, count);
+  }
+
   SourceNumbers numbers{};
+
+ private:
+  void (*keep_)(SourceNumbers& kept, std::uint64_t at, const SourceNumbers& from,
+                std::uint64_t first, std::uint64_t count){};
 };
 
 } // namespace penstock::detail

@@ -73,12 +73,11 @@ struct OrderedSource {
   }
 }
 
-/// Returns the order of a Reader's runs. Throws OptionError.
+/// Returns the order of a Reader's runs, which check_order() has let pass. `numbers`: see RunOrder.
 [[gnu::cold]] inline Shared<RunOrder> make_order(const Order& asked, const OrderedSource& of,
-                                                 std::uint64_t epochs) {
+                                                 std::uint64_t epochs, RunOrder::Numbers* numbers) {
   constexpr std::size_t a_read = std::size_t{1} << 20;
   constexpr std::uint64_t usual_ragged = 256;
-  check_order(asked, of);
   Order order = asked;
   order.records = asked.records != 0 ? asked.records : of.size;
   if (asked.block == 0) {
@@ -91,7 +90,8 @@ struct OrderedSource {
   for (const std::size_t extent : of.extents) {
     schema = splitmix(schema ^ extent, 1);
   }
-  return new_shared<RunOrder>(order, of.size, epochs, schema, of.identity, of.mix, of.in_order);
+  return new_shared<RunOrder>(order, of.size, epochs, schema, of.identity, of.mix, of.in_order,
+                              numbers);
 }
 
 } // namespace penstock::detail

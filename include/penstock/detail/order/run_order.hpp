@@ -8,7 +8,6 @@
 #include <penstock/detail/order/check_position.hpp>
 #include <penstock/detail/order/dealing.hpp>
 #include <penstock/detail/order/output_origins.hpp>
-#include <penstock/detail/order/sequence.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order.hpp>
 #include <penstock/position.hpp>
@@ -34,24 +33,32 @@ class RunOrder {
   /// What a source that mixes others has in place of one order of its records: returns which comes
   /// as number `visit`, over all epochs.
   using MixedRecord = std::uint64_t(const void* source, std::uint64_t visit, Seed shuffle);
+  /// Puts the records of `count` turns from `turn` on, by their numbers in the source, into `to`.
+  using Numbers = void(const RunOrder& order, std::uint64_t epoch, std::uint64_t turn,
+                       std::size_t count, std::uint64_t* to);
 
   /// `order` says its block and its records, and all of it can work. `size`: of the source, or
   /// unknown. `source`: its identity. `mix`: null unless it is one. `in_order`: nothing can go on
-  /// in its middle.
+  /// in its middle. `numbered_by`: may be null if the order is plain, and is then not compiled.
   [[gnu::cold]] RunOrder(const Order& order, std::uint64_t size, std::uint64_t epochs,
                          std::uint64_t schema, std::uint64_t source, MixedRecord* mix,
-                         bool in_order)
-      : order_{order}, mix_{nullptr, mix}, plain_{!order.shuffle && order.ranks.world == 1 && !mix},
-        in_order_{in_order}, epochs_{epochs},
+                         bool in_order, Numbers* numbered_by)
+      : order_{order}, mix_{nullptr, mix}, numbers_{numbered_by},
+        plain_{!order.shuffle && order.ranks.world == 1 && !mix}, in_order_{in_order},
+        epochs_{epochs},
         identity_{order.shuffle, order.block, order.window, order.records, size, schema, source},
         first_{dealt_from(0)}, each_{first_} {}
 
-  /// Begins a run. Throws OptionError if it cannot go on from there.
-  [[gnu::cold]] void begin(const Position& from) {
+  /// Begins a run from there. Throws OptionError if it cannot.
+  [[gnu::cold]] void begin_from(const Position& from) {
     if (from) {
       check_at_hand();
       check_position(from, identity_, epochs_, order_);
     }
+    begin(from);
+  }
+  /// Begins a run, at the beginning or at a position of this order.
+  [[gnu::cold]] void begin(const Position& from = {}) noexcept {
     epoch_ = from.epoch();
     inside_ = from.inside();
     first_ = dealt_from(from.step());
@@ -100,33 +107,21 @@ class RunOrder {
   std::uint64_t step(std::uint64_t epoch, std::uint64_t turn) const noexcept {
     return epoch == epoch_ ? first_.step(turn - zero(epoch)) : each_.step(turn);
   }
-  /// Calls f(i, record) for `count` turns from `turn` on, in order.
-  template <class F>
-  void each_record(std::uint64_t epoch, std::uint64_t turn, std::size_t count, F f) const {
-    const Sequence sequence{order_, identity_.size, epoch};
-    for (std::size_t i = 0; i != count; ++i) {
-      const std::uint64_t at = step(epoch, turn + i);
-      f(i, mix_.record ? mixed(epoch, at) : sequence(at));
-    }
+  /// Puts the numbers in the source of the records of `count` turns from `turn` on into `to`. Not
+  /// of a plain order, which needs none.
+  void numbers(std::uint64_t epoch, std::uint64_t turn, std::size_t count,
+               std::uint64_t* to) const {
+    numbers_(*this, epoch, turn, count, to);
   }
-  /// Calls f(first, count) for records that lie together and are soon to be read: where one of
-  /// `count` turns is the first of its window, for the blocks of the next.
-  template <class F>
-  [[gnu::cold]] void each_block_ahead(std::uint64_t epoch, std::uint64_t turn, std::size_t count,
-                                      F f) const {
-    const Sequence sequence{order_, identity_.size, epoch};
-    const std::uint64_t first = epoch == epoch_ ? first_turn() : 0;
-    for (std::size_t i = 0; mixes_windows() && i != count; ++i) {
-      const std::uint64_t window = sequence.window_of(step(epoch, turn + i));
-      if (turn + i == first) {
-        sequence.each_block(window, f);
-      }
-      if (turn + i == first || sequence.window_of(step(epoch, turn + i - 1)) != window) {
-        sequence.each_block(window + 1, f);
-      }
-    }
+  /// What `numbers` goes by: the order, its size, and, if it is one, the mix.
+  /// @{
+  const Order& order() const noexcept { return order_; }
+  std::uint64_t size() const noexcept { return identity_.size; }
+  bool mixes() const noexcept { return mix_.record != nullptr; }
+  std::uint64_t mixed(std::uint64_t epoch, std::uint64_t step) const noexcept {
+    return mix_.record(mix_.source, epoch * identity_.records + step, order_.shuffle);
   }
-  bool mixes_windows() const noexcept { return order_.window > 1 && order_.block > 1; }
+  /// @}
   /// Returns the number in the source of the record of a turn, with its epoch and step.
   Visit visit(std::uint64_t epoch, std::uint64_t turn) const noexcept {
     const std::uint64_t before = identity_.records == unknown ? 0 : epoch * identity_.records;
@@ -134,7 +129,7 @@ class RunOrder {
       return {turn, epoch, before + turn};
     }
     Visit visit{0, epoch, before + step(epoch, turn)};
-    each_record(epoch, turn, 1, [&](std::size_t, std::uint64_t record) { visit.record = record; });
+    numbers(epoch, turn, 1, &visit.record);
     return visit;
   }
 
@@ -183,9 +178,6 @@ class RunOrder {
   }
 
  private:
-  std::uint64_t mixed(std::uint64_t epoch, std::uint64_t step) const noexcept {
-    return mix_.record(mix_.source, epoch * identity_.records + step, order_.shuffle);
-  }
   // Returns what the first turn of an epoch is counted from.
   std::uint64_t zero(std::uint64_t epoch) const noexcept {
     return one_rank() && epoch == epoch_ ? first_.begin() : 0;
@@ -241,6 +233,7 @@ class RunOrder {
 
   const Order order_;
   Mix mix_;
+  Numbers* const numbers_;
   const bool plain_;
   const bool in_order_;
   const std::uint64_t epochs_;

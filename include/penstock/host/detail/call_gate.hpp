@@ -67,7 +67,7 @@ class CallGate {
     }
     broken_code_ = code;
     try {
-      broken_why_ = why;
+      broken_why_.append(why); // was empty
     } catch (const std::bad_alloc&) {
       broken_why_.clear();
     }
@@ -113,8 +113,9 @@ class CallGate {
   [[noreturn, gnu::cold, gnu::noinline]] void throw_broken(const char* call,
                                                            std::optional<std::size_t> bytes) {
     const std::lock_guard lock{mutex_};
-    throw DeviceError{text(call, bytes, broken_code_, broken_why_) +
-                          " The device cannot be used any more: mend that, and make a new one.",
+    throw DeviceError{joined({text(call, bytes, broken_code_, broken_why_),
+                              " The device cannot be used any more: mend that, and make a new "
+                              "one."}),
                       call, broken_code_, true};
   }
 

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// 17_doctor: what this machine allows, what a pipeline reaches on it, whether that is worth it, and
+// which settings to take. In less than a minute it measures the disk, the page cache, copies in
+// memory, and of a GPU its bus, launches and page-locked memory. Then it runs a pipeline over the
+// data, and a loop without one.
+//
+//   17_doctor [FILE_OR_FOLDER] [--batch BYTES] [--kernel-ms T] [--json] [--device auto|cuda|host]
+//   17_doctor [--json] --run PROGRAM ARGS...
+//
+// It reads a sample of the file, or of the folder's files, and never writes there. To see how fast
+// the disk is, it drops the sample from the page cache first. Without FILE_OR_FOLDER it makes a
+// file in TMPDIR, or /tmp, which is gone afterwards. --batch and --kernel-ms say how many bytes
+// your kernels take at a time, and for how long: a kernel that does nothing stands for them. With
+// --json it prints one object and nothing else. --run watches another program. docs/doctor.md
+// explains the figures. nvcc compiles this source for both devices, any other compiler for the host
+// device alone.
+
+#include "support/doctor/advice.hpp"
+#include "support/doctor/arguments.hpp"
+#include "support/doctor/data.hpp"
+#include "support/doctor/device.hpp"
+#include "support/doctor/disk.hpp"
+#include "support/doctor/findings.hpp"
+#include "support/doctor/made_file.hpp"
+#include "support/doctor/memory.hpp"
+#include "support/doctor/print.hpp"
+#include "support/doctor/trial.hpp"
+
+#include <penstock/penstock.hpp>
+#include <penstock/with_device.hpp>
+#if __has_include("support/run_watched.hpp")
+#include "support/run_watched.hpp"
+#define DOCTOR_CAN_WATCH
+#endif
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace ps = penstock;
+
+int watch(const doctor::Arguments& args) {
+#if defined(DOCTOR_CAN_WATCH)
+  return run_watched(args.program, args.json);
+#else
+  throw std::runtime_error{"cannot watch " + std::string{args.program.front()} +
+                           ": this was built without what --run needs, support/run_watched.hpp"};
+#endif
+}
+
+/// Says what the data are, with the sample of them that is measured.
+std::string described(const doctor::Data& data, const std::string& name) {
+  const std::uint64_t sample = data.bytes_of(data.pieces.size());
+  std::string text = name + ", " +
+                     (data.all_files == 1 ? "" : std::to_string(data.all_files) + " files, ") +
+                     std::to_string(data.all_bytes) + " bytes";
+  if (sample != data.all_bytes) {
+    text += " (a sample of " +
+            (data.all_files == 1 ? "" : std::to_string(data.paths.size()) + " files, ") +
+            std::to_string(sample) + " bytes)";
+  }
+  return text;
+}
+
+template <ps::AnyDevice D> doctor::Findings examine(D& device, const doctor::Arguments& args) {
+  const doctor::Progress progress;
+  doctor::Findings found;
+  found.device = device.name();
+  doctor::check_memory();
+  const std::size_t batch = doctor::batch_for(device, args);
+
+  progress.show("finding or making the data");
+  std::optional<doctor::MadeFile> made;
+  doctor::Data data = doctor::find_data(args.path.empty() ? made.emplace().path() : args.path);
+  found.data =
+      described(data, made ? "a file of noise in " + made->folder() + ", now gone" : args.path);
+
+  {
+    const doctor::Readings readings{data,
+                                    std::max(doctor::several_threads(), doctor::disk_threads)};
+    progress.show("measuring the disk");
+    doctor::measure_disk(readings, data, found.limits);
+    progress.show("measuring the page cache");
+    doctor::measure_page_cache(readings, data, found.limits);
+  }
+  progress.show("measuring copies in memory");
+  doctor::measure_copies(found.limits);
+  progress.show("measuring the device");
+  doctor::measure_device(device, found.limits);
+
+  found.work = doctor::workload_on(data, found.limits, batch, args.kernel_ms);
+  progress.show("running a loop without a pipeline");
+  found.plain_loop = doctor::run_plain_loop(device, data, found.work);
+  progress.show("running a pipeline");
+  found.first = doctor::run_pipeline(device, data, found.limits, found.work, {});
+  found.diagnosis = doctor::diagnose(found.first);
+  if (found.diagnosis.to_try != doctor::Settings{}) {
+    progress.show("running it with other settings");
+    found.tried = found.diagnosis.to_try;
+    found.second = doctor::run_pipeline(device, data, found.limits, found.work, *found.tried);
+  }
+  return found;
+}
+
+int main(int argc, char** argv) try {
+  const doctor::Arguments args{argc, argv};
+  if (!args.program.empty()) {
+    return watch(args);
+  }
+  return ps::with_device(args.device, [&](auto& device) {
+    const auto attached = device.attach();
+    const doctor::Findings found = examine(device, args);
+    args.json ? doctor::print_json(std::cout, found) : doctor::print_text(std::cout, found);
+    return 0;
+  });
+} catch (const std::exception& error) {
+  std::cerr << "17_doctor: " << error.what() << '\n';
+  return 1;
+}

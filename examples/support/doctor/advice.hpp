@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "trial.hpp"
+
+#include <penstock/penstock.hpp>
+#include <penstock/usable.hpp>
+#include <penstock/verdict.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace doctor {
+
+/// What holds a pipeline back, and what to change, in words.
+struct Diagnosis {
+  struct Change {
+    std::string change;
+    double gain; ///< Times as fast.
+    std::string next;
+  };
+  std::string verdict;
+  std::string stage;
+  std::string cause;
+  std::vector<Change> advice;
+  Settings to_try; ///< Differs from the defaults if other settings may help.
+};
+
+/// Returns the settings that cure a cause; the defaults if none does.
+inline Settings cure(const penstock::Report& report, penstock::Cause cause, double gain) {
+  using penstock::Cause;
+  const penstock::StageReport& reader = report.stages.front();
+  switch (cause) {
+  case Cause::disk: // more reads in flight take no processor
+    return {.workers = std::min(2 * reader.workers, 32U)};
+  case Cause::too_few_workers:
+    return {.workers = std::clamp(
+                static_cast<unsigned>(std::ceil(reader.workers * std::min(gain, 8.0))),
+                reader.workers + 1, std::max(penstock::usable_processors(), reader.workers + 1))};
+  case Cause::depth:
+    return {.depth = 2 * reader.depth};
+  case Cause::small_batches:
+  case Cause::launches:
+    return {.replayed = true};
+  default:
+    return {};
+  }
+}
+
+/// Asks judge() what held a run back.
+inline Diagnosis diagnose(const penstock::Report& report) {
+  const penstock::Verdict verdict = penstock::judge(report);
+  std::ostringstream text;
+  text << verdict;
+  std::string words = text.str();
+  words.erase(words.find_last_not_of('\n') + 1);
+  std::string cause = name_of(verdict.cause);
+  if (verdict.or_cause != penstock::Cause::nothing) {
+    cause += std::string{" or "} + name_of(verdict.or_cause);
+  }
+  Diagnosis diagnosis{std::move(words), verdict.stage, std::move(cause), {}, {}};
+  for (const penstock::Advice& advice : verdict.advice) {
+    diagnosis.advice.push_back({advice.change, advice.gain, advice.next});
+  }
+  const bool reader_or_last =
+      verdict.stage == report.stages.front().name || verdict.stage == report.stages.back().name;
+  if (reader_or_last) {
+    diagnosis.to_try =
+        cure(report, verdict.cause, verdict.advice.empty() ? 2 : verdict.advice.front().gain);
+  }
+  return diagnosis;
+}
+
+/// Returns the settings that a run had, with penstock's defaults filled in.
+inline Settings settings_of(const penstock::Report& report, const Workload& work,
+                            const Settings& asked) {
+  return {.workers = report.stages.front().workers,
+          .depth = report.stages.front().depth,
+          .batch_bytes = work.batch_bytes,
+          .replayed = asked.replayed};
+}
+
+} // namespace doctor

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "arguments.hpp"
+#include "data.hpp"
+#include "limits.hpp"
+#include "memory_budget.hpp"
+
+#include <penstock/penstock.hpp>
+#if defined(__CUDACC__)
+#include <penstock/cuda.hpp>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+
+namespace doctor {
+
+/// What the user's program does: batches of so many bytes, and kernels that take so long for each.
+struct Workload {
+  std::size_t batch_bytes;
+  double kernel_s;
+  /// Whether the data do not fit into the page cache, so that they come from the disk each time.
+  bool from_disk;
+};
+
+/// Returns the bytes of memory that are free on a device.
+inline std::size_t free_on(const penstock::HostDevice&) {
+  return free_memory();
+}
+#if defined(__CUDACC__)
+inline std::size_t free_on(const penstock::CudaDevice&) {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+}
+#endif
+
+/// Returns the batch that is asked for, or 4 MiB, penstock's default. Throws if too little memory
+/// is free: on the device are three at once, and one more for the loop without a pipeline.
+template <penstock::AnyDevice D> std::size_t batch_for(const D& device, const Arguments& args) {
+  const std::size_t most = std::min(free_on(device) / 4, free_memory() / 8);
+  const std::size_t batch = args.batch_bytes.value_or(4 * mib);
+  if (batch > most) {
+    throw std::invalid_argument{"--batch is " + std::to_string(batch) +
+                                " bytes, and the memory "
+                                "that is free here has room for batches of " +
+                                std::to_string(most / mib) + " MiB: give a smaller one"};
+  }
+  return batch;
+}
+
+/// Returns the workload on these data. A batch has no more bytes than the sample. What does not fit
+/// into half of the memory comes from the disk, as with penstock's DirectReads::automatic, unless
+/// the disk could not be measured.
+inline Workload workload_on(const Data& data, const Limits& limits, std::size_t batch_bytes,
+                            double kernel_ms) {
+  const bool measured = limits["disk_cold_1_thread_gb_per_s"] > 0;
+  return {.batch_bytes = static_cast<std::size_t>(
+              std::min<std::uint64_t>(batch_bytes, data.bytes_of(data.used))),
+          .kernel_s = kernel_ms / 1e3,
+          .from_disk = measured && data.all_bytes > free_memory() / 2};
+}
+
+} // namespace doctor

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+namespace penstock::detail {
+
+/// What a function of CUDA's runtime or driver is for.
+enum class CudaCall : std::uint8_t { other, launch, wait, allocation, page_lock, release, copy };
+
+/// Returns the name without the version that CUPTI adds: cudaMalloc for cudaMalloc_v3020, and
+/// cuMemAlloc for cuMemAlloc_v2.
+constexpr std::string_view plain_name(std::string_view name) noexcept {
+  for (const std::string_view suffix : {"_v", "_ptsz", "_ptds"}) {
+    if (const auto at = name.find(suffix); at != name.npos && at != 0) {
+      name = name.substr(0, at);
+    }
+  }
+  return name;
+}
+
+/// Tells by its name what a function is for. The names say it: both APIs are regular.
+constexpr CudaCall cuda_call(std::string_view name) noexcept {
+  name = plain_name(name);
+  const auto begins = [&](auto... with) { return (name.starts_with(with) || ...); };
+  const auto is = [&](auto... one) { return ((name == std::string_view{one}) || ...); };
+  if (name.ends_with("Synchronize")) {
+    return CudaCall::wait;
+  }
+  // Not cudaLaunchHostFunc(), which nothing on the GPU follows.
+  if (begins("cudaLaunch", "cudaGraphLaunch", "cuLaunch", "cuGraphLaunch") &&
+      !begins("cudaLaunchHostFunc", "cuLaunchHostFunc")) {
+    return CudaCall::launch;
+  }
+  if (begins("cudaMemcpy", "cudaMemset", "cudaMemPrefetch", "cuMemcpy", "cuMemset",
+             "cuMemPrefetch")) {
+    return CudaCall::copy;
+  }
+  if (is("cudaHostAlloc", "cudaMallocHost", "cudaHostRegister", "cuMemHostAlloc", "cuMemAllocHost",
+         "cuMemHostRegister")) {
+    return CudaCall::page_lock;
+  }
+  if (begins("cudaMalloc", "cuMemAlloc") || is("cuMemCreate", "cuArrayCreate", "cuArray3DCreate")) {
+    return CudaCall::allocation;
+  }
+  if (begins("cudaFree", "cuMemFree") ||
+      is("cudaHostUnregister", "cuMemHostUnregister", "cuMemRelease", "cuArrayDestroy")) {
+    return CudaCall::release;
+  }
+  return CudaCall::other;
+}
+
+/// Whether a kernel of that name multiplies matrices, or convolves: as cuBLAS, cuDNN, CUTLASS and
+/// those who write their own name them.
+constexpr bool is_product(std::string_view kernel) noexcept {
+  for (const std::string_view part : {"gemm", "GEMM", "Gemm", "matmul", "nvjet", "cutlass", "xmma",
+                                      "convolve", "winograd", "wgrad", "dgrad", "fprop"}) {
+    if (kernel.find(part) != kernel.npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Whether such a product of floats does without tensor cores.
+constexpr bool is_plain_product(std::string_view kernel) noexcept {
+  const auto has = [&](std::string_view part) { return kernel.find(part) != kernel.npos; };
+  return is_product(kernel) && (has("sgemm") || has("simt") || has("ffma")) && !has("tensorop") &&
+         !has("tf32") && !has("bf16");
+}
+
+/// Whether a kernel computes a softmax that is not part of a fused attention.
+constexpr bool is_softmax(std::string_view kernel) noexcept {
+  const auto has = [&](std::string_view part) { return kernel.find(part) != kernel.npos; };
+  return (has("softmax") || has("Softmax") || has("SoftMax")) && !has("flash") && !has("fmha") &&
+         !has("attention");
+}
+
+} // namespace penstock::detail

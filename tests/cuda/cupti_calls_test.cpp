@@ -1,0 +1,248 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How calls of CUDA are heard and recorded, with a CUPTI of the test's own in its place: no test
+// needs a GPU or libcupti.
+
+#include <penstock/cuda/detail/watch_log.hpp>
+
+#include "support/catch.hpp"
+#include "support/caught.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+
+using namespace penstock;
+using detail::CallListener;
+using detail::CallSubscription;
+using detail::CudaCall;
+using detail::SeenCall;
+using detail::WatchLog;
+using tests::caught;
+using tests::has;
+
+namespace {
+
+/// The state of the CUPTI below.
+struct Fake {
+  CUpti_CallbackFunc callback = nullptr;
+  void* user = nullptr;
+  bool subscribed = false;
+  CUptiResult refusal = CUPTI_SUCCESS;        ///< Of cuptiSubscribe().
+  CUptiResult domain_refusal = CUPTI_SUCCESS; ///< Of cuptiEnableDomain().
+  std::uint64_t now = 1000;
+};
+Fake fake;
+
+const std::map<std::uint32_t, const char*> runtime_names{
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, "cudaMalloc_v3020"},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, "cudaFree_v3020"},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaHostRegister_v4000, "cudaHostRegister_v4000"},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020, "cudaStreamSynchronize_v3020"},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000, "cudaProfilerStart_v4000"},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000, "cudaProfilerStop_v4000"}};
+const std::map<std::uint32_t, const char*> driver_names{
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, "cuMemAlloc_v2"},
+    {CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, "cuStreamSynchronize"}};
+
+/// A call that takes 10 ns, and makes another meanwhile.
+template <class Inside>
+void call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* params, Inside inside,
+          int status = 0) {
+  CUpti_CallbackData data{};
+  data.functionParams = params;
+  data.functionReturnValue = &status;
+  data.callbackSite = CUPTI_API_ENTER;
+  fake.callback(fake.user, domain, id, &data);
+  fake.now += 10;
+  inside();
+  data.callbackSite = CUPTI_API_EXIT;
+  fake.callback(fake.user, domain, id, &data);
+}
+void runtime(CUpti_CallbackId id, const void* params = nullptr, int status = 0) {
+  call(CUPTI_CB_DOMAIN_RUNTIME_API, id, params, [] {}, status);
+}
+void wait() {
+  call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020, nullptr,
+       [] {
+         call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, nullptr,
+              [] {});
+       });
+}
+
+struct Heard final : CallListener {
+  void enter(const SeenCall& call) noexcept override {
+    ++entered;
+    kind = call.kind;
+  }
+  void leave(const SeenCall&) noexcept override { ++left; }
+  int entered = 0;
+  int left = 0;
+  CudaCall kind{};
+};
+
+} // namespace
+
+extern "C" {
+
+CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback,
+                                    void* user) {
+  if (fake.refusal != CUPTI_SUCCESS || fake.subscribed) {
+    return fake.subscribed ? CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED : fake.refusal;
+  }
+  fake.subscribed = true;
+  fake.callback = callback;
+  fake.user = user;
+  *handle = reinterpret_cast<CUpti_SubscriberHandle>(&fake);
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiUnsubscribe(CUpti_SubscriberHandle) {
+  fake.subscribed = false;
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiEnableDomain(std::uint32_t, CUpti_SubscriberHandle,
+                                       CUpti_CallbackDomain domain) {
+  return domain == CUPTI_CB_DOMAIN_DRIVER_API ? fake.domain_refusal : CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, std::uint32_t id,
+                                          const char** name) {
+  const auto& names = domain == CUPTI_CB_DOMAIN_RUNTIME_API ? runtime_names : driver_names;
+  const auto found = names.find(id);
+  if (found == names.end()) {
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  }
+  *name = found->second;
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiGetTimestamp(std::uint64_t* ns) {
+  *ns = fake.now++;
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult, const char** name) {
+  *name = "THE_NAME";
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc,
+                                                    CUpti_BuffersCallbackCompleteFunc) {
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind) {
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind) {
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t) {
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t*, std::size_t, CUpti_Activity**) {
+  return CUPTI_ERROR_MAX_LIMIT_REACHED;
+}
+CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t*) {
+  return CUPTI_ERROR_INVALID_PARAMETER;
+}
+}
+
+TEST_CASE("a call of the runtime that calls the driver is heard once") {
+  Heard heard;
+  CallSubscription::only().start(heard);
+  wait();
+  CHECK(heard.entered == 1);
+  CHECK(heard.left == 1);
+  CHECK(heard.kind == CudaCall::wait);
+  call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, nullptr, [] {});
+  CHECK(heard.left == 2);
+  {
+    const CallSubscription::Deaf deaf;
+    wait();
+  }
+  CHECK(heard.left == 2);
+  CallSubscription::only().stop();
+  CHECK_FALSE(fake.subscribed);
+}
+
+TEST_CASE("calls that began before the listening, or end after it, are none") {
+  Heard first;
+  Heard second;
+  CallSubscription::only().start(first);
+  call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, nullptr, [&] {
+    CallSubscription::only().stop();
+    CallSubscription::only().start(second);
+  });
+  CHECK(first.entered == 1);
+  CHECK(first.left == 0);
+  CHECK(second.entered + second.left == 0);
+  wait();
+  CHECK(second.left == 1);
+  CallSubscription::only().ignore();
+  wait();
+  CHECK(second.left == 1);
+  CallSubscription::only().stop();
+}
+
+TEST_CASE("another subscriber is one clear error, and a domain that is refused undoes all") {
+  Heard heard;
+  fake.refusal = CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  const auto error = caught<CuptiError>([&] { CallSubscription::only().start(heard); });
+  CHECK(has(error, "cuptiSubscribe failed: THE_NAME"));
+  CHECK(has(error, "Another profiler is at work in this process"));
+  fake.refusal = CUPTI_SUCCESS;
+  fake.domain_refusal = CUPTI_ERROR_UNKNOWN;
+  CHECK(has(caught<CuptiError>([&] { CallSubscription::only().start(heard); }),
+            "cuptiEnableDomain failed"));
+  CHECK_FALSE(fake.subscribed);
+  fake.domain_refusal = CUPTI_SUCCESS;
+}
+
+TEST_CASE("a log has each function's calls and seconds, and the memory that was allocated") {
+  WatchLog& log = WatchLog::only();
+  log.start(0);
+  log.had_device_memory(500);
+  wait();
+  wait();
+  void* memory = reinterpret_cast<void*>(std::uintptr_t{64});
+  const cudaMalloc_v3020_params allocation{&memory, 1000};
+  const cudaFree_v3020_params release{memory};
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, &allocation);
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, &release);
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, &allocation);
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, &allocation, cudaErrorMemoryAllocation);
+  const cudaHostRegister_v4000_params page_lock{memory, 77, 0};
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaHostRegister_v4000, &page_lock);
+  const WatchSummary so_far = log.so_far();
+  CHECK(so_far.waits.calls == 2);
+  const WatchSummary sum = log.stop();
+  CHECK(sum.waits.calls == 2);
+  CHECK(sum.waits.seconds == Approx(2 * 21e-9)); // with the driver's inside
+  CHECK(sum.allocations.calls == 4);
+  CHECK(sum.releases.calls == 1);
+  CHECK(sum.page_locks.calls == 1);
+  CHECK(sum.page_locked == 77);
+  CHECK(sum.device_bytes == 1500);
+  REQUIRE(sum.functions.size() == 4);
+  CHECK(sum.functions.front().name == "cudaStreamSynchronize");
+  CHECK(sum.seconds > 100e-9);
+  CHECK_FALSE(fake.subscribed);
+}
+
+TEST_CASE("the profiler's bracket forgets what came before, and ends what counts") {
+  WatchLog& log = WatchLog::only();
+  log.start(0);
+  wait();
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000);
+  wait();
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000);
+  wait();
+  fake.now += 1'000'000;
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000);
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000); // again, which changes nothing
+  wait();
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000);
+  const WatchSummary sum = log.stop();
+  CHECK(sum.waits.calls == 2);
+  CHECK(sum.seconds < 500e-6);
+  log.start(0);
+  CHECK(log.stop().waits.calls == 0);
+}

@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// How 17_doctor runs a program under watch. Shells stand for programs that use CUDA, and write the
+// files that the injection library writes.
+
+#include "../examples/support/run_watched.hpp"
+
+#include "support/catch.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace {
+
+// A library that is always there: what these programs do not load.
+constexpr const char* some_library = "libc.so.6";
+
+struct Outcome {
+  int code{};
+  std::string text, errors;
+};
+int run(std::vector<std::string> words, bool json, std::ostream& text, std::ostream& errors,
+        const char* library = some_library) {
+  std::vector<char*> command;
+  for (std::string& word : words) {
+    command.push_back(word.data());
+  }
+  const int nowhere = open("/dev/null", O_WRONLY);
+  struct Closed {
+    int file;
+    ~Closed() { close(file); }
+  } closed{nowhere};
+  return doctor::run_watched(command, json, library, nowhere, text, errors);
+}
+Outcome shell(const std::string& script, bool json = false) {
+  std::ostringstream text;
+  std::ostringstream errors;
+  const int code = run({"sh", "-c", script}, json, text, errors);
+  return {code, text.str(), errors.str()};
+}
+/// Returns the text of what running these words throws.
+std::string refusal(const std::vector<std::string>& words, const char* library = some_library) {
+  std::ostringstream text;
+  std::ostringstream errors;
+  try {
+    run(words, false, text, errors, library);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return {};
+}
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+} // namespace
+
+TEST_CASE("what the program's process wrote is printed, and its exit code passed on") {
+  const Outcome outcome =
+      shell("echo seen > $PENSTOCK_WATCH/$$.txt; [ -n \"$CUDA_INJECTION64_PATH\" ] && exit 5");
+  CHECK(outcome.code == 5);
+  CHECK(outcome.text == "seen\n");
+  CHECK(outcome.errors.empty());
+}
+
+TEST_CASE("as JSON it is one object, with what each process wrote") {
+  const Outcome outcome = shell("echo '{\"a\": 1}' > $PENSTOCK_WATCH/1.json; echo > "
+                                "$PENSTOCK_WATCH/1.txt; echo '{\"b\": 2}' > "
+                                "$PENSTOCK_WATCH/2.json; exit 3",
+                                true);
+  CHECK(outcome.code == 3);
+  CHECK(outcome.text.starts_with("{\"command\": [\"sh\", \"-c\", "));
+  CHECK(
+      outcome.text.ends_with("\"exit_code\": 3, \"signal\": null, \"error\": \"\", \"processes\": "
+                             "[{\"a\": 1}, {\"b\": 2}]}\n"));
+}
+
+TEST_CASE("a program with children prints each of them") {
+  const Outcome outcome =
+      shell("echo one > $PENSTOCK_WATCH/1.txt; echo two > $PENSTOCK_WATCH/2.txt");
+  CHECK(outcome.code == 0);
+  CHECK(outcome.text ==
+        "sh started others: 2 processes used CUDA.\nProcess 1:\none\nProcess 2:\ntwo\n");
+}
+
+TEST_CASE("nothing to see is an error that says why") {
+  const Outcome never = shell("exit 0");
+  CHECK(never.code == 1);
+  CHECK(holds(never.errors, "sh never used CUDA"));
+  CHECK(shell("exit 6").code == 6);
+  CHECK(holds(shell("> $PENSTOCK_WATCH/$$.begun").errors, "within two seconds"));
+  const Outcome refused = shell("echo 'CUPTI says no' > $PENSTOCK_WATCH/$$.error");
+  CHECK(refused.code == 1);
+  CHECK(holds(refused.errors, "sh ran, and could not be watched: CUPTI says no"));
+  CHECK(holds(shell("exit 0", true).text, "\"error\": \"sh never used CUDA"));
+}
+
+TEST_CASE("what cannot be run is refused, with the cure") {
+  CHECK(holds(refusal({"/no/such/program"}), "cannot run /no/such/program: No such file"));
+  CHECK(holds(refusal({"true"}, "/no/such/library.so"), "extras/CUPTI/lib64 to LD_LIBRARY_PATH"));
+  setenv("CUDA_INJECTION64_PATH", "another.so", 1);
+  CHECK(holds(refusal({"true"}), "another profiler is to look on"));
+  unsetenv("CUDA_INJECTION64_PATH");
+}
+
+TEST_CASE("a signal that ends the program ends the doctor too, after it has printed") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t doctor = fork();
+  if (doctor == 0) {
+    const Outcome outcome = shell("kill -TERM $$");
+    _exit(outcome.code);
+  }
+  close(ends[0]);
+  close(ends[1]);
+  int status = 0;
+  REQUIRE(waitpid(doctor, &status, 0) == doctor);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
+}
+
+TEST_CASE("a signal to the doctor goes on to the program") {
+  // The program tells the doctor's process by its parent.
+  const Outcome outcome = shell("trap 'echo caught > $PENSTOCK_WATCH/$$.txt; exit 8' USR1; kill "
+                                "-USR1 $PPID; i=0; while [ $i -lt 200 ]; do sleep 0.05; "
+                                "i=$((i+1)); done");
+  CHECK(outcome.code == 8);
+  CHECK(outcome.text == "caught\n");
+}
+
+TEST_CASE("its folder is gone afterwards") {
+  const Outcome outcome = shell("echo $PENSTOCK_WATCH > $PENSTOCK_WATCH/1.txt");
+  const std::string folder = outcome.text.substr(0, outcome.text.find('\n'));
+  REQUIRE(holds(folder, "17_doctor-"));
+  CHECK_FALSE(std::filesystem::exists(folder));
+}

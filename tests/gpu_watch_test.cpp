@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The rules that find causes in a WatchSummary, on recorded ones and on some that are made up.
+
+#include "support/catch.hpp"
+#include "support/recorded_watches.hpp"
+
+#include <penstock/gpu_watch_findings.hpp>
+#include <penstock/gpu_watch_text.hpp>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+using namespace penstock;
+using penstock::tests::recorded_watches;
+using penstock::tests::RecordedWatch;
+
+namespace {
+
+WatchSummary recorded(const std::string& program) {
+  for (const RecordedWatch& one : recorded_watches()) {
+    if (one.program == program) {
+      return one.summary;
+    }
+  }
+  return {};
+}
+bool names(const WatchSummary& summary, const std::string& page) {
+  const std::vector<WatchFinding> found = findings(summary);
+  return std::ranges::any_of(found, [&](const WatchFinding& one) { return one.page == page; });
+}
+std::string text_of(const WatchSummary& summary) {
+  std::ostringstream text;
+  text << summary;
+  return text.str();
+}
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A GPU that is busy with good kernels all of the time.
+WatchSummary healthy() {
+  WatchSummary is;
+  is.seconds = 1;
+  is.gpu = {.seconds = 1,
+            .kernel_s = 0.97,
+            .to_device_s = 0.3,
+            .copy_s = 0.3,
+            .overlap_s = 0.29,
+            .busy_s = 0.98,
+            .kernels = 2000,
+            .copies_to_device = 1000,
+            .bytes_to_device = 16'000'000'000};
+  is.launches = {2000, 0.01};
+  is.waits = {3, 0.9};
+  is.copies = {1000, 0.005};
+  is.idle = {.launch_s = 0.01, .wait_s = 0.01};
+  is.streams = 2;
+  is.device_bytes = 2'000'000'000;
+  is.device_memory = 80'000'000'000;
+  is.memory_bytes_per_s = 3e12;
+  is.functions = {{"cudaStreamSynchronize", {3, 0.9}}};
+  is.kernels = {{"nvjet_sm90_tst_192x128_64x5_1x2_h_bz_NNT", 1000, 0.7, 132, 1, 384, 168, 200'000},
+                {"_Z4normPf", 1000, 0.27, 8192, 1, 256, 32, 0}};
+  return is;
+}
+
+} // namespace
+
+TEST_CASE(
+    "each program of bench/blocking_events, in its first way: the first finding is its page") {
+  for (const RecordedWatch& one : recorded_watches()) {
+    CAPTURE(one.program, one.summary);
+    const std::vector<WatchFinding> found = findings(one.summary);
+    REQUIRE_FALSE(found.empty());
+    CHECK(found.front().page == one.page);
+    CHECK_FALSE(found.front().cause.empty());
+    CHECK_FALSE(found.front().evidence.empty());
+    CHECK(found.front().cost_s <= 1.0001 * one.summary.seconds);
+  }
+}
+
+TEST_CASE("what one recording cannot part is called \"a or b\"") {
+  const std::vector<WatchFinding> step = findings(recorded("08_optimizer, its step alone"));
+  REQUIRE_FALSE(step.empty());
+  CHECK(step.front().or_page == "08_optimizer");
+  const std::vector<WatchFinding> layout = findings(recorded("05_memory_layout"));
+  REQUIRE_FALSE(layout.empty());
+  CHECK(holds(layout.front().or_cause, "computes much"));
+  CHECK(findings(recorded("04_tiny_kernels")).front().or_page.empty());
+}
+
+TEST_CASE("a GPU that is busy with good kernels is not blamed, and one that did nothing neither") {
+  CHECK(findings(healthy()).empty());
+  CHECK(holds(text_of(healthy()), "Nothing costs a tenth of the time: kernels ran in 97.0 %"));
+  CHECK(findings(WatchSummary{}).empty());
+  WatchSummary nothing;
+  nothing.seconds = 2;
+  CHECK(findings(nothing).empty());
+  CHECK(text_of(nothing) == "GPU idle: nothing ran on it in 2.00 s\n");
+}
+
+TEST_CASE("each cause has a threshold") {
+  WatchSummary is = healthy();
+  is.idle.elsewhere_s = 0.09;
+  is.idle.gaps = 100;
+  CHECK(findings(is).empty());
+  is.idle.elsewhere_s = 0.11;
+  CHECK(names(is, "02_waiting_for_data"));
+  is.idle.gaps = 7; // no loop
+  CHECK(findings(is).empty());
+
+  is = healthy();
+  is.pageable = {100, 1'000'000'000, 0.14}; // 0.05 s of it are the link's
+  CHECK(findings(is).empty());
+  is.pageable.seconds = 0.16;
+  CHECK(names(is, "01_pageable_copies"));
+
+  is = healthy();
+  is.allocations = {1000, 0.2};
+  is.idle.allocation_s = 0.15;
+  CHECK(names(is, "10_sync_per_item"));
+  is.allocations.calls = 3; // once, at the start
+  CHECK_FALSE(names(is, "10_sync_per_item"));
+
+  is = healthy();
+  is.gpu.overlap_s = 0.01;
+  is.gpu.kernel_s = 0.6;
+  is.gpu.to_device_s = 0.3;
+  is.gpu.busy_s = 0.89;
+  CHECK(names(is, "11_one_stream"));
+
+  is = healthy();
+  is.page_locked = 20'000'000'000;
+  is.idle.allocation_s = 0.15;
+  CHECK(names(is, "12_pinning_a_copy"));
+  is.page_locked = 50'000'000; // a ring
+  CHECK_FALSE(names(is, "12_pinning_a_copy"));
+
+  is = healthy();
+  is.in_a_row = {20, 3000, 0.04, 0.03};
+  CHECK(findings(is).empty());
+  is.in_a_row.seconds = 0.06;
+  CHECK(names(is, "08_optimizer"));
+}
+
+TEST_CASE("kernels are known by the names that libraries give them") {
+  using detail::is_plain_product;
+  using detail::is_product;
+  using detail::is_softmax;
+  for (const char* plain :
+       {"ampere_sgemm_128x64_tn", "cutlass_80_simt_sgemm_256x128_8x4_tn_align1",
+        "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_ffma_execute"}) {
+    CAPTURE(plain);
+    CHECK(is_plain_product(plain));
+    CHECK(is_product(plain));
+  }
+  for (const char* tensor : {"ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn",
+                             "cutlass_80_tensorop_s1688gemm_128x256_16x3_tn_align4",
+                             "nvjet_sm90_tst_192x192_64x4_1x2_h_bz_coopB_bias_TNN",
+                             "sm90_xmma_gemm_bf16bf16_bf16f32_f32_nn_n_tilesize128x128x64"}) {
+    CAPTURE(tensor);
+    CHECK_FALSE(is_plain_product(tensor));
+    CHECK(is_product(tensor));
+  }
+  CHECK_FALSE(is_product("_Z4normPf"));
+  CHECK(is_softmax("_ZN2at6native12_GLOBAL__N_120softmax_warp_forwardIfffLi8ELb0ELb0EEEvPT0_"));
+  CHECK(is_softmax("_ZN2at6native18cunn_SoftMaxForwardILi4EfffEEvPT2_"));
+  CHECK_FALSE(is_softmax("_ZN5flash16flash_fwd_kernelI7softmaxEEv"));
+}
+
+TEST_CASE("functions are known by their names, in both interfaces, whatever their version") {
+  using detail::cuda_call;
+  using detail::CudaCall;
+  using detail::plain_name;
+  struct Case {
+    const char* name;
+    CudaCall call;
+  };
+  for (const Case& one : {Case{"cudaLaunchKernel_v7000", CudaCall::launch},
+                          Case{"cudaLaunchKernelExC_ptsz_v11060", CudaCall::launch},
+                          Case{"cudaLaunchCooperativeKernel_v9000", CudaCall::launch},
+                          Case{"cudaGraphLaunch_v10000", CudaCall::launch},
+                          Case{"cuLaunchKernelEx", CudaCall::launch},
+                          Case{"cudaLaunchHostFunc_v10000", CudaCall::other},
+                          Case{"cudaStreamSynchronize_v3020", CudaCall::wait},
+                          Case{"cuCtxSynchronize", CudaCall::wait},
+                          Case{"cudaStreamWaitEvent_v3020", CudaCall::other},
+                          Case{"cudaMemcpyAsync_ptsz_v7000", CudaCall::copy},
+                          Case{"cuMemcpyHtoDAsync_v2", CudaCall::copy},
+                          Case{"cuMemsetD8Async", CudaCall::copy},
+                          Case{"cudaMemGetInfo_v3020", CudaCall::other},
+                          Case{"cudaMalloc_v3020", CudaCall::allocation},
+                          Case{"cudaMallocAsync_v11020", CudaCall::allocation},
+                          Case{"cuMemAlloc_v2", CudaCall::allocation},
+                          Case{"cudaMallocHost_v3020", CudaCall::page_lock},
+                          Case{"cudaHostAlloc_v3020", CudaCall::page_lock},
+                          Case{"cudaHostRegister_v4000", CudaCall::page_lock},
+                          Case{"cuMemAllocHost_v2", CudaCall::page_lock},
+                          Case{"cudaFree_v3020", CudaCall::release},
+                          Case{"cudaHostUnregister_v4000", CudaCall::release},
+                          Case{"cuMemFree_v2", CudaCall::release},
+                          Case{"cudaEventQuery_v3020", CudaCall::other}}) {
+    CAPTURE(one.name);
+    CHECK(cuda_call(one.name) == one.call);
+  }
+  CHECK(plain_name("cudaMemcpyAsync_ptsz_v7000") == "cudaMemcpyAsync");
+  CHECK(plain_name("cuMemAlloc_v2") == "cuMemAlloc");
+}
+
+TEST_CASE("a summary prints what was asked, what it cost, and the page with the cure") {
+  const std::string text = text_of(recorded("10_sync_per_item"));
+  CAPTURE(text);
+  CHECK(holds(text, "GPU idle 93.8 % of 0.54 s: 3000 waits (cudaStreamSynchronize, "));
+  CHECK(holds(text, "6000 allocations (cudaMalloc, "));
+  CHECK(holds(text, "6000 copies (cudaMemcpyAsync, "));
+  CHECK(holds(text, "), all of pageable memory, 3000 launches (cudaLaunchKernelExC, "));
+  CHECK(holds(text, "1. a wait for each item, up to "));
+  CHECK(holds(text, "Cure: docs/blocking_events/10_sync_per_item.md\n"));
+  CHECK(
+      holds(text, "kernel penstock_bench::sum_kernel<penstock_bench::Record<65536ul>, Put>: 3000"));
+  WatchSummary lost = healthy();
+  lost.gpu.dropped = 3;
+  CHECK(holds(text_of(lost), "3 records were lost"));
+}
+
+TEST_CASE("a summary as JSON has its findings and figures") {
+  const std::string json = to_json(recorded("10_sync_per_item")).text();
+  CAPTURE(json);
+  CHECK(holds(json, "\"page\": \"10_sync_per_item\""));
+  CHECK(holds(json, "\"waits\": {\"calls\": 3000, \"seconds\": "));
+  CHECK(holds(json, "\"name\": \"cudaMalloc\", \"calls\": 6000"));
+  CHECK(holds(json, "\"pageable\": {\"copies\": 6000"));
+}
+
+TEST_CASE("figures have three digits, and names fit into a line") {
+  CHECK(detail::figure(1234.5) == "1234");
+  CHECK(detail::figure(12.345) == "12.3");
+  CHECK(detail::figure(0.5) == "0.50");
+  CHECK(detail::figure(0.0123) == "0.012");
+  CHECK(detail::figure_bytes(999) == "999 B");
+  CHECK(detail::figure_bytes(1'500'000) == "1.50 MB");
+  CHECK(detail::counted(1, "copy", "copies") == "1 copy");
+  CHECK(detail::counted(2, "wait") == "2 waits");
+  CHECK(detail::source_name("_ZN1a1bIiEEvPKiT_") == "a::b<int>");
+  CHECK(detail::base_name("_ZN1a1bIiEEvPKiT_") == "a::b");
+  CHECK(detail::short_name(std::string(100, 'x')).size() == 72);
+}
