@@ -18,6 +18,7 @@
 #include <penstock/sources/tokens.hpp>
 #include <penstock/sources/where.hpp>
 #include <penstock/sources/windows.hpp>
+#include <penstock/verdict.hpp>
 
 #include "support/catch.hpp"
 #include "support/format_files.hpp"
@@ -650,4 +651,30 @@ TEST_CASE("files of arrays and tokens say what is in them") {
   CHECK(saved.size() == 6);
   CHECK(digits.size() == 3);
   CHECK(windows.size() == 1);
+}
+
+TEST_CASE("a verdict says what held a run back") {
+  std::vector<int> numbers(10000);
+  std::int64_t sum = 0;
+  auto pipeline =
+      ps::Reader{ps::memory(numbers)} | ps::Consumer{[&](ps::Batch<const int, ps::Pageable> batch) {
+        sum += std::accumulate(batch.data(), batch.data() + batch.size(), 0);
+      }};
+  std::string text;
+  {
+    const Captured out{std::cout};
+    const Captured err{std::cerr};
+    const ps::Report report = pipeline.run();
+    std::cout << report << ps::judge(report);
+    if (const ps::Verdict verdict = ps::judge(report); verdict.worth_it) {
+      std::cerr << verdict.stage << ": " << ps::name_of(verdict.cause) << '\n';
+      for (const ps::Advice& advice : verdict.advice) {
+        std::cerr << advice.change << " gains " << advice.gain << '\n';
+      }
+    }
+    text = out.text();
+  }
+  CHECK(sum == 0);
+  CHECK(text.find("held back by: ") != std::string::npos);
+  CHECK(text.ends_with('\n'));
 }

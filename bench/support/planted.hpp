@@ -154,10 +154,15 @@ inline penstock::Report run_planted_on_host(const Costs& costs, const Settings& 
 /// Changes the settings as an Advice says, such as "Decoder: .workers 4 -> 9; .depth 5 -> 18".
 /// Returns whether it understood all of it.
 inline bool follow(std::string_view change, Settings& settings) {
-  const std::string_view stage = change.substr(0, change.find(':'));
   bool any = false;
   for (std::size_t at = change.find('.'); at != std::string_view::npos;
        at = change.find('.', at + 1)) {
+    // An option is of the stage named last: "Decoder: .workers 4 -> 9; Reader: .depth 5 -> 12".
+    const std::size_t colon = change.rfind(':', at);
+    const std::size_t before = change.rfind("; ", colon);
+    const std::size_t name = before == std::string_view::npos ? 0 : before + 2;
+    const std::string_view stage =
+        colon == std::string_view::npos ? "" : change.substr(name, colon - name);
     const std::string_view option = change.substr(at, change.find(' ', at) - at);
     const std::size_t arrow = change.find("-> ", at);
     if (arrow == std::string_view::npos) {

@@ -29,24 +29,6 @@ namespace detail {
   return seconds;
 }
 
-/// Returns the number of the stage whose ring is too small for work that comes in bursts; the
-/// number of stages if there is none. It is so if the stage waits for room and the one behind it
-/// for input, in turns, each for a good part of the run.
-[[gnu::cold]] inline std::size_t ring_of_bursts(const Finding& finding) {
-  const auto& stages = finding.report.stages;
-  const double some = 0.1 * finding.report.seconds;
-  for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
-    const double holders = std::max(stages[i].workers, 1U) / workers_a_slot(stages[i]) +
-                           std::max(stages[i + 1].workers, 1U) / workers_a_slot(stages[i + 1]);
-    if (stages[i].depth != 0 && static_cast<double>(stages[i].depth) <= 2 * holders &&
-        stages[i].blocked_s >= some && stages[i + 1].starved_s >= some &&
-        finding.bounds.of(i).share + finding.bounds.of(i + 1).share >= 1) {
-      return i;
-    }
-  }
-  return stages.size();
-}
-
 /// Much was lost at the ring that the stage fills.
 [[gnu::cold]] inline void judge_ring(penstock::Verdict& verdict, const Finding& finding) {
   // Slots that its own workers lack, or that are in others' hands.
@@ -54,7 +36,7 @@ namespace detail {
       usable_workers(finding.report.stages, finding.at) < 0.95 * finding.stage.workers) {
     judge_host_stage(verdict, finding);
   } else {
-    judge_depth(verdict, finding, finding.at);
+    judge_depth(verdict, finding);
   }
 }
 
@@ -93,9 +75,8 @@ namespace detail {
     verdict.evidence = "no stage was at work for more than " + detail::per_cent(finding.share) +
                        " of " + detail::time_of(report.seconds) +
                        ": the beginning and the end are most of it";
-  } else if (const std::size_t ring = detail::ring_of_bursts(finding);
-             ring != report.stages.size()) {
-    detail::judge_depth(verdict, finding, ring);
+  } else if (detail::waits_in_turns(report.stages, finding.at, report.seconds)) {
+    detail::judge_depth(verdict, finding);
   } else {
     detail::judge_stage(verdict, finding);
   }
@@ -104,7 +85,8 @@ namespace detail {
   }
   // What held back only for a part of the run may have overlapped with what did for the rest, and
   // a run's beginning and end stay.
-  if (finding.share < detail::binding ||
+  const bool at_ring = verdict.cause == Cause::depth || verdict.cause == Cause::too_few_units;
+  if ((finding.share < detail::binding && !at_ring && !finding.short_calls()) ||
       detail::seconds_of_one_unit(finding) > 0.05 * report.seconds) {
     for (Advice& advice : verdict.advice) {
       advice.at_most = true;
@@ -136,9 +118,9 @@ namespace detail {
   for (const Advice& advice : verdict.advice) {
     os << "  " << advice.change << ": " << (advice.at_most ? "at most " : "")
        << detail::times(advice.gain);
+    const char* binds = advice.next == detail::all_cores ? " are in use" : " binds";
     if (!advice.next.empty()) {
-      os << (advice.gain < 1.1 ? "; " + advice.next + " binds soon"
-                               : "; then " + advice.next + " binds");
+      os << (advice.gain < 1.1 ? "; soon " : "; then ") << advice.next << binds;
     }
     os << '\n';
   }

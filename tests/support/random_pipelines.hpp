@@ -50,12 +50,14 @@ inline SimulatedPipeline advised(SimulatedPipeline pipeline, const Report& repor
   };
   const std::size_t blamed = stage_of(verdict.stage);
   bool options = false;
+  std::size_t named = blamed;
   std::string rest = advice.change;
   while (!rest.empty()) {
     const std::size_t end = rest.find("; ");
     const std::string one = rest.substr(0, end);
     rest = end == std::string::npos ? "" : rest.substr(end + 2);
-    const std::size_t at = stage_of(one.substr(0, one.find(':')));
+    named = one.front() == '.' ? named : stage_of(one.substr(0, one.find(':')));
+    const std::size_t at = named;
     if (at == report.stages.size()) {
       continue;
     }

@@ -31,7 +31,7 @@ struct SimulatedStage {
   double sleep_s{};      ///< Seconds in which it waits for something of its own.
   double store_rate{};   ///< Bytes a second that all its workers get from, or into, a disk; 0: any.
   double variation{};    ///< Standard deviation of the logarithm of its times.
-  double later{1}; ///< By what its times are multiplied in the second half of the run.
+  double later{1};       ///< By what its times are multiplied in the second half of the run.
   std::size_t batch{};   ///< Bytes of a batch, or slot, that a copier makes.
   double bus_factor{1};  ///< How much faster than the bus a copier is.
   double device_s{};     ///< Seconds of the device for a MiB.
@@ -307,8 +307,7 @@ class SimulatedRun {
   /// The same for a ticket, however many workers there are.
   double factor(std::size_t stage, std::uint64_t ticket) const {
     const double variation = pipeline_.stages[stage].variation;
-    const double later =
-        2 * ticket < parts_left_[stage].size() ? 1 : pipeline_.stages[stage].later;
+    const double later = 2 * ticket < parts_left_[stage].size() ? 1 : pipeline_.stages[stage].later;
     if (variation == 0) {
       return later;
     }

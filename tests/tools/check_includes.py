@@ -15,8 +15,8 @@ from pathlib import Path
 MOST_LINES = 260
 FLOORS = {  # top first
     "everything": ["penstock", "cuda.hpp"],
-    "pipelines": ["pipeline", "report_json", "any_batches", "any_pipeline", "batches", "join", "stages/", "decoders/", "with_device"],
-    "what | knows": ["detail/chain/"],
+    "pipelines": ["pipeline", "report_json", "verdict_json", "verdict", "any_batches", "any_pipeline", "batches", "join", "stages/", "decoders/", "with_device"],
+    "what | knows": ["detail/chain/", "detail/verdict/"],
     "what threads do": ["detail/host_side/", "detail/device_side/"],
     "a run": ["detail/engine/"],
     "between stages": ["detail/links/"],
@@ -27,7 +27,7 @@ FLOORS = {  # top first
     "memory, files, measuring": ["crc32c", "host_observer", "detail/memory/", "detail/observe/", "io/", "ranks", "usable", "gpu_watch_findings",
                                  "gpu_watch_text"],
     "batches and slots": ["batch", "column", "row", "output", "ring_lease", "detail/ring/", "detail/order/", "permutation", "detail/base/"],
-    "words": ["schema", "visit", "memory", "device", "error", "json", "stage_report", "gpu_activity_summary", "gpu_watch_summary", "report", "report_prometheus", "run_observer", "skipped_item", "run_options", "prepare_options", "on_error", "order", "position", "float16", "atomics",
+    "words": ["schema", "visit", "memory", "cause", "device", "error", "json", "stage_report", "gpu_activity_summary", "gpu_watch_summary", "report", "report_prometheus", "run_observer", "skipped_item", "run_options", "prepare_options", "on_error", "order", "position", "float16", "atomics",
               "parking", "ring_types"],
     "the compiler": ["config", "version"],
 }

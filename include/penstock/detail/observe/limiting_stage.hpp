@@ -70,22 +70,38 @@ inline double workers_a_slot(const StageReport& stage) {
   return usable;
 }
 
+/// Returns whether a copier's ring of small batches is nearly always full. Its copies are then as
+/// small as the room that the stage behind leaves, and take the longer.
+inline bool copies_into_a_full_ring(const StageReport& stage) {
+  return (stage.kind == StageKind::to_device || stage.kind == StageKind::to_host) &&
+         stage.slot_bytes < std::size_t{1} << 20 && stage.depth >= 8 &&
+         stage.depth_in_use >= 0.85 * static_cast<double>(stage.depth);
+}
+
 /// Returns which share of a run a stage was at work, of what its usable workers could.
 [[gnu::cold]] inline double share_at_work(const std::vector<StageReport>& stages, std::size_t at,
                                           double seconds) {
-  return seconds > 0
-             ? std::min(worked(stages[at], seconds) / usable_workers(stages, at) / seconds, 1.0)
-             : 0;
+  if (seconds <= 0) {
+    return 0;
+  }
+  const double share =
+      std::min(worked(stages[at], seconds) / usable_workers(stages, at) / seconds, 1.0);
+  return at + 1 < stages.size() && copies_into_a_full_ring(stages[at])
+             ? std::min(share, share_at_work(stages, at + 1, seconds))
+             : share;
 }
 
-/// Returns the same, but a little less for a device whose work may have overlapped with the calls
-/// that enqueue it: its fences tell when either went on.
+/// Returns whether it is sure that a stage was at work while its fences say so. They tell when a
+/// device worked or its thread enqueued work; both may have gone on at once.
+inline bool fences_are_sure(const StageReport& stage, double seconds) {
+  return std::max(stage.calling_s, stage.busy_s - stage.calling_s) >= binding * seconds;
+}
+/// Returns the share of a stage, but a little less if that is not sure.
 [[gnu::cold]] inline double surely_at_work(const std::vector<StageReport>& stages, std::size_t at,
                                            double seconds) {
-  const StageReport& stage = stages[at];
   const double share = share_at_work(stages, at, seconds);
-  const double by_itself = std::max(stage.calling_s, stage.busy_s - stage.calling_s);
-  return stage.calling_s > 0 && by_itself < binding * seconds ? std::min(share, 0.95) : share;
+  const bool unsure = stages[at].calling_s > 0 && !fences_are_sure(stages[at], seconds);
+  return unsure ? std::min(share, 0.95) : share;
 }
 
 /// Returns which share of a run was lost at the ring that a stage fills: its workers waited for
@@ -102,10 +118,27 @@ inline double workers_a_slot(const StageReport& stage) {
              : 0;
 }
 
+/// Returns whether a stage and the one behind it wait for each other in turns, each for a good part
+/// of the run: work comes in bursts, and the ring between them has too few slots to even them out.
+[[gnu::cold]] inline bool waits_in_turns(const std::vector<StageReport>& stages, std::size_t at,
+                                         double seconds) {
+  if (at + 1 >= stages.size() || stages[at].depth == 0) {
+    return false;
+  }
+  const StageReport& stage = stages[at];
+  const StageReport& next = stages[at + 1];
+  const double holders = std::max(stage.workers, 1U) / workers_a_slot(stage) +
+                         std::max(next.workers, 1U) / workers_a_slot(next);
+  return static_cast<double>(stage.depth) <= 2 * holders && stage.blocked_s >= 0.1 * seconds &&
+         next.starved_s >= 0.1 * seconds &&
+         share_at_work(stages, at, seconds) + share_at_work(stages, at + 1, seconds) >= 1;
+}
+
 /// Returns the number of the stage that held the others back, or whose ring did; 0 if there are no
 /// stages. `waited_s` are the seconds in which the last stage waited for input.
 ///
-/// - It is the one that was at work nearly all the time.
+/// - It is the one that was at work nearly all the time; if the device was, as the last stage, it
+///   is the device: then all others together cannot gain a tenth.
 /// - Else it is the one at whose ring most was lost, or the one that was at work for most of the
 /// run.
 /// - Else what held back changed in the course of the run: the last stage did while it was at work,
@@ -114,16 +147,28 @@ inline double workers_a_slot(const StageReport& stage) {
                                                 double seconds, double waited_s) {
   std::size_t most = 0;
   std::size_t ring = 0;
+  std::size_t turns = stages.size();
   for (std::size_t i = 1; i < stages.size(); ++i) {
     most = surely_at_work(stages, i, seconds) >= surely_at_work(stages, most, seconds) ? i : most;
     ring = lost_at_ring(stages, i, seconds) > lost_at_ring(stages, ring, seconds) ? i : ring;
   }
+  for (std::size_t i = stages.size(); i-- != 0;) {
+    turns = waits_in_turns(stages, i, seconds) ? i : turns;
+  }
+  const std::size_t last = stages.empty() ? 0 : stages.size() - 1;
+  if (!stages.empty() && on_device(stages[last]) &&
+      surely_at_work(stages, last, seconds) >= binding && fences_are_sure(stages[last], seconds)) {
+    return last;
+  }
   const double share = stages.empty() ? 1 : surely_at_work(stages, most, seconds);
   const bool lost = share < binding && lost_at_ring(stages, ring, seconds) >= much_lost;
-  if (lost || share >= most_of_a_run) {
-    return lost ? ring : most;
+  if (lost || (share < binding && turns != stages.size())) {
+    return lost ? ring : turns;
   }
-  std::size_t longest = stages.size() - 1;
+  if (share >= most_of_a_run) {
+    return most;
+  }
+  std::size_t longest = last;
   double held_back = worked(stages[longest], seconds) / usable_workers(stages, longest);
   for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
     const double in_waits =

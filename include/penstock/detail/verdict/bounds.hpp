@@ -43,7 +43,7 @@ namespace penstock::detail {
          2 * report.storage_bytes >= report.stages.front().bytes;
 }
 
-inline constexpr const char* processor_time = "processor time";
+inline constexpr const char* all_cores = "all cores";
 
 /// The limits that a run had: each is a share, how much of what it could the run asked of it. The
 /// rate of the run by the share is the most that it allows, by operational analysis, whatever order
@@ -60,6 +60,8 @@ class Bounds {
     const auto& stages = report.stages;
     for (std::size_t i = 0; i < stages.size(); ++i) {
       of_stage_.push_back({share_at_work(stages, i, report.seconds), name(stages[i])});
+      small_copies_.push_back(copies_into_a_full_ring(stages[i]));
+      unsure_ = unsure_ || small_copies_.back();
       if (on_device(stages[i])) {
         // Waits last as long as what is waited for.
         const double calling = std::max(stages[i].calling_s - stages[i].calls.wait_s, 0.0);
@@ -92,6 +94,8 @@ class Bounds {
   /// Returns the share that the Reader may have if all its workers read at once from storage; 0 if
   /// that is none of its limits.
   double reads() const noexcept { return reads_; }
+  /// Returns whether some limit is not known: of a copier that others keep from larger copies.
+  bool unsure() const noexcept { return unsure_; }
   /// Returns the largest share without that of stage `but`.
   Bound without_stage(std::size_t but) const { return largest(but, but); }
   /// Returns it without that of the stage's work on the device; its thread counts.
@@ -154,12 +158,12 @@ class Bounds {
     }
   }
   [[gnu::cold]] Bound largest(std::size_t but_stage, std::size_t but_thread) const {
-    Bound most{cores_, processor_time};
+    Bound most{cores_, all_cores};
     const auto see = [&](const Bound& bound, bool but) {
       most = !but && bound.share > most.share ? bound : most;
     };
     for (std::size_t i = 0; i < of_stage_.size(); ++i) {
-      see(of_stage_[i], i == but_stage);
+      see(of_stage_[i], i == but_stage || small_copies_[i]);
       see(threads_[i], i == but_thread);
     }
     see({device_thread_, "the thread that enqueues"}, but_thread == device_thread_of_);
@@ -172,6 +176,8 @@ class Bounds {
   std::size_t device_thread_of_{}; // the stage that has most of its time
   double cores_{};
   double reads_{};
+  std::vector<bool> small_copies_; // whose share says nothing
+  bool unsure_{};
 };
 
 } // namespace penstock::detail

@@ -34,7 +34,7 @@ namespace penstock::detail {
   for (std::size_t i = copier + 1; i < report.stages.size(); ++i) {
     next = finding.bounds.of(i).share > next.share ? finding.bounds.of(i) : next;
   }
-  const double gain = 1 / (1 / epochs + (1 - 1 / epochs) * next.share);
+  const double gain = std::min(1 / (1 / epochs + (1 - 1 / epochs) * next.share), most_promised);
   if (gain >= 1.2) {
     verdict.advice.push_back({"copy it once: an epoch's " + bytes_of(epoch) +
                                   " fit on the device, if all epochs have the same data",
@@ -79,7 +79,7 @@ namespace penstock::detail {
   } else if (stage.calling_s >= binding * all ||
              (known >= 0 && known < 0.75 && stage.calling_s >= 0.5 * all)) {
     judge_thread(verdict, finding);
-  } else if (batch_s < short_call_s && stage.calling_s >= 0.25 * all) {
+  } else if (finding.short_calls()) {
     // penstock's own calls around the callable are the rest.
     verdict.cause = Cause::small_batches;
     verdict.evidence = "a batch of " + bytes_of(static_cast<double>(stage.slot_bytes)) + " takes " +

@@ -16,16 +16,26 @@
 
 namespace penstock::detail {
 
+/// Less than this a batch, and what each call costs is most of it.
+inline constexpr double short_call_s = 15e-6;
+
 /// What the rules look at: a Report, and the stage that held the others back in it.
 struct Finding {
   [[gnu::cold]] explicit Finding(const Report& of)
       : report{of}, at{limiting_stage(of.stages, of.seconds, of.waited_s)}, stage{of.stages[at]},
         bounds{of}, share{bounds.of(at).share},
         // What is not the stage's time stays, however fast it gets.
-        most{share < binding && lost_at_ring(of.stages, at, of.seconds) < much_lost
+        most{share < binding && !short_calls() &&
+                     lost_at_ring(of.stages, at, of.seconds) < much_lost
                  ? 1 / std::max(1 - held_back() / of.seconds, 0.02)
                  : 50.0} {}
 
+  /// Returns whether its thread does nothing but short calls, penstock's own among them, which no
+  /// time at work has.
+  bool short_calls() const {
+    return stage.calling_s >= 0.25 * report.seconds &&
+           report.seconds < short_call_s * static_cast<double>(stage.units);
+  }
   /// Returns how many of the stage's workers were at work, on average.
   double at_work() const { return worked(stage, report.seconds) / report.seconds; }
   std::size_t last() const noexcept { return report.stages.size() - 1; }
@@ -59,8 +69,9 @@ inline constexpr double most_promised = 10;
   const double limit = next.share > 0 ? 1 / next.share : most_promised;
   const double gain = std::max(std::min({factor, limit, finding.most, most_promised}), 1.0);
   const bool itself = factor < limit && factor < finding.most;
-  verdict.advice.push_back({std::move(change), gain, itself ? "the same stage" : next.name,
-                            finding.at != 0 && gain * finding.bounds.reads() > 1});
+  verdict.advice.push_back(
+      {std::move(change), gain, itself ? "the same stage" : next.name,
+       finding.bounds.unsure() || (finding.at != 0 && gain * finding.bounds.reads() > 1)});
   return verdict.advice.back();
 }
 

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/verdict/finding.hpp>
+#include <penstock/detail/verdict/cores_rules.hpp>
+#include <penstock/detail/verdict/ring_rules.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -12,16 +13,6 @@
 namespace penstock::detail {
 
 // Why a stage on the host held the others back.
-
-/// Gives the ring that stage `at` fills at least `slots`: returns what to change for that, behind a
-/// comma or as a change of its own; nothing if it has them.
-[[gnu::cold]] inline std::string deeper(const Finding& finding, std::size_t at, double slots) {
-  const StageReport& stage = finding.report.stages[at];
-  const auto depth = static_cast<double>(stage.depth);
-  return stage.depth == 0 || on_device(stage) || depth >= slots
-             ? std::string{}
-             : "; " + change_of(stage.name, ".depth", depth, slots);
-}
 
 /// Says that more workers would help, and how many.
 [[gnu::cold]] inline void advise_workers(penstock::Verdict& verdict, const Finding& finding) {
@@ -43,95 +34,19 @@ namespace penstock::detail {
                             : 2;
     return std::ceil(workers / workers_a_slot(stage)) + held + 1;
   };
-  change += deeper(finding, finding.at, slots(finding.at + 1));
+  change += deeper(finding, finding.at, finding.at, slots(finding.at + 1));
   if (finding.at != 0) {
-    change += deeper(finding, finding.at - 1, slots(finding.at - 1));
+    change += deeper(finding, finding.at, finding.at - 1, slots(finding.at - 1));
   }
   Advice& advice = advise(verdict, finding, std::move(change), workers / now, next);
   const double cpu = finding.cpu_at_work();
-  if (advice.next == processor_time && cpu > 0) {
+  if (advice.next == all_cores && cpu > 0) {
     // The promise is half-way between workers that never ask for a processor at once and ones that
     // always do.
     const double turns = std::max(workers * cpu / finding.report.processors, cpu);
     const double at_once = workers / now / (1 - std::min(cpu, 1.0) + turns);
     advice.gain = std::max((advice.gain + std::min(at_once, advice.gain)) / 2, 1.0);
   }
-}
-
-/// Returns whether processors are what lacks. Who has one all the time that it is at work lacks
-/// none.
-[[gnu::cold]] inline bool cores_bind(const Finding& finding) {
-  const double in_use = processors_in_use(finding.report);
-  return in_use >= 0.95 || (in_use >= binding && finding.cpu_at_work() < 0.95);
-}
-
-/// All processors are in use: only less work, or more of them, will help.
-[[gnu::cold]] inline void judge_cores(penstock::Verdict& verdict, const Finding& finding) {
-  const Report& report = finding.report;
-  verdict.cause = Cause::cores;
-  verdict.evidence = digits(report.cpu_s / report.seconds, 2) + " of " +
-                     digits(report.processors, 0) + " processors are in use";
-  if (report.stolen_s > 0.05 * report.seconds * report.processors) {
-    verdict.evidence += ", and other machines took " + time_of(report.stolen_s) + " of them";
-  }
-  if (report.throttled_s > 0.1 * report.seconds) {
-    verdict.evidence += ", and a quota held the process for " + time_of(report.throttled_s);
-  }
-  verdict.evidence += ": more workers gain nothing";
-  std::size_t most = 0;
-  for (std::size_t i = 1; i < report.stages.size(); ++i) {
-    most = report.stages[i].cpu_share > report.stages[most].cpu_share ? i : most;
-  }
-  const StageReport& stage = report.stages[most];
-  const double share =
-      report.cpu_s > 0 ? std::min(stage.cpu_share * report.seconds / report.cpu_s, 1.0) : 0;
-  const auto add = [&](std::string change, double factor, const Bounds::Bound& next) {
-    const double limit = 1 / std::max(next.share, 1 / most_promised);
-    verdict.advice.push_back({std::move(change), std::max(std::min(factor, limit), 1.0),
-                              factor < limit ? "the same" : next.name, finding.bounds.reads() > 0});
-  };
-  if (share > 0.3) {
-    add(stage.name + ": half the work a record, since it takes " + per_cent(share) +
-            " of the CPU time",
-        1 / (1 - share / 2), finding.bounds.without_cores(report, most));
-  }
-  add("twice the processors", 2, finding.bounds.without_cores(report, report.stages.size()));
-}
-
-/// More slots for the workers, or smaller ones. Returns what there is too little of, in words.
-[[gnu::cold]] inline std::string advise_units(penstock::Verdict& verdict, const Finding& finding,
-                                              double usable) {
-  const auto& stages = finding.report.stages;
-  const StageReport& stage = finding.stage;
-  const double workers = stage.workers;
-  const std::string its = "its " + digits(workers, 0) + " workers";
-  const double wanted = std::ceil(workers / workers_a_slot(stage)) + 2;
-  const std::size_t before = finding.at == 0 ? 0 : finding.at - 1;
-  const auto depth_of = [&](std::size_t i) {
-    return on_device(stages[i]) || stages[i].depth == 0 ? wanted
-                                                        : static_cast<double>(stages[i].depth);
-  };
-  const std::size_t ring = depth_of(before) < depth_of(finding.at) ? before : finding.at;
-  const double gain = workers / usable;
-  if (depth_of(ring) <= usable / workers_a_slot(stage)) {
-    std::string change = change_of(stages[ring].name, ".depth", depth_of(ring), wanted);
-    change += deeper(finding, ring == before ? finding.at : before, wanted);
-    advise(verdict, finding, std::move(change), gain,
-           finding.bounds.with_deeper_ring(finding.report, ring, finding.at));
-    return its + " share the " + digits(depth_of(ring), 0) + " slots of the " + stages[ring].name +
-           "'s ring, and a slot is one worker's";
-  }
-  const auto units = static_cast<double>(std::max<std::uint64_t>(stage.units, 1));
-  const auto records = static_cast<double>(std::max(stage.records, stages.front().records));
-  const double each = std::max(std::floor(records / (8 * workers)), 1.0);
-  const double now = std::ceil(records / units);
-  const std::string few = "the whole run has " + digits(units, 0) + " units for " + its;
-  if (each >= now) {
-    return few + ", and a unit is a record: fewer workers do as well";
-  }
-  advise(verdict, finding, change_of(stages.front().name, ".batch", now, each), gain,
-         finding.bounds.without_stage(finding.at));
-  return few;
 }
 
 /// The Reader's workers are all at work: the disk, or too few of them.
@@ -157,7 +72,7 @@ namespace penstock::detail {
     if (!enough) {
       verdict.or_cause = lacks_units ? Cause::too_few_units : Cause::too_few_workers;
     }
-  } else if (!sleeps && report.processors != 0 && finding.at_work() >= report.processors) {
+  } else if (!sleeps && report.processors != 0 && finding.at_work() >= 0.95 * report.processors) {
     verdict.cause = Cause::disk;
     verdict.evidence +=
         "; warm: the page cache gives " + read + " to as many threads as there are processors";
@@ -172,10 +87,12 @@ namespace penstock::detail {
   if (verdict.or_cause == Cause::too_few_units) {
     verdict.trial = "follow the first advice: if it gets no faster, the disk binds";
     advise_units(verdict, finding, usable);
-    verdict.advice.back().at_most = true;
   } else if (verdict.or_cause != Cause::nothing) {
     verdict.trial = "run it with .workers = " + digits(2.0 * stage.workers, 0) +
                     ": if it gets no faster, what it reads from binds";
+  }
+  for (Advice& advice : verdict.advice) {
+    advice.at_most = true;
   }
   if (verdict.cause == Cause::too_few_workers) {
     advise_workers(verdict, finding);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/verdict/cores_rules.hpp>
 #include <penstock/detail/verdict/finding.hpp>
-#include <penstock/detail/verdict/host_rules.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -13,9 +13,6 @@
 namespace penstock::detail {
 
 // Why a thread that enqueues work on a device held it back.
-
-/// Less than this a batch, and what each call costs is most of it.
-inline constexpr double short_call_s = 15e-6;
 
 /// Returns which share of the run the device's kernels ran, as CUPTI tells; below 0 if nobody does.
 [[gnu::cold]] inline double kernel_share(const Report& report) {
@@ -90,6 +87,11 @@ struct ThreadPart {
   const double enqueueing = calls.launch_s + (pageable ? 0 : calls.copy_s);
   const double host =
       stage.calling_s - calls.launch_s - calls.copy_s - calls.wait_s - calls.allocation_s;
+  // What waits for the device after each batch enqueues nothing meanwhile: that comes first.
+  if (calls.wait_s >= 0.25 * stage.calling_s &&
+      calls.wait_s >= std::max({calls.allocation_s, pageable ? calls.copy_s : 0, host})) {
+    return {Cause::waits, calls.wait_s};
+  }
   const ThreadPart parts[]{
       {Cause::waits, calls.wait_s},
       {Cause::allocations, calls.allocation_s},
