@@ -6,7 +6,6 @@
 #include <penstock/detail/device_side/copier.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 
 #include <cstdint>
@@ -23,16 +22,14 @@ template <AnyDevice D> class CopierNode final : public DeviceStep {
                            bool drop_last, const Flush& flush, Owned<BatchesByTurn> by_turn)
       : DeviceStep{setup}, in_{in}, out_{out}, numbers_{numbers},
         copier_{device,         *in_,      *out_, usual_copy,
-                numbers_.get(), drop_last, flush, std::move(by_turn)} {}
+                numbers_.get(), drop_last, flush, std::move(by_turn)} {
+    fills(out_->memory, out_->ring.slots());
+  }
 
   bool has_open_fence() const noexcept override { return copier_.in_flight(); }
   bool done() const noexcept override { return copier_.done(); }
   Meter::Clock::time_point due() const noexcept override { return copier_.due(); }
   Flow flow() const noexcept override { return out_->ring.state(); }
-  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    report_ring(out_->memory, out_->ring.slots(), stage);
-  }
 
  private:
   [[gnu::cold]] void reset() override {

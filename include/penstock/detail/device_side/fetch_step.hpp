@@ -7,7 +7,6 @@
 #include <penstock/detail/device_side/slot_filler.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/detail/links/source_numbers.hpp>
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/fence.hpp>
@@ -31,7 +30,9 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
             const Flush& flush)
       : DeviceStep{setup}, device_{device}, in_{in}, out_{out}, filler_{*out_},
         stream_{device_.stream()}, one_for_one_{one_for_one}, numbers_{numbers}, flush_{flush},
-        line_{device_, flights + 1} {}
+        line_{device_, flights + 1} {
+    fills(out_->memory, out_->ring.slots());
+  }
 
   ~FetchStep() override {
     wait_at_last([this] { settle(); });
@@ -43,10 +44,6 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     return filler_.waits() ? flush_.due(was_read()) : Meter::Clock::time_point::max();
   }
   Flow flow() const noexcept override { return out_->ring.state(); }
-  void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    report_ring(out_->memory, out_->ring.slots(), stage);
-  }
 
  protected:
   static constexpr std::uint64_t flights = 2;

@@ -10,7 +10,6 @@
 #include <penstock/detail/device_side/kernel_lane.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/fence.hpp>
 
 #include <algorithm>
@@ -45,6 +44,7 @@ class KernelNode final : public DeviceStep {
     }
     note_ = call_.capture(device_, streams_, recount_.of(in_->layout().records()));
     control().on_lost(*this);
+    fills(out_->memory, out_->ring.slots());
   }
 
   bool has_open_fence() const noexcept override {
@@ -55,7 +55,6 @@ class KernelNode final : public DeviceStep {
   bool recounts() const noexcept override { return is_counted<To> || !recount_.same(); }
   void report(double seconds, StageReport& stage) const override {
     Node::report(seconds, stage);
-    report_ring(out_->memory, out_->ring.slots(), stage);
     stage.ring_bytes *= InPlace ? 0 : 1;
     stage.note = note_;
   }

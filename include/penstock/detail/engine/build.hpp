@@ -8,6 +8,7 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/ahead_needs.hpp>
 #include <penstock/detail/engine/node.hpp>
+#include <penstock/detail/engine/node_name.hpp>
 #include <penstock/detail/engine/plan.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
 #include <penstock/detail/links/ahead.hpp>

@@ -3,11 +3,10 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node_setup.hpp>
 #include <penstock/detail/engine/run_control.hpp>
+#include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/links/used_up.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/detail/observe/trace.hpp>
@@ -16,10 +15,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -113,6 +112,12 @@ class Node {
     stage.name = name_;
     stage.kind = kind_;
     Meter::sum(meters_.data(), meters_.size(), seconds, stage);
+    if (filled_ != nullptr) {
+      stage.depth = slots_filled_;
+      stage.slot_bytes = filled_->layout().bytes();
+      stage.ring_bytes = filled_->bytes();
+      stage.ring_memory = filled_->kind();
+    }
   }
   /// Returns the place in the run's order behind what was used up so far; any thread.
   std::uint64_t place() const noexcept { return used_up_.place(); }
@@ -126,6 +131,11 @@ class Node {
   }
 
  protected:
+  /// Has the Report tell of the ring that the stage fills, whose memory lives as long as the node.
+  void fills(const RingMemory& memory, std::size_t slots) noexcept {
+    filled_ = &memory;
+    slots_filled_ = slots;
+  }
   /// Forgets the last run, however it ended: gives back what the node still holds of the ring
   /// before it, and opens the ring after it.
   virtual void reset() = 0;
@@ -233,21 +243,11 @@ class Node {
   const std::string name_;
   RunControl& control_;
   const StageKind kind_;
+  const RingMemory* filled_{}; // null if it fills no ring
+  std::size_t slots_filled_{};
   Vector<Meter> meters_;
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
   UsedUp<> used_up_;
 };
-
-/// Returns the name of the next node of a kind: "Decoder", and then "Decoder 2".
-[[gnu::cold]] inline std::string name_of_next(std::string_view kind,
-                                              const Vector<Owned<Node>>& nodes) {
-  std::size_t same = 0;
-  for (const auto& node : nodes) {
-    const std::string_view name = node->name();
-    same += name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1U
-                                                                                               : 0U;
-  }
-  return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
-}
 
 } // namespace penstock::detail

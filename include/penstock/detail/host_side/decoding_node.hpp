@@ -8,7 +8,6 @@
 #include <penstock/detail/host_side/calling_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/each_worker.hpp>
 #include <penstock/row.hpp>
 #include <penstock/visit.hpp>
@@ -37,11 +36,8 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
  public:
   DecodingNode(const NodeSetup& setup, const Shared<HostLink>& in, const Shared<HostLink>& out,
                const F& f, const OnError& on_error)
-      : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, out_{out} {}
-
-  void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    report_ring(out_->memory, out_->ring.slots(), stage);
+      : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, out_{out} {
+    this->fills(out_->memory, out_->ring.slots());
   }
 
  protected:

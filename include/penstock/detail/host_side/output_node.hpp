@@ -16,7 +16,6 @@
 #include <penstock/detail/host_side/turn_groups.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/parts.hpp>
-#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/output.hpp>
 #include <penstock/row.hpp>
 
@@ -46,17 +45,13 @@ class OutputNode final : public CallingNode<F> {
                std::clamp<std::size_t>(in->layout().units / form.group, 1, most_parts)},
         shared_{in, out, form}, workers_(setup.workers) {
     setup.control.watch(shared_.openings);
+    this->fills(out->memory, out->ring.slots());
     for (std::size_t i = 0; i != workers_.size(); ++i) {
       workers_[i] = Owned<Worker>{new Worker{shared_, chunk}};
     }
   }
 
   bool recounts() const noexcept override { return true; }
-  void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    const HostLink& out = shared_.slots.link();
-    report_ring(out.memory, out.ring.slots(), stage);
-  }
 
  private:
   static constexpr std::size_t most_parts = 1024;

@@ -5,7 +5,6 @@
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/report_ring.hpp>
 #include <penstock/on_error.hpp>
 #include <penstock/report.hpp>
 #include <penstock/sources/detail/told.hpp>
@@ -21,12 +20,13 @@ template <Source From> class ReadingNode : public Node {
  public:
   [[gnu::cold]] ReadingNode(const NodeSetup& setup, const Shared<HostLink>& out, From source,
                             const OnError& on_error)
-      : Node{setup}, source_{std::move(source)}, on_error_{on_error}, out_{out} {}
+      : Node{setup}, source_{std::move(source)}, on_error_{on_error}, out_{out} {
+    fills(out_->memory, out_->ring.slots());
+  }
 
   bool reads() const noexcept final { return true; }
   [[gnu::cold]] void report(double seconds, StageReport& stage) const final {
     Node::report(seconds, stage);
-    report_ring(out_->memory, out_->ring.slots(), stage);
     stage.note = note_;
     note_of(source_, stage.note);
   }

@@ -5,11 +5,9 @@
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/host_side/slot_by_slot.hpp>
-#include <penstock/detail/links/report_ring.hpp>
 
 #include <cstddef>
 #include <cstring>
-#include <utility>
 
 namespace penstock::detail {
 
@@ -19,11 +17,8 @@ template <class = void> class StagerNode final : public Node {
  public:
   [[gnu::cold]] StagerNode(const NodeSetup& setup, const Shared<HostLink>& in,
                            const Shared<HostLink>& out)
-      : Node{setup}, in_{in}, out_{out} {}
-
-  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
-    Node::report(seconds, stage);
-    report_ring(out_->memory, out_->ring.slots(), stage);
+      : Node{setup}, in_{in}, out_{out} {
+    fills(out_->memory, out_->ring.slots());
   }
 
  private:
