@@ -129,7 +129,9 @@ class Plants {
               {.pages = 64'000, .readers = 1, .slot = 256, .decoders = 1, .batch = 256},
               "the Decoder"),
         {"a bus before a kernel", "AsyncCopier", Cause::bus, "the kernel",
-         [this](ps::RunObserver* observe) { return feed(file_, 16 * MiB, 0.19e-3, observe); }},
+         [this](ps::RunObserver* observe) {
+           return feed(file_, 16 * MiB, 0.24e-3, observe, most_readers);
+         }},
         {"a kernel before a bus", "Consumer", Cause::kernel, "the bus",
          [this](ps::RunObserver* observe) { return feed(file_, 16 * MiB, 0.5e-3, observe); }},
         chain("a kernel before a Decoder", "Consumer", Cause::kernel,
