@@ -16,8 +16,9 @@ namespace penstock {
 
 namespace detail {
 [[gnu::cold]] inline const char* words(StageKind kind) noexcept {
-  static constexpr const char* names[]{"reader",  "decoder",  "stager", "to_device", "kernel",
-                                       "to_host", "consumer", "writer", "loop",      "other"};
+  static constexpr const char* names[]{"reader", "decoder",      "stager",   "copy_to_device",
+                                       "kernel", "copy_to_host", "consumer", "writer",
+                                       "loop",   "other"};
   return names[static_cast<std::size_t>(kind)];
 }
 [[gnu::cold]] inline const char* words(MemoryKind kind) noexcept {

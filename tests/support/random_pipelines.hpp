@@ -24,7 +24,7 @@ inline SimulatedPipeline sped_up(SimulatedPipeline pipeline, std::size_t at, dou
     *time /= factor;
   }
   stage.store_rate *= factor;
-  if (stage.kind == StageKind::to_device || stage.kind == StageKind::to_host) {
+  if (stage.kind == StageKind::copy_to_device || stage.kind == StageKind::copy_to_host) {
     stage.bus_factor *= factor;
   }
   return pipeline;
@@ -104,7 +104,7 @@ inline SimulatedPipeline advised(SimulatedPipeline pipeline, const Report& repor
   } else if (advice.change.find("a Decoder") != std::string::npos) {
     const std::size_t taken = report.stages[blamed - 1].slot_bytes;
     std::size_t copier = blamed;
-    while (pipeline.stages[copier].kind != StageKind::to_device) {
+    while (pipeline.stages[copier].kind != StageKind::copy_to_device) {
       --copier;
     }
     const double slots = static_cast<double>(taken) / static_cast<double>(pipeline.slot_bytes);
@@ -180,7 +180,7 @@ inline SimulatedPipeline random_pipeline(std::uint64_t seed) {
     return stage;
   };
   const SimulatedStage to_device{
-      .kind = StageKind::to_device, .depth = 3, .batch = std::size_t{1} << dice.whole(18, 24)};
+      .kind = StageKind::copy_to_device, .depth = 3, .batch = std::size_t{1} << dice.whole(18, 24)};
   const auto enqueuer = [&](StageKind kind) {
     SimulatedStage stage;
     stage.kind = kind;
@@ -217,7 +217,7 @@ inline SimulatedPipeline random_pipeline(std::uint64_t seed) {
     pipeline.stages = {reader,
                        to_device,
                        kernel,
-                       {.kind = StageKind::to_host, .depth = 48, .batch = 1 << 20},
+                       {.kind = StageKind::copy_to_host, .depth = 48, .batch = 1 << 20},
                        {.kind = StageKind::writer, .store_rate = dice.between(0.3e9, 10e9)}};
     break;
   }

@@ -165,7 +165,7 @@ class SimulatedRun {
         item = stage.batch;
       }
       std::size_t depth = stage.depth;
-      if (stage.kind == StageKind::to_device) {
+      if (stage.kind == StageKind::copy_to_device) {
         depth = std::max(depth, std::min<std::size_t>((3 * copy_bytes + item - 1) / item, 4096));
       }
       if (i + 1 != stages.size()) {
@@ -196,7 +196,7 @@ class SimulatedRun {
       stage.kind = stages[i].kind;
       stage.name = name(stage.kind);
       if (const unsigned before = named[static_cast<std::size_t>(
-              stage.kind == StageKind::to_host ? StageKind::to_device : stage.kind)]++) {
+              stage.kind == StageKind::copy_to_host ? StageKind::copy_to_device : stage.kind)]++) {
         stage.name += ' ' + std::to_string(before + 1);
       }
       for (const Worker& worker : workers_) {
@@ -265,8 +265,8 @@ class SimulatedRun {
 
  private:
   bool copies(std::size_t i) const {
-    return pipeline_.stages[i].kind == StageKind::to_device ||
-           pipeline_.stages[i].kind == StageKind::to_host;
+    return pipeline_.stages[i].kind == StageKind::copy_to_device ||
+           pipeline_.stages[i].kind == StageKind::copy_to_host;
   }
   bool on_gpu(std::size_t i) const { return copies(i) || enqueues(i); }
   bool enqueues(std::size_t i) const {
@@ -275,8 +275,8 @@ class SimulatedRun {
     }
     bool device = false;
     for (std::size_t before = 0; before != i; ++before) {
-      device = pipeline_.stages[before].kind == StageKind::to_device ||
-               (device && pipeline_.stages[before].kind != StageKind::to_host);
+      device = pipeline_.stages[before].kind == StageKind::copy_to_device ||
+               (device && pipeline_.stages[before].kind != StageKind::copy_to_host);
     }
     return device && i + 1 == pipeline_.stages.size();
   }
@@ -288,8 +288,8 @@ class SimulatedRun {
       return "Decoder";
     case StageKind::stager:
       return "PinnedStager";
-    case StageKind::to_device:
-    case StageKind::to_host:
+    case StageKind::copy_to_device:
+    case StageKind::copy_to_host:
       return "AsyncCopier";
     case StageKind::kernel:
       return "Kernel";

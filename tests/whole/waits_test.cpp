@@ -189,7 +189,7 @@ TEST_CASE("a Report tells what the rings of a pipeline take of each kind of memo
   const ps::Report report = pipeline.run();
   CHECK(report.stages[0].kind == ps::StageKind::reader);
   CHECK(report.stages[1].kind == ps::StageKind::stager);
-  CHECK(report.stages[2].kind == ps::StageKind::to_device);
+  CHECK(report.stages[2].kind == ps::StageKind::copy_to_device);
   CHECK(report.stages[3].kind == ps::StageKind::consumer);
   CHECK(report.stages[0].slot_bytes == slot);
   CHECK(report.stages[3].slot_bytes == slot);

@@ -95,7 +95,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
                         "the skips."};
     }
     build.template add_step<detail::CopierNode<On>>(
-        out, build.setup("AsyncCopier", 1, StageKind::to_device), *build.device, in, out,
+        out, build.setup("AsyncCopier", 1, StageKind::copy_to_device), *build.device, in, out,
         build.keep_numbers(), build.drop_last, build.flush,
         detail::Owned<detail::BatchesByTurn>{by_turn ? new detail::BatchesByTurn{*in, batch.units}
                                                      : nullptr});
@@ -166,7 +166,7 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     out->counts = true;
     out->bell = build.device_thread().bell();
     out->ring.on_release(out->bell.get());
-    build.template add_step<Node>(nullptr, build.setup("AsyncCopier", 1, StageKind::to_host),
+    build.template add_step<Node>(nullptr, build.setup("AsyncCopier", 1, StageKind::copy_to_host),
                                   *build.device, in, out, build.one_for_one, build.kept_numbers(),
                                   build.flush);
     build.leave_device();

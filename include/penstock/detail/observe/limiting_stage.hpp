@@ -21,8 +21,8 @@ inline constexpr double much_lost = 0.05;
 
 /// Returns whether a stage's busy time is that of a device, as far as fences tell.
 inline bool on_device(const StageReport& stage) {
-  return stage.kind == StageKind::to_device || stage.kind == StageKind::kernel ||
-         stage.kind == StageKind::to_host || stage.calling_s > 0;
+  return stage.kind == StageKind::copy_to_device || stage.kind == StageKind::kernel ||
+         stage.kind == StageKind::copy_to_host || stage.calling_s > 0;
 }
 
 /// Returns the seconds that all workers of a stage, or the device, were at work. What a worker does
@@ -63,7 +63,7 @@ inline double workers_a_slot(const StageReport& stage) {
   const double share = workers_a_slot(stage);
   const bool takes_from_host =
       at != 0 && stages[at - 1].depth != 0 &&
-      (!on_device(stages[at - 1]) || stages[at - 1].kind == StageKind::to_host);
+      (!on_device(stages[at - 1]) || stages[at - 1].kind == StageKind::copy_to_host);
   for (const std::size_t depth : {stage.depth, takes_from_host ? stages[at - 1].depth : 0}) {
     usable = depth != 0 ? std::min(usable, share * static_cast<double>(depth)) : usable;
   }
@@ -73,7 +73,7 @@ inline double workers_a_slot(const StageReport& stage) {
 /// Returns whether a copier's ring of small batches is nearly always full. Its copies are then as
 /// small as the room that the stage behind leaves, and take the longer.
 inline bool copies_into_a_full_ring(const StageReport& stage) {
-  return (stage.kind == StageKind::to_device || stage.kind == StageKind::to_host) &&
+  return (stage.kind == StageKind::copy_to_device || stage.kind == StageKind::copy_to_host) &&
          stage.slot_bytes < std::size_t{1} << 20 && stage.depth >= 8 &&
          stage.depth_in_use >= 0.85 * static_cast<double>(stage.depth);
 }

@@ -8,6 +8,7 @@
 #include <penstock/detail/order/run_order.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order.hpp>
+#include <penstock/permutation.hpp>
 
 #include <algorithm>
 #include <cstddef>

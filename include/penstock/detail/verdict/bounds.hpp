@@ -29,8 +29,8 @@ namespace penstock::detail {
 [[gnu::cold]] inline double looking_cpu_s(const Report& report) {
   double share = 0;
   for (const StageReport& stage : report.stages) {
-    share += stage.kind == StageKind::to_device || stage.kind == StageKind::kernel ||
-                     stage.kind == StageKind::to_host
+    share += stage.kind == StageKind::copy_to_device || stage.kind == StageKind::kernel ||
+                     stage.kind == StageKind::copy_to_host
                  ? stage.cpu_share
                  : 0;
   }
@@ -147,9 +147,9 @@ class Bounds {
  private:
   static std::string name(const StageReport& stage) {
     switch (stage.kind) {
-    case StageKind::to_device:
+    case StageKind::copy_to_device:
       return "the bus";
-    case StageKind::to_host:
+    case StageKind::copy_to_host:
       return "the bus on the way back";
     case StageKind::kernel:
       return "the kernel of the " + stage.name;

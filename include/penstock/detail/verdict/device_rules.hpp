@@ -16,7 +16,8 @@ namespace penstock::detail {
 [[gnu::cold]] inline void advise_copy_once(penstock::Verdict& verdict, const Finding& finding) {
   const Report& report = finding.report;
   std::size_t copier = 0;
-  while (copier != report.stages.size() && report.stages[copier].kind != StageKind::to_device) {
+  while (copier != report.stages.size() &&
+         report.stages[copier].kind != StageKind::copy_to_device) {
     ++copier;
   }
   if (report.epochs <= 1 || report.device_memory == 0 || copier >= finding.last() ||
@@ -67,7 +68,7 @@ namespace penstock::detail {
 [[gnu::cold]] inline void judge_device_stage(penstock::Verdict& verdict, const Finding& finding) {
   const StageReport& stage = finding.stage;
   const Report& report = finding.report;
-  if (stage.kind == StageKind::to_device || stage.kind == StageKind::to_host) {
+  if (stage.kind == StageKind::copy_to_device || stage.kind == StageKind::copy_to_host) {
     judge_bus(verdict, finding);
     return;
   }

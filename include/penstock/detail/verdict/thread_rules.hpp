@@ -48,7 +48,7 @@ namespace penstock::detail {
 /// Returns the stage that makes the batches which stage `at` takes; `at` if none does.
 [[gnu::cold]] inline std::size_t copier_before(const Report& report, std::size_t at) {
   for (std::size_t i = at; i-- != 0;) {
-    if (report.stages[i].kind == StageKind::to_device) {
+    if (report.stages[i].kind == StageKind::copy_to_device) {
       return i;
     }
   }
