@@ -62,15 +62,30 @@ template <class... Stages> class Pipeline {
   /// The Report is valid until the next run.
   /// @{
   template <class StillGives = Gives, class Named = On> const Report& run() {
-    prepare_run<StillGives, Named>();
+    constexpr bool complete = std::is_void_v<StillGives>;
+    static_assert(complete, "penstock: run() needs a last stage that keeps what it takes: end the "
+                            "pipeline with a Consumer, or drive it yourself, for (auto batch : "
+                            "pipeline.on(stream)).");
+    constexpr bool pinned_by_a_device = !Assembly::pins() || AnyDevice<Named>;
+    static_assert(
+        pinned_by_a_device,
+        "penstock: pinned memory is pinned for a device, and this pipeline has none: name "
+        "it, PinnedStager{device}, add an AsyncCopier{device}, or leave out what pins.");
+    if constexpr (complete && pinned_by_a_device) {
+      prepare();
+    }
     engine_.get()->start();
     return engine_.get()->run();
   }
   template <class StillGives = Gives, class Named = On>
   const Report& run(const RunOptions& options) {
-    prepare_run<StillGives, Named>();
-    engine_.get()->start(options);
-    return engine_.get()->run();
+    if constexpr (std::is_void_v<StillGives> && (!Assembly::pins() || AnyDevice<Named>)) {
+      prepare();
+      engine_.get()->start(options);
+      return engine_.get()->run();
+    } else {
+      return run<StillGives, Named>(); // which says what is wrong
+    }
   }
   /// @}
   /// Runs with a stop token and no other option.
@@ -177,21 +192,6 @@ template <class... Stages> class Pipeline {
   }
 
  private:
-  template <class StillGives, class Named> void prepare_run() {
-    constexpr bool complete = std::is_void_v<StillGives>;
-    static_assert(complete, "penstock: run() needs a last stage that keeps what it takes: end the "
-                            "pipeline with a Consumer, or drive it yourself, for (auto batch : "
-                            "pipeline.on(stream)).");
-    constexpr bool pinned_by_a_device = !Assembly::pins() || AnyDevice<Named>;
-    static_assert(
-        pinned_by_a_device,
-        "penstock: pinned memory is pinned for a device, and this pipeline has none: name "
-        "it, PinnedStager{device}, add an AsyncCopier{device}, or leave out what pins.");
-    if constexpr (complete && pinned_by_a_device) {
-      prepare();
-    }
-  }
-
   template <class... S, class Next>
   friend std::tuple<S..., Next> detail::stages_of(Pipeline<S...>&& pipeline, Next&& next);
 

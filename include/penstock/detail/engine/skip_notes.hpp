@@ -45,7 +45,7 @@ class SkipNotes {
   [[gnu::cold]] void copy(std::vector<SkippedItem>& to) const noexcept {
     const std::scoped_lock lock{mutex_};
     try {
-      std::vector<SkippedItem>(items_.begin(), items_.end()).swap(to);
+      to.assign(items_.begin(), items_.end()); // keeps the memory of the last run
     } catch (...) {
       to.clear();
     }
