@@ -114,7 +114,7 @@ class Plants {
         chain(
             "all cores", "Decoder", Cause::cores, {.decode_cpu_s = 20e-6},
             {.pages = 512'000, .slot = 256, .decoders = 2 * ps::usable_processors(), .batch = 256}),
-        {"depth", "Consumer", Cause::depth, "",
+        {"depth", "Reader", Cause::depth, "",
          [](ps::RunObserver*) {
            return run_planted_on_host(
                {.read_s = 2e-3, .burst = 16, .decode_s = 2.2e-3 / 64},

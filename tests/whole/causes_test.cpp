@@ -91,7 +91,7 @@ TEST_CASE("the verdict names too few workers, too few units and a ring that is t
     return run(machine, {.decode_s = 8e-3 / 64},
                {.pages = 3'200, .readers = 1, .read_depth = 2, .slot = 64, .decoders = 8});
   });
-  check("Consumer", Cause::depth, [] {
+  check("Reader", Cause::depth, [] {
     return run_planted_on_host(
         {.read_s = 2e-3, .burst = 12, .decode_s = 2.2e-3 / 64},
         {.pages = 64 * 96, .readers = 1, .read_depth = 2, .slot = 64, .decoders = 1});

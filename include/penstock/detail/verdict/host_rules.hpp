@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/verdict/cores_rules.hpp>
-#include <penstock/detail/verdict/ring_rules.hpp>
+#include <penstock/detail/verdict/units_rules.hpp>
 
 #include <algorithm>
 #include <cmath>

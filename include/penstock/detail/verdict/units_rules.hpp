@@ -13,7 +13,7 @@
 
 namespace penstock::detail {
 
-// What to do about rings with too few slots, and runs with too few units.
+// What to do if workers have too few slots, or a run too few units.
 
 /// Gives the ring that stage `at` fills at least `slots`: returns what else to change for that,
 /// behind a change of `stage`; nothing if it has them.
@@ -62,33 +62,6 @@ namespace penstock::detail {
   advise(verdict, finding, change_of(stages.front().name, ".batch", now, each), gain,
          finding.bounds.without_stage(finding.at));
   return few;
-}
-
-/// The ring that the stage fills had too few slots, though no stage was at work all the time.
-[[gnu::cold]] inline void judge_depth(penstock::Verdict& verdict, const Finding& finding) {
-  const StageReport& stage = finding.stage;
-  const StageReport& next = finding.report.stages[finding.at + 1];
-  const Bounds::Bound then =
-      finding.bounds.with_deeper_ring(finding.report, finding.at, finding.report.stages.size());
-  const auto depth = static_cast<double>(stage.depth);
-  const double holders = std::max(stage.workers, 1U) + std::max(next.workers, 1U);
-  const double gain = 1 / std::max(then.share, 1 / most_promised);
-  // So many slots go by while one of the longest units lasts.
-  const double longest_s = std::max(stage.unit_p99_s, next.unit_p99_s);
-  const double bursts = longest_s * gain * slots_filled(stage) / finding.report.seconds;
-  const double most_slots = std::max(
-      double{1 << 30} / static_cast<double>(std::max<std::size_t>(stage.slot_bytes, 1)), 2 * depth);
-  const double wanted =
-      std::ceil(std::min(std::max({2 * depth, 2 * holders, 1.2 * bursts + holders}), most_slots));
-  verdict.cause = Cause::depth;
-  verdict.evidence = "the " + stage.name + " waits for room in " +
-                     per_cent(stage.blocked_s / finding.report.seconds) + " of the run, the " +
-                     next.name + " behind it for input in " +
-                     per_cent(next.starved_s / finding.report.seconds) +
-                     ", and the ring between them has " + digits(depth, 0) + " slots";
-  verdict.advice.push_back({change_of(stage.name, ".depth", depth, wanted),
-                            std::clamp(gain, 1.0, std::min(wanted / depth, most_promised)),
-                            then.name, holders > 2 || finding.bounds.reads() > 0});
 }
 
 } // namespace penstock::detail
