@@ -18,6 +18,8 @@ namespace penstock::detail {
 /// 64th of them share one. Uses of two laps may be open at once, since a place is filled again in
 /// stream order.
 inline constexpr std::size_t most_use_events = 129;
+/// How many it has for uses by second streams.
+inline constexpr std::size_t most_other_events = 65;
 
 /// What the last stage does with the batches of a device ring, and how long the GPU works on them.
 /// The consumer's thread says what it does, the device thread watches, and the Report has what that

@@ -81,7 +81,7 @@ template <AnyDevice D> struct DeviceLink {
                            Shared<Doorbell> rung)
       : device{on}, bell{std::move(rung)}, ring{count, Side::one, Side::one},
         shared_memory{std::move(of)}, memory{*shared_memory}, consumer{on, 2 * count + 1},
-        other_uses{on, std::min(count + 1, most_use_events), count + 1}, ready_fences(2 * count) {
+        other_uses{on, std::min(count + 1, most_other_events), count + 1}, ready_fences(2 * count) {
     ring.on_release(bell.get());
   }
   DeviceLink(const DeviceLink&) = delete;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
+
 namespace penstock::detail {
 
 /// What a thread calls before it falls asleep for a slot: nothing, but for one that tells others
