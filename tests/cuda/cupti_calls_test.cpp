@@ -182,6 +182,31 @@ TEST_CASE("calls that began before the listening, or end after it, are none") {
   CallSubscription::only().stop();
 }
 
+TEST_CASE("what a listener calls is not heard, and the next call is") {
+  // Such as by an operator new of the program's that allocates memory of the device: a listener
+  // that holds a lock would wait for itself.
+  struct Calls final : CallListener {
+    void enter(const SeenCall&) noexcept override {
+      ++heard;
+      if (heard < 100) {
+        const CallSubscription::Deaf deaf;
+        wait();
+      }
+      if (heard < 100) {
+        wait();
+      }
+    }
+    void leave(const SeenCall&) noexcept override { enter({}); }
+    int heard = 0;
+  } calls;
+  CallSubscription::only().start(calls);
+  wait();
+  CHECK(calls.heard == 2);
+  wait();
+  CHECK(calls.heard == 4);
+  CallSubscription::only().stop();
+}
+
 TEST_CASE("another subscriber is one clear error, and a domain that is refused undoes all") {
   Heard heard;
   fake.refusal = CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
