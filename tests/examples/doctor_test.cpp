@@ -1,11 +1,14 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What 17_doctor takes for a workload.
+// What 17_doctor takes for a workload, and what it tries.
 
+#include "../examples/support/doctor/advice.hpp"
 #include "../examples/support/doctor/workload.hpp"
 
 #include "support/catch.hpp"
+
+#include <penstock/usable.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -48,4 +51,20 @@ TEST_CASE("a batch is no larger than the sample, and than what is read in two se
   slow = {};
   slow.add("page_cache_1_thread_gb_per_s", 1e-6);
   CHECK(doctor::workload_on(sample(600, 600 * mib), slow, asked, 5).batch_bytes == mib);
+}
+
+TEST_CASE("more readers than processors are tried if they wait for what they read") {
+  using penstock::Cause;
+  penstock::Report report;
+  report.stages.resize(2);
+  penstock::StageReport& reader = report.stages.front();
+  reader.workers = penstock::usable_processors();
+  reader.cpu_share = reader.workers;
+  CHECK(doctor::cure(report, Cause::too_few_workers, 4.5).workers == reader.workers + 1);
+  reader.workers = 2;
+  reader.cpu_share = 0.02;
+  CHECK(doctor::cure(report, Cause::too_few_workers, 4.5).workers == 9);
+  CHECK(doctor::cure(report, Cause::too_few_workers, 100).workers == 16);
+  reader.workers = 8;
+  CHECK(doctor::cure(report, Cause::too_few_workers, 100).workers == 32);
 }
