@@ -38,6 +38,7 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -116,8 +117,16 @@ int main(int argc, char** argv) try {
     const auto attached = device.attach();
     const doctor::Findings found = examine(device, args);
     args.json ? doctor::print_json(std::cout, found) : doctor::print_text(std::cout, found);
+    if (!std::cout.flush()) {
+      throw std::runtime_error{"cannot write what was found to standard output: it is closed, or "
+                               "its disk is full"};
+    }
     return 0;
   });
+} catch (const std::bad_alloc&) {
+  std::cerr << "17_doctor: the system gives too little memory: end other programs, raise this "
+               "one's limit (ulimit -v), or give a smaller --batch\n";
+  return 1;
 } catch (const std::exception& error) {
   std::cerr << "17_doctor: " << error.what() << '\n';
   return 1;

@@ -104,6 +104,37 @@ TEST_CASE("a GPU that is busy with good kernels is not blamed, and one that did 
   CHECK(text_of(nothing) == "GPU idle: nothing ran on it in 2.00 s\n");
 }
 
+TEST_CASE("an idle GPU is not called healthy where no rule names the cause") {
+  WatchSummary is = healthy();
+  is.gpu.kernel_s = 0.2;
+  is.gpu.to_device_s = is.gpu.copy_s = is.gpu.overlap_s = 0;
+  is.gpu.busy_s = 0.2;
+  is.idle = {.other_s = 0.05, .elsewhere_s = 0.75, .gaps = 2}; // it got its data, once
+  CHECK(findings(is).empty());
+  CHECK(holds(text_of(is), "No rule tells why: while the GPU was idle, no thread was in "
+                           "a call of CUDA for 75.0 % of the time (2 times), and threads called "
+                           "CUDA for 5.00 % of it; kernels ran in 20.0 % of it"));
+  CHECK_FALSE(holds(text_of(is), "Nothing costs"));
+}
+
+TEST_CASE("only copies to the GPU and back, again and again, take turns with kernels") {
+  WatchSummary is = healthy();
+  is.gpu.kernel_s = 0.5;
+  is.gpu.to_device_s = 0.45;
+  is.gpu.copy_s = 0.45;
+  is.gpu.overlap_s = 0;
+  is.gpu.busy_s = 0.95;
+  CHECK(names(is, "11_one_stream"));
+  is.gpu.copies_to_device = 3; // what it loads at its start
+  CHECK_FALSE(names(is, "11_one_stream"));
+  is.gpu.copies_to_device = 0;
+  is.gpu.other_copies = 1000; // within the GPU
+  is.gpu.to_device_s = 0;
+  CHECK(findings(is).empty());
+  is.gpu.copies_to_device = 1000;
+  CHECK(findings(is).empty());
+}
+
 TEST_CASE("each cause has a threshold") {
   WatchSummary is = healthy();
   is.idle.elsewhere_s = 0.09;

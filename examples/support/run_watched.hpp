@@ -23,6 +23,7 @@
 #include <iterator>
 #include <ostream>
 #include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -41,9 +42,13 @@ namespace doctor {
 class WatchFolder {
  public:
   WatchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "17_doctor-XXXXXX").string();
+    const char* const told = std::getenv("TMPDIR");
+    // The program may be in another folder when it writes.
+    std::string name = std::filesystem::absolute(told != nullptr && *told != '\0' ? told : "/tmp") /
+                       "17_doctor-XXXXXX";
     if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error{"cannot make a folder like " + name + ": " + std::strerror(errno)};
+      throw std::runtime_error{"cannot make a folder like " + name + ": " + std::strerror(errno) +
+                               ". Set TMPDIR to a folder that you may write to"};
     }
     path_ = name;
   }
@@ -83,6 +88,10 @@ class WatchedProgram {
       sigaddset(&signals, signal);
     }
     sigprocmask(SIG_BLOCK, &signals, &before); // until it is known to whom they go
+    // Where it is ignored, as some parents leave it, nobody learns how a child has ended.
+    struct sigaction usual{};
+    usual.sa_handler = SIG_DFL;
+    sigaction(SIGCHLD, &usual, &child_before_);
     posix_spawn_file_actions_t files;
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
@@ -101,6 +110,7 @@ class WatchedProgram {
     }
     sigprocmask(SIG_SETMASK, &before, nullptr);
     if (failed != 0) {
+      sigaction(SIGCHLD, &child_before_, nullptr);
       throw std::runtime_error{std::string{"cannot run "} + program.front() + ": " +
                                std::strerror(failed) +
                                ". Give the path of a program, or a name in PATH"};
@@ -113,6 +123,7 @@ class WatchedProgram {
     for (std::size_t i = 0; i < passed_on.size(); ++i) {
       sigaction(passed_on[i], &before_[i], nullptr);
     }
+    sigaction(SIGCHLD, &child_before_, nullptr);
   }
 
   /// Blocks until the program has ended, and returns its status, as waitpid() gives it.
@@ -143,6 +154,7 @@ class WatchedProgram {
   }
 
   std::array<struct sigaction, passed_on.size()> before_{};
+  struct sigaction child_before_{};
 };
 
 inline std::string whole_file(const std::filesystem::path& path) {
@@ -250,25 +262,37 @@ inline bool print_watch(const std::filesystem::path& folder, std::span<char* con
 }
 
 /// Runs the program under watch and prints what was seen to `out`, with `json` as one object.
-/// Returns the program's exit code, or, if there was nothing to see, at least 1; if a signal ended
-/// the program, the same signal ends this process. Blocks until the program has ended. Throws
-/// std::runtime_error if it cannot run.
+/// Returns the program's exit code, or, if nothing was seen or could be printed, at least 1; if a
+/// signal ended the program, the same signal ends this process. Blocks until the program has ended.
+/// Throws std::runtime_error if it cannot run.
 inline int run_watched(std::span<char* const> program, bool json,
                        const std::filesystem::path& injection, int output, std::ostream& out,
                        std::ostream& errors) {
   check_injection(injection);
-  const WatchFolder folder;
   int status = 0;
+  bool seen = false;
+  // The folder is gone before anything is printed: if nobody reads that, a signal ends this
+  // process.
+  std::ostringstream text;
+  std::ostringstream complaint;
   {
-    const WatchedProgram running{program, watching(injection, folder.path()), output};
-    status = WatchedProgram::wait();
+    const WatchFolder folder;
+    {
+      const WatchedProgram running{program, watching(injection, folder.path()), output};
+      status = WatchedProgram::wait();
+    }
+    seen = print_watch(folder.path(), program, status, json, text, complaint);
   }
-  const bool seen = print_watch(folder.path(), program, status, json, out, errors);
+  errors << complaint.str() << std::flush;
+  out << text.str() << std::flush;
+  if (!out) {
+    errors << "cannot write what was seen to standard output: it is closed, or its disk is full"
+           << std::endl;
+    seen = false;
+  }
   if (WIFSIGNALED(status)) {
     const rlimit no_core{0, 0}; // the program has left one
     setrlimit(RLIMIT_CORE, &no_core);
-    std::error_code ignored;
-    std::filesystem::remove_all(folder.path(), ignored);
     std::signal(WTERMSIG(status), SIG_DFL);
     std::raise(WTERMSIG(status));
   }

@@ -50,6 +50,21 @@ inline std::string headline(const WatchSummary& is) {
   }
   return text + ", " + of_kind(is, CudaCall::launch, is.launches, "launch", "launches");
 }
+/// What is said where no rule finds a cause: the GPU may be idle all the same, as while a program
+/// gets its data once.
+inline std::string nothing_found(const WatchSummary& is) {
+  const double copies = is.seconds > 0 ? is.gpu.copy_s / is.seconds : 0;
+  const std::string ran = "kernels ran in " + percent(is.gpu.kernel_share()) +
+                          " of it, copies in " + percent(copies) + ".\n";
+  if (is.seconds <= 0 || is.gpu.idle_share() < 0.1) {
+    return "Nothing costs a tenth of the time: " + ran;
+  }
+  const double calls = is.gpu.seconds - is.gpu.busy_s - is.idle.elsewhere_s;
+  return "No rule tells why: while the GPU was idle, no thread was in a call of CUDA for " +
+         percent(is.idle.elsewhere_s / is.seconds) + " of the time (" +
+         counted(is.idle.gaps, "time") + "), and threads called CUDA for " +
+         percent(std::max(calls, 0.0) / is.seconds) + " of it; " + ran;
+}
 
 } // namespace detail
 
@@ -74,9 +89,7 @@ inline std::string headline(const WatchSummary& is) {
     }
   }
   if (found.empty() && summary.gpu.kernels != 0) {
-    const double copies = summary.seconds > 0 ? summary.gpu.copy_s / summary.seconds : 0;
-    text += "Nothing costs a tenth of the time: kernels ran in " +
-            percent(summary.gpu.kernel_share()) + " of it, copies in " + percent(copies) + ".\n";
+    text += detail::nothing_found(summary);
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(summary.kernels.size(), 3); ++i) {
     const WatchedKernel& kernel = summary.kernels[i];

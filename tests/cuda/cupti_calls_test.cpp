@@ -4,6 +4,7 @@
 // How calls of CUDA are heard and recorded, with a CUPTI of the test's own in its place: no test
 // needs a GPU or libcupti.
 
+#include <penstock/cuda/detail/copied_memory.hpp>
 #include <penstock/cuda/detail/watch_log.hpp>
 
 #include "support/catch.hpp"
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 
 using namespace penstock;
 using detail::CallListener;
@@ -33,6 +35,7 @@ struct Fake {
   CUptiResult refusal = CUPTI_SUCCESS;        ///< Of cuptiSubscribe().
   CUptiResult domain_refusal = CUPTI_SUCCESS; ///< Of cuptiEnableDomain().
   std::uint64_t now = 1000;
+  cudaError_t latched = cudaSuccess; ///< What cudaGetLastError() returns next.
 };
 Fake fake;
 
@@ -86,6 +89,15 @@ struct Heard final : CallListener {
 } // namespace
 
 extern "C" {
+
+// A runtime that knows nothing of any memory, and latches that.
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes*, const void*) {
+  fake.latched = cudaErrorInvalidValue;
+  return cudaErrorInvalidValue;
+}
+cudaError_t cudaGetLastError() {
+  return std::exchange(fake.latched, cudaSuccess);
+}
 
 CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback,
                                     void* user) {
@@ -180,6 +192,36 @@ TEST_CASE("calls that began before the listening, or end after it, are none") {
   wait();
   CHECK(second.left == 1);
   CallSubscription::only().stop();
+}
+
+TEST_CASE("what a listener calls is not heard, and the next call is") {
+  // Such as by an operator new of the program's that allocates memory of the device: a listener
+  // that holds a lock would wait for itself.
+  struct Calls final : CallListener {
+    void enter(const SeenCall&) noexcept override {
+      ++heard;
+      if (heard < 100) {
+        const CallSubscription::Deaf deaf;
+        wait();
+      }
+      if (heard < 100) {
+        wait();
+      }
+    }
+    void leave(const SeenCall&) noexcept override { enter({}); }
+    int heard = 0;
+  } calls;
+  CallSubscription::only().start(calls);
+  wait();
+  CHECK(calls.heard == 2);
+  wait();
+  CHECK(calls.heard == 4);
+  CallSubscription::only().stop();
+}
+
+TEST_CASE("a question about memory leaves no error for the program to find") {
+  CHECK_FALSE(detail::is_pageable(&fake));
+  CHECK(cudaGetLastError() == cudaSuccess);
 }
 
 TEST_CASE("another subscriber is one clear error, and a domain that is refused undoes all") {

@@ -168,3 +168,24 @@ TEST_CASE("activity counts if it began in the times, and the span is theirs") {
   CHECK(ns(summary.pageable.seconds) == 30);
   CHECK(summary.streams == 2);
 }
+
+TEST_CASE("a stream for each item, and a bracket for each, are summed up in no time") {
+  // A square of these numbers would take minutes.
+  constexpr std::uint64_t items = 400'000;
+  std::vector<GpuInterval> intervals;
+  std::vector<WatchedTime> times;
+  for (std::uint64_t i = 0; i != items; ++i) {
+    intervals.push_back(kernel(100 * i + 10, 100 * i + 20));
+    intervals.back().stream = static_cast<std::uint32_t>(i);
+    if (i % 2 == 1) {
+      times.push_back({100 * i, 100 * i + 50});
+    }
+  }
+  intervals.push_back(kernel(100 * items - 50, 100 * items)); // where the last one ends
+  WatchSummary summary;
+  add_activity(summary, intervals, times);
+  CHECK(intervals.size() == items / 2);
+  CHECK(summary.streams == items / 2);
+  CHECK(ns(summary.seconds) == items / 2 * 50);
+  CHECK(ns(summary.gpu.busy_s) == items / 2 * 10);
+}

@@ -8,8 +8,11 @@
 
 #include "support/catch.hpp"
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <ostream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -142,4 +145,43 @@ TEST_CASE("its folder is gone afterwards") {
   const std::string folder = outcome.text.substr(0, outcome.text.find('\n'));
   REQUIRE(holds(folder, "17_doctor-"));
   CHECK_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_CASE("its folder is gone before anything is printed") {
+  // Text that nobody reads any more ends the doctor by a signal.
+  struct Looks final : std::stringbuf {
+    bool gone = false;
+    int sync() override {
+      gone = gone || !std::filesystem::exists(str().substr(0, str().find('\n')));
+      return 0;
+    }
+  } looks;
+  std::ostream text{&looks};
+  std::ostringstream errors;
+  CHECK(run({"sh", "-c", "echo $PENSTOCK_WATCH > $PENSTOCK_WATCH/1.txt"}, false, text, errors) ==
+        0);
+  CHECK(holds(looks.str(), "17_doctor-"));
+  CHECK(looks.gone);
+}
+
+TEST_CASE("what cannot be printed is an error") {
+  std::ofstream full{"/dev/full"};
+  std::ostringstream errors;
+  CHECK(run({"sh", "-c", "echo seen > $PENSTOCK_WATCH/1.txt"}, false, full, errors) == 1);
+  CHECK(holds(errors.str(), "cannot write what was seen to standard output"));
+}
+
+TEST_CASE("an ignored SIGCHLD does not hide how the program ended") {
+  std::signal(SIGCHLD, SIG_IGN);
+  CHECK(shell("echo seen > $PENSTOCK_WATCH/1.txt; exit 7").code == 7);
+  CHECK(std::signal(SIGCHLD, SIG_DFL) == SIG_IGN);
+}
+
+TEST_CASE("TMPDIR may be a path from here, and one that is not there is refused with the cure") {
+  setenv("TMPDIR", ".", 1);
+  CHECK(shell("cd / && echo seen > $PENSTOCK_WATCH/1.txt").text == "seen\n");
+  setenv("TMPDIR", "/no/such/folder", 1);
+  CHECK(holds(refusal({"true"}), "/no/such/folder/17_doctor-"));
+  CHECK(holds(refusal({"true"}), "Set TMPDIR to a folder"));
+  unsetenv("TMPDIR");
 }

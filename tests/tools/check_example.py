@@ -679,6 +679,15 @@ def doctor(program: str, folder: Path):
         failed = subprocess.run([program, "--device", "host", "--json", *args], capture_output=True, text=True, timeout=LIMIT, cwd=folder)
         assert failed.returncode == 1 and not failed.stdout, (args, failed)
         assert failed.stderr.startswith("17_doctor: ") and word in failed.stderr, (args, failed.stderr)
+    # Results that nobody can have, limits on files and on memory.
+    limited = {"standard output": ("> /dev/full", file), "File too large": ("ulimit -f 8;", ""), "ulimit -v": ("ulimit -v 300000;", file)}
+    for word, (limit, path) in limited.items():
+        before, behind = ("", limit) if limit.startswith(">") else (limit, "")
+        failed = subprocess.run(["sh", "-c", f"{before} {program} --device host --json {path} {behind}"], capture_output=True, text=True, timeout=LIMIT)
+        if "Sanitizer" in failed.stderr: # they need more memory than any limit
+            continue
+        assert failed.returncode == 1 and not failed.stdout, (limit, failed)
+        assert failed.stderr.startswith("17_doctor: ") and word in failed.stderr, (limit, failed.stderr)
     os.environ["TMPDIR"] = str(folder / "gone")
     failed = subprocess.run([program, "--device", "host"], capture_output=True, text=True, timeout=LIMIT)
     assert failed.returncode == 1 and str(folder / "gone") in failed.stderr and "TMPDIR" in failed.stderr, failed

@@ -38,10 +38,14 @@ inline Settings cure(const penstock::Report& report, penstock::Cause cause, doub
   switch (cause) {
   case Cause::disk: // more reads in flight take no processor
     return {.workers = std::min(2 * reader.workers, 32U)};
-  case Cause::too_few_workers:
-    return {.workers = std::clamp(
-                static_cast<unsigned>(std::ceil(reader.workers * std::min(gain, 8.0))),
-                reader.workers + 1, std::max(penstock::usable_processors(), reader.workers + 1))};
+  case Cause::too_few_workers: {
+    // Workers that wait for what they read take no processor.
+    const bool they_wait = reader.cpu_share > 0 && reader.cpu_share < 0.5 * reader.workers;
+    const unsigned most = they_wait ? 32 : penstock::usable_processors();
+    return {.workers =
+                std::clamp(static_cast<unsigned>(std::ceil(reader.workers * std::min(gain, 8.0))),
+                           reader.workers + 1, std::max(most, reader.workers + 1))};
+  }
   case Cause::depth:
     return {.depth = 2 * reader.depth};
   case Cause::small_batches:

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 
@@ -53,16 +54,24 @@ template <penstock::AnyDevice D> std::size_t batch_for(const D& device, const Ar
   return batch;
 }
 
-/// Returns the workload on these data. A batch has no more bytes than the sample. What does not fit
-/// into half of the memory comes from the disk, as with penstock's DirectReads::automatic, unless
-/// the disk could not be measured.
+/// Returns the workload on these data. A batch has no more bytes than the sample, and than one
+/// thread reads in two seconds: else some batches would take minutes. What does not fit into half
+/// of the memory comes from the disk, as with penstock's DirectReads::automatic, unless the disk
+/// could not be measured.
 inline Workload workload_on(const Data& data, const Limits& limits, std::size_t batch_bytes,
                             double kernel_ms) {
-  const bool measured = limits["disk_cold_1_thread_gb_per_s"] > 0;
-  return {.batch_bytes = static_cast<std::size_t>(
-              std::min<std::uint64_t>(batch_bytes, data.bytes_of(data.used))),
+  constexpr double most_seconds = 2;
+  const double disk = limits["disk_cold_1_thread_gb_per_s"];
+  const bool from_disk = disk > 0 && data.all_bytes > free_memory() / 2;
+  const double gb_per_s = from_disk ? disk : limits["page_cache_1_thread_gb_per_s"];
+  std::uint64_t most = data.bytes_of(data.used);
+  if (gb_per_s > 0) {
+    const auto readable = static_cast<std::uint64_t>(gb_per_s * 1e9 * most_seconds);
+    most = std::min(most, std::max<std::uint64_t>(readable / mib, 1) * mib);
+  }
+  return {.batch_bytes = static_cast<std::size_t>(std::min<std::uint64_t>(batch_bytes, most)),
           .kernel_s = kernel_ms / 1e3,
-          .from_disk = measured && data.all_bytes > free_memory() / 2};
+          .from_disk = from_disk};
 }
 
 } // namespace doctor

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include <cupti.h>
 
@@ -75,13 +76,17 @@ class CallSubscription {
     return cuptiGetCallbackName(domain, id, &name) == CUPTI_SUCCESS && name != nullptr ? name : "";
   }
 
-  /// While it lives, this thread's calls are not heard: for calls that a listener makes.
+  /// While it lives, this thread's calls are not heard. Listeners are always called so: what they
+  /// call, and an operator new of the program's that calls CUDA, would come back to them.
   class Deaf {
    public:
-    Deaf() noexcept { deaf = true; }
+    Deaf() noexcept : before_{std::exchange(deaf, true)} {}
     Deaf(const Deaf&) = delete;
     Deaf& operator=(const Deaf&) = delete;
-    ~Deaf() { deaf = false; }
+    ~Deaf() { deaf = before_; }
+
+   private:
+    const bool before_;
   };
 
   /// More than CUPTI has numbers in a domain.
@@ -119,6 +124,7 @@ class CallSubscription {
     }
     const SeenCall seen{domain, id, here.kinds_[domain == CUPTI_CB_DOMAIN_DRIVER_API ? 1 : 0][id],
                         call};
+    const Deaf while_it_listens;
     if (call->callbackSite == CUPTI_API_ENTER) {
       if (depth.calls++ == 0) {
         listener->enter(seen);

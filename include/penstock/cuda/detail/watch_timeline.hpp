@@ -10,7 +10,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
+#include <unordered_set>
 #include <vector>
 
 namespace penstock::detail {
@@ -163,13 +165,13 @@ inline KernelsInARow kernels_in_a_row(std::span<const GpuInterval> intervals) {
 }
 
 /// Fills in what the GPU did in these times: the counts, bytes and seconds of what began in them.
-/// `intervals` are sorted by their begin. Removes those that began outside the times.
+/// `intervals` are sorted by their begin, and so are the times, which do not overlap. Removes the
+/// intervals that began outside the times.
 inline void add_activity(WatchSummary& summary, std::vector<GpuInterval>& intervals,
                          std::span<const WatchedTime> times) {
   std::erase_if(intervals, [&](const GpuInterval& one) {
-    return std::none_of(times.begin(), times.end(), [&](const WatchedTime& time) {
-      return time.begin <= one.begin && one.begin < time.end;
-    });
+    const auto later = std::ranges::upper_bound(times, one.begin, {}, &WatchedTime::begin);
+    return later == times.begin() || one.begin >= std::prev(later)->end;
   });
   const std::uint64_t dropped = summary.gpu.dropped;
   summary.gpu = summarize(intervals, 0, 1);
@@ -181,16 +183,14 @@ inline void add_activity(WatchSummary& summary, std::vector<GpuInterval>& interv
   summary.seconds = static_cast<double>(watched) / 1e9;
   summary.gpu.seconds = summary.seconds;
   IntervalUnion pageable;
-  std::vector<std::uint32_t> streams;
+  std::unordered_set<std::uint32_t> streams; // a program may make one for each item
   for (const GpuInterval& one : intervals) {
     if (one.pageable) {
       ++summary.pageable.copies;
       summary.pageable.bytes += one.bytes;
       pageable.add(one.begin, one.end);
     }
-    if (std::find(streams.begin(), streams.end(), one.stream) == streams.end()) {
-      streams.push_back(one.stream);
-    }
+    streams.insert(one.stream);
   }
   summary.pageable.seconds = static_cast<double>(pageable.length()) / 1e9;
   summary.streams = static_cast<unsigned>(streams.size());

@@ -44,10 +44,14 @@ class FeedingRules : public WatchFigures {
     }
   }
   // Copies each way and kernels can go on at once: the longest of the three is the least time.
+  // Copies within the GPU cannot: they take its memory from the kernels. Nor can a few copies, such
+  // as those of what a program loads at its start, take turns with anything.
   void one_stream() {
     const double longest = std::max({is_.gpu.kernel_s, is_.gpu.to_device_s, is_.gpu.to_host_s});
-    const double turns_s = is_.gpu.busy_s - longest;
-    if (share(turns_s) >= 0.2 && is_.gpu.overlap_s < turns_s / 4) {
+    const double each_s = is_.gpu.kernel_s + is_.gpu.to_device_s + is_.gpu.to_host_s;
+    const double turns_s = std::min(is_.gpu.busy_s, each_s) - longest;
+    if (is_.gpu.copies_to_device + is_.gpu.copies_to_host >= least_in_a_loop &&
+        share(turns_s) >= 0.2 && is_.gpu.overlap_s < turns_s / 4) {
       found_.add(WatchRank::several,
                  {.cause = "copies and kernels take turns",
                   .page = "11_one_stream",

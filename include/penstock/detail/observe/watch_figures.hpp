@@ -48,7 +48,7 @@ class WatchFigures {
                     0.0);
   }
   /// Whether the program did something else so often that it must be a loop.
-  bool has_gaps() const { return is_.idle.gaps >= 8; }
+  bool has_gaps() const { return is_.idle.gaps >= least_in_a_loop; }
   /// Seconds in which the GPU was idle because of calls.
   double in_calls_s() const {
     return is_.idle.allocation_s + is_.idle.copy_s + is_.idle.launch_s + is_.idle.wait_s +
@@ -96,6 +96,9 @@ class WatchFigures {
   }
 
  protected:
+  /// What happens so often is done again and again, and not at the start or the end alone.
+  static constexpr std::uint64_t least_in_a_loop = 8;
+
   const WatchSummary& is_;
 
  private:
