@@ -37,7 +37,7 @@ SimulatedStage sleeping(Kind kind, unsigned workers, double sleep_s) {
   return {.kind = kind, .workers = workers, .sleep_s = sleep_s};
 }
 SimulatedStage copier(std::size_t batch = 4 * mib) {
-  return {.kind = Kind::to_device, .depth = 3, .batch = batch};
+  return {.kind = Kind::copy_to_device, .depth = 3, .batch = batch};
 }
 /// `device_s`: of a MiB.
 SimulatedStage consumer(double device_s) {
@@ -57,7 +57,7 @@ SimulatedPipeline written(double store_rate) {
   pipeline.stages = {host(Kind::reader, 4, 100e-6),
                      copier(),
                      {.kind = Kind::kernel, .depth = 3, .device_s = 20e-6},
-                     {.kind = Kind::to_host, .depth = 48, .batch = mib},
+                     {.kind = Kind::copy_to_host, .depth = 48, .batch = mib},
                      {.kind = Kind::writer, .depth = 0, .store_rate = store_rate}};
   return pipeline;
 }
