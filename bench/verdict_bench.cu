@@ -156,10 +156,13 @@ class Plants {
               return run_planted(gpu_, costs, settings, observe);
             }};
   }
+  // Else the Reader may be what binds next.
+  static constexpr unsigned most_readers = 14;
+
   ps::Report feed(const FileOptions& file, std::size_t batch, double kernel_s,
-                  ps::RunObserver* observe) {
+                  ps::RunObserver* observe, unsigned readers = 0) {
     auto pipeline =
-        ps::Reader{ps::records<Page>(file.path), ps::to_pinned} |
+        ps::Reader{ps::records<Page>(file.path), ps::to_pinned, {.workers = readers}} |
         ps::AsyncCopier{gpu_.device, {.batch = batch / sizeof(Page)}} |
         ps::Consumer{[kernel_s](ps::Batch<const Page, ps::Device>, cudaStream_t stream) {
           launch_spin(kernel_s, stream);
