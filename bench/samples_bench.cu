@@ -10,7 +10,7 @@
 // table says. MLPerf Storage reads from storage that no cache has, and stops in host memory. These
 // figures are no results of it, and cannot be compared with any.
 //
-//   samples_bench [--batches=N] [--rounds=N] [--json]
+//   samples_bench [--batches=N] [--rounds=N]
 //
 // `utilisation` is the kernels' time over the time from the first kernel's begin to the last one's
 // end. The program says what held the run back.
@@ -30,6 +30,7 @@
 #include <filesystem>
 #include <iostream>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -117,6 +118,9 @@ int main(int argc, char** argv) {
         throw std::runtime_error{"unknown option " + std::string{option} +
                                  "; there are --batches=N and --rounds=N"};
       }
+    }
+    if (batches == 0 || batches > 1'000'000 || rounds < 1) {
+      throw std::runtime_error{"--batches=N is from 1 to 1000000, and --rounds=N at least 1"};
     }
     char* none[]{argv[0]};
     FileOptions file{1, none, "penstock-samples.bin", 21}; // 22 samples of unet3d

@@ -32,6 +32,7 @@
 #include <functional>
 #include <iostream>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -313,6 +314,9 @@ int main(int argc, char** argv) {
       } else {
         left.push_back(argument);
       }
+    }
+    if (rounds < 1) { // none would be wrong
+      throw std::runtime_error{"--rounds=N is at least 1"};
     }
     const FileOptions file{static_cast<int>(left.size()), left.data()};
     prepare_file(file);
