@@ -25,7 +25,6 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   void enter(StreamHandle stream) noexcept override {
     next_ = body_ = behind_ = 0;
     this->meter(0).start();
-    outside_ = calls_here;
     launches_.begin();
     this->attempt(0, [&] {
       attached_.emplace(device_);
@@ -80,7 +79,7 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   void end_body() noexcept {
     if (std::exchange(in_body_, false)) {
       this->meter(0).call_times().end();
-      calls_here = outside_;
+      stop_counting_in(this->meter(0).calls());
     }
   }
   bool check_body() noexcept {
@@ -90,7 +89,6 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   D& device_;
   std::optional<Attached> attached_;
   LaunchCheck<D> launches_;
-  CallCounts* outside_{}; // where the thread's calls count outside of the body
   bool in_body_{};
   std::uint64_t body_{}; // the first record of the batch that the body has
   std::uint64_t next_{};

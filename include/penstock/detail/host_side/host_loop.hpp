@@ -26,12 +26,10 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     stage.slot_bytes = lender_->link().layout().bytes();
   }
 
-  void enter(StreamHandle) noexcept override {
-    meter(0).start();
-    outside_ = calls_here;
-  }
+  void enter(StreamHandle) noexcept override { meter(0).start(); }
   Lease<B> next() noexcept override {
-    calls_here = outside_;
+    stop_counting_in(meter(0).calls());
+    const Meter::TellsOfWaits tells{meter(0)};
     meter(0).spent(Activity::busy, Activity::starved);
     used_up(behind_);
     HostRing::Take taken;
@@ -58,7 +56,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     return {link.batch<const T, Where>(place, slot, index), lender_, ticket, slot.epoch};
   }
   void leave(bool) noexcept override {
-    calls_here = outside_;
+    stop_counting_in(meter(0).calls());
     meter(0).stop();
   }
 
@@ -69,7 +67,6 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     behind_ = lender_->link().has_turns ? 0 : RunOrder::unknown;
   }
   const Shared<HostLender> lender_;
-  CallCounts* outside_{}; // where the thread's calls count outside of the body
   std::uint64_t delivered_{};
   std::uint64_t behind_{}; // the place behind the batch that the loop has
 };

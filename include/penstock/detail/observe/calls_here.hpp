@@ -71,6 +71,14 @@ class CallCounts {
 /// of a loop.
 inline constinit thread_local CallCounts* calls_here = nullptr;
 
+/// Ends that this thread's calls count there, if they do: loops of one thread may take turns, and
+/// end in any order.
+inline void stop_counting_in(const CallCounts& counts) noexcept {
+  if (calls_here == &counts) {
+    calls_here = nullptr;
+  }
+}
+
 /// While it lives, this thread's calls count there, or nowhere if that is null.
 class [[nodiscard]] CallsCountIn {
  public:

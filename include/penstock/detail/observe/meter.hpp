@@ -54,9 +54,6 @@ class alignas(cache_line) Meter {
   void start() noexcept {
     now_in(Activity::starved);
     last_ = Clock::now();
-    if (leads_) {
-      before_sleep = {[](void* meter) noexcept { static_cast<Meter*>(meter)->begin_wait(); }, this};
-    }
     waited_ = waits_ != nullptr ? waits_->at(ns(last_.time_since_epoch())) : 0;
     cpu_start_ = thread_cpu_ns();
   }
@@ -81,6 +78,23 @@ class alignas(cache_line) Meter {
     now_in(next);
     return time;
   }
+  /// While it lives, its thread tells of waits in which it falls asleep, if `meter` leads.
+  class [[nodiscard]] TellsOfWaits {
+   public:
+    explicit TellsOfWaits(Meter& meter) noexcept : before_{before_sleep} {
+      before_sleep = {};
+      if (meter.leads_) {
+        before_sleep = {[](void* with) noexcept { static_cast<Meter*>(with)->begin_wait(); },
+                        &meter};
+      }
+    }
+    TellsOfWaits(const TellsOfWaits&) = delete;
+    TellsOfWaits& operator=(const TellsOfWaits&) = delete;
+    ~TellsOfWaits() { before_sleep = before_; }
+
+   private:
+    const BeforeSleep before_;
+  };
   /// Says that a wait for input began when time was last booked, if one goes on and is not known
   /// yet: for the meter that leads. Its own thread calls it before it falls asleep.
   void begin_wait() noexcept {
@@ -111,9 +125,6 @@ class alignas(cache_line) Meter {
   void stop() noexcept {
     add(cpu_ns_, thread_cpu_ns() - cpu_start_);
     now_in(Activity::resting);
-    if (leads_) {
-      before_sleep = {};
-    }
   }
 
   std::uint64_t records() const noexcept { return records_.load(relaxed); }
@@ -152,7 +163,7 @@ class alignas(cache_line) Meter {
       meter.calls_.add_to(stage.calls);
       const std::uint64_t did = units.add(meter.units_) + meter.call_times_.calls();
       stage.units += did;
-      stage.workers_used += did != 0 || meter.records() != 0 ? 1 : 0;
+      stage.workers_used += did != 0 || meter.records() != 0 ? 1U : 0U;
       stage.cpu_share += static_cast<double>(meter.cpu_ns_.load(relaxed)) / 1e9;
       const Activity now = meter.now_.load(relaxed);
       stage.busy_now += now == Activity::busy ? 1 : 0;
