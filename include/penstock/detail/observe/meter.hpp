@@ -54,9 +54,6 @@ class alignas(cache_line) Meter {
   void start() noexcept {
     now_in(Activity::starved);
     last_ = Clock::now();
-    if (leads_) {
-      before_sleep = {[](void* meter) noexcept { static_cast<Meter*>(meter)->begin_wait(); }, this};
-    }
     waited_ = waits_ != nullptr ? waits_->at(ns(last_.time_since_epoch())) : 0;
     cpu_start_ = thread_cpu_ns();
   }
@@ -80,6 +77,14 @@ class alignas(cache_line) Meter {
     last_ = now;
     now_in(next);
     return time;
+  }
+  /// Returns what its thread is to call before it falls asleep for input: nothing unless it leads.
+  BeforeSleep before_waits() noexcept {
+    BeforeSleep calls;
+    if (leads_) {
+      calls = {[](void* meter) noexcept { static_cast<Meter*>(meter)->begin_wait(); }, this};
+    }
+    return calls;
   }
   /// Says that a wait for input began when time was last booked, if one goes on and is not known
   /// yet: for the meter that leads. Its own thread calls it before it falls asleep.
@@ -111,9 +116,6 @@ class alignas(cache_line) Meter {
   void stop() noexcept {
     add(cpu_ns_, thread_cpu_ns() - cpu_start_);
     now_in(Activity::resting);
-    if (leads_) {
-      before_sleep = {};
-    }
   }
 
   std::uint64_t records() const noexcept { return records_.load(relaxed); }
