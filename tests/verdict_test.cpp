@@ -141,6 +141,12 @@ TEST_CASE("too few units: a slot is one worker's, and there are fewer slots than
   REQUIRE_FALSE(judged.verdict.advice.empty());
   CHECK(judged.verdict.advice[0].change == "Reader: .depth 2 -> 10");
   CHECK(judged.verdict.advice[0].gain == Approx(4));
+  // A Reader has one ring, which it fills.
+  ps::Report first = by_hand({{Kind::reader, 0.25}, {Kind::consumer, 0.01}});
+  first.stages[0].workers = 8;
+  first.stages[0].depth = 2;
+  check_names(Judged{first}, "Reader", Cause::too_few_units);
+  CHECK(Judged{first}.verdict.advice.at(0).change == "Reader: .depth 2 -> 10");
 }
 
 TEST_CASE("too few units: a Decoder whose workers are 24 % busy needs no more of them") {
@@ -248,6 +254,13 @@ TEST_CASE("disk: cold and sure, cold or too few workers, and warm") {
   warm.stages[0].cpu_share = 0.1;
   warm.cpu_s = 5;
   check_names(Judged{warm}, "Reader", Cause::too_few_workers);
+  // There are 1024 at most.
+  warm.stages[0].workers = 600;
+  warm.stages[0].depth = 1200;
+  warm.stages[0].units = 10'000;
+  warm.stages[0].bytes = 10'000 * mib;
+  check_names(Judged{warm}, "Reader", Cause::too_few_workers, Cause::disk);
+  CHECK(Judged{warm}.says("To tell: run it with .workers = 300: if it gets no slower, what"));
 }
 
 TEST_CASE("bus: and what fits on the device is copied once") {
