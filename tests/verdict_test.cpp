@@ -132,6 +132,16 @@ TEST_CASE("too few workers: which stage's, how many it needs, and what binds the
   CHECK(judged.says("Decoder: .workers 4 -> 9: x 2.0; then the Reader binds\n"));
 }
 
+TEST_CASE("a gain is at most what it says if one unit takes a good part of the run") {
+  ps::Report report = by_hand({{Kind::reader, 0.99}, {Kind::consumer, 0.1}});
+  report.stages[0].cpu_share = 0.1;
+  report.stages[0].workers = 4;
+  report.stages[0].unit_p99_s = 0.01;
+  CHECK_FALSE(Judged{report}.verdict.advice.at(0).at_most);
+  report.stages[0].unit_p99_s = 1; // the end of a run twice as fast takes up to a fifth of it
+  CHECK(Judged{report}.verdict.advice.at(0).at_most);
+}
+
 TEST_CASE("too few units: a slot is one worker's, and there are fewer slots than workers") {
   SimulatedPipeline pipeline = fed();
   pipeline.stages[0].depth = 2;
@@ -191,6 +201,14 @@ TEST_CASE("what a callable asks of the device: pageable memory, launches, waits,
   const Judged pageable = with([](SimulatedStage& stage) { stage.pageable_s = 2e-3; });
   check_names(pageable, "Consumer", Cause::pageable_memory);
   CHECK(pageable.says("copies, all of pageable memory"));
+  // A copier's copies wait for the bus that the pageable ones have: it need not bind next.
+  ps::Report behind = pageable.report;
+  behind.stages[2].busy_s = 0.95 * behind.seconds;
+  behind.stages[2].starved_s = 0.05 * behind.seconds;
+  behind.stages[2].blocked_s = 0;
+  check_names(Judged{behind}, "Consumer", Cause::pageable_memory);
+  CHECK(Judged{behind}.verdict.advice.at(0).gain > 2);
+  CHECK(Judged{behind}.verdict.advice.at(0).at_most);
   const Judged launches = with([](SimulatedStage& stage) { stage.launches = 200; });
   check_names(launches, "Consumer", Cause::launches);
   CHECK(launches.says("200 launches a batch"));
