@@ -9,8 +9,11 @@
 #include <penstock/host_observer.hpp>
 #include <penstock/penstock.hpp>
 
+#include <chrono>
 #include <filesystem>
+#include <span>
 #include <string>
+#include <thread>
 
 #include <unistd.h>
 
@@ -115,4 +118,16 @@ TEST_CASE("an observer's end follows its beginning, also of a run that fails or 
   counting.refuses = false;
   CHECK(pipeline.run({.observe = &counting}).records == 100); // the refused run left nothing behind
   CHECK(counting.ended == 3);
+}
+
+TEST_CASE("the time that an observer takes to begin is none of the run's") {
+  struct Slow final : ps::RunObserver {
+    void begin() override { std::this_thread::sleep_for(taken); }
+    void end(ps::Report&) noexcept override {}
+    std::chrono::seconds taken{2};
+  } slow;
+  auto pipeline = ps::Reader{ps::generate<int>(100, [](std::span<int>, std::uint64_t) {})} |
+                  ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
+  pipeline.prepare();
+  CHECK(pipeline.run({.observe = &slow}).seconds < 2);
 }

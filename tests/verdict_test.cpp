@@ -132,6 +132,16 @@ TEST_CASE("too few workers: which stage's, how many it needs, and what binds the
   CHECK(judged.says("Decoder: .workers 4 -> 9: x 2.0; then the Reader binds\n"));
 }
 
+TEST_CASE("a gain is at most what it says if one unit takes a good part of the run") {
+  ps::Report report = by_hand({{Kind::reader, 0.99}, {Kind::consumer, 0.1}});
+  report.stages[0].cpu_share = 0.1;
+  report.stages[0].workers = 4;
+  report.stages[0].unit_p99_s = 0.01;
+  CHECK_FALSE(Judged{report}.verdict.advice.at(0).at_most);
+  report.stages[0].unit_p99_s = 1; // the end of a run twice as fast takes up to a fifth of it
+  CHECK(Judged{report}.verdict.advice.at(0).at_most);
+}
+
 TEST_CASE("too few units: a slot is one worker's, and there are fewer slots than workers") {
   SimulatedPipeline pipeline = fed();
   pipeline.stages[0].depth = 2;
@@ -141,6 +151,12 @@ TEST_CASE("too few units: a slot is one worker's, and there are fewer slots than
   REQUIRE_FALSE(judged.verdict.advice.empty());
   CHECK(judged.verdict.advice[0].change == "Reader: .depth 2 -> 10");
   CHECK(judged.verdict.advice[0].gain == Approx(4));
+  // A Reader has one ring, which it fills.
+  ps::Report first = by_hand({{Kind::reader, 0.25}, {Kind::consumer, 0.01}});
+  first.stages[0].workers = 8;
+  first.stages[0].depth = 2;
+  check_names(Judged{first}, "Reader", Cause::too_few_units);
+  CHECK(Judged{first}.verdict.advice.at(0).change == "Reader: .depth 2 -> 10");
 }
 
 TEST_CASE("too few units: a Decoder whose workers are 24 % busy needs no more of them") {
@@ -185,6 +201,14 @@ TEST_CASE("what a callable asks of the device: pageable memory, launches, waits,
   const Judged pageable = with([](SimulatedStage& stage) { stage.pageable_s = 2e-3; });
   check_names(pageable, "Consumer", Cause::pageable_memory);
   CHECK(pageable.says("copies, all of pageable memory"));
+  // A copier's copies wait for the bus that the pageable ones have: it need not bind next.
+  ps::Report behind = pageable.report;
+  behind.stages[2].busy_s = 0.95 * behind.seconds;
+  behind.stages[2].starved_s = 0.05 * behind.seconds;
+  behind.stages[2].blocked_s = 0;
+  check_names(Judged{behind}, "Consumer", Cause::pageable_memory);
+  CHECK(Judged{behind}.verdict.advice.at(0).gain > 2);
+  CHECK(Judged{behind}.verdict.advice.at(0).at_most);
   const Judged launches = with([](SimulatedStage& stage) { stage.launches = 200; });
   check_names(launches, "Consumer", Cause::launches);
   CHECK(launches.says("200 launches a batch"));
@@ -248,6 +272,13 @@ TEST_CASE("disk: cold and sure, cold or too few workers, and warm") {
   warm.stages[0].cpu_share = 0.1;
   warm.cpu_s = 5;
   check_names(Judged{warm}, "Reader", Cause::too_few_workers);
+  // There are 1024 at most.
+  warm.stages[0].workers = 600;
+  warm.stages[0].depth = 1200;
+  warm.stages[0].units = 10'000;
+  warm.stages[0].bytes = 10'000 * mib;
+  check_names(Judged{warm}, "Reader", Cause::too_few_workers, Cause::disk);
+  CHECK(Judged{warm}.says("To tell: run it with .workers = 300: if it gets no slower, what"));
 }
 
 TEST_CASE("bus: and what fits on the device is copied once") {

@@ -92,6 +92,11 @@ namespace detail {
       advice.at_most = true;
     }
   }
+  // So does the end of a faster one, for which most workers wait until one has done a long unit.
+  for (Advice& advice : verdict.advice) {
+    advice.at_most =
+        advice.at_most || advice.gain * finding.stage.unit_p99_s > 0.1 * report.seconds;
+  }
   const bool in_reach = verdict.cause != Cause::kernel && verdict.cause != Cause::bus &&
                         verdict.cause != Cause::disk && verdict.cause != Cause::writer &&
                         verdict.cause != Cause::cores;

@@ -8,6 +8,7 @@
 #include "support/outcome.hpp"
 #include "support/watchdog.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -85,6 +86,15 @@ bool same(const ps::Report& a, const ps::Report& b) {
          a.limiting_stage == b.limiting_stage;
 }
 
+// Nobody was busy, or waited, for longer than the run.
+bool adds_up(const ps::Report& now) {
+  const double most = now.seconds + 1e-6; // sums of doubles
+  return now.waited_s <= most &&
+         std::all_of(now.stages.begin(), now.stages.end(), [most](const ps::StageReport& stage) {
+           return stage.busy_s + stage.starved_s + stage.blocked_s <= most;
+         });
+}
+
 } // namespace
 
 TEST_CASE(
@@ -123,6 +133,7 @@ TEST_CASE("report() from other threads grows as the run does, and ends as what r
         const bool of_this_run = now.records < slots * slot;
         if (of_this_run && !last.stages.empty()) {
           wrong += !goes_on(last, now);
+          wrong += !adds_up(now);
           wrong += now.stopped || now.records_in_all != slots * slot;
           amid += now.records > 0 && now.seconds > 0;
         }

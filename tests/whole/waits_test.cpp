@@ -7,6 +7,7 @@
 #include "support/watchdog.hpp"
 
 #include <penstock/detail/observe/calls_here.hpp>
+#include <penstock/detail/ring/before_sleep.hpp>
 #include <penstock/penstock.hpp>
 
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <span>
 #include <thread>
+#include <utility>
 
 namespace ps = penstock;
 using namespace std::chrono_literals;
@@ -179,6 +181,62 @@ TEST_CASE("the body of a loop counts as a callable, from one batch to the next")
   one_of_each();
   CHECK(ps::detail::calls_here == nullptr);
   CHECK(made(on_host.report().stages.back().calls, 5));
+}
+
+TEST_CASE("loops that are walked in turns end in any order, and count what is theirs") {
+  const ps::tests::Watchdog watchdog{"two loops"};
+  ps::HostDevice device;
+  auto stream = device.stream();
+  auto on_device = reader(0ms) | ps::PinnedStager{} | ps::AsyncCopier{device, {.batch = slot}};
+  {
+    auto on_host = reader(0ms) | ps::PinnedStager{device};
+    auto here = on_host.batches();
+    auto there = on_device.on(stream);
+    while (here.next() && there.next()) {
+      one_of_each();
+    }
+    CHECK(made(on_host.report().stages.back().calls, 0));
+  }
+  // The other pipeline is gone, and calls count there no more.
+  CHECK(ps::detail::calls_here == nullptr);
+  one_of_each();
+  CHECK(made(on_device.report().stages.back().calls, slots));
+
+  auto stays = reader(0ms) | ps::PinnedStager{device};
+  auto later = stays.batches();
+  {
+    auto goes = reader(0ms) | ps::PinnedStager{device};
+    auto first = goes.batches();
+    CHECK(first.next());
+    CHECK(later.next());
+  }
+  CHECK(ps::detail::calls_here != nullptr);
+  one_of_each();
+  while (later.next()) {
+  }
+  CHECK(ps::detail::calls_here == nullptr);
+  CHECK(stays.report().stages.back().calls.launches == 1);
+}
+
+TEST_CASE("the last stage waits as long if another pipeline runs on its thread") {
+  const ps::tests::Watchdog watchdog{"pipelines within pipelines"};
+  ps::HostDevice device;
+  auto within = reader(0ms) | ps::Consumer{[](OnHost) {}, {.workers = 1}};
+  within.prepare();
+  auto pipeline = reader(3ms) | ps::Consumer{[&within, first = true](OnHost) mutable {
+                                               if (std::exchange(first, false)) {
+                                                 within.run();
+                                               }
+                                             },
+                                             {.workers = 1}};
+  const ps::Report report = pipeline.run();
+  CHECK(report.waited_s > 0.8 * report.seconds);
+  auto loop = reader(3ms) | ps::PinnedStager{device};
+  for (auto batch : loop.batches()) {
+    within.run();
+  }
+  CHECK(loop.report().waited_s > 0.5 * loop.report().seconds);
+  CHECK(ps::detail::before_sleep.call == nullptr);
 }
 
 TEST_CASE("a Report tells what the rings of a pipeline take of each kind of memory") {

@@ -72,14 +72,13 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   };
 
   void begin_body() noexcept {
-    in_body_ = true;
-    calls_here = &this->meter(0).calls();
+    in_body_.emplace(&this->meter(0).calls());
     this->meter(0).call_times().begin();
   }
   void end_body() noexcept {
-    if (std::exchange(in_body_, false)) {
+    if (in_body_) {
       this->meter(0).call_times().end();
-      stop_counting_in(this->meter(0).calls());
+      in_body_.reset();
     }
   }
   bool check_body() noexcept {
@@ -89,8 +88,8 @@ class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, 
   D& device_;
   std::optional<Attached> attached_;
   LaunchCheck<D> launches_;
-  bool in_body_{};
-  std::uint64_t body_{}; // the first record of the batch that the body has
+  std::optional<CallsCountIn> in_body_; // while the thread is in it
+  std::uint64_t body_{};                // the first record of the batch that the body has
   std::uint64_t next_{};
   std::uint64_t behind_{}; // the place in the run's order behind that batch
 };

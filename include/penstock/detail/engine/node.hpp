@@ -66,7 +66,7 @@ class Node {
   void run(unsigned worker) noexcept {
     Meter& meter = meters_[worker];
     const CallsCountIn here{&meter.calls()};
-    const Meter::TellsOfWaits tells{meter};
+    const CallsBeforeSleep tells{meter.before_waits()};
     meter.start();
     attempt(0, [&] { work(worker, meter); });
     meter.stop();

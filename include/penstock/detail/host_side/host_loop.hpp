@@ -8,6 +8,7 @@
 #include <penstock/detail/links/host_lender.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 namespace penstock::detail {
@@ -28,11 +29,11 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
 
   void enter(StreamHandle) noexcept override { meter(0).start(); }
   Lease<B> next() noexcept override {
-    stop_counting_in(meter(0).calls());
-    const Meter::TellsOfWaits tells{meter(0)};
+    body_.reset();
     meter(0).spent(Activity::busy, Activity::starved);
     used_up(behind_);
     HostRing::Take taken;
+    const CallsBeforeSleep tells{meter(0).before_waits()};
     if (!attempt(delivered_,
                  [&] {
                    // Checked for each slot: those of skipped records take up a place too.
@@ -52,11 +53,11 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.units);
     meter(0).did(slot.units, slot.bytes);
     behind_ = link.has_turns ? link.place_behind(slot) : RunOrder::unknown;
-    calls_here = &meter(0).calls();
+    body_.emplace(&meter(0).calls());
     return {link.batch<const T, Where>(place, slot, index), lender_, ticket, slot.epoch};
   }
   void leave(bool) noexcept override {
-    stop_counting_in(meter(0).calls());
+    body_.reset();
     meter(0).stop();
   }
 
@@ -67,6 +68,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     behind_ = lender_->link().has_turns ? 0 : RunOrder::unknown;
   }
   const Shared<HostLender> lender_;
+  std::optional<CallsCountIn> body_; // while the thread is in it
   std::uint64_t delivered_{};
   std::uint64_t behind_{}; // the place behind the batch that the loop has
 };

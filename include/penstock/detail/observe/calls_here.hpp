@@ -71,24 +71,37 @@ class CallCounts {
 /// of a loop.
 inline constinit thread_local CallCounts* calls_here = nullptr;
 
-/// Ends that this thread's calls count there, if they do: loops of one thread may take turns, and
-/// end in any order.
-inline void stop_counting_in(const CallCounts& counts) noexcept {
-  if (calls_here == &counts) {
-    calls_here = nullptr;
-  }
-}
-
-/// While it lives, this thread's calls count there, or nowhere if that is null.
+/// While it lives, this thread's calls count there, or nowhere if that is null, unless a later one
+/// lives. They may die in any order, as the bodies of two loops end that are walked in turns. It
+/// must die on the thread that made it.
 class [[nodiscard]] CallsCountIn {
  public:
-  explicit CallsCountIn(CallCounts* counts) noexcept : before_{std::exchange(calls_here, counts)} {}
+  explicit CallsCountIn(CallCounts* counts) noexcept
+      : counts_{counts}, before_{std::exchange(latest, this)} {
+    calls_here = counts;
+  }
   CallsCountIn(const CallsCountIn&) = delete;
   CallsCountIn& operator=(const CallsCountIn&) = delete;
-  ~CallsCountIn() { calls_here = before_; }
+  ~CallsCountIn() {
+    if (latest == this) {
+      latest = before_;
+      calls_here = latest != nullptr ? latest->counts_ : nullptr;
+      return;
+    }
+    CallsCountIn* later = latest;
+    while (later != nullptr && later->before_ != this) {
+      later = later->before_;
+    }
+    if (later != nullptr) {
+      later->before_ = before_;
+    }
+  }
 
  private:
-  CallCounts* const before_;
+  static inline constinit thread_local CallsCountIn* latest = nullptr;
+
+  CallCounts* const counts_;
+  CallsCountIn* before_;
 };
 
 /// One call of a device, from the beginning of its life to the end. It counts where calls_here says

@@ -78,23 +78,14 @@ class alignas(cache_line) Meter {
     now_in(next);
     return time;
   }
-  /// While it lives, its thread tells of waits in which it falls asleep, if `meter` leads.
-  class [[nodiscard]] TellsOfWaits {
-   public:
-    explicit TellsOfWaits(Meter& meter) noexcept : before_{before_sleep} {
-      before_sleep = {};
-      if (meter.leads_) {
-        before_sleep = {[](void* with) noexcept { static_cast<Meter*>(with)->begin_wait(); },
-                        &meter};
-      }
+  /// Returns what its thread is to call before it falls asleep for input: nothing unless it leads.
+  BeforeSleep before_waits() noexcept {
+    BeforeSleep calls;
+    if (leads_) {
+      calls = {[](void* meter) noexcept { static_cast<Meter*>(meter)->begin_wait(); }, this};
     }
-    TellsOfWaits(const TellsOfWaits&) = delete;
-    TellsOfWaits& operator=(const TellsOfWaits&) = delete;
-    ~TellsOfWaits() { before_sleep = before_; }
-
-   private:
-    const BeforeSleep before_;
-  };
+    return calls;
+  }
   /// Says that a wait for input began when time was last booked, if one goes on and is not known
   /// yet: for the meter that leads. Its own thread calls it before it falls asleep.
   void begin_wait() noexcept {

@@ -136,9 +136,16 @@ class Bounds {
         device_thread_ - std::max(stretch - 1, 0.0) * looking_cpu_s(report) / report.seconds, 0.0);
     return free.without_stage(but);
   }
-  /// Takes CPU seconds that a change spares from what grows with the rate.
-  [[gnu::cold]] Bounds sparing(const Report& report, double cpu_s) const {
+  /// Takes CPU seconds that a change spares from what grows with the rate, and from the copiers'
+  /// time that of copies for whose end theirs may have waited.
+  [[gnu::cold]] Bounds sparing(const Report& report, double cpu_s, double copies_s = 0) const {
     Bounds spared{*this};
+    for (std::size_t i = 0; i < of_stage_.size(); ++i) {
+      const StageKind kind = report.stages[i].kind;
+      const bool copies = kind == StageKind::copy_to_device || kind == StageKind::copy_to_host;
+      spared.of_stage_[i].share -=
+          copies ? std::min(copies_s / report.seconds, of_stage_[i].share) : 0;
+    }
     const double growing = report.cpu_s - looking_cpu_s(report);
     spared.cores_ *= growing > 0 ? std::clamp(1 - cpu_s / growing, 0.0, 1.0) : 0;
     return spared;

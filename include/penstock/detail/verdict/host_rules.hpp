@@ -14,6 +14,9 @@ namespace penstock::detail {
 
 // Why a stage on the host held the others back.
 
+/// A stage takes no more.
+inline constexpr unsigned most_workers = 1024;
+
 /// Says that more workers would help, and how many.
 [[gnu::cold]] inline void advise_workers(penstock::Verdict& verdict, const Finding& finding) {
   constexpr double most_at_once = 4; // more, and other limits may have changed
@@ -23,7 +26,8 @@ namespace penstock::detail {
   const double wanted = std::min({1 / std::max(next.share, 0.02), finding.most, most_at_once});
   const double now = std::max(stage.workers, 1U);
   const double workers =
-      std::min(std::max(std::ceil(finding.at_work() * wanted * margin - 0.01), now + 1), 1024.0);
+      std::min(std::max(std::ceil(finding.at_work() * wanted * margin - 0.01), now + 1),
+               double{most_workers});
   std::string change = change_of(stage.name, ".workers", now, workers);
   // Each of them holds a slot of either ring, and so do the workers beside them.
   const auto& stages = finding.report.stages;
@@ -88,8 +92,11 @@ namespace penstock::detail {
     verdict.trial = "follow the first advice: if it gets no faster, the disk binds";
     advise_units(verdict, finding, usable);
   } else if (verdict.or_cause != Cause::nothing) {
-    verdict.trial = "run it with .workers = " + digits(2.0 * stage.workers, 0) +
-                    ": if it gets no faster, what it reads from binds";
+    verdict.trial = "run it with .workers = ";
+    verdict.trial += 2 * stage.workers <= most_workers
+                         ? digits(2.0 * stage.workers, 0) + ": if it gets no faster"
+                         : digits(stage.workers / 2, 0) + ": if it gets no slower";
+    verdict.trial += ", what it reads from binds";
   }
   for (Advice& advice : verdict.advice) {
     advice.at_most = true;

@@ -37,12 +37,14 @@ namespace penstock::detail {
   const double cpu_s = elsewhere || finding.stage.calling_s <= 0
                            ? 0
                            : finding.stage.cpu_share * seconds * saved_s / finding.stage.calling_s;
-  Bounds::Bound next = finding.bounds.sparing(finding.report, cpu_s).without_stage(finding.at);
+  const bool copies = verdict.cause == Cause::pageable_memory; // they have the bus meanwhile
+  Bounds::Bound next =
+      finding.bounds.sparing(finding.report, cpu_s, copies ? saved_s : 0).without_stage(finding.at);
   if (device_share > next.share) {
     next = {device_share, "the kernel"};
   }
   Advice& advice = advise(verdict, finding, std::move(change), left > 0 ? 1 / left : 50, next);
-  advice.at_most = advice.at_most || device_share < 0 || elsewhere;
+  advice.at_most = advice.at_most || device_share < 0 || elsewhere || copies;
 }
 
 /// Returns the stage that makes the batches which stage `at` takes; `at` if none does.

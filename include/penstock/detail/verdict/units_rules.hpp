@@ -45,7 +45,9 @@ namespace penstock::detail {
   const double gain = workers / usable;
   if (depth_of(ring) <= usable / workers_a_slot(stage)) {
     std::string change = change_of(stages[ring].name, ".depth", depth_of(ring), wanted);
-    change += deeper(finding, ring, ring == before ? finding.at : before, wanted);
+    if (before != finding.at) { // the first stage has one ring
+      change += deeper(finding, ring, ring == before ? finding.at : before, wanted);
+    }
     advise(verdict, finding, std::move(change), gain,
            finding.bounds.with_deeper_ring(finding.report, ring, finding.at));
     return its + " share the " + digits(depth_of(ring), 0) + " slots of the " + stages[ring].name +
