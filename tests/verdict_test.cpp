@@ -223,6 +223,13 @@ TEST_CASE("what a callable asks of the device: pageable memory, launches, waits,
   });
   check_names(waits, "Consumer", Cause::waits);
   CHECK(waits.says("ps::Deferred"));
+  // It may wait for the copies of its batches.
+  ps::Report copied = waits.report;
+  copied.stages[2].busy_s = 0.95 * copied.seconds;
+  copied.stages[2].starved_s = 0.05 * copied.seconds;
+  copied.stages[2].blocked_s = 0;
+  check_names(Judged{copied}, "Consumer", Cause::waits, Cause::bus);
+  CHECK(Judged{copied}.verdict.advice.at(0).next == "the bus");
   check_names(with([](SimulatedStage& stage) { stage.allocation_s = 1e-3; }), "Consumer",
               Cause::allocations);
   check_names(with([](SimulatedStage& stage) { stage.cpu_s = 2e-3; }), "Consumer",
