@@ -132,12 +132,17 @@ TEST_CASE("too few workers: which stage's, how many it needs, and what binds the
   CHECK(judged.says("Decoder: .workers 4 -> 9: x 2.0; then the Reader binds\n"));
 }
 
-TEST_CASE("a gain is at most what it says if one unit takes a good part of the run") {
+TEST_CASE("a gain is at most what it says if some units take long") {
   ps::Report report = by_hand({{Kind::reader, 0.99}, {Kind::consumer, 0.1}});
   report.stages[0].cpu_share = 0.1;
   report.stages[0].workers = 4;
   report.stages[0].unit_p99_s = 0.01;
   CHECK_FALSE(Judged{report}.verdict.advice.at(0).at_most);
+  report.stages[0].units = 10'000; // of some 4 ms
+  report.stages[0].bytes = 10'000 * mib;
+  CHECK_FALSE(Judged{report}.verdict.advice.at(0).at_most);
+  report.stages[0].unit_p99_s = 0.04; // the others wait for it, since slots go on in order
+  CHECK(Judged{report}.verdict.advice.at(0).at_most);
   report.stages[0].unit_p99_s = 1; // the end of a run twice as fast takes up to a fifth of it
   CHECK(Judged{report}.verdict.advice.at(0).at_most);
 }
@@ -218,6 +223,13 @@ TEST_CASE("what a callable asks of the device: pageable memory, launches, waits,
   });
   check_names(waits, "Consumer", Cause::waits);
   CHECK(waits.says("ps::Deferred"));
+  // It may wait for the copies of its batches.
+  ps::Report copied = waits.report;
+  copied.stages[2].busy_s = 0.95 * copied.seconds;
+  copied.stages[2].starved_s = 0.05 * copied.seconds;
+  copied.stages[2].blocked_s = 0;
+  check_names(Judged{copied}, "Consumer", Cause::waits, Cause::bus);
+  CHECK(Judged{copied}.verdict.advice.at(0).next == "the bus");
   check_names(with([](SimulatedStage& stage) { stage.allocation_s = 1e-3; }), "Consumer",
               Cause::allocations);
   check_names(with([](SimulatedStage& stage) { stage.cpu_s = 2e-3; }), "Consumer",

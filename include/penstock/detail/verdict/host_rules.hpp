@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace penstock::detail {
@@ -43,6 +44,10 @@ inline constexpr unsigned most_workers = 1024;
     change += deeper(finding, finding.at, finding.at - 1, slots(finding.at - 1));
   }
   Advice& advice = advise(verdict, finding, std::move(change), workers / now, next);
+  // Slots are handed on in order: workers side by side wait for the one that has a long unit.
+  const double usual_s = worked(stage, finding.report.seconds) /
+                         static_cast<double>(std::max<std::uint64_t>(stage.units, 1));
+  advice.at_most = advice.at_most || stage.unit_p99_s > 3 * usual_s;
   const double cpu = finding.cpu_at_work();
   if (advice.next == all_cores && cpu > 0) {
     // The promise is half-way between workers that never ask for a processor at once and ones that

@@ -166,7 +166,12 @@ struct ThreadPart {
   case Cause::waits: {
     // The device works in the waits, if they are few: all of them may be its work.
     const bool few = static_cast<double>(stage.calls.waits) <= 4 * batches;
-    if (device < 0 && few) {
+    const std::size_t copier = copier_before(report, finding.at);
+    if (device < binding && copier != finding.at && finding.bounds.of(copier).share >= binding) {
+      // A callable is called before its batch is there: a wait in it waits for the copy too.
+      verdict.or_cause = Cause::bus;
+      verdict.trial = "take the waits out: if it gets no faster, the bus binds";
+    } else if (device < 0 && few) {
       device = part.seconds / report.seconds;
       if (device >= binding) {
         verdict.or_cause = Cause::kernel;
