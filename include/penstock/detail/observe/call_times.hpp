@@ -23,12 +23,15 @@ class CallTimes {
     calls_.store(0, relaxed);
     ns_.store(0, relaxed);
     each_ = 1;
+    skips_ = 0;
   }
   /// A call begins. Calls do not nest.
   void begin() noexcept {
-    looks_ = calls() % each_ == 0;
+    looks_ = skips_ == 0;
     if (looks_) {
       begin_ = Clock::now();
+    } else {
+      --skips_;
     }
   }
   /// That call ends.
@@ -40,6 +43,7 @@ class CallTimes {
       const std::uint64_t sum = ns_.load(relaxed) + ns * each_;
       ns_.store(sum, relaxed);
       each_ = sum < short_ns * calls() ? one_of : 1;
+      skips_ = each_ - 1;
     }
   }
 
@@ -53,6 +57,7 @@ class CallTimes {
   Number calls_{0};
   Number ns_{0};
   std::uint64_t each_{1}; // calls for which the next that is looked at counts
+  std::uint64_t skips_{}; // calls until then
   bool looks_{};
   Clock::time_point begin_{};
 };
