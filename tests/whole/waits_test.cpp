@@ -231,7 +231,7 @@ TEST_CASE("the last stage waits as long if another pipeline runs on its thread")
                                              {.workers = 1}};
   const ps::Report report = pipeline.run();
   CHECK(report.waited_s > 0.8 * report.seconds);
-  auto loop = reader(3ms) | ps::PinnedStager{device};
+  auto loop = reader(15ms) | ps::PinnedStager{device};
   for (auto batch : loop.batches()) {
     within.run();
   }
