@@ -643,3 +643,120 @@ TEST_CASE("of short runs too, or it says that they are too short") {
   CHECK(score.in_vain <= 0.01 * score.pipelines);
   CHECK(score.kept >= 0.9 * score.promises);
 }
+
+TEST_CASE("a Kernel in place, which holds slots that stages behind it hold, lacks none") {
+  ps::Report report;
+  report.seconds = 1;
+  report.processors = 16;
+  report.cpu_s = 2;
+  report.device = "host";
+  report.waited_s = 0.2;
+  report.stages = {{.name = "Reader",
+                    .kind = Kind::reader,
+                    .workers = 2,
+                    .bytes = 1 << 30,
+                    .busy_s = 0.1,
+                    .blocked_s = 0.9,
+                    .units = 1024,
+                    .depth = 48,
+                    .depth_in_use = 48,
+                    .slot_bytes = 1 << 20,
+                    .ring_bytes = 48 << 20,
+                    .note = {}},
+                   {.name = "AsyncCopier",
+                    .kind = Kind::copy_to_device,
+                    .workers = 1,
+                    .bytes = 1 << 30,
+                    .busy_s = 0.1,
+                    .blocked_s = 0.9,
+                    .depth = 9,
+                    .depth_in_use = 8,
+                    .slot_bytes = 4 << 20,
+                    .ring_bytes = 36 << 20,
+                    .note = {}},
+                   {.name = "Kernel",
+                    .kind = Kind::kernel,
+                    .workers = 1,
+                    .bytes = 1 << 30,
+                    .busy_s = 0.1,
+                    .starved_s = 0.9,
+                    .units = 256,
+                    .calling_s = 0.01,
+                    .depth = 9,
+                    .depth_in_use = 8,
+                    .slot_bytes = 4 << 20,
+                    .note = {}},
+                   {.name = "AsyncCopier 2",
+                    .kind = Kind::copy_to_host,
+                    .workers = 1,
+                    .bytes = 1 << 30,
+                    .busy_s = 0.1,
+                    .starved_s = 0.12,
+                    .blocked_s = 0.78,
+                    .depth = 48,
+                    .depth_in_use = 48,
+                    .slot_bytes = 1 << 20,
+                    .ring_bytes = 48 << 20,
+                    .note = {}},
+                   {.name = "Writer",
+                    .kind = Kind::writer,
+                    .workers = 1,
+                    .bytes = 1 << 30,
+                    .busy_s = 0.8,
+                    .starved_s = 0.2,
+                    .units = 1024,
+                    .slot_bytes = 1 << 20,
+                    .note = {}}};
+  const ps::Verdict verdict = ps::judge(report);
+  INFO(verdict);
+  CHECK(verdict.stage == "Writer");
+  CHECK(verdict.cause == Cause::writer);
+  report.stages[2].ring_bytes = 36 << 20; // a Kernel with a ring of its own
+  CHECK(ps::judge(report).cause == Cause::depth);
+}
+
+TEST_CASE("a device that idles for most of the run is not what binds") {
+  ps::Report report;
+  report.seconds = 0.24;
+  report.processors = 16;
+  report.cpu_s = 0.1;
+  report.device = "host";
+  report.waited_s = 0.2;
+  report.stages = {{.name = "Reader",
+                    .kind = Kind::reader,
+                    .workers = 2,
+                    .bytes = 1 << 24,
+                    .busy_s = 0.001,
+                    .units = 64,
+                    .depth = 48,
+                    .depth_in_use = 40,
+                    .slot_bytes = 1 << 18,
+                    .ring_bytes = 48 << 18,
+                    .note = {}},
+                   {.name = "AsyncCopier",
+                    .kind = Kind::copy_to_device,
+                    .workers = 1,
+                    .bytes = 1 << 24,
+                    .busy_s = 0.02,
+                    .starved_s = 0.22,
+                    .depth = 9,
+                    .depth_in_use = 1,
+                    .slot_bytes = 1 << 18,
+                    .ring_bytes = 36 << 18,
+                    .note = {}},
+                   {.name = "Consumer",
+                    .kind = Kind::consumer,
+                    .workers = 1,
+                    .bytes = 1 << 24,
+                    .busy_s = 0.07,
+                    .starved_s = 0.17,
+                    .units = 64,
+                    .calling_s = 0.001,
+                    .slot_bytes = 1 << 18,
+                    .note = {}}};
+  const ps::Verdict verdict = ps::judge(report);
+  INFO(verdict);
+  CHECK(verdict.cause == Cause::too_short);
+  CHECK(verdict.stage.empty());
+  CHECK(verdict.advice.empty());
+}

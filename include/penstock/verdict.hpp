@@ -75,6 +75,12 @@ namespace detail {
     verdict.evidence = "no stage was at work for more than " + detail::per_cent(finding.share) +
                        " of " + detail::time_of(report.seconds) +
                        ": the beginning and the end are most of it";
+  } else if (detail::on_device(finding.stage) && finding.share < detail::least_of_a_device) {
+    verdict.stage.clear();
+    verdict.cause = Cause::too_short;
+    verdict.evidence = "the " + finding.stage.name + " held back most of all, for " +
+                       detail::per_cent(finding.share) + " of " + detail::time_of(report.seconds) +
+                       ", and the rest has no one cause";
   } else if (detail::waits_in_turns(report.stages, finding.at, report.seconds)) {
     detail::judge_depth(verdict, finding);
   } else {

@@ -16,6 +16,8 @@ namespace penstock::detail {
 inline constexpr double binding = 0.9;
 /// Such a share says enough, whatever else went on.
 inline constexpr double most_of_a_run = 0.7;
+/// A device that was at work for less binds nothing.
+inline constexpr double least_of_a_device = 0.45;
 /// A ring counts as too small if so much of a run is lost there.
 inline constexpr double much_lost = 0.05;
 
@@ -109,7 +111,10 @@ inline bool fences_are_sure(const StageReport& stage, double seconds) {
 /// wait for one whose turn is first.
 [[gnu::cold]] inline double lost_at_ring(const std::vector<StageReport>& stages, std::size_t at,
                                          double seconds) {
-  return at + 1 < stages.size() && stages[at].depth != 0 && seconds > 0
+  // A Kernel in place holds the slots that the stages behind it hold: it shares their memory.
+  const bool in_place = at + 1 < stages.size() && stages[at + 1].kind == StageKind::kernel &&
+                        stages[at + 1].depth != 0 && stages[at + 1].ring_bytes == 0;
+  return at + 1 < stages.size() && !in_place && stages[at].depth != 0 && seconds > 0
              ? std::max(
                    (stages[at].blocked_s + stages[at + 1].starved_s - stages[at + 1].blocked_s) /
                            seconds -

@@ -60,8 +60,10 @@ namespace penstock::detail {
   verdict.evidence = "the device works on its batches for " +
                      (known >= 0 ? per_cent(std::max(known, 0.0)) + " of the run, as CUPTI tells"
                                  : per_cent(finding.share) + " of the run, at most");
-  advise(verdict, finding, "a kernel that takes half the time", 2,
-         finding.bounds.without_device(finding.at));
+  Advice& advice = advise(verdict, finding, "a kernel that takes half the time", 2,
+                          finding.bounds.without_device(finding.at));
+  // Copies that the callable enqueues stay as long as they are.
+  advice.at_most = advice.at_most || finding.stage.calls.copies != 0;
 }
 
 /// A stage on the device was at work nearly all the time.
