@@ -30,6 +30,7 @@ ps::Report some_report() {
                     .unit_p50_s = 0.125,
                     .unit_p99_s = 0.375,
                     .calling_s = 0.75,
+                    .queued_s = 0.625,
                     .calls = {.launches = 1,
                               .waits = 2,
                               .allocations = 3,
@@ -91,37 +92,38 @@ TEST_CASE("a Report as JSON has each member by its name, and rates") {
   const std::string no_calls =
       R"({"launches": 0, "waits": 0, "allocations": 0, "copies": 0, "pageable_copies": 0, )"
       R"("pageable_bytes": 0, "launch_s": 0, "wait_s": 0, "allocation_s": 0, "copy_s": 0})";
-  CHECK(ps::to_json(some_report()).text() ==
-        R"({"seconds": 2, "cpu_s": 3.5, "processors": 4, "waited_s": 0.75, "records": 90, )"
-        R"("bytes": 720, "records_per_s": 45, "bytes_per_s": 360, "records_in_all": null, )"
-        R"("epochs": 3, "storage_bytes": 4096, "pageable_bytes": 1, "pinned_bytes": 1024, )"
-        R"("device_bytes": 2, "device_memory": 8, "observed": true, "stolen_s": 0.25, )"
-        R"("throttled_s": 0.5, "gpu": {"seconds": 2, "kernel_s": 1, "to_device_s": 0, )"
-        R"("to_host_s": 0, "copy_s": 0, "overlap_s": 0, "busy_s": 0, "kernels": 7, )"
-        R"("copies_to_device": 0, "copies_to_host": 0, "other_copies": 0, "bytes_to_device": 0, )"
-        R"("bytes_to_host": 0, "dropped": 0}, "dropped": 6, "skipped": 4, )"
-        R"("skips": [{"stage": "Reader", "record": 17, "records": 2, "file": "a\u000afile", )"
-        R"("offset": 68, "reason": "why"}], "limiting_stage": "Reader", "device": "host", )"
-        R"("position": null, "stopped": true, "error": "none", "stages": [{"name": "Reader", )"
-        R"("kind": "reader", "workers": 2, "records": 100, "bytes": 400, "records_per_s": 50, )"
-        R"("bytes_per_s": 200, "busy_s": 0.5, "starved_s": 0.25, "blocked_s": 1.25, )"
-        R"("busy_in_waits_s": 0.375, "starved_in_waits_s": 0.5, "blocked_in_waits_s": 0.625, )"
-        R"("units": 25, "workers_used": 1, "unit_p50_s": 0.125, "unit_p99_s": 0.375, )"
-        R"("calling_s": 0.75, "calls": {"launches": 1, "waits": 2, "allocations": 3, )"
-        R"("copies": 4, "pageable_copies": 5, "pageable_bytes": 6, "launch_s": 0.125, )"
-        R"("wait_s": 0.25, "allocation_s": 0.375, "copy_s": 0.5}, "busy_now": 1, )"
-        R"("starved_now": 2, "blocked_now": 3, "cpu_share": 0.75, "depth": 8, )"
-        R"("depth_in_use": 1.5, "slot_bytes": 128, "ring_bytes": 1024, )"
-        R"("ring_memory": "pinned", "skipped": 4, "retries": 5, "note": "a \"note\""}, )"
-        R"({"name": "loop", "kind": "loop", "workers": 1, "records": 90, "bytes": 720, )"
-        R"("records_per_s": 45, "bytes_per_s": 360, "busy_s": 0, "starved_s": 0, )"
-        R"("blocked_s": 0, "busy_in_waits_s": 0, "starved_in_waits_s": 0, )"
-        R"("blocked_in_waits_s": 0, "units": 0, "workers_used": 0, "unit_p50_s": 0, )"
-        R"("unit_p99_s": 0, "calling_s": 0, "calls": )" +
-            no_calls +
-            R"(, "busy_now": 0, "starved_now": 0, "blocked_now": 0, "cpu_share": 0, "depth": 0, )"
-            R"("depth_in_use": 0, "slot_bytes": 0, "ring_bytes": 0, "ring_memory": "pageable", )"
-            R"("skipped": 0, "retries": 0, "note": ""}]})");
+  CHECK(
+      ps::to_json(some_report()).text() ==
+      R"({"seconds": 2, "cpu_s": 3.5, "processors": 4, "waited_s": 0.75, "records": 90, )"
+      R"("bytes": 720, "records_per_s": 45, "bytes_per_s": 360, "records_in_all": null, )"
+      R"("epochs": 3, "storage_bytes": 4096, "pageable_bytes": 1, "pinned_bytes": 1024, )"
+      R"("device_bytes": 2, "device_memory": 8, "observed": true, "stolen_s": 0.25, )"
+      R"("throttled_s": 0.5, "gpu": {"seconds": 2, "kernel_s": 1, "to_device_s": 0, )"
+      R"("to_host_s": 0, "copy_s": 0, "overlap_s": 0, "busy_s": 0, "kernels": 7, )"
+      R"("copies_to_device": 0, "copies_to_host": 0, "other_copies": 0, "bytes_to_device": 0, )"
+      R"("bytes_to_host": 0, "dropped": 0}, "dropped": 6, "skipped": 4, )"
+      R"("skips": [{"stage": "Reader", "record": 17, "records": 2, "file": "a\u000afile", )"
+      R"("offset": 68, "reason": "why"}], "limiting_stage": "Reader", "device": "host", )"
+      R"("position": null, "stopped": true, "error": "none", "stages": [{"name": "Reader", )"
+      R"("kind": "reader", "workers": 2, "records": 100, "bytes": 400, "records_per_s": 50, )"
+      R"("bytes_per_s": 200, "busy_s": 0.5, "starved_s": 0.25, "blocked_s": 1.25, )"
+      R"("busy_in_waits_s": 0.375, "starved_in_waits_s": 0.5, "blocked_in_waits_s": 0.625, )"
+      R"("units": 25, "workers_used": 1, "unit_p50_s": 0.125, "unit_p99_s": 0.375, )"
+      R"("calling_s": 0.75, "queued_s": 0.625, "calls": {"launches": 1, "waits": 2, "allocations": 3, )"
+      R"("copies": 4, "pageable_copies": 5, "pageable_bytes": 6, "launch_s": 0.125, )"
+      R"("wait_s": 0.25, "allocation_s": 0.375, "copy_s": 0.5}, "busy_now": 1, )"
+      R"("starved_now": 2, "blocked_now": 3, "cpu_share": 0.75, "depth": 8, )"
+      R"("depth_in_use": 1.5, "slot_bytes": 128, "ring_bytes": 1024, )"
+      R"("ring_memory": "pinned", "skipped": 4, "retries": 5, "note": "a \"note\""}, )"
+      R"({"name": "loop", "kind": "loop", "workers": 1, "records": 90, "bytes": 720, )"
+      R"("records_per_s": 45, "bytes_per_s": 360, "busy_s": 0, "starved_s": 0, )"
+      R"("blocked_s": 0, "busy_in_waits_s": 0, "starved_in_waits_s": 0, )"
+      R"("blocked_in_waits_s": 0, "units": 0, "workers_used": 0, "unit_p50_s": 0, )"
+      R"("unit_p99_s": 0, "calling_s": 0, "queued_s": 0, "calls": )" +
+          no_calls +
+          R"(, "busy_now": 0, "starved_now": 0, "blocked_now": 0, "cpu_share": 0, "depth": 0, )"
+          R"("depth_in_use": 0, "slot_bytes": 0, "ring_bytes": 0, "ring_memory": "pageable", )"
+          R"("skipped": 0, "retries": 0, "note": ""}]})");
   const std::string none = ps::to_json(ps::Report{}).text();
   CHECK(none.find(R"("records_per_s": 0, )") != std::string::npos);
   CHECK(none.find(R"("records_in_all": 0, )") != std::string::npos);

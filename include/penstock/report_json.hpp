@@ -83,6 +83,7 @@ namespace detail {
                                    {"unit_p50_s", stage.unit_p50_s},
                                    {"unit_p99_s", stage.unit_p99_s},
                                    {"calling_s", stage.calling_s},
+                                   {"queued_s", stage.queued_s},
                                    {"calls", detail::to_json(stage.calls)},
                                    {"busy_now", stage.busy_now},
                                    {"starved_now", stage.starved_now},

@@ -72,6 +72,9 @@ struct StageReport {
   /// Seconds that the thread which calls a callable spent in it, or in the body of your loop, where
   /// that enqueues work on a device: busy_s is the device's time. Else 0.
   double calling_s{};
+  /// Of a last stage that does so: seconds in which the device worked on a batch all of whose work
+  /// was enqueued. Near the run's length, the device binds, however long calls keep the thread.
+  double queued_s{};
   /// What it asked of a device meanwhile.
   DeviceCalls calls{};
   /// In a run going on: how many workers are at work now.

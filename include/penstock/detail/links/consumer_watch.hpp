@@ -8,6 +8,7 @@
 #include <penstock/fence.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -73,6 +74,8 @@ template <AnyDevice D> class ConsumerWatch {
     finished_.store(false, relaxed);
     meter_.clear();
     doing_ = Activity::starved;
+    queued_ns_.store(0, relaxed);
+    queued_ = false;
   }
   /// The device thread calls begin() before it looks for the first time, and rest() after the last.
   /// @{
@@ -91,8 +94,13 @@ template <AnyDevice D> class ConsumerWatch {
     // going on while the others wait for their copy.
     const bool works = oldest != 0 && ready(tickets_[uses_.answer(oldest)].load(relaxed));
     const Activity now = works || calling ? Activity::busy : Activity::starved;
-    meter_.went_by(doing_, now);
+    const Meter::Clock::duration time = meter_.went_by(doing_, now);
+    if (queued_) {
+      const auto ns = static_cast<std::uint64_t>(time / std::chrono::nanoseconds{1});
+      queued_ns_.store(queued_ns_.load(relaxed) + ns, relaxed);
+    }
     doing_ = now;
+    queued_ = works;
     if (now == Activity::starved) {
       meter_.begin_wait();
     }
@@ -115,6 +123,7 @@ template <AnyDevice D> class ConsumerWatch {
   [[gnu::cold]] void report(double seconds, StageReport& stage) const {
     StageReport gpu;
     Meter::sum(&meter_, 1, seconds, gpu);
+    stage.queued_s = static_cast<double>(queued_ns_.load(relaxed)) / 1e9;
     stage.busy_s = gpu.busy_s;
     stage.starved_s = gpu.starved_s;
     stage.blocked_s = 0;
@@ -137,7 +146,9 @@ template <AnyDevice D> class ConsumerWatch {
   Number entered_{0};      // the serial that a callable's use will have
   StdAtomics::Atomic<bool> finished_{false};
   Meter meter_;
-  Activity doing_{Activity::starved}; // the device thread's
+  Number queued_ns_{0};               // see StageReport::queued_s
+  bool queued_{};                     // when the device thread looked last
+  Activity doing_{Activity::starved}; // likewise
 };
 
 } // namespace penstock::detail

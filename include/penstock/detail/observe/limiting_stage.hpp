@@ -27,6 +27,12 @@ inline bool on_device(const StageReport& stage) {
          stage.kind == StageKind::copy_to_host || stage.calling_s > 0;
 }
 
+/// Returns whether a device nearly always had a batch more to work on: its thread's calls then wait
+/// for room in its queue.
+inline bool device_has_backlog(const StageReport& stage, double seconds) {
+  return stage.queued_s >= binding * seconds;
+}
+
 /// Returns the seconds that all workers of a stage, or the device, were at work. What a worker does
 /// now is not booked before it ends, and counts too.
 [[gnu::cold]] inline double worked(const StageReport& stage, double seconds) {

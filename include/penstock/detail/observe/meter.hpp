@@ -134,7 +134,7 @@ class alignas(cache_line) Meter {
     stage.busy_now = stage.starved_now = stage.blocked_now = 0;
     stage.busy_s = stage.starved_s = stage.blocked_s = stage.cpu_share = 0;
     stage.busy_in_waits_s = stage.starved_in_waits_s = stage.blocked_in_waits_s = 0;
-    stage.calling_s = 0;
+    stage.calling_s = stage.queued_s = 0;
     stage.calls = {};
     stage.units = stage.workers_used = 0;
     const auto workers = static_cast<double>(count);

@@ -64,7 +64,9 @@ class Bounds {
       unsure_ = unsure_ || small_copies_.back();
       if (on_device(stages[i])) {
         // Waits last as long as what is waited for.
-        const double calling = std::max(stages[i].calling_s - stages[i].calls.wait_s, 0.0);
+        const double calling = device_has_backlog(stages[i], report.seconds)
+                                   ? 0
+                                   : std::max(stages[i].calling_s - stages[i].calls.wait_s, 0.0);
         threads_.push_back({calling / report.seconds, "the thread that enqueues"});
       } else {
         threads_.push_back({0, ""});

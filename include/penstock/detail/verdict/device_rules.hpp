@@ -77,7 +77,7 @@ namespace penstock::detail {
   const double known = kernel_share(report);
   const double all = worked(stage, report.seconds);
   const double batch_s = stage.units != 0 ? report.seconds / static_cast<double>(stage.units) : 1;
-  if (known >= binding) {
+  if (known >= binding || (known < 0 && device_has_backlog(stage, report.seconds))) {
     judge_kernel(verdict, finding);
   } else if (stage.calling_s >= binding * all ||
              (known >= 0 && known < 0.75 && stage.calling_s >= 0.5 * all)) {
