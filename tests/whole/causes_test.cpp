@@ -131,9 +131,8 @@ TEST_CASE("the verdict names the bus, the kernel and the writer, and then nothin
     return report;
   });
   // Its stream holds 128 pieces of work: the calls of a callable that launches many wait for room.
-  check("Consumer", Cause::kernel, [] {
-    return run({.kernel_s = 0.1e-3}, {.launches = 40}, {.pages = 6'400, .slot = 64});
-  });
+  check("Consumer", Cause::kernel,
+        [] { return run({.kernel_s = 0.1e-3}, {.launches = 40}, {.pages = 6'400, .slot = 64}); });
   check("Writer", Cause::writer, [] {
     const ps::tests::TempDir dir;
     ps::HostDevice device;
