@@ -110,6 +110,10 @@ template <ps::AnyDevice D> doctor::Findings examine(D& device, const doctor::Arg
 
 int main(int argc, char** argv) try {
   const doctor::Arguments args{argc, argv};
+  if (args.help) {
+    std::cout << doctor::usage << std::flush;
+    return std::cout ? 0 : 1;
+  }
   if (!args.program.empty()) {
     return watch(args);
   }

@@ -673,7 +673,7 @@ def doctor(program: str, folder: Path):
     wrong = {"missing": ["missing"], "nothing": ["nothing"], "empty": ["empty"], "/dev/null": ["/dev/null"],
              "--batch": ["--batch", "0", "file"], "smaller": ["--batch", "1000GiB", "file"], "4MiB": ["--batch=4.5", "file"],
              "nan": ["--kernel-ms", "nan", "file"], "-1": ["--kernel-ms=-1"], "1000": ["--kernel-ms", "1001"],
-             "--what": ["--what"], "one path too many": ["file", "file"], "nothing behind it": ["--device"],
+             "--what": ["--what"], "one path too many": ["file", "file"], "--device has no value": ["--device"],
              "toaster": ["--device", "toaster"], "--run": ["--run"]}
     for word, args in wrong.items():
         failed = subprocess.run([program, "--device", "host", "--json", *args], capture_output=True, text=True, timeout=LIMIT, cwd=folder)

@@ -5,12 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace doctor {
+
+/// Returns "1 byte" or "2 bytes".
+inline std::string bytes_in_words(std::uint64_t bytes) {
+  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
 
 /// A name without its unit, and the unit in words.
 struct Named {
