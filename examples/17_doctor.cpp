@@ -59,11 +59,11 @@ std::string described(const doctor::Data& data, const std::string& name) {
   const std::uint64_t sample = data.bytes_of(data.pieces.size());
   std::string text = name + ", " +
                      (data.all_files == 1 ? "" : std::to_string(data.all_files) + " files, ") +
-                     std::to_string(data.all_bytes) + " bytes";
+                     doctor::bytes_in_words(data.all_bytes);
   if (sample != data.all_bytes) {
     text += " (a sample of " +
             (data.all_files == 1 ? "" : std::to_string(data.paths.size()) + " files, ") +
-            std::to_string(sample) + " bytes)";
+            doctor::bytes_in_words(sample) + ')';
   }
   return text;
 }
@@ -81,6 +81,8 @@ template <ps::AnyDevice D> doctor::Findings examine(D& device, const doctor::Arg
   found.data =
       described(data, made ? "a file of noise in " + made->folder() + ", now gone" : args.path);
 
+  found.small_files = data.small_files;
+
   {
     const doctor::Readings readings{data,
                                     std::max(doctor::several_threads(), doctor::disk_threads)};
@@ -93,17 +95,27 @@ template <ps::AnyDevice D> doctor::Findings examine(D& device, const doctor::Arg
   doctor::measure_copies(found.limits);
   progress.show("measuring the device");
   doctor::measure_device(device, found.limits);
+  doctor::measure_each_batch(device, found.limits);
 
   found.work = doctor::workload_on(data, found.limits, batch, args.kernel_ms);
   progress.show("running a loop without a pipeline");
   found.plain_loop = doctor::run_plain_loop(device, data, found.work);
   progress.show("running a pipeline");
   found.first = doctor::run_pipeline(device, data, found.limits, found.work, {});
-  found.diagnosis = doctor::diagnose(found.first);
+  found.diagnosis = doctor::diagnose(found.first, found.limits, found.work);
   if (found.diagnosis.to_try != doctor::Settings{}) {
     progress.show("running it with other settings");
     found.tried = found.diagnosis.to_try;
     found.second = doctor::run_pipeline(device, data, found.limits, found.work, *found.tried);
+  }
+  if (found.limits["disk_cold_1_thread_gb_per_s"] > 0 && !found.work.from_disk &&
+      !found.work.is_one_batch()) {
+    progress.show("running both once more, with an empty page cache");
+    doctor::Workload first = found.work;
+    first.from_disk = true;
+    found.first_pass = {
+        .pipeline = doctor::gb_per_s(doctor::run_pipeline(device, data, found.limits, first, {})),
+        .plain_loop = doctor::run_plain_loop(device, data, first)};
   }
   return found;
 }

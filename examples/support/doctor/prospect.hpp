@@ -14,7 +14,7 @@
 
 namespace doctor {
 
-inline constexpr const char* each_batch = "calls for each batch";
+inline constexpr const char* each_batch = "calls for single batches";
 inline constexpr const char* copies_in_memory = "copies in memory";
 
 /// What binds a pipeline, and at how many GB/s.
@@ -55,7 +55,9 @@ inline double copying_gb_per_s(const Limits& limits) {
 }
 
 /// Returns what each limit allows, those that were measured, the lowest first.
-inline std::vector<Bound> bounds(const Limits& limits, const Workload& work) {
+/// With `disk_too` the disk is among them, also if it holds up the first pass alone.
+inline std::vector<Bound> bounds(const Limits& limits, const Workload& work,
+                                 bool disk_too = false) {
   const double batch_gb = static_cast<double>(work.batch_bytes) / 1e9;
   const bool bus = limits["bus_to_device_gb_per_s"] > 0;
   std::vector<Bound> all{
@@ -63,6 +65,11 @@ inline std::vector<Bound> bounds(const Limits& limits, const Workload& work) {
       {bus ? "bus" : copies_in_memory, copying_gb_per_s(limits)},
       {each_batch, batch_gb * limits["pipeline_batches_per_s"]},
       {"launches", batch_gb * limits["launches_per_s"]}};
+  if (disk_too && !work.from_disk) {
+    Workload first = work;
+    first.from_disk = true;
+    all.push_back({"disk", reading_gb_per_s(limits, first, false)});
+  }
   if (work.kernel_s > 0) {
     all.push_back({"kernel", batch_gb / work.kernel_s});
   }
