@@ -8,6 +8,7 @@
 //
 //   17_doctor [FILE_OR_FOLDER] [--batch BYTES] [--kernel-ms T] [--json] [--device auto|cuda|host]
 //   17_doctor [--json] --run PROGRAM ARGS...
+//   17_doctor --help
 //
 // It reads a sample of the file, or of the folder's files, and never writes there. To see how fast
 // the disk is, it drops the sample from the page cache first. Without FILE_OR_FOLDER it makes a
@@ -52,6 +53,12 @@ int watch(const doctor::Arguments& args) {
   throw std::runtime_error{"cannot watch " + std::string{args.program.front()} +
                            ": this was built without what --run needs, support/run_watched.hpp"};
 #endif
+}
+
+void flush_output() {
+  if (!std::cout.flush()) {
+    throw std::runtime_error{"cannot write to standard output: it is closed, or its disk is full"};
+  }
 }
 
 /// Says what the data are, with the sample of them that is measured.
@@ -123,8 +130,9 @@ template <ps::AnyDevice D> doctor::Findings examine(D& device, const doctor::Arg
 int main(int argc, char** argv) try {
   const doctor::Arguments args{argc, argv};
   if (args.help) {
-    std::cout << doctor::usage << std::flush;
-    return std::cout ? 0 : 1;
+    std::cout << doctor::usage;
+    flush_output();
+    return 0;
   }
   if (!args.program.empty()) {
     return watch(args);
@@ -133,10 +141,7 @@ int main(int argc, char** argv) try {
     const auto attached = device.attach();
     const doctor::Findings found = examine(device, args);
     args.json ? doctor::print_json(std::cout, found) : doctor::print_text(std::cout, found);
-    if (!std::cout.flush()) {
-      throw std::runtime_error{"cannot write what was found to standard output: it is closed, or "
-                               "its disk is full"};
-    }
+    flush_output();
     return 0;
   });
 } catch (const std::bad_alloc&) {

@@ -125,7 +125,8 @@ inline std::string worth(const Findings& found) {
   if (found.work.is_one_batch()) {
     return "A pipeline is not worth it for one pass over these data: they are a single batch, and "
            "nothing can overlap. If they are read again and again, " +
-           later + '.';
+           later + '.' +
+           (found.work.data_bytes >= mib ? " A smaller --batch makes several of them." : "");
   }
   std::string text;
   const bool later_too = is_worth_it_later(found);

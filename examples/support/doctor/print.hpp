@@ -68,7 +68,7 @@ inline void print_text(std::ostream& os, const Findings& found) {
 
   os << "\nWhat a pipeline can reach with batches of " << bytes_in_words(found.work.batch_bytes)
      << (found.work.is_one_batch() ? ", which are all the data," : "") << " and kernels of "
-     << three_digits(found.work.kernel_s * 1e3) << " ms:\n";
+     << found.work.kernel_s * 1e3 << " ms:\n";
   for (const Bound& bound : bounds(found.limits, found.work, true)) {
     print_rate(os, "limit: " + bound.what, bound.gb_per_s, "GB/s");
   }
