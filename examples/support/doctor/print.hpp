@@ -66,9 +66,12 @@ inline void print_text(std::ostream& os, const Findings& found) {
     os << "  not measured: " << missing.what << ": " << missing.why << '\n';
   }
 
+  const bool cut = found.work.batch_bytes < found.work.asked_bytes;
   os << "\nWhat a pipeline can reach with batches of " << bytes_in_words(found.work.batch_bytes)
-     << (found.work.is_one_batch() ? ", which are all the data," : "") << " and kernels of "
-     << found.work.kernel_s * 1e3 << " ms:\n";
+     << (found.work.is_one_batch() ? ", which are all the data,"
+         : cut ? " (" + bytes_in_words(found.work.asked_bytes) + " are too many to measure with)"
+               : std::string{})
+     << " and kernels of " << found.work.kernel_s * 1e3 << " ms:\n";
   for (const Bound& bound : bounds(found.limits, found.work, true)) {
     print_rate(os, "limit: " + bound.what, bound.gb_per_s, "GB/s");
   }

@@ -140,8 +140,11 @@ penstock::Report run_over(D& device, Source source, std::size_t batch, std::uint
 /// Measures how many batches a second a pipeline hands on, each of one byte that lies in memory.
 template <penstock::AnyDevice D> void measure_each_batch(D& device, Limits& limits) {
   const std::vector<std::byte> bytes(30'000);
-  const Workload work{
-      .batch_bytes = 1, .kernel_s = 0, .from_disk = false, .data_bytes = bytes.size()};
+  const Workload work{.batch_bytes = 1,
+                      .kernel_s = 0,
+                      .from_disk = false,
+                      .data_bytes = bytes.size(),
+                      .asked_bytes = 1};
   const penstock::Report report = run_over(device, penstock::memory(bytes), 1, 1, work, {});
   limits.add("pipeline_batches_per_s", static_cast<double>(report.records) / report.seconds);
 }

@@ -27,6 +27,7 @@ struct Workload {
   /// Whether the data come from the disk: each time if they do not fit into the page cache.
   bool from_disk;
   std::uint64_t data_bytes; ///< Of all data, and not of the sample alone.
+  std::size_t asked_bytes;  ///< Of a batch, by the user: perhaps more than is measured with.
 
   /// Returns whether all data are one batch: then nothing can overlap.
   bool is_one_batch() const { return data_bytes <= batch_bytes; }
@@ -82,7 +83,8 @@ inline Workload workload_on(const Data& data, const Limits& limits, std::size_t 
   return {.batch_bytes = static_cast<std::size_t>(std::min<std::uint64_t>(batch_bytes, most)),
           .kernel_s = kernel_ms / 1e3,
           .from_disk = from_disk,
-          .data_bytes = data.all_bytes};
+          .data_bytes = data.all_bytes,
+          .asked_bytes = batch_bytes};
 }
 
 } // namespace doctor
