@@ -45,17 +45,21 @@ struct BatchTime {
     const double copying = copying_gb_per_s(limits);
     if (batches > 0 && copying > 0) {
       all_s = report.seconds / batches;
-      copy_s = static_cast<double>(report.bytes) / batches / copying / 1e9;
+      bytes = static_cast<double>(report.bytes) / batches;
+      copy_s = bytes / copying / 1e9;
     }
   }
   /// Returns whether neither the copy nor the kernel is what takes the time.
   bool is_calls() const {
     constexpr double most_of_calls_s = 200e-6;
-    return all_s > 0 && all_s < most_of_calls_s && std::max(copy_s, kernel_s) < all_s / 4;
+    constexpr double few_bytes = 64 << 10;
+    return (all_s < most_of_calls_s || bytes <= few_bytes) &&
+           std::max(copy_s, kernel_s) < all_s / 4;
   }
   bool has_no_kernel() const { return kernel_s < all_s / 4; }
 
   double all_s = 0;
+  double bytes = 0;
   double copy_s = 0;
   double kernel_s;
 };
@@ -114,7 +118,7 @@ inline penstock::Verdict judge_here(const penstock::Report& report, const Limits
   const bool may_be_calls = verdict.cause == Cause::bus || verdict.cause == Cause::kernel ||
                             verdict.cause == Cause::cores || verdict.cause == Cause::depth;
   if ((may_be_calls && time.is_calls()) ||
-      (verdict.cause == Cause::kernel && time.all_s > 0 && time.has_no_kernel())) {
+      (verdict.cause == Cause::kernel && time.has_no_kernel())) {
     blame_small_batches(verdict, report, limits, work, time);
   }
   if (verdict.or_cause == Cause::kernel && time.has_no_kernel()) {
