@@ -24,10 +24,12 @@
 #include "support/doctor/device.hpp"
 #include "support/doctor/disk.hpp"
 #include "support/doctor/findings.hpp"
+#include "support/doctor/limits.hpp"
 #include "support/doctor/made_file.hpp"
 #include "support/doctor/memory.hpp"
 #include "support/doctor/print.hpp"
 #include "support/doctor/trial.hpp"
+#include "support/doctor/workload.hpp"
 
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>

@@ -164,6 +164,7 @@ TEST_CASE("copies of a few bytes are blamed on their number") {
   const doctor::Diagnosis tiny = doctor::diagnose(report, limits_of(5), work_of(0, 1));
   CHECK(tiny.cause == "batches too small");
   CHECK(tiny.stage == "AsyncCopier");
+  CHECK(ps::detail::bytes_of(1) == "1 byte");
   CHECK(has(tiny.verdict, "a batch of 1 byte takes 20.0 us, of which its copy takes less than"));
   REQUIRE(tiny.advice.size() == 1);
   CHECK(tiny.advice[0].change == "AsyncCopier: a .batch of 4194304 bytes");
@@ -224,6 +225,7 @@ TEST_CASE("a pipeline is worth it if it is on the first pass or on later ones") 
   CHECK(has(doctor::worth(found), "A pipeline is worth it on the first pass, from the disk: "));
   CHECK(has(doctor::worth(found), "A pipeline is not worth it on later passes"));
   // One batch, which nothing can overlap with.
+  found.plain_loop = rate / 2;
   found.work.data_bytes = found.work.batch_bytes;
   CHECK_FALSE(doctor::is_worth_it(found));
   CHECK(has(doctor::worth(found), "A smaller --batch"));

@@ -4,6 +4,7 @@
 
 #include "advice.hpp"
 #include "limits.hpp"
+#include "memory_budget.hpp"
 #include "prospect.hpp"
 #include "trial.hpp"
 #include "workload.hpp"

@@ -3,6 +3,10 @@
 #pragma once
 
 #include "findings.hpp"
+#include "limits.hpp"
+#include "prospect.hpp"
+#include "verdict_here.hpp"
+#include "workload.hpp"
 
 #include <penstock/json.hpp>
 #include <penstock/penstock.hpp>
