@@ -8,6 +8,7 @@
 //
 //   17_doctor [FILE_OR_FOLDER] [--batch BYTES] [--kernel-ms T] [--json] [--device auto|cuda|host]
 //   17_doctor [--json] --run PROGRAM ARGS...
+//   17_doctor --help
 //
 // It reads a sample of the file, or of the folder's files, and never writes there. To see how fast
 // the disk is, it drops the sample from the page cache first. Without FILE_OR_FOLDER it makes a
@@ -23,10 +24,12 @@
 #include "support/doctor/device.hpp"
 #include "support/doctor/disk.hpp"
 #include "support/doctor/findings.hpp"
+#include "support/doctor/limits.hpp"
 #include "support/doctor/made_file.hpp"
 #include "support/doctor/memory.hpp"
 #include "support/doctor/print.hpp"
 #include "support/doctor/trial.hpp"
+#include "support/doctor/workload.hpp"
 
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
@@ -54,16 +57,22 @@ int watch(const doctor::Arguments& args) {
 #endif
 }
 
+void flush_output() {
+  if (!std::cout.flush()) {
+    throw std::runtime_error{"cannot write to standard output: it is closed, or its disk is full"};
+  }
+}
+
 /// Says what the data are, with the sample of them that is measured.
 std::string described(const doctor::Data& data, const std::string& name) {
   const std::uint64_t sample = data.bytes_of(data.pieces.size());
   std::string text = name + ", " +
                      (data.all_files == 1 ? "" : std::to_string(data.all_files) + " files, ") +
-                     std::to_string(data.all_bytes) + " bytes";
+                     doctor::bytes_in_words(data.all_bytes);
   if (sample != data.all_bytes) {
     text += " (a sample of " +
             (data.all_files == 1 ? "" : std::to_string(data.paths.size()) + " files, ") +
-            std::to_string(sample) + " bytes)";
+            doctor::bytes_in_words(sample) + ')';
   }
   return text;
 }
@@ -81,6 +90,8 @@ template <ps::AnyDevice D> doctor::Findings examine(D& device, const doctor::Arg
   found.data =
       described(data, made ? "a file of noise in " + made->folder() + ", now gone" : args.path);
 
+  found.small_files = data.small_files;
+
   {
     const doctor::Readings readings{data,
                                     std::max(doctor::several_threads(), doctor::disk_threads)};
@@ -93,23 +104,38 @@ template <ps::AnyDevice D> doctor::Findings examine(D& device, const doctor::Arg
   doctor::measure_copies(found.limits);
   progress.show("measuring the device");
   doctor::measure_device(device, found.limits);
+  doctor::measure_each_batch(device, found.limits);
 
   found.work = doctor::workload_on(data, found.limits, batch, args.kernel_ms);
   progress.show("running a loop without a pipeline");
   found.plain_loop = doctor::run_plain_loop(device, data, found.work);
   progress.show("running a pipeline");
   found.first = doctor::run_pipeline(device, data, found.limits, found.work, {});
-  found.diagnosis = doctor::diagnose(found.first);
+  found.diagnosis = doctor::diagnose(found.first, found.limits, found.work);
   if (found.diagnosis.to_try != doctor::Settings{}) {
     progress.show("running it with other settings");
     found.tried = found.diagnosis.to_try;
     found.second = doctor::run_pipeline(device, data, found.limits, found.work, *found.tried);
+  }
+  if (found.limits["disk_cold_1_thread_gb_per_s"] > 0 && !found.work.from_disk &&
+      !found.work.is_one_batch()) {
+    progress.show("running both once more, with an empty page cache");
+    doctor::Workload first = found.work;
+    first.from_disk = true;
+    found.first_pass = {
+        .pipeline = doctor::gb_per_s(doctor::run_pipeline(device, data, found.limits, first, {})),
+        .plain_loop = doctor::run_plain_loop(device, data, first)};
   }
   return found;
 }
 
 int main(int argc, char** argv) try {
   const doctor::Arguments args{argc, argv};
+  if (args.help) {
+    std::cout << doctor::usage;
+    flush_output();
+    return 0;
+  }
   if (!args.program.empty()) {
     return watch(args);
   }
@@ -117,10 +143,7 @@ int main(int argc, char** argv) try {
     const auto attached = device.attach();
     const doctor::Findings found = examine(device, args);
     args.json ? doctor::print_json(std::cout, found) : doctor::print_text(std::cout, found);
-    if (!std::cout.flush()) {
-      throw std::runtime_error{"cannot write what was found to standard output: it is closed, or "
-                               "its disk is full"};
-    }
+    flush_output();
     return 0;
   });
 } catch (const std::bad_alloc&) {

@@ -290,7 +290,8 @@ TEST_CASE("disk: cold and sure, cold or too few workers, and warm") {
   warm.stages[0].units = 10'000;
   warm.stages[0].bytes = 10'000 * mib;
   check_names(Judged{warm}, "Reader", Cause::too_few_workers, Cause::disk);
-  CHECK(Judged{warm}.says("To tell: run it with .workers = 300: if it gets no slower, what"));
+  CHECK(Judged{warm}.says(
+      "To tell: run it with .workers = 300: if it gets no slower, the source binds"));
 }
 
 TEST_CASE("bus: and what fits on the device is copied once") {

@@ -60,7 +60,7 @@ enum class Cause : std::uint8_t {
   case Cause::allocations:
     return "allocations in a callable";
   case Cause::host_work:
-    return "host work where work is enqueued";
+    return "host work in a callable or a loop";
   case Cause::too_short:
     return "run too short to tell";
   case Cause::nothing:

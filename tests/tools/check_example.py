@@ -640,7 +640,8 @@ def doctor(program: str, folder: Path):
         found = json.loads(run(program, "--device", "host", "--json", *args))
         took = time.monotonic() - begin
         assert took < 60, f"{args}: {took} s"
-        assert list(found) == ["limits", "verdict", "stage", "cause", "advice", "settings"], f"{args}: {list(found)}"
+        keys = ["limits", "at_most", "verdict", "worth_it", "stage", "cause", "advice", "settings"]
+        assert list(found) == keys, f"{args}: {list(found)}"
         limits = found["limits"]
         for name, figure in limits.items():
             assert name.endswith(UNITS), f"{args}: no unit in {name}"
@@ -650,9 +651,20 @@ def doctor(program: str, folder: Path):
         assert "disk_cold_1_thread_gb_per_s" in limits or "Not measured: disk" in found["verdict"], f"{args}: {found}"
         assert "Not measured: pinning, bus and launches" in found["verdict"], found["verdict"]
         assert "pipeline reaches" in found["verdict"], found["verdict"]
+        # Without a GPU there is no bus, and no second device.
+        words = json.dumps([found["verdict"].partition("Not measured:")[0], found["cause"], found["advice"]])
+        assert not re.search(r"\b(bus|link|devices)\b", words), words
+        assert isinstance(found["worth_it"], bool), found
+        at_most = found["at_most"]
+        for which in "first_pass", "later_passes":
+            assert is_number(at_most[which + "_gb_per_s"]) and at_most[which + "_limit"], at_most
+        if "disk_cold_1_thread_gb_per_s" in limits:
+            assert limits["first_pass_pipeline_gb_per_s"] <= at_most["first_pass_gb_per_s"], found
+            assert limits["first_pass_plain_loop_gb_per_s"] > 0, found
+        assert limits["pipeline_with_defaults_gb_per_s"] <= at_most["later_passes_gb_per_s"], found
         assert all(isinstance(found[key], str) for key in ("verdict", "stage", "cause")), found
         for advice in found["advice"]:
-            assert set(advice) == {"change", "gain", "next"} and is_number(advice["gain"]), advice
+            assert set(advice) == {"change", "gain", "next"} and advice["gain"] > 1.09, advice
         settings = found["settings"]
         assert settings["reader_workers"] >= 1 and settings["reader_depth"] >= 2 and settings["batch_bytes"] >= 1, settings
         if file in args:
@@ -665,20 +677,46 @@ def doctor(program: str, folder: Path):
             assert found["cause"] == "kernel" and found["stage"] == "Consumer", found
     said = run(program, "--device=host", "--batch", "64KiB", small)
     for part in ("300 files", "What this machine allows:", "page cache 1 thread", "files opened and read 1 thread",
-                 "batches of 65536 bytes", "a loop without it, measured", "Verdict: ", "Settings to take"):
+                 "batches of 65536 bytes", "a loop without it, measured", "Verdict: ", "Settings to take",
+                 "a pipeline, at most", "(each record is a file)"):
         assert part in said, f"{part} is not in {said}"
+    # Data that are too few to tell much.
+    one, few = folder / "one", folder / "few"
+    one.write_bytes(b"x")
+    few.mkdir()
+    for i in range(3):
+        (few / f"{i}").write_bytes(rng.randbytes(1000 + i))
+    for path, size in (one, 1), (few, 3003):
+        found = json.loads(run(program, "--device", "host", "--json", path))
+        assert found["worth_it"] is False and "a single batch" in found["verdict"], found
+        assert found["settings"]["batch_bytes"] == size and "bus" not in found["cause"], found
+        assert not [name for name in found["limits"] if "disk" in name], found["limits"]
+        assert re.search(f"Not measured: disk: (a sample of {size} byte|the data lie in memory)", found["verdict"]), found
+    tiny = json.loads(run(program, "--device", "host", "--json", "--batch", "1", file))
+    assert tiny["settings"]["batch_bytes"] == 1 and tiny["cause"] not in ("kernel", "copies in memory"), tiny
+    assert tiny["at_most"]["later_passes_gb_per_s"] < 1, tiny
+    for args in ["--help"], ["-h"], [file, "--json", "--help"]:
+        said = run(program, *args)
+        assert said.startswith("Usage: 17_doctor [FILE_OR_FOLDER]"), said
+        assert all(option in said for option in ("--batch", "--kernel-ms", "--json", "--device", "--run")), said
 
     (folder / "empty").touch()
     (folder / "nothing").mkdir()
     wrong = {"missing": ["missing"], "nothing": ["nothing"], "empty": ["empty"], "/dev/null": ["/dev/null"],
              "--batch": ["--batch", "0", "file"], "smaller": ["--batch", "1000GiB", "file"], "4MiB": ["--batch=4.5", "file"],
              "nan": ["--kernel-ms", "nan", "file"], "-1": ["--kernel-ms=-1"], "1000": ["--kernel-ms", "1001"],
-             "--what": ["--what"], "one path too many": ["file", "file"], "nothing behind it": ["--device"],
+             "--kernel-ms": ["--kernel-ms", "1e9"], "abc": ["--batch", "abc"], "is empty": [""],
+             "there is no option --what": ["--what"], "no option -x": ["-x"], "--json=1": ["--json=1"], "one path too many": ["file", "file"], "--device has no value": ["--device"],
              "toaster": ["--device", "toaster"], "--run": ["--run"]}
     for word, args in wrong.items():
         failed = subprocess.run([program, "--device", "host", "--json", *args], capture_output=True, text=True, timeout=LIMIT, cwd=folder)
         assert failed.returncode == 1 and not failed.stdout, (args, failed)
         assert failed.stderr.startswith("17_doctor: ") and word in failed.stderr, (args, failed.stderr)
+        assert failed.stderr.count("\n") == 1, (args, failed.stderr)
+    if os.geteuid() != 0:
+        one.chmod(0)
+        failed = subprocess.run([program, "--device", "host", "--json", one], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and not failed.stdout and str(one) in failed.stderr and "right to read it" in failed.stderr, failed
     # Results that nobody can have, limits on files and on memory.
     limited = {"standard output": ("> /dev/full", file), "File too large": ("ulimit -f 8;", ""), "ulimit -v": ("ulimit -v 300000;", file)}
     for word, (limit, path) in limited.items():

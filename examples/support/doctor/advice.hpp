@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "limits.hpp"
 #include "trial.hpp"
+#include "verdict_here.hpp"
+#include "workload.hpp"
 
 #include <penstock/penstock.hpp>
 #include <penstock/usable.hpp>
@@ -10,7 +13,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,7 +41,7 @@ inline Settings cure(const penstock::Report& report, penstock::Cause cause, doub
   case Cause::disk: // more reads in flight take no processor
     return {.workers = std::min(2 * reader.workers, 32U)};
   case Cause::too_few_workers: {
-    // Workers that wait for what they read take no processor.
+    // Workers that wait for the disk take no processor.
     const bool they_wait = reader.cpu_share > 0 && reader.cpu_share < 0.5 * reader.workers;
     const unsigned most = they_wait ? 32 : penstock::usable_processors();
     return {.workers =
@@ -56,20 +58,19 @@ inline Settings cure(const penstock::Report& report, penstock::Cause cause, doub
   }
 }
 
-/// Asks judge() what held a run back.
-inline Diagnosis diagnose(const penstock::Report& report) {
-  const penstock::Verdict verdict = penstock::judge(report);
-  std::ostringstream text;
-  text << verdict;
-  std::string words = text.str();
-  words.erase(words.find_last_not_of('\n') + 1);
-  std::string cause = name_of(verdict.cause);
+/// Says what held a run back.
+inline Diagnosis diagnose(const penstock::Report& report, const Limits& limits,
+                          const Workload& work) {
+  const penstock::Verdict verdict = judge_here(report, limits, work);
+  std::string cause = cause_here(verdict.cause, report);
   if (verdict.or_cause != penstock::Cause::nothing) {
-    cause += std::string{" or "} + name_of(verdict.or_cause);
+    cause += " or " + cause_here(verdict.or_cause, report);
   }
-  Diagnosis diagnosis{std::move(words), verdict.stage, std::move(cause), {}, {}};
+  Diagnosis diagnosis{in_lines(verdict, report), verdict.stage, std::move(cause), {}, {}};
   for (const penstock::Advice& advice : verdict.advice) {
-    diagnosis.advice.push_back({advice.change, advice.gain, advice.next});
+    if (!gains_nothing(advice)) {
+      diagnosis.advice.push_back({advice.change, advice.gain, advice.next});
+    }
   }
   const bool reader_or_last =
       verdict.stage == report.stages.front().name || verdict.stage == report.stages.back().name;

@@ -122,10 +122,26 @@ template <penstock::AnyDevice D> void measure_launches(D& device, Limits& limits
   limits.add("launch_and_wait_us", waited / few * 1e6);
 }
 
-/// Measures all that only a GPU has.
+/// Measures how long it takes to have the host device's thread do something, and to wait for it.
+inline void measure_calls(penstock::HostDevice& device, Limits& limits) {
+  constexpr int few = 256;
+  auto stream = device.stream();
+  const double seconds = median_seconds(
+      [&] {
+        for (int i = 0; i < few; ++i) {
+          stream.enqueue([] {});
+          device.sync(stream);
+        }
+      },
+      0.3);
+  limits.add("host_device_call_and_wait_us", seconds / few * 1e6);
+}
+
+/// Measures all that only a GPU has, or, on the host device, its calls.
 template <penstock::AnyDevice D> void measure_device(D& device, Limits& limits) {
   if constexpr (std::is_same_v<D, penstock::HostDevice>) {
-    limits.missing("pinning, bus and launches", "there is no GPU, or it was not to be used");
+    measure_calls(device, limits);
+    limits.missing("pinning, bus and launches", "no GPU is there, or it is not to be used");
   } else {
     measure_pinning(device, limits);
     measure_bus(device, limits);

@@ -93,6 +93,11 @@ inline void measure_disk(const Readings& readings, const Data& data, Limits& lim
     limits.missing("disk", "the data lie in memory (tmpfs)");
     return;
   }
+  if (const std::uint64_t bytes = data.bytes_of(data.pieces.size()); bytes < mib) {
+    limits.missing("disk", "a sample of " + bytes_in_words(bytes) +
+                               " is too small to tell: name data of 1 MiB or more");
+    return;
+  }
   std::string why;
   for (const unsigned threads : {1U, disk_threads}) {
     why = drop_from_cache(data);
@@ -106,7 +111,7 @@ inline void measure_disk(const Readings& readings, const Data& data, Limits& lim
   if (!why.empty()) {
     limits.missing("disk cold", why);
   }
-  if (data.small_files || data.bytes_of(data.pieces.size()) < mib) {
+  if (data.small_files) {
     limits.missing("disk direct", "files below 1 MiB are not read past the page cache");
     return;
   }

@@ -5,12 +5,40 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <iomanip>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace doctor {
+
+/// Returns a number with three digits that count, or all of its whole ones.
+inline std::string three_digits(double number) {
+  std::ostringstream text;
+  if (number >= 0.1) {
+    text << std::fixed << std::setprecision(number >= 100 ? 0 : number >= 10 ? 1 : 2);
+  } else {
+    text << std::setprecision(3);
+  }
+  text << number;
+  return text.str();
+}
+
+/// Returns how many times as fast something is, with one digit behind the point. It rounds down: a
+/// promise.
+inline std::string tenths(double times) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << std::floor(times * 10 + 0.01) / 10;
+  return text.str();
+}
+
+/// Returns "1 byte" or "2 bytes".
+inline std::string bytes_in_words(std::uint64_t bytes) {
+  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
 
 /// A name without its unit, and the unit in words.
 struct Named {

@@ -24,9 +24,21 @@ namespace doctor {
 struct Workload {
   std::size_t batch_bytes;
   double kernel_s;
-  /// Whether the data do not fit into the page cache, so that they come from the disk each time.
+  /// Whether the data come from the disk: each time if they do not fit into the page cache.
   bool from_disk;
+  std::uint64_t data_bytes; ///< Of all data, and not of the sample alone.
+  std::size_t asked_bytes;  ///< Of a batch, by the user: perhaps more than is measured with.
+
+  /// Returns whether all data are one batch: then nothing can overlap.
+  bool is_one_batch() const { return data_bytes <= batch_bytes; }
 };
+
+/// Returns how fast one thread reads the disk: as a loop reads it, or, where the page cache cannot
+/// be emptied, past that; 0 if neither was measured.
+inline double disk_gb_per_s_by_one_thread(const Limits& limits) {
+  const double cold = limits["disk_cold_1_thread_gb_per_s"];
+  return cold > 0 ? cold : limits["disk_direct_1_thread_gb_per_s"];
+}
 
 /// Returns the bytes of memory that are free on a device.
 inline std::size_t free_on(const penstock::HostDevice&) {
@@ -46,10 +58,9 @@ template <penstock::AnyDevice D> std::size_t batch_for(const D& device, const Ar
   const std::size_t most = std::min(free_on(device) / 4, free_memory() / 8);
   const std::size_t batch = args.batch_bytes.value_or(4 * mib);
   if (batch > most) {
-    throw std::invalid_argument{"--batch is " + std::to_string(batch) +
-                                " bytes, and the memory "
-                                "that is free here has room for batches of " +
-                                std::to_string(most / mib) + " MiB: give a smaller one"};
+    throw std::invalid_argument{"--batch is " + bytes_in_words(batch) +
+                                ", and the free memory has room for batches of " +
+                                bytes_in_words(most) + " at most: give a smaller --batch"};
   }
   return batch;
 }
@@ -61,7 +72,7 @@ template <penstock::AnyDevice D> std::size_t batch_for(const D& device, const Ar
 inline Workload workload_on(const Data& data, const Limits& limits, std::size_t batch_bytes,
                             double kernel_ms) {
   constexpr double most_seconds = 2;
-  const double disk = limits["disk_cold_1_thread_gb_per_s"];
+  const double disk = disk_gb_per_s_by_one_thread(limits);
   const bool from_disk = disk > 0 && data.all_bytes > free_memory() / 2;
   const double gb_per_s = from_disk ? disk : limits["page_cache_1_thread_gb_per_s"];
   std::uint64_t most = data.bytes_of(data.used);
@@ -71,7 +82,9 @@ inline Workload workload_on(const Data& data, const Limits& limits, std::size_t 
   }
   return {.batch_bytes = static_cast<std::size_t>(std::min<std::uint64_t>(batch_bytes, most)),
           .kernel_s = kernel_ms / 1e3,
-          .from_disk = from_disk};
+          .from_disk = from_disk,
+          .data_bytes = data.all_bytes,
+          .asked_bytes = batch_bytes};
 }
 
 } // namespace doctor

@@ -87,8 +87,7 @@ inline constexpr unsigned most_workers = 1024;
         "; warm: the page cache gives " + read + " to as many threads as there are processors";
   } else {
     verdict.cause = Cause::too_few_workers;
-    verdict.evidence +=
-        sleeps ? ", mostly waiting for what they read" : ", and processors are free";
+    verdict.evidence += sleeps ? ", mostly waiting for data" : ", and processors are free";
     if (sleeps && enough) {
       verdict.or_cause = Cause::disk;
     }
@@ -101,7 +100,7 @@ inline constexpr unsigned most_workers = 1024;
     verdict.trial += 2 * stage.workers <= most_workers
                          ? digits(2.0 * stage.workers, 0) + ": if it gets no faster"
                          : digits(stage.workers / 2, 0) + ": if it gets no slower";
-    verdict.trial += ", what it reads from binds";
+    verdict.trial += ", the source binds";
   }
   for (Advice& advice : verdict.advice) {
     advice.at_most = true;

@@ -32,7 +32,7 @@ inline std::string times(double gain) {
                         : digits(seconds, 1) + " s";
 }
 [[gnu::cold]] inline std::string bytes_of(double bytes) {
-  return bytes < 1 << 10   ? digits(bytes, 0) + " bytes"
+  return bytes < 1 << 10   ? digits(bytes, 0) + (bytes > 0.5 && bytes < 1.5 ? " byte" : " bytes")
          : bytes < 1 << 20 ? digits(bytes / (1 << 10), 0) + " KiB"
                            : digits(bytes / (1 << 20), 0) + " MiB";
 }
