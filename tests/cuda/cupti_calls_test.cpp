@@ -6,13 +6,17 @@
 
 #include <penstock/cuda/detail/copied_memory.hpp>
 #include <penstock/cuda/detail/watch_log.hpp>
+#include <penstock/cuda/gpu_observer.hpp>
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"
+#include "support/counted_new.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <new>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -32,6 +36,7 @@ struct Fake {
   CUpti_CallbackFunc callback = nullptr;
   void* user = nullptr;
   bool subscribed = false;
+  std::set<CUpti_ActivityKind> enabled;
   CUptiResult refusal = CUPTI_SUCCESS;        ///< Of cuptiSubscribe().
   CUptiResult domain_refusal = CUPTI_SUCCESS; ///< Of cuptiEnableDomain().
   std::uint64_t now = 1000;
@@ -95,6 +100,10 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes*, const void*) {
   fake.latched = cudaErrorInvalidValue;
   return cudaErrorInvalidValue;
 }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
 cudaError_t cudaGetLastError() {
   return std::exchange(fake.latched, cudaSuccess);
 }
@@ -140,10 +149,12 @@ CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequest
                                                     CUpti_BuffersCallbackCompleteFunc) {
   return CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind) {
+CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
+  fake.enabled.insert(kind);
   return CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind) {
+CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) {
+  fake.enabled.erase(kind);
   return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t) {
@@ -296,4 +307,34 @@ TEST_CASE("the profiler's bracket forgets what came before, and ends what counts
   CHECK(sum.seconds < 500e-6);
   log.start(0);
   CHECK(log.stop().waits.calls == 0);
+}
+
+TEST_CASE("a GpuObserver that cannot begin holds nothing of CUPTI's, whichever allocation fails") {
+  GpuObserver observer;
+  Report report;
+  observer.begin(); // what is allocated once, is
+  observer.end(report);
+  if (!tests::memory::can_refuse) {
+    return;
+  }
+  std::uint64_t refusals = 0;
+  for (std::uint64_t k = 1;; ++k, ++refusals) {
+    CAPTURE(k);
+    tests::memory::refuse_allocation(k);
+    bool begun = false;
+    try {
+      observer.begin();
+      begun = true;
+    } catch (const std::bad_alloc&) { // the k-th
+    }
+    tests::memory::refuse_allocation(0);
+    CHECK(fake.subscribed == begun);
+    CHECK(fake.enabled.empty() == !begun);
+    if (begun) {
+      observer.end(report);
+      break;
+    }
+  }
+  CHECK(refusals > 0);
+  CHECK_FALSE(fake.subscribed);
 }

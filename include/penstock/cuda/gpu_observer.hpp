@@ -87,16 +87,18 @@ class GpuObserver : public HostObserver {
   /// Observes GPU `device`, as CUDA numbers them; calls count whatever their device.
   explicit GpuObserver(int device = 0) : device_{device} {}
 
-  /// Throws CudaError, CuptiError or Error if it cannot look on.
+  /// Throws CudaError, CuptiError, Error or std::bad_alloc if it cannot look on, and then holds
+  /// nothing of CUPTI's.
   void begin() override {
     detail::CallSubscription::only().start(detail::CallsOfCallables::only());
     try {
       activity_.emplace(device_);
+      HostObserver::begin();
     } catch (...) {
+      activity_.reset();
       detail::CallSubscription::only().stop();
       throw;
     }
-    HostObserver::begin();
   }
   void end(Report& report) noexcept override {
     HostObserver::end(report);
