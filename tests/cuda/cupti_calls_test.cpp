@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <new>
 #include <set>
@@ -37,6 +38,8 @@ struct Fake {
   void* user = nullptr;
   bool subscribed = false;
   std::set<CUpti_ActivityKind> enabled;
+  CUpti_BuffersCallbackRequestFunc requested = nullptr;
+  CUpti_BuffersCallbackCompleteFunc completed = nullptr;
   CUptiResult refusal = CUPTI_SUCCESS;        ///< Of cuptiSubscribe().
   CUptiResult domain_refusal = CUPTI_SUCCESS; ///< Of cuptiEnableDomain().
   std::uint64_t now = 1000;
@@ -78,6 +81,21 @@ void wait() {
          call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, nullptr,
               [] {});
        });
+}
+
+/// CUPTI hands over that a kernel ran for 5 ns until now.
+void deliver_kernel() {
+  CUpti_ActivityKernel10 kernel{};
+  kernel.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+  kernel.name = "kernel";
+  kernel.start = fake.now - 5;
+  kernel.end = fake.now;
+  std::uint8_t* buffer = nullptr;
+  std::size_t bytes = 0;
+  std::size_t most = 0;
+  fake.requested(&buffer, &bytes, &most);
+  std::memcpy(buffer, &kernel, sizeof kernel);
+  fake.completed(nullptr, 0, buffer, bytes, sizeof kernel);
 }
 
 struct Heard final : CallListener {
@@ -145,8 +163,10 @@ CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult, const char** name) {
   *name = "THE_NAME";
   return CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc,
-                                                    CUpti_BuffersCallbackCompleteFunc) {
+CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
+                                                    CUpti_BuffersCallbackCompleteFunc completed) {
+  fake.requested = requested;
+  fake.completed = completed;
   return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
@@ -160,8 +180,13 @@ CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) {
 CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t) {
   return CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t*, std::size_t, CUpti_Activity**) {
-  return CUPTI_ERROR_MAX_LIMIT_REACHED;
+CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_t,
+                                                CUpti_Activity** record) {
+  if (*record != nullptr) { // a buffer has one
+    return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  }
+  *record = reinterpret_cast<CUpti_Activity*>(buffer);
+  return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t*) {
   return CUPTI_ERROR_INVALID_PARAMETER;
@@ -307,6 +332,53 @@ TEST_CASE("the profiler's bracket forgets what came before, and ends what counts
   CHECK(sum.seconds < 500e-6);
   log.start(0);
   CHECK(log.stop().waits.calls == 0);
+}
+
+TEST_CASE("the GPU's work counts in each bracket, and not between, whenever CUPTI hands it over") {
+  WatchLog& log = WatchLog::only();
+  const auto wait_and_work = [] {
+    wait();
+    deliver_kernel();
+  };
+  log.start(0);
+  wait_and_work();
+  for (int bracket = 0; bracket < 3; ++bracket) {
+    runtime(CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStart_v4000);
+    wait_and_work();
+    runtime(CUPTI_RUNTIME_TRACE_CBID_cudaProfilerStop_v4000);
+    wait_and_work();
+  }
+  const WatchSummary sum = log.stop();
+  CHECK(sum.gpu.kernels == 3);
+  REQUIRE(sum.kernels.size() == 1);
+  CHECK(sum.kernels.front().launches == 3);
+  CHECK(sum.gpu.busy_s == Approx(15e-9));
+}
+
+TEST_CASE("a log of many calls keeps the newest, and counts all") {
+  constexpr std::uint64_t many = 600'000; // more than are kept
+  WatchLog& log = WatchLog::only();
+  log.start(0);
+  const auto work = [&](std::uint64_t first, std::uint64_t last) {
+    for (std::uint64_t i = first; i < last; ++i) {
+      runtime(CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020);
+      if (i % 100 == 0) {
+        deliver_kernel();
+      }
+    }
+  };
+  work(0, many);
+  const std::uint64_t bytes = tests::memory::allocated_bytes;
+  work(many, 2 * many);
+  CHECK(tests::memory::allocated_bytes - bytes < many); // less than a byte a call
+  const WatchSummary so_far = log.so_far();
+  const WatchSummary sum = log.stop();
+  for (const WatchSummary* const one : {&so_far, &sum}) {
+    CHECK(one->waits.calls == 2 * many);
+    CHECK(one->gpu.kernels == 2 * many / 100);
+    CHECK(one->late == 0);
+    CHECK(one->idle.wait_s + one->idle.between_s + one->gpu.busy_s == Approx(one->seconds));
+  }
 }
 
 TEST_CASE("a GpuObserver that cannot begin holds nothing of CUPTI's, whichever allocation fails") {
