@@ -130,6 +130,8 @@ struct WatchFinding {
   std::string evidence{}; ///< The figures that show it.
   /// Seconds that the cause cost, at most; 0 for one that costs memory and not time.
   double cost_s{};
+  /// Nothing shows that the cause costs anything here. A hint stands alone.
+  bool hint{};
 };
 
 } // namespace penstock
