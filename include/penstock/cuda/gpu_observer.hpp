@@ -79,9 +79,9 @@ class CallsOfCallables final : public CallListener {
 /// HostObserver tells.
 ///
 /// A call counts once, whatever CUDA's runtime calls for it; a call that is captured into a graph
-/// counts when it is captured. Copies in two or three dimensions and batches of copies count as
-/// copies of page-locked memory. It makes calls and launches slower: time in one run, and observe
-/// in another. Only one may be at work, and no GpuActivity, Watch or other profiler in the process.
+/// counts when it is captured. Batches of copies count as copies of page-locked memory. It makes
+/// calls and launches slower: time in one run, and observe in another. Only one may be at work, and
+/// no GpuActivity, Watch or other profiler in the process.
 class GpuObserver : public HostObserver {
  public:
   /// Observes GPU `device`, as CUDA numbers them; calls count whatever their device.
