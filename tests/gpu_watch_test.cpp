@@ -5,14 +5,18 @@
 
 #include "support/catch.hpp"
 #include "support/recorded_watches.hpp"
+#include "support/temp_dir.hpp"
 
 #include <penstock/detail/observe/loop_calls.hpp>
+#include <penstock/detail/observe/pcie_link.hpp>
 #include <penstock/gpu_watch_findings.hpp>
 #include <penstock/gpu_watch_text.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -298,6 +302,42 @@ TEST_CASE("a copy that waits is a wait") {
   is.functions = {{"cudaMemcpy", {2000, 0.4}}};
   CHECK(names(is, "10_sync_per_item"));
   CHECK(holds(text_of(is), "0 waits (0.000 ms) and 2000 copies that wait (400 ms)"));
+}
+
+TEST_CASE("a link does what the slowest part of the way to the slowest GPU allows") {
+  const tests::TempDir root;
+  const std::string pci = root.path() + "/sys/devices/pci0000:00";
+  const std::string list = root.path() + "/sys/bus/pci/devices";
+  std::filesystem::create_directories(list);
+  const auto write = [](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path{path}.parent_path());
+    std::ofstream{path} << text << '\n';
+  };
+  const auto add = [&](const std::string& at, const std::string& name, const char* vendor,
+                       const char* kind, const char* speed, const char* width) {
+    write(at + "/vendor", vendor);
+    write(at + "/class", kind);
+    write(at + "/max_link_speed", speed);
+    write(at + "/max_link_width", width);
+    std::filesystem::create_directory_symlink(at, list + '/' + name);
+  };
+  CHECK(detail::pcie_bytes_per_s(root.path() + "/none") == 0);
+  CHECK(detail::pcie_bytes_per_s(root.path()) == 0);
+  add(pci + "/disk", "disk", "0x144d", "0x010802", "8.0 GT/s PCIe", "4");
+  add(pci + "/sound", "sound", "0x10de", "0x040300", "2.5 GT/s PCIe", "1");
+  add(pci + "/unknown", "unknown", "0x10de", "0x030200", "Unknown", "255");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == 0);
+  add(pci + "/port5/gpu5", "gpu5", "0x10de", "0x030200", "32.0 GT/s PCIe", "16");
+  write(pci + "/port5/max_link_speed", "32.0 GT/s PCIe");
+  write(pci + "/port5/max_link_width", "16");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == Approx(50.4e9).epsilon(0.001));
+  add(pci + "/port3/gpu4", "gpu4", "0x10de", "0x030000", "16.0 GT/s PCIe", "16");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == Approx(25.2e9).epsilon(0.001));
+  write(pci + "/port3/max_link_speed", "8.0 GT/s PCIe"); // a card of PCIe 4 in a slot of PCIe 3
+  write(pci + "/port3/max_link_width", "16");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == Approx(12.6e9).epsilon(0.001));
+  write(pci + "/port3/max_link_speed", "5.0 GT/s PCIe");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == Approx(6.4e9).epsilon(0.001));
 }
 
 TEST_CASE("records that came late are told of") {
