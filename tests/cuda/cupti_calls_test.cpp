@@ -115,7 +115,8 @@ struct Heard final : CallListener {
 
 extern "C" {
 
-// A runtime that knows nothing of any other memory, and latches that.
+// A runtime of the test's own, all that is called of it: with the static one each would be there
+// twice. It knows nothing of any other memory, and latches that.
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* is, const void* at) {
   if (at != nullptr && at == fake.pageable) {
     is->type = cudaMemoryTypeUnregistered;
@@ -127,6 +128,15 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* is, const void* at) 
 cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int) {
+  return cudaSuccess;
+}
+const char* cudaGetErrorName(cudaError_t) {
+  return "cudaErrorOfATest";
+}
+const char* cudaGetErrorString(cudaError_t) {
+  return "an error";
 }
 cudaError_t cudaGetLastError() {
   return std::exchange(fake.latched, cudaSuccess);

@@ -80,8 +80,9 @@ class CallsOfCallables final : public CallListener {
 ///
 /// A call counts once, whatever CUDA's runtime calls for it; a call that is captured into a graph
 /// counts when it is captured. Batches of copies count as copies of page-locked memory. It makes
-/// calls and launches slower: time in one run, and observe in another. Only one may be at work, and
-/// no GpuActivity, Watch or other profiler in the process.
+/// calls and launches slower: time in one run, and observe in another. It keeps 32 bytes for each
+/// kernel and copy of the run. Only one may be at work, and no GpuActivity, Watch or other profiler
+/// in the process.
 class GpuObserver : public HostObserver {
  public:
   /// Observes GPU `device`, as CUDA numbers them; calls count whatever their device.
