@@ -45,6 +45,7 @@ struct Fake {
   CUptiResult domain_refusal = CUPTI_SUCCESS; ///< Of cuptiEnableDomain().
   std::uint64_t now = 1000;
   cudaError_t latched = cudaSuccess; ///< What cudaGetLastError() returns next.
+  bool calls_cuda = false;           ///< While a record is read, as an operator new may.
   const void* pageable = nullptr;    ///< Pageable memory, the only one that the runtime knows.
 };
 Fake fake;
@@ -200,6 +201,9 @@ CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_
                                                 CUpti_Activity** record) {
   if (*record != nullptr) { // a buffer has one
     return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  }
+  if (fake.calls_cuda) {
+    wait();
   }
   *record = reinterpret_cast<CUpti_Activity*>(buffer);
   return CUPTI_SUCCESS;
@@ -497,6 +501,21 @@ TEST_CASE("the GPU's work counts in each bracket, and not between, whenever CUPT
   REQUIRE(sum.kernels.size() == 1);
   CHECK(sum.kernels.front().launches == 3);
   CHECK(sum.gpu.busy_s == Approx(15e-9));
+}
+
+TEST_CASE("what is called while a record is read is not heard, since it would wait for itself") {
+  WatchLog& log = WatchLog::only();
+  log.start(0);
+  fake.now += 10; // the first one begins later
+  fake.calls_cuda = true;
+  for (int i = 0; i < 10'000; ++i) { // more than are left with CUPTI's side
+    deliver_kernel();
+  }
+  fake.calls_cuda = false;
+  wait();
+  const WatchSummary sum = log.stop();
+  CHECK(sum.waits.calls == 1);
+  CHECK(sum.gpu.kernels == 10'000);
 }
 
 TEST_CASE("a log of many calls keeps the newest, and counts all") {

@@ -5,6 +5,7 @@
 #include <penstock/atomics.hpp>
 #include <penstock/cuda/detail/activity_intervals.hpp>
 #include <penstock/cuda/detail/activity_records.hpp>
+#include <penstock/cuda/detail/cupti_calls.hpp>
 #include <penstock/cuda/detail/cupti_check.hpp>
 #include <penstock/error.hpp>
 
@@ -132,6 +133,8 @@ class ActivityLog {
                                         std::uint8_t* buffer, std::size_t, std::size_t valid) {
     ActivityLog& log = only();
     {
+      // An operator new of the program's may call CUDA, and a listener to that come back here.
+      const CallSubscription::Deaf while_it_reads;
       const std::lock_guard lock{log.mutex_};
       CUpti_Activity* record = nullptr;
       while (valid != 0 && cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {

@@ -58,6 +58,7 @@ class WatchLog final : public CallListener {
   }
   /// Ends the recording, whose GPU must be done with its work, and sums it up.
   WatchSummary stop() {
+    const CallSubscription::Deaf while_it_sums;
     end_time();
     const ProcessUse use = ProcessUse::now();
     CallSubscription::only().stop();
@@ -74,6 +75,7 @@ class WatchLog final : public CallListener {
   /// Sums up what has been recorded so far, but for what CUPTI has not handed over yet.
   WatchSummary so_far() {
     ActivityLog::flush();
+    const CallSubscription::Deaf while_it_sums;
     const ProcessUse use = ProcessUse::now();
     std::unique_lock lock{mutex_};
     take_activity();
