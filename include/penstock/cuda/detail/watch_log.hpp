@@ -144,7 +144,7 @@ class WatchLog final : public CallListener {
     cuptiGetTimestamp(&ns);
     return ns;
   }
-  // With the lock, as all that follows.
+  // These three with the lock.
   void begin_time(bool first) {
     const std::uint64_t now = timestamp();
     ActivityLog::only().begin_time(now, first);
