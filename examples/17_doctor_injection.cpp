@@ -6,8 +6,9 @@
 // folder that PENSTOCK_WATCH names, PID.json and PID.txt, and nothing anywhere else. It takes no
 // signal, makes no call of CUDA, and ends its watch in children that the program forks.
 //
-// A program that ends by _exit() or by a signal runs no exit handlers. So the files are also
-// written while it runs, often enough that two seconds or a twentieth of the run are lost at most.
+// A program that ends by _exit() or by a signal, or becomes another by exec(), runs no exit
+// handlers. The files are written while it runs too: two seconds or a twentieth of the run are lost
+// at most.
 
 #include "support/watch_files.hpp"
 
@@ -52,9 +53,10 @@ class Watcher {
       files_.write_error(program(), error.what());
       return;
     }
-    files_.write_begun();
+    files_.write_begun(program());
     watching_ = true;
     std::atexit([] { only().end(); });
+    std::at_quick_exit([] { only().end(); });
     pthread_atfork(nullptr, nullptr, [] { only().forget(); });
     start_thread();
   }

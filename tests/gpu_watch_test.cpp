@@ -5,11 +5,18 @@
 
 #include "support/catch.hpp"
 #include "support/recorded_watches.hpp"
+#include "support/temp_dir.hpp"
 
+#include <penstock/detail/observe/loop_calls.hpp>
+#include <penstock/detail/observe/pcie_link.hpp>
 #include <penstock/gpu_watch_findings.hpp>
 #include <penstock/gpu_watch_text.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -72,7 +79,7 @@ WatchSummary healthy() {
 
 TEST_CASE(
     "each program of bench/blocking_events, in its first way: the first finding is its page") {
-  for (const RecordedWatch& one : recorded_watches()) {
+  const auto check = [](const RecordedWatch& one) {
     CAPTURE(one.program, one.summary);
     const std::vector<WatchFinding> found = findings(one.summary);
     REQUIRE_FALSE(found.empty());
@@ -80,6 +87,12 @@ TEST_CASE(
     CHECK_FALSE(found.front().cause.empty());
     CHECK_FALSE(found.front().evidence.empty());
     CHECK(found.front().cost_s <= 1.0001 * one.summary.seconds);
+    CHECK(found.front().hint == (one.page == std::string{"07_kept_activations"}));
+  };
+  for (RecordedWatch one : recorded_watches()) {
+    check(one);                          // of a link that is not known
+    one.summary.link_bytes_per_s = 50e9; // as theirs was
+    check(one);
   }
 }
 
@@ -146,6 +159,7 @@ TEST_CASE("each cause has a threshold") {
   CHECK(findings(is).empty());
 
   is = healthy();
+  is.link_bytes_per_s = 20e9;
   is.pageable = {100, 1'000'000'000, 0.14}; // 0.05 s of it are the link's
   CHECK(findings(is).empty());
   is.pageable.seconds = 0.16;
@@ -153,10 +167,11 @@ TEST_CASE("each cause has a threshold") {
 
   is = healthy();
   is.allocations = {1000, 0.2};
+  is.loop = {1000, {500, 0.1}, {}};
   is.idle.allocation_s = 0.15;
   CHECK(names(is, "10_sync_per_item"));
-  is.allocations.calls = 3; // once, at the start
-  CHECK_FALSE(names(is, "10_sync_per_item"));
+  is.idle.allocation_s = 0.09;
+  CHECK(findings(is).empty());
 
   is = healthy();
   is.gpu.overlap_s = 0.01;
@@ -167,7 +182,8 @@ TEST_CASE("each cause has a threshold") {
 
   is = healthy();
   is.page_locked = 20'000'000'000;
-  is.idle.allocation_s = 0.15;
+  is.page_locks = {1, 0.15};
+  is.idle.setup_s = 0.15;
   CHECK(names(is, "12_pinning_a_copy"));
   is.page_locked = 50'000'000; // a ring
   CHECK_FALSE(names(is, "12_pinning_a_copy"));
@@ -177,6 +193,192 @@ TEST_CASE("each cause has a threshold") {
   CHECK(findings(is).empty());
   is.in_a_row.seconds = 0.06;
   CHECK(names(is, "08_optimizer"));
+}
+
+TEST_CASE("allocations of a program's set-up are not blamed") {
+  // A model's 300 tensors, each allocated and filled by a kernel, while the GPU is idle. Then comes
+  // the loop.
+  WatchSummary is = healthy();
+  is.launches = {100'000, 0.1};
+  is.allocations = {300, 0.3};
+  is.releases = {300, 0.1};
+  is.idle.allocation_s = 0.35;
+  is.loop = {60'000, {}, {}};
+  CHECK(findings(is).empty());
+  is.loop = {60'000, {9, 0.009}, {9, 0.003}}; // and a few buffers that grow
+  CHECK(findings(is).empty());
+  is.waits = {1000, 0.5}; // which are many, but what they cost is little
+  CHECK_FALSE(names(is, "10_sync_per_item"));
+  is.loop = {60'000, {180, 0.18}, {180, 0.06}}; // all the time
+  CHECK(names(is, "10_sync_per_item"));
+}
+
+TEST_CASE("page-locked buffers of a program's set-up are not blamed") {
+  // A ring is page-locked, and what goes through it is read from a file for most of the time.
+  WatchSummary is = healthy();
+  is.seconds = is.gpu.seconds = 2;
+  is.gpu.bytes_to_device = 90'000'000;
+  is.page_locks = {8, 0.03};
+  is.allocations = {10, 0.4}; // with cudaMalloc(), which makes CUDA ready
+  is.page_locked = 50'000'000;
+  is.host_peak_bytes = 400'000'000;
+  is.idle = {.elsewhere_s = 0.9, .gaps = 3, .setup_s = 0.4};
+  CHECK(findings(is).empty());
+  // Data that were read into page-locked memory, of which there is no other copy.
+  is.page_locked = is.gpu.bytes_to_device = 1'000'000'000;
+  is.host_peak_bytes = 1'200'000'000;
+  is.idle.elsewhere_s = 1.2;
+  CHECK(findings(is).empty());
+  is.host_peak_bytes = 2'200'000'000;
+  CHECK(names(is, "12_pinning_a_copy"));
+}
+
+TEST_CASE("kernels between products are an optimiser's if they are short, and behind a step") {
+  WatchSummary is = healthy();
+  is.in_a_row = {10, 400, 0.42, 0.4}; // of a ms each, such as a simulation's
+  CHECK(findings(is).empty());
+  is.in_a_row = {10, 20'000, 0.42, 0.3};
+  CHECK(names(is, "08_optimizer"));
+  is.kernels.front().launches = 20; // two products for each row: no training
+  CHECK(findings(is).empty());
+}
+
+TEST_CASE("a training that keeps its activations is right, unless memory is short") {
+  WatchSummary is = healthy();
+  is.kernels = {{"nvjet_sm90_tst_192x128_64x5_1x2_h_bz_NNT", 900, 0.5, 132, 1, 384, 168, 200'000},
+                {"_ZN5layer8backwardEPf", 100, 0.3, 768, 1, 256, 200, 90'000},
+                {"_ZN5layer7forwardEPf", 100, 0.17, 768, 1, 256, 200, 90'000}};
+  is.device_bytes = 50'000'000'000;
+  const auto found = findings(is);
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().hint);
+  CHECK(holds(text_of(is), "Nothing costs a tenth of the time: kernels ran in 97.0 %"));
+  CHECK(holds(text_of(is), "A hint: activations that fill the memory, if that is too small"));
+  CHECK_FALSE(holds(text_of(is), "1. "));
+  CHECK(holds(to_json(is).text(), "\"hint\": true"));
+
+  is.idle.elsewhere_s = 0.2; // something else is to blame: no hint
+  is.idle.gaps = 100;
+  REQUIRE(findings(is).size() == 1);
+  CHECK(findings(is).front().page == "02_waiting_for_data");
+
+  is.idle = {};
+  is.device_bytes = 70'000'000'000;
+  REQUIRE(findings(is).size() == 1);
+  CHECK(findings(is).front().page == "07_kept_activations");
+  CHECK_FALSE(findings(is).front().hint);
+  CHECK(holds(text_of(is), "1. activations that fill the memory: "));
+
+  is.kernels.back().launches = 190; // most of forward runs again
+  CHECK(findings(is).empty());
+}
+
+TEST_CASE("copies of pageable memory are slow by what the link does") {
+  WatchSummary is = healthy();
+  is.pageable = {100, 10'000'000'000, 0.9}; // 11.1 GB/s
+  CHECK(findings(is).empty());              // what PCIe 3 does
+  is.link_bytes_per_s = 12.6e9;
+  CHECK(names(is, "01_pageable_copies")); // 0.11 s
+  is.link_bytes_per_s = 12.2e9;
+  CHECK(findings(is).empty());
+  is.link_bytes_per_s = 50e9;
+  CHECK(names(is, "01_pageable_copies"));
+  is.page_locked_bytes_per_s = 12e9; // which is what it does here
+  CHECK(findings(is).empty());
+  is.page_locked_bytes_per_s = 25e9;
+  CHECK(names(is, "01_pageable_copies"));
+  CHECK(holds(text_of(is), "at 11.1 GB/s, where page-locked memory reaches 25.0 GB/s"));
+}
+
+TEST_CASE("a copy that waits is a wait") {
+  WatchSummary is = healthy();
+  is.gpu.busy_s = is.gpu.kernel_s = 0.5;
+  is.gpu.to_device_s = is.gpu.overlap_s = is.gpu.copy_s = 0;
+  is.launches = {2000, 0.02};
+  is.waits = {};
+  is.idle = {.copy_s = 0.45, .launch_s = 0.04};
+  is.functions = {{"cudaMemcpyAsync", {2000, 0.4}}};
+  CHECK_FALSE(names(is, "10_sync_per_item"));
+  is.functions = {{"cudaMemcpy", {2000, 0.4}}};
+  CHECK(names(is, "10_sync_per_item"));
+  CHECK(holds(text_of(is), "0 waits (0.000 ms) and 2000 copies that wait (400 ms)"));
+}
+
+TEST_CASE("a link does what the slowest part of the way to the slowest GPU allows") {
+  const tests::TempDir root;
+  const std::string pci = root.path() + "/sys/devices/pci0000:00";
+  const std::string list = root.path() + "/sys/bus/pci/devices";
+  std::filesystem::create_directories(list);
+  const auto write = [](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path{path}.parent_path());
+    std::ofstream{path} << text << '\n';
+  };
+  const auto add = [&](const std::string& at, const std::string& name, const char* vendor,
+                       const char* kind, const char* speed, const char* width) {
+    write(at + "/vendor", vendor);
+    write(at + "/class", kind);
+    write(at + "/max_link_speed", speed);
+    write(at + "/max_link_width", width);
+    std::filesystem::create_directory_symlink(at, list + '/' + name);
+  };
+  CHECK(detail::pcie_bytes_per_s(root.path() + "/none") == 0);
+  CHECK(detail::pcie_bytes_per_s(root.path()) == 0);
+  add(pci + "/disk", "disk", "0x144d", "0x010802", "8.0 GT/s PCIe", "4");
+  add(pci + "/sound", "sound", "0x10de", "0x040300", "2.5 GT/s PCIe", "1");
+  add(pci + "/unknown", "unknown", "0x10de", "0x030200", "Unknown", "255");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == 0);
+  add(pci + "/port5/gpu5", "gpu5", "0x10de", "0x030200", "32.0 GT/s PCIe", "16");
+  write(pci + "/port5/max_link_speed", "32.0 GT/s PCIe");
+  write(pci + "/port5/max_link_width", "16");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == Approx(50.4e9).epsilon(0.001));
+  add(pci + "/port3/gpu4", "gpu4", "0x10de", "0x030000", "16.0 GT/s PCIe", "16");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == Approx(25.2e9).epsilon(0.001));
+  write(pci + "/port3/max_link_speed", "8.0 GT/s PCIe"); // a card of PCIe 4 in a slot of PCIe 3
+  write(pci + "/port3/max_link_width", "16");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == Approx(12.6e9).epsilon(0.001));
+  write(pci + "/port3/max_link_speed", "5.0 GT/s PCIe");
+  CHECK(detail::pcie_bytes_per_s(root.path()) == Approx(6.4e9).epsilon(0.001));
+}
+
+TEST_CASE("records that came late are told of") {
+  WatchSummary is = healthy();
+  CHECK_FALSE(holds(text_of(is), "late"));
+  is.late = 3;
+  CHECK(holds(text_of(is), "3 records of the GPU's work came late"));
+}
+
+TEST_CASE("the calls of a loop are told from those of a program's set-up and end") {
+  using detail::CudaCall;
+  const auto of = [](const std::vector<CudaCall>& calls) {
+    detail::LoopCalls loop;
+    for (const CudaCall call : calls) {
+      loop.add(call, 0.5);
+    }
+    return loop.later();
+  };
+  CHECK(of({CudaCall::allocation, CudaCall::launch}).launches == 0); // no loop
+  const std::vector<CudaCall> set_up(100, CudaCall::allocation);
+  const std::vector<CudaCall> end(100, CudaCall::release);
+  for (const int launches : {2, 7, 8, 9, 1000}) {
+    CAPTURE(launches);
+    std::vector<CudaCall> calls = set_up;
+    calls.resize(calls.size() + static_cast<std::size_t>(launches), CudaCall::launch);
+    calls.insert(calls.end(), end.begin(), end.end());
+    const WatchedLoop loop = of(calls);
+    CHECK(loop.launches >= static_cast<std::uint64_t>(launches) / 2);
+    CHECK(loop.launches < static_cast<std::uint64_t>(launches));
+    CHECK(loop.allocations.calls + loop.releases.calls == 0);
+  }
+  std::vector<CudaCall> calls;
+  for (int i = 0; i < 1000; ++i) {
+    calls.insert(calls.end(), {CudaCall::page_lock, CudaCall::allocation, CudaCall::launch,
+                               CudaCall::copy, CudaCall::release});
+  }
+  const WatchedLoop loop = of(calls);
+  CHECK(loop.launches >= 500);
+  CHECK(loop.allocations.calls == 2 * loop.launches);
+  CHECK(loop.allocations.seconds == Approx(static_cast<double>(loop.launches)));
+  CHECK(loop.releases.calls == loop.launches);
 }
 
 TEST_CASE("kernels are known by the names that libraries give them") {
@@ -215,6 +417,9 @@ TEST_CASE("functions are known by their names, in both interfaces, whatever thei
   for (const Case& one : {Case{"cudaLaunchKernel_v7000", CudaCall::launch},
                           Case{"cudaLaunchKernelExC_ptsz_v11060", CudaCall::launch},
                           Case{"cudaLaunchCooperativeKernel_v9000", CudaCall::launch},
+                          Case{"__cudaLaunchKernel_v13000", CudaCall::launch},
+                          Case{"__cudaLaunchKernel_ptsz_v13000", CudaCall::launch},
+                          Case{"__cudaGetKernel_v13000", CudaCall::other},
                           Case{"cudaGraphLaunch_v10000", CudaCall::launch},
                           Case{"cuLaunchKernelEx", CudaCall::launch},
                           Case{"cudaLaunchHostFunc_v10000", CudaCall::other},
@@ -224,10 +429,24 @@ TEST_CASE("functions are known by their names, in both interfaces, whatever thei
                           Case{"cudaMemcpyAsync_ptsz_v7000", CudaCall::copy},
                           Case{"cuMemcpyHtoDAsync_v2", CudaCall::copy},
                           Case{"cuMemsetD8Async", CudaCall::copy},
+                          Case{"cudaMemcpy2D_v3020", CudaCall::copy},
+                          Case{"cudaMemcpy3D_ptds_v7000", CudaCall::copy},
+                          Case{"cudaMemset_v3020", CudaCall::copy},
+                          Case{"cudaMemDiscardAndPrefetchBatchAsync_v13000", CudaCall::copy},
+                          Case{"cuMemcpy_ptds", CudaCall::copy},
+                          Case{"cuMemcpy2D_v2", CudaCall::copy},
+                          Case{"cuMemcpyAtoH_v2_ptds", CudaCall::copy},
                           Case{"cudaMemGetInfo_v3020", CudaCall::other},
                           Case{"cudaMalloc_v3020", CudaCall::allocation},
                           Case{"cudaMallocAsync_v11020", CudaCall::allocation},
                           Case{"cuMemAlloc_v2", CudaCall::allocation},
+                          Case{"cudaMallocPitch_v3020", CudaCall::allocation},
+                          Case{"cudaMalloc3D_v3020", CudaCall::allocation},
+                          Case{"cuMemAllocPitch_v2", CudaCall::allocation},
+                          Case{"cuMipmappedArrayCreate", CudaCall::allocation},
+                          Case{"cudaMemPoolTrimTo_v11020", CudaCall::release},
+                          Case{"cuCtxSynchronize_v2", CudaCall::wait},
+                          Case{"cudaThreadSynchronize_v3020", CudaCall::wait},
                           Case{"cudaMallocHost_v3020", CudaCall::page_lock},
                           Case{"cudaHostAlloc_v3020", CudaCall::page_lock},
                           Case{"cudaHostRegister_v4000", CudaCall::page_lock},
@@ -239,6 +458,18 @@ TEST_CASE("functions are known by their names, in both interfaces, whatever thei
     CAPTURE(one.name);
     CHECK(cuda_call(one.name) == one.call);
   }
+  for (const char* waits : {"cudaMemcpy_v3020", "cudaMemcpy2D_ptds_v7000", "cudaMemcpyFromSymbol",
+                            "cuMemcpy", "cuMemcpyDtoH_v2", "cuMemcpyAtoH_v2", "cuMemcpy3D_v2"}) {
+    CAPTURE(waits);
+    CHECK(detail::copy_waits(waits));
+  }
+  for (const char* goes_on :
+       {"cudaMemcpyAsync_v3020", "cudaMemset_v3020", "cuMemcpyDtoD_v2", "cudaMemcpyPeer_v4000",
+        "cudaMemcpyBatchAsync_v13000", "cuMemcpyHtoDAsync_v2", "cudaMemcpyArrayToArray_v3020"}) {
+    CAPTURE(goes_on);
+    CHECK_FALSE(detail::copy_waits(goes_on));
+  }
+  CHECK(plain_name("__cudaLaunchKernel_v13000") == "cudaLaunchKernel");
   CHECK(plain_name("cudaMemcpyAsync_ptsz_v7000") == "cudaMemcpyAsync");
   CHECK(plain_name("cuMemAlloc_v2") == "cuMemAlloc");
 }

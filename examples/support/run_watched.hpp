@@ -175,6 +175,18 @@ inline std::vector<std::filesystem::path> files_ending(const std::filesystem::pa
   return found;
 }
 
+/// Returns what is to be said of each process that began to use CUDA and told nothing more.
+inline std::vector<std::string> lost_processes(const std::filesystem::path& folder) {
+  std::vector<std::string> lost;
+  for (std::filesystem::path file : files_ending(folder, ".begun")) {
+    const std::string program = whole_file(file);
+    if (!std::filesystem::exists(file.replace_extension(".txt"))) {
+      lost.push_back(WatchFiles::lost(program));
+    }
+  }
+  return lost;
+}
+
 /// Returns why there is nothing to print; empty if there is something.
 inline std::string why_nothing(const std::filesystem::path& folder, const std::string& program) {
   if (!files_ending(folder, ".txt").empty()) {
@@ -184,10 +196,8 @@ inline std::string why_nothing(const std::filesystem::path& folder, const std::s
   if (!errors.empty()) {
     return program + " ran, and could not be watched: " + whole_file(errors.front());
   }
-  if (!files_ending(folder, ".begun").empty()) {
-    return program +
-           " ended by a signal or _exit() within two seconds, before anything was written "
-           "down: let it run for longer, or end by exit()";
+  if (const auto lost = lost_processes(folder); !lost.empty()) {
+    return lost.front();
   }
   return program + " never used CUDA, so that there is nothing to see";
 }
@@ -256,6 +266,9 @@ inline bool print_watch(const std::filesystem::path& folder, std::span<char* con
   }
   for (const auto& file : texts) {
     out << (texts.size() > 1 ? "Process " + file.stem().string() + ":\n" : "") << whole_file(file);
+  }
+  for (const std::string& lost : lost_processes(folder)) {
+    out << lost << ".\n";
   }
   out.flush();
   return true;

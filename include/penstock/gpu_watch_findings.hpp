@@ -13,8 +13,8 @@ namespace penstock {
 
 /// Returns the causes of the time that the GPU or the program lost, the first one first: several
 /// causes at once, then single ones by what they cost, then those of which one recording cannot
-/// tell which of two it is, then those that cost memory. Empty if nothing costs a tenth of the
-/// time. A pure function; throws nothing but std::bad_alloc.
+/// tell which of two it is, then those that cost memory. If nothing costs a tenth of the time,
+/// there is a hint at the most. A pure function; throws nothing but std::bad_alloc.
 [[gnu::cold]] inline std::vector<WatchFinding> findings(const WatchSummary& summary) {
   detail::RankedFindings found;
   if (summary.seconds > 0 && summary.gpu.busy_s > 0) {

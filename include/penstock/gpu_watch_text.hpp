@@ -59,11 +59,14 @@ inline std::string nothing_found(const WatchSummary& is) {
   if (is.seconds <= 0 || is.gpu.idle_share() < 0.1) {
     return "Nothing costs a tenth of the time: " + ran;
   }
-  const double calls = is.gpu.seconds - is.gpu.busy_s - is.idle.elsewhere_s;
+  const double calls = is.gpu.seconds - is.gpu.busy_s - is.idle.elsewhere_s - is.idle.setup_s;
+  const std::string setup = is.idle.setup_s > 0 ? "; CUDA's set-up before the first kernel took " +
+                                                      percent(is.idle.setup_s / is.seconds)
+                                                : "";
   return "No rule tells why: while the GPU was idle, no thread was in a call of CUDA for " +
          percent(is.idle.elsewhere_s / is.seconds) + " of the time (" +
          counted(is.idle.gaps, "time") + "), and threads called CUDA for " +
-         percent(std::max(calls, 0.0) / is.seconds) + " of it; " + ran;
+         percent(std::max(calls, 0.0) / is.seconds) + " of it" + setup + "; " + ran;
 }
 
 } // namespace detail
@@ -75,9 +78,13 @@ inline std::string nothing_found(const WatchSummary& is) {
   using detail::percent;
   std::string text = detail::headline(summary) + '\n';
   const std::vector<WatchFinding> found = findings(summary);
+  const bool blamed = !found.empty() && !found.front().hint;
+  if (!blamed && summary.gpu.kernels != 0) {
+    text += detail::nothing_found(summary);
+  }
   for (std::size_t i = 0; i < found.size(); ++i) {
     const WatchFinding& one = found[i];
-    text += std::to_string(i + 1) + ". " + one.cause;
+    text += (one.hint ? "A hint" : std::to_string(i + 1)) + (one.hint ? ": " : ". ") + one.cause;
     if (one.cost_s > 0) {
       text +=
           ", up to " + figure_ms(one.cost_s) + " (" + percent(one.cost_s / summary.seconds) + ")";
@@ -88,9 +95,6 @@ inline std::string nothing_found(const WatchSummary& is) {
               (one.or_page.empty() ? ".\n" : ": docs/blocking_events/" + one.or_page + ".md\n");
     }
   }
-  if (found.empty() && summary.gpu.kernels != 0) {
-    text += detail::nothing_found(summary);
-  }
   for (std::size_t i = 0; i < std::min<std::size_t>(summary.kernels.size(), 3); ++i) {
     const WatchedKernel& kernel = summary.kernels[i];
     text += "   kernel " + detail::short_name(kernel.name) + ": " +
@@ -98,6 +102,10 @@ inline std::string nothing_found(const WatchSummary& is) {
   }
   if (summary.gpu.dropped != 0) {
     text += std::to_string(summary.gpu.dropped) + " records were lost: figures are too low.\n";
+  }
+  if (summary.late != 0) {
+    text += std::to_string(summary.late) +
+            " records of the GPU's work came late: it was idle for less than told.\n";
   }
   return os << text;
 }
@@ -123,7 +131,8 @@ inline std::string nothing_found(const WatchSummary& is) {
                                   {"or_cause", one.or_cause},
                                   {"or_page", one.or_page},
                                   {"evidence", one.evidence},
-                                  {"cost_s", one.cost_s}}));
+                                  {"cost_s", one.cost_s},
+                                  {"hint", one.hint}}));
   }
   return Json::object({{"seconds", is.seconds},
                        {"findings", Json::array(found)},
@@ -151,6 +160,9 @@ inline std::string nothing_found(const WatchSummary& is) {
                                                   {"seconds", is.pageable.seconds}})},
                        {"page_locks", calls(is.page_locks)},
                        {"page_locked", is.page_locked},
+                       {"loop", Json::object({{"launches", is.loop.launches},
+                                              {"allocations", calls(is.loop.allocations)},
+                                              {"releases", calls(is.loop.releases)}})},
                        {"idle", Json::object({{"allocation_s", is.idle.allocation_s},
                                               {"copy_s", is.idle.copy_s},
                                               {"launch_s", is.idle.launch_s},
@@ -159,7 +171,8 @@ inline std::string nothing_found(const WatchSummary& is) {
                                               {"between_s", is.idle.between_s},
                                               {"elsewhere_s", is.idle.elsewhere_s},
                                               {"gaps", is.idle.gaps},
-                                              {"longest_gap_s", is.idle.longest_gap_s}})},
+                                              {"longest_gap_s", is.idle.longest_gap_s},
+                                              {"setup_s", is.idle.setup_s}})},
                        {"in_a_row", Json::object({{"rows", is.in_a_row.rows},
                                                   {"kernels", is.in_a_row.kernels},
                                                   {"seconds", is.in_a_row.seconds},
@@ -168,9 +181,12 @@ inline std::string nothing_found(const WatchSummary& is) {
                        {"device_bytes", is.device_bytes},
                        {"device_memory", is.device_memory},
                        {"memory_bytes_per_s", is.memory_bytes_per_s},
+                       {"page_locked_bytes_per_s", is.page_locked_bytes_per_s},
+                       {"link_bytes_per_s", is.link_bytes_per_s},
                        {"host_peak_bytes", is.host_peak_bytes},
                        {"cpu_s", is.cpu_s},
                        {"processors", is.processors},
+                       {"late", is.late},
                        {"functions", first(is.functions,
                                            [&](const WatchedFunction& one) {
                                              return Json::object({{"name", one.name},

@@ -295,8 +295,20 @@ TEST_CASE("a program that leaves by _exit() has lost its last seconds at most") 
   const Outcome outcome = doctor_run("leaves", "200");
   CAPTURE(outcome.text, outcome.errors);
   CHECK(outcome.code == 0);
-  CHECK(holds(outcome.text, "cut short"));
+  CHECK(holds(outcome.text, "cut it short"));
   CHECK(holds(outcome.text, "200 waits (cudaStreamSynchronize, "));
+}
+
+TEST_CASE("a program that leaves by quick_exit() has lost nothing, and one by exec() is named") {
+  const Outcome quick = doctor_run("hurries", "200");
+  CAPTURE(quick.text, quick.errors);
+  CHECK(quick.code == 6);
+  CHECK_FALSE(holds(quick.text, "cut it short"));
+  CHECK(holds(quick.text, "200 waits (cudaStreamSynchronize, "));
+  const Outcome other = doctor_run("becomes", "20");
+  CAPTURE(other.text, other.errors);
+  CHECK(other.code == 1);
+  CHECK(holds(other.errors, "ended without a word of what it did"));
 }
 
 TEST_CASE("a watched program may fork, and its child is left alone") {

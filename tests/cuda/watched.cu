@@ -3,10 +3,11 @@
 
 // A program for `17_doctor --run` to watch. It knows nothing of that.
 //
-//   watched ends|leaves|forks ITEMS
+//   watched ends|leaves|hurries|becomes|forks ITEMS
 //
-// ends: returns 7. leaves: goes on for some seconds and ends by _exit(). forks: has a child that
-// calls CUDA too, which cannot work there, and returns the child's exit code.
+// ends: returns 7. leaves: goes on for some seconds and ends by _exit(). hurries: ends by
+// quick_exit(). becomes: has exec() make another program of it, which does nothing. forks: has a
+// child that calls CUDA too, which cannot work there, and returns the child's exit code.
 
 #include "cuda/watch_items.cuh"
 
@@ -26,6 +27,12 @@ int main(int argc, char** argv) {
   if (what == "leaves") {
     std::this_thread::sleep_for(std::chrono::seconds{5});
     _exit(0);
+  }
+  if (what == "hurries") {
+    std::quick_exit(6);
+  }
+  if (what == "becomes") {
+    execl("/bin/true", "true", nullptr);
   }
   if (what == "forks") {
     const pid_t child = fork();

@@ -7,6 +7,7 @@
 #include "../examples/support/run_watched.hpp"
 
 #include "support/catch.hpp"
+#include "support/temp_dir.hpp"
 
 #include <csignal>
 #include <cstdlib>
@@ -100,11 +101,40 @@ TEST_CASE("nothing to see is an error that says why") {
   CHECK(never.code == 1);
   CHECK(holds(never.errors, "sh never used CUDA"));
   CHECK(shell("exit 6").code == 6);
-  CHECK(holds(shell("> $PENSTOCK_WATCH/$$.begun").errors, "within two seconds"));
+  const Outcome lost = shell("printf /bin/prog > $PENSTOCK_WATCH/$$.begun");
+  CHECK(lost.code == 1);
+  CHECK(lost.errors.starts_with("/bin/prog ended without a word of what it did."));
+  CHECK(holds(lost.errors, "let it run for longer, end it by exit()"));
   const Outcome refused = shell("echo 'CUPTI says no' > $PENSTOCK_WATCH/$$.error");
   CHECK(refused.code == 1);
   CHECK(holds(refused.errors, "sh ran, and could not be watched: CUPTI says no"));
   CHECK(holds(shell("exit 0", true).text, "\"error\": \"sh never used CUDA"));
+}
+
+TEST_CASE("a child that told nothing is named, beside what the others told") {
+  const Outcome outcome = shell("printf /bin/a > $PENSTOCK_WATCH/1.begun; echo one > "
+                                "$PENSTOCK_WATCH/1.txt; printf /bin/b > $PENSTOCK_WATCH/2.begun");
+  CHECK(outcome.code == 0);
+  CHECK(outcome.text.starts_with("one\n/bin/b ended without a word"));
+  CHECK_FALSE(holds(outcome.text, "/bin/a"));
+  CHECK(outcome.errors.empty());
+}
+
+TEST_CASE("the files of a watched process tell how it ended, if it could not tell itself") {
+  const penstock::tests::TempDir folder;
+  const doctor::WatchFiles files{folder.path(), 7};
+  files.write_begun("/bin/prog");
+  CHECK(holds(doctor::whole_file(folder / "7.json"), "\"error\": \"/bin/prog ended without"));
+  CHECK(doctor::lost_processes(folder.path()).size() == 1);
+  files.write("/bin/prog", false, penstock::Json{1}, "seen\n");
+  CHECK(doctor::lost_processes(folder.path()).empty());
+  CHECK(
+      doctor::whole_file(folder / "7.txt").starts_with("/bin/prog ended by a signal, _exit() or"));
+  CHECK(holds(doctor::whole_file(folder / "7.json"), "\"error\": \"\", \"watch\": 1"));
+  files.write("/bin/prog", true, penstock::Json{2}, "all\n");
+  CHECK(doctor::whole_file(folder / "7.txt") == "all\n");
+  files.write_error("/bin/prog", "no");
+  CHECK(holds(doctor::whole_file(folder / "7.json"), "\"error\": \"no\", \"watch\": null"));
 }
 
 TEST_CASE("what cannot be run is refused, with the cure") {

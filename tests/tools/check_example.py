@@ -776,7 +776,7 @@ EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
             "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file,
             "12_streams": streams, "13_knn": knn, "14_order": order, "15_inspect": inspect, "16_images": images,
-            "17_doctor": doctor, "17_select_records": select_records, "18_load_weights": load_weights}
+            "17_doctor": doctor, "18_load_weights": load_weights, "19_select_records": select_records}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](os.path.abspath(sys.argv[2]), Path(folder))

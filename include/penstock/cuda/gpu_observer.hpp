@@ -79,24 +79,27 @@ class CallsOfCallables final : public CallListener {
 /// HostObserver tells.
 ///
 /// A call counts once, whatever CUDA's runtime calls for it; a call that is captured into a graph
-/// counts when it is captured. Copies in two or three dimensions and batches of copies count as
-/// copies of page-locked memory. It makes calls and launches slower: time in one run, and observe
-/// in another. Only one may be at work, and no GpuActivity, Watch or other profiler in the process.
+/// counts when it is captured. Batches of copies count as copies of page-locked memory. It makes
+/// calls and launches slower: time in one run, and observe in another. It keeps 32 bytes for each
+/// kernel and copy of the run. Only one may be at work, and no GpuActivity, Watch or other profiler
+/// in the process.
 class GpuObserver : public HostObserver {
  public:
   /// Observes GPU `device`, as CUDA numbers them; calls count whatever their device.
   explicit GpuObserver(int device = 0) : device_{device} {}
 
-  /// Throws CudaError, CuptiError or Error if it cannot look on.
+  /// Throws CudaError, CuptiError, Error or std::bad_alloc if it cannot look on, and then holds
+  /// nothing of CUPTI's.
   void begin() override {
     detail::CallSubscription::only().start(detail::CallsOfCallables::only());
     try {
       activity_.emplace(device_);
+      HostObserver::begin();
     } catch (...) {
+      activity_.reset();
       detail::CallSubscription::only().stop();
       throw;
     }
-    HostObserver::begin();
   }
   void end(Report& report) noexcept override {
     HostObserver::end(report);

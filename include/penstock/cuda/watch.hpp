@@ -24,10 +24,10 @@ namespace penstock {
 /// page has the cure.
 ///
 /// If the program calls cudaProfilerStart(), only what lies between that and cudaProfilerStop()
-/// counts. A Watch makes each call of CUDA slower by a microsecond or so, and keeps 32 bytes of
-/// memory for each call, kernel and copy. Only one may be at work, and no GpuActivity, GpuObserver
-/// or other profiler in the process. Calls throw CudaError, CuptiError or Error. For one thread at
-/// a time.
+/// counts. A Watch makes each call of CUDA slower by a microsecond or so. It sums up as it goes,
+/// and takes less than 100 MB of memory, however long it lasts. Only one may be at work, and no
+/// GpuActivity, GpuObserver or other profiler in the process. Calls throw CudaError, CuptiError or
+/// Error. For one thread at a time.
 class Watch {
  public:
   /// Watches GPU `device`, as CUDA numbers them. Waits for nothing: earlier work must be done, or

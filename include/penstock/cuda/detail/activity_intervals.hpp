@@ -40,13 +40,59 @@ class IntervalUnion {
   std::uint64_t end_{0};
 };
 
+/// Sums up what a GPU did, of intervals that come in the order of their begins.
+class ActivitySums {
+ public:
+  /// `began`: whether it counts as something that began, too.
+  void add(const GpuInterval& one, bool began = true) noexcept {
+    const std::uint64_t count = began ? 1 : 0;
+    all_.add(one.begin, one.end);
+    if (one.work == GpuWork::kernel) {
+      kernels_.add(one.begin, one.end);
+      sum_.kernels += count;
+      return;
+    }
+    copies_.add(one.begin, one.end);
+    if (one.work == GpuWork::to_device) {
+      to_device_.add(one.begin, one.end);
+      sum_.copies_to_device += count;
+      sum_.bytes_to_device += count * one.bytes;
+    } else if (one.work == GpuWork::to_host) {
+      to_host_.add(one.begin, one.end);
+      sum_.copies_to_host += count;
+      sum_.bytes_to_host += count * one.bytes;
+    } else {
+      sum_.other_copies += count;
+    }
+  }
+  /// Returns the sums, without the span's length.
+  GpuActivitySummary sum() const noexcept {
+    const auto seconds = [](std::uint64_t ns) { return static_cast<double>(ns) / 1e9; };
+    GpuActivitySummary sum = sum_;
+    sum.kernel_s = seconds(kernels_.length());
+    sum.to_device_s = seconds(to_device_.length());
+    sum.to_host_s = seconds(to_host_.length());
+    sum.copy_s = seconds(copies_.length());
+    sum.overlap_s = seconds(kernels_.length() + copies_.length() - all_.length());
+    sum.busy_s = seconds(all_.length());
+    return sum;
+  }
+
+ private:
+  GpuActivitySummary sum_;
+  IntervalUnion kernels_;
+  IntervalUnion to_device_;
+  IntervalUnion to_host_;
+  IntervalUnion copies_;
+  IntervalUnion all_;
+};
+
 /// Sums up the part of `intervals`, sorted by `begin`, between two fractions of their span: an
 /// interval that reaches in from outside counts with its part inside.
 inline GpuActivitySummary summarize(std::span<const GpuInterval> intervals, double first,
                                     double last) {
-  GpuActivitySummary sum;
   if (intervals.empty()) {
-    return sum;
+    return {};
   }
   const std::uint64_t start = intervals.front().begin;
   std::uint64_t stop = start;
@@ -59,45 +105,17 @@ inline GpuActivitySummary summarize(std::span<const GpuInterval> intervals, doub
   const std::uint64_t from = at(first);
   const std::uint64_t to = at(last);
 
-  IntervalUnion kernels;
-  IntervalUnion to_device;
-  IntervalUnion to_host;
-  IntervalUnion copies;
-  IntervalUnion all;
+  ActivitySums sums;
   for (const GpuInterval& one : intervals) {
-    const std::uint64_t begin = std::max(one.begin, from);
-    const std::uint64_t end = std::min(one.end, to);
-    if (begin >= end) {
-      continue;
-    }
-    const std::uint64_t began = one.begin >= from ? 1 : 0;
-    all.add(begin, end);
-    if (one.work == GpuWork::kernel) {
-      kernels.add(begin, end);
-      sum.kernels += began;
-      continue;
-    }
-    copies.add(begin, end);
-    if (one.work == GpuWork::to_device) {
-      to_device.add(begin, end);
-      sum.copies_to_device += began;
-      sum.bytes_to_device += began * one.bytes;
-    } else if (one.work == GpuWork::to_host) {
-      to_host.add(begin, end);
-      sum.copies_to_host += began;
-      sum.bytes_to_host += began * one.bytes;
-    } else {
-      sum.other_copies += began;
+    GpuInterval part = one;
+    part.begin = std::max(one.begin, from);
+    part.end = std::min(one.end, to);
+    if (part.begin < part.end) {
+      sums.add(part, one.begin >= from);
     }
   }
-  const auto seconds = [](std::uint64_t ns) { return static_cast<double>(ns) / 1e9; };
-  sum.seconds = seconds(to - from);
-  sum.kernel_s = seconds(kernels.length());
-  sum.to_device_s = seconds(to_device.length());
-  sum.to_host_s = seconds(to_host.length());
-  sum.copy_s = seconds(copies.length());
-  sum.overlap_s = seconds(kernels.length() + copies.length() - all.length());
-  sum.busy_s = seconds(all.length());
+  GpuActivitySummary sum = sums.sum();
+  sum.seconds = static_cast<double>(to - from) / 1e9;
   return sum;
 }
 

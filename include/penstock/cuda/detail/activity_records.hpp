@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -34,9 +35,11 @@ class ActivityRecords {
     bool product{};
   };
 
+  /// Counts nothing.
   ActivityRecords() = default;
-  /// `by_name`: keeps sums of kernels by their names too.
-  ActivityRecords(std::uint32_t device, bool by_name) : device_{device}, by_name_{by_name} {}
+  /// `by_name`: keeps sums of kernels by their names too. Counts from now on.
+  ActivityRecords(std::uint32_t device, bool by_name)
+      : device_{device}, by_name_{by_name}, times_{{0, forever}} {}
 
   /// Adds a record of a kind that the log enables; passes over others.
   void add(const CUpti_Activity& record) noexcept {
@@ -75,21 +78,21 @@ class ActivityRecords {
       break;
     }
   }
+  /// Forgets what there was so far, and counts nothing until begin_time().
+  void forget() noexcept {
+    intervals.clear();
+    kernels.clear();
+    times_.clear();
+  }
+  /// Counts what begins from then on, too. Times do not overlap. Throws std::bad_alloc.
+  void begin_time(std::uint64_t at) { times_.push_back({at, forever}); }
+  /// Passes over what begins later.
+  void end_time(std::uint64_t at) noexcept { times_.back().end = at; }
   /// Sorts the intervals by their begin.
   void sort() {
     std::sort(intervals.begin(), intervals.end(),
               [](const GpuInterval& a, const GpuInterval& b) { return a.begin < b.begin; });
   }
-
-  /// Forgets what began before then, and passes over it if it comes yet.
-  void forget_before(std::uint64_t then) {
-    from_ = then;
-    until_ = ~std::uint64_t{0};
-    std::erase_if(intervals, [&](const GpuInterval& one) { return one.begin < then; });
-    kernels.clear();
-  }
-  /// Passes over what will have begun after then.
-  void end_at(std::uint64_t then) { until_ = then; }
 
   std::vector<GpuInterval> intervals;
   std::map<std::string, Kernel, std::less<>> kernels;
@@ -98,14 +101,23 @@ class ActivityRecords {
   double memory_bytes_per_s{};
 
  private:
+  struct Time {
+    std::uint64_t begin{};
+    std::uint64_t end{};
+  };
+  static constexpr std::uint64_t forever = ~std::uint64_t{0};
+
   bool is_of(std::uint32_t device) const noexcept {
     return device_ == any_device || device_ == device;
   }
 
   /// Whether a record counts. One that CUPTI could not time does.
   template <class Record> bool counts(const Record& record) const noexcept {
-    return is_of(record.deviceId) && (record.start == 0 || from_ <= record.start) &&
-           record.start < until_;
+    return is_of(record.deviceId) && (record.start == 0 || is_in_times(record.start));
+  }
+  bool is_in_times(std::uint64_t at) const noexcept {
+    const auto later = std::ranges::upper_bound(times_, at, {}, &Time::begin);
+    return later != times_.begin() && at < std::prev(later)->end;
   }
   template <class Record> void add(const Record& record, GpuInterval interval) noexcept {
     if (!counts(record)) {
@@ -169,8 +181,7 @@ class ActivityRecords {
 
   std::uint32_t device_{0};
   bool by_name_{false};
-  std::uint64_t from_{0};
-  std::uint64_t until_{~std::uint64_t{0}};
+  std::vector<Time> times_;
 };
 
 } // namespace penstock::detail

@@ -44,6 +44,15 @@ class AllocatedMemory {
     case CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020:
       return allocated(*as<cudaMalloc_v3020_params>(given).devPtr,
                        as<cudaMalloc_v3020_params>(given).size);
+    case CUPTI_RUNTIME_TRACE_CBID_cudaMallocPitch_v3020: {
+      const auto& is = as<cudaMallocPitch_v3020_params>(given);
+      return allocated(*is.devPtr, *is.pitch * is.height);
+    }
+    case CUPTI_RUNTIME_TRACE_CBID_cudaMalloc3D_v3020: {
+      const auto& is = as<cudaMalloc3D_v3020_params>(given);
+      return allocated(is.pitchedDevPtr->ptr,
+                       is.pitchedDevPtr->pitch * is.extent.height * is.extent.depth);
+    }
     case CUPTI_RUNTIME_TRACE_CBID_cudaMallocManaged_v6000:
       return allocated(*as<cudaMallocManaged_v6000_params>(given).devPtr,
                        as<cudaMallocManaged_v6000_params>(given).size);
@@ -74,11 +83,33 @@ class AllocatedMemory {
     }
   }
   void driver(CUpti_CallbackId id, const void* given) {
-    const auto at = [](CUdeviceptr pointer) { return reinterpret_cast<const void*>(pointer); };
+    // A handle, as cuMemCreate() gives it, takes a pointer's place.
+    const auto at = [](unsigned long long pointer) {
+      return reinterpret_cast<const void*>(pointer);
+    };
     switch (id) {
     case CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2:
       return allocated(at(*as<cuMemAlloc_v2_params>(given).dptr),
                        as<cuMemAlloc_v2_params>(given).bytesize);
+    case CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2: {
+      const auto& is = as<cuMemAllocPitch_v2_params>(given);
+      return allocated(at(*is.dptr), *is.pPitch * is.Height);
+    }
+    case CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged:
+      return allocated(at(*as<cuMemAllocManaged_params>(given).dptr),
+                       as<cuMemAllocManaged_params>(given).bytesize);
+    case CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync:
+    case CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz:
+      return allocated(at(*as<cuMemAllocFromPoolAsync_params>(given).dptr),
+                       as<cuMemAllocFromPoolAsync_params>(given).bytesize);
+    case CUPTI_DRIVER_TRACE_CBID_cuMemCreate:
+      if (const auto& is = as<cuMemCreate_params>(given);
+          is.prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        allocated(at(*is.handle), is.size);
+      }
+      return;
+    case CUPTI_DRIVER_TRACE_CBID_cuMemRelease:
+      return released(at(as<cuMemRelease_params>(given).handle));
     case CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync:
     case CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz:
       return allocated(at(*as<cuMemAllocAsync_params>(given).dptr),
@@ -90,6 +121,9 @@ class AllocatedMemory {
       return released(at(as<cuMemFreeAsync_params>(given).dptr));
     case CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc:
       page_locked += as<cuMemHostAlloc_params>(given).bytesize;
+      return;
+    case CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2:
+      page_locked += as<cuMemAllocHost_v2_params>(given).bytesize;
       return;
     case CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2:
       page_locked += as<cuMemHostRegister_v2_params>(given).bytesize;

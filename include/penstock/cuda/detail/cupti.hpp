@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
+#include <penstock/cuda/detail/activity_intervals.hpp>
 #include <penstock/cuda/detail/activity_records.hpp>
+#include <penstock/cuda/detail/cupti_calls.hpp>
 #include <penstock/cuda/detail/cupti_check.hpp>
 #include <penstock/error.hpp>
 
@@ -12,6 +15,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include <cupti.h>
 
@@ -20,6 +24,9 @@ namespace penstock::detail {
 /// The log that CUPTI's callbacks, which get no argument of ours, write to. They come on CUPTI's
 /// thread and on threads that call CUDA.
 class ActivityLog {
+  template <class T> using Atomic = StdAtomics::Atomic<T>;
+  static constexpr auto relaxed = StdAtomics::relaxed;
+
  public:
   static constexpr std::array kinds{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
                                     CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_MEMCPY,
@@ -42,8 +49,9 @@ class ActivityLog {
         throw Error{"penstock: GpuActivity: another one is recording, and CUPTI can record once a "
                     "process: stop() that one first."};
       }
-      recording_ = true;
       records_ = Records{device, by_name};
+      recording_ = true;
+      kept_.store(0, relaxed);
     }
     try {
       cupti_check(cuptiActivityRegisterCallbacks(buffer_requested, buffer_completed),
@@ -59,24 +67,34 @@ class ActivityLog {
       throw;
     }
   }
-  /// Forgets what began before then.
-  void forget_before(std::uint64_t then) {
+  /// Counts what begins from then on. `first`: and nothing else.
+  void begin_time(std::uint64_t at, bool first) {
     const std::lock_guard lock{mutex_};
-    records_.forget_before(then);
+    if (first) {
+      records_.forget();
+      kept_.store(0, relaxed);
+    }
+    records_.begin_time(at);
   }
-  /// Passes over what begins after then.
-  void end_at(std::uint64_t then) {
+  /// Passes over what begins later.
+  void end_time(std::uint64_t at) noexcept {
     const std::lock_guard lock{mutex_};
-    records_.end_at(then);
+    records_.end_time(at);
   }
-  /// Returns what CUPTI has handed over so far, sorted by begin.
-  Records so_far() {
-    cuptiActivityFlushAll(0);
-    std::unique_lock lock{mutex_};
-    Records all = records_;
-    lock.unlock();
-    all.sort();
-    return all;
+  /// How many intervals are here.
+  std::size_t kept() const noexcept { return kept_.load(relaxed); }
+  /// Gives them away.
+  std::vector<GpuInterval> take() {
+    const std::lock_guard lock{mutex_};
+    kept_.store(0, relaxed);
+    return std::exchange(records_.intervals, {});
+  }
+  /// Has CUPTI hand over what it has. Not while it calls.
+  static void flush() noexcept { cuptiActivityFlushAll(0); }
+  /// Returns what CUPTI has handed over so far.
+  Records so_far() const {
+    const std::lock_guard lock{mutex_};
+    return records_;
   }
   /// Ends the recording and returns it, sorted by begin; the GPU must be done with its work.
   /// `status` says whether all of it is there.
@@ -91,7 +109,8 @@ class ActivityLog {
   }
 
  private:
-  static constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
+  // A buffer comes when all of its records are complete: the smaller it is, the less is on the way.
+  static constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
 
   void end() noexcept {
     for (const CUpti_ActivityKind kind : kinds) {
@@ -114,11 +133,14 @@ class ActivityLog {
                                         std::uint8_t* buffer, std::size_t, std::size_t valid) {
     ActivityLog& log = only();
     {
+      // An operator new of the program's may call CUDA, and a listener to that come back here.
+      const CallSubscription::Deaf while_it_reads;
       const std::lock_guard lock{log.mutex_};
       CUpti_Activity* record = nullptr;
       while (valid != 0 && cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
         log.records_.add(*record);
       }
+      log.kept_.store(log.records_.intervals.size(), relaxed);
       std::size_t dropped = 0;
       if (cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS) {
         log.records_.dropped += dropped;
@@ -127,9 +149,10 @@ class ActivityLog {
     std::free(buffer);
   }
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   bool recording_{false};
   Records records_;
+  Atomic<std::size_t> kept_{0};
 };
 
 } // namespace penstock::detail

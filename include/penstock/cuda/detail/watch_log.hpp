@@ -2,23 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/cuda/detail/activity_records.hpp>
 #include <penstock/cuda/detail/allocated_memory.hpp>
 #include <penstock/cuda/detail/cupti.hpp>
 #include <penstock/cuda/detail/cupti_calls.hpp>
-#include <penstock/cuda/detail/watch_timeline.hpp>
+#include <penstock/cuda/detail/idle_sweep.hpp>
+#include <penstock/cuda/detail/watch_sums.hpp>
+#include <penstock/detail/observe/pcie_link.hpp>
 #include <penstock/detail/observe/process_use.hpp>
 #include <penstock/gpu_watch_summary.hpp>
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <mutex>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <cupti.h>
 
@@ -34,21 +32,25 @@ class WatchLog final : public CallListener {
     return log;
   }
 
-  /// Begins to record `device`, or any. Throws CuptiError or Error.
+  /// Begins to record `device`, or any. Throws CuptiError, Error or std::bad_alloc, and then
+  /// records nothing.
   void start(std::uint32_t device) {
     CallSubscription::only().start(*this); // throws if this log is at work, which then goes on
     try {
-      {
-        const std::lock_guard lock{mutex_};
-        functions_ = {};
-        calls_.clear();
-        memory_ = {};
-        times_.clear();
-        bracketed_ = false;
-      }
       ActivityLog::only().start(device, true);
-      use_ = ProcessUse::now();
-      begin_time();
+      try {
+        const double link = pcie_bytes_per_s("");
+        const std::lock_guard lock{mutex_};
+        memory_ = {};
+        bracketed_ = false;
+        link_bytes_per_s_ = link;
+        sums_ = {};
+        begin_time(true);
+      } catch (...) {
+        CUptiResult ignored = CUPTI_SUCCESS;
+        ActivityLog::only().stop(ignored);
+        throw;
+      }
     } catch (...) {
       CallSubscription::only().stop();
       throw;
@@ -56,18 +58,36 @@ class WatchLog final : public CallListener {
   }
   /// Ends the recording, whose GPU must be done with its work, and sums it up.
   WatchSummary stop() {
+    const CallSubscription::Deaf while_it_sums;
     end_time();
     const ProcessUse use = ProcessUse::now();
     CallSubscription::only().stop();
     CUptiResult flushed = CUPTI_SUCCESS;
     ActivityRecords records = ActivityLog::only().stop(flushed);
-    return Sum{*this, use}(records);
+    std::unique_lock lock{mutex_};
+    WatchSums sums = std::exchange(sums_, {});
+    WatchSummary sum = of_memory();
+    lock.unlock();
+    sums.timeline.add(records.intervals);
+    sums.finish(sum, use, records);
+    return sum;
   }
   /// Sums up what has been recorded so far, but for what CUPTI has not handed over yet.
   WatchSummary so_far() {
-    const Sum sum{*this, ProcessUse::now()};
+    ActivityLog::flush();
+    const CallSubscription::Deaf while_it_sums;
+    const ProcessUse use = ProcessUse::now();
+    std::unique_lock lock{mutex_};
+    take_activity();
     ActivityRecords records = ActivityLog::only().so_far();
-    return sum(records);
+    WatchSums sums = sums_; // so that nobody waits while it is summed up
+    if (watching_) {
+      sums.timeline.end_time(timestamp());
+    }
+    WatchSummary sum = of_memory();
+    lock.unlock();
+    sums.finish(sum, use, records);
+    return sum;
   }
 
   // cudaProfilerStart() forgets what came before the first one, and cudaProfilerStop() ends what
@@ -94,11 +114,12 @@ class WatchLog final : public CallListener {
       if (!watching_) {
         return;
       }
-      WatchedCalls& function =
-          functions_[call.domain == CUPTI_CB_DOMAIN_DRIVER_API ? 1 : 0][call.id];
-      ++function.calls;
-      function.seconds += static_cast<double>(ended - began) / 1e9;
-      calls_.push_back({began, ended, call.kind});
+      const double seconds = static_cast<double>(ended - began) / 1e9;
+      sums_.add(call, seconds);
+      sums_.timeline.add(CallSpan{began, ended, call.kind});
+      if (ActivityLog::only().kept() >= many_intervals || sums_.timeline.is_full()) {
+        take_activity();
+      }
     } catch (const std::exception&) { // no memory: what is lost counts as idle time elsewhere
     }
   }
@@ -113,6 +134,9 @@ class WatchLog final : public CallListener {
  private:
   inline static constinit thread_local std::uint64_t began = 0;
 
+  // What CUPTI may have handed over before somebody takes it.
+  static constexpr std::size_t many_intervals = 8192;
+
   WatchLog() = default;
 
   static std::uint64_t timestamp() noexcept {
@@ -120,140 +144,58 @@ class WatchLog final : public CallListener {
     cuptiGetTimestamp(&ns);
     return ns;
   }
-  void begin_time() {
-    const std::lock_guard lock{mutex_};
-    times_.push_back({timestamp(), 0});
+  // These three with the lock.
+  void begin_time(bool first) {
+    const std::uint64_t now = timestamp();
+    ActivityLog::only().begin_time(now, first);
+    sums_.timeline.begin_time(now);
     watching_ = true;
   }
+  void take_activity() {
+    sums_.timeline.add(ActivityLog::only().take());
+    if (sums_.timeline.is_full()) {
+      sums_.timeline.settle();
+    }
+  }
+  WatchSummary of_memory() const {
+    WatchSummary sum;
+    sum.page_locked = memory_.page_locked;
+    sum.device_bytes = memory_.device_most;
+    sum.link_bytes_per_s = link_bytes_per_s_;
+    return sum;
+  }
+
   void begin_bracket() noexcept {
     const std::lock_guard lock{mutex_};
-    if (!std::exchange(bracketed_, true)) {
-      functions_ = {};
-      calls_.clear();
-      times_.clear();
-      memory_.page_locked = 0;
-      memory_.device_most = memory_.device_bytes;
-      use_ = ProcessUse::now();
-    } else if (watching_) {
-      return;
-    }
     try {
-      const std::uint64_t now = timestamp();
-      if (times_.empty()) {
-        ActivityLog::only().forget_before(now);
+      const bool first = !std::exchange(bracketed_, true);
+      if (first) {
+        sums_ = {};
+        memory_.page_locked = 0;
+        memory_.device_most = memory_.device_bytes;
       }
-      times_.push_back({now, 0});
-      watching_ = true;
+      if (first || !watching_) {
+        begin_time(first);
+      }
     } catch (const std::exception&) { // no memory for it: not watched
+      watching_ = false;
     }
   }
   void end_time() noexcept {
     const std::lock_guard lock{mutex_};
     if (std::exchange(watching_, false)) {
-      times_.back().end = timestamp();
-      if (bracketed_) {
-        ActivityLog::only().end_at(times_.back().end);
-      }
+      const std::uint64_t now = timestamp();
+      sums_.timeline.end_time(now);
+      ActivityLog::only().end_time(now);
     }
   }
 
-  using Functions = std::array<std::array<WatchedCalls, CallSubscription::most_ids>, 2>;
-
-  /// Sums up a copy of what was recorded, so that nobody waits for it.
-  class Sum {
-   public:
-    Sum(WatchLog& log, const ProcessUse& use) : use_{use} {
-      const std::lock_guard lock{log.mutex_};
-      functions_ = log.functions_;
-      calls_.assign(log.calls_.begin(), log.calls_.end());
-      times_ = log.times_;
-      if (log.watching_) {
-        times_.back().end = timestamp();
-      }
-      use_.cpu_s -= log.use_.cpu_s;
-      page_locked_ = log.memory_.page_locked;
-      device_most_ = log.memory_.device_most;
-    }
-    WatchSummary operator()(ActivityRecords& records) const {
-      WatchSummary sum;
-      sum.gpu.dropped = records.dropped;
-      add_activity(sum, records.intervals, times_);
-      sum.idle = IdleSweep::over(times_, records.intervals, calls_);
-      for (const CUpti_CallbackDomain domain :
-           {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API}) {
-        for (std::uint32_t id = 0; id != CallSubscription::most_ids; ++id) {
-          const WatchedCalls& calls = functions_[domain == CUPTI_CB_DOMAIN_DRIVER_API ? 1 : 0][id];
-          if (calls.calls != 0) {
-            add_function(sum, CallSubscription::name_of(domain, id), calls);
-          }
-        }
-      }
-      for (auto& [name, kernel] : records.kernels) {
-        kernel.sum.sizes = kernel.sizes.size();
-        sum.kernels.push_back(std::move(kernel.sum));
-      }
-      std::ranges::stable_sort(sum.functions, [](const auto& a, const auto& b) {
-        return a.calls.seconds > b.calls.seconds;
-      });
-      std::ranges::stable_sort(sum.kernels,
-                               [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-      sum.page_locked = page_locked_;
-      sum.device_bytes = device_most_;
-      sum.device_memory = records.device_memory;
-      sum.memory_bytes_per_s = records.memory_bytes_per_s;
-      sum.host_peak_bytes = use_.peak_bytes;
-      sum.cpu_s = use_.cpu_s;
-      sum.processors = use_.processors;
-      return sum;
-    }
-
-   private:
-    static void add_function(WatchSummary& sum, const char* name, const WatchedCalls& calls) {
-      const std::string plain{plain_name(name)};
-      const auto same = std::ranges::find(sum.functions, plain, &WatchedFunction::name);
-      WatchedFunction& function = same != sum.functions.end()
-                                      ? *same
-                                      : sum.functions.emplace_back(WatchedFunction{plain, {}});
-      const auto add = [&](WatchedCalls& to) {
-        to.calls += calls.calls;
-        to.seconds += calls.seconds;
-      };
-      add(function.calls);
-      switch (cuda_call(name)) {
-      case CudaCall::launch:
-        return add(sum.launches);
-      case CudaCall::wait:
-        return add(sum.waits);
-      case CudaCall::page_lock:
-        add(sum.page_locks);
-        return add(sum.allocations);
-      case CudaCall::allocation:
-        return add(sum.allocations);
-      case CudaCall::release:
-        return add(sum.releases);
-      case CudaCall::copy:
-        return add(sum.copies);
-      case CudaCall::other:
-        return;
-      }
-    }
-
-    Functions functions_;
-    std::vector<CallSpan> calls_;
-    std::vector<WatchedTime> times_;
-    ProcessUse use_;
-    std::uint64_t page_locked_{};
-    std::uint64_t device_most_{};
-  };
-
   std::mutex mutex_;
-  Functions functions_{};
-  std::deque<CallSpan> calls_; // which moves nothing when it grows
+  WatchSums sums_;
   AllocatedMemory memory_;
-  std::vector<WatchedTime> times_;
+  double link_bytes_per_s_{};
   bool watching_{false};
   bool bracketed_{false};
-  ProcessUse use_;
 };
 
 } // namespace penstock::detail

@@ -3,198 +3,189 @@
 #pragma once
 
 #include <penstock/cuda/detail/activity_intervals.hpp>
+#include <penstock/cuda/detail/idle_sweep.hpp>
 #include <penstock/detail/observe/call_names.hpp>
 #include <penstock/gpu_watch_summary.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <new>
+#include <optional>
 #include <span>
 #include <unordered_set>
 #include <vector>
 
 namespace penstock::detail {
 
-/// A time in which the program was watched, in nanoseconds of the clock of the GpuIntervals.
-struct WatchedTime {
-  std::uint64_t begin{};
-  std::uint64_t end{};
-};
-
-/// A call of CUDA by some thread, on that clock.
-struct CallSpan {
-  std::uint64_t begin{};
-  std::uint64_t end{};
-  CudaCall kind{};
-};
-
-/// Sweeps over the time and says what the program did while the GPU was idle.
-class IdleSweep {
+/// Finds the rows of kernels between products, of intervals in the order of their begins.
+class KernelRows {
  public:
-  /// The times do not overlap; the GPU's intervals and the calls come in any order, and may reach
-  /// outside the times.
-  static IdleTimes over(std::span<const WatchedTime> times, std::span<const GpuInterval> gpu,
-                        std::span<const CallSpan> calls) {
-    std::vector<Edge> edges;
-    edges.reserve(2 * (times.size() + gpu.size() + calls.size()));
-    const auto add = [&](std::uint64_t begin, std::uint64_t end, std::size_t what) {
-      if (begin < end) {
-        edges.push_back({begin, 1, static_cast<std::uint8_t>(what)});
-        edges.push_back({end, -1, static_cast<std::uint8_t>(what)});
-      }
-    };
-    for (const WatchedTime& time : times) {
-      add(time.begin, time.end, watched);
-    }
-    for (const GpuInterval& one : gpu) {
-      add(one.begin, one.end, busy);
-    }
-    for (const CallSpan& call : calls) {
-      add(call.begin, call.end, first_call + static_cast<std::size_t>(call.kind));
-    }
-    std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) { return a.at < b.at; });
-    IdleSweep sweep;
-    for (const Edge& edge : edges) {
-      sweep.pass(edge.at);
-      sweep.open_[edge.what] += edge.by;
-    }
-    sweep.end_gap();
-    return sweep.idle_;
-  }
-
- private:
-  static constexpr std::size_t watched = 0;
-  static constexpr std::size_t busy = 1;
-  static constexpr std::size_t first_call = 2;
-  static constexpr std::size_t kinds = 7; // of calls
-  static constexpr double least_gap_s = 20e-6;
-
-  struct Edge {
-    std::uint64_t at;
-    std::int8_t by;
-    std::uint8_t what;
-  };
-
-  bool is_in(CudaCall kind) const { return open_[first_call + static_cast<std::size_t>(kind)] > 0; }
-  /// Accounts for the time from the last edge to `at`, in which nothing changed.
-  void pass(std::uint64_t at) {
-    const double seconds = static_cast<double>(at - at_) / 1e9;
-    at_ = at;
-    if (seconds == 0) {
-      return;
-    }
-    double* const to = part();
-    if (to == nullptr) { // nobody is in a call, for as long as this goes on
-      gap_s_ += open_[watched] > 0 && open_[busy] == 0 ? seconds : 0;
-      if (open_[watched] == 0 || open_[busy] != 0) {
-        end_gap();
-      }
-      return;
-    }
-    end_gap();
-    *to += seconds;
-  }
-  /// Returns where idle time counts now; null if it does not, or if no thread is in a call.
-  double* part() {
-    if (open_[watched] == 0 || open_[busy] != 0) {
-      return nullptr;
-    }
-    if (is_in(CudaCall::allocation) || is_in(CudaCall::page_lock) || is_in(CudaCall::release)) {
-      return &idle_.allocation_s;
-    }
-    return is_in(CudaCall::copy)     ? &idle_.copy_s
-           : is_in(CudaCall::launch) ? &idle_.launch_s
-           : is_in(CudaCall::wait)   ? &idle_.wait_s
-           : is_in(CudaCall::other)  ? &idle_.other_s
-                                     : nullptr;
-  }
-  void end_gap() {
-    if (gap_s_ < least_gap_s) {
-      idle_.between_s += gap_s_;
-    } else {
-      idle_.elsewhere_s += gap_s_;
-      ++idle_.gaps;
-      idle_.longest_gap_s = std::max(idle_.longest_gap_s, gap_s_);
-    }
-    gap_s_ = 0;
-  }
-
-  std::uint64_t at_{0};
-  std::array<std::int64_t, first_call + kinds> open_{};
-  double gap_s_{0};
-  IdleTimes idle_;
-};
-
-/// Finds the rows of kernels between products; `intervals` are sorted by their begin.
-inline KernelsInARow kernels_in_a_row(std::span<const GpuInterval> intervals) {
-  constexpr std::uint64_t least = 32;
-  KernelsInARow found;
-  bool behind_product = false;
-  std::uint64_t kernels = 0;
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-  IntervalUnion busy;
-  const auto end_row = [&] {
-    if (behind_product && kernels >= least) {
-      ++found.rows;
-      found.kernels += kernels;
-      found.seconds += static_cast<double>(end - begin) / 1e9;
-      found.busy_s += static_cast<double>(busy.length()) / 1e9;
-    }
-    kernels = 0;
-    busy = {};
-  };
-  for (const GpuInterval& one : intervals) {
+  void add(const GpuInterval& one) noexcept {
     if (one.work != GpuWork::kernel) {
-      continue;
+      return;
     }
     if (one.product) {
       end_row();
-      behind_product = true;
-      continue;
+      behind_product_ = true;
+      return;
     }
-    begin = kernels == 0 ? one.begin : begin;
-    end = kernels == 0 ? one.end : std::max(end, one.end);
-    busy.add(one.begin, one.end);
-    ++kernels;
+    begin_ = kernels_ == 0 ? one.begin : begin_;
+    end_ = kernels_ == 0 ? one.end : std::max(end_, one.end);
+    busy_.add(one.begin, one.end);
+    ++kernels_;
   }
-  end_row();
-  return found;
-}
+  /// Ends the last row and returns all.
+  KernelsInARow finish() noexcept {
+    end_row();
+    return found_;
+  }
 
-/// Fills in what the GPU did in these times: the counts, bytes and seconds of what began in them.
-/// `intervals` are sorted by their begin, and so are the times, which do not overlap. Removes the
-/// intervals that began outside the times.
-inline void add_activity(WatchSummary& summary, std::vector<GpuInterval>& intervals,
-                         std::span<const WatchedTime> times) {
-  std::erase_if(intervals, [&](const GpuInterval& one) {
-    const auto later = std::ranges::upper_bound(times, one.begin, {}, &WatchedTime::begin);
-    return later == times.begin() || one.begin >= std::prev(later)->end;
-  });
-  const std::uint64_t dropped = summary.gpu.dropped;
-  summary.gpu = summarize(intervals, 0, 1);
-  summary.gpu.dropped = dropped;
-  std::uint64_t watched = 0;
-  for (const WatchedTime& time : times) {
-    watched += time.end - time.begin;
-  }
-  summary.seconds = static_cast<double>(watched) / 1e9;
-  summary.gpu.seconds = summary.seconds;
-  IntervalUnion pageable;
-  std::unordered_set<std::uint32_t> streams; // a program may make one for each item
-  for (const GpuInterval& one : intervals) {
-    if (one.pageable) {
-      ++summary.pageable.copies;
-      summary.pageable.bytes += one.bytes;
-      pageable.add(one.begin, one.end);
+ private:
+  static constexpr std::uint64_t least = 32;
+
+  void end_row() noexcept {
+    if (behind_product_ && kernels_ >= least) {
+      ++found_.rows;
+      found_.kernels += kernels_;
+      found_.seconds += static_cast<double>(end_ - begin_) / 1e9;
+      found_.busy_s += static_cast<double>(busy_.length()) / 1e9;
     }
-    streams.insert(one.stream);
+    kernels_ = 0;
+    busy_ = {};
   }
-  summary.pageable.seconds = static_cast<double>(pageable.length()) / 1e9;
-  summary.streams = static_cast<unsigned>(streams.size());
-  summary.in_a_row = kernels_in_a_row(intervals);
-}
+
+  KernelsInARow found_;
+  bool behind_product_{false};
+  std::uint64_t kernels_{0};
+  std::uint64_t begin_{0};
+  std::uint64_t end_{0};
+  IntervalUnion busy_;
+};
+
+/// What the program and the GPU did, and when. It sums up as it goes: however long the watch, it
+/// keeps what came last, and sums of what came before. For one thread at a time.
+class WatchTimeline {
+ public:
+  /// Keeps at most `most` beginnings and ends, each of 16 bytes or, with the GPU's, of 32.
+  explicit WatchTimeline(std::size_t most = 1'000'000) : most_{most} {}
+
+  /// The program is watched from then on. Times do not overlap.
+  void begin_time(std::uint64_t at) {
+    sweep_.begin_time(at);
+    time_ = at;
+  }
+  /// It is watched no longer.
+  void end_time(std::uint64_t at) {
+    sweep_.end_time(at);
+    watched_ns_ += at - time_;
+  }
+  /// Throws std::bad_alloc.
+  void add(const CallSpan& call) {
+    if (call.kind != CudaCall::other) {
+      return sweep_.add_call(call);
+    }
+    // A program that asks and asks whether the GPU is done would have nothing else in memory.
+    if (other_ && call.begin <= other_->end + short_pause &&
+        other_->begin <= call.end + short_pause) {
+      other_->begin = std::min(other_->begin, call.begin);
+      other_->end = std::max(other_->end, call.end);
+      return;
+    }
+    add_other();
+    other_ = call;
+  }
+  /// What the GPU began in the times. Throws std::bad_alloc.
+  void add(std::span<const GpuInterval> intervals) {
+    for (const GpuInterval& one : intervals) {
+      late_ += one.begin < settled_ ? 1 : 0;
+      if (one.work == GpuWork::kernel) {
+        sweep_.add_kernel(one.begin, one.end);
+      } else {
+        sweep_.add_copy(one.begin, one.end);
+      }
+      intervals_.push_back(one);
+    }
+  }
+  bool is_full() const noexcept { return sweep_.pending() >= most_; }
+  /// Sums up the older half. What CUPTI hands over later comes late, and so do calls that take
+  /// longer than all that is kept.
+  void settle() {
+    add_other();
+    settle(sweep_.middle());
+  }
+  /// Sums up all, whose times have ended.
+  void finish(WatchSummary& summary) {
+    add_other();
+    summary.idle = sweep_.finish();
+    settle(~std::uint64_t{0});
+    const std::uint64_t dropped = summary.gpu.dropped;
+    summary.gpu = gpu_.sum();
+    summary.gpu.dropped = dropped;
+    summary.seconds = static_cast<double>(watched_ns_) / 1e9;
+    summary.gpu.seconds = summary.seconds;
+    summary.pageable = pageable_;
+    summary.pageable.seconds = static_cast<double>(pageable_time_.length()) / 1e9;
+    summary.page_locked_bytes_per_s = page_locked_bytes_per_s_;
+    summary.streams = static_cast<unsigned>(streams_.size());
+    summary.in_a_row = rows_.finish();
+    summary.late = late_;
+  }
+
+ private:
+  // Nanoseconds: shorter than what a watch adds to a call.
+  static constexpr std::uint64_t short_pause = 2000;
+  // Of smaller copies most of the time is no transfer.
+  static constexpr std::uint64_t large_copy = std::uint64_t{1} << 20;
+
+  void add_other() {
+    if (other_) {
+      sweep_.add_call(*other_);
+      other_.reset();
+    }
+  }
+  void settle(std::uint64_t until) {
+    sweep_.settle(until);
+    settled_ = std::max(settled_, until);
+    const auto later = std::partition(intervals_.begin(), intervals_.end(),
+                                      [&](const GpuInterval& one) { return one.begin < until; });
+    std::sort(intervals_.begin(), later,
+              [](const GpuInterval& a, const GpuInterval& b) { return a.begin < b.begin; });
+    std::for_each(intervals_.begin(), later, [&](const GpuInterval& one) { sum_up(one); });
+    intervals_.erase(intervals_.begin(), later);
+  }
+  void sum_up(const GpuInterval& one) noexcept {
+    gpu_.add(one);
+    rows_.add(one);
+    try {
+      streams_.insert(one.stream);
+    } catch (const std::bad_alloc&) { // one stream too few
+    }
+    if (one.pageable) {
+      ++pageable_.copies;
+      pageable_.bytes += one.bytes;
+      pageable_time_.add(one.begin, one.end);
+    } else if (one.bytes >= large_copy && one.work != GpuWork::other_copy) {
+      page_locked_bytes_per_s_ =
+          std::max(page_locked_bytes_per_s_,
+                   1e9 * static_cast<double>(one.bytes) / static_cast<double>(one.end - one.begin));
+    }
+  }
+
+  std::size_t most_;
+  IdleSweep sweep_;
+  std::optional<CallSpan> other_;
+  std::uint64_t time_{0};
+  std::uint64_t watched_ns_{0};
+  std::vector<GpuInterval> intervals_;
+  std::uint64_t settled_{0};
+  std::uint64_t late_{0};
+  ActivitySums gpu_;
+  KernelRows rows_;
+  PageableCopies pageable_;
+  IntervalUnion pageable_time_;
+  double page_locked_bytes_per_s_{0};
+  std::unordered_set<std::uint32_t> streams_; // a program may make one for each item
+};
 
 } // namespace penstock::detail

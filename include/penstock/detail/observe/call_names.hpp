@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -12,15 +13,16 @@ namespace penstock::detail {
 /// What a function of CUDA's runtime or driver is for.
 enum class CudaCall : std::uint8_t { other, launch, wait, allocation, page_lock, release, copy };
 
-/// Returns the name without the version that CUPTI adds: cudaMalloc for cudaMalloc_v3020, and
-/// cuMemAlloc for cuMemAlloc_v2.
+/// Returns the name without the version that CUPTI adds: cudaMalloc for cudaMalloc_v3020,
+/// cuMemAlloc for cuMemAlloc_v2, and cudaLaunchKernel for __cudaLaunchKernel_v13000.
 constexpr std::string_view plain_name(std::string_view name) noexcept {
   for (const std::string_view suffix : {"_v", "_ptsz", "_ptds"}) {
     if (const auto at = name.find(suffix); at != name.npos && at != 0) {
       name = name.substr(0, at);
     }
   }
-  return name;
+  // What <<<>>> calls is __cudaLaunchKernel() from CUDA 13 on.
+  return name.substr(std::min(name.find_first_not_of('_'), name.size()));
 }
 
 /// Tells by its name what a function is for. The names say it: both APIs are regular.
@@ -36,22 +38,33 @@ constexpr CudaCall cuda_call(std::string_view name) noexcept {
       !begins("cudaLaunchHostFunc", "cuLaunchHostFunc")) {
     return CudaCall::launch;
   }
-  if (begins("cudaMemcpy", "cudaMemset", "cudaMemPrefetch", "cuMemcpy", "cuMemset",
-             "cuMemPrefetch")) {
+  if (begins("cudaMemcpy", "cudaMemset", "cudaMemPrefetch", "cudaMemDiscardAndPrefetch", "cuMemcpy",
+             "cuMemset", "cuMemPrefetch", "cuMemDiscardAndPrefetch")) {
     return CudaCall::copy;
   }
   if (is("cudaHostAlloc", "cudaMallocHost", "cudaHostRegister", "cuMemHostAlloc", "cuMemAllocHost",
          "cuMemHostRegister")) {
     return CudaCall::page_lock;
   }
-  if (begins("cudaMalloc", "cuMemAlloc") || is("cuMemCreate", "cuArrayCreate", "cuArray3DCreate")) {
+  if (begins("cudaMalloc", "cuMemAlloc") ||
+      is("cuMemCreate", "cuArrayCreate", "cuArray3DCreate", "cuMipmappedArrayCreate")) {
     return CudaCall::allocation;
   }
   if (begins("cudaFree", "cuMemFree") ||
-      is("cudaHostUnregister", "cuMemHostUnregister", "cuMemRelease", "cuArrayDestroy")) {
+      is("cudaHostUnregister", "cuMemHostUnregister", "cuMemRelease", "cuArrayDestroy",
+         "cuMipmappedArrayDestroy", "cudaMemPoolTrimTo", "cuMemPoolTrimTo")) {
     return CudaCall::release;
   }
   return CudaCall::other;
+}
+
+/// Whether such a function copies between the host and the GPU, and returns when that is done. A
+/// memset and a copy within the GPU return before.
+constexpr bool copy_waits(std::string_view name) noexcept {
+  name = plain_name(name);
+  const auto has = [&](auto... part) { return ((name.find(part) != name.npos) || ...); };
+  return (name.starts_with("cudaMemcpy") || name.starts_with("cuMemcpy")) &&
+         !has("Async", "Peer", "DtoD", "DtoA", "AtoD", "AtoA", "ArrayToArray");
 }
 
 /// Whether a kernel of that name multiplies matrices, or convolves: as cuBLAS, cuDNN, CUTLASS and

@@ -72,12 +72,18 @@ class FeedingRules : public WatchFigures {
                                   .cost_s = pageable_s()});
     }
   }
-  // Memory that is page-locked for one copy. The copy into it is part of what the program does
-  // elsewhere.
+  // Memory that is page-locked for one copy, besides what has the data. The copy into it is part of
+  // what the program does elsewhere: at a GB/s at the least, so that more than that is something
+  // else.
   void page_locking() {
     const bool for_one_copy = 2 * is_.page_locked >= copied_bytes() && copied_bytes() != 0;
-    const double cost = is_.idle.allocation_s + (has_gaps() ? 0 : is_.idle.elsewhere_s);
-    if (is_.page_locked >= (1U << 20U) && for_one_copy && counts(cost)) {
+    const bool is_a_copy = is_.host_peak_bytes == 0 || is_.host_peak_bytes >= 2 * is_.page_locked;
+    const double filled_s =
+        std::min(is_.idle.elsewhere_s, static_cast<double>(is_.page_locked) / 1e9);
+    const double locked_s =
+        std::min(is_.idle.allocation_s + is_.idle.setup_s, is_.page_locks.seconds);
+    const double cost = locked_s + (has_gaps() ? 0 : filled_s);
+    if (is_.page_locked >= (1U << 20U) && for_one_copy && is_a_copy && counts(cost)) {
       found_.add(WatchRank::one,
                  {.cause = "memory is page-locked for the copy",
                   .page = "12_pinning_a_copy",
@@ -118,7 +124,7 @@ class FeedingRules : public WatchFigures {
                        " (" + figure_ms(is_.allocations.seconds) + "), " +
                        counted(is_.releases.calls, "release") + " (" +
                        figure_ms(is_.releases.seconds) + ")",
-           .cost_s = waits_per_item() ? in_calls_s() : is_.idle.allocation_s});
+           .cost_s = waits_per_item() ? in_calls_s() : loop_allocation_s()});
     }
   }
   // The GPU waits for the thread that launches.

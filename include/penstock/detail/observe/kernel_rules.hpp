@@ -68,9 +68,13 @@ class KernelRules : public WatchFigures {
                   .cost_s = kernels_.softmax_s});
     }
   }
+  // The kernels that such an optimiser launches are short, or launching them apart loses nothing;
+  // and a step has a product forward and two backward for each matrix.
   void optimizer() {
-    if (is_.in_a_row.rows >= 2 && share(is_.in_a_row.seconds) >= 0.05) {
-      const auto rows = static_cast<double>(is_.in_a_row.rows);
+    const auto rows = static_cast<double>(is_.in_a_row.rows);
+    const bool are_short = is_.in_a_row.busy_s <= 20e-6 * static_cast<double>(is_.in_a_row.kernels);
+    const bool is_a_step = kernels_.products >= 3 * is_.in_a_row.rows;
+    if (is_.in_a_row.rows >= 2 && are_short && is_a_step && share(is_.in_a_row.seconds) >= 0.05) {
       found_.add(WatchRank::one,
                  {.cause = "an optimiser that takes a step tensor by tensor",
                   .page = "08_optimizer",
@@ -108,8 +112,10 @@ class KernelRules : public WatchFigures {
                      figure_ms(all_memory_s),
          .cost_s = top.seconds - static_cast<double>(top.launches) * all_memory_s});
   }
-  // Forward kernels that run as often as their backward kernels: nothing is computed again.
+  // Forward kernels that run as often as their backward kernels: nothing is computed again. That is
+  // right as long as all fits; it is a hint where most of the memory is free.
   void kept_activations() {
+    const bool is_short = is_.device_memory != 0 && is_.device_bytes >= is_.device_memory / 10 * 7;
     for (const WatchedKernel& kernel : is_.kernels) {
       const WatchedKernel* const forward = forward_of(kernel);
       if (forward == nullptr || forward->launches > kernel.launches + kernel.launches / 8) {
@@ -117,12 +123,16 @@ class KernelRules : public WatchFigures {
       }
       found_.add(
           WatchRank::memory,
-          {.cause = "activations that fill the memory, if memory is short",
+          {.cause = is_short
+                        ? "activations that fill the memory"
+                        : "activations that fill the memory, if that is too small for a larger "
+                          "batch",
            .page = "07_kept_activations",
            .evidence = short_name(forward->name) + " ran " + counted(forward->launches, "time") +
                        ", and " + short_name(kernel.name) + ' ' + counted(kernel.launches, "time") +
                        ": backward computes nothing again, and forward keeps all; " + memory(),
-           .cost_s = 0});
+           .cost_s = 0,
+           .hint = !is_short});
       return;
     }
   }

@@ -1,11 +1,11 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// 17_select_records: a file of events goes through the GPU, and those of high energy into another
+// 19_select_records: a file of events goes through the GPU, and those of high energy into another
 // file, in order. Only the device knows how many of a batch it keeps: its Kernel fills a Counted
 // batch. The memory that select() needs comes from a Scratch.
 //
-//   17_select_records [--device auto|cuda|host] [IN OUT]
+//   19_select_records [--device auto|cuda|host] [IN OUT]
 //
 // IN has events of 8 bytes, a number and an energy from 0 to 1. Without files it makes a million.
 // It prints how many of how many events it kept, and the Report. It fails if a plain loop over IN
@@ -107,6 +107,6 @@ int main(int argc, char** argv) try {
     return 0;
   });
 } catch (const std::exception& error) {
-  std::cerr << "17_select_records: " << error.what() << '\n';
+  std::cerr << "19_select_records: " << error.what() << '\n';
   return 1;
 }
