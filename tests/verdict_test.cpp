@@ -223,17 +223,79 @@ TEST_CASE("what a callable asks of the device: pageable memory, launches, waits,
   });
   check_names(waits, "Consumer", Cause::waits);
   CHECK(waits.says("ps::Deferred"));
-  // It may wait for the copies of its batches.
-  ps::Report copied = waits.report;
-  copied.stages[2].busy_s = 0.95 * copied.seconds;
-  copied.stages[2].starved_s = 0.05 * copied.seconds;
-  copied.stages[2].blocked_s = 0;
-  check_names(Judged{copied}, "Consumer", Cause::waits, Cause::bus);
-  CHECK(Judged{copied}.verdict.advice.at(0).next == "the bus");
   check_names(with([](SimulatedStage& stage) { stage.allocation_s = 1e-3; }), "Consumer",
               Cause::allocations);
   check_names(with([](SimulatedStage& stage) { stage.cpu_s = 2e-3; }), "Consumer",
               Cause::host_work);
+}
+
+TEST_CASE("a wait for copies that run back to back is no work: the bus binds") {
+  ps::Report report = by_hand({{Kind::reader, 0.1}, {Kind::consumer, 0.98}});
+  ps::StageReport copier = report.stages[0];
+  copier.name = "AsyncCopier";
+  copier.kind = Kind::copy_to_device;
+  copier.units = 0;
+  copier.busy_s = 9.8;
+  copier.starved_s = 0.2;
+  copier.slot_bytes = 4 * mib;
+  report.stages.insert(report.stages.begin() + 1, copier);
+  ps::StageReport& last = report.stages[2];
+  last.calling_s = 9.8;
+  last.calls.launches = last.calls.waits = 100;
+  last.calls.wait_s = 9;
+  const Judged judged{report};
+  check_names(judged, "AsyncCopier", Cause::bus);
+  CHECK(judged.says("copies run for 98 % of the run, 0.01 GB/s; the Consumer waits for them"));
+  CHECK_FALSE(judged.verdict.worth_it);
+  CHECK(judged.verdict.advice.at(0).gain == Approx(2));
+  CHECK(judged.verdict.advice.at(0).at_most); // the kernel may be in the waits too
+  last.calls.wait_s = 3;                      // the thread has 6.8 s of its own
+  check_names(Judged{report}, "AsyncCopier", Cause::bus);
+  CHECK(Judged{report}.verdict.advice.at(0).gain == Approx(1 / 0.68));
+  CHECK(Judged{report}.verdict.advice.at(0).next == "the thread that enqueues");
+  last.calls.wait_s = 0.5; // and here 9.3 s
+  check_names(Judged{report}, "Consumer", Cause::host_work);
+  last.calls.wait_s = 9;
+
+  // Nothing is known of the calls, but whatever they are, they hold up no copy.
+  ps::Report unobserved = report;
+  unobserved.device = "a GPU";
+  unobserved.stages[2].calls = {};
+  check_names(Judged{unobserved}, "AsyncCopier", Cause::bus, Cause::pageable_memory);
+  CHECK(Judged{unobserved}.says("To tell: run it with .observe"));
+  CHECK(Judged{unobserved}.verdict.advice.at(0).gain == Approx(2));
+
+  // A copier that lacks room is held up: then the waits bind.
+  ps::Report held_up = report;
+  held_up.stages[1].busy_s = 9.4;
+  held_up.stages[1].blocked_s = 0.6;
+  held_up.stages[1].starved_s = 0;
+  held_up.stages[2].calls.wait_s = 8.5; // less than a kernel that binds
+  check_names(Judged{held_up}, "Consumer", Cause::waits);
+  // So it is if copies leave gaps.
+  held_up.stages[1].busy_s = 7;
+  held_up.stages[1].blocked_s = 0;
+  held_up.stages[1].starved_s = 3;
+  check_names(Judged{held_up}, "Consumer", Cause::waits);
+  // The device has all copies behind it for which it has work.
+  ps::Report works = report;
+  works.stages[2].calling_s = 0.5;
+  works.stages[2].calls.wait_s = 0.4;
+  check_names(Judged{works}, "Consumer", Cause::kernel);
+
+  // A Kernel's callable has the thread that looks at the copies: nobody knows when they ended.
+  ps::Report kernel = report;
+  kernel.stages[2].kind = Kind::kernel;
+  kernel.stages[2].name = "Kernel";
+  kernel.stages[2].depth = 9;
+  kernel.stages.push_back(report.stages[2]);
+  kernel.stages[3].calling_s = kernel.stages[3].busy_s = 1;
+  kernel.stages[3].starved_s = 9;
+  kernel.stages[3].calls = {};
+  check_names(Judged{kernel}, "Kernel", Cause::waits, Cause::bus);
+  kernel.stages[3] = report.stages[2];
+  kernel.stages[2].calling_s = 2;
+  check_names(Judged{kernel}, "Consumer", Cause::waits, Cause::bus);
 }
 
 TEST_CASE("a wait that lasts as long as the kernel costs nothing: the kernel binds") {

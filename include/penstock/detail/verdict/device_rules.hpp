@@ -49,6 +49,16 @@ namespace penstock::detail {
   verdict.cause = Cause::bus;
   verdict.evidence = "copies run for " + per_cent(finding.share) + " of the run, " +
                      rate_of(static_cast<double>(finding.stage.bytes), finding.report.seconds);
+  const StageReport& last = finding.report.stages.back();
+  if (finding.stage.kind == StageKind::copy_to_device &&
+      waits_for_copies(finding.report.stages, finding.report.seconds)) {
+    verdict.evidence += "; the " + last.name + " waits for them meanwhile";
+    if (!calls_known(finding.report, last)) {
+      verdict.or_cause = Cause::pageable_memory;
+      verdict.trial = "run it with .observe, a ps::GpuObserver: if the callable copies pageable "
+                      "memory, that takes the bus";
+    }
+  }
   advise(verdict, finding, "half the bytes a record: narrower types, widened on the device", 2,
          next);
   advise(verdict, finding, "two devices, each with a link of its own", 2, next);

@@ -14,17 +14,9 @@ namespace penstock::detail {
 
 // Why a thread that enqueues work on a device held it back.
 
-/// Returns which share of the run the device's kernels ran, as CUPTI tells; below 0 if nobody does.
-[[gnu::cold]] inline double kernel_share(const Report& report) {
-  return report.gpu && report.gpu->dropped == 0 && report.seconds > 0
-             ? std::min(report.gpu->kernel_s / report.seconds, 1.0)
-             : -1;
-}
 /// Returns whether the calls inside the stage's callable are known.
-[[gnu::cold]] inline bool calls_known(const Finding& finding) {
-  const DeviceCalls& calls = finding.stage.calls;
-  return finding.report.observed || finding.report.device == "host" ||
-         calls.launches + calls.waits + calls.allocations + calls.copies != 0;
+[[gnu::cold]] inline bool calls_known(const Report& report, const StageReport& stage) {
+  return report.observed || report.device == "host" || has_calls(stage);
 }
 
 /// Adds advice: a change that takes `saved_s` seconds from the thread. What the device takes by
@@ -133,7 +125,7 @@ struct ThreadPart {
   verdict.evidence = body + " has its thread for " + per_cent(stage.calling_s / report.seconds) +
                      " of the run, " + time_of(stage.calling_s / batches) + " a batch of " +
                      bytes_of(static_cast<double>(stage.slot_bytes));
-  if (!calls_known(finding)) {
+  if (!calls_known(report, stage)) {
     const double cpu = finding.cpu_at_work();
     if (stage.calling_s < short_call_s * batches) {
       verdict.cause = Cause::small_batches;
@@ -167,7 +159,10 @@ struct ThreadPart {
     // The device works in the waits, if they are few: all of them may be its work.
     const bool few = static_cast<double>(stage.calls.waits) <= 4 * batches;
     const std::size_t copier = copier_before(report, finding.at);
-    if (device < binding && copier != finding.at && finding.bounds.of(copier).share >= binding) {
+    const bool copies = copier != finding.at && finding.bounds.of(copier).share >= binding;
+    const bool held_up = finding.at == finding.last() && copies &&
+                         report.stages[copier].blocked_s >= 0.03 * report.seconds;
+    if (device < binding && copies && !held_up) {
       // A callable is called before its batch is there: a wait in it waits for the copy too.
       verdict.or_cause = Cause::bus;
       verdict.trial = "take the waits out: if it gets no faster, the bus binds";
