@@ -100,8 +100,7 @@ inline bool has_calls(const StageReport& stage) {
 /// Returns whether the last stage's callable waits for copies that run back to back. It is called
 /// before its batch is there, so a wait for its own work is one for the copy too. A callable of
 /// which nothing is known may do something else, but holds up no copy.
-[[gnu::cold]] inline bool waits_for_copies(const std::vector<StageReport>& stages,
-                                           double seconds) {
+[[gnu::cold]] inline bool waits_for_copies(const std::vector<StageReport>& stages, double seconds) {
   const StageReport& last = stages.back();
   // Copies from pageable memory have the bus meanwhile, and the copier's wait for them.
   if (last.calling_s < 0.5 * seconds || 4 * last.calls.wait_s < last.calling_s * has_calls(last) ||
