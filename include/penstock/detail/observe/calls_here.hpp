@@ -72,17 +72,24 @@ class CallCounts {
 inline constinit thread_local CallCounts* calls_here = nullptr;
 
 /// While it lives, this thread's calls count there, or nowhere if that is null, unless a later one
-/// lives. They may die in any order, as the bodies of two loops end that are walked in turns. It
-/// must die on the thread that made it.
+/// lives. They may die in any order, as the bodies of two loops end that are walked in turns. It is
+/// to die on the thread that made it: if it does not, what that thread does later finds no place
+/// that is gone, but from then on calls of all threads count only in places made since.
 class [[nodiscard]] CallsCountIn {
  public:
   explicit CallsCountIn(CallCounts* counts) noexcept
-      : counts_{counts}, before_{std::exchange(latest, this)} {
+      : counts_{counts}, before_{(forget_what_died_elsewhere(), latest)}, on_{&latest} {
+    latest = this;
     calls_here = counts;
   }
   CallsCountIn(const CallsCountIn&) = delete;
   CallsCountIn& operator=(const CallsCountIn&) = delete;
   ~CallsCountIn() {
+    if (on_ != &latest) {
+      died_elsewhere.fetch_add(1, StdAtomics::release); // pairs with the load below
+      return;
+    }
+    forget_what_died_elsewhere();
     if (latest == this) {
       latest = before_;
       calls_here = latest != nullptr ? latest->counts_ : nullptr;
@@ -97,12 +104,34 @@ class [[nodiscard]] CallsCountIn {
     }
   }
 
+  /// Has this thread's calls count nowhere if one of them may have died on another thread. Called
+  /// before calls_here is followed.
+  static void forget_what_died_elsewhere() noexcept {
+    const std::uint64_t dead = died_elsewhere.load(StdAtomics::acquire); // pairs with the addition
+    if (dead != known_dead) {
+      known_dead = dead;
+      latest = nullptr;
+      calls_here = nullptr;
+    }
+  }
+
  private:
   static inline constinit thread_local CallsCountIn* latest = nullptr;
+  static inline constinit StdAtomics::Atomic<std::uint64_t> died_elsewhere{0};
+  static inline constinit thread_local std::uint64_t known_dead = 0;
 
   CallCounts* const counts_;
   CallsCountIn* before_;
+  CallsCountIn* const* const on_; // its thread's `latest`
 };
+
+/// Returns where a call that this thread makes now is to count; null for nowhere.
+inline CallCounts* counts_here() noexcept {
+  if (calls_here != nullptr) {
+    CallsCountIn::forget_what_died_elsewhere();
+  }
+  return calls_here;
+}
 
 /// One call of a device, from the beginning of its life to the end. It counts where calls_here says
 /// at the beginning; outside callables it costs one look at that.
@@ -111,7 +140,7 @@ class [[nodiscard]] NotedCall {
 
  public:
   explicit NotedCall(CallKind kind, std::uint64_t bytes = 0) noexcept
-      : counts_{calls_here}, bytes_{bytes}, kind_{kind} {
+      : counts_{counts_here()}, bytes_{bytes}, kind_{kind} {
     if (counts_ != nullptr) {
       begin_ = Clock::now();
     }
