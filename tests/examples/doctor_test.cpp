@@ -4,14 +4,20 @@
 // What 17_doctor takes for a workload, and what it tries.
 
 #include "../examples/support/doctor/advice.hpp"
+#include "../examples/support/doctor/reading.hpp"
 #include "../examples/support/doctor/workload.hpp"
 
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 
 #include <penstock/usable.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <system_error>
+
+#include <sys/resource.h>
 
 namespace {
 
@@ -67,4 +73,25 @@ TEST_CASE("more readers than processors are tried if they wait for what they rea
   CHECK(doctor::cure(report, Cause::too_few_workers, 100).workers == 16);
   reader.workers = 8;
   CHECK(doctor::cure(report, Cause::too_few_workers, 100).workers == 32);
+}
+
+TEST_CASE("a file that cannot be opened since too many are says how to open more") {
+  const auto why = [](const std::string& path) {
+    const auto error = penstock::tests::thrown_by<std::system_error>([&] {
+      doctor::OpenFile file;
+      file.open(path);
+    });
+    return error ? std::string{error->what()} : std::string{};
+  };
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const std::string refused = why("/proc/self/status");
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(refused.find("raise the limit on open files: ulimit -n") != std::string::npos);
+  CHECK(refused.find("check the path") == std::string::npos);
+  CHECK(why("/proc/self/status").empty());
+  CHECK(why("/proc/self/none").find("check the path") != std::string::npos);
 }
