@@ -132,6 +132,21 @@ TEST_CASE("too few workers: which stage's, how many it needs, and what binds the
   CHECK(judged.says("Decoder: .workers 4 -> 9: x 2.0; then the Reader binds\n"));
 }
 
+TEST_CASE("advice that gains less than a tenth is left out, and the verdict says so") {
+  ps::Report report = by_hand({{Kind::reader, 0.99}, {Kind::decoder, 0.93}, {Kind::consumer, 0.1}});
+  const Judged judged{report};
+  check_names(judged, "Reader", Cause::too_few_workers);
+  CHECK(judged.verdict.advice.empty());
+  CHECK_FALSE(judged.verdict.worth_it);
+  CHECK(judged.text() == "Reader: too few workers: it is at work for 99 % of the run, and "
+                         "processors are free; no change would gain a tenth.\n");
+  CHECK(ps::to_json(judged.verdict).text().find(R"("advice": [])") != std::string::npos);
+  report.stages[1].busy_s = 8.5;
+  report.stages[1].starved_s = 1.5;
+  CHECK(Judged{report}.says("Reader: .workers 1 -> 2: x 1.1; then the Decoder binds"));
+  CHECK_FALSE(Judged{report}.says("no change"));
+}
+
 TEST_CASE("a gain is at most what it says if some units take long") {
   ps::Report report = by_hand({{Kind::reader, 0.99}, {Kind::consumer, 0.1}});
   report.stages[0].cpu_share = 0.1;
@@ -245,7 +260,7 @@ TEST_CASE("a wait for copies that run back to back is no work: the bus binds") {
   last.calls.wait_s = 9;
   const Judged judged{report};
   check_names(judged, "AsyncCopier", Cause::bus);
-  CHECK(judged.says("copies run for 98 % of the run, 0.01 GB/s; the Consumer waits for them"));
+  CHECK(judged.says("copies run for 98 % of the run, at 0.01 GB/s; the Consumer waits"));
   CHECK_FALSE(judged.verdict.worth_it);
   CHECK(judged.verdict.advice.at(0).gain == Approx(2));
   CHECK(judged.verdict.advice.at(0).at_most); // the kernel may be in the waits too
@@ -346,6 +361,9 @@ TEST_CASE("disk: cold and sure, cold or too few workers, and warm") {
   warm.stages[0].cpu_share = 0.1;
   warm.cpu_s = 5;
   check_names(Judged{warm}, "Reader", Cause::too_few_workers);
+  CHECK(Judged{warm}.says("its 2 workers 2.0 are at work on average, mostly in waits for their"));
+  warm.stages[0].workers = 1;
+  CHECK(Judged{warm}.says("it is at work for 99 % of the run, mostly in waits for its data.\n"));
   // There are 1024 at most.
   warm.stages[0].workers = 600;
   warm.stages[0].depth = 1200;
@@ -482,6 +500,35 @@ TEST_CASE("a healthy run is not blamed: nothing to gain, the kernel binds") {
   const Judged loop{pipeline};
   check_names(loop, "loop", Cause::kernel);
   CHECK_FALSE(loop.verdict.worth_it);
+}
+
+TEST_CASE("the body of a loop on the host binds, which enqueues nothing") {
+  ps::Report report = by_hand({{Kind::reader, 0.1}, {Kind::consumer, 0.98}});
+  report.stages[1].kind = Kind::loop;
+  report.stages[1].name = "loop";
+  const Judged judged{report};
+  check_names(judged, "loop", Cause::host_work);
+  CHECK(judged.text() ==
+        "loop: host work in a callable or loop: the loop's body has 98 % of the run.\n"
+        "  put the body's work into a Decoder of several .workers: at most x 8.0; then all cores "
+        "are in use\n");
+}
+
+TEST_CASE("one thing is told of as one, and several as several") {
+  ps::Report report = by_hand({{Kind::reader, 0.1}, {Kind::consumer, 0.98}});
+  ps::StageReport& last = report.stages[1];
+  last.calling_s = 9.8;
+  last.calls = {.launches = 1, .waits = 2, .copies = 1, .wait_s = 1};
+  CHECK(Judged{report}.says("in it: 1 launch (0.0 us), 2 waits (1.0 s), 1 copy (0.0 us)"));
+  last.calls = {.waits = 1, .allocations = 1, .copies = 1, .pageable_copies = 1, .wait_s = 1};
+  CHECK(Judged{report}.says(
+      "1 wait (1.0 s), 1 allocation (0.0 us), 1 copy of pageable memory (0.0 us)"));
+  last.calls.copies = last.calls.pageable_copies = 2;
+  CHECK(Judged{report}.says("2 copies, all of pageable memory"));
+  report.processors = 1;
+  report.cpu_s = 9.9;
+  report.stages[1] = report.stages[0];
+  CHECK(Judged{report}.says("0.99 of 1 processor is in use: more workers gain nothing"));
 }
 
 TEST_CASE("a run too short to tell has no stage to blame") {

@@ -101,18 +101,20 @@ struct ThreadPart {
 [[gnu::cold]] inline std::string calls_text(const StageReport& stage) {
   const DeviceCalls& calls = stage.calls;
   std::string text;
-  const auto some = [&](std::uint64_t count, const char* what, double seconds) {
+  const auto some = [&](std::uint64_t count, const char* one, const char* many, double seconds) {
     if (count != 0) {
-      text += (text.empty() ? "" : ", ") + std::to_string(count) + ' ' + what + " (" +
+      text += (text.empty() ? "" : ", ") + counted(static_cast<double>(count), one, many) + " (" +
               time_of(seconds) + ')';
     }
   };
-  some(calls.launches, "launches", calls.launch_s);
-  some(calls.waits, "waits", calls.wait_s);
-  some(calls.allocations, "allocations", calls.allocation_s);
-  some(calls.copies,
-       calls.pageable_copies == calls.copies ? "copies, all of pageable memory" : "copies",
-       calls.copy_s);
+  some(calls.launches, "launch", "launches", calls.launch_s);
+  some(calls.waits, "wait", "waits", calls.wait_s);
+  some(calls.allocations, "allocation", "allocations", calls.allocation_s);
+  if (calls.pageable_copies == calls.copies) {
+    some(calls.copies, "copy of pageable memory", "copies, all of pageable memory", calls.copy_s);
+  } else {
+    some(calls.copies, "copy", "copies", calls.copy_s);
+  }
   return text;
 }
 
@@ -123,7 +125,7 @@ struct ThreadPart {
   const double batches = std::max<double>(static_cast<double>(stage.units), 1);
   const std::string body = stage.kind == StageKind::loop ? "the loop's body" : "its callable";
   verdict.evidence = body + " has its thread for " + per_cent(stage.calling_s / report.seconds) +
-                     " of the run, " + time_of(stage.calling_s / batches) + " a batch of " +
+                     " of the run, " + time_of(stage.calling_s / batches) + " for a batch of " +
                      bytes_of(static_cast<double>(stage.slot_bytes));
   if (!calls_known(report, stage)) {
     const double cpu = finding.cpu_at_work();
@@ -138,7 +140,7 @@ struct ThreadPart {
       verdict.trial = "run it with .observe, a ps::GpuObserver: it counts waits, launches, "
                       "allocations and copies in the callable";
     } else {
-      verdict.evidence += ", and sleeps most of that";
+      verdict.evidence += ", and sleeps for most of that";
     }
     advise_thread(verdict, finding, stage.name + ": leave waits and work out of " + body,
                   stage.calling_s, kernel_share(report));
@@ -190,7 +192,8 @@ struct ThreadPart {
     break;
   case Cause::pageable_memory:
     advise_thread(verdict, finding,
-                  stage.name + ": copy from page-locked memory, or send it through the pipeline",
+                  stage.name +
+                      ": copy from page-locked memory, or send the data through the pipeline",
                   part.seconds, device);
     break;
   case Cause::launches:
@@ -203,7 +206,8 @@ struct ThreadPart {
     advise_batch(verdict, finding);
     break;
   default:
-    advise_thread(verdict, finding, "a Decoder, whose workers do the work of " + body, part.seconds,
+    advise_thread(verdict, finding,
+                  "put the work of " + body + " into a Decoder of several .workers", part.seconds,
                   device, true);
   }
 }
