@@ -125,7 +125,7 @@ TEST_CASE("the verdict names the bus, the kernel and the writer, and then nothin
   });
   // A callable that waits for its batch's work waits for the copy, and holds up none.
   check("AsyncCopier", Cause::bus, [] {
-    return run({.to_device_bytes_per_s = 8e7, .kernel_s = 0.5e-3}, {.waits = true},
+    return run({.to_device_bytes_per_s = 3e7, .kernel_s = 0.5e-3}, {.waits = true},
                {.pages = 6'400, .slot = 64});
   });
   check("Consumer", Cause::kernel, [] {
