@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace penstock::detail {
 
@@ -78,21 +77,40 @@ inline constinit thread_local CallCounts* calls_here = nullptr;
 class [[nodiscard]] CallsCountIn {
  public:
   explicit CallsCountIn(CallCounts* counts) noexcept
-      : counts_{counts}, before_{(forget_what_died_elsewhere(), latest)}, on_{&latest} {
+      : counts_{counts}, before_{(look_for_dead(), latest)}, on_{&latest} {
     latest = this;
     calls_here = counts;
   }
   CallsCountIn(const CallsCountIn&) = delete;
   CallsCountIn& operator=(const CallsCountIn&) = delete;
   ~CallsCountIn() {
-    if (on_ != &latest) {
-      died_elsewhere.fetch_add(1, StdAtomics::release); // pairs with the load below
-      return;
-    }
-    forget_what_died_elsewhere();
+    look_for_dead();
     if (latest == this) {
       latest = before_;
       calls_here = latest != nullptr ? latest->counts_ : nullptr;
+    } else {
+      end_out_of_turn();
+    }
+  }
+
+  /// Has this thread's calls count nowhere if one of these may have died on another thread. To be
+  /// called before calls_here is followed.
+  static void look_for_dead() noexcept {
+    // Pairs with end_out_of_turn().
+    if (died_elsewhere.load(StdAtomics::acquire) != known_dead) {
+      forget();
+    }
+  }
+
+ private:
+  [[gnu::cold, gnu::noinline]] static void forget() noexcept {
+    known_dead = died_elsewhere.load(StdAtomics::acquire);
+    latest = nullptr;
+    calls_here = nullptr;
+  }
+  [[gnu::cold, gnu::noinline]] void end_out_of_turn() noexcept {
+    if (on_ != &latest) {
+      died_elsewhere.fetch_add(1, StdAtomics::release); // pairs with look_for_dead()
       return;
     }
     CallsCountIn* later = latest;
@@ -104,18 +122,6 @@ class [[nodiscard]] CallsCountIn {
     }
   }
 
-  /// Has this thread's calls count nowhere if one of them may have died on another thread. Called
-  /// before calls_here is followed.
-  static void forget_what_died_elsewhere() noexcept {
-    const std::uint64_t dead = died_elsewhere.load(StdAtomics::acquire); // pairs with the addition
-    if (dead != known_dead) {
-      known_dead = dead;
-      latest = nullptr;
-      calls_here = nullptr;
-    }
-  }
-
- private:
   static inline constinit thread_local CallsCountIn* latest = nullptr;
   static inline constinit StdAtomics::Atomic<std::uint64_t> died_elsewhere{0};
   static inline constinit thread_local std::uint64_t known_dead = 0;
@@ -128,7 +134,7 @@ class [[nodiscard]] CallsCountIn {
 /// Returns where a call that this thread makes now is to count; null for nowhere.
 inline CallCounts* counts_here() noexcept {
   if (calls_here != nullptr) {
-    CallsCountIn::forget_what_died_elsewhere();
+    CallsCountIn::look_for_dead();
   }
   return calls_here;
 }
