@@ -161,10 +161,13 @@ TEST_CASE("each step that the verdict advises makes a run faster, until the kern
   double before = 0;
   int steps = 0;
   for (; steps != 8; ++steps) {
-    const ps::Report report = run_planted(machine, costs, settings);
+    ps::Report report = run_planted(machine, costs, settings);
+    // A busy machine may make a run slower, and never makes one faster.
+    for (int tries = 1; tries != 5 && before != 0 && report.seconds >= 1.3 * before; ++tries) {
+      report = run_planted(machine, costs, settings);
+    }
     const ps::Verdict verdict = ps::judge(report);
     INFO(report << verdict);
-    // A busy machine may make one slower, and never makes one faster.
     CHECK((before == 0 || report.seconds < 1.3 * before));
     before = report.seconds;
     if (!verdict.worth_it) {
