@@ -277,6 +277,7 @@ TEST_CASE("a wait for copies that run back to back is no work: the bus binds") {
   unobserved.device = "a GPU";
   unobserved.stages[2].calls = {};
   check_names(Judged{unobserved}, "AsyncCopier", Cause::bus, Cause::pageable_memory);
+  CHECK(Judged{unobserved}.says("the Consumer holds up none of them"));
   CHECK(Judged{unobserved}.says("To tell: run it with .observe"));
   CHECK(Judged{unobserved}.verdict.advice.at(0).gain == Approx(2));
 

@@ -102,9 +102,10 @@ inline bool has_calls(const StageReport& stage) {
 /// which nothing is known may do something else, but holds up no copy.
 [[gnu::cold]] inline bool waits_for_copies(const std::vector<StageReport>& stages, double seconds) {
   const StageReport& last = stages.back();
+  const auto is_part = [&](double part) { return 4 * part >= last.calling_s; };
   // Copies from pageable memory have the bus meanwhile, and the copier's wait for them.
-  if (last.calling_s < 0.5 * seconds || 4 * last.calls.wait_s < last.calling_s * has_calls(last) ||
-      (last.calls.pageable_copies != 0 && 4 * last.calls.copy_s >= last.calling_s)) {
+  if (last.calling_s < 0.5 * seconds || (has_calls(last) && !is_part(last.calls.wait_s)) ||
+      (last.calls.pageable_copies != 0 && is_part(last.calls.copy_s))) {
     return false;
   }
   double by_device_thread = 0; // while it is in a Kernel's callable it sees no copy end

@@ -52,7 +52,8 @@ namespace penstock::detail {
   const StageReport& last = finding.report.stages.back();
   if (finding.stage.kind == StageKind::copy_to_device &&
       waits_for_copies(finding.report.stages, finding.report.seconds)) {
-    verdict.evidence += "; the " + last.name + " waits for them meanwhile";
+    verdict.evidence += "; the " + last.name +
+                        (has_calls(last) ? " waits for them meanwhile" : " holds up none of them");
     if (!calls_known(finding.report, last)) {
       verdict.or_cause = Cause::pageable_memory;
       verdict.trial = "run it with .observe, a ps::GpuObserver: if the callable copies pageable "
