@@ -16,11 +16,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
+#include <initializer_list>
 #include <iostream>
 #include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -102,6 +105,55 @@ TEST_CASE("a run that cannot begin says why each time, and begins when it can") 
   CHECK(kept.data()[9] == 9);
   kept.release();
   CHECK(run.next().index() == 0);
+}
+
+TEST_CASE("a run that is asked for a batch on another thread says so, and goes on where it began") {
+  const tests::Watchdog watchdog{"a run on two threads"};
+  ps::HostDevice device;
+  auto stream = device.stream();
+  auto to_device = ps::Reader{numbers(100), {.workers = 1, .depth = 4, .batch = 10}} |
+                   ps::PinnedStager{} | ps::AsyncCopier{device, {.batch = 10}};
+  auto on_host = by_tens(numbers(100));
+  const auto check = [](auto run) {
+    std::uint64_t records = run.next().size();
+    std::thread{[&] {
+      auto moved = std::move(run); // the mark goes with it, there and back
+      run = std::move(moved);
+      for (const auto& ask : std::initializer_list<std::function<void()>>{
+               [&] { static_cast<void>(run.next()); }, [&] { run.begin(); }}) {
+        const auto out = tests::outcome_of(ask);
+        CHECK(out.came == tests::Came::error);
+        CHECK(out.says("this run began on another thread"));
+      }
+      CHECK(run);
+    }}.join();
+    while (auto batch = run.next()) {
+      records += batch.size();
+    }
+    CHECK(records == 100);
+  };
+  check(on_host.batches());
+  check(to_device.on(stream));
+
+  // Not where a run begins, but where its first batch is asked for, counts.
+  auto later = on_host.batches();
+  std::thread{[&] { CHECK(later.next().size() == 10); }}.join();
+  CHECK(tests::outcome_of([&] { static_cast<void>(later.next()); }).says("another thread"));
+}
+
+TEST_CASE("a run that ends on another thread than it began on leaves nothing behind there") {
+  const tests::Watchdog watchdog{"a run that ends elsewhere"};
+  ps::HostDevice device;
+  {
+    auto data = by_tens(numbers(100));
+    auto run = data.batches();
+    CHECK(run.next());
+    std::thread{[&] { ps::Batches<OnHost>{std::move(run)}; }}.join();
+  }
+  device.deallocate(device.allocate(100), 100); // would count in the body of that loop
+  CHECK(ps::detail::calls_here == nullptr);
+  auto again = by_tens(numbers(100));
+  CHECK(epochs_of(again.batches()).size() == 100);
 }
 
 TEST_CASE("an exception that leaves a function with a run in it stops the run") {

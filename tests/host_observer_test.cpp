@@ -130,4 +130,15 @@ TEST_CASE("the time that an observer takes to begin is none of the run's") {
                   ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
   pipeline.prepare();
   CHECK(pipeline.run({.observe = &slow}).seconds < 2);
+  // Nor is it a stall, or progress.
+  slow.taken = std::chrono::seconds{1};
+  int stalls = 0;
+  int looks = 0;
+  pipeline.run({.progress = [&](const ps::Report&) { ++looks; },
+                .every = std::chrono::milliseconds{600},
+                .stalled = [&](const ps::Stall&) { ++stalls; },
+                .stall_limit = std::chrono::milliseconds{600},
+                .observe = &slow});
+  CHECK(stalls == 0);
+  CHECK(looks == 0);
 }

@@ -177,4 +177,9 @@ TEST_CASE("a Report is printed with rates, waits, memory and what was taken away
     CAPTURE(expected);
     CHECK(text.str().find(expected) != std::string::npos);
   }
+  report.records = report.dropped = report.skipped = 1;
+  text.str({});
+  text << report;
+  CHECK(text.str().starts_with("1 record, 0.000 GB in 2.000 s: 0.5 records/s, "));
+  CHECK(text.str().find(", 1 record dropped, 1 record skipped\n") != std::string::npos);
 }

@@ -132,6 +132,21 @@ TEST_CASE("too few workers: which stage's, how many it needs, and what binds the
   CHECK(judged.says("Decoder: .workers 4 -> 9: x 2.0; then the Reader binds\n"));
 }
 
+TEST_CASE("advice that gains less than a tenth is left out, and the verdict says so") {
+  ps::Report report = by_hand({{Kind::reader, 0.99}, {Kind::decoder, 0.93}, {Kind::consumer, 0.1}});
+  const Judged judged{report};
+  check_names(judged, "Reader", Cause::too_few_workers);
+  CHECK(judged.verdict.advice.empty());
+  CHECK_FALSE(judged.verdict.worth_it);
+  CHECK(judged.text() == "Reader: too few workers: it is at work for 99 % of the run, and "
+                         "processors are free; no change would gain a tenth.\n");
+  CHECK(ps::to_json(judged.verdict).text().find(R"("advice": [])") != std::string::npos);
+  report.stages[1].busy_s = 8.5;
+  report.stages[1].starved_s = 1.5;
+  CHECK(Judged{report}.says("Reader: .workers 1 -> 2: x 1.1; then the Decoder binds"));
+  CHECK_FALSE(Judged{report}.says("no change"));
+}
+
 TEST_CASE("a gain is at most what it says if some units take long") {
   ps::Report report = by_hand({{Kind::reader, 0.99}, {Kind::consumer, 0.1}});
   report.stages[0].cpu_share = 0.1;
@@ -223,17 +238,80 @@ TEST_CASE("what a callable asks of the device: pageable memory, launches, waits,
   });
   check_names(waits, "Consumer", Cause::waits);
   CHECK(waits.says("ps::Deferred"));
-  // It may wait for the copies of its batches.
-  ps::Report copied = waits.report;
-  copied.stages[2].busy_s = 0.95 * copied.seconds;
-  copied.stages[2].starved_s = 0.05 * copied.seconds;
-  copied.stages[2].blocked_s = 0;
-  check_names(Judged{copied}, "Consumer", Cause::waits, Cause::bus);
-  CHECK(Judged{copied}.verdict.advice.at(0).next == "the bus");
   check_names(with([](SimulatedStage& stage) { stage.allocation_s = 1e-3; }), "Consumer",
               Cause::allocations);
   check_names(with([](SimulatedStage& stage) { stage.cpu_s = 2e-3; }), "Consumer",
               Cause::host_work);
+}
+
+TEST_CASE("a wait for copies that run back to back is no work: the bus binds") {
+  ps::Report report = by_hand({{Kind::reader, 0.1}, {Kind::consumer, 0.98}});
+  ps::StageReport copier = report.stages[0];
+  copier.name = "AsyncCopier";
+  copier.kind = Kind::copy_to_device;
+  copier.units = 0;
+  copier.busy_s = 9.8;
+  copier.starved_s = 0.2;
+  copier.slot_bytes = 4 * mib;
+  report.stages.insert(report.stages.begin() + 1, copier);
+  ps::StageReport& last = report.stages[2];
+  last.calling_s = 9.8;
+  last.calls.launches = last.calls.waits = 100;
+  last.calls.wait_s = 9;
+  const Judged judged{report};
+  check_names(judged, "AsyncCopier", Cause::bus);
+  CHECK(judged.says("copies run for 98 % of the run, at 0.01 GB/s; the Consumer waits"));
+  CHECK_FALSE(judged.verdict.worth_it);
+  CHECK(judged.verdict.advice.at(0).gain == Approx(2));
+  CHECK(judged.verdict.advice.at(0).at_most); // the kernel may be in the waits too
+  last.calls.wait_s = 3;                      // the thread has 6.8 s of its own
+  check_names(Judged{report}, "AsyncCopier", Cause::bus);
+  CHECK(Judged{report}.verdict.advice.at(0).gain == Approx(1 / 0.68));
+  CHECK(Judged{report}.verdict.advice.at(0).next == "the thread that enqueues");
+  last.calls.wait_s = 0.5; // and here 9.3 s
+  check_names(Judged{report}, "Consumer", Cause::host_work);
+  last.calls.wait_s = 9;
+
+  // Nothing is known of the calls, but whatever they are, they hold up no copy.
+  ps::Report unobserved = report;
+  unobserved.device = "a GPU";
+  unobserved.stages[2].calls = {};
+  check_names(Judged{unobserved}, "AsyncCopier", Cause::bus, Cause::pageable_memory);
+  CHECK(Judged{unobserved}.says("the Consumer holds up none of them"));
+  CHECK(Judged{unobserved}.says("To tell: run it with .observe"));
+  CHECK(Judged{unobserved}.verdict.advice.at(0).gain == Approx(2));
+
+  // A copier that lacks room is held up: then the waits bind.
+  ps::Report held_up = report;
+  held_up.stages[1].busy_s = 9.4;
+  held_up.stages[1].blocked_s = 0.6;
+  held_up.stages[1].starved_s = 0;
+  held_up.stages[2].calls.wait_s = 8.5; // less than a kernel that binds
+  check_names(Judged{held_up}, "Consumer", Cause::waits);
+  // So it is if copies leave gaps.
+  held_up.stages[1].busy_s = 7;
+  held_up.stages[1].blocked_s = 0;
+  held_up.stages[1].starved_s = 3;
+  check_names(Judged{held_up}, "Consumer", Cause::waits);
+  // The device has all copies behind it for which it has work.
+  ps::Report works = report;
+  works.stages[2].calling_s = 0.5;
+  works.stages[2].calls.wait_s = 0.4;
+  check_names(Judged{works}, "Consumer", Cause::kernel);
+
+  // A Kernel's callable has the thread that looks at the copies: nobody knows when they ended.
+  ps::Report kernel = report;
+  kernel.stages[2].kind = Kind::kernel;
+  kernel.stages[2].name = "Kernel";
+  kernel.stages[2].depth = 9;
+  kernel.stages.push_back(report.stages[2]);
+  kernel.stages[3].calling_s = kernel.stages[3].busy_s = 1;
+  kernel.stages[3].starved_s = 9;
+  kernel.stages[3].calls = {};
+  check_names(Judged{kernel}, "Kernel", Cause::waits, Cause::bus);
+  kernel.stages[3] = report.stages[2];
+  kernel.stages[2].calling_s = 2;
+  check_names(Judged{kernel}, "Consumer", Cause::waits, Cause::bus);
 }
 
 TEST_CASE("a wait that lasts as long as the kernel costs nothing: the kernel binds") {
@@ -284,14 +362,17 @@ TEST_CASE("disk: cold and sure, cold or too few workers, and warm") {
   warm.stages[0].cpu_share = 0.1;
   warm.cpu_s = 5;
   check_names(Judged{warm}, "Reader", Cause::too_few_workers);
+  CHECK(Judged{warm}.says("its 2 workers 2.0 are at work on average, mostly in waits for their"));
+  warm.stages[0].workers = 1;
+  CHECK(Judged{warm}.says("it is at work for 99 % of the run, mostly in waits for its data.\n"));
   // There are 1024 at most.
   warm.stages[0].workers = 600;
   warm.stages[0].depth = 1200;
   warm.stages[0].units = 10'000;
   warm.stages[0].bytes = 10'000 * mib;
   check_names(Judged{warm}, "Reader", Cause::too_few_workers, Cause::disk);
-  CHECK(Judged{warm}.says(
-      "To tell: run it with .workers = 300: if it gets no slower, the source binds"));
+  CHECK(Judged{warm}.says("To tell: run it with .workers = 300: if it gets no slower, what the "
+                          "Reader reads from binds"));
 }
 
 TEST_CASE("bus: and what fits on the device is copied once") {
@@ -421,6 +502,35 @@ TEST_CASE("a healthy run is not blamed: nothing to gain, the kernel binds") {
   const Judged loop{pipeline};
   check_names(loop, "loop", Cause::kernel);
   CHECK_FALSE(loop.verdict.worth_it);
+}
+
+TEST_CASE("the body of a loop on the host binds, which enqueues nothing") {
+  ps::Report report = by_hand({{Kind::reader, 0.1}, {Kind::consumer, 0.98}});
+  report.stages[1].kind = Kind::loop;
+  report.stages[1].name = "loop";
+  const Judged judged{report};
+  check_names(judged, "loop", Cause::host_work);
+  CHECK(judged.text() ==
+        "loop: host work in a callable or loop: the loop's body has 98 % of the run.\n"
+        "  put the body's work into a Decoder of several .workers: at most x 8.0; then all cores "
+        "are in use\n");
+}
+
+TEST_CASE("one thing is told of as one, and several as several") {
+  ps::Report report = by_hand({{Kind::reader, 0.1}, {Kind::consumer, 0.98}});
+  ps::StageReport& last = report.stages[1];
+  last.calling_s = 9.8;
+  last.calls = {.launches = 1, .waits = 2, .copies = 1, .wait_s = 1};
+  CHECK(Judged{report}.says("in it: 1 launch (0.0 us), 2 waits (1.0 s), 1 copy (0.0 us)"));
+  last.calls = {.waits = 1, .allocations = 1, .copies = 1, .pageable_copies = 1, .wait_s = 1};
+  CHECK(Judged{report}.says(
+      "1 wait (1.0 s), 1 allocation (0.0 us), 1 copy of pageable memory (0.0 us)"));
+  last.calls.copies = last.calls.pageable_copies = 2;
+  CHECK(Judged{report}.says("2 copies, all of pageable memory"));
+  report.processors = 1;
+  report.cpu_s = 9.9;
+  report.stages[1] = report.stages[0];
+  CHECK(Judged{report}.says("0.99 of 1 processor is in use: more workers gain nothing"));
 }
 
 TEST_CASE("a run too short to tell has no stage to blame") {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <iterator>
 #include <memory>
+#include <thread>
 #include <utility>
 
 namespace penstock {
@@ -27,7 +28,10 @@ namespace penstock {
 /// If the object dies while the run goes on, it stops the run, and blocks in the same way.
 ///
 /// Movable, also while the run goes on. Until the run is over it keeps the memory and the threads
-/// of its pipeline, even if the pipeline dies. For one thread, from the first batch to the end.
+/// of its pipeline, even if the pipeline dies.
+///
+/// A run belongs to the thread that asks for its first batch, until it is over: only that thread
+/// may ask for more, and destroy the object while the run goes on. To ask on another is an Error.
 template <class B> class Batches {
  public:
   /// Has no run.
@@ -41,7 +45,8 @@ template <class B> class Batches {
   Batches(Batches&& other) noexcept
       : engine_{std::move(other.engine_)}, source_{other.source_},
         options_{std::move(other.options_)}, stream_{other.stream_},
-        current_{std::move(other.current_)}, running_{std::exchange(other.running_, false)} {}
+        current_{std::move(other.current_)}, thread_{other.thread_},
+        running_{std::exchange(other.running_, false)} {}
   /// First ends the run that it had, as the destructor does.
   Batches& operator=(Batches&& other) noexcept {
     if (this != &other) {
@@ -63,8 +68,9 @@ template <class B> class Batches {
   /// Returns the next batch, and starts the run if it has not begun. Blocks until the batch is
   /// there. The lease is empty if there are no more batches, and if there is no run. Throws the
   /// run's StageError, and the run is over. Throws what keeps the run from starting, and the next
-  /// call tries again.
+  /// call tries again. Throws Error on a thread that did not begin the run, which then goes on.
   [[nodiscard]] Lease<B> next() {
+    check_thread();
     if (!current_) {
       advance();
     }
@@ -118,9 +124,11 @@ template <class B> class Batches {
     if (!engine_) {
       return;
     }
+    check_thread();
     if (!running_) {
       engine_->start(options_);
       running_ = true;
+      thread_ = std::this_thread::get_id();
       source_->enter(stream_);
     }
     engine_->check_here();
@@ -129,6 +137,12 @@ template <class B> class Batches {
     if (!current_) {
       end_run(false);
       std::exchange(engine_, nullptr)->result();
+    }
+  }
+  void check_thread() const {
+    if (running_ && thread_ != std::this_thread::get_id()) {
+      throw Error{"penstock: this run began on another thread, and belongs to it until it is over: "
+                  "ask for its batches there, or begin another run here."};
     }
   }
   void end_run(bool early) noexcept {
@@ -143,6 +157,7 @@ template <class B> class Batches {
   RunOptions options_;
   detail::StreamHandle stream_;
   Lease<B> current_;
+  std::thread::id thread_; // that began the run
   bool running_{};
 };
 

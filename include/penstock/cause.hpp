@@ -60,7 +60,7 @@ enum class Cause : std::uint8_t {
   case Cause::allocations:
     return "allocations in a callable";
   case Cause::host_work:
-    return "host work in a callable or a loop";
+    return "host work in a callable or loop";
   case Cause::too_short:
     return "run too short to tell";
   case Cause::nothing:
@@ -85,7 +85,8 @@ struct Verdict {
   Cause or_cause{Cause::nothing}; ///< Or this: one run cannot tell them apart.
   std::string evidence;           ///< The figures that say so: one or two sentences.
   std::string trial;              ///< What would tell, if there is an `or_cause`; else empty.
-  std::vector<Advice> advice;     ///< What to change, the best first.
+  /// What to change, the best first. What would gain less than a tenth is left out.
+  std::vector<Advice> advice;
   /// Whether a change of the pipeline's settings, or of how callables use the device, is expected
   /// to gain a tenth or more. If not, only another kernel or machine, or fewer bytes, will.
   bool worth_it{};

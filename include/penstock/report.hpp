@@ -111,6 +111,11 @@ struct Printed {
   return Printed{"%.3g%.*s", number, *letter == ' ' ? 0 : 1, letter};
 }
 
+/// Prints "1 record", or "2 records".
+[[gnu::cold]] inline Printed in_records(std::uint64_t count) {
+  return Printed{"%llu record%s", static_cast<unsigned long long>(count), count == 1 ? "" : "s"};
+}
+
 /// Prints the row of a stage, without an end. `last`: it waits itself.
 [[gnu::cold]] inline void print(std::ostream& os, const Report& report, const StageReport& stage,
                                 bool last) {
@@ -170,8 +175,8 @@ struct Printed {
 [[gnu::cold]] inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   const double gb = static_cast<double>(report.bytes) / 1e9;
   const double a_second = report.seconds > 0 ? 1 / report.seconds : 0;
-  os << detail::Printed{"%llu records, %.3f GB in %.3f s: %s records/s, %.3f GB/s on ",
-                        static_cast<unsigned long long>(report.records),
+  os << detail::Printed{"%s, %.3f GB in %.3f s: %s records/s, %.3f GB/s on ",
+                        detail::in_records(report.records).text,
                         gb,
                         report.seconds,
                         detail::shortly(static_cast<double>(report.records) * a_second).text,
@@ -179,10 +184,10 @@ struct Printed {
             .text
      << report.device << (report.stopped ? ", stopped early" : "");
   if (report.dropped != 0) {
-    os << ", " << report.dropped << " records dropped";
+    os << ", " << detail::in_records(report.dropped).text << " dropped";
   }
   if (report.skipped != 0) {
-    os << ", " << report.skipped << " records skipped";
+    os << ", " << detail::in_records(report.skipped).text << " skipped";
   }
   os << "\n  stage          workers   busy  starved  blocked waited for    cpu slots in use  "
         "records/s     GB/s   p50 ms   p99 ms\n";

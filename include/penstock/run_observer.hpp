@@ -18,8 +18,8 @@ class RunObserver {
   /// Called on the thread that runs the pipeline, before the run begins; what it throws ends the
   /// run before anything is read.
   virtual void begin() = 0;
-  /// Called on that thread when the run has ended, however it did, to add to its Report. Must not
-  /// throw.
+  /// Called on that thread when the run has ended, however it did, to add to its Report; also if
+  /// the run could not begin after begin(), with an empty one. Must not throw.
   virtual void end(Report& report) noexcept = 0;
 };
 

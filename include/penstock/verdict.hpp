@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <ostream>
 #include <string>
+#include <vector>
 
 namespace penstock {
 
@@ -37,6 +38,18 @@ namespace detail {
     judge_host_stage(verdict, finding);
   } else {
     judge_depth(verdict, finding);
+  }
+}
+
+/// Leaves out the advice that would gain less than a tenth.
+[[gnu::cold]] inline void leave_out_small_gains(penstock::Verdict& verdict) {
+  std::vector<Advice>& all = verdict.advice;
+  const bool any = !all.empty();
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [](const Advice& one) { return promised(one.gain) <= 1; }),
+            all.end());
+  if (any && all.empty()) {
+    verdict.evidence += "; no change would gain a tenth";
   }
 }
 
@@ -73,14 +86,14 @@ namespace detail {
     verdict.stage.clear();
     verdict.cause = Cause::too_short;
     verdict.evidence = "no stage was at work for more than " + detail::per_cent(finding.share) +
-                       " of " + detail::time_of(report.seconds) +
-                       ": the beginning and the end are most of it";
+                       " of the run's " + detail::time_of(report.seconds) +
+                       ": its beginning and its end are most of it";
   } else if (detail::on_device(finding.stage) && finding.share < detail::least_of_a_device) {
     verdict.stage.clear();
     verdict.cause = Cause::too_short;
-    verdict.evidence = "the " + finding.stage.name + " held back most of all, for " +
-                       detail::per_cent(finding.share) + " of " + detail::time_of(report.seconds) +
-                       ", and the rest has no one cause";
+    verdict.evidence = "the " + finding.stage.name + " held the others back longest, for " +
+                       detail::per_cent(finding.share) + " of the run's " +
+                       detail::time_of(report.seconds) + ", and the rest has no single cause";
   } else if (detail::waits_in_turns(report.stages, finding.at, report.seconds)) {
     detail::judge_depth(verdict, finding);
   } else {
@@ -111,6 +124,7 @@ namespace detail {
         verdict.worth_it || (advice.gain >= 1.1 && (in_reach || advice.change.starts_with("copy")));
   }
   verdict.worth_it = verdict.worth_it || verdict.or_cause == Cause::too_few_workers;
+  detail::leave_out_small_gains(verdict);
   return verdict;
 }
 
@@ -131,7 +145,7 @@ namespace detail {
        << detail::times(advice.gain);
     const char* binds = advice.next == detail::all_cores ? " are in use" : " binds";
     if (!advice.next.empty()) {
-      os << (advice.gain < 1.1 ? "; soon " : "; then ") << advice.next << binds;
+      os << "; then " << advice.next << binds;
     }
     os << '\n';
   }

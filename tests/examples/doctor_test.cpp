@@ -6,9 +6,11 @@
 #include "../examples/support/doctor/advice.hpp"
 #include "../examples/support/doctor/findings.hpp"
 #include "../examples/support/doctor/print.hpp"
+#include "../examples/support/doctor/reading.hpp"
 #include "../examples/support/doctor/workload.hpp"
 
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 
 #include <penstock/usable.hpp>
 
@@ -17,6 +19,9 @@
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <system_error>
+
+#include <sys/resource.h>
 
 namespace {
 
@@ -152,7 +157,7 @@ TEST_CASE("a kernel binds only if one was asked for that takes the time") {
     const ps::Report report = run_of(2, device);
     const doctor::Diagnosis with = doctor::diagnose(report, limits_of(10), work_of(2e-3));
     CHECK(with.cause == "kernel");
-    CHECK(has(with.verdict, "what stands for your kernel runs for 100 % of the run"));
+    CHECK(has(with.verdict, "what stands for your kernel runs for at most 100 % of the run"));
     const doctor::Diagnosis without = doctor::diagnose(report, limits_of(10), work_of(0));
     CHECK(without.cause == "batches too small");
     CHECK(without.advice.empty()); // a batch of 4 MiB is none
@@ -174,16 +179,19 @@ TEST_CASE("copies of a few bytes are blamed on their number") {
   CHECK(doctor::diagnose(report, limits_of(5), all).advice.empty());
 }
 
-TEST_CASE("advice that gains nothing is left out") {
-  ps::Report report = run_of(1, gpu);
-  report.stages[0].busy_s = 1.96; // binds next
-  report.stages[0].blocked_s = 0.04;
-  REQUIRE(ps::judge(report).advice.size() == 2);
-  const doctor::Diagnosis found = doctor::diagnose(report, limits_of(2.5), work_of(0));
-  CHECK(found.advice.empty());
-  CHECK_FALSE(has(found.verdict, "x 1.0"));
-  CHECK(doctor::gains_nothing({.change = "", .gain = 1.09, .next = ""}));
-  CHECK_FALSE(doctor::gains_nothing({.change = "", .gain = 1.1, .next = ""}));
+TEST_CASE("a larger batch is advised only if it gains a tenth") {
+  const ps::Report report = run_of(1, "host", 1, 100'000);
+  const double now = static_cast<double>(report.bytes) / report.seconds / 1e9;
+  for (const double gain : {1.09, 1.2}) {
+    INFO(gain);
+    doctor::Limits limits;
+    limits.add("page_cache_1_thread_gb_per_s", now * gain);
+    limits.add("host_copy_1_thread_gb_per_s", 5);
+    const doctor::Diagnosis found = doctor::diagnose(report, limits, work_of(0, 1));
+    CHECK(found.cause == "batches too small");
+    CHECK(found.advice.size() == (gain < 1.1 ? 0 : 1));
+    CHECK(has(found.verdict, "AsyncCopier: a .batch of") == (gain > 1.1));
+  }
 }
 
 TEST_CASE("what the disk gives limits the first pass") {
@@ -267,4 +275,25 @@ TEST_CASE("JSON says what the text says") {
   text.str("");
   doctor::print_text(text, found);
   CHECK(has(text.str(), "batches of 4194304 bytes (8388608 bytes are too many to measure with)"));
+}
+
+TEST_CASE("a file that cannot be opened since too many are says how to open more") {
+  const auto why = [](const std::string& path) {
+    const auto error = penstock::tests::thrown_by<std::system_error>([&] {
+      doctor::OpenFile file;
+      file.open(path);
+    });
+    return error ? std::string{error->what()} : std::string{};
+  };
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const std::string refused = why("/proc/self/status");
+  setrlimit(RLIMIT_NOFILE, &before);
+  CHECK(refused.find("raise the limit on open files: ulimit -n") != std::string::npos);
+  CHECK(refused.find("check the path") == std::string::npos);
+  CHECK(why("/proc/self/status").empty());
+  CHECK(why("/proc/self/none").find("check the path") != std::string::npos);
 }

@@ -116,9 +116,9 @@ TEST_CASE("turns are booked one after the other, none before it is wanted") {
 }
 
 TEST_CASE("the pretended time goes on by what work costs, however late its thread wakes up") {
-  ps::detail::Machine machine{{.kernel_s = 0.02}};
+  ps::detail::PretendedMachine<> machine{{.kernel_s = 0.02}};
   ps::detail::CallGate gate;
-  ps::detail::Pace pace{machine, gate};
+  ps::detail::Pace pace{&machine, gate};
   REQUIRE(pace.keeps_time());
   const Clock::time_point begin = Clock::now();
   pace.not_before(begin);
@@ -289,6 +289,30 @@ TEST_CASE("a launch keeps its caller, and that of a graph no longer than one") {
       other.enqueue([] {});
     }
   }));
+}
+
+TEST_CASE("what handing work over takes is part of a launch, but a wait for room is not") {
+  ps::detail::PretendedMachine<> machine{{.launch_s = 0.01}};
+  const auto launch = [](ps::detail::Machine& on, Clock::duration handing_over, bool at_once) {
+    const auto begun = on.begin_launch();
+    std::this_thread::sleep_for(handing_over);
+    on.end_launch(begun, at_once);
+  };
+  CHECK(takes(185ms, 275ms, [&] {
+    for (int i = 0; i < 20; ++i) {
+      launch(machine, 5ms, true);
+    }
+  }));
+  ps::detail::PretendedMachine<> quick{{.launch_s = 0.001}};
+  std::thread{[&] { // which has slept for nothing too long
+    launch(quick, 8ms, false);
+    CHECK(time_of([&] {
+            for (int i = 0; i < 8; ++i) {
+              launch(quick, 0ms, true);
+            }
+          }) >= 5ms);
+  }}
+      .join();
 }
 
 TEST_CASE("with a bus a pageable copy is slower, and keeps its caller until it is done") {
@@ -546,8 +570,8 @@ TEST_CASE("a device has the memory that it says it has") {
 }
 
 TEST_CASE("by default nothing costs anything; what cannot be is refused by name") {
-  CHECK_FALSE(ps::detail::Machine{{}}.has_costs());
-  CHECK_FALSE(ps::detail::Machine{{.launch_s = 1, .memory_bytes = 1}}.has_costs());
+  CHECK_FALSE(ps::detail::PretendedMachine<>{{}}.has_costs());
+  CHECK_FALSE(ps::detail::PretendedMachine<>{{.launch_s = 1, .memory_bytes = 1}}.has_costs());
   const auto refusal = [](ps::HostOptions options) {
     try {
       const ps::HostDevice device{options};

@@ -176,6 +176,33 @@ TEST_CASE("a Writer's file appears when the run has ended, and takes the place o
   CHECK(holds(out, bytes_of(given)));
 }
 
+TEST_CASE("what making a Writer's file and giving it its name takes is the Writer's work") {
+  const TempDir dir;
+  const std::vector<Number> given = numbers();
+  for (const char* slow : {"create", "sync", "rename", "sync_folder"}) {
+    CAPTURE(slow);
+    int slept = 0;
+    IoFaults faults{[&](const IoCall& call) {
+      if (call.name == slow) {
+        ++slept;
+        std::this_thread::sleep_for(std::chrono::milliseconds{200});
+      }
+      return 0;
+    }};
+    auto pipeline = ps::Reader{ps::memory(given), reading()} |
+                    ps::Writer{dir / "out", {.durable = true}, FaultyIo{faults}};
+    pipeline.prepare();
+    const ps::Report report = pipeline.run();
+    INFO(report);
+    const ps::StageReport& writer = report.stages.back();
+    CHECK(slept == 1);
+    CHECK(writer.busy_s >= 0.2);
+    CHECK(writer.starved_s <= report.seconds - 0.2);
+    CHECK(writer.units == total / slot + 1);
+    CHECK(report.limiting_stage == "Writer");
+  }
+}
+
 TEST_CASE("a run that fails or is stopped leaves the file that was there, and nothing else") {
   const TempDir dir;
   const std::string out = dir.write("out", std::string{"before"});

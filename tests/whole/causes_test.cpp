@@ -123,6 +123,11 @@ TEST_CASE("the verdict names the bus, the kernel and the writer, and then nothin
     return run({.to_device_bytes_per_s = 8e7, .kernel_s = 0.5e-3}, {},
                {.pages = 12'800, .slot = 64});
   });
+  // A callable that waits for its batch's work waits for the copy, and holds up none.
+  check("AsyncCopier", Cause::bus, [] {
+    return run({.to_device_bytes_per_s = 3e7, .kernel_s = 0.5e-3}, {.waits = true},
+               {.pages = 6'400, .slot = 64});
+  });
   check("Consumer", Cause::kernel, [] {
     const ps::Report report =
         run({.to_device_bytes_per_s = 2e9, .kernel_s = 5e-3}, {}, {.pages = 6'400, .slot = 64});
@@ -156,10 +161,13 @@ TEST_CASE("each step that the verdict advises makes a run faster, until the kern
   double before = 0;
   int steps = 0;
   for (; steps != 8; ++steps) {
-    const ps::Report report = run_planted(machine, costs, settings);
+    ps::Report report = run_planted(machine, costs, settings);
+    // A busy machine may make a run slower, and never makes one faster.
+    for (int tries = 1; tries != 5 && before != 0 && report.seconds >= 1.3 * before; ++tries) {
+      report = run_planted(machine, costs, settings);
+    }
     const ps::Verdict verdict = ps::judge(report);
     INFO(report << verdict);
-    // A busy machine may make one slower, and never makes one faster.
     CHECK((before == 0 || report.seconds < 1.3 * before));
     before = report.seconds;
     if (!verdict.worth_it) {

@@ -522,6 +522,28 @@ TEST_CASE("whichever thread cannot be started, prepare throws, leaks nothing, an
   each(std::type_identity<OnLoop>{}, "files to a loop, decoded", 7);
 }
 
+TEST_CASE("an observer that has begun is ended if no thread can be started to watch the run") {
+  struct Counting final : ps::RunObserver {
+    void begin() override { ++begun; }
+    void end(ps::Report&) noexcept override { ++ended; }
+    int begun{};
+    int ended{};
+  } counting;
+  const File file;
+  OnHost on{file.path};
+  on.pipeline.prepare();
+  threads_until_failure = 0;
+  const Outcome out = outcome_of(
+      [&] { on.pipeline.run({.progress = [](const ps::Report&) {}, .observe = &counting}); });
+  CHECK(threads_until_failure < 0);
+  CHECK(out.says("no thread could be started to watch the run"));
+  CHECK(counting.begun == 1);
+  CHECK(counting.ended == 1);
+  CHECK(on.pipeline.run({.observe = &counting}).records == 4);
+  CHECK(counting.begun == 2);
+  CHECK(counting.ended == 2);
+}
+
 TEST_CASE("many files are opened by as many threads as there are, and whatever memory is refused") {
   const tests::TempDir dir;
   std::vector<std::string> paths;

@@ -68,13 +68,12 @@ inline Diagnosis diagnose(const penstock::Report& report, const Limits& limits,
   }
   Diagnosis diagnosis{in_lines(verdict, report), verdict.stage, std::move(cause), {}, {}};
   for (const penstock::Advice& advice : verdict.advice) {
-    if (!gains_nothing(advice)) {
-      diagnosis.advice.push_back({advice.change, advice.gain, advice.next});
-    }
+    diagnosis.advice.push_back({advice.change, advice.gain, advice.next});
   }
   const bool reader_or_last =
       verdict.stage == report.stages.front().name || verdict.stage == report.stages.back().name;
-  if (reader_or_last) {
+  const bool some_gain = !verdict.advice.empty() || verdict.or_cause != penstock::Cause::nothing;
+  if (reader_or_last && some_gain) {
     diagnosis.to_try =
         cure(report, verdict.cause, verdict.advice.empty() ? 2 : verdict.advice.front().gain);
   }

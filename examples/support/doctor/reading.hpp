@@ -70,10 +70,22 @@ class OpenFile {
   }
 
  private:
+  static const char* cure_of(int error) {
+    switch (error) {
+    case EMFILE:
+    case ENFILE:
+      return "raise the limit on open files: ulimit -n";
+    case EIO:
+      return "the disk or the network below it has failed: see the system's log";
+    default:
+      return "check the path, and the right to read it";
+    }
+  }
   [[noreturn]] static void fail(const char* what, const std::string& path) {
-    throw std::system_error{errno, std::generic_category(),
-                            "cannot " + std::string{what} + " " + path +
-                                " (check the path, and the right to read it)"};
+    const int error = errno;
+    throw std::system_error{error, std::generic_category(),
+                            "cannot " + std::string{what} + " " + path + " (" + cure_of(error) +
+                                ")"};
   }
 
   Way way_;

@@ -11,7 +11,6 @@
 #include <penstock/verdict.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -30,11 +29,6 @@ inline bool on_host(const penstock::Report& report) {
 inline std::string cause_here(penstock::Cause cause, const penstock::Report& report) {
   return cause == penstock::Cause::bus && on_host(report) ? copies_in_memory
                                                           : penstock::name_of(cause);
-}
-
-/// Returns whether so few tenths are gained that "x 1.0" would be printed.
-inline bool gains_nothing(const penstock::Advice& advice) {
-  return std::floor(advice.gain * 10 + 0.01) <= 10;
 }
 
 /// How long a batch took in a run, and how long its copy and its kernel take by themselves.
@@ -81,6 +75,7 @@ inline void blame_small_batches(penstock::Verdict& verdict, const penstock::Repo
                                 const Limits& limits, const Workload& work, const BatchTime& time) {
   constexpr std::uint64_t wanted = 4 * mib;
   constexpr double most_promised = 10;
+  constexpr double worth_a_change = 1.1; // as for judge()
   verdict.stage = std::max_element(report.stages.begin() + 1, report.stages.end(),
                                    [](const auto& a, const auto& b) { return a.busy_s < b.busy_s; })
                       ->name;
@@ -103,8 +98,10 @@ inline void blame_small_batches(penstock::Verdict& verdict, const penstock::Repo
   const Bound limit = at_most(limits, next, 0);
   const double now = static_cast<double>(report.bytes) / report.seconds / 1e9;
   const double gain = std::min({times, limit.gb_per_s / now, most_promised});
-  verdict.advice.push_back({"AsyncCopier: a .batch of " + bytes_in_words(larger), gain,
-                            gain < times ? "the " + limit.what : "the same stage", true});
+  if (gain >= worth_a_change) {
+    verdict.advice.push_back({"AsyncCopier: a .batch of " + bytes_in_words(larger), gain,
+                              gain < times ? "the " + limit.what : "the same stage", true});
+  }
 }
 
 /// Asks judge() what held a run of a Reader, an AsyncCopier and a Consumer back, and puts right
@@ -146,7 +143,7 @@ inline penstock::Verdict judge_here(const penstock::Report& report, const Limits
   return verdict;
 }
 
-/// Returns a verdict in lines, as penstock prints it, without advice that gains nothing.
+/// Returns a verdict in lines, as penstock prints it.
 inline std::string in_lines(const penstock::Verdict& verdict, const penstock::Report& report) {
   using penstock::Cause;
   std::string text;
@@ -162,9 +159,6 @@ inline std::string in_lines(const penstock::Verdict& verdict, const penstock::Re
     text += "\n  To tell: " + verdict.trial + '.';
   }
   for (const penstock::Advice& advice : verdict.advice) {
-    if (gains_nothing(advice)) {
-      continue;
-    }
     text +=
         "\n  " + advice.change + (advice.at_most ? ": at most x " : ": x ") + tenths(advice.gain);
     if (!advice.next.empty()) {

@@ -32,10 +32,11 @@ class CallsOfCallables final : public CallListener {
   }
 
   void enter(const SeenCall& call) noexcept override {
-    if (calls_here == nullptr) {
+    CallCounts* const counts = counts_here();
+    if (counts == nullptr) {
       return;
     }
-    now = {calls_here, call.kind == CudaCall::copy ? pageable_bytes(call) : 0, {}};
+    now = {counts, call.kind == CudaCall::copy ? pageable_bytes(call) : 0, {}};
     now.begin = Clock::now();
   }
   void leave(const SeenCall& call) noexcept override {

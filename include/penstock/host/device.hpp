@@ -3,19 +3,23 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/memory/mapping.hpp>
 #include <penstock/detail/observe/calls_here.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
+#include <penstock/host/attachment.hpp>
 #include <penstock/host/counts.hpp>
 #include <penstock/host/detail/machine.hpp>
 #include <penstock/host/detail/pace.hpp>
 #include <penstock/host/detail/pinned_pieces.hpp>
+#include <penstock/host/detail/pretended.hpp>
 #include <penstock/host/graph.hpp>
 #include <penstock/host/options.hpp>
 #include <penstock/host/stream.hpp>
 
 #include <cassert>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -27,12 +31,6 @@
 #include <system_error>
 
 namespace penstock {
-
-/// What HostDevice::attach() returns: a guard of nothing. Its destructor keeps compilers from
-/// warning of an unused variable.
-struct HostAttachment {
-  ~HostAttachment() {}
-};
 
 /// A device that needs no GPU: its streams are threads, its memory is host memory. Its streams and
 /// events keep CUDA's order and no other, and it can be late and fail on purpose. It does not
@@ -48,8 +46,12 @@ class HostDevice {
   using graph_type = HostGraph;        ///< What capture() makes.
   using stream_argument = HostStream&; ///< How calls and callables take a stream.
 
-  /// Starts no thread. Throws OptionError.
-  explicit HostDevice(HostOptions options = {}) : context_{options} {}
+  /// Is as fast as it can be. Starts no thread.
+  HostDevice() = default;
+  /// Behaves as the options say. Starts no thread. Throws OptionError.
+  template <std::same_as<HostOptions> Options = HostOptions>
+  explicit HostDevice(const Options& options)
+      : context_{detail::Owned<detail::Machine>{new detail::PretendedMachine<Options>{options}}} {}
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
   [[gnu::cold]] ~HostDevice() {
@@ -60,7 +62,7 @@ class HostDevice {
 
   std::string name() const { return "host"; } ///< For the Report.
   /// Returns HostOptions::memory_bytes; 0 if the device does not say.
-  std::uint64_t memory_bytes() const noexcept { return context_.machine.memory_bytes(); }
+  std::uint64_t memory_bytes() const noexcept { return context_.memory_bytes(); }
   /// No-op: host memory is reachable from every thread.
   [[nodiscard]] HostAttachment attach() noexcept { return {}; }
 
@@ -221,7 +223,7 @@ class HostDevice {
     context_.gate.pass(call, bytes);
     const std::uint64_t number = copies_.fetch_add(1, StdAtomics::relaxed);
     copied_bytes_.fetch_add(bytes, StdAtomics::relaxed);
-    const detail::Cost cost = context_.machine.copy(way, number, bytes, pageable);
+    const detail::Cost cost = context_.copy(way, number, bytes, pageable);
     stream.put([to, from, bytes, cost](detail::Pace& pace) {
       pace.run(cost, [=] {
         if (bytes != 0) {
@@ -229,13 +231,13 @@ class HostDevice {
         }
       });
     });
-    if (pageable && context_.machine.has_bus(way)) {
+    if (pageable && context_.has_bus(way)) {
       stream.finish(call);
     }
   }
   // Returns false, without a look, if nobody wants to know.
   bool is_pageable(detail::Way way, const void* host, std::size_t bytes) noexcept {
-    return bytes != 0 && (detail::calls_here != nullptr || context_.machine.has_bus(way)) &&
+    return bytes != 0 && (detail::calls_here != nullptr || context_.has_bus(way)) &&
            !pinned_.has(host, bytes);
   }
   // After a trap no thread waits for a GPU's work, and memory is freed at once: none may run here.

@@ -30,8 +30,9 @@ struct HostOptions {
   /// other. By default what an H200 showed: 7.5 of 48.2 GB/s in copies of 1 MiB.
   double pageable_share = 0.155;
   /// Seconds that a launch keeps the calling thread: HostStream::enqueue(), HostGraph::launch(). On
-  /// average: if the system wakes the thread up too late, the launches that follow are shorter,
-  /// until 10 milliseconds are made up for.
+  /// average, with what it takes to hand the work over: if the system wakes the thread up too late,
+  /// the launches that follow are shorter, until 10 milliseconds are made up for. A wait for room
+  /// in the stream comes on top.
   double launch_s = 0;
   /// Seconds that each piece of enqueued work takes at least. The device runs one at a time,
   /// whatever their streams, as kernels that fill a GPU run. So do those of a graph. Copies run

@@ -76,7 +76,8 @@ class HostStream {
   friend class HostGraph;
 
   struct State {
-    explicit State(detail::HostContext& c) : context{c}, queue{c.queues.start(c.gate, c.machine)} {
+    explicit State(detail::HostContext& c)
+        : context{c}, queue{c.queues.start(c.gate, c.machine.get())} {
       c.live_streams.fetch_add(1, StdAtomics::relaxed);
     }
     State(const State&) = delete;
@@ -100,8 +101,12 @@ class HostStream {
   };
   template <class F> void launch(F f) {
     const detail::NotedCall noted{detail::CallKind::launch};
-    context().machine.launch();
-    queue().push(std::move(f));
+    detail::Machine* const machine = context().machine.get();
+    const auto begun = machine ? machine->begin_launch() : detail::Pace::Clock::time_point{};
+    const bool at_once = queue().push(std::move(f));
+    if (machine) {
+      machine->end_launch(begun, at_once);
+    }
   }
   template <class F> void put(F f) {
     if (const detail::Capture& capture = state_->capture; capture.work) {

@@ -6,6 +6,7 @@
 #include <penstock/detail/observe/calls_here.hpp>
 
 #include <chrono>
+#include <memory>
 #include <thread>
 
 namespace ps = penstock;
@@ -68,6 +69,42 @@ TEST_CASE("a noted call counts in the innermost place of its own thread, with th
   inner.clear();
   CHECK(sum_of(inner).waits == 0);
   CHECK(sum_of(inner).wait_s == 0);
+}
+
+TEST_CASE("a place that dies on another thread is found no more by the one that made it") {
+  CallCounts outer;
+  const CallsCountIn before{&outer};
+  auto counts = std::make_unique<CallCounts>();
+  auto place = std::make_unique<CallsCountIn>(counts.get());
+  std::thread{[&] {
+    place.reset();
+    counts.reset();
+  }}.join();
+  {
+    const NotedCall nowhere{CallKind::launch};
+  }
+  CHECK(calls_here == nullptr);
+  CHECK(sum_of(outer).launches == 0);
+  CallCounts later;
+  {
+    const CallsCountIn here{&later};
+    const NotedCall launch{CallKind::launch};
+  }
+  CHECK(sum_of(later).launches == 1);
+  CHECK(calls_here == nullptr);
+
+  // So it is if the next thing that this thread does is to make a place, or to end one.
+  place = std::make_unique<CallsCountIn>(&later);
+  std::thread{[&] { place.reset(); }}.join();
+  {
+    const CallsCountIn here{&later};
+  }
+  CHECK(calls_here == nullptr);
+  place = std::make_unique<CallsCountIn>(&later);
+  auto deeper = std::make_unique<CallsCountIn>(&outer);
+  std::thread{[&] { place.reset(); }}.join();
+  deeper.reset();
+  CHECK(calls_here == nullptr);
 }
 
 TEST_CASE("a call that a callable makes counts where the callable began it") {

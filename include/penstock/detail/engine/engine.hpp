@@ -91,18 +91,8 @@ class Engine {
     order_->begin_from(options.from);
     set_off();
     try {
-      if (const auto start =
-              options.progress ? options.progress.start() : options.stalled.start()) {
-        watch_ = Owned<Watch>{start(options, *this)};
-      }
-      observer_ = options.observe;
-      if (observer_) {
-        observer_->begin();
-        const std::scoped_lock lock{reporting_};
-        sums_.begin(); // what it took is none of the run's time
-      }
+      observe(options);
     } catch (...) {
-      watch_ = {};
       set_running(false);
       throw;
     }
@@ -202,6 +192,28 @@ class Engine {
       throw;
     }
     set_running(true);
+  }
+  // The observer first: what it takes is none of the run's time, and no stall.
+  [[gnu::cold]] void observe(const RunOptions& options) {
+    if (options.observe) {
+      options.observe->begin();
+      observer_ = options.observe;
+      const std::scoped_lock lock{reporting_};
+      sums_.begin();
+    }
+    const auto start = options.progress ? options.progress.start() : options.stalled.start();
+    if (!start) {
+      return;
+    }
+    try {
+      watch_ = Owned<Watch>{start(options, *this)};
+    } catch (...) {
+      if (observer_) {
+        Report of_no_run;
+        std::exchange(observer_, nullptr)->end(of_no_run);
+      }
+      throw;
+    }
   }
   void check_free() const {
     check_here();

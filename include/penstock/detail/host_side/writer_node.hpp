@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/host_side/host_consumer.hpp>
+#include <penstock/detail/observe/meter.hpp>
 #include <penstock/io/new_file.hpp>
 
 #include <cstddef>
@@ -49,10 +50,15 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
     came_ = gone_ = 0;
   }
   void work(unsigned worker, Meter& meter) override {
-    if (open()) {
+    const bool opened = open();
+    meter.went_by(Activity::busy, Activity::starved);
+    if (opened) {
       Base::work(worker, meter);
     }
+    // To give the file its name may take longer than to write it: no slot's work, but the Writer's.
+    meter.now_in(Activity::busy);
     close();
+    meter.went_by(Activity::busy, Activity::resting);
   }
 
   bool open() noexcept {

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 namespace penstock::detail {
 
@@ -72,20 +71,46 @@ class CallCounts {
 inline constinit thread_local CallCounts* calls_here = nullptr;
 
 /// While it lives, this thread's calls count there, or nowhere if that is null, unless a later one
-/// lives. They may die in any order, as the bodies of two loops end that are walked in turns. It
-/// must die on the thread that made it.
+/// lives. They may die in any order, as the bodies of two loops end that are walked in turns. It is
+/// to die on the thread that made it: if it does not, what that thread does later finds no place
+/// that is gone, but from then on calls of all threads count only in places made since.
 class [[nodiscard]] CallsCountIn {
  public:
   explicit CallsCountIn(CallCounts* counts) noexcept
-      : counts_{counts}, before_{std::exchange(latest, this)} {
+      : counts_{counts}, before_{(look_for_dead(), latest)}, on_{&latest} {
+    latest = this;
     calls_here = counts;
   }
   CallsCountIn(const CallsCountIn&) = delete;
   CallsCountIn& operator=(const CallsCountIn&) = delete;
   ~CallsCountIn() {
+    look_for_dead();
     if (latest == this) {
       latest = before_;
       calls_here = latest != nullptr ? latest->counts_ : nullptr;
+    } else {
+      end_out_of_turn();
+    }
+  }
+
+  /// Has this thread's calls count nowhere if one of these may have died on another thread. To be
+  /// called before calls_here is followed.
+  static void look_for_dead() noexcept {
+    // Pairs with end_out_of_turn().
+    if (died_elsewhere.load(StdAtomics::acquire) != known_dead) {
+      forget();
+    }
+  }
+
+ private:
+  [[gnu::cold, gnu::noinline]] static void forget() noexcept {
+    known_dead = died_elsewhere.load(StdAtomics::acquire);
+    latest = nullptr;
+    calls_here = nullptr;
+  }
+  [[gnu::cold, gnu::noinline]] void end_out_of_turn() noexcept {
+    if (on_ != &latest) {
+      died_elsewhere.fetch_add(1, StdAtomics::release); // pairs with look_for_dead()
       return;
     }
     CallsCountIn* later = latest;
@@ -97,12 +122,22 @@ class [[nodiscard]] CallsCountIn {
     }
   }
 
- private:
   static inline constinit thread_local CallsCountIn* latest = nullptr;
+  static inline constinit StdAtomics::Atomic<std::uint64_t> died_elsewhere{0};
+  static inline constinit thread_local std::uint64_t known_dead = 0;
 
   CallCounts* const counts_;
   CallsCountIn* before_;
+  CallsCountIn* const* const on_; // its thread's `latest`
 };
+
+/// Returns where a call that this thread makes now is to count; null for nowhere.
+inline CallCounts* counts_here() noexcept {
+  if (calls_here != nullptr) {
+    CallsCountIn::look_for_dead();
+  }
+  return calls_here;
+}
 
 /// One call of a device, from the beginning of its life to the end. It counts where calls_here says
 /// at the beginning; outside callables it costs one look at that.
@@ -111,7 +146,7 @@ class [[nodiscard]] NotedCall {
 
  public:
   explicit NotedCall(CallKind kind, std::uint64_t bytes = 0) noexcept
-      : counts_{calls_here}, bytes_{bytes}, kind_{kind} {
+      : counts_{counts_here()}, bytes_{bytes}, kind_{kind} {
     if (counts_ != nullptr) {
       begin_ = Clock::now();
     }

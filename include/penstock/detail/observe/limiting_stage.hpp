@@ -86,14 +86,53 @@ inline bool copies_into_a_full_ring(const StageReport& stage) {
          stage.depth_in_use >= 0.85 * static_cast<double>(stage.depth);
 }
 
+/// Returns whether a copier to the device copied for nearly all of a run, one batch after the
+/// other, and lacked no room: a stage behind it then held up no copy, whatever it did.
+[[gnu::cold]] inline bool copies_back_to_back(const StageReport& stage, double seconds) {
+  return stage.kind == StageKind::copy_to_device && !copies_into_a_full_ring(stage) &&
+         worked(stage, seconds) >= binding * seconds && stage.blocked_s < 0.03 * seconds;
+}
+/// Returns whether anything is known of the calls inside a stage's callable.
+inline bool has_calls(const StageReport& stage) {
+  const DeviceCalls& calls = stage.calls;
+  return calls.launches + calls.waits + calls.allocations + calls.copies != 0;
+}
+/// Returns whether the last stage's callable waits for copies that run back to back. It is called
+/// before its batch is there, so a wait for its own work is one for the copy too. A callable of
+/// which nothing is known may do something else, but holds up no copy.
+[[gnu::cold]] inline bool waits_for_copies(const std::vector<StageReport>& stages, double seconds) {
+  const StageReport& last = stages.back();
+  const auto is_part = [&](double part) { return 4 * part >= last.calling_s; };
+  // Copies from pageable memory have the bus meanwhile, and the copier's wait for them.
+  if (last.calling_s < 0.5 * seconds || (has_calls(last) && !is_part(last.calls.wait_s)) ||
+      (last.calls.pageable_copies != 0 && is_part(last.calls.copy_s))) {
+    return false;
+  }
+  double by_device_thread = 0; // while it is in a Kernel's callable it sees no copy end
+  for (std::size_t i = stages.size() - 1; i-- != 0;) {
+    if (stages[i].kind == StageKind::copy_to_device) {
+      return by_device_thread < 0.1 * seconds && copies_back_to_back(stages[i], seconds);
+    }
+    by_device_thread += stages[i].calling_s;
+  }
+  return false;
+}
+/// Returns the seconds that a last stage's device and thread surely were at work, if its callable
+/// waits for copies: in a wait nobody knows which of the two is waited for.
+inline double worked_beside_copies(const StageReport& last) {
+  const double called = has_calls(last) ? last.calling_s - last.calls.wait_s : 0;
+  return std::max({called, last.busy_s - last.calling_s, 0.0});
+}
+
 /// Returns which share of a run a stage was at work, of what its usable workers could.
 [[gnu::cold]] inline double share_at_work(const std::vector<StageReport>& stages, std::size_t at,
                                           double seconds) {
   if (seconds <= 0) {
     return 0;
   }
-  const double share =
-      std::min(worked(stages[at], seconds) / usable_workers(stages, at) / seconds, 1.0);
+  const bool for_copies = at + 1 == stages.size() && waits_for_copies(stages, seconds);
+  const double time = for_copies ? worked_beside_copies(stages[at]) : worked(stages[at], seconds);
+  const double share = std::min(time / usable_workers(stages, at) / seconds, 1.0);
   return at + 1 < stages.size() && copies_into_a_full_ring(stages[at])
              ? std::min(share, share_at_work(stages, at + 1, seconds))
              : share;
@@ -149,7 +188,8 @@ inline bool fences_are_sure(const StageReport& stage, double seconds) {
 /// stages. `waited_s` are the seconds in which the last stage waited for input.
 ///
 /// - It is the one that was at work nearly all the time; if the device was, as the last stage, it
-///   is the device: then all others together cannot gain a tenth.
+///   is the device: then all others together cannot gain a tenth. A wait for copies that run back
+///   to back is no work.
 /// - Else it is the one at whose ring most was lost, or the one that was at work for most of the
 /// run.
 /// - Else what held back changed in the course of the run: the last stage did while it was at work,

@@ -43,6 +43,13 @@ namespace penstock::detail {
          2 * report.storage_bytes >= report.stages.front().bytes;
 }
 
+/// Returns which share of the run the device's kernels ran, as CUPTI tells; below 0 if nobody does.
+[[gnu::cold]] inline double kernel_share(const Report& report) {
+  return report.gpu && report.gpu->dropped == 0 && report.seconds > 0
+             ? std::min(report.gpu->kernel_s / report.seconds, 1.0)
+             : -1;
+}
+
 inline constexpr const char* all_cores = "all cores";
 
 /// The limits that a run had: each is a share, how much of what it could the run asked of it. The
@@ -76,6 +83,14 @@ class Bounds {
         device_thread_of_ = stages[i].calling_s > most_calling ? i : device_thread_of_;
         most_calling = std::max(most_calling, stages[i].calling_s);
       }
+    }
+    if (report.seconds > 0 && !stages.empty() && waits_for_copies(stages, report.seconds)) {
+      // What the device and the thread do beside waits is all that is known of them.
+      const StageReport& last = stages.back();
+      const double works = std::max((last.busy_s - last.calling_s) / report.seconds, 0.0);
+      of_stage_.back().share = std::max(works, kernel_share(report));
+      threads_.back().share *= has_calls(last) ? 1 : 0;
+      unsure_ = true;
     }
     if (reads_cold(report)) {
       // A read may take the longer the more go on at once. Its longest times then are those of all

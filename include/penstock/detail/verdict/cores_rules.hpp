@@ -25,7 +25,7 @@ namespace penstock::detail {
   const Report& report = finding.report;
   verdict.cause = Cause::cores;
   verdict.evidence = digits(report.cpu_s / report.seconds, 2) + " of " +
-                     digits(report.processors, 0) + " processors are in use";
+                     counted(report.processors, "processor is in use", "processors are in use");
   if (report.stolen_s > 0.05 * report.seconds * report.processors) {
     verdict.evidence += ", and other machines took " + time_of(report.stolen_s) + " of them";
   }
@@ -43,7 +43,7 @@ namespace penstock::detail {
   const auto add = [&](std::string change, double factor, const Bounds::Bound& next) {
     const double limit = 1 / std::max(next.share, 1 / most_promised);
     verdict.advice.push_back({std::move(change), std::max(std::min(factor, limit), 1.0),
-                              factor < limit ? "the same" : next.name, finding.bounds.reads() > 0});
+                              factor < limit ? all_cores : next.name, finding.bounds.reads() > 0});
   };
   if (share > 0.3) {
     add(stage.name + ": half the work a record, since it takes " + per_cent(share) +

@@ -31,11 +31,11 @@ namespace penstock::detail {
   const double wanted =
       std::ceil(std::min(std::max({2 * depth, 2 * holders, 1.2 * bursts + holders}), most_slots));
   verdict.cause = Cause::depth;
-  verdict.evidence = "the " + stage.name + " waits for room in " +
+  verdict.evidence = "the " + stage.name + " waits for room for " +
                      per_cent(stage.blocked_s / finding.report.seconds) + " of the run, the " +
-                     next.name + " behind it for input in " +
+                     next.name + " behind it waits for input for " +
                      per_cent(next.starved_s / finding.report.seconds) +
-                     ", and the ring between them has " + digits(depth, 0) + " slots";
+                     ", and the ring between them has " + counted(depth, "slot");
   verdict.advice.push_back({change_of(stage.name, ".depth", depth, wanted),
                             std::clamp(gain, 1.0, std::min(wanted / depth, most_promised)),
                             then.name, holders > 2 || finding.bounds.reads() > 0});

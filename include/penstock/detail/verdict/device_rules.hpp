@@ -47,8 +47,19 @@ namespace penstock::detail {
 [[gnu::cold]] inline void judge_bus(penstock::Verdict& verdict, const Finding& finding) {
   const Bounds::Bound next = finding.bounds.without_stage(finding.at);
   verdict.cause = Cause::bus;
-  verdict.evidence = "copies run for " + per_cent(finding.share) + " of the run, " +
+  verdict.evidence = "copies run for " + per_cent(finding.share) + " of the run, at " +
                      rate_of(static_cast<double>(finding.stage.bytes), finding.report.seconds);
+  const StageReport& last = finding.report.stages.back();
+  if (finding.stage.kind == StageKind::copy_to_device &&
+      waits_for_copies(finding.report.stages, finding.report.seconds)) {
+    verdict.evidence += "; the " + last.name +
+                        (has_calls(last) ? " waits for them meanwhile" : " holds up none of them");
+    if (!calls_known(finding.report, last)) {
+      verdict.or_cause = Cause::pageable_memory;
+      verdict.trial = "run it with .observe, a ps::GpuObserver: if the callable copies pageable "
+                      "memory, that takes the bus";
+    }
+  }
   advise(verdict, finding, "half the bytes a record: narrower types, widened on the device", 2,
          next);
   advise(verdict, finding, "two devices, each with a link of its own", 2, next);
@@ -58,8 +69,8 @@ namespace penstock::detail {
   const double known = kernel_share(finding.report);
   verdict.cause = Cause::kernel;
   verdict.evidence = "the device works on its batches for " +
-                     (known >= 0 ? per_cent(std::max(known, 0.0)) + " of the run, as CUPTI tells"
-                                 : per_cent(finding.share) + " of the run, at most");
+                     (known >= 0 ? per_cent(known) + " of the run, as CUPTI tells"
+                                 : "at most " + per_cent(finding.share) + " of the run");
   Advice& advice = advise(verdict, finding, "a kernel that takes half the time", 2,
                           finding.bounds.without_device(finding.at));
   // Copies that the callable enqueues stay as long as they are.

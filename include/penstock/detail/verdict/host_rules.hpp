@@ -87,20 +87,27 @@ inline constexpr unsigned most_workers = 1024;
         "; warm: the page cache gives " + read + " to as many threads as there are processors";
   } else {
     verdict.cause = Cause::too_few_workers;
-    verdict.evidence += sleeps ? ", mostly waiting for data" : ", and processors are free";
+    verdict.evidence += !sleeps              ? ", and processors are free"
+                        : stage.workers <= 1 ? ", mostly in waits for its data"
+                                             : ", mostly in waits for their data";
     if (sleeps && enough) {
       verdict.or_cause = Cause::disk;
     }
   }
   if (verdict.or_cause == Cause::too_few_units) {
-    verdict.trial = "follow the first advice: if it gets no faster, the disk binds";
     advise_units(verdict, finding, usable);
+    if (verdict.advice.empty()) {
+      verdict.or_cause = Cause::nothing;
+    } else {
+      verdict.trial =
+          "try " + verdict.advice.front().change + ": if the run gets no faster, the disk binds";
+    }
   } else if (verdict.or_cause != Cause::nothing) {
     verdict.trial = "run it with .workers = ";
     verdict.trial += 2 * stage.workers <= most_workers
                          ? digits(2.0 * stage.workers, 0) + ": if it gets no faster"
                          : digits(stage.workers / 2, 0) + ": if it gets no slower";
-    verdict.trial += ", the source binds";
+    verdict.trial += ", what the " + stage.name + " reads from binds";
   }
   for (Advice& advice : verdict.advice) {
     advice.at_most = true;
@@ -114,9 +121,9 @@ inline constexpr unsigned most_workers = 1024;
     advise_workers(verdict, finding);
     verdict.advice.back().at_most = true;
   }
-  advise(verdict, finding, "half the bytes a record: narrower types, or compressed", 2, next);
-  advise(verdict, finding, cold ? "a disk, or several, twice as fast" : "memory twice as fast", 2,
-         next);
+  advise(verdict, finding, "half the bytes a record: narrower types, or compression", 2, next);
+  advise(verdict, finding,
+         cold ? "a disk that is twice as fast, or two" : "memory that is twice as fast", 2, next);
 }
 
 /// A stage on the host was at work nearly all the time.
@@ -130,8 +137,8 @@ inline constexpr unsigned most_workers = 1024;
     verdict.evidence = at_work_text(finding) + ", and writes " +
                        rate_of(static_cast<double>(stage.bytes), finding.report.seconds);
     const Bounds::Bound next = finding.bounds.without_stage(finding.at);
-    advise(verdict, finding, "half the bytes a record: narrower types, or compressed", 2, next);
-    advise(verdict, finding, "a disk, or several, twice as fast", 2, next);
+    advise(verdict, finding, "half the bytes a record: narrower types, or compression", 2, next);
+    advise(verdict, finding, "a disk that is twice as fast, or two", 2, next);
   } else if (stage.kind == StageKind::reader &&
              (reads_cold(finding.report) || usable >= 0.95 * stage.workers)) {
     judge_reader(verdict, finding);

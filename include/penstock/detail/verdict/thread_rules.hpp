@@ -14,17 +14,9 @@ namespace penstock::detail {
 
 // Why a thread that enqueues work on a device held it back.
 
-/// Returns which share of the run the device's kernels ran, as CUPTI tells; below 0 if nobody does.
-[[gnu::cold]] inline double kernel_share(const Report& report) {
-  return report.gpu && report.gpu->dropped == 0 && report.seconds > 0
-             ? std::min(report.gpu->kernel_s / report.seconds, 1.0)
-             : -1;
-}
 /// Returns whether the calls inside the stage's callable are known.
-[[gnu::cold]] inline bool calls_known(const Finding& finding) {
-  const DeviceCalls& calls = finding.stage.calls;
-  return finding.report.observed || finding.report.device == "host" ||
-         calls.launches + calls.waits + calls.allocations + calls.copies != 0;
+[[gnu::cold]] inline bool calls_known(const Report& report, const StageReport& stage) {
+  return report.observed || report.device == "host" || has_calls(stage);
 }
 
 /// Adds advice: a change that takes `saved_s` seconds from the thread. What the device takes by
@@ -109,18 +101,20 @@ struct ThreadPart {
 [[gnu::cold]] inline std::string calls_text(const StageReport& stage) {
   const DeviceCalls& calls = stage.calls;
   std::string text;
-  const auto some = [&](std::uint64_t count, const char* what, double seconds) {
+  const auto some = [&](std::uint64_t count, const char* one, const char* many, double seconds) {
     if (count != 0) {
-      text += (text.empty() ? "" : ", ") + std::to_string(count) + ' ' + what + " (" +
+      text += (text.empty() ? "" : ", ") + counted(static_cast<double>(count), one, many) + " (" +
               time_of(seconds) + ')';
     }
   };
-  some(calls.launches, "launches", calls.launch_s);
-  some(calls.waits, "waits", calls.wait_s);
-  some(calls.allocations, "allocations", calls.allocation_s);
-  some(calls.copies,
-       calls.pageable_copies == calls.copies ? "copies, all of pageable memory" : "copies",
-       calls.copy_s);
+  some(calls.launches, "launch", "launches", calls.launch_s);
+  some(calls.waits, "wait", "waits", calls.wait_s);
+  some(calls.allocations, "allocation", "allocations", calls.allocation_s);
+  if (calls.pageable_copies == calls.copies) {
+    some(calls.copies, "copy of pageable memory", "copies, all of pageable memory", calls.copy_s);
+  } else {
+    some(calls.copies, "copy", "copies", calls.copy_s);
+  }
   return text;
 }
 
@@ -131,9 +125,9 @@ struct ThreadPart {
   const double batches = std::max<double>(static_cast<double>(stage.units), 1);
   const std::string body = stage.kind == StageKind::loop ? "the loop's body" : "its callable";
   verdict.evidence = body + " has its thread for " + per_cent(stage.calling_s / report.seconds) +
-                     " of the run, " + time_of(stage.calling_s / batches) + " a batch of " +
+                     " of the run, " + time_of(stage.calling_s / batches) + " for a batch of " +
                      bytes_of(static_cast<double>(stage.slot_bytes));
-  if (!calls_known(finding)) {
+  if (!calls_known(report, stage)) {
     const double cpu = finding.cpu_at_work();
     if (stage.calling_s < short_call_s * batches) {
       verdict.cause = Cause::small_batches;
@@ -146,7 +140,7 @@ struct ThreadPart {
       verdict.trial = "run it with .observe, a ps::GpuObserver: it counts waits, launches, "
                       "allocations and copies in the callable";
     } else {
-      verdict.evidence += ", and sleeps most of that";
+      verdict.evidence += ", and sleeps for most of that";
     }
     advise_thread(verdict, finding, stage.name + ": leave waits and work out of " + body,
                   stage.calling_s, kernel_share(report));
@@ -167,7 +161,10 @@ struct ThreadPart {
     // The device works in the waits, if they are few: all of them may be its work.
     const bool few = static_cast<double>(stage.calls.waits) <= 4 * batches;
     const std::size_t copier = copier_before(report, finding.at);
-    if (device < binding && copier != finding.at && finding.bounds.of(copier).share >= binding) {
+    const bool copies = copier != finding.at && finding.bounds.of(copier).share >= binding;
+    const bool held_up = finding.at == finding.last() && copies &&
+                         report.stages[copier].blocked_s >= 0.03 * report.seconds;
+    if (device < binding && copies && !held_up) {
       // A callable is called before its batch is there: a wait in it waits for the copy too.
       verdict.or_cause = Cause::bus;
       verdict.trial = "take the waits out: if it gets no faster, the bus binds";
@@ -195,7 +192,8 @@ struct ThreadPart {
     break;
   case Cause::pageable_memory:
     advise_thread(verdict, finding,
-                  stage.name + ": copy from page-locked memory, or send it through the pipeline",
+                  stage.name +
+                      ": copy from page-locked memory, or send the data through the pipeline",
                   part.seconds, device);
     break;
   case Cause::launches:
@@ -208,7 +206,8 @@ struct ThreadPart {
     advise_batch(verdict, finding);
     break;
   default:
-    advise_thread(verdict, finding, "a Decoder, whose workers do the work of " + body, part.seconds,
+    advise_thread(verdict, finding,
+                  "put the work of " + body + " into a Decoder of several .workers", part.seconds,
                   device, true);
   }
 }

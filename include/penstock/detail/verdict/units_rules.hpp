@@ -50,14 +50,14 @@ namespace penstock::detail {
     }
     advise(verdict, finding, std::move(change), gain,
            finding.bounds.with_deeper_ring(finding.report, ring, finding.at));
-    return its + " share the " + digits(depth_of(ring), 0) + " slots of the " + stages[ring].name +
+    return its + " share the " + counted(depth_of(ring), "slot") + " of the " + stages[ring].name +
            "'s ring, and a slot is one worker's";
   }
   const auto units = static_cast<double>(std::max<std::uint64_t>(stage.units, 1));
   const auto records = static_cast<double>(std::max(stage.records, stages.front().records));
   const double each = std::max(std::floor(records / (8 * workers)), 1.0);
   const double now = std::ceil(records / units);
-  const std::string few = "the whole run has " + digits(units, 0) + " units for " + its;
+  const std::string few = "the whole run has " + counted(units, "unit") + " for " + its;
   if (each >= now) {
     return few + ", and a unit is a record: fewer workers do as well";
   }

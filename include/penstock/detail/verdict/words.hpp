@@ -22,9 +22,23 @@ namespace penstock::detail {
 inline std::string per_cent(double share) {
   return digits(100 * share, 0) + " %";
 }
-/// Rounds down to a tenth: a promise.
+/// Rounds a gain down to a tenth: a promise.
+inline double promised(double gain) {
+  return std::floor(gain * 10 + 0.01) / 10;
+}
 inline std::string times(double gain) {
-  return "x " + digits(std::floor(gain * 10 + 0.01) / 10, 1);
+  return "x " + digits(promised(gain), 1);
+}
+/// "1 wait", "2 waits"; `many` if that is not `one` and an s.
+[[gnu::cold]] inline std::string counted(double count, const char* one,
+                                         const char* many = nullptr) {
+  std::string text = digits(count, 0) + ' ';
+  if (std::round(count) == 1) {
+    text += one;
+  } else {
+    many ? text += many : (text += one) += 's';
+  }
+  return text;
 }
 [[gnu::cold]] inline std::string time_of(double seconds) {
   return seconds < 1e-3 ? digits(seconds * 1e6, 1) + " us"

@@ -3,21 +3,32 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/owned.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/machine.hpp>
 #include <penstock/host/detail/queue.hpp>
-#include <penstock/host/options.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace penstock::detail {
 
 /// What the streams and events of one HostDevice share with it.
 struct HostContext {
-  explicit HostContext(const HostOptions& options) : machine{options} {}
+  HostContext() = default;
+  explicit HostContext(Owned<Machine> pretended) : machine{std::move(pretended)} {}
 
-  Machine machine;
+  /// What the machine says; by default nothing costs anything.
+  /// @{
+  std::uint64_t memory_bytes() const noexcept { return machine ? machine->memory_bytes() : 0; }
+  bool has_bus(Way way) const noexcept { return machine && machine->has_bus(way); }
+  Cost copy(Way way, std::uint64_t number, std::size_t bytes, bool pageable) const noexcept {
+    return machine ? machine->copy(way, number, bytes, pageable) : Cost{};
+  }
+  /// @}
+
+  const Owned<Machine> machine; // null if the device has no options
   CallGate gate;
   HostQueues queues;
   StdAtomics::Atomic<std::uint64_t> records{0}, waits{0}, queries{0}, syncs{0};

@@ -7,8 +7,6 @@
 #include <penstock/host/detail/machine.hpp>
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 namespace penstock::detail {
 
@@ -17,56 +15,38 @@ namespace penstock::detail {
 /// begins where that turn ended. Only the stream's thread uses it.
 class Pace {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = Progress::Clock;
 
-  Pace(Machine& machine, const CallGate& gate)
-      : machine_{machine}, gate_{gate}, keeps_time_{machine.has_costs()} {}
+  /// `machine`: null for none.
+  Pace(Machine* machine, const CallGate& gate)
+      : machine_{machine && machine->has_costs() ? machine : nullptr}, gate_{gate} {}
 
   /// Whether it keeps time: else all work runs at once, and at() means nothing.
-  bool keeps_time() const noexcept { return keeps_time_; }
+  bool keeps_time() const noexcept { return machine_ != nullptr; }
   /// What is done here and now is done at this time.
-  Clock::time_point at() const noexcept { return at_; }
+  Clock::time_point at() const noexcept { return progress_.at; }
   /// Nothing that comes now is done before `time`.
-  void not_before(Clock::time_point time) noexcept { at_ = std::max(at_, time); }
+  void not_before(Clock::time_point time) noexcept { progress_.at = std::max(progress_.at, time); }
   /// Goes back to an earlier time, for work beside that which has run since.
-  void go_back(Clock::time_point time) noexcept { at_ = time; }
+  void go_back(Clock::time_point time) noexcept { progress_.at = time; }
 
   /// Runs f() when its turn ends. Does not, if the device breaks down meanwhile.
   template <class F> void run(const Cost& cost, F&& f) {
-    if (!keeps_time_) {
-      f();
+    if (machine_ && !machine_->begin(progress_, cost, gate_)) {
       return;
     }
-    const Clock::time_point ready = at_ + cost.late;
-    const Turn turn = cost.on ? cost.on->book(ready, cost.takes) : Turn{ready, ready};
-    if (!sleep_until(turn.end)) {
-      return;
-    }
-    const Clock::time_point begin = Clock::now();
     f();
-    // Work that takes longer than its turn has its own time, but the sleep is not part of it.
-    at_ = std::max(turn.end, turn.begin + (Clock::now() - begin));
+    if (machine_) {
+      machine_->end(progress_);
+    }
   }
   /// Runs enqueued work.
-  template <class F> void run_kernel(F& work) { run(machine_.kernel(), work); }
+  template <class F> void run_kernel(F& work) { run(machine_ ? machine_->kernel() : Cost{}, work); }
 
  private:
-  // Returns whether the device still works.
-  bool sleep_until(Clock::time_point end) const {
-    constexpr std::chrono::milliseconds look_again{10};
-    for (Clock::time_point now = Clock::now(); now < end; now = Clock::now()) {
-      if (gate_.is_broken()) {
-        return false;
-      }
-      std::this_thread::sleep_until(std::min(end, now + look_again));
-    }
-    return !gate_.is_broken();
-  }
-
-  Machine& machine_;
+  Machine* const machine_;
   const CallGate& gate_;
-  const bool keeps_time_;
-  Clock::time_point at_{};
+  Progress progress_;
 };
 
 } // namespace penstock::detail

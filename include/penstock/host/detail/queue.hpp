@@ -35,7 +35,7 @@ class HostQueue {
   /// The size of an entry, six cache lines, less its pointer.
   static constexpr std::size_t work_bytes = 6 * cache_line - sizeof(void*);
 
-  HostQueue(CallGate& gate, Machine& machine)
+  HostQueue(CallGate& gate, Machine* machine)
       : gate_{gate}, ring_(capacity), pace_{machine, gate},
         pushed_at_(pace_.keeps_time() ? capacity : 0) {}
 
@@ -55,8 +55,8 @@ class HostQueue {
   }
 
   /// Stores `f` for the thread, which calls f(pace). Blocks while all entries are taken: do not
-  /// call it from the queue's own thread.
-  template <class F> void push(F f) {
+  /// call it from the queue's own thread. Returns whether one was free at once.
+  template <class F> bool push(F f) {
     static_assert(std::invocable<F&, Pace&>);
     static_assert(sizeof(F) <= work_bytes && alignof(F) <= cache_line,
                   "penstock: work is stored in place, in 376 bytes aligned to 64 at most: let it "
@@ -64,7 +64,9 @@ class HostQueue {
     static_assert(std::is_nothrow_move_constructible_v<F>,
                   "penstock: moving work into its place must not throw.");
     std::unique_lock lock{mutex_};
-    changed_.wait(lock, [this] { return pushed_ - done_ < capacity; });
+    const auto has_room = [this] { return pushed_ - done_ < capacity; };
+    const bool at_once = has_room();
+    changed_.wait(lock, has_room);
     Entry& entry = ring_[pushed_ % capacity];
     ::new (static_cast<void*>(entry.bytes)) F(std::move(f));
     entry.run = [](void* at, Pace* pace) {
@@ -79,6 +81,7 @@ class HostQueue {
     }
     ++pushed_;
     changed_.notify_all();
+    return at_once;
   }
 
   /// Returns the point after everything that was pushed.
@@ -183,7 +186,7 @@ class HostQueues {
   /// Returns whether its threads are this process's.
   bool is_here() const noexcept { return origin_.is_here(); }
   /// Returns a running queue. Throws std::system_error, std::bad_alloc.
-  [[gnu::cold]] HostQueue& start(CallGate& gate, Machine& machine) {
+  [[gnu::cold]] HostQueue& start(CallGate& gate, Machine* machine) {
     const std::lock_guard lock{mutex_};
     Kept* kept = first_;
     while (kept && kept->used) {
@@ -218,7 +221,7 @@ class HostQueues {
 
  private:
   struct Kept {
-    Kept(CallGate& gate, Machine& machine, Kept* other) : queue{gate, machine}, next{other} {}
+    Kept(CallGate& gate, Machine* machine, Kept* other) : queue{gate, machine}, next{other} {}
     HostQueue queue;
     Kept* const next;
     bool used{false};
