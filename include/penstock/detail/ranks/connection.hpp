@@ -57,7 +57,10 @@ class RankConnection {
   explicit RankConnection(Socket socket) noexcept : socket_{std::move(socket)} {}
 
   bool is_open() const noexcept { return static_cast<bool>(socket_); }
-  void close() noexcept { socket_.close(); }
+  void close() noexcept {
+    socket_.close();
+    unsent_.clear();
+  }
   int fd() const noexcept { return socket_.get(); }
   /// Returns what to wait for.
   short events() const noexcept {
@@ -65,10 +68,13 @@ class RankConnection {
   }
   bool has_unsent() const noexcept { return !unsent_.empty(); }
 
-  /// Sends a message: what does not leave at once leaves by a later flush(). A connection that is
-  /// lost is noticed by receive().
+  /// Sends a message, if it is open: what does not leave at once leaves by a later flush(). It is
+  /// receive() that notices a lost connection.
   [[gnu::cold]] void send(RankWord word, std::uint64_t a = 0, std::uint64_t b = 0,
                           std::string_view text = {}) {
+    if (!is_open()) {
+      return;
+    }
     text = text.substr(0, most_bytes);
     const RankFrame frame{word, static_cast<std::uint32_t>(text.size()), a, b};
     unsent_.append(reinterpret_cast<const char*>(&frame), sizeof frame).append(text);
@@ -76,7 +82,7 @@ class RankConnection {
   }
   /// Sends what has not left.
   [[gnu::cold]] void flush() {
-    while (is_open() && !unsent_.empty()) {
+    while (!unsent_.empty()) {
       // A lost connection is no signal that ends the program.
       const auto sent = ::send(fd(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0) {

@@ -66,7 +66,7 @@ class RankHub {
 
   bool is_over() const noexcept {
     const bool none_here =
-        std::none_of(members_.begin(), members_.end(), [](const RankMember& member) {
+        std::none_of(members_.begin() + 1, members_.end(), [](const RankMember& member) {
           return member.standing == RankStanding::here;
         });
     return verdict_.empty() ? left_ && none_here

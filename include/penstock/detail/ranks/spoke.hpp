@@ -10,6 +10,7 @@
 #include <penstock/detail/ranks/words.hpp>
 #include <penstock/error.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
@@ -31,10 +32,9 @@ class RankSpoke {
   [[gnu::cold]] RankSpoke(RankBoard& board, const WatchTerms& terms, const MeetingPlace& place)
       : board_{board}, terms_{terms}, clock_{terms.beat()}, process_{name_of_process()} {
     using Clock = std::chrono::steady_clock;
-    constexpr std::chrono::milliseconds pause{50};
     const auto end = Clock::now() + terms.start;
     std::string why;
-    while (!meets(place, why)) {
+    while (!meets(place, std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()), why)) {
       if (Clock::now() >= end) {
         throw_error<Error>({"penstock: ", me(), " does not find rank 0 at ", place.host, " port ",
                             unsigned{place.port}, " within ", in_seconds(terms.start), ": ", why,
@@ -52,6 +52,7 @@ class RankSpoke {
 
   /// Returns when the job is over for this rank.
   [[gnu::cold]] void run() {
+    hear(); // what came with the welcome
     while (!over_) {
       pollfd asked[] = {{board_.waker.get(), POLLIN, 0}, {link_.fd(), link_.events(), 0}};
       const auto wait = std::chrono::ceil<std::chrono::milliseconds>(terms_.beat());
@@ -76,17 +77,20 @@ class RankSpoke {
  private:
   // For rank 0 to answer, to greetings and to what this rank says has failed.
   static constexpr std::chrono::seconds most_patience{3};
+  // Between two attempts to find rank 0.
+  static constexpr std::chrono::milliseconds pause{50};
 
   /// Returns whether rank 0 has answered; else says why not. Throws its verdict.
-  bool meets(const MeetingPlace& place, std::string& why) {
-    link_ = RankConnection{connect_to(place, most_patience, why)};
+  bool meets(const MeetingPlace& place, std::chrono::milliseconds left, std::string& why) {
+    const auto limit = std::clamp<std::chrono::milliseconds>(left, pause, most_patience);
+    link_ = RankConnection{connect_to(place, limit, why)};
     if (!link_.is_open()) {
       return false;
     }
     const std::uint64_t ranks = std::uint64_t{terms_.ranks.rank} << 32 | terms_.ranks.world;
     link_.send(RankWord::hello, place.key, ranks, process_);
     why = "what listens there is not rank 0 of this job";
-    while (wait_for(link_.fd(), POLLIN, most_patience)) {
+    while (wait_for(link_.fd(), POLLIN, limit)) {
       const bool there = link_.receive();
       const auto said = link_.next();
       if (said && said->a == place.key && said->word == RankWord::welcome) {

@@ -53,9 +53,9 @@ inline constexpr std::size_t most_why = 2000;
 }
 [[gnu::cold]] inline std::string said_lost(std::string_view rank) {
   return joined({"penstock: ", rank,
-                 " is lost: its process has ended, and the watch over it had not. A signal has "
-                 "killed it, or it called exit(): see its own output, and the kernel's log if "
-                 "memory ran out."});
+                 " is lost: its process ended before its watch did. A signal has killed it, or it "
+                 "called exit(). "
+                 "See its own output, and the kernel's log if memory ran out."});
 }
 [[gnu::cold]] inline std::string said_silent(std::string_view rank, std::chrono::nanoseconds time) {
   return joined({"penstock: ", rank, " has not answered for ", in_seconds(time),
