@@ -159,7 +159,7 @@ int main(int argc, char** argv) try {
   ps::RankWatch watch{by_hand ? ps::Ranks{} : ps::ranks(), // ranks by hand need not run at a time
                       {.stall = std::chrono::seconds{options.number("--stall", 60)}}};
   const ps::Position position = watch.run([&] { return print_numbers(options, watch); });
-  std::cerr << "position: " << position << '\n';
+  std::cerr << "position: " + position.text() + '\n'; // at once: other ranks write there, too
 } catch (const std::exception& e) {
   std::cerr << "14_order: " << e.what() << '\n';
   return EXIT_FAILURE;
