@@ -212,11 +212,12 @@ TEST_CASE("a rank that throws ends all, itself too, with the same line") {
 
 TEST_CASE("a rank that is stopped ends the others, whichever it is") {
   const Environment environment;
-  for (const std::uint32_t culprit : {0U, 1U}) {
-    Three three{2s, go_on};
-    three.send(culprit, SIGSTOP);
-    check_others(three, culprit, ") has not answered for ");
-  }
+  Three one{2s, go_on};
+  Three other{2s, go_on};
+  one.send(0, SIGSTOP);
+  other.send(1, SIGSTOP);
+  check_others(one, 0, ") has not answered for ");
+  check_others(other, 1, ") has not answered for ");
 }
 
 TEST_CASE("ranks that are all stopped for long, and go on, have not failed") {
