@@ -143,7 +143,7 @@ TEST_CASE("all ranks join by the id that rank 0 has made") {
   CHECK(nccl.calls.size() == 6);
 }
 
-TEST_CASE("calls are handed on with the type's name, and what is one's own comes to nobody else") {
+TEST_CASE("calls are handed on, with NCCL's name of the type") {
   Faked nccl;
   RankWatch watch{{}};
   HostDevice device;
@@ -175,6 +175,20 @@ TEST_CASE("calls are handed on with the type's name, and what is one's own comes
                                  "all_reduce 2 of type 4 by 3 elsewhere",
                                  "all_reduce 2 of type 3 by 2", "broadcast 4 of type 1 from 0",
                                  "broadcast 4 of type 1 from 3", "destroy"});
+}
+
+TEST_CASE("docs/ranks.md: a mean over all ranks") {
+  namespace ps = penstock;
+  Faked fakes;
+  ps::RankWatch watch{{}};
+  ps::HostDevice gpu;
+  constexpr std::size_t count = 5;
+  std::array<float, count> values{};
+  float* const gradients = values.data();
+  cudaStream_t stream = nullptr;
+  ps::Nccl nccl{gpu, watch};
+  nccl.all_reduce(stream, gradients, count, gradients, ps::Reduction::mean);
+  CHECK(fakes.calls.back() == "all_reduce 5 of type 7 by 4");
 }
 
 TEST_CASE("NVLink's multicast stays off, unless the user has set it") {

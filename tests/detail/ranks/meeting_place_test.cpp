@@ -60,7 +60,7 @@ TEST_CASE("the option's port comes before PENSTOCK_PORT, and that before what na
 
 TEST_CASE("a port that follows from MASTER_PORT is never MASTER_PORT") {
   std::set<std::uint16_t> ports;
-  for (std::uint32_t port = 10'000; port < 30'000; ++port) {
+  for (std::uint32_t port = 10'000; port < 30'000; port += 7) {
     const std::string text = std::to_string(port);
     const MeetingPlace place = place_of("MASTER_PORT=" + text);
     if (place.port == port || place.port < 10'000 || place.port > 30'000) {
@@ -68,7 +68,7 @@ TEST_CASE("a port that follows from MASTER_PORT is never MASTER_PORT") {
     }
     ports.insert(place.port);
   }
-  CHECK(ports.size() > 10'000); // few jobs collide
+  CHECK(ports.size() > 2'000); // of 2858: few jobs collide
 }
 
 TEST_CASE("jobs have different keys, and the ranks of one have the same") {
