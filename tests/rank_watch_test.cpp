@@ -29,6 +29,7 @@
 #include <thread>
 #include <vector>
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -256,7 +257,7 @@ TEST_CASE("strangers that connect change nothing") {
   const Socket silent = stranger();
   const auto is_shown_out = [](const Socket& from) {
     char byte;
-    return ps::detail::wait_for(from.get(), POLLIN, 10s) && ::recv(from.get(), &byte, 1, 0) <= 0;
+    return ps::detail::wait_for(from.get(), POLLIN, 4s) && ::recv(from.get(), &byte, 1, 0) <= 0;
   };
   SECTION("that speak another language") {
     const Socket other = stranger();
@@ -286,14 +287,28 @@ TEST_CASE("strangers that connect change nothing") {
   CHECK(first.get().empty());
 }
 
+TEST_CASE("ranks of several hosts meet at MASTER_ADDR") {
+  const Environment environment{"MASTER_ADDR=localhost MASTER_PORT=" + std::to_string(free_port())};
+  auto first = std::async(std::launch::async, [] {
+    return heard_by({.rank = 0, .world = 2}, {.start = 20s}, nothing);
+  });
+  CHECK(heard_by({.rank = 1, .world = 2}, {.start = 20s}, nothing).empty());
+  CHECK(first.get().empty());
+}
+
 TEST_CASE("a port that is taken is refused, with the cure") {
   const Environment environment;
   const std::uint16_t port = free_port();
   const Socket taken = ps::detail::listen_at(ps::detail::meeting_place(rank_of(0, 2), port));
+  sockaddr_in at{};
+  socklen_t size = sizeof at;
+  REQUIRE(::getsockname(taken.get(), reinterpret_cast<sockaddr*>(&at), &size) == 0);
+  CHECK(::ntohl(at.sin_addr.s_addr) == INADDR_LOOPBACK); // nobody else reaches it
   const std::string heard = heard_by(rank_of(0, 2), {.port = port}, nothing);
   CHECK(heard == "penstock: rank 0 cannot listen at port " + std::to_string(port) +
                      ": Address already in use. Set PENSTOCK_PORT to a free port, the same for all "
                      "ranks.");
+
   // A rank that meets such a program does not take it for rank 0.
   const std::string lonely = heard_by(rank_of(1, 2), {.start = 100ms, .port = port}, nothing);
   CHECK(holds(lonely, "rank 1 of 2 (process "));

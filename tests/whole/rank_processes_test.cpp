@@ -22,6 +22,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -142,7 +143,8 @@ bool holds(const std::string& text, const std::string& part) {
 std::set<int> inherited() {
   std::set<int> found;
   for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd"}) {
-    const std::string is = std::filesystem::read_symlink(entry).string();
+    std::error_code closed; // by the watch's thread, meanwhile
+    const std::string is = std::filesystem::read_symlink(entry, closed).string();
     const int fd = std::stoi(entry.path().filename());
     if ((is.find("socket:") == 0 || is.find("anon_inode:[event") == 0) &&
         (::fcntl(fd, F_GETFD) & FD_CLOEXEC) == 0) {

@@ -41,6 +41,9 @@ class RankHub {
     while (!is_over()) {
       hear();
       clock_.advance();
+      std::erase_if(strangers_, [this](const Stranger& stranger) {
+        return begun_ || !stranger.link.is_open() || clock_.now() - stranger.since > most_patience;
+      });
       obey();
       if (clock_.now() >= next_beat_) {
         next_beat_ = clock_.now() + terms_.beat();
@@ -74,15 +77,15 @@ class RankHub {
   }
 
   void hear() {
-    std::vector<pollfd> asked{{board_.waker.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    const int door = has_room() ? listener_.get() : -1;
+    std::vector<pollfd> asked{{board_.waker.get(), POLLIN, 0}, {door, POLLIN, 0}};
     for (const RankMember& member : members_) {
       asked.push_back({member.link.fd(), member.link.events(), 0});
     }
     for (const Stranger& stranger : strangers_) {
       asked.push_back({stranger.link.fd(), stranger.link.events(), 0});
     }
-    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(terms_.beat());
-    if (::poll(asked.data(), asked.size(), static_cast<int>(wait.count())) <= 0) {
+    if (::poll(asked.data(), asked.size(), in_milliseconds(terms_.beat())) <= 0) {
       return;
     }
     board_.waker.forget();
@@ -97,15 +100,13 @@ class RankHub {
         hear_stranger(stranger);
       }
     }
-    std::erase_if(strangers_, [this](const Stranger& stranger) {
-      return begun_ || !stranger.link.is_open() || clock_.now() - stranger.since > most_patience;
-    });
     if (asked[1].revents != 0) {
       welcome_strangers();
     }
   }
+  bool has_room() const noexcept { return strangers_.size() < most_strangers + members_.size(); }
   void welcome_strangers() {
-    while (strangers_.size() < most_strangers + members_.size()) {
+    while (has_room()) {
       Socket came{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
       if (!came) {
         if (errno == EMFILE || errno == ENFILE) {

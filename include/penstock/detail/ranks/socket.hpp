@@ -70,19 +70,23 @@ class Waker {
   Socket event_;
 };
 
+/// Returns a time as poll() takes it, rounded up.
+inline int in_milliseconds(std::chrono::nanoseconds time) noexcept {
+  constexpr std::int64_t most = 60'000;
+  const auto whole = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+  return static_cast<int>(std::clamp<std::int64_t>(whole, 0, most));
+}
+
 /// Waits until `fd` is ready for `events`, for at most `limit`. Returns whether it is.
 [[gnu::cold]] inline bool wait_for(int fd, short events, std::chrono::milliseconds limit) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + limit;
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    const auto left = end - Clock::now();
     pollfd one{fd, events, 0};
-    const int ready = ::poll(&one, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
-    if (ready != 0 && !(ready < 0 && errno == EINTR)) {
+    const int ready = ::poll(&one, 1, in_milliseconds(left));
+    if (ready > 0 || left <= Clock::duration{}) {
       return ready > 0;
-    }
-    if (left <= 0) {
-      return false;
     }
   }
 }

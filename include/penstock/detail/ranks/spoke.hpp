@@ -55,8 +55,7 @@ class RankSpoke {
     hear(); // what came with the welcome
     while (!over_) {
       pollfd asked[] = {{board_.waker.get(), POLLIN, 0}, {link_.fd(), link_.events(), 0}};
-      const auto wait = std::chrono::ceil<std::chrono::milliseconds>(terms_.beat());
-      const bool any = ::poll(asked, 2, static_cast<int>(wait.count())) > 0;
+      const bool any = ::poll(asked, 2, in_milliseconds(terms_.beat())) > 0;
       if (any) {
         board_.waker.forget();
       }
