@@ -106,7 +106,7 @@ class RankWatch {
     }
     std::unique_lock lock{board().mutex};
     board().changed.wait(lock, [this] { return board().begun || board().over; });
-    if (!board().verdict.empty()) {
+    if (!board().begun) {
       const std::string verdict = board().verdict;
       lock.unlock();
       thread_.join();

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -227,7 +226,7 @@ class RankHub {
   }
 
   std::string me() const { return members_[0].called(0, terms_.ranks); }
-  void tell_all(RankWord word, std::string_view text = {}) {
+  void tell_all(RankWord word, const std::string& text = {}) {
     for (RankMember& member : members_) {
       if (member.standing == RankStanding::here) {
         member.link.send(word, 0, 0, text);
