@@ -7,13 +7,20 @@
 //   14_order --records N [--seed S] [--block B --window W] [--rank R --world W]
 //            [--uneven drop|repeat|keep] [--epochs E] [--batch B] [--from POSITION]
 //            [--stop-after BATCHES] [--workers W] [--bad-every K] [--positions FILE]
+//            [--stall SECONDS] [--step-ms MS]
 //
 // It prints the number of each record, one a line, and flushes them after each batch. Then it adds
 // a line to FILE: how many lines it has printed, and its position. With --bad-every a Decoder
 // leaves out each K-th record. Its last line, on stderr, is "position: " and its position.
+//
+// Without --rank and --world it is the rank that a launcher says: torchrun, mpirun, srun, or
+// examples/run_ranks. If one rank fails then, or makes no progress for --stall, all end. A batch
+// takes at least --step-ms, as it would if there were something to compute.
 
 #include <penstock/penstock.hpp>
+#include <penstock/rank_watch.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -25,6 +32,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace ps = penstock;
 
@@ -61,11 +69,21 @@ class Options {
 
  private:
   inline static const std::set<std::string> known{
-      "--records", "--seed",  "--block", "--window",  "--rank",       "--world",     "--uneven",
-      "--epochs",  "--batch", "--from",  "--workers", "--stop-after", "--bad-every", "--positions"};
+      "--records",   "--seed",      "--block", "--window", "--rank",    "--world",
+      "--uneven",    "--epochs",    "--batch", "--from",   "--workers", "--stop-after",
+      "--bad-every", "--positions", "--stall", "--step-ms"};
 
   std::map<std::string, std::string> given_;
 };
+
+/// Returns which rank this is: as the options say, else as the launcher does.
+ps::Ranks ranks_of(const Options& options) {
+  if (!options.has("--rank") && !options.has("--world")) {
+    return ps::ranks();
+  }
+  return {.rank = static_cast<std::uint32_t>(options.number("--rank", 0)),
+          .world = static_cast<std::uint32_t>(options.number("--world", 1))};
+}
 
 ps::Order order_of(const Options& options) {
   static const std::map<std::string, ps::Uneven> uneven{{"", ps::Uneven::drop},
@@ -78,12 +96,11 @@ ps::Order order_of(const Options& options) {
   return {.shuffle = options.has("--seed") ? ps::Seed{options.number("--seed", 0)} : ps::Seed{},
           .block = options.number("--block", 0),
           .window = options.number("--window", 1),
-          .ranks = {.rank = static_cast<std::uint32_t>(options.number("--rank", 0)),
-                    .world = static_cast<std::uint32_t>(options.number("--world", 1))},
+          .ranks = ranks_of(options),
           .uneven = uneven.at(options.text("--uneven"))};
 }
 
-ps::Position print_numbers(const Options& options) {
+ps::Position print_numbers(const Options& options, ps::RankWatch& watch) {
   const auto workers = static_cast<unsigned>(options.number("--workers", 2));
   const std::uint64_t bad_every = options.number("--bad-every", 0);
   const auto numbers = ps::generate<std::uint64_t>(
@@ -112,6 +129,7 @@ ps::Position print_numbers(const Options& options) {
   }
   ps::Position position =
       options.has("--from") ? ps::Position{options.text("--from")} : ps::Position{};
+  const std::chrono::milliseconds step{options.number("--step-ms", 0)};
   std::uint64_t lines = 0;
   std::uint64_t batches_left = options.number("--stop-after", ~std::uint64_t{0});
   auto batches = pipeline.batches({.from = position});
@@ -127,6 +145,8 @@ ps::Position print_numbers(const Options& options) {
     lines += batch.size();
     position = batch.position();
     positions << lines << ' ' << position << '\n' << std::flush;
+    std::this_thread::sleep_for(step);
+    watch.progress();
   }
   return position;
 }
@@ -134,8 +154,12 @@ ps::Position print_numbers(const Options& options) {
 } // namespace
 
 int main(int argc, char** argv) try {
-  const ps::Position position = print_numbers(Options{argc, argv});
-  std::cerr << "position: " << position << '\n';
+  const Options options{argc, argv};
+  const bool by_hand = options.has("--rank") || options.has("--world");
+  ps::RankWatch watch{by_hand ? ps::Ranks{} : ps::ranks(), // ranks by hand need not run at a time
+                      {.stall = std::chrono::seconds{options.number("--stall", 60)}}};
+  const ps::Position position = watch.run([&] { return print_numbers(options, watch); });
+  std::cerr << "position: " + position.text() + '\n'; // at once: other ranks write there, too
 } catch (const std::exception& e) {
   std::cerr << "14_order: " << e.what() << '\n';
   return EXIT_FAILURE;

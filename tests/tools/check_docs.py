@@ -32,7 +32,7 @@ counts = dict.fromkeys(["blocks", "links", "files", "members", "options"], 0)
 # compile the pages show the refused part.
 COMPILED = {
     "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/decoders/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/cuda/activity_test.cu",
-            "tests/cuda/watch_test.cu", "tests/cookbook/*",
+            "tests/cuda/watch_test.cu", "tests/cuda/nccl_test.cpp", "tests/cookbook/*",
             "bench/blocking_events/*.cu", "tests/compile_fail/*.cpp"],
     "meson": ["tests/*/meson.build"],
     "cmake": ["tests/*/CMakeLists.txt"],

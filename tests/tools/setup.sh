@@ -37,6 +37,7 @@ have_package() { # PACKAGE: whether the tool that we want from it is there, howe
     libbenchmark-dev) [ -f /usr/include/benchmark/benchmark.h ] ;;
     clang-19) has clang++-19 ;;
     fiu-utils) has fiu-run ;;
+    openmpi-bin) has mpirun ;;
     python3-numpy) python3 -c "import numpy" 2>/dev/null || /usr/bin/python3 -c "import numpy" 2>/dev/null ;;
     zlib1g-dev) [ -f /usr/include/zlib.h ] ;;
     libturbojpeg0-dev) pkg-config --exists libturbojpeg 2>/dev/null ;;

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/text.hpp>
+#include <penstock/detail/ranks/board.hpp>
+#include <penstock/detail/ranks/connection.hpp>
+#include <penstock/detail/ranks/words.hpp>
+#include <penstock/order.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace penstock::detail {
+
+enum class RankStanding { absent, here, gone };
+
+/// What rank 0 knows of a rank.
+struct RankMember {
+  RankConnection link{Socket{}}; // none to rank 0 itself
+  RankStanding standing = RankStanding::absent;
+  std::string process;
+  WatchClock::Duration heard{}; // when
+  WatchClock::Duration idle{};  // what it said then
+  std::uint64_t steps{};
+
+  std::string called(std::uint32_t rank, const Ranks& of) const {
+    return rank_called(rank, of.world, process);
+  }
+};
+
+/// Returns which rank ends the job at `now`, and why: the text is empty if none does.
+[[gnu::cold]] inline std::string verdict_on(const std::vector<RankMember>& members,
+                                            WatchClock::Duration now, const WatchTerms& terms) {
+  WatchClock::Duration idle{};
+  WatchClock::Duration silent{};
+  std::uint32_t idle_one = 0;
+  std::uint32_t silent_one = 0;
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
+    const RankMember& member = members[rank];
+    const WatchClock::Duration since = now - member.heard;
+    if (member.standing != RankStanding::here) {
+      continue;
+    }
+    if (since > silent) {
+      silent = since;
+      silent_one = rank;
+    }
+    if (member.idle + since > idle) {
+      idle = member.idle + since;
+      idle_one = rank;
+    }
+  }
+  if (terms.stall == WatchClock::Duration{} || idle < terms.stall) {
+    return {};
+  }
+  // The others may wait for one that is stopped, and have made no progress either.
+  constexpr int most_beats_late = 4;
+  if (silent >= most_beats_late * terms.beat()) {
+    return said_silent(members[silent_one].called(silent_one, terms.ranks), silent);
+  }
+  const RankMember& member = members[idle_one];
+  return said_stalled(member.called(idle_one, terms.ranks), idle, member.steps);
+}
+
+/// Returns which ranks have not come in time; the text is empty if there is time left.
+[[gnu::cold]] inline std::string verdict_on_missing(const std::vector<RankMember>& members,
+                                                    WatchClock::Duration now,
+                                                    const WatchTerms& terms) {
+  if (now < terms.start) {
+    return {};
+  }
+  std::string missing;
+  for (std::uint32_t rank = 1; rank < members.size(); ++rank) {
+    if (members[rank].standing == RankStanding::absent) {
+      missing += joined({missing.empty() ? "" : ", ", rank});
+    }
+  }
+  return one_line(joined({"penstock: some of ", terms.ranks.world, " ranks have not come to ",
+                          members[0].called(0, terms.ranks), " within ", in_seconds(terms.start),
+                          ": rank ", missing,
+                          ". Start all at about the same time, or allow more time: RankWatch's "
+                          "option start."}));
+}
+
+} // namespace penstock::detail

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/detail/base/text.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <unistd.h>
+
+namespace penstock::detail {
+
+/// Returns a process's name for people: which it is, and where.
+[[gnu::cold]] inline std::string name_of_process() {
+  char host[256]{};
+  ::gethostname(host, sizeof host - 1);
+  return joined({"process ", static_cast<unsigned>(::getpid()), " on ", std::string_view{host}});
+}
+
+/// Returns a text of others on one line that a message holds; a '?' stands for what steers a
+/// terminal.
+[[gnu::cold]] inline std::string one_line(std::string_view text) {
+  constexpr std::size_t most = 4096;
+  std::string line{text.substr(0, most)};
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return (c >= '\0' && c < ' ') || c == '\x7f'; }, '?');
+  return line;
+}
+
+/// Returns "2.5 s".
+[[gnu::cold]] inline std::string in_seconds(std::chrono::nanoseconds time) {
+  const auto tenths = static_cast<std::uint64_t>(time / std::chrono::milliseconds{100});
+  return joined({tenths / 10, ".", tenths % 10, " s"});
+}
+
+// A message holds the rank's name, too.
+inline constexpr std::size_t most_why = 2000;
+
+// What is said of a rank, which is called "rank 2 of 4 (process 123 on host)".
+
+[[gnu::cold]] inline std::string rank_called(std::uint32_t rank, std::uint32_t world,
+                                             std::string_view process) {
+  return joined({"rank ", rank, " of ", world, " (", process, ")"});
+}
+[[gnu::cold]] inline std::string said_failed(std::string_view rank, std::string_view why) {
+  return joined({"penstock: ", rank, " failed: ", one_line(why.substr(0, most_why))});
+}
+[[gnu::cold]] inline std::string said_lost(std::string_view rank) {
+  return joined({"penstock: ", rank,
+                 " is lost: its process ended before its watch did. A signal has killed it, or it "
+                 "called exit(). "
+                 "See its own output, and the kernel's log if memory ran out."});
+}
+[[gnu::cold]] inline std::string said_silent(std::string_view rank, std::chrono::nanoseconds time) {
+  return joined({"penstock: ", rank, " has not answered for ", in_seconds(time),
+                 ": its process is stopped (SIGSTOP, a debugger), or its host or the network is "
+                 "gone."});
+}
+[[gnu::cold]] inline std::string said_stalled(std::string_view rank, std::chrono::nanoseconds time,
+                                              std::uint64_t steps) {
+  return joined({"penstock: ", rank, " has made no progress for ", in_seconds(time), ", after ",
+                 steps,
+                 " steps. See where its threads are (gdb -p), or allow more time: RankWatch's "
+                 "option stall."});
+}
+
+} // namespace penstock::detail

@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+"""Starts several ranks of 14_order, and checks that they read each record once, and that one which fails ends all.
+
+check_ranks.py run_ranks|mpirun PROGRAM; exits with 77 (skipped) if there is no such launcher.
+"""
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+LIMIT = 60
+RUN_RANKS = str(Path(__file__).resolve().parents[2] / "examples" / "run_ranks")
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "TORCHELASTIC_", "OMPI_", "MV2_", "MPI_", "PMI", "SLURM_", "MASTER_", "PENSTOCK_PORT")
+MARK = f"PENSTOCK_TEST={uuid.uuid4()}"  # in the environment of all that this test starts
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)} | dict([MARK.split("=")])
+
+
+class Job:
+    """So many ranks of a program, with what they print."""
+
+    def __init__(self, launcher: str, ranks: int, *program, **variables: str):
+        mpirun = ["mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--oversubscribe", "-n"]
+        how = [RUN_RANKS] if launcher == "run_ranks" else mpirun
+        self.process = subprocess.Popen([*how, str(ranks), *map(str, program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env=ENVIRONMENT | variables)
+        self.program = str(program[0])
+
+    def wait(self) -> tuple[int, list[str], str]:
+        out, errors = self.process.communicate(timeout=LIMIT)
+        return self.process.returncode, out.splitlines(), errors
+
+    def ranks(self) -> dict[int, int]:
+        """Returns the process of each rank that runs."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                variables = (folder / "environ").read_text(errors="replace").split("\0")
+                if MARK in variables and os.readlink(folder / "exe") == self.program:
+                    rank = next(text for text in variables if text.startswith(("RANK=", "OMPI_COMM_WORLD_RANK=")))
+                    found[int(rank.split("=")[1])] = int(folder.name)
+            except OSError:
+                continue  # it has ended
+        return found
+
+    def wait_for_first_lines(self, ranks: int):
+        """Returns when all ranks are at work: each has printed something."""
+        lines = [self.process.stdout.readline() for _ in range(200 * ranks)]
+        assert all(lines), "the ranks have ended"
+        assert len(self.ranks()) == ranks, self.ranks()
+
+
+def check_records(launcher: str, program: str):
+    for ranks in range(1, 5):
+        for more in [], ["--seed", 7], ["--block", 16, "--window", 4, "--seed", 3]:
+            # To a file each: mpirun mixes the ranks' output in the middle of lines.
+            with tempfile.TemporaryDirectory() as folder:
+                code, _, errors = Job(launcher, ranks, "/bin/sh", "-c", 'exec "$0" "$@" >"$FOLDER/${RANK:-$OMPI_COMM_WORLD_RANK}"',
+                                      program, "--records", 10_007, "--uneven", "keep", "--batch", 100, *more, FOLDER=folder).wait()
+                files = sorted(Path(folder).iterdir())
+                lines = [line for file in files for line in file.read_text().splitlines()]
+            assert code == 0 and len(files) == ranks, f"{ranks} ranks, {more}: exit code {code}, {len(files)} files: {errors}"
+            assert sorted(map(int, lines)) == list(range(10_007)), f"{ranks} ranks, {more}: {len(lines)} records, {len(set(lines))} different"
+            positions = [line for line in errors.splitlines() if line.startswith("position: ")]
+            assert len(positions) == ranks and len(set(positions)) == 1, errors
+
+
+def check_failure(launcher: str, program: str, culprit: int, how: signal.Signals, why: str):
+    """Checks that all ranks end soon, with one message, if one of them gets this signal."""
+    job = Job(launcher, 3, program, "--records", 1000, "--batch", 10, "--epochs", 1_000_000, "--step-ms", 2, "--stall", 2)
+    job.wait_for_first_lines(3)
+    process = job.ranks()[culprit]
+    started = time.monotonic()
+    os.kill(process, how)
+    code, _, errors = job.wait()
+    took = time.monotonic() - started
+    said = {line for line in errors.splitlines() if line.startswith("penstock: ")}
+    assert code != 0, "the exit code is 0"
+    assert len(said) == 1, errors
+    assert f"rank {culprit} of 3 (process {process} on " in said.pop() and why in errors, errors
+    assert took < 10, f"it took {took:.1f} s"
+    assert not job.ranks(), f"still there: {job.ranks()}"
+    if launcher == "run_ranks" and how == signal.SIGKILL:
+        assert "run_ranks: rank " in errors and code in (1, 128 + signal.SIGKILL), errors
+
+
+def check_run_ranks(program: str):
+    def code(*args, **variables) -> int:
+        return Job("run_ranks", 3, *args, **variables).wait()[0]
+
+    assert code("/bin/sh", "-c", "exit $RANK") in (1, 2), "the first failure's exit code"
+    # One that fails ends those that do not look.
+    assert code("/bin/sh", "-c", "[ $RANK$WORLD_SIZE$LOCAL_RANK$LOCAL_WORLD_SIZE = 1313 ] && exit 7; exec sleep 60") == 7
+    job = Job("run_ranks", 3, "/bin/sh", "-c", "trap 'echo heard; exit 0' TERM; echo here; while :; do sleep 0.05; done")
+    for _ in range(3):
+        assert job.process.stdout.readline() == "here\n"
+    job.process.terminate()
+    ended, lines, _ = job.wait()
+    assert ended == 0 and lines == ["heard"] * 3, (ended, lines)
+    left_over = dict(OMPI_COMM_WORLD_SIZE="8", SLURM_STEP_NUM_TASKS="8", RANK="7")
+    ended, lines, errors = Job("run_ranks", 2, program, "--records", 100, **left_over).wait()
+    assert ended == 0 and len(lines) == 100, errors
+    for wrong in ["0", "/bin/true"], ["x", "/bin/true"], ["2"], [], ["2", "/no/such/program"]:
+        done = subprocess.run([RUN_RANKS, *wrong], capture_output=True, text=True, timeout=LIMIT)
+        assert done.returncode == 2 and done.stderr.startswith("run_ranks: ") and "Usage: run_ranks N PROGRAM" in done.stderr, done
+
+
+def check_contradictions(launcher: str, program: str):
+    code, lines, errors = Job(launcher, 2, program, "--records", 100, WORLD_SIZE="7").wait()
+    assert code != 0 and not lines, (code, lines)
+    assert "penstock: WORLD_SIZE=7 and OMPI_COMM_WORLD_SIZE=2 disagree about how many processes there are." in errors, errors
+
+
+def main(launcher: str, program: str):
+    check_records(launcher, program)
+    check_failure(launcher, program, 1, signal.SIGKILL, " is lost: ")
+    if launcher == "run_ranks":
+        check_failure(launcher, program, 0, signal.SIGKILL, " is lost: ")
+        check_failure(launcher, program, 2, signal.SIGSTOP, " has not answered for ")
+        check_run_ranks(program)
+    else:
+        check_contradictions(launcher, program)
+
+
+if sys.argv[1] == "mpirun" and not shutil.which("mpirun"):
+    print("there is no mpirun")
+    sys.exit(77)
+try:
+    main(sys.argv[1], os.path.realpath(sys.argv[2]))
+except (AssertionError, subprocess.TimeoutExpired) as error:
+    sys.exit(f"{sys.argv[1]}: {error}")
