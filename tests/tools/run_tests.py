@@ -233,16 +233,19 @@ def processor_time() -> float:
     return os.times().children_user + os.times().children_system
 
 
-def one_build(build: Build, all_of_it: bool, tally: Tally, built: dict[str, float], took: dict[str, float]):
+def one_build(build: Build, all_of_it: bool, tally: Tally, built: dict[str, float], took: dict[str, float]) -> list[Test]:
+    """Returns the tests that Meson lists."""
     start, used, before = time.monotonic(), processor_time(), (tally.passed, tally.failed, tally.skipped)
     print(f"{build.name}: …", flush=True)
     tally.reasons = {}
+    listed: list[Test] = []
     if not shutil.which(build.compiler):
         tally.fail(build.name, f"there is no {build.compiler}") if IN_CI else tally.skip(1, f"no {build.compiler}")
     elif configure(build) != 0:
         tally.fail(build.name, "meson setup failed:\n" + tail(build.folder.with_suffix(".setup.log").read_text(), 30))
     else:
-        tests = [test for test in listed_tests(build) if build.takes(test, all_of_it)]
+        listed = listed_tests(build)
+        tests = [test for test in listed if build.takes(test, all_of_it)]
         for kind in build.kinds.keys() - {test.kind for test in tests}:
             if all_of_it:
                 tally.fail(f"{build.name} {kind}", "Meson lists no such test: is Catch2 there, and Meson not older than 1.4?")
@@ -264,6 +267,7 @@ def one_build(build: Build, all_of_it: bool, tally: Tally, built: dict[str, floa
     reasons = f" ({'; '.join(tally.reasons)})" if tally.reasons else ""
     print("{}: {} passed, {} failed, {} skipped{}, {:.0f} s ({:.0f} s of processors)".format(
         build.name, *counts, reasons, time.monotonic() - start, processor_time() - used), flush=True)
+    return listed
 
 
 def print_slowest(what: str, seconds: dict[str, float]):
@@ -283,9 +287,15 @@ def main() -> int:
     all_of_it = args.all or bool(args.build) or THOROUGH
     names = args.build or [build.name for build in BUILDS if all_of_it or build is BUILDS[0]]
     tally, built, took = Tally(), {}, {}
+    listed: dict[str, Test] = {}
     for build in BUILDS:
         if build.name in names:
-            one_build(build, all_of_it, tally, built, took)
+            listed |= {test.name: test for test in one_build(build, all_of_it, tally, built, took)}
+    if all_of_it and not args.build:
+        # Labels that shut a test out of each build would have it pass unseen.
+        for test in listed.values():
+            if "thorough" not in test.labels and not any(build.takes(test, True) for build in BUILDS):
+                tally.fail(test.name, "no build runs it, with the labels " + " and ".join(sorted(test.labels)), test.count)
     if all_of_it:
         print_slowest("to build", built)
         print_slowest("tests", took)
