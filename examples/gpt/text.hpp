@@ -5,7 +5,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -26,17 +25,14 @@ class Vocabulary {
       }
     }
   }
-  /// Reads what text() returned. Throws std::invalid_argument for any other text.
-  explicit Vocabulary(std::string_view text) {
-    for (std::size_t i = 0; i < text.size(); i += 2) {
-      const std::size_t high = digits.find(text[i]);
-      const std::size_t low = i + 1 < text.size() ? digits.find(text[i + 1]) : digits.npos;
-      const std::size_t byte = 16 * high + low;
-      if (high >= 16 || low >= 16 || (size_ != 0 && byte <= bytes_[size_ - 1])) {
-        throw std::invalid_argument{"this is no vocabulary: \"" + std::string{text.substr(0, 64)} +
-                                    "\": it has two hexadecimal digits for each byte, in order"};
+  /// Reads what characters() returned. Throws std::invalid_argument for any other text.
+  explicit Vocabulary(std::string_view characters) {
+    for (const char character : characters) {
+      const auto byte = static_cast<std::uint8_t>(character);
+      if (size_ != 0 && byte <= bytes_[size_ - 1]) {
+        throw std::invalid_argument{"these characters are no vocabulary: they are not in order"};
       }
-      add(static_cast<std::uint8_t>(byte));
+      add(byte);
     }
   }
 
@@ -51,19 +47,13 @@ class Vocabulary {
   /// Returns each byte's id: what a Decoder needs of it.
   const std::array<std::uint8_t, 256>& ids() const noexcept { return ids_; }
 
-  /// Returns the bytes as one word of hexadecimal digits, in which a checkpoint keeps them.
-  std::string text() const {
-    std::string text;
-    for (const std::uint8_t byte : std::span{bytes_}.first(size_)) {
-      text += {digits[byte / 16], digits[byte % 16]};
-    }
-    return text;
+  /// Returns the bytes in the order of their ids, as a checkpoint keeps them.
+  std::string characters() const {
+    return {bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(size_)};
   }
   bool operator==(const Vocabulary&) const = default;
 
  private:
-  static constexpr std::string_view digits = "0123456789abcdef";
-
   void add(std::uint8_t byte) noexcept {
     bytes_[size_] = byte;
     ids_[byte] = static_cast<std::uint8_t>(size_++);
