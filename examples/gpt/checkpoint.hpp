@@ -22,6 +22,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -55,7 +56,7 @@ void write_checkpoint(const std::string& path, const Config& config, const Check
   const std::vector<Place> order = llm_c_order(config);
   const auto write = [&](StateArray array) {
     for (const Place& place : order) {
-      writer.floats(place.size(), [&](std::size_t first, std::span<float> into) {
+      writer.floats(place.count(), [&](std::size_t first, std::span<float> into) {
         get(array, place.begin + first, into);
       });
     }
@@ -119,8 +120,8 @@ template <class Io = penstock::PosixIo> class Checkpoint {
     std::vector<float> piece(piece_floats);
     std::vector<penstock::BFloat16> half(value_bytes_ == sizeof(float) ? 0 : piece_floats);
     for (const Place& place : order_) {
-      for (std::size_t first = 0; first < place.size();) {
-        const auto part = std::span{piece}.first(std::min(piece.size(), place.size() - first));
+      for (std::size_t first = 0; first < place.count();) {
+        const auto part = std::span{piece}.first(std::min(piece.size(), place.count() - first));
         if (half.empty()) {
           read_full(file_, at, std::as_writable_bytes(part));
           at += part.size_bytes();
@@ -214,8 +215,11 @@ template <class Io> void require_same(const Checkpoint<Io>& checkpoint, const Co
 template <class Io>
 void require_same(const Checkpoint<Io>& checkpoint,
                   const std::map<std::string, std::string>& options) {
+  if (!checkpoint.state()) {
+    return; // a model of llm.c's, which any training may go on from
+  }
+  const auto& before = checkpoint.state()->options;
   for (const auto& [name, value] : options) {
-    const auto& before = checkpoint.state()->options;
     const auto had = before.find(name);
     const std::string was = had == before.end() ? "none" : had->second;
     if (was != value) {

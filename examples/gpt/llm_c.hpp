@@ -3,6 +3,8 @@
 #pragma once
 
 #include "config.hpp"
+#include "model_layout.hpp"
+#include "shape.hpp"
 
 #include <penstock/error.hpp>
 
@@ -12,6 +14,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace transformer {
 
@@ -22,6 +25,20 @@ inline std::uint64_t weights_of(const Config& config) {
   const std::uint64_t width = config.width;
   return (config.padded_vocabulary() + config.context) * width +
          config.layers * (12 * width * width + 13 * width) + 2 * width;
+}
+
+/// Returns a model's tensors in the order of llm.c's files: each tensor of a block for all blocks,
+/// one block after the other.
+inline std::vector<Place> llm_c_order(const Config& config) {
+  const std::vector<Place> memory = ModelLayout{config}.places();
+  std::vector<Place> order{memory[0], memory[1]}; // the embeddings
+  for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
+    for (std::size_t block = 0; block < config.layers; ++block) {
+      order.push_back(memory[2 + block * tensors + tensor]);
+    }
+  }
+  order.insert(order.end(), memory.end() - 2, memory.end()); // the last norm
+  return order;
 }
 
 /// The first 1024 bytes of a GPT-2 model's file, as llm.c writes and reads them.
