@@ -10,7 +10,10 @@
 #include "support/temp_dir.hpp"
 
 #include "../../examples/gpt/checkpoint.hpp"
+#include "../../examples/gpt/gradients_file.hpp"
 
+#include <penstock/crc32c.hpp>
+#include <penstock/error.hpp>
 #include <penstock/float16.hpp>
 
 #include <algorithm>
@@ -349,4 +352,35 @@ TEST_CASE("a training goes on only as what it was") {
   CHECK(has(
       caught<std::invalid_argument>([&] { require_same(checkpoint, {{"--clip", "1"}}); }).what(),
       "was trained with --clip none, not 1"));
+}
+
+TEST_CASE("gradients lie in their file behind the batch, in the order of llm.c's weights") {
+  const TempDir dir;
+  const std::vector<std::int32_t> batch{1, 2, 3, 4, 5, 6};
+  const std::vector<std::int32_t> targets{2, 3, 4, 5, 6, 49};
+  const auto write = [&](std::size_t tokens) {
+    write_gradients(dir / "g", small_one, tokens, batch, targets, 3.5F,
+                    [](std::size_t first, std::span<float> into) {
+                      for (std::size_t i = 0; i < into.size(); ++i) {
+                        into[i] = value_at(StateArray::masters, first + i);
+                      }
+                    });
+  };
+  write(3);
+  const std::string bytes = text_of(dir / "g");
+  CHECK(bytes.starts_with("gradient"));
+  CHECK(at<std::uint32_t>(bytes, 12) == 2);
+  CHECK(at<std::uint32_t>(bytes, 16) == 3);
+  CHECK(at<float>(bytes, 20) == 3.5F);
+  CHECK(at<std::int32_t>(bytes, 24 + 4 * 6) == 16); // llm.c's width
+  CHECK(at<std::int32_t>(bytes, 1048) == 1);
+  CHECK(at<std::int32_t>(bytes, 1048 + 11 * 4) == 49);
+  const std::size_t weights = 1048 + 12 * 4;
+  write_to(dir / "c");
+  CHECK(bytes.substr(weights, 4 * weights_of(small_one)) ==
+        text_of(dir / "c").substr(1024, 4 * weights_of(small_one)));
+  REQUIRE(bytes.size() == weights + 4 * weights_of(small_one) + 4);
+  CHECK(at<std::uint32_t>(bytes, bytes.size() - 4) ==
+        ps::crc32c(std::as_bytes(std::span{bytes}).first(bytes.size() - 4)));
+  CHECK_THROWS_AS(write(4), ps::OptionError);
 }
