@@ -53,7 +53,7 @@ CheckpointState some_state() {
           .seed = 0xffff'ffff'ffff'ffffU,
           .dropout = 0.2F,
           .position = std::uint64_t{1} << 40,
-          .characters = "0a2061",
+          .characters = {"\0\n =\\a", 6},
           .options = {{"--batch", "64"}, {"--data", "a\\b\n=c"}}};
 }
 

@@ -101,6 +101,7 @@ class HostStream {
   template <class F> void launch(F f) {
     const detail::NotedCall noted{detail::CallKind::launch};
     context().machine.launch();
+    context().launches.fetch_add(1, StdAtomics::relaxed);
     queue().push(std::move(f));
   }
   template <class F> void put(F f) {
