@@ -30,8 +30,9 @@ struct Events {
 
 /// An event as a user names it.
 struct EventName {
+  using Switch = bool Events::*; // apart, since nvcc would write needless parentheses
   std::string_view name;
-  bool Events::* member;
+  Switch member;
 };
 /// All of them, in the order of their pages.
 inline constexpr std::array<EventName, 8> event_names{{{"pinned", &Events::pinned},

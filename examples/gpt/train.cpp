@@ -83,7 +83,7 @@ int train_on(ps::HostDevice& device, const Task& task) {
 #if defined(__CUDACC__)
 int train_on(ps::CudaDevice& gpu, const Task& task) {
   if (task.plan.events.tensor_cores) {
-    return train<GpuOps<ps::BFloat16>>(gpu, task, GpuOptions{});
+    return train<GpuOps<ps::BFloat16>>(gpu, task, GpuOptions{.fused = task.plan.fused_attention});
   }
   return train<GpuOps<float>>(gpu, task, GpuOptions{});
 }

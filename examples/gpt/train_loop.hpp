@@ -123,7 +123,7 @@ template <class Ops> class TrainLoop {
             .trained = (training_.passes() - passes_before_) * plan_.training.batch,
             .validated = evaluated_ * plan_.training.batch,
             .group = plan_.training.group,
-            .fused_attention = plan_.events.tensor_cores};
+            .fused_attention = plan_.fused_attention};
   }
   /// Returns what the pipeline did, if there was one.
   std::optional<penstock::Report> report() const { return trained_->report(); }

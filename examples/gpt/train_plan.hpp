@@ -26,6 +26,7 @@ struct TrainPlan {
   FeedOptions trained;
   FeedOptions held_out;
   Events events;
+  bool fused_attention{}; ///< On tensor cores, if the model's sizes are those that it is for.
   /// What must not change when the training goes on, by the options' names.
   std::map<std::string, std::string> fixed;
 };
@@ -60,6 +61,9 @@ inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::ui
   plan.config = presets::named(options.config);
   plan.config.vocabulary = ids;
   plan.config.context = options.context.value_or(plan.config.context);
+  const std::size_t head = plan.config.width / plan.config.heads;
+  plan.fused_attention =
+      plan.events.tensor_cores && (head == 64 || head == 128) && plan.config.context % 128 == 0;
   const std::size_t batch = options.batch.value_or(usual.batch);
   if (batch % options.micro_batches != 0) {
     throw std::invalid_argument{"a batch of " + std::to_string(batch) +
