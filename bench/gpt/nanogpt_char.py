@@ -74,7 +74,7 @@ def run_train(args: argparse.Namespace, seed: int) -> list[tuple[int, float]]:
     path = args.out / f"train_{seed}.csv"
     subprocess.run([args.train, "--data", args.data, "--config", "small", "--steps", str(args.steps), "--batch", "64",
                     "--context", "256", "--dropout", "0.2", "--rate", "1e-3", "--warmup", "100", "--clip", "1",
-                    "--decay", "0.1", "--eval-every", "250", "--eval-batches", "200", "--seed", str(seed + 1),
+                    "--decay-steps", str(args.steps), "--decay", "0.1", "--eval-every", "250", "--eval-batches", "200", "--seed", str(seed + 1),
                     "--events", "fastest", "--csv", str(path), "--svg", str(path.with_suffix(".svg"))],
                    check=True, stdout=subprocess.DEVNULL)
     with open(path, newline="", encoding="utf-8") as file:

@@ -16,11 +16,11 @@ namespace transformer {
 
 /// What a training must know to go on, besides its arrays: a text of key=value lines.
 struct CheckpointState {
-  std::uint64_t steps{};    ///< Steps that are done.
-  std::uint64_t passes{};   ///< Forward passes that are done, which dropout counts by.
-  std::uint64_t seed{};     ///< Of order and dropout.
-  float dropout{};          ///< The share of values left out.
-  std::uint64_t position{}; ///< The window of the data that comes next.
+  std::uint64_t steps{};  ///< Steps that are done.
+  std::uint64_t passes{}; ///< Forward passes that are done, which dropout counts by.
+  std::uint64_t seed{};   ///< Of order and dropout.
+  float dropout{};        ///< The share of values left out.
+  std::string position{}; ///< Which of the data comes next: a penstock::Position as text.
   std::string
       characters{}; ///< The character of each token, one byte each; empty: tokens of a file.
   /// Options that must be the same when the training goes on, by their names: {"--batch", "64"}.
@@ -38,7 +38,7 @@ struct CheckpointState {
     std::array<char, 32> number;
     line("dropout",
          {number.data(), std::to_chars(number.data(), number.data() + number.size(), dropout).ptr});
-    line("position", std::to_string(position));
+    line("position", position);
     line("characters", characters);
     for (const auto& [name, value] : options) {
       line("option " + name, value);
@@ -70,16 +70,15 @@ struct CheckpointState {
     if (key.starts_with(option)) {
       return options.emplace(key.substr(option.size()), value).second;
     }
-    if (key == "characters") {
-      characters = value;
+    if (key == "characters" || key == "position") {
+      (key == "position" ? position : characters) = value;
       return true;
     }
-    return key == "steps"      ? read(value, steps)
-           : key == "passes"   ? read(value, passes)
-           : key == "seed"     ? read(value, seed)
-           : key == "dropout"  ? read(value, dropout)
-           : key == "position" ? read(value, position)
-                               : false;
+    return key == "steps"     ? read(value, steps)
+           : key == "passes"  ? read(value, passes)
+           : key == "seed"    ? read(value, seed)
+           : key == "dropout" ? read(value, dropout)
+                              : false;
   }
   static bool read(std::string_view text, auto& to) {
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), to);

@@ -21,7 +21,7 @@ struct TrainSummary {
   std::optional<std::uint64_t> syncs{};    ///< Calls that waited for the device.
   std::optional<std::uint64_t> launches{}; ///< Kernels and graphs launched.
   std::vector<std::string> events{};       ///< The cures in use.
-  std::uint64_t position{};                ///< The window of the data that comes next.
+  std::string position{};                  ///< Which of the data comes next.
 };
 
 /// Returns a summary's JSON.

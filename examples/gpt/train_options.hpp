@@ -20,11 +20,12 @@ struct TrainOptions {
   std::optional<std::uint64_t> batch;
   std::uint64_t micro_batches = 1;
   std::optional<std::uint64_t> context;
-  std::string events = "all";
+  std::string events = "fastest";
   std::string device = "auto";
   std::optional<float> dropout;
   std::optional<float> rate;
   std::uint64_t warmup = 100;
+  std::uint64_t decay_steps = 0; ///< 0: the rate stays.
   float clip = 1;
   float decay = 0.1F;
   std::uint64_t seed = 1;
@@ -81,6 +82,8 @@ struct TrainOptions {
     line.number("--dropout", dropout, Range<float>{0, 0.9F}, "share of values left out");
     line.number("--rate", rate, Range<float>{0, 1}, "the highest learning rate");
     line.number("--warmup", warmup, counts, "steps until the rate is at its highest; 100");
+    line.number("--decay-steps", decay_steps, counts,
+                "step at which the rate has fallen to a tenth; 0: it stays");
     line.number("--clip", clip, Range<float>{0, 1e6F},
                 "most that gradients' norm may be; 1; 0: any");
     line.number("--decay", decay, Range<float>{0, 1}, "decay of matrices; 0.1");

@@ -52,7 +52,7 @@ CheckpointState some_state() {
           .passes = 28,
           .seed = 0xffff'ffff'ffff'ffffU,
           .dropout = 0.2F,
-          .position = std::uint64_t{1} << 40,
+          .position = "penstock-position 1 epoch=3 step=8",
           .characters = {"\0\n =\\a", 6},
           .options = {{"--batch", "64"}, {"--data", "a\\b\n=c"}}};
 }
