@@ -25,9 +25,9 @@
 namespace transformer {
 
 /// A part of a file's tokens: those that are trained on, or those that are held out.
-template <class T> using Part = penstock::Slice<penstock::Tokens<T>>;
+template <class T> using TokenPart = penstock::Slice<penstock::Tokens<T>>;
 /// Windows of such a part.
-template <class T> using PartWindows = penstock::Windows<Part<T>>;
+template <class T> using TokenWindows = penstock::Windows<TokenPart<T>>;
 
 /// How a file of data is written.
 enum class DataFormat : std::uint8_t {
@@ -40,8 +40,8 @@ enum class DataFormat : std::uint8_t {
 /// for that.
 class Corpus {
   template <class T> struct Parts {
-    Part<T> trained;
-    Part<T> held_out;
+    TokenPart<T> trained;
+    TokenPart<T> held_out;
   };
 
  public:
@@ -71,8 +71,8 @@ class Corpus {
   /// Returns how many different ids there may be: all are less. GPT-2's tokens, as llm.c writes
   /// them, may be any of GPT-2.
   std::size_t ids() const noexcept { return ids_; }
-  /// Calls f(parts), whose members `trained` and `held_out` are a Part each, and returns what it
-  /// returns.
+  /// Calls f(parts), whose members `trained` and `held_out` are a TokenPart each, and returns what
+  /// it returns.
   template <class F> decltype(auto) visit(F f) const { return std::visit(f, parts_); }
   /// Return how many tokens are trained on, and how many are held out.
   /// @{
@@ -119,7 +119,7 @@ class Corpus {
   /// Calls f(tokens) for all of both parts, piece by piece.
   template <class T, class F> static void each_piece(const Parts<T>& parts, F f) {
     std::vector<T> piece(std::size_t{1} << 20);
-    for (const Part<T>* part : {&parts.trained, &parts.held_out}) {
+    for (const TokenPart<T>* part : {&parts.trained, &parts.held_out}) {
       for (std::uint64_t at = 0; at < part->size(); at += piece.size()) {
         const auto some = std::span{piece}.first(
             static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), part->size() - at)));

@@ -36,7 +36,7 @@ std::unique_ptr<Feed<D>> make_feed(D& device, const Corpus& corpus, PartName nam
           (name == PartName::trained ? ": give more data, or a smaller --context"
                                      : ": give more data, or a smaller --context, or --val FILE")};
     }
-    PartWindows<T> windows = penstock::windows(
+    TokenWindows<T> windows = penstock::windows(
         part, {.length = options.context + 1,
                .seed = options.shifted ? penstock::Seed{options.seed} : penstock::Seed{}});
     windows.open();

@@ -30,7 +30,7 @@ namespace transformer {
 template <penstock::AnyDevice D, class T> class NaiveFeed final : public Feed<D> {
  public:
   /// Throws std::invalid_argument for windows that are fewer than a batch.
-  NaiveFeed(D& device, const Part<T>& part, const PartWindows<T>& windows, const Ids<T>& ids,
+  NaiveFeed(D& device, const TokenPart<T>& part, const TokenWindows<T>& windows, const Ids<T>& ids,
             const FeedOptions& options, const FeedInto& into)
       : device_{device}, part_{part}, windows_{windows}, ids_{ids}, options_{options}, into_{into},
         records_{options.records != 0 ? options.records : windows.size()},
@@ -140,8 +140,8 @@ template <penstock::AnyDevice D, class T> class NaiveFeed final : public Feed<D>
   }
 
   D& device_;
-  Part<T> part_;
-  PartWindows<T> windows_;
+  TokenPart<T> part_;
+  TokenWindows<T> windows_;
   Ids<T> ids_;
   FeedOptions options_;
   FeedInto into_;

@@ -16,15 +16,6 @@
 
 namespace transformer {
 
-/// Calls f(first, pack) for each pack of a row that is this lane's; `first` is the number of its
-/// first value.
-template <class T, class F> __device__ void each_pack(const T* row, std::size_t width, F f) {
-  constexpr std::size_t size = Pack<T>::size;
-  for (std::size_t first = lane() * size; first < width; first += warp * size) {
-    f(first, *reinterpret_cast<const Pack<T>*>(row + first));
-  }
-}
-
 template <class T>
 __global__ void norm_kernel(Norm<T> x, std::size_t rows, std::size_t width, float epsilon) {
   const std::size_t row = row_of_warp();
@@ -95,8 +86,8 @@ __global__ void norm_backward_kernel(NormBackward<T> x, std::size_t rows, std::s
   sum_scaled = warp_sum(sum_scaled) / static_cast<float>(width);
   T* const d_in = x.d_in + row * width;
   each([&](std::size_t at, float d, float scaled) {
-    d_in[at] =
-        static_cast<T>(static_cast<float>(d_in[at]) + (d - sum - scaled * sum_scaled) * inverse);
+    const float before = x.adds ? static_cast<float>(d_in[at]) : 0.0F;
+    d_in[at] = static_cast<T>(before + (d - sum - scaled * sum_scaled) * inverse);
   });
 }
 

@@ -106,7 +106,7 @@ template <penstock::AnyDevice D, class Pipeline> class PipelineFeed final : publ
 /// Makes a feed with a pipeline over windows. Throws what prepare() throws, such as for windows
 /// that are fewer than a batch.
 template <penstock::AnyDevice D, class T>
-std::unique_ptr<Feed<D>> pipeline_feed(D& device, const PartWindows<T>& windows, const Ids<T>& ids,
+std::unique_ptr<Feed<D>> pipeline_feed(D& device, const TokenWindows<T>& windows, const Ids<T>& ids,
                                        const FeedOptions& options, const FeedInto& into) {
   namespace ps = penstock;
   const Events& events = options.events;

@@ -129,7 +129,9 @@ template <class Ops> class Training {
   /// whose gradients it would lack.
   TrainingState state() {
     check_between_steps("saved");
-    TrainingState now{.steps = steps(), .passes = passes_};
+    TrainingState now;
+    now.steps = steps();
+    now.passes = passes_;
     const auto read = [&](std::vector<float>& to, const float* from) {
       to.resize(adamw_.size());
       device_.copy_to_host(to.data(), from, to.size() * sizeof(float), stream());

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/deferred.hpp>
+#include <penstock/device.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace transformer {
+
+/// Losses on their way to the host, step by step: nobody waits for them. `L` is their type.
+template <class L, penstock::AnyDevice D> class LossLog {
+ public:
+  /// Has room for the losses of `steps` steps, if these are not too many; else it waits for those
+  /// on their way when it is full.
+  LossLog(D& device, std::uint64_t steps)
+      : losses_{device,
+                {.results =
+                     static_cast<std::size_t>(std::clamp<std::uint64_t>(steps, 1, most_results))}} {
+  }
+
+  /// Enqueues the copy of a loss in device memory. Calls f(loss) for those before it, in their
+  /// order, if there is no room.
+  template <class F> void put(const L* loss, penstock::Stream<D> stream, F f) {
+    if (losses_.size() == most_results) {
+      take_all(f);
+      losses_.clear();
+      taken_ = 0;
+    }
+    losses_.put(loss, stream);
+  }
+  /// Calls f(loss) for each that has arrived, in their order. Waits for none.
+  template <class F> void take(F f) {
+    while (taken_ != losses_.size() && losses_[taken_].ready()) {
+      f(losses_[taken_++].get());
+    }
+  }
+  /// Calls f(loss) for all that are left. Waits for them.
+  template <class F> void take_all(F f) {
+    while (taken_ != losses_.size()) {
+      f(losses_[taken_++].get());
+    }
+  }
+
+ private:
+  static constexpr std::size_t most_results = std::size_t{1} << 20;
+
+  penstock::Deferred<L, D> losses_;
+  std::size_t taken_ = 0;
+};
+
+} // namespace transformer

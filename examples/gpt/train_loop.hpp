@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "corpus.hpp"
+#include "curve.hpp"
+#include "curve_picture.hpp"
+#include "feeds.hpp"
+#include "loss_log.hpp"
+#include "operations.hpp"
+#include "step_clock.hpp"
+#include "summary.hpp"
+#include "train_files.hpp"
+#include "train_options.hpp"
+#include "train_plan.hpp"
+#include "training.hpp"
+
+#include <penstock/penstock.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace transformer {
+
+/// A training from its first step, or a checkpoint, to its last: batches come from a feed, losses
+/// go into a curve, and from time to time what is held out is evaluated, and a checkpoint written.
+template <class Ops> class TrainLoop {
+ public:
+  using D = typename Ops::device_type;
+  using Loss = Wide<typename Ops::value_type>;
+
+  /// Makes model and feeds, and loads `from` if there is one. `ops_options` go to Ops. Blocks.
+  template <class... OpsOptions>
+  TrainLoop(D& device, const TrainOptions& options, const TrainPlan& plan, const Corpus& corpus,
+            const Checkpoint<>* from, OpsOptions... ops_options)
+      : device_{device}, options_{options}, plan_{plan},
+        training_{device, plan.config, plan.training, ops_options...},
+        characters_{corpus.vocabulary().characters()}, files_{device, training_} {
+    const FeedInto into{training_.inputs().data(), training_.targets().data()};
+    trained_ = make_feed(device, corpus, PartName::trained, plan.trained, into);
+    if (options.eval_every != 0) {
+      held_out_ = make_feed(device, corpus, PartName::held_out, plan.held_out, into);
+    }
+    if (from != nullptr) {
+      files_.load(*from);
+      if (from->state()) {
+        position_ = penstock::Position{from->state()->position};
+      }
+    }
+    if (training_.steps() >= options.steps) {
+      throw std::invalid_argument{
+          "--steps is " + std::to_string(options.steps) + ", and " + options.resume + " has done " +
+          std::to_string(training_.steps()) + ": give more, since those before count too"};
+    }
+  }
+
+  /// Trains. Prints what comes to `out`.
+  TrainSummary run(std::ostream& out) {
+    const std::uint64_t first = training_.steps();
+    const std::uint64_t steps = options_.steps - first;
+    // The first steps are longer: memory is touched, graphs are made.
+    const std::uint64_t timed_from = first + std::min<std::uint64_t>(10, steps / 2);
+    Curve curve{options_.csv, first};
+    curve_ = &curve;
+    told_ = first;
+    out_ = &out;
+    LossLog<Loss, D> losses{device_, steps};
+    StepClock<D> clock{device_, *trained_, options_.profile};
+    began_ = Clock::now();
+    if (timed_from == first) {
+      start(clock);
+    }
+    trained_->each(stream(), position_, [&](const penstock::Position& position) {
+      const bool whole = training_.pass(); // inputs and targets have been filled
+      position_ = position;
+      if (!whole) {
+        return true;
+      }
+      const std::uint64_t done = training_.steps();
+      const bool last = done == options_.steps;
+      note_loss(losses);
+      if (done == timed_from) {
+        start(clock);
+      }
+      if (last || is_multiple(done, options_.eval_every) ||
+          is_multiple(done, options_.checkpoint_every)) {
+        const bool timing = clock.runs();
+        clock.pause(stream());
+        pause(losses, last);
+        if (timing && !last) {
+          clock.start(stream());
+        }
+      }
+      return !last;
+    });
+    times_ = clock.stop(stream());
+    if (!options_.svg.empty()) {
+      write_picture(options_.svg, curve.points());
+    }
+    return summary((options_.steps - timed_from) * plan_.training.micro_batches *
+                   plan_.training.batch * plan_.config.context);
+  }
+  /// Trains one pass, and writes its loss and gradients.
+  void dump_gradients() {
+    trained_->each(stream(), position_, [&](const penstock::Position&) {
+      training_.pass();
+      files_.save_gradients(options_.dump_gradients);
+      return false;
+    });
+  }
+  const StepTimes& times() const noexcept { return times_; }
+  /// Returns what the model was used for in that time, and in the pauses.
+  ModelUse used() const {
+    return {.tokens = plan_.config.context,
+            .trained = (training_.passes() - passes_before_) * plan_.training.batch,
+            .validated = evaluated_ * plan_.training.batch,
+            .group = plan_.training.group,
+            .fused_attention = plan_.events.tensor_cores};
+  }
+  /// Returns what the pipeline did, if there was one.
+  std::optional<penstock::Report> report() const { return trained_->report(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  typename D::stream_type& stream() noexcept { return training_.stream(); }
+  static bool is_multiple(std::uint64_t step, std::uint64_t of) {
+    return of != 0 && step % of == 0;
+  }
+
+  void start(StepClock<D>& clock) {
+    clock.start(stream());
+    passes_before_ = training_.passes();
+    evaluated_ = 0;
+  }
+  /// Waits for a step's loss, or lets it come later.
+  void note_loss(LossLog<Loss, D>& losses) {
+    const auto tell = [this](Loss loss) { tell_loss(loss); };
+    if (plan_.events.prefetch) {
+      losses.put(training_.loss(), stream(), tell);
+      losses.take(tell);
+    } else {
+      Loss loss{};
+      device_.copy_to_host(&loss, training_.loss(), sizeof loss, stream());
+      device_.sync(stream());
+      tell(loss);
+    }
+  }
+  // A loss stays here until the next one comes, since an evaluation of its step may follow.
+  void tell_loss(Loss loss) {
+    flush_point();
+    ++told_;
+    point_ = {.step = told_,
+              .loss = static_cast<double>(loss),
+              .val_loss = {},
+              .rate = rate_of(told_),
+              .seconds = std::chrono::duration<double>(Clock::now() - began_).count()};
+    losses_.push_back(point_.loss);
+    waiting_ = true;
+  }
+  void flush_point() {
+    if (waiting_) {
+      curve_->add(point_);
+      waiting_ = false;
+    }
+  }
+  double rate_of(std::uint64_t step) const {
+    const AdamWOptions& adamw = plan_.training.adamw;
+    return static_cast<double>(adamw.rate * adamw.schedule.at(step - 1));
+  }
+
+  /// What happens between steps: all losses are there, and the device has nothing to do.
+  void pause(LossLog<Loss, D>& losses, bool last) {
+    losses.take_all([this](Loss loss) { tell_loss(loss); });
+    const std::uint64_t done = training_.steps();
+    if (held_out_ && (last || is_multiple(done, options_.eval_every))) {
+      point_.val_loss = val_loss_ = evaluate();
+      *out_ << "step " << done << ": loss " << point_.loss << ", held out " << *val_loss_
+            << std::endl;
+    }
+    flush_point();
+    if (!options_.checkpoint.empty() && (last || is_multiple(done, options_.checkpoint_every))) {
+      files_.save(options_.checkpoint, {.steps = done,
+                                        .passes = training_.passes(),
+                                        .seed = plan_.training.seed,
+                                        .dropout = plan_.training.dropout,
+                                        .position = position_.text(),
+                                        .characters = characters_,
+                                        .options = plan_.fixed});
+    }
+  }
+  /// Returns the mean loss of a number of batches that are held out.
+  double evaluate() {
+    double sum = 0;
+    const std::uint64_t before = evaluated_;
+    held_out_->each(stream(), {}, [&](const penstock::Position&) {
+      training_.evaluate();
+      Loss loss{};
+      device_.copy_to_host(&loss, training_.loss(), sizeof loss, stream());
+      device_.sync(stream());
+      sum += static_cast<double>(loss);
+      ++evaluated_;
+      return true;
+    });
+    return sum / static_cast<double>(evaluated_ - before);
+  }
+
+  TrainSummary summary(std::uint64_t tokens) const {
+    const double wait_share = times_.seconds > 0 ? times_.waited_s / times_.seconds : 0;
+    TrainSummary summary{.losses = losses_,
+                         .val_loss = val_loss_,
+                         .tokens_per_s =
+                             times_.seconds > 0 ? static_cast<double>(tokens) / times_.seconds : 0,
+                         .wait_share = std::clamp(wait_share, 0.0, 1.0),
+                         .syncs = times_.syncs,
+                         .launches = times_.launches,
+                         .position = position_.text()};
+    if (times_.watched) {
+      summary.idle = times_.watched->gpu.idle_share();
+    } else if (requires(D& device) { device.counts(); }) {
+      summary.idle = summary.wait_share; // a host device idles where it has no batch
+    }
+    for (const EventName& event : event_names) {
+      if (plan_.events.*event.member) {
+        summary.events.emplace_back(event.member == &Events::optimiser && plan_.events.overlapped
+                                        ? overlapped_name
+                                        : event.name);
+      }
+    }
+    return summary;
+  }
+
+  D& device_;
+  const TrainOptions& options_;
+  const TrainPlan& plan_;
+  Training<Ops> training_;
+  std::string characters_;
+  TrainFiles<Ops> files_;
+  std::unique_ptr<Feed<D>> trained_;
+  std::unique_ptr<Feed<D>> held_out_; // none if nothing is evaluated
+  penstock::Position position_;
+  Curve* curve_ = nullptr;
+  std::ostream* out_ = nullptr;
+  Clock::time_point began_{};
+  std::uint64_t passes_before_ = 0; // the clock
+  std::uint64_t evaluated_ = 0;     // batches, since then
+  std::uint64_t told_ = 0;          // steps whose losses are known
+  CurvePoint point_;                // of the last of them
+  bool waiting_ = false;            // whether that is not in the curve yet
+  std::vector<double> losses_;
+  std::optional<double> val_loss_;
+  StepTimes times_;
+};
+
+} // namespace transformer
