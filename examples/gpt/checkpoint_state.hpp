@@ -16,11 +16,11 @@ namespace transformer {
 
 /// What a training must know to go on, besides its arrays: a text of key=value lines.
 struct CheckpointState {
-  std::uint64_t steps{};    ///< Steps that are done.
-  std::uint64_t passes{};   ///< Forward passes that are done, which dropout counts by.
-  std::uint64_t seed{};     ///< Of order and dropout.
-  float dropout{};          ///< The share of values left out.
-  std::string position{};   ///< Which of the data comes next: a penstock::Position as text.
+  std::uint64_t steps{};  ///< Steps that are done.
+  std::uint64_t passes{}; ///< Forward passes that are done, which dropout counts by.
+  std::uint64_t seed{};   ///< Of order and dropout.
+  float dropout{};        ///< The share of values left out.
+  std::string position{}; ///< Which of the data comes next: a penstock::Position as text.
   std::string
       characters{}; ///< The character of each token, one byte each; empty: tokens of a file.
   /// Options that must be the same when the training goes on, by their names: {"--batch", "64"}.
