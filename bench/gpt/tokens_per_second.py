@@ -9,7 +9,8 @@ bench/gpt/tokens_per_second.py --train PROGRAM [--llm-c PROGRAM] [--no-pytorch] 
 Runs train with no cure, with each cure alone, with all and with the fastest; llm.c's train_gpt2cu, built without cuDNN,
 with recomputed GELU and without; and pytorch_tokens_per_second.py, eager and compiled. All have the same tokens: random
 ones, with llm.c's header, if there is no --data. Runs of all contenders alternate in random order, a process each, and
-the table has the medians. A contender that fails is named, with what it said last, and the others go on.
+the table has the medians. Each train then runs once with --profile, for what CUPTI sees: idle time, syncs and launches,
+which the timed runs leave alone. A contender that fails is named, with what it said last, and the others go on.
 """
 import argparse
 import json
@@ -28,6 +29,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BATCH, CONTEXT = 64, 1024
 CURES = ["pinned", "prefetch", "pinned,workers", "graph", "layout", "tensor_cores", "recompute", "optimiser"]
+WATCHED = ["idle", "syncs", "launches"]
 EVENTS = ["none", *CURES, "all", "fastest"]
 
 
@@ -37,6 +39,8 @@ class Contender:
     command: list[str]
     read: object  # makes the result of what the command printed
     rows: list[dict] = field(default_factory=list)
+    watched: dict = field(default_factory=dict)  # what a run with --profile says in its last line
+    profile: str = ""  # and before it
     failure: str = ""
 
 
@@ -95,6 +99,17 @@ def run(contender: Contender, limit_s: float):
         print(f"{contender.name:24} failed: {error}", flush=True)
 
 
+def watch(contender: Contender, limit_s: float):
+    """Runs it once more, with --profile."""
+    try:
+        done = subprocess.run([*contender.command, "--profile"], capture_output=True, text=True, timeout=limit_s, check=True)
+        contender.watched = last_json(done.stdout)
+        contender.profile = done.stdout.strip().rpartition("\n")[0]
+    except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
+        contender.failure = f"with --profile: {error}"
+        print(f"{contender.name:24} failed {contender.failure}", flush=True)
+
+
 def median(rows: list[dict], key: str) -> float | None:
     values = [row[key] for row in rows if row.get(key) is not None]
     return statistics.median(values) if values else None
@@ -106,7 +121,7 @@ def print_table(all_of_them: list[Contender]):
     for contender in all_of_them:
         cells = []
         for key in keys:
-            value = median(contender.rows, key)
+            value = contender.watched.get(key) if key in WATCHED else median(contender.rows, key)
             cells.append("" if value is None else f"{value * 100:.1f} %" if key in ("idle", "wait_share") else f"{value:,.0f}")
         print(f"| {contender.name} | " + " | ".join(cells) + " |")
     for contender in all_of_them:
@@ -142,6 +157,9 @@ def main():
         random.Random(2).shuffle(rounds)
         for contender in rounds:
             run(contender, args.limit)
+        for contender in all_of_them:
+            if contender.rows and "--events" in contender.command:
+                watch(contender, args.limit)
     print_table(all_of_them)
     if args.out:
         context = {"date": datetime.now().astimezone().isoformat(timespec="seconds"), "executable": "tokens_per_second.py",
@@ -149,7 +167,8 @@ def main():
                    "num_cpus": os.cpu_count(), "commit": os.environ.get("PENSTOCK_COMMIT", "unknown"),
                    "batch": BATCH, "context": CONTEXT, "steps": args.steps}
         Path(args.out).write_text(json.dumps({"context": context, "runs": [
-            {"name": contender.name, "command": contender.command, "rows": contender.rows, "failure": contender.failure}
+            {"name": contender.name, "command": contender.command, "rows": contender.rows, "watched": contender.watched,
+             "profile": contender.profile, "failure": contender.failure}
             for contender in all_of_them]}, indent=1), encoding="utf-8")
     sys.exit(any(contender.failure for contender in all_of_them))
 
