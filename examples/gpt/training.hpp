@@ -45,6 +45,8 @@ struct TrainingState {
   std::vector<float> masters, means, squares; ///< ModelLayout::size() values each.
   std::uint64_t steps = 0;
   std::uint64_t passes = 0;
+
+  bool operator==(const TrainingState&) const = default;
 };
 
 /// A model with its optimiser. You fill inputs() and targets() on stream(), and call pass(); work
