@@ -18,8 +18,8 @@ namespace transformer {
 
 /// The sum of exponentials, counted from the greatest.
 struct ExponentialSum {
-  float most = -FLT_MAX;
-  float sum = 0;
+  float most;
+  float sum;
 
   __device__ void meet(const ExponentialSum& other) {
     const float newest = fmaxf(most, other.most);
@@ -50,10 +50,8 @@ inline constexpr int at_once = 4; ///< Packs that a thread loads before it uses 
 __device__ inline ExponentialSum of_block(ExponentialSum own) {
   __shared__ ExponentialSum of_warp[most_threads / warp];
   for (unsigned lanes = warp / 2; lanes != 0; lanes /= 2) {
-    ExponentialSum other;
-    other.most = __shfl_xor_sync(0xffffffffU, own.most, lanes);
-    other.sum = __shfl_xor_sync(0xffffffffU, own.sum, lanes);
-    own.meet(other);
+    own.meet(ExponentialSum{__shfl_xor_sync(0xffffffffU, own.most, lanes),
+                            __shfl_xor_sync(0xffffffffU, own.sum, lanes)});
   }
   if (lane() == 0) {
     of_warp[threadIdx.x / warp] = own;
@@ -77,7 +75,7 @@ __global__ void __launch_bounds__(most_threads) kernel(CrossEntropy<T> x) {
   // Read by now: gradients take its place.
   const auto of_target = static_cast<float>(x.logits[row * x.columns + target]);
 
-  ExponentialSum all;
+  ExponentialSum all{-FLT_MAX, 0};
   const std::size_t count = (x.vocabulary + size - 1) / size; // packs that are not all padding
   for (std::size_t begin = threadIdx.x; begin < count; begin += at_once * blockDim.x) {
     Pack<T> loaded[at_once];
