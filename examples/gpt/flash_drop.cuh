@@ -16,15 +16,15 @@
 
 namespace transformer::flash {
 
-/// Sets those probabilities of 16 queries of a warp to 0 that are dropped; `rows` are the two
-/// queries of this lane. `first_key` is a multiple of 16.
-__device__ inline void drop(Sums<step>& probabilities, const DropRow (&rows)[2],
+/// Sets those probabilities of 16 queries of a warp to 0 that are dropped; `queries` are
+/// the two of this lane. `first_key` is a multiple of 16.
+__device__ inline void drop(Sums<step>& probabilities, const DropRow (&queries)[2],
                             std::uint32_t first_key) {
 #pragma unroll
   for (int eight = 0; eight < step / 8; eight += 2) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const DropRow& row = rows[i / 2];
+      const DropRow& row = queries[i / 2];
       const std::uint32_t bits =
           row.two(first_key + 8 * static_cast<unsigned>(eight) + 2 * (lane() % 4) + i % 2);
       float& low = probabilities.at[eight][i];

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "corpus.hpp"
-#include "curve.hpp"
 #include "curve_picture.hpp"
 #include "feeds.hpp"
 #include "loss_log.hpp"
+#include "loss_rows.hpp"
 #include "operations.hpp"
 #include "step_clock.hpp"
 #include "summary.hpp"
@@ -18,7 +18,6 @@
 #include <penstock/penstock.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iostream>
@@ -68,13 +67,9 @@ template <class Ops> class TrainLoop {
     const std::uint64_t steps = options_.steps - first;
     // The first steps are longer: memory is touched, graphs are made.
     const std::uint64_t timed_from = first + std::min<std::uint64_t>(10, steps / 2);
-    Curve curve{options_.csv, first};
-    curve_ = &curve;
-    told_ = first;
-    out_ = &out;
+    LossRows rows{options_.csv, first, plan_.training.adamw};
     LossLog<Loss, D> losses{device_, steps};
     StepClock<D> clock{device_, *trained_, options_.profile};
-    began_ = Clock::now();
     if (timed_from == first) {
       start(clock);
     }
@@ -86,7 +81,7 @@ template <class Ops> class TrainLoop {
       }
       const std::uint64_t done = training_.steps();
       const bool last = done == options_.steps;
-      note_loss(losses);
+      note_loss(losses, rows);
       if (done == timed_from) {
         start(clock);
       }
@@ -94,7 +89,8 @@ template <class Ops> class TrainLoop {
           is_multiple(done, options_.checkpoint_every)) {
         const bool timing = clock.runs();
         clock.pause(stream());
-        pause(losses, last);
+        losses.take_all([&](Loss loss) { rows.add(static_cast<double>(loss)); });
+        pause(rows, last, out);
         if (timing && !last) {
           clock.start(stream());
         }
@@ -103,10 +99,10 @@ template <class Ops> class TrainLoop {
     });
     times_ = clock.stop(stream());
     if (!options_.svg.empty()) {
-      write_picture(options_.svg, curve.points());
+      write_picture(options_.svg, rows.curve().points());
     }
-    return summary((options_.steps - timed_from) * plan_.training.micro_batches *
-                   plan_.training.batch * plan_.config.context);
+    return summary(rows, (options_.steps - timed_from) * plan_.training.micro_batches *
+                             plan_.training.batch * plan_.config.context);
   }
   /// Trains one pass, and writes its loss and gradients.
   void dump_gradients() {
@@ -129,8 +125,6 @@ template <class Ops> class TrainLoop {
   std::optional<penstock::Report> report() const { return trained_->report(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   typename D::stream_type& stream() noexcept { return training_.stream(); }
   static bool is_multiple(std::uint64_t step, std::uint64_t of) {
     return of != 0 && step % of == 0;
@@ -142,51 +136,31 @@ template <class Ops> class TrainLoop {
     evaluated_ = 0;
   }
   /// Waits for a step's loss, or lets it come later.
-  void note_loss(LossLog<Loss, D>& losses) {
-    const auto tell = [this](Loss loss) { tell_loss(loss); };
+  void note_loss(LossLog<Loss, D>& losses, LossRows& rows) {
+    const auto tell = [&rows](Loss loss) { rows.add(static_cast<double>(loss)); };
     if (plan_.events.prefetch) {
       losses.put(training_.loss(), stream(), tell);
       losses.take(tell);
     } else {
-      Loss loss{};
-      device_.copy_to_host(&loss, training_.loss(), sizeof loss, stream());
-      device_.sync(stream());
-      tell(loss);
+      tell(loss_now());
     }
   }
-  // A loss stays here until the next one comes, since an evaluation of its step may follow.
-  void tell_loss(Loss loss) {
-    flush_point();
-    ++told_;
-    point_ = {.step = told_,
-              .loss = static_cast<double>(loss),
-              .val_loss = {},
-              .rate = rate_of(told_),
-              .seconds = std::chrono::duration<double>(Clock::now() - began_).count()};
-    losses_.push_back(point_.loss);
-    waiting_ = true;
-  }
-  void flush_point() {
-    if (waiting_) {
-      curve_->add(point_);
-      waiting_ = false;
-    }
-  }
-  double rate_of(std::uint64_t step) const {
-    const AdamWOptions& adamw = plan_.training.adamw;
-    return static_cast<double>(adamw.rate * adamw.schedule.at(step - 1));
+  Loss loss_now() {
+    Loss loss{};
+    device_.copy_to_host(&loss, training_.loss(), sizeof loss, stream());
+    device_.sync(stream());
+    return loss;
   }
 
-  /// What happens between steps: all losses are there, and the device has nothing to do.
-  void pause(LossLog<Loss, D>& losses, bool last) {
-    losses.take_all([this](Loss loss) { tell_loss(loss); });
+  /// What happens between steps: all losses are known, and the device has nothing to do.
+  void pause(LossRows& rows, bool last, std::ostream& out) {
     const std::uint64_t done = training_.steps();
     if (held_out_ && (last || is_multiple(done, options_.eval_every))) {
-      point_.val_loss = val_loss_ = evaluate();
-      *out_ << "step " << done << ": loss " << point_.loss << ", held out " << *val_loss_
-            << std::endl;
+      rows.add_held_out(evaluate());
+      out << "step " << done << ": loss " << rows.losses().back() << ", held out "
+          << *rows.val_loss() << std::endl;
     }
-    flush_point();
+    rows.flush();
     if (!options_.checkpoint.empty() && (last || is_multiple(done, options_.checkpoint_every))) {
       files_.save(options_.checkpoint, {.steps = done,
                                         .passes = training_.passes(),
@@ -203,20 +177,17 @@ template <class Ops> class TrainLoop {
     const std::uint64_t before = evaluated_;
     held_out_->each(stream(), {}, [&](const penstock::Position&) {
       training_.evaluate();
-      Loss loss{};
-      device_.copy_to_host(&loss, training_.loss(), sizeof loss, stream());
-      device_.sync(stream());
-      sum += static_cast<double>(loss);
+      sum += static_cast<double>(loss_now());
       ++evaluated_;
       return true;
     });
     return sum / static_cast<double>(evaluated_ - before);
   }
 
-  TrainSummary summary(std::uint64_t tokens) const {
+  TrainSummary summary(const LossRows& rows, std::uint64_t tokens) const {
     const double wait_share = times_.seconds > 0 ? times_.waited_s / times_.seconds : 0;
-    TrainSummary summary{.losses = losses_,
-                         .val_loss = val_loss_,
+    TrainSummary summary{.losses = rows.losses(),
+                         .val_loss = rows.val_loss(),
                          .tokens_per_s =
                              times_.seconds > 0 ? static_cast<double>(tokens) / times_.seconds : 0,
                          .wait_share = std::clamp(wait_share, 0.0, 1.0),
@@ -247,16 +218,8 @@ template <class Ops> class TrainLoop {
   std::unique_ptr<Feed<D>> trained_;
   std::unique_ptr<Feed<D>> held_out_; // none if nothing is evaluated
   penstock::Position position_;
-  Curve* curve_ = nullptr;
-  std::ostream* out_ = nullptr;
-  Clock::time_point began_{};
   std::uint64_t passes_before_ = 0; // the clock
   std::uint64_t evaluated_ = 0;     // batches, since then
-  std::uint64_t told_ = 0;          // steps whose losses are known
-  CurvePoint point_;                // of the last of them
-  bool waiting_ = false;            // whether that is not in the curve yet
-  std::vector<double> losses_;
-  std::optional<double> val_loss_;
   StepTimes times_;
 };
 
