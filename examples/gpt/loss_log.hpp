@@ -27,8 +27,7 @@ template <class L, penstock::AnyDevice D> class LossLog {
   template <class F> void put(const L* loss, penstock::Stream<D> stream, F f) {
     if (losses_.size() == most_results) {
       take_all(f);
-      losses_.clear();
-      taken_ = 0;
+      clear();
     }
     losses_.put(loss, stream);
   }
@@ -37,6 +36,11 @@ template <class L, penstock::AnyDevice D> class LossLog {
     while (taken_ != losses_.size() && losses_[taken_].ready()) {
       f(losses_[taken_++].get());
     }
+  }
+  /// Forgets all, and has room again.
+  void clear() {
+    losses_.clear();
+    taken_ = 0;
   }
   /// Calls f(loss) for all that are left. Waits for them.
   template <class F> void take_all(F f) {

@@ -42,7 +42,8 @@ template <class Ops> class TrainLoop {
             const Checkpoint<>* from, OpsOptions... ops_options)
       : device_{device}, options_{options}, plan_{plan},
         training_{device, plan.config, plan.training, ops_options...},
-        characters_{corpus.vocabulary().characters()}, files_{device, training_} {
+        characters_{corpus.vocabulary().characters()}, files_{device, training_},
+        held_out_losses_{device, plan.held_out.records / plan.held_out.batch} {
     const FeedInto into{training_.inputs().data(), training_.targets().data()};
     trained_ = make_feed(device, corpus, PartName::trained, plan.trained, into);
     if (options.eval_every != 0) {
@@ -69,6 +70,7 @@ template <class Ops> class TrainLoop {
     const std::uint64_t timed_from = first + std::min<std::uint64_t>(10, steps / 2);
     LossRows rows{options_.csv, first, plan_.training.adamw};
     LossLog<Loss, D> losses{device_, steps};
+    const auto tell = [&rows](Loss loss) { rows.add(static_cast<double>(loss)); };
     StepClock<D> clock{device_, *trained_, options_.profile};
     if (timed_from == first) {
       start(clock);
@@ -81,7 +83,7 @@ template <class Ops> class TrainLoop {
       }
       const std::uint64_t done = training_.steps();
       const bool last = done == options_.steps;
-      note_loss(losses, rows);
+      note_loss(losses, tell);
       if (done == timed_from) {
         start(clock);
       }
@@ -89,7 +91,7 @@ template <class Ops> class TrainLoop {
           is_multiple(done, options_.checkpoint_every)) {
         const bool timing = clock.runs();
         clock.pause(stream());
-        losses.take_all([&](Loss loss) { rows.add(static_cast<double>(loss)); });
+        losses.take_all(tell);
         pause(rows, last, out);
         if (timing && !last) {
           clock.start(stream());
@@ -135,9 +137,8 @@ template <class Ops> class TrainLoop {
     passes_before_ = training_.passes();
     evaluated_ = 0;
   }
-  /// Waits for a step's loss, or lets it come later.
-  void note_loss(LossLog<Loss, D>& losses, LossRows& rows) {
-    const auto tell = [&rows](Loss loss) { rows.add(static_cast<double>(loss)); };
+  /// Waits for the loss of a step or an evaluation, or lets it come later.
+  template <class F> void note_loss(LossLog<Loss, D>& losses, F tell) {
     if (plan_.events.prefetch) {
       losses.put(training_.loss(), stream(), tell);
       losses.take(tell);
@@ -175,12 +176,15 @@ template <class Ops> class TrainLoop {
   double evaluate() {
     double sum = 0;
     const std::uint64_t before = evaluated_;
+    const auto tell = [&sum](Loss loss) { sum += static_cast<double>(loss); };
     held_out_->each(stream(), {}, [&](const penstock::Position&) {
       training_.evaluate();
-      sum += static_cast<double>(loss_now());
+      note_loss(held_out_losses_, tell);
       ++evaluated_;
       return true;
     });
+    held_out_losses_.take_all(tell);
+    held_out_losses_.clear();
     return sum / static_cast<double>(evaluated_ - before);
   }
 
@@ -215,6 +219,7 @@ template <class Ops> class TrainLoop {
   Training<Ops> training_;
   std::string characters_;
   TrainFiles<Ops> files_;
+  LossLog<Loss, D> held_out_losses_; // of an evaluation
   std::unique_ptr<Feed<D>> trained_;
   std::unique_ptr<Feed<D>> held_out_; // none if nothing is evaluated
   penstock::Position position_;
