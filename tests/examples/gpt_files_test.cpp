@@ -163,7 +163,7 @@ TEST_CASE("losses are in the file as soon as they are there") {
   Curve curve{dir / "c.csv"};
   CHECK(text_of(dir / "c.csv") == "step,train_loss,val_loss,rate,seconds\n");
   curve.add({.step = 1, .loss = 4.25, .rate = 1e-5, .seconds = 0.5});
-  curve.add({.step = 2, .loss = 4, .val_loss = 4.5, .rate = 0.001, .seconds = 1});
+  curve.add({.step = 2, .loss = 4, .val_loss = 4.5, .rate = double{0.001F}, .seconds = 1});
   CHECK(text_of(dir / "c.csv") == "step,train_loss,val_loss,rate,seconds\n"
                                   "1,4.25,,1e-05,0.5\n"
                                   "2,4,4.5,0.001,1\n");
