@@ -819,13 +819,39 @@ def train(program: str, folder: Path):
         assert failed.stderr.startswith("train: ") and word in failed.stderr and failed.stderr.count("\n") == 1, (args, failed.stderr)
 
 
+def generate(program: str, folder: Path):
+    rng = random.Random(8)
+    context, vocabulary, padded, layers, heads, width = 8, 100, 128, 2, 2, 16
+    count = (padded + context) * width + layers * (12 * width * width + 13 * width) + 2 * width
+    model = folder / "model"
+    model.write_bytes(struct.pack("<8i", 20240326, 3, context, vocabulary, layers, heads, width, padded).ljust(1024, b"\0") +
+                      struct.pack(f"<{count}f", *(rng.gauss(0, 0.5) for _ in range(count))))
+
+    def written(*args) -> list[int]:
+        return [int(word) for word in run(program, "--checkpoint", model, "--device", "host", "--tokens", "30", *args).split()]
+
+    some = written("--prompt", "3, 99 0")
+    assert some[:3] == [3, 99, 0] and len(some) == 33 and all(0 <= token < vocabulary for token in some), some
+    assert some == written("--prompt", "3, 99 0") != written("--prompt", "3, 99 0", "--seed", "2")
+    assert written("--temperature", "0") == written("--top-k", "1", "--seed", "3"), "the likeliest"
+    assert len(written()) == 30 and len(set(written())) > 5, written()
+    assert "--temperature X" in run(program, "--help")
+    short = folder / "short"
+    short.write_bytes(model.read_bytes()[:-4])
+    for word, args in {"--checkpoint": [], "missing": ["--checkpoint", folder / "missing"], "it ends there": ["--checkpoint", short],
+                       "from 0 to 99": ["--checkpoint", model, "--prompt", "100"]}.items():
+        failed = subprocess.run([program, "--device", "host", *map(str, args)], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and not failed.stdout, (args, failed)
+        assert failed.stderr.startswith("generate: ") and word in failed.stderr and failed.stderr.count("\n") == 1, (args, failed.stderr)
+
+
 EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_train_loop": train_loop,
             "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
             "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file,
             "12_streams": streams, "13_knn": knn, "14_order": order, "15_inspect": inspect, "16_images": images,
             "17_doctor": doctor, "17_select_records": select_records, "18_load_weights": load_weights,
-            "train": train}
+            "train": train, "generate": generate}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](os.path.abspath(sys.argv[2]), Path(folder))
