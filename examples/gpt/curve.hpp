@@ -74,10 +74,11 @@ class Curve {
   const std::vector<CurvePoint>& points() const noexcept { return points_; }
 
  private:
-  /// The shortest text that is read back as the same number.
+  /// The shortest text that is read back as the same float, as losses and rates are.
   static std::string written(double value) {
     std::array<char, 32> text;
-    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+    return {text.data(),
+            std::to_chars(text.data(), text.data() + text.size(), static_cast<float>(value)).ptr};
   }
   void flush() {
     if (!file_.flush()) {

@@ -62,7 +62,9 @@ class Profile {
   Profile(const penstock::WatchSummary& watched, const Operations& operations)
       : seconds_{watched.gpu.seconds}, dropped_{watched.gpu.dropped} {
     for (const penstock::WatchedKernel& kernel : watched.kernels) {
-      const bool product = penstock::detail::is_product(kernel.name);
+      // Sums of a product's parts are cuBLASLt's too.
+      const bool product = penstock::detail::is_product(kernel.name) ||
+                           kernel.name.find("cublas") != std::string::npos;
       Row& row = row_of(product ? "products (cuBLASLt)" : kernel_name(kernel.name));
       row.seconds += kernel.seconds;
       row.calls += kernel.launches;
