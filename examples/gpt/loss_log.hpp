@@ -14,18 +14,16 @@ namespace transformer {
 /// Losses on their way to the host, step by step: nobody waits for them. `L` is their type.
 template <class L, penstock::AnyDevice D> class LossLog {
  public:
-  /// Has room for the losses of `steps` steps, if these are not too many; else it waits for those
-  /// on their way when it is full.
-  LossLog(D& device, std::uint64_t steps)
-      : losses_{device,
-                {.results =
-                     static_cast<std::size_t>(std::clamp<std::uint64_t>(steps, 1, most_results))}} {
-  }
+  /// Has room for the losses of `steps` steps, or for `most` if these are fewer: then it waits for
+  /// those on their way when it is full.
+  LossLog(D& device, std::uint64_t steps, std::size_t most = std::size_t{1} << 20)
+      : room_{static_cast<std::size_t>(std::clamp<std::uint64_t>(steps, 1, most))},
+        losses_{device, {.results = room_}} {}
 
   /// Enqueues the copy of a loss in device memory. Calls f(loss) for those before it, in their
   /// order, if there is no room.
   template <class F> void put(const L* loss, penstock::Stream<D> stream, F f) {
-    if (losses_.size() == most_results) {
+    if (losses_.size() == room_) {
       take_all(f);
       clear();
     }
@@ -50,8 +48,7 @@ template <class L, penstock::AnyDevice D> class LossLog {
   }
 
  private:
-  static constexpr std::size_t most_results = std::size_t{1} << 20;
-
+  std::size_t room_;
   penstock::Deferred<L, D> losses_;
   std::size_t taken_ = 0;
 };
