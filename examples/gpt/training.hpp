@@ -51,7 +51,7 @@ struct TrainingState {
 
 /// A model with its optimiser. You fill inputs() and targets() on stream(), and call pass(); work
 /// that reads loss() or fills the next batch follows on the same stream. Its memory is all
-/// allocated at the start. For one thread at a time.
+/// allocated at the start. For one thread at a time, to which the device is attached.
 template <class Ops> class Training {
  public:
   using T = typename Ops::value_type;
