@@ -88,6 +88,14 @@ template <class Ops> class Training {
   }
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
+  /// Blocks until all work is done: it uses memory that goes now.
+  ~Training() {
+    try {
+      device_.sync(stream());
+    } catch (const penstock::DeviceError&) {
+      return; // nothing runs on a device that has broken down
+    }
+  }
 
   typename D::stream_type& stream() noexcept { return ops_.stream(); }
   const ModelLayout& layout() const noexcept { return layout_; }
