@@ -53,8 +53,8 @@ inline std::vector<Part> parts_of_blocks(const Shape& shape) {
   return parts;
 }
 
-/// What all parameters of a step have in common.
-struct StepNumbers {
+/// What all parameters of a step have in common. Aligned so that a thread loads it at once.
+struct alignas(16) StepNumbers {
   float rate;
   float correct1, correct2; ///< Factors for the means, which begin at 0 and so are too small in the
                             ///< first steps.

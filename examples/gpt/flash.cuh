@@ -29,7 +29,11 @@ namespace transformer {
 /// Attention in one kernel forward and three backward.
 class FlashAttention {
  public:
-  /// Throws OptionError unless heads have 64 or 128 values, and sequences a multiple of 128 tokens.
+  /// Returns whether heads have 64 or 128 values, and sequences a multiple of 128 tokens.
+  static bool fits(const Shape& shape) noexcept {
+    return (shape.head() == 64 || shape.head() == 128) && shape.tokens % flash::rows == 0;
+  }
+  /// Throws OptionError unless the shape fits.
   FlashAttention(penstock::CudaDevice& gpu, const Shape& shape)
       : shape_{checked(shape)}, along_{gpu, shape.batch * shape.heads * shape.tokens},
         d_queries_{gpu, shape.values()} {
@@ -54,7 +58,7 @@ class FlashAttention {
 
  private:
   static const Shape& checked(const Shape& shape) {
-    if ((shape.head() != 64 && shape.head() != 128) || shape.tokens % flash::rows != 0) {
+    if (!fits(shape)) {
       throw penstock::OptionError{"fused attention is for heads of 64 or 128 values and multiples "
                                   "of 128 tokens, not for heads of " +
                                   std::to_string(shape.head()) + " and " +

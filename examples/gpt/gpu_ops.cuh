@@ -25,7 +25,7 @@ namespace transformer {
 /// Options of the operations on a GPU.
 struct GpuOptions {
   Precision precision = Precision::exact; ///< How exact products of floats are.
-  bool fused = true;                      ///< Attention in one kernel, which is for bf16.
+  bool fused = true; ///< Attention in one kernel: for bf16, and for what FlashAttention::fits().
 };
 
 /// HostOps's operations on a GPU: cuBLASLt computes products, with bias, GELU and residual where

@@ -50,7 +50,8 @@ template <class T> struct alignas(16) Pack {
 template <class T, class F> __device__ void each_pack(const T* row, std::size_t width, F f) {
   constexpr std::size_t size = Pack<T>::size;
   for (std::size_t first = lane() * size; first < width; first += warp * size) {
-    f(first, *reinterpret_cast<const Pack<T>*>(row + first));
+    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(row + first); // by one load
+    f(first, pack);
   }
 }
 

@@ -51,7 +51,7 @@ struct TrainingState {
 
 /// A model with its optimiser. You fill inputs() and targets() on stream(), and call pass(); work
 /// that reads loss() or fills the next batch follows on the same stream. Its memory is all
-/// allocated at the start. For one thread at a time.
+/// allocated at the start. For one thread at a time, to which the device is attached.
 template <class Ops> class Training {
  public:
   using T = typename Ops::value_type;
@@ -88,6 +88,14 @@ template <class Ops> class Training {
   }
   Training(const Training&) = delete;
   Training& operator=(const Training&) = delete;
+  /// Blocks until all work is done: it uses memory that goes now.
+  ~Training() {
+    try {
+      device_.sync(stream());
+    } catch (const penstock::DeviceError&) {
+      return; // nothing runs on a device that has broken down
+    }
+  }
 
   typename D::stream_type& stream() noexcept { return ops_.stream(); }
   const ModelLayout& layout() const noexcept { return layout_; }
