@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -59,6 +60,16 @@ template <class Ops> class TrainLoop {
       throw std::invalid_argument{
           "--steps is " + std::to_string(options.steps) + ", and " + options.resume + " has done " +
           std::to_string(training_.steps()) + ": give more, since those before count too"};
+    }
+  }
+
+  TrainLoop(const TrainLoop&) = delete;
+  TrainLoop& operator=(const TrainLoop&) = delete;
+  /// Waits for the work that an error has left on the stream: its memory dies now.
+  ~TrainLoop() {
+    try {
+      device_.sync(stream());
+    } catch (const std::exception&) { // the device is lost, and its work with it
     }
   }
 

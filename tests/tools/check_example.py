@@ -791,6 +791,17 @@ def train(program: str, folder: Path):
     rest = trained(80, "fastest", "--resume", saved)["loss"]
     assert 10 <= len(rest) <= 76 and rest == losses[-len(rest):], (rest, losses)
 
+    # An error comes while work is on its way.
+    for events in "prefetch", "fastest":
+        shrinks = folder / "shrinks"
+        shrinks.write_bytes(text.read_bytes())
+        with subprocess.Popen([program, "--data", shrinks, *sizes, "--steps", "100000", "--eval-every", "1", "--events", events],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as fails:
+            assert fails.stdout.readline().startswith("step 1: loss "), events
+            os.truncate(shrinks, 100)
+            said = fails.communicate(timeout=LIMIT)[1]
+        assert fails.returncode == 1 and said.startswith("train: ") and "shrank" in said and said.count("\n") == 1, (events, fails.returncode, said)
+
     tokens = folder / "tokens.bin"
     tokens.write_bytes(struct.pack("<4000H", *(min(int(rng.expovariate(0.05)), 299) for _ in range(4_000))))
     assert trained(5, "none", data=tokens)["loss"] == trained(5, "fastest", data=tokens)["loss"]
