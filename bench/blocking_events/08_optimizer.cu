@@ -11,6 +11,8 @@
 //   each_block    a kernel for each of 12 blocks
 //   all           one kernel
 //
+// In all ways, a kernel of one thread begins a step: it computes the step's rate and corrections.
+//
 // training: 12 blocks of width 768 (85 M parameters), forward and backward over 8 micro-batches of
 // 1024 tokens.
 //

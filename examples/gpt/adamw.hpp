@@ -2,174 +2,145 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "adamw_step.hpp"
+#include "on_device.hpp"
+#include "ops.hpp"
 #include "shape.hpp"
+#include "sum.hpp"
 
 #include <penstock/config.hpp>
 #include <penstock/device_array.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#if defined(__CUDACC__)
-#include <penstock/cuda/for_each.cuh>
-#else
-#include <penstock/host/algorithm.hpp>
-#endif
+#include <optional>
+#include <utility>
+#include <vector>
 
 namespace transformer {
 
-struct AdamWOptions {
-  float rate = 1e-3F;
-  float beta1 = 0.9F;
-  float beta2 = 0.999F;
-  float epsilon = 1e-8F;
-  float decay = 0.1F;
-};
-
-/// Four adjacent values, which one instruction loads or stores.
-template <class T> struct alignas(4 * sizeof(T)) Four {
-  T at[4];
-};
-
-/// The step of four parameters. Ts are float or BFloat16; what is trained is the master, in floats,
-/// and a T is a rounded master.
-template <class T> struct AdamWStep {
-  Four<T>* parameter;
-  Four<float>* master;
-  Four<float>* mean;
-  Four<float>* square;
-  const Four<float>* gradient;
-  const float* decays; ///< One for each Layout::grain values.
-  AdamWOptions options;
-  float correct1, correct2; ///< Factors for the means, which begin at 0 and so are too small in the
-                            ///< first steps.
-  float scale;              ///< Factor of the gradient: 1 / the number of micro-batches.
-
-  PENSTOCK_HD void operator()(std::size_t i) const {
-    const Four<float> g = gradient[i];
-    Four<float> m = mean[i];
-    Four<float> v = square[i];
-    Four<float> p = master[i];
-    Four<T> rounded;
-    const float decay = decays[i * 4 / Layout::grain];
-    for (int k = 0; k < 4; ++k) {
-      const float one = g.at[k] * scale;
-      m.at[k] = options.beta1 * m.at[k] + (1 - options.beta1) * one;
-      v.at[k] = options.beta2 * v.at[k] + (1 - options.beta2) * one * one;
-      const float change = m.at[k] * correct1 / (sqrtf(v.at[k] * correct2) + options.epsilon);
-      p.at[k] -= options.rate * (change + decay * p.at[k]);
-      rounded.at[k] = static_cast<T>(p.at[k]);
-    }
-    mean[i] = m;
-    square[i] = v;
-    master[i] = p;
-    parameter[i] = rounded;
-  }
-};
-
-/// Copies parameters to their masters, and sets the means to 0.
-template <class T> struct BeginMasters {
-  const T* parameter;
-  float* master;
-  float* mean;
-  float* square;
-  PENSTOCK_HD void operator()(std::size_t i) const {
-    master[i] = static_cast<float>(parameter[i]);
-    mean[i] = 0;
-    square[i] = 0;
-  }
-};
-
-/// Sets each value to `value`.
-struct Fill {
-  float* at;
-  float value;
-  PENSTOCK_HD void operator()(std::size_t i) const { at[i] = value; }
-};
-
-/// AdamW over the parameters of all blocks, which lie back to back as Layout says. Its work follows
-/// what is enqueued on the stream already.
+/// AdamW over tensors in one array. What a step needs to know lies in device memory, so that steps
+/// can be captured and replayed. Its work follows what is enqueued on the stream already.
 template <class T, class D> class AdamW {
  public:
-  /// Takes parameters and gradients, which must outlive it. `parameters` must be filled by then on
-  /// `stream`: they are the masters' first values.
-  AdamW(D& device, const Shape& shape, T* parameters, const float* gradients,
-        penstock::Stream<D> stream, AdamWOptions options = {})
-      : layout_{shape}, layers_{shape.layers}, options_{options}, parameters_{parameters},
-        gradients_{gradients}, master_{device, size()}, mean_{device, size()},
-        square_{device, size()}, decays_{device, size() / Layout::grain} {
+  /// Takes the parts of the array, each at a multiple of Layout::grain, in order; the blocks, which
+  /// block() counts; and parameters and gradients, which must outlive it. `parameters` must be
+  /// filled by then on `stream`: they are the masters' first values.
+  AdamW(D& device, std::vector<Part> parts, const BlockRange& blocks, T* parameters,
+        const Wide<T>* gradients, penstock::Stream<D> stream, AdamWOptions options = {})
+      : parts_{std::move(parts)}, blocks_{blocks}, options_{options}, size_{end_of(parts_)},
+        parameters_{parameters}, gradients_{gradients}, stream_{stream}, master_{device, size_},
+        mean_{device, size_}, square_{device, size_}, decays_{device, size_ / Layout::grain},
+        steps_{device, 1}, now_{device, 1} {
+    if (options.clip > 0) {
+      squares_.emplace(device, size_ / 4);
+    }
     reset(stream);
-    for (std::size_t block = 0; block < layers_; ++block) {
-      for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
-        const std::size_t first = block * layout_.block() + layout_.begin(tensor);
-        penstock::for_each(stream, grains(layout_.size(tensor)),
-                           Fill{decays_.data() + first / Layout::grain,
-                                Layout::decays(tensor) ? options.decay : 0.0F});
-      }
+    for (const Part& part : parts_) {
+      penstock::for_each(stream, grains(part.count),
+                         Fill<float>{decays_.data() + part.begin / Layout::grain,
+                                     part.decays ? options.decay : 0.0F});
     }
   }
+  /// Takes a stack's parameters, which lie back to back as Layout says.
+  AdamW(D& device, const Shape& shape, T* parameters, const Wide<T>* gradients,
+        penstock::Stream<D> stream, AdamWOptions options = {})
+      : AdamW{device,
+              parts_of_blocks(shape),
+              {0, Layout{shape}.block()},
+              parameters,
+              gradients,
+              stream,
+              options} {}
 
   /// Forgets all steps: the parameters, as they are on `stream`, become the masters' first values
   /// again.
   void reset(penstock::Stream<D> stream) {
-    steps_ = 0;
-    penstock::for_each(stream, size(),
+    penstock::for_each(stream, size_,
                        BeginMasters<T>{parameters_, master_.data(), mean_.data(), square_.data()});
+    set_steps(0, stream);
+  }
+  /// Goes on after so many steps, from what master(), mean() and square() hold on `stream`: the
+  /// parameters become rounded masters.
+  void restore(std::uint64_t steps, penstock::Stream<D> stream) {
+    penstock::for_each(stream, size_, RoundMasters<T>{master_.data(), parameters_});
+    set_steps(steps, stream);
   }
 
-  /// Begins a step, before its parts: the gradients are sums over this many micro-batches.
+  /// Begins a step, before its parts, on the stream that the constructor got: the gradients are
+  /// sums over this many micro-batches. With AdamWOptions::clip they must be complete there.
   void begin_step(std::size_t micro_batches = 1) {
-    ++steps_;
-    scale_ = 1 / static_cast<float>(micro_batches);
+    const double* squares = nullptr;
+    if (squares_) {
+      squares = (*squares_)(stream_, FourSquares<Wide<T>>{fours(gradients_)});
+    }
+    penstock::for_each(stream_, 1,
+                       BeginStep{options_, 1 / static_cast<float>(micro_batches), squares,
+                                 steps_.data(), now_.data()});
   }
-  /// Make the step in one of three ways: a kernel for each tensor, one for a block, one for all.
+  /// Make the step in one of three ways: a kernel for each tensor, one for a range such as a block,
+  /// one for all.
   /// @{
   void each_tensor(penstock::Stream<D> stream) {
-    for (std::size_t block = 0; block < layers_; ++block) {
-      for (std::size_t tensor = 0; tensor < tensors; ++tensor) {
-        range(block * layout_.block() + layout_.begin(tensor), layout_.size(tensor), stream);
-      }
+    for (const Part& part : parts_) {
+      range(part.begin, part.count, stream);
     }
   }
   void block(std::size_t block, penstock::Stream<D> stream) {
-    range(block * layout_.block(), layout_.block(), stream);
+    range(blocks_.begin + block * blocks_.block, blocks_.block, stream);
   }
-  void all(penstock::Stream<D> stream) { range(0, size(), stream); }
+  void all(penstock::Stream<D> stream) { range(0, size_, stream); }
+  /// `first` is a multiple of Layout::grain. The last four may reach into the gap between tensors.
+  void range(std::size_t first, std::size_t count, penstock::Stream<D> stream) {
+    penstock::for_each(stream, (count + 3) / 4,
+                       AdamWStep<T>{.parameter = fours(parameters_ + first),
+                                    .master = fours(master_.data() + first),
+                                    .mean = fours(mean_.data() + first),
+                                    .square = fours(square_.data() + first),
+                                    .gradient = fours(gradients_ + first),
+                                    .decays = decays_.data() + first / Layout::grain,
+                                    .options = options_,
+                                    .now = now_.data()});
+  }
   /// @}
 
-  std::size_t size() const noexcept { return layers_ * layout_.block(); }
+  /// Returns how many values there are, with those between tensors.
+  std::size_t size() const noexcept { return size_; }
+  /// Return the state, in device memory: size() values each.
+  /// @{
+  float* master() noexcept { return master_.data(); }
   const float* master() const noexcept { return master_.data(); }
+  float* mean() noexcept { return mean_.data(); }
+  float* square() noexcept { return square_.data(); }
+  /// @}
+  /// Return the number of steps so far, and what the last step knew, in device memory.
+  /// @{
+  const std::uint64_t* steps() const noexcept { return steps_.data(); }
+  const StepNumbers* now() const noexcept { return now_.data(); }
+  /// @}
 
  private:
   static std::size_t grains(std::size_t values) {
     return (values + Layout::grain - 1) / Layout::grain;
   }
-  template <class V> static Four<V>* fours(V* at) { return reinterpret_cast<Four<V>*>(at); }
-  // `first` is a multiple of the grain. The last four may reach into the gap between tensors.
-  void range(std::size_t first, std::size_t count, penstock::Stream<D> stream) {
-    const auto steps = static_cast<float>(steps_);
-    penstock::for_each(
-        stream, (count + 3) / 4,
-        AdamWStep<T>{.parameter = fours(parameters_ + first),
-                     .master = fours(master_.data() + first),
-                     .mean = fours(mean_.data() + first),
-                     .square = fours(square_.data() + first),
-                     .gradient = reinterpret_cast<const Four<float>*>(gradients_ + first),
-                     .decays = decays_.data() + first / Layout::grain,
-                     .options = options_,
-                     .correct1 = 1 / (1 - std::pow(options_.beta1, steps)),
-                     .correct2 = 1 / (1 - std::pow(options_.beta2, steps)),
-                     .scale = scale_});
+  static std::size_t end_of(const std::vector<Part>& parts) {
+    return parts.back().begin + grains(parts.back().count) * Layout::grain;
+  }
+  void set_steps(std::uint64_t steps, penstock::Stream<D> stream) {
+    penstock::for_each(stream, 1, Fill<std::uint64_t>{steps_.data(), steps});
   }
 
-  Layout layout_;
-  std::size_t layers_;
+  std::vector<Part> parts_;
+  BlockRange blocks_;
   AdamWOptions options_;
+  std::size_t size_;
   T* parameters_;
-  const float* gradients_;
+  const Wide<T>* gradients_;
+  penstock::Stream<D> stream_;
   penstock::DeviceArray<float, D> master_, mean_, square_, decays_;
-  float scale_ = 1;
-  std::size_t steps_{};
+  penstock::DeviceArray<std::uint64_t, D> steps_;
+  penstock::DeviceArray<StepNumbers, D> now_;
+  std::optional<Sum<D>> squares_;
 };
 
 } // namespace transformer

@@ -6,6 +6,7 @@
 // probabilities of them there, and reads them again. Its memory and its traffic grow with the
 // square of the tokens.
 
+#include "drop.cuh"
 #include "launch.cuh"
 #include "ops.hpp"
 #include "products.hpp"
@@ -63,24 +64,27 @@ template <class T> __global__ void softmax_kernel(T* scores, std::size_t queries
   }
 }
 
-/// Turns gradients of probabilities into those of scores before they were scaled.
-template <class T>
+/// Turns gradients of probabilities, from which some may have been dropped, into those of scores
+/// before they were scaled. The first of the queries is number `first` of the batch.
+template <class T, bool Dropping>
 __global__ void softmax_backward_kernel(const T* probabilities, T* d, std::size_t queries,
-                                        unsigned tokens, float scale) {
+                                        unsigned tokens, float scale, Drops drops,
+                                        std::size_t first) {
   const std::size_t query = row_of_warp();
   if (query >= queries) {
     return;
   }
+  const RowFactors<Dropping> factors{drops, first + query};
   const T* const p = probabilities + query * tokens;
   T* const row = d + query * tokens;
   float along = 0;
   for (unsigned key = lane(); key < tokens; key += warp) {
-    along += static_cast<float>(p[key]) * static_cast<float>(row[key]);
+    along += static_cast<float>(p[key]) * static_cast<float>(row[key]) * factors.at(key);
   }
   along = warp_sum(along);
   for (unsigned key = lane(); key < tokens; key += warp) {
-    row[key] =
-        static_cast<T>(static_cast<float>(p[key]) * (static_cast<float>(row[key]) - along) * scale);
+    const float of_probability = static_cast<float>(row[key]) * factors.at(key);
+    row[key] = static_cast<T>(static_cast<float>(p[key]) * (of_probability - along) * scale);
   }
 }
 
@@ -107,11 +111,12 @@ template <class T> class UnfusedAttention {
                 {.a = keys(qkv), .b = qkv, .c = scores, .alpha = scale}, stream);
       launch_rows(stream, queries(), softmax_kernel<T>, scores, queries(),
                   static_cast<unsigned>(n));
-      products_(
-          {view_.head, n, n, view_.in_qkv<T>(), view_.in_scores<T>(), view_.in_out<T>(),
-           view_.heads},
-          {.a = values(qkv), .b = scores, .c = x.out + sequence * shape_.tokens * shape_.width},
-          stream);
+      products_({view_.head, n, n, view_.in_qkv<T>(), view_.in_scores<T>(), view_.in_out<T>(),
+                 view_.heads},
+                {.a = values(qkv),
+                 .b = dropped(x.drops, scores, sequence, stream),
+                 .c = x.out + sequence * shape_.tokens * shape_.width},
+                stream);
     }
   }
 
@@ -124,15 +129,18 @@ template <class T> class UnfusedAttention {
       T* const d_qkv = x.d_qkv + sequence * shape_.tokens * 3 * shape_.width;
       const T* const d_out = x.d_out + sequence * shape_.tokens * shape_.width;
       const T* const kept = static_cast<const T*>(x.kept) + sequence * sequence_scores();
-      // The gradients of the probabilities, and of the values.
+      // The gradients of the values, and of the probabilities.
+      products_({view_.head, n, n, view_.in_out<T>(), view_.in_scores<T>(true), view_.in_qkv<T>(),
+                 view_.heads},
+                {.a = d_out, .b = dropped(x.drops, kept, sequence, stream), .c = values(d_qkv)},
+                stream);
       products_({n, n, view_.head, view_.in_qkv<T>(true), view_.in_out<T>(), view_.in_scores<T>(),
                  view_.heads},
                 {.a = values(qkv), .b = d_out, .c = d_scores}, stream);
-      products_({view_.head, n, n, view_.in_out<T>(), view_.in_scores<T>(true), view_.in_qkv<T>(),
-                 view_.heads},
-                {.a = d_out, .b = kept, .c = values(d_qkv)}, stream);
-      launch_rows(stream, queries(), softmax_backward_kernel<T>, kept, d_scores, queries(),
-                  static_cast<unsigned>(n), scale);
+      launch_rows(stream, queries(),
+                  x.drops ? softmax_backward_kernel<T, true> : softmax_backward_kernel<T, false>,
+                  kept, d_scores, queries(), static_cast<unsigned>(n), scale, x.drops,
+                  sequence * queries());
       // The gradients of the queries, and of the keys.
       products_({view_.head, n, n, view_.in_qkv<T>(), view_.in_scores<T>(), view_.in_qkv<T>(),
                  view_.heads},
@@ -148,6 +156,17 @@ template <class T> class UnfusedAttention {
     return shape_.heads * shape_.tokens * shape_.tokens;
   }
   std::size_t queries() const noexcept { return shape_.heads * shape_.tokens; }
+  // Returns the probabilities of a sequence as they are, or what dropout leaves of them, in the
+  // place of the gradients of scores.
+  const T* dropped(const Drops& drops, const T* probabilities, std::size_t sequence,
+                   cudaStream_t stream) {
+    if (!drops) {
+      return probabilities;
+    }
+    launch_rows(stream, queries(), drop_probabilities_kernel<T>, probabilities, d_scores_.data(),
+                drops, sequence * queries(), queries(), static_cast<unsigned>(view_.tokens));
+    return d_scores_.data();
+  }
   template <class U> U* keys(U* qkv) const noexcept { return qkv + shape_.width; }
   template <class U> U* values(U* qkv) const noexcept { return qkv + 2 * shape_.width; }
 

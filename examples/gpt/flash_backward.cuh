@@ -4,6 +4,8 @@
 
 // Fused attention backward.
 
+#include "dropout.hpp"
+#include "flash_drop.cuh"
 #include "flash_shape.cuh"
 #include "launch.cuh"
 #include "tiles.cuh"
@@ -43,17 +45,21 @@ __global__ void along_kernel(const Bf16* d_out, const Bf16* out, float* along, F
 template <int Head>
 inline constexpr std::size_t backward_tiles =
     ((2 * rows + 4 * step) * Head + 2 * rows * step) * sizeof(Bf16);
+/// The keys of dropout's rows lie behind all else.
 template <int Head>
-inline constexpr std::size_t backward_bytes = backward_tiles<Head> + 4 * step * sizeof(float);
+inline constexpr std::size_t backward_floats = backward_tiles<Head> + 4 * step * sizeof(float);
+template <int Head, bool Dropping>
+inline constexpr std::size_t backward_bytes =
+    backward_floats<Head> + (Dropping ? 2 * step * sizeof(std::uint64_t) : 0);
 
 /// Computes the gradients. Each block takes 128 keys of a head and goes through the queries that
 /// see them. Two warps share 32 keys: each has the probabilities of half of the queries, and the
 /// gradients of half of the head's values. Gradients of queries, to which all blocks add, are
 /// summed up in floats.
-template <int Head>
+template <int Head, bool Dropping>
 __global__ void __launch_bounds__(threads)
     backward(const Bf16* qkv, const Bf16* d_out, const float* kept, const float* along,
-             float* d_queries, Bf16* d_qkv, FlashShape shape) {
+             float* d_queries, Bf16* d_qkv, FlashShape shape, Drops drops) {
   using Queries = Tile<step, Head>;
   using Scores = Tile<rows, step>;
   const Tile<rows, Head> keys{shared_begin()};
@@ -65,6 +71,10 @@ __global__ void __launch_bounds__(threads)
   const auto d_outs = [&](int turn) { return Queries{queries(turn).begin + Queries::bytes}; };
   const auto log_sums = [&](int turn) { // and behind them `along`
     return reinterpret_cast<float*>(shared_memory() + backward_tiles<Head>) + turn % 2 * 2 * step;
+  };
+  [[maybe_unused]] const auto row_keys = [&](int turn) { // dropout's, of the queries
+    return reinterpret_cast<std::uint64_t*>(shared_memory() + backward_floats<Head>) +
+           turn % 2 * step;
   };
 
   const int first = static_cast<int>(blockIdx.y) * rows;
@@ -81,6 +91,11 @@ __global__ void __launch_bounds__(threads)
       const std::size_t at = shape.in_queries() + query + i % step;
       begin_copy(static_cast<std::uint32_t>(__cvta_generic_to_shared(log_sums(turn) + i)),
                  i < step ? kept + at : along + at);
+    }
+    if constexpr (Dropping) {
+      if (i < step) {
+        row_keys(turn)[i] = drops.row(shape.in_queries() + query + i).key;
+      }
     }
   };
   begin_copy<threads>(keys, qkv + shape.in_qkv(1) + static_cast<std::size_t>(first) * stride,
@@ -139,11 +154,16 @@ __global__ void __launch_bounds__(threads)
                     ? 0
                     : power_of_2(score * scale - (column % 2 == 0 ? two.x : two.y));
       });
-      d[i].each([&](float& value, int, int column) {
-        const float2 two = along_d[column / 8];
-        value -= column % 2 == 0 ? two.x : two.y;
-      });
-      d[i].multiply(scores[i]);
+      if constexpr (Dropping) {
+        drop_backward(scores[i], d[i], drops, static_cast<std::uint32_t>(first + 16 * (own + i)),
+                      row_keys(turn) + own_query + 2 * (lane() % 4), along_d);
+      } else {
+        d[i].each([&](float& value, int, int column) {
+          const float2 two = along_d[column / 8];
+          value -= column % 2 == 0 ? two.x : two.y;
+        });
+        d[i].multiply(scores[i]);
+      }
       scores[i].store(probabilities.part(16 * own, own_query / 8), i);
       d[i].store(d_scores.part(16 * own, own_query / 8), i);
     }
@@ -195,7 +215,8 @@ __global__ void __launch_bounds__(threads)
         const float* const key = &d_keys[i].at[eight][2 * half];
         const float* const value = &d_values[i].at[eight][2 * half];
         store_two(d_qkv + shape.in_qkv(1) + at, key[0] * shape.scale, key[1] * shape.scale);
-        store_two(d_qkv + shape.in_qkv(2) + at, value[0], value[1]);
+        const float scale_value = Dropping ? drops.scale() : 1.0F;
+        store_two(d_qkv + shape.in_qkv(2) + at, value[0] * scale_value, value[1] * scale_value);
       }
     }
   }

@@ -4,6 +4,8 @@
 
 // Fused attention forward.
 
+#include "dropout.hpp"
+#include "flash_drop.cuh"
 #include "flash_shape.cuh"
 #include "launch.cuh"
 #include "tiles.cuh"
@@ -56,9 +58,9 @@ struct OnlineSoftmax {
 };
 
 /// Computes attention. Each block takes 128 queries of a head, each warp 32 of them.
-template <int Head>
+template <int Head, bool Dropping>
 __global__ void __launch_bounds__(forward_threads, 2)
-    forward(const Bf16* qkv, Bf16* out, float* kept, FlashShape shape) {
+    forward(const Bf16* qkv, Bf16* out, float* kept, FlashShape shape, Drops drops) {
   using Keys = Tile<step, Head>;
   const Tile<rows, Head> queries{shared_begin()};
   const std::uint32_t behind = queries.begin + queries.bytes;
@@ -84,6 +86,17 @@ __global__ void __launch_bounds__(forward_threads, 2)
   OnlineSoftmax softmax[sixteens];
   Sums<Head> sums[sixteens];
   clear(sums);
+  [[maybe_unused]] DropRow drop_rows[sixteens][2];
+  if constexpr (Dropping) {
+#pragma unroll
+    for (int i = 0; i < sixteens; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        drop_rows[i][half] =
+            drops.row(shape.in_queries() + first + 16 * (own + i) + lane() / 4 + 8 * half);
+      }
+    }
+  }
   for (int turn = 0; turn < turns; ++turn) {
     wait_for_copies();
     __syncthreads(); // all threads have read what the next load fills
@@ -112,6 +125,12 @@ __global__ void __launch_bounds__(forward_threads, 2)
       for (int i = 0; i < sixteens; ++i) {
         softmax[i].meet(scores[i], sums[i], scale);
       }
+      if constexpr (Dropping) {
+#pragma unroll
+        for (int i = 0; i < sixteens; ++i) {
+          drop(scores[i], drop_rows[i], static_cast<std::uint32_t>(turn * step));
+        }
+      }
 #pragma unroll
       for (int key = 0; key < step / 16; ++key) {
         Lefts probability;
@@ -130,7 +149,8 @@ __global__ void __launch_bounds__(forward_threads, 2)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float total = warp_sum<row_lanes>(softmax[i].total[half]);
-      const float share = 1 / total; // one division for all values
+      // One division for all values.
+      const float share = (Dropping ? drops.scale() : 1.0F) / total;
       const std::size_t query = first + 16 * (own + i) + lane() / 4 + 8 * half;
       if (lane() % 4 == 0) {
         kept[shape.in_queries() + query] = softmax[i].most[half] * scale + log2f(total);

@@ -3,6 +3,9 @@
 #pragma once
 
 #include "attention.cuh"
+#include "cross_entropy.cuh"
+#include "drop.cuh"
+#include "embedding.cuh"
 #include "flash.cuh"
 #include "norm.cuh"
 #include "ops.hpp"
@@ -22,7 +25,7 @@ namespace transformer {
 /// Options of the operations on a GPU.
 struct GpuOptions {
   Precision precision = Precision::exact; ///< How exact products of floats are.
-  bool fused = true;                      ///< Attention in one kernel, which is for bf16.
+  bool fused = true; ///< Attention in one kernel: for bf16, and for what FlashAttention::fits().
 };
 
 /// HostOps's operations on a GPU: cuBLASLt computes products, with bias, GELU and residual where
@@ -40,6 +43,8 @@ template <class T> class GpuOps {
     } else {
       flash_.emplace(gpu, shape);
     }
+    const auto here = gpu.attach();
+    cross_entropy::allow<T>();
   }
 
   penstock::CudaStream& stream() noexcept { return stream_; }
@@ -82,14 +87,7 @@ template <class T> class GpuOps {
                .c = {data_type<T>, in},
                .epilogue = x.gelu != nullptr ? CUBLASLT_EPILOGUE_DGELU : CUBLASLT_EPILOGUE_DEFAULT},
               {.a = x.weight, .b = x.d_out, .c = x.d_in, .aux = const_cast<T*>(x.gelu)}, stream_);
-    products_({.m = in,
-               .n = out,
-               .k = rows,
-               .a = {data_type<T>, in},
-               .b = {data_type<T>, out, 0, true},
-               .c = {CUDA_R_32F, in},
-               .adds = true},
-              {.a = x.in, .b = x.d_out, .c = x.d_weight}, stream_);
+    add_d_weight(x.in, x.d_out, x.d_weight, in, out, rows);
     column_sums<1>(stream_, shape_.rows(), x.out_width,
                    BiasSums<T>{x.d_out, x.d_bias, x.out_width});
   }
@@ -112,6 +110,38 @@ template <class T> class GpuOps {
     unfused_->backward(x, stream_);
   }
 
+  void drop(const Drop<T>& x) {
+    launch_rows(stream_, shape_.rows(), drop_kernel<T>, x, shape_.rows(), shape_.width);
+  }
+  void embedding(const Embedding<T>& x) { embed(x, shape_, stream_); }
+  void embedding_backward(const EmbeddingBackward<T>& x) { embed_backward(x, shape_, stream_); }
+
+  void logits(const Logits<T>& x) {
+    const auto width = size(shape_.width);
+    const auto columns = size(x.columns);
+    products_({.m = columns,
+               .n = size(x.rows),
+               .k = width,
+               .a = {data_type<T>, width, 0, true},
+               .b = {data_type<T>, width},
+               .c = {data_type<T>, columns}},
+              {.a = x.weight, .b = x.in, .c = x.logits}, stream_);
+  }
+  void logits_backward(const LogitsBackward<T>& x) {
+    const auto width = size(shape_.width);
+    const auto columns = size(x.columns);
+    const auto rows = size(x.rows);
+    add_d_weight(x.in, x.d_logits, x.d_weight, width, columns, rows);
+    products_({.m = width,
+               .n = rows,
+               .k = columns,
+               .a = {data_type<T>, width},
+               .b = {data_type<T>, columns},
+               .c = {data_type<T>, width}},
+              {.a = x.weight, .b = x.d_logits, .c = x.d_in}, stream_);
+  }
+  void cross_entropy(const CrossEntropy<T>& x) { cross_entropy::launch(x, stream_); }
+
   static constexpr float norm_epsilon = 1e-5F;
 
  private:
@@ -122,6 +152,17 @@ template <class T> class GpuOps {
                                   " heads"};
     }
     return shape;
+  }
+  void add_d_weight(const T* in, const T* d_out, float* d_weight, std::int64_t in_width,
+                    std::int64_t out_width, std::int64_t rows) {
+    products_({.m = in_width,
+               .n = out_width,
+               .k = rows,
+               .a = {data_type<T>, in_width},
+               .b = {data_type<T>, out_width, 0, true},
+               .c = {CUDA_R_32F, in_width},
+               .adds = true},
+              {.a = in, .b = d_out, .c = d_weight}, stream_);
   }
   static std::int64_t size(std::size_t values) { return static_cast<std::int64_t>(values); }
 

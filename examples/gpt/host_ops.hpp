@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "host_attention.hpp"
+#include "host_products.hpp"
+#include "host_rows.hpp"
 #include "ops.hpp"
 
 #include <penstock/float16.hpp>
@@ -10,29 +13,31 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
+#include <utility>
 #include <vector>
 
 namespace transformer {
 
 /// GELU in tanh's approximation, as cuBLASLt's, and its slope.
 /// @{
-inline float gelu(float x) {
-  const float inner = 0.7978845608F * (x + 0.044715F * x * x * x);
-  return 0.5F * x * (1 + std::tanh(inner));
+template <class W> W gelu(W x) {
+  const W inner = W(0.7978845608) * (x + W(0.044715) * x * x * x);
+  return W(0.5) * x * (1 + std::tanh(inner));
 }
-inline float gelu_slope(float x) {
-  const float t = std::tanh(0.7978845608F * (x + 0.044715F * x * x * x));
-  return 0.5F * (1 + t) + 0.5F * x * (1 - t * t) * 0.7978845608F * (1 + 3 * 0.044715F * x * x);
+template <class W> W gelu_slope(W x) {
+  const W t = std::tanh(W(0.7978845608) * (x + W(0.044715) * x * x * x));
+  const W inner_slope = W(0.7978845608) * (1 + 3 * W(0.044715) * x * x);
+  return W(0.5) * (1 + t) + W(0.5) * x * (1 - t * t) * inner_slope;
 }
 /// @}
 
 /// The operations in plain loops, on a host stream: the reference for all others. They compute in
-/// floats, and each sum from the first to the last.
+/// floats, or in doubles if T is double.
 template <class T> class HostOps {
  public:
   using value_type = T;
   using device_type = penstock::HostDevice;
+  using W = Wide<T>;
 
   HostOps(penstock::HostDevice& device, const Shape& shape)
       : shape_{shape}, stream_{device.stream()} {}
@@ -41,196 +46,81 @@ template <class T> class HostOps {
   const Shape& shape() const noexcept { return shape_; }
 
   void norm(const Norm<T>& x) {
-    stream_.enqueue([x, rows = shape_.rows(), width = shape_.width] {
-      for (std::size_t row = 0; row < rows; ++row) {
-        const T* const in = x.in + row * width;
-        float sum = 0;
-        for (std::size_t i = 0; i < width; ++i) {
-          sum += float(in[i]);
-        }
-        const float mean = sum / static_cast<float>(width);
-        float squares = 0;
-        for (std::size_t i = 0; i < width; ++i) {
-          squares += (float(in[i]) - mean) * (float(in[i]) - mean);
-        }
-        const float inverse = 1 / std::sqrt(squares / static_cast<float>(width) + norm_epsilon);
-        for (std::size_t i = 0; i < width; ++i) {
-          x.out[row * width + i] =
-              T((float(in[i]) - mean) * inverse * float(x.weight[i]) + float(x.bias[i]));
-        }
-        x.mean[row] = mean;
-        x.inverse[row] = inverse;
-      }
-    });
+    stream_.enqueue([x, s = shape_] { host::norm(x, s.rows(), s.width, norm_epsilon); });
   }
-
   void norm_backward(const NormBackward<T>& x) {
-    stream_.enqueue([x, rows = shape_.rows(), width = shape_.width] {
-      for (std::size_t row = 0; row < rows; ++row) {
-        const T* const in = x.in + row * width;
-        const T* const d_out = x.d_out + row * width;
-        const auto scaled = [&](std::size_t i) { // the output without weight and bias
-          return (float(in[i]) - x.mean[row]) * x.inverse[row];
-        };
-        float sum = 0;
-        float sum_scaled = 0;
-        for (std::size_t i = 0; i < width; ++i) {
-          const float d = float(d_out[i]) * float(x.weight[i]);
-          sum += d;
-          sum_scaled += d * scaled(i);
-          x.d_weight[i] += float(d_out[i]) * scaled(i);
-          x.d_bias[i] += float(d_out[i]);
-        }
-        const auto n = static_cast<float>(width);
-        for (std::size_t i = 0; i < width; ++i) {
-          const float d = float(d_out[i]) * float(x.weight[i]);
-          T& to = x.d_in[row * width + i];
-          to = T(float(to) + (d - sum / n - scaled(i) * sum_scaled / n) * x.inverse[row]);
-        }
-      }
-    });
+    stream_.enqueue([x, s = shape_] { host::norm_backward(x, s.rows(), s.width); });
   }
 
   void linear(const Linear<T>& x) {
     stream_.enqueue([x, rows = shape_.rows()] {
-      for (std::size_t row = 0; row < rows; ++row) {
-        for (std::size_t o = 0; o < x.out_width; ++o) {
-          float sum = 0;
-          for (std::size_t i = 0; i < x.in_width; ++i) {
-            sum += float(x.in[row * x.in_width + i]) * float(x.weight[o * x.in_width + i]);
-          }
-          const std::size_t at = row * x.out_width + o;
-          sum += float(x.bias[o]) + (x.residual != nullptr ? float(x.residual[at]) : 0.0F);
-          if (x.gelu != nullptr) {
-            x.gelu[at] = T(sum);
-            sum = gelu(sum);
-          }
-          x.out[at] = T(sum);
+      const std::vector<W> sums = host::product(x.in, x.weight, rows, x.in_width, x.out_width);
+      for (std::size_t at = 0; at < sums.size(); ++at) {
+        W sum = sums[at] + static_cast<W>(x.bias[at % x.out_width]);
+        sum += x.residual != nullptr ? static_cast<W>(x.residual[at]) : W{0};
+        if (x.gelu != nullptr) {
+          x.gelu[at] = static_cast<T>(sum);
+          sum = gelu(sum);
         }
+        x.out[at] = static_cast<T>(sum);
       }
     });
   }
-
   void linear_backward(const LinearBackward<T>& x) {
     stream_.enqueue([x, rows = shape_.rows()] {
-      for (std::size_t row = 0; row < rows; ++row) {
-        for (std::size_t o = 0; o < x.out_width; ++o) {
-          const float d = float(x.d_out[row * x.out_width + o]);
-          x.d_bias[o] += d;
-          for (std::size_t i = 0; i < x.in_width; ++i) {
-            x.d_weight[o * x.in_width + i] += d * float(x.in[row * x.in_width + i]);
-          }
-        }
-        for (std::size_t i = 0; i < x.in_width; ++i) {
-          float sum = 0;
-          for (std::size_t o = 0; o < x.out_width; ++o) {
-            sum += float(x.d_out[row * x.out_width + o]) * float(x.weight[o * x.in_width + i]);
-          }
-          const std::size_t at = row * x.in_width + i;
-          x.d_in[at] = T(x.gelu != nullptr ? sum * gelu_slope(float(x.gelu[at])) : sum);
-        }
+      for (std::size_t at = 0; at < rows * x.out_width; ++at) {
+        x.d_bias[at % x.out_width] += static_cast<W>(x.d_out[at]);
+      }
+      host::product_backward_weight(x.d_out, x.in, x.d_weight, rows, x.in_width, x.out_width);
+      const std::vector<W> sums =
+          host::product_backward_in(x.d_out, x.weight, rows, x.in_width, x.out_width);
+      for (std::size_t at = 0; at < sums.size(); ++at) {
+        const W slope = x.gelu != nullptr ? gelu_slope(static_cast<W>(x.gelu[at])) : W{1};
+        x.d_in[at] = static_cast<T>(sums[at] * slope);
       }
     });
   }
 
   /// Returns the bytes that are kept for backward: the logarithm of each query's sum of
   /// exponentials, from which its probabilities follow.
-  std::size_t attention_kept() const noexcept {
-    return shape_.heads * shape_.rows() * sizeof(float);
-  }
-
+  std::size_t attention_kept() const noexcept { return shape_.heads * shape_.rows() * sizeof(W); }
   void attention(const Attention<T>& x) {
-    stream_.enqueue([x, shape = shape_] {
-      std::vector<float> scores(shape.tokens);
-      auto* kept = static_cast<float*>(x.kept);
-      each_query(shape, [&](std::size_t batch, std::size_t head, std::size_t token) {
-        const View view{shape, batch, head};
-        float most = -INFINITY;
-        for (std::size_t key = 0; key <= token; ++key) {
-          scores[key] = view.dot(x.qkv, token, 0, x.qkv, key, 1) * view.scale();
-          most = std::max(most, scores[key]);
-        }
-        float sum = 0;
-        for (std::size_t key = 0; key <= token; ++key) {
-          sum += std::exp(scores[key] - most);
-        }
-        *kept++ = most + std::log(sum);
-        for (std::size_t i = 0; i < shape.head(); ++i) {
-          float value = 0;
-          for (std::size_t key = 0; key <= token; ++key) {
-            value += std::exp(scores[key] - most) / sum * float(x.qkv[view.at(key, 2) + i]);
-          }
-          x.out[view.out(token) + i] = T(value);
-        }
-      });
-    });
+    stream_.enqueue([x, s = shape_] { host::attention(x, s); });
+  }
+  void attention_backward(const AttentionBackward<T>& x) {
+    stream_.enqueue([x, s = shape_] { host::attention_backward(x, s); });
   }
 
-  void attention_backward(const AttentionBackward<T>& x) {
-    stream_.enqueue([x, shape = shape_] {
-      // In floats, since many queries add to one key.
-      std::vector<float> d_qkv(3 * shape.values());
-      const auto* kept = static_cast<const float*>(x.kept);
-      each_query(shape, [&](std::size_t batch, std::size_t head, std::size_t token) {
-        const View view{shape, batch, head};
-        const float log_sum = *kept++;
-        float along = 0; // d_out * out: the sum over all keys of probability * its gradient
-        for (std::size_t i = 0; i < shape.head(); ++i) {
-          along += float(x.d_out[view.out(token) + i]) * float(x.out[view.out(token) + i]);
-        }
-        for (std::size_t key = 0; key <= token; ++key) {
-          const float score = view.dot(x.qkv, token, 0, x.qkv, key, 1) * view.scale();
-          const float probability = std::exp(score - log_sum);
-          float d_probability = 0;
-          for (std::size_t i = 0; i < shape.head(); ++i) {
-            const float d = float(x.d_out[view.out(token) + i]);
-            d_probability += d * float(x.qkv[view.at(key, 2) + i]);
-            d_qkv[view.at(key, 2) + i] += probability * d;
-          }
-          const float d_score = probability * (d_probability - along) * view.scale();
-          for (std::size_t i = 0; i < shape.head(); ++i) {
-            d_qkv[view.at(token, 0) + i] += d_score * float(x.qkv[view.at(key, 1) + i]);
-            d_qkv[view.at(key, 1) + i] += d_score * float(x.qkv[view.at(token, 0) + i]);
-          }
-        }
-      });
-      std::transform(d_qkv.begin(), d_qkv.end(), x.d_qkv, [](float d) { return T(d); });
+  void drop(const Drop<T>& x) {
+    stream_.enqueue([x, s = shape_] { host::drop(x, s.rows(), s.width); });
+  }
+  void embedding(const Embedding<T>& x) {
+    stream_.enqueue([x, s = shape_] { host::embedding(x, s); });
+  }
+  void embedding_backward(const EmbeddingBackward<T>& x) {
+    stream_.enqueue([x, s = shape_] { host::embedding_backward(x, s); });
+  }
+
+  void logits(const Logits<T>& x) {
+    stream_.enqueue([x, width = shape_.width] {
+      to_values(host::product(x.in, x.weight, x.rows, width, x.columns), x.logits);
     });
+  }
+  void logits_backward(const LogitsBackward<T>& x) {
+    stream_.enqueue([x, width = shape_.width] {
+      host::product_backward_weight(x.d_logits, x.in, x.d_weight, x.rows, width, x.columns);
+      to_values(host::product_backward_in(x.d_logits, x.weight, x.rows, width, x.columns), x.d_in);
+    });
+  }
+  void cross_entropy(const CrossEntropy<T>& x) {
+    stream_.enqueue([x] { host::cross_entropy(x); });
   }
 
   static constexpr float norm_epsilon = 1e-5F;
 
  private:
-  /// Says where a head's values of a token lie; part 0 has queries, 1 keys, 2 values.
-  struct View {
-    const Shape& shape;
-    std::size_t batch;
-    std::size_t head;
-
-    std::size_t at(std::size_t token, std::size_t part) const {
-      return ((batch * shape.tokens + token) * 3 + part) * shape.width + head * shape.head();
-    }
-    std::size_t out(std::size_t token) const {
-      return (batch * shape.tokens + token) * shape.width + head * shape.head();
-    }
-    float scale() const { return 1 / std::sqrt(static_cast<float>(shape.head())); }
-    float dot(const T* a, std::size_t token_a, std::size_t part_a, const T* b, std::size_t token_b,
-              std::size_t part_b) const {
-      float sum = 0;
-      for (std::size_t i = 0; i < shape.head(); ++i) {
-        sum += float(a[at(token_a, part_a) + i]) * float(b[at(token_b, part_b) + i]);
-      }
-      return sum;
-    }
-  };
-  template <class F> static void each_query(const Shape& shape, F f) {
-    for (std::size_t batch = 0; batch < shape.batch; ++batch) {
-      for (std::size_t head = 0; head < shape.heads; ++head) {
-        for (std::size_t token = 0; token < shape.tokens; ++token) {
-          f(batch, head, token);
-        }
-      }
-    }
+  static void to_values(const std::vector<W>& from, T* to) {
+    std::transform(from.begin(), from.end(), to, [](W value) { return static_cast<T>(value); });
   }
 
   Shape shape_;

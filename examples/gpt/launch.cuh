@@ -45,6 +45,16 @@ template <class T> struct alignas(16) Pack {
   T at[size];
 };
 
+/// Calls f(first, pack) for each pack of a row that is this lane's; `first` is the number of its
+/// first value.
+template <class T, class F> __device__ void each_pack(const T* row, std::size_t width, F f) {
+  constexpr std::size_t size = Pack<T>::size;
+  for (std::size_t first = lane() * size; first < width; first += warp * size) {
+    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(row + first); // by one load
+    f(first, pack);
+  }
+}
+
 /// Return the sum, or the greatest, of `Lanes` neighbouring lanes, a power of 2, to each of them.
 /// @{
 template <unsigned Lanes = warp> __device__ float warp_sum(float value) {

@@ -16,15 +16,6 @@
 
 namespace transformer {
 
-/// Calls f(first, pack) for each pack of a row that is this lane's; `first` is the number of its
-/// first value.
-template <class T, class F> __device__ void each_pack(const T* row, std::size_t width, F f) {
-  constexpr std::size_t size = Pack<T>::size;
-  for (std::size_t first = lane() * size; first < width; first += warp * size) {
-    f(first, *reinterpret_cast<const Pack<T>*>(row + first));
-  }
-}
-
 template <class T>
 __global__ void norm_kernel(Norm<T> x, std::size_t rows, std::size_t width, float epsilon) {
   const std::size_t row = row_of_warp();
@@ -48,8 +39,8 @@ __global__ void norm_kernel(Norm<T> x, std::size_t rows, std::size_t width, floa
   });
   const float inverse = rsqrtf(warp_sum(squares) / static_cast<float>(width) + epsilon);
   each_pack(in, width, [&](std::size_t first, const Pack<T>& pack) {
-    const auto& weight = *reinterpret_cast<const Pack<T>*>(x.weight + first);
-    const auto& bias = *reinterpret_cast<const Pack<T>*>(x.bias + first);
+    const Pack<T> weight = *reinterpret_cast<const Pack<T>*>(x.weight + first);
+    const Pack<T> bias = *reinterpret_cast<const Pack<T>*>(x.bias + first);
     Pack<T> out;
     for (std::size_t i = 0; i < Pack<T>::size; ++i) {
       const float scaled = (static_cast<float>(pack.at[i]) - mean) * inverse;
@@ -73,30 +64,43 @@ __global__ void norm_backward_kernel(NormBackward<T> x, std::size_t rows, std::s
   }
   const float mean = x.mean[row];
   const float inverse = x.inverse[row];
-  const T* const d_out = x.d_out + row * width;
-  // Calls f(number, gradient of the scaled value, scaled value) for each value.
+  constexpr std::size_t size = Pack<T>::size;
+  using Values = float[size];
+  // Calls f(first, gradients of the scaled values, scaled values) for each of the lane's packs.
   const auto each = [&](auto f) {
     each_pack(x.in + row * width, width, [&](std::size_t first, const Pack<T>& in) {
-      const auto& d = *reinterpret_cast<const Pack<T>*>(d_out + first);
-      const auto& weight = *reinterpret_cast<const Pack<T>*>(x.weight + first);
-      for (std::size_t i = 0; i < Pack<T>::size; ++i) {
-        f(first + i, static_cast<float>(d.at[i]) * static_cast<float>(weight.at[i]),
-          (static_cast<float>(in.at[i]) - mean) * inverse);
+      const Pack<T> d_out = *reinterpret_cast<const Pack<T>*>(x.d_out + row * width + first);
+      const Pack<T> weight = *reinterpret_cast<const Pack<T>*>(x.weight + first);
+      Values d;
+      Values scaled;
+      for (std::size_t i = 0; i < size; ++i) {
+        d[i] = static_cast<float>(d_out.at[i]) * static_cast<float>(weight.at[i]);
+        scaled[i] = (static_cast<float>(in.at[i]) - mean) * inverse;
       }
+      f(first, d, scaled);
     });
   };
   float sum = 0;
   float sum_scaled = 0;
-  each([&](std::size_t, float d, float scaled) {
-    sum += d;
-    sum_scaled += d * scaled;
+  each([&](std::size_t, const Values& d, const Values& scaled) {
+    for (std::size_t i = 0; i < size; ++i) {
+      sum += d[i];
+      sum_scaled += d[i] * scaled[i];
+    }
   });
   sum = warp_sum(sum) / static_cast<float>(width);
   sum_scaled = warp_sum(sum_scaled) / static_cast<float>(width);
-  T* const d_in = x.d_in + row * width;
-  each([&](std::size_t at, float d, float scaled) {
-    d_in[at] =
-        static_cast<T>(static_cast<float>(d_in[at]) + (d - sum - scaled * sum_scaled) * inverse);
+  each([&](std::size_t first, const Values& d, const Values& scaled) {
+    auto& at = *reinterpret_cast<Pack<T>*>(x.d_in + row * width + first);
+    Pack<T> d_in{};
+    if (x.adds) {
+      d_in = at;
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      d_in.at[i] = static_cast<T>(static_cast<float>(d_in.at[i]) +
+                                  (d[i] - sum - scaled[i] * sum_scaled) * inverse);
+    }
+    at = d_in;
   });
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "dropout.hpp"
+#include "on_device.hpp"
 #include "ops.hpp"
 
 #include <penstock/device_array.hpp>
@@ -9,20 +11,10 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
-#if defined(__CUDACC__)
-#include <penstock/cuda/for_each.cuh>
-#else
-#include <penstock/host/algorithm.hpp>
-#endif
 
 namespace transformer {
-
-/// Sets gradients to 0, with which they begin.
-struct Clear {
-  float* at;
-  PENSTOCK_HD void operator()(std::size_t i) const { at[i] = 0; }
-};
 
 /// A block's activations: what backward needs from forward, besides the block's input.
 template <class T, class D> struct Activations {
@@ -37,20 +29,21 @@ template <class T, class D> struct Activations {
   std::size_t bytes() const noexcept {
     return sizeof(T) * (norm1.size() + qkv.size() + attended.size() + middle.size() + norm2.size() +
                         up.size() + gelu.size()) +
-           sizeof(float) * statistics.size() + kept.size();
+           sizeof(Wide<T>) * statistics.size() + kept.size();
   }
 
   penstock::DeviceArray<T, D> norm1, qkv, attended;
   penstock::DeviceArray<T, D> middle; // after attention and its residual
   penstock::DeviceArray<T, D> norm2, up, gelu;
-  penstock::DeviceArray<float, D> statistics; // means and inverse deviations of both norms
-  penstock::DeviceArray<std::byte, D> kept;   // by attention
+  penstock::DeviceArray<Wide<T>, D> statistics; // means and inverse deviations of both norms
+  penstock::DeviceArray<std::byte, D> kept;     // by attention
 };
 
 /// Transformer blocks one after the other, as in GPT-2: y = x + project(attention(norm(x))), and
 /// then y + down(gelu(up(norm(y)))). Forward keeps the activations of `group` blocks, and the input
 /// of each group; backward recomputes those of all other groups from their inputs. With one group
-/// of all blocks nothing is recomputed.
+/// of all blocks nothing is recomputed. Dropout falls on the probabilities of attention, and on
+/// what goes into each residual's sum.
 ///
 /// All work is enqueued on the operations' stream. Not for several threads at once.
 template <class Ops> class Stack {
@@ -58,28 +51,25 @@ template <class Ops> class Stack {
   using T = typename Ops::value_type;
   using D = typename Ops::device_type;
 
+  /// Where parameters and gradients lie, if it is not the stack that owns them.
+  struct Borrowed {
+    T* parameters;
+    Wide<T>* gradients;
+  };
+
   /// Allocates. Throws OptionError if `group` does not divide the number of layers.
-  Stack(D& device, Ops& ops, std::size_t group)
-      : ops_{ops}, shape_{ops.shape()}, layout_{shape_}, group_{checked(group, shape_)},
-        parameters_{device, shape_.layers * layout_.block()},
-        gradients_{device, shape_.layers * layout_.block()}, d_{device, shape_.values()},
-        d_values_{device, shape_.values()}, d_qkv_{device, 3 * shape_.values()},
-        d_up_{device, 4 * shape_.values()}, out_{device, shape_.values()} {
-    for (std::size_t block = 0; block < shape_.layers; ++block) {
-      if (block < group_) {
-        activations_.emplace_back(device, ops);
-      }
-      // The input of a block inside a group lies in a place that all groups share.
-      if (block % group_ == 0 || block < group_) {
-        inputs_.emplace_back(device, shape_.values());
-      }
-    }
-  }
+  /// @{
+  Stack(D& device, Ops& ops, std::size_t group) : Stack{device, ops, group, 1, {}, {}} {}
+  Stack(D& device, Ops& ops, std::size_t group, const Borrowed& borrowed, const Dropout& dropout)
+      : Stack{device, ops, group, 0, borrowed, dropout} {}
+  /// @}
+  Stack(const Stack&) = delete;
+  Stack& operator=(const Stack&) = delete;
 
   /// Returns the parameters of all blocks, `layout().block()` values each: fill them before
   /// forward().
-  T* parameters() noexcept { return parameters_.data(); }
-  float* gradients() noexcept { return gradients_.data(); }
+  T* parameters() noexcept { return parameters_; }
+  Wide<T>* gradients() noexcept { return gradients_; }
   const Layout& layout() const noexcept { return layout_; }
   /// Returns where the input goes; out() has the output. Both have as many values as a batch.
   T* in() noexcept { return input(0); }
@@ -95,14 +85,13 @@ template <class Ops> class Stack {
   }
 
   void clear_gradients() {
-    penstock::for_each(ops_.stream(), gradients_.size(), Clear{gradients_.data()});
+    penstock::for_each(ops_.stream(), shape_.layers * layout_.block(),
+                       Fill<Wide<T>>{gradients_, 0});
   }
+  /// Computes out() from in(), and drops nothing.
+  void evaluate() { forward(Dropout{}); }
   /// Computes out() from in().
-  void forward() {
-    for (std::size_t block = 0; block < shape_.layers; ++block) {
-      forward(block, block + 1 < shape_.layers ? input(block + 1) : out_.data());
-    }
-  }
+  void forward() { forward(dropout_); }
   /// Adds to the gradients, after forward(). Calls done(block) when the work for a block's
   /// gradients has been enqueued, from the last block to the first.
   template <class F> void backward(F done) {
@@ -121,6 +110,28 @@ template <class Ops> class Stack {
   }
 
  private:
+  // `owned` is 1 or 0: as many arrays of parameters and of gradients are the stack's own.
+  Stack(D& device, Ops& ops, std::size_t group, std::size_t owned, const Borrowed& borrowed,
+        const Dropout& dropout)
+      : ops_{ops}, shape_{ops.shape()}, layout_{shape_}, group_{checked(group, shape_)},
+        dropout_{dropout}, own_parameters_{device, owned * shape_.layers * layout_.block()},
+        own_gradients_{device, owned * shape_.layers * layout_.block()},
+        parameters_{owned != 0 ? own_parameters_.data() : borrowed.parameters},
+        gradients_{owned != 0 ? own_gradients_.data() : borrowed.gradients},
+        d_{device, shape_.values()}, d_values_{device, shape_.values()},
+        d_dropped_{device, dropout.rate > 0 ? shape_.values() : 0},
+        d_qkv_{device, 3 * shape_.values()}, d_up_{device, 4 * shape_.values()},
+        out_{device, shape_.values()} {
+    for (std::size_t block = 0; block < shape_.layers; ++block) {
+      if (block < group_) {
+        activations_.emplace_back(device, ops);
+      }
+      // The input of a block inside a group lies in a place that all groups share.
+      if (block % group_ == 0 || block < group_) {
+        inputs_.emplace_back(device, shape_.values());
+      }
+    }
+  }
   static std::size_t checked(std::size_t group, const Shape& shape) {
     if (group == 0 || shape.layers % group != 0) {
       throw penstock::OptionError{"a group of " + std::to_string(group) +
@@ -135,49 +146,77 @@ template <class Ops> class Stack {
     return inputs_[inside != 0 || block == 0 ? inside : group_ + block / group_ - 1].data();
   }
   const T* parameter(std::size_t block, Tensor tensor) const noexcept {
-    return parameters_.data() + block * layout_.block() + layout_.begin(tensor);
+    return parameters_ + block * layout_.block() + layout_.begin(tensor);
   }
-  float* gradient(std::size_t block, Tensor tensor) noexcept {
-    return gradients_.data() + block * layout_.block() + layout_.begin(tensor);
+  Wide<T>* gradient(std::size_t block, Tensor tensor) noexcept {
+    return gradients_ + block * layout_.block() + layout_.begin(tensor);
+  }
+
+  void forward(const Dropout& dropout) {
+    for (std::size_t block = 0; block < shape_.layers; ++block) {
+      forward(block, block + 1 < shape_.layers ? input(block + 1) : out_.data(), dropout);
+    }
+  }
+  // The residual is added by the product itself, unless something is dropped in between.
+  void linear_and_residual(Linear<T> x, const Drops& drops) {
+    if (!drops) {
+      ops_.linear(x);
+      return;
+    }
+    const T* const residual = std::exchange(x.residual, nullptr);
+    ops_.linear(x);
+    ops_.drop({x.out, x.out, drops, residual});
+  }
+  // Returns the gradient of what was dropped from on its way into a residual's sum.
+  const T* d_before(const Drops& drops) {
+    if (!drops) {
+      return d_.data();
+    }
+    ops_.drop({d_.data(), d_dropped_.data(), drops});
+    return d_dropped_.data();
   }
 
   // Leaves out the last product if `out` is null.
-  void forward(std::size_t block, T* out) {
+  void forward(std::size_t block, T* out, const Dropout& dropout) {
     Activations<T, D>& a = activations_[block % group_];
     const std::size_t c = shape_.width;
-    float* const statistics = a.statistics.data();
+    Wide<T>* const statistics = a.statistics.data();
     ops_.norm({input(block), parameter(block, Tensor::norm1_weight),
                parameter(block, Tensor::norm1_bias), a.norm1.data(), statistics,
                statistics + shape_.rows()});
     ops_.linear({a.norm1.data(), parameter(block, Tensor::qkv_weight),
                  parameter(block, Tensor::qkv_bias), a.qkv.data(), c, 3 * c});
-    ops_.attention({a.qkv.data(), a.attended.data(), a.kept.data()});
-    ops_.linear({a.attended.data(), parameter(block, Tensor::project_weight),
-                 parameter(block, Tensor::project_bias), a.middle.data(), c, c, input(block)});
+    ops_.attention({a.qkv.data(), a.attended.data(), a.kept.data(), dropout.attention(block)});
+    linear_and_residual({a.attended.data(), parameter(block, Tensor::project_weight),
+                         parameter(block, Tensor::project_bias), a.middle.data(), c, c,
+                         input(block)},
+                        dropout.project(block));
     ops_.norm({a.middle.data(), parameter(block, Tensor::norm2_weight),
                parameter(block, Tensor::norm2_bias), a.norm2.data(), statistics + 2 * shape_.rows(),
                statistics + 3 * shape_.rows()});
     ops_.linear({a.norm2.data(), parameter(block, Tensor::up_weight),
                  parameter(block, Tensor::up_bias), a.gelu.data(), c, 4 * c, nullptr, a.up.data()});
     if (out != nullptr) {
-      ops_.linear({a.gelu.data(), parameter(block, Tensor::down_weight),
-                   parameter(block, Tensor::down_bias), out, 4 * c, c, a.middle.data()});
+      linear_and_residual({a.gelu.data(), parameter(block, Tensor::down_weight),
+                           parameter(block, Tensor::down_bias), out, 4 * c, c, a.middle.data()},
+                          dropout.down(block));
     }
   }
   void recompute(std::size_t begin, std::size_t end) {
     for (std::size_t block = begin; block != end; ++block) {
-      forward(block, block + 1 < end ? input(block + 1) : nullptr);
+      forward(block, block + 1 < end ? input(block + 1) : nullptr, dropout_);
     }
   }
 
   void backward(std::size_t block) {
     Activations<T, D>& a = activations_[block % group_];
     const std::size_t c = shape_.width;
-    const float* const statistics = a.statistics.data();
+    const Wide<T>* const statistics = a.statistics.data();
     // The gradient of a residual's sum goes back both ways: d_ stays, and the other way's is added.
-    ops_.linear_backward({d_.data(), a.gelu.data(), parameter(block, Tensor::down_weight),
-                          d_up_.data(), gradient(block, Tensor::down_weight),
-                          gradient(block, Tensor::down_bias), 4 * c, c, a.up.data()});
+    ops_.linear_backward({d_before(dropout_.down(block)), a.gelu.data(),
+                          parameter(block, Tensor::down_weight), d_up_.data(),
+                          gradient(block, Tensor::down_weight), gradient(block, Tensor::down_bias),
+                          4 * c, c, a.up.data()});
     ops_.linear_backward({d_up_.data(), a.norm2.data(), parameter(block, Tensor::up_weight),
                           d_values_.data(), gradient(block, Tensor::up_weight),
                           gradient(block, Tensor::up_bias), c, 4 * c});
@@ -185,11 +224,12 @@ template <class Ops> class Stack {
                         statistics + 2 * shape_.rows(), statistics + 3 * shape_.rows(), d_.data(),
                         gradient(block, Tensor::norm2_weight),
                         gradient(block, Tensor::norm2_bias)});
-    ops_.linear_backward({d_.data(), a.attended.data(), parameter(block, Tensor::project_weight),
-                          d_values_.data(), gradient(block, Tensor::project_weight),
+    ops_.linear_backward({d_before(dropout_.project(block)), a.attended.data(),
+                          parameter(block, Tensor::project_weight), d_values_.data(),
+                          gradient(block, Tensor::project_weight),
                           gradient(block, Tensor::project_bias), c, c});
-    ops_.attention_backward(
-        {d_values_.data(), a.qkv.data(), a.attended.data(), a.kept.data(), d_qkv_.data()});
+    ops_.attention_backward({d_values_.data(), a.qkv.data(), a.attended.data(), a.kept.data(),
+                             d_qkv_.data(), dropout_.attention(block)});
     ops_.linear_backward({d_qkv_.data(), a.norm1.data(), parameter(block, Tensor::qkv_weight),
                           d_values_.data(), gradient(block, Tensor::qkv_weight),
                           gradient(block, Tensor::qkv_bias), c, 3 * c});
@@ -203,11 +243,14 @@ template <class Ops> class Stack {
   Shape shape_;
   Layout layout_;
   std::size_t group_;
-  penstock::DeviceArray<T, D> parameters_;
-  penstock::DeviceArray<float, D> gradients_;
+  Dropout dropout_;
+  penstock::DeviceArray<T, D> own_parameters_;
+  penstock::DeviceArray<Wide<T>, D> own_gradients_;
+  T* parameters_;
+  Wide<T>* gradients_;
   std::vector<Activations<T, D>> activations_; // of a group
   std::vector<penstock::DeviceArray<T, D>> inputs_;
-  penstock::DeviceArray<T, D> d_, d_values_, d_qkv_, d_up_;
+  penstock::DeviceArray<T, D> d_, d_values_, d_dropped_, d_qkv_, d_up_;
   penstock::DeviceArray<T, D> out_;
 };
 

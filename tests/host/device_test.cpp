@@ -586,6 +586,7 @@ TEST_CASE("each kind of call can be made to fail, names itself, and works again"
       const ps::HostCounts after = device.counts();
       CHECK(after.calls == before.calls + 1);
       CHECK(after.copies == before.copies);
+      CHECK(after.launches == before.launches);
       CHECK(after.records == before.records);
       CHECK(after.waits == before.waits);
       CHECK(after.queries == before.queries);
@@ -803,6 +804,13 @@ TEST_CASE("what is done and what lives is counted exactly") {
     device.copy_to_device(memory.at, pinned.at, 1000, moved);
     device.copy_to_device(memory.at, pinned.at, 10, moved);
     device.copy_to_host(pinned.at, memory.at, 7, moved);
+    moved.enqueue([] {});
+    std::array lanes{device.stream()};
+    const ps::HostGraph graph = device.capture(lanes, [&] {
+      lanes[0].enqueue([] {}); // launches nothing now
+      lanes[0].enqueue([] {});
+    });
+    graph.launch(moved);
     event.record(moved);
     device.record(event, moved);
     moved.wait(event);
@@ -813,9 +821,10 @@ TEST_CASE("what is done and what lives is counted exactly") {
     device.sync(event);
     event = std::move(second);
     const ps::HostCounts counts = device.counts();
-    CHECK(counts.calls == 6 + 3 + 2 + 1 + 3 + 2);
+    CHECK(counts.calls == 6 + 3 + 3 + 2 + 1 + 3 + 2);
     CHECK(counts.copies == 3);
     CHECK(counts.copied_bytes == 1017);
+    CHECK(counts.launches == 2);
     CHECK(counts.records == 2);
     CHECK(counts.waits == 1);
     CHECK(counts.queries == 3);
@@ -823,7 +832,7 @@ TEST_CASE("what is done and what lives is counted exactly") {
     CHECK(counts.pinned_bytes == 4 * 4096);
     CHECK(counts.live_allocations == 1);
     CHECK(counts.live_pinned == 1);
-    CHECK(counts.live_streams == 1);
+    CHECK(counts.live_streams == 2);
     CHECK(counts.live_events == 1);
   }
   ps::tests::check_nothing_lives(device);

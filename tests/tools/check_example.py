@@ -769,12 +769,136 @@ def knn(program: str, folder: Path):
         assert failed.returncode == 1 and why in failed.stderr, failed
 
 
+def train(program: str, folder: Path):
+    rng = random.Random(7)
+    words = "a pipeline reads some text and trains a small model on what it says to you".split()
+    text = folder / "text"
+    text.write_text(" ".join(rng.choices(words, k=3_000)))
+    names = ["pinned", "prefetch", "workers", "graph", "layout", "tensor_cores", "recompute", "optimiser"]
+    keys = {"loss", "val_loss", "tokens_per_s", "idle", "wait_share", "syncs", "launches", "events", "position"}
+    sizes = ["--device", "host", "--batch", "2", "--context", "16", "--warmup", "5", "--eval-batches", "3"]
+
+    def trained(steps: int, events: str, *args, data: Path = text) -> dict:
+        result = json.loads(run(program, "--data", data, *sizes, "--steps", steps, "--events", events, "--json", *args).splitlines()[-1])
+        assert set(result) == keys, sorted(set(result) ^ keys)
+        assert all(is_number(number) for number in [*result["loss"], *(result[key] for key in keys - {"loss", "events", "position"})]), result
+        assert 0 <= result["wait_share"] <= 1 and 0 <= result["idle"] <= 1 and result["tokens_per_s"] > 0, result
+        return result
+
+    whole = trained(80, "fastest", "--csv", folder / "losses.csv", "--eval-every", 30)
+    losses = whole["loss"]
+    assert len(losses) == 80 and sum(losses[-10:]) < 0.8 * sum(losses[:10]), losses
+    assert whole["val_loss"] < 0.8 * losses[0], whole
+    rows = [row.split(",") for row in (folder / "losses.csv").read_text().splitlines()[1:]]
+    assert all(abs(float(row[1]) - loss) < 1e-6 for row, loss in zip(rows, losses, strict=True)), rows
+    assert [int(row[0]) for row in rows if row[2]] == [30, 60, 80] and abs(float(rows[-1][2]) - whole["val_loss"]) < 1e-6, rows
+
+    steps = 14
+    first = trained(steps, "none")
+    assert first["loss"] == losses[:steps] and first["events"] == [], first
+    for events in *names, "all", "fastest":
+        result = trained(steps, "pinned,workers" if events == "workers" else events)
+        on = names if events == "all" else [name for name in names if name != "recompute"] if events == "fastest" else \
+            ["pinned", "workers"] if events == "workers" else [events]
+        assert result["events"] == on, (events, result["events"])
+        for key in "loss", "val_loss", "position":
+            assert result[key] == first[key], f"{events}: {key} is {result[key]}, and without cures {first[key]}"
+        timed = steps - steps // 2  # two waits a step in turn, for the copy and for the loss; a copy needs none in a pipeline
+        waits = (0 if "pinned" in on else timed) + (0 if "prefetch" in on else timed)
+        assert waits <= result["syncs"] <= waits + 2, (events, result)
+        assert result["launches"] == 2 * timed if "graph" in on else result["launches"] > 20 * timed, (events, result)
+    beside = ["--clip", "0", "--dropout", "0.1", "--micro-batches", "2"]
+    assert trained(5, "none", *beside)["loss"] == trained(5, "pinned,optimiser=overlapped,recompute", *beside)["loss"] != losses[:5]
+
+    # In one run or in several, other events or not, killed or not.
+    saved = folder / "saved"
+    trained(33, "none", "--checkpoint", saved)
+    for events in "none", "fastest":
+        rest = trained(80, events, "--resume", saved)
+        for key, wanted in ("loss", losses[33:]), ("val_loss", whole["val_loss"]), ("position", whole["position"]):
+            assert rest[key] == wanted, f"{events}: {key} is {rest[key]}, and in one run {wanted}"
+    saved.unlink()
+    with subprocess.Popen([program, "--data", text, *sizes, "--steps", "70", "--checkpoint", saved, "--checkpoint-every", "4"],
+                          stdout=subprocess.DEVNULL) as killed:
+        until = time.monotonic() + LIMIT
+        while not saved.exists() and time.monotonic() < until:
+            time.sleep(0.001)
+        killed.kill()
+    rest = trained(80, "fastest", "--resume", saved)["loss"]
+    assert 10 <= len(rest) <= 76 and rest == losses[-len(rest):], (rest, losses)
+
+    # An error comes while work is on its way.
+    for events in "prefetch", "fastest":
+        shrinks = folder / "shrinks"
+        shrinks.write_bytes(text.read_bytes())
+        with subprocess.Popen([program, "--data", shrinks, *sizes, "--steps", "100000", "--eval-every", "1", "--events", events],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as fails:
+            assert fails.stdout.readline().startswith("step 1: loss "), events
+            os.truncate(shrinks, 100)
+            said = fails.communicate(timeout=LIMIT)[1]
+        assert fails.returncode == 1 and said.startswith("train: ") and "shrank" in said and said.count("\n") == 1, (events, fails.returncode, said)
+
+    tokens = folder / "tokens.bin"
+    tokens.write_bytes(struct.pack("<4000H", *(min(int(rng.expovariate(0.05)), 299) for _ in range(4_000))))
+    assert trained(5, "none", data=tokens)["loss"] == trained(5, "fastest", data=tokens)["loss"]
+    held_out = folder / "held_out"
+    held_out.write_text(" ".join(words * 40))
+    assert trained(5, "fastest", "--val", held_out)["val_loss"] != trained(5, "fastest")["val_loss"]
+    said = run(program, "--data", text, *sizes, "--steps", 3, "--profile")
+    assert "AsyncCopier" in said and "step 3: loss " in said and "tokens a second" in said, said
+    assert "--events LIST" in run(program, "--help")
+
+    short = folder / "short"
+    short.write_text("too short")
+    empty = folder / "empty"
+    empty.touch()
+    other = folder / "other"
+    other.write_text("X" * 1_000)
+    wrong = {"--data": [], "missing": ["--data", folder / "missing"], "is empty": ["--data", empty], "--context": ["--data", short],
+             "pinned,workers": ["--data", text, "--events", "workers"], "no event": ["--data", text, "--events", "fast"],
+             "--clip 0": ["--data", text, "--events", "optimiser=overlapped"], "--steps is 60": ["--data", text, "--resume", saved],
+             "--batch 2": ["--data", text, "--resume", saved, "--batch", "4"], "tokens of context": ["--data", text, "--resume", saved, "--context", "8"],
+             "byte of value 88": ["--data", other, "--resume", saved], "llm.c's header": ["--data", text, "--resume", short], "what": ["what"], "cuda": ["--data", text, "--device", "cuda"]}
+    trained(60, "fastest", "--checkpoint", saved)
+    for word, args in wrong.items():
+        failed = subprocess.run([program, *sizes, "--steps", "60", *map(str, args)], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and not failed.stdout, (args, failed)
+        assert failed.stderr.startswith("train: ") and word in failed.stderr and failed.stderr.count("\n") == 1, (args, failed.stderr)
+
+
+def generate(program: str, folder: Path):
+    rng = random.Random(8)
+    context, vocabulary, padded, layers, heads, width = 8, 100, 128, 2, 2, 16
+    count = (padded + context) * width + layers * (12 * width * width + 13 * width) + 2 * width
+    model = folder / "model"
+    model.write_bytes(struct.pack("<8i", 20240326, 3, context, vocabulary, layers, heads, width, padded).ljust(1024, b"\0") +
+                      struct.pack(f"<{count}f", *(rng.gauss(0, 0.5) for _ in range(count))))
+
+    def written(*args) -> list[int]:
+        return [int(word) for word in run(program, "--checkpoint", model, "--device", "host", "--tokens", "30", *args).split()]
+
+    some = written("--prompt", "3, 99 0")
+    assert some[:3] == [3, 99, 0] and len(some) == 33 and all(0 <= token < vocabulary for token in some), some
+    assert some == written("--prompt", "3, 99 0") != written("--prompt", "3, 99 0", "--seed", "2")
+    assert written("--temperature", "0") == written("--top-k", "1", "--seed", "3"), "the likeliest"
+    assert len(written()) == 30 and len(set(written())) > 5, written()
+    assert "--temperature X" in run(program, "--help")
+    short = folder / "short"
+    short.write_bytes(model.read_bytes()[:-4])
+    for word, args in {"--checkpoint": [], "missing": ["--checkpoint", folder / "missing"], "it ends there": ["--checkpoint", short],
+                       "from 0 to 99": ["--checkpoint", model, "--prompt", "100"]}.items():
+        failed = subprocess.run([program, "--device", "host", *map(str, args)], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and not failed.stdout, (args, failed)
+        assert failed.stderr.startswith("generate: ") and word in failed.stderr and failed.stderr.count("\n") == 1, (args, failed.stderr)
+
+
 EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_train_loop": train_loop,
             "04_own_source_and_stage": own_source_and_stage, "05_columns": columns,
             "06_text": text, "07_ring": ring, "08_tokens": tokens,
             "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file,
             "12_streams": streams, "13_knn": knn, "14_order": order, "15_inspect": inspect, "16_images": images,
-            "17_doctor": doctor, "18_load_weights": load_weights, "19_select_records": select_records}
+            "17_doctor": doctor, "18_load_weights": load_weights, "19_select_records": select_records,
+            "train": train, "generate": generate}
 with tempfile.TemporaryDirectory() as folder:
     try:
         EXAMPLES[sys.argv[1]](os.path.abspath(sys.argv[2]), Path(folder))

@@ -15,6 +15,7 @@ struct HostCounts {
   std::uint64_t calls = 0;
   std::uint64_t copies = 0;       ///< Copies enqueued.
   std::uint64_t copied_bytes = 0; ///< Bytes of those copies.
+  std::uint64_t launches = 0;     ///< Work enqueued, and graphs launched, a graph as one.
   std::uint64_t records = 0;      ///< Events recorded.
   std::uint64_t waits = 0;        ///< Times a stream was told to wait.
   std::uint64_t queries = 0;      ///< Calls of is_done().

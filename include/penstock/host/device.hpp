@@ -183,6 +183,7 @@ class HostDevice {
     return {.calls = context_.gate.calls(),
             .copies = now(copies_),
             .copied_bytes = now(copied_bytes_),
+            .launches = now(context_.launches),
             .records = now(context_.records),
             .waits = now(context_.waits),
             .queries = now(context_.queries),

@@ -103,6 +103,7 @@ class HostStream {
     const detail::NotedCall noted{detail::CallKind::launch};
     detail::Machine* const machine = context().machine.get();
     const auto begun = machine ? machine->begin_launch() : detail::Pace::Clock::time_point{};
+    context().launches.fetch_add(1, StdAtomics::relaxed);
     const bool at_once = queue().push(std::move(f));
     if (machine) {
       machine->end_launch(begun, at_once);

@@ -31,7 +31,7 @@ struct HostContext {
   const Owned<Machine> machine; // null if the device has no options
   CallGate gate;
   HostQueues queues;
-  StdAtomics::Atomic<std::uint64_t> records{0}, waits{0}, queries{0}, syncs{0};
+  StdAtomics::Atomic<std::uint64_t> launches{0}, records{0}, waits{0}, queries{0}, syncs{0};
   StdAtomics::Atomic<std::size_t> live_streams{0}, live_events{0};
 };
 

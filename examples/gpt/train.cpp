@@ -1,0 +1,123 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Trains a small GPT on a text or on tokens, fed by a pipeline. What blocks a GPU, page by page in
+// docs/blocking_events/, can be switched on: with --events none it is the program that one writes
+// first, with --events fastest nothing is left that costs time.
+//
+//   train --data FILE [--config tiny|small|124M] [--steps N] [--events LIST] [--checkpoint FILE]
+//         [--resume FILE] [--json] ...
+//
+// train --help names all options. The loop is in train_loop.hpp, the pipelines in
+// pipeline_feed.hpp.
+
+#include "corpus.hpp"
+#include "host_ops.hpp"
+#include "summary.hpp"
+#include "train_loop.hpp"
+#include "train_options.hpp"
+#include "train_plan.hpp"
+#if defined(__CUDACC__)
+#include "gpu_ops.cuh"
+#include "profile.hpp"
+#endif
+
+#include <penstock/float16.hpp>
+#include <penstock/penstock.hpp>
+#include <penstock/with_device.hpp>
+
+#include <exception>
+#include <iostream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace {
+
+namespace ps = penstock;
+using namespace transformer;
+
+struct Task {
+  const TrainOptions& options;
+  const TrainPlan& plan;
+  const Corpus& corpus;
+  const Checkpoint<>* from; // or null
+};
+
+void print(const TrainSummary& summary, const TrainOptions& options) {
+  if (options.json) {
+    std::cout << to_json(summary).text() << '\n';
+    return;
+  }
+  std::cout << "last loss " << summary.losses.back() << ", " << summary.tokens_per_s
+            << " tokens a second, " << 100 * summary.wait_share << " % of the time without data\n";
+}
+
+/// Trains with some operations. Returns what the program returns.
+template <class Ops, class... OpsOptions>
+int train(typename Ops::device_type& device, const Task& task, OpsOptions... ops_options) {
+  TrainLoop<Ops> loop{device, task.options, task.plan, task.corpus, task.from, ops_options...};
+  if (!task.options.dump_gradients.empty()) {
+    loop.dump_gradients();
+    return 0;
+  }
+  const TrainSummary summary = loop.run(std::cout);
+  if (task.options.profile) {
+    if (const auto report = loop.report()) {
+      std::cout << *report;
+    }
+#if defined(__CUDACC__)
+    if (const auto& watched = loop.times().watched) {
+      Profile{*watched, operations_of(task.plan.config, loop.used())}.print(std::cout);
+    }
+#endif
+  }
+  print(summary, task.options);
+  return 0;
+}
+
+/// Tensor cores are a GPU's: on the host device the operations are the same with and without them.
+int train_on(ps::HostDevice& device, const Task& task) {
+  return train<HostOps<float>>(device, task);
+}
+#if defined(__CUDACC__)
+int train_on(ps::CudaDevice& gpu, const Task& task) {
+  if (task.plan.events.tensor_cores) {
+    return train<GpuOps<ps::BFloat16>>(gpu, task, GpuOptions{.fused = task.plan.fused_attention});
+  }
+  return train<GpuOps<float>>(gpu, task, GpuOptions{});
+}
+#endif
+
+int run(const TrainOptions& options) {
+  std::optional<Checkpoint<>> from;
+  if (!options.resume.empty()) {
+    from.emplace(options.resume);
+  }
+  const bool has_characters = from && from->state() && !from->state()->characters.empty();
+  const Corpus corpus{options.data, options.val, DataFormat::automatic,
+                      has_characters ? Vocabulary{from->state()->characters} : Vocabulary{}};
+  const TrainPlan plan = make_plan(options, corpus.ids(), corpus.held_out());
+  if (from) {
+    require_same(*from, plan.config);
+    require_same(*from, plan.fixed);
+  }
+  return ps::with_device(options.device, [&](auto& device) {
+    const auto attached = device.attach();
+    return train_on(device, {options, plan, corpus, from ? &*from : nullptr});
+  });
+}
+
+} // namespace
+
+int main(int argc, char** argv) try {
+  TrainOptions options{argc, argv};
+  if (options.help) {
+    std::cout << options.usage();
+    return 0;
+  }
+  return run(options);
+} catch (const std::exception& error) {
+  std::cerr << "train: " << error.what() << '\n';
+  return 1;
+}

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "command_line.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace transformer {
+
+/// The options of `train`, with what they are if they are not given. Where there is a choice to
+/// make for the configuration, none stands for it.
+struct TrainOptions {
+  std::string data;
+  std::string val; ///< Empty: the last tenth of `data`.
+  std::string config = "tiny";
+  std::uint64_t steps = 1000;
+  std::optional<std::uint64_t> batch;
+  std::uint64_t micro_batches = 1;
+  std::optional<std::uint64_t> context;
+  std::string events = "fastest";
+  std::string device = "auto";
+  std::optional<float> dropout;
+  std::optional<float> rate;
+  std::uint64_t warmup = 100;
+  std::uint64_t decay_steps = 0; ///< 0: the rate stays.
+  float clip = 1;
+  float decay = 0.1F;
+  std::uint64_t seed = 1;
+  std::uint64_t eval_every = 250;
+  std::uint64_t eval_batches = 20;
+  std::string checkpoint;
+  std::uint64_t checkpoint_every = 0; ///< 0: only at the end.
+  std::string resume;
+  std::string dump_gradients;
+  std::string csv;
+  std::string svg;
+  bool profile = false;
+  bool json = false;
+  bool help = false;
+
+  /// Reads the arguments. Throws std::invalid_argument, whose text is one line.
+  TrainOptions(int argc, char** argv) {
+    CommandLine line = command_line();
+    help = !line.parse(argc, argv);
+    if (help) {
+      return;
+    }
+    if (data.empty()) {
+      line.fail("there is nothing to train on: give --data a file of text or of tokens");
+    }
+    if (checkpoint_every != 0 && checkpoint.empty()) {
+      line.fail("--checkpoint-every needs --checkpoint and a file");
+    }
+    if (batch && *batch % micro_batches != 0) {
+      line.fail("--batch is " + std::to_string(*batch) + ", which no " +
+                std::to_string(micro_batches) + " equal micro-batches make up");
+    }
+  }
+
+  /// Returns a line for each option.
+  std::string usage() { return command_line().usage(); }
+
+ private:
+  CommandLine command_line() {
+    constexpr Range<std::uint64_t> counts{0, 1'000'000'000};
+    constexpr Range<std::uint64_t> sizes{1, 1'000'000};
+    CommandLine line{"train", "train --data FILE [OPTION...]: trains a small GPT."};
+    line.text("--data", data, "FILE", "what to train on: text, or uint16 tokens (.bin)");
+    line.text("--val", val, "FILE", "what to take the validation loss of; else data's last tenth");
+    line.choice("--config", config, {"tiny", "small", "124M"}, "the model's size; tiny");
+    line.number("--steps", steps, Range<std::uint64_t>{1, counts.most},
+                "steps to train, those before --resume included; 1000");
+    line.number("--batch", batch, sizes, "sequences of a step; the configuration's own");
+    line.number("--micro-batches", micro_batches, Range<std::uint64_t>{1, 4096},
+                "parts of a step, whose gradients add up; 1");
+    line.number("--context", context, sizes, "tokens of a sequence; the configuration's own");
+    line.text("--events", events, "LIST", "cures to use: none, all, fastest, or names with commas");
+    line.choice("--device", device, {"auto", "cuda", "host"}, "where to compute; auto");
+    line.number("--dropout", dropout, Range<float>{0, 0.9F}, "share of values left out");
+    line.number("--rate", rate, Range<float>{0, 1}, "the highest learning rate");
+    line.number("--warmup", warmup, counts, "steps until the rate is at its highest; 100");
+    line.number("--decay-steps", decay_steps, counts,
+                "step at which the rate has fallen to a tenth; 0: it stays");
+    line.number("--clip", clip, Range<float>{0, 1e6F},
+                "most that gradients' norm may be; 1; 0: any");
+    line.number("--decay", decay, Range<float>{0, 1}, "decay of matrices; 0.1");
+    line.number("--seed", seed, Range<std::uint64_t>{0, ~std::uint64_t{0}},
+                "of first weights, order and dropout; 1");
+    line.number("--eval-every", eval_every, counts, "steps between validations; 250; 0: none");
+    line.number("--eval-batches", eval_batches, sizes, "batches of a validation; 20");
+    line.text("--checkpoint", checkpoint, "FILE", "where to keep the model and all of its state");
+    line.number("--checkpoint-every", checkpoint_every, counts,
+                "steps between checkpoints; 0: one at the end");
+    line.text("--resume", resume, "FILE", "a checkpoint to go on from, or weights of llm.c");
+    line.text("--dump-gradients", dump_gradients, "FILE",
+              "write the first step's loss and gradients, and stop");
+    line.text("--csv", csv, "FILE", "write losses as they come; goes on at --resume");
+    line.text("--svg", svg, "FILE", "draw the losses at the end");
+    line.flag("--profile", profile, "print which kernels took the time (GPU)");
+    line.flag("--json", json, "print one line at the end, as JSON");
+    return line;
+  }
+};
+
+} // namespace transformer

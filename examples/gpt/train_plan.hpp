@@ -1,0 +1,120 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "config.hpp"
+#include "events.hpp"
+#include "feed.hpp"
+#include "train_options.hpp"
+#include "training.hpp"
+
+#include <penstock/ranks.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+namespace transformer {
+
+/// What the options and the data make of a training.
+struct TrainPlan {
+  Config config;
+  TrainingOptions training;
+  FeedOptions trained;
+  FeedOptions held_out;
+  Events events;
+  bool fused_attention{}; ///< On tensor cores, if the model's sizes are those that it is for.
+  /// What must not change when the training goes on, by the options' names.
+  std::map<std::string, std::string> fixed;
+};
+
+/// Returns how many blocks' activations to keep if others are recomputed, for the least memory: a
+/// block has about 15 values for each value of its input.
+inline std::size_t least_group(std::size_t layers) {
+  std::size_t best = 1;
+  const auto kept = [layers](std::size_t group) { return 16 * group + layers / group; };
+  for (std::size_t group = 1; group <= layers; ++group) {
+    if (layers % group == 0 && kept(group) < kept(best)) {
+      best = group;
+    }
+  }
+  return best;
+}
+
+/// Makes the plan of a training for data with tokens of `ids` different numbers, of which
+/// `held_out` are held out. Throws std::invalid_argument, whose text is one line.
+inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::uint64_t held_out) {
+  struct Usual {
+    std::size_t batch;
+    float rate;
+    float dropout;
+    float beta2;
+  };
+  const Usual usual = options.config == "tiny"    ? Usual{8, 2e-3F, 0, 0.99F}
+                      : options.config == "small" ? Usual{64, 1e-3F, 0.2F, 0.99F}
+                                                  : Usual{16, 6e-4F, 0, 0.95F};
+  TrainPlan plan;
+  plan.events = parse_events(options.events);
+  plan.config = presets::named(options.config);
+  plan.config.vocabulary = ids;
+  plan.config.context = options.context.value_or(plan.config.context);
+  const std::size_t head = plan.config.width / plan.config.heads;
+  plan.fused_attention =
+      plan.events.tensor_cores && (head == 64 || head == 128) && plan.config.context % 128 == 0;
+  const std::size_t batch = options.batch.value_or(usual.batch);
+  if (batch % options.micro_batches != 0) {
+    throw std::invalid_argument{"a batch of " + std::to_string(batch) +
+                                " sequences is not made up of " +
+                                std::to_string(options.micro_batches) +
+                                " equal micro-batches: give --batch or --micro-batches"};
+  }
+  if (plan.events.overlapped && options.clip != 0) {
+    throw std::invalid_argument{
+        "optimiser=overlapped updates blocks before all gradients are there, so nothing can clip "
+        "them: give --clip 0 too"};
+  }
+  TrainingOptions& training = plan.training;
+  training.batch = batch / options.micro_batches;
+  training.micro_batches = options.micro_batches;
+  training.group = plan.events.recompute ? least_group(plan.config.layers) : 0;
+  training.graph = plan.events.graph;
+  training.way = plan.events.overlapped  ? StepWay::beside_backward
+                 : plan.events.optimiser ? StepWay::all
+                                         : StepWay::each_tensor;
+  training.dropout = options.dropout.value_or(usual.dropout);
+  training.seed = options.seed;
+  training.adamw = {.rate = options.rate.value_or(usual.rate),
+                    .beta2 = usual.beta2,
+                    .decay = options.decay,
+                    .clip = options.clip,
+                    .schedule = {.warm_up = options.warmup, .steps = options.decay_steps}};
+
+  plan.trained = {.batch = training.batch,
+                  .context = plan.config.context,
+                  .seed = options.seed,
+                  .ranks = penstock::ranks(),
+                  .events = plan.events};
+  plan.held_out = plan.trained;
+  plan.held_out.ranks = {}; // all take the same loss
+  plan.held_out.shifted = false;
+  plan.held_out.epochs = 1;
+  const std::uint64_t windows = held_out == 0 ? 0 : (held_out - 1) / plan.config.context;
+  plan.held_out.records =
+      std::min<std::uint64_t>(options.eval_batches, windows / training.batch) * training.batch;
+  if (options.eval_every != 0 && plan.held_out.records == 0) {
+    throw std::invalid_argument{
+        "held out are " + std::to_string(held_out) + " tokens, " + std::to_string(windows) +
+        " windows of " + std::to_string(plan.config.context) + ", and a batch has " +
+        std::to_string(training.batch) +
+        ": give --val FILE, more data, or a smaller --batch or --context, or --eval-every 0"};
+  }
+  plan.fixed = {{"--batch", std::to_string(batch)},
+                {"--micro-batches", std::to_string(options.micro_batches)},
+                {"--seed", std::to_string(options.seed)}};
+  return plan;
+}
+
+} // namespace transformer
