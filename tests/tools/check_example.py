@@ -166,6 +166,11 @@ def own_source_and_stage(program: str, folder: Path):
         assert failed.returncode == 1 and not failed.stdout and all(w in failed.stderr for w in words), failed
 
 
+def records_in_words(count: int) -> str:
+    """Returns how a Report begins."""
+    return f"{count} record" + ("," if count == 1 else "s,")
+
+
 def columns(program: str, folder: Path):
     rng = random.Random(3)
     images, labels = folder / "images", folder / "labels"
@@ -184,7 +189,7 @@ def columns(program: str, folder: Path):
             mean = total[label] / 784 / number[label] if number[label] else 0
             found = [float(word) for word in row.split()]
             assert found[:2] == [label, number[label]] and abs(found[2] - mean) < 1e-5, (row, label, number[label], mean)
-        assert rows[10].startswith(f"{count} records"), rows[10]
+        assert rows[10].startswith(records_in_words(count)), rows[10]
     with labels.open("ab") as file:
         file.write(b"\0")
     failed = subprocess.run([program, "--device", "host", images, labels], capture_output=True, text=True, timeout=LIMIT)
@@ -205,7 +210,7 @@ def text(program: str, folder: Path):
         words = sum(len(re.findall(r"[^ \t\v]+", line)) for line in some)
         wanted = [lines, words, sum(map(len, some)), 700_000 + (lines == 1)]
         assert found == wanted, (said, wanted)
-        assert report[0].startswith(f"{lines} records"), report
+        assert report[0].startswith(records_in_words(lines)), report
     file.write_text("a\n" + "x" * 2**20 + "y\n")
     failed = subprocess.run([program, "--device", "host", file], capture_output=True, text=True, timeout=LIMIT)
     assert failed.returncode == 1 and not failed.stdout and "line 2 of" in failed.stderr, failed
@@ -257,7 +262,7 @@ def file_to_file(program: str, folder: Path):
         samples.write_bytes(struct.pack(f"<{count}h", *numbers))
         report = run(program, samples, floats)
         assert struct.unpack(f"<{count}f", floats.read_bytes()) == tuple(n / 32768 for n in numbers), count
-        assert report.startswith(f"{count} records") and "Writer" in report, report
+        assert report.startswith(records_in_words(count)) and "Writer" in report, report
     before = floats.read_bytes()
     with samples.open("ab") as file:
         file.write(b"x")
@@ -277,7 +282,7 @@ def transform_file(program: str, folder: Path):
         *report, said = run(program, "--device", "host", before, after).splitlines()
         assert after.read_bytes() == bytes(a ^ b for a, b in zip(data, mask)), count
         assert said == f"{count} bytes, each as the CPU makes it", said
-        assert report[0].startswith(f"{count} records") and any("Kernel" in line for line in report), report
+        assert report[0].startswith(records_in_words(count)) and any("Kernel" in line for line in report), report
         run(program, "--device", "host", after, again)
         assert again.read_bytes() == data, count
     for wrong in (folder / "missing", after), (before, before):
