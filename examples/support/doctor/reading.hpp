@@ -26,6 +26,19 @@ namespace doctor {
 /// How a file is read: through the page cache, or past it.
 enum class Way { cached, direct };
 
+/// What to do if a file cannot be opened or read, by the system's number for the error.
+inline const char* cure_of(int error) {
+  switch (error) {
+  case EMFILE:
+  case ENFILE:
+    return "raise the limit on open files: ulimit -n";
+  case EIO:
+    return "the disk or the network below it has failed: see the system's log";
+  default:
+    return "check the path, and the right to read it";
+  }
+}
+
 /// A file that is open; one at a time.
 class OpenFile {
  public:
@@ -70,17 +83,6 @@ class OpenFile {
   }
 
  private:
-  static const char* cure_of(int error) {
-    switch (error) {
-    case EMFILE:
-    case ENFILE:
-      return "raise the limit on open files: ulimit -n";
-    case EIO:
-      return "the disk or the network below it has failed: see the system's log";
-    default:
-      return "check the path, and the right to read it";
-    }
-  }
   [[noreturn]] static void fail(const char* what, const std::string& path) {
     const int error = errno;
     throw std::system_error{error, std::generic_category(),
