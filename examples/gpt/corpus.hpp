@@ -13,11 +13,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -52,7 +54,7 @@ class Corpus {
   explicit Corpus(const std::string& path, const std::string& held_out = {},
                   DataFormat format = DataFormat::automatic, const Vocabulary& known = {})
       : is_text_{format == DataFormat::text ||
-                 (format == DataFormat::automatic && !has_tokens(path))},
+                 (format == DataFormat::automatic && !has_tokens(path, held_out))},
         parts_{is_text_ ? Some{opened<std::uint8_t>(path, held_out)}
                         : Some{opened<std::uint16_t>(path, held_out)}} {
     if (trained() == 0) {
@@ -95,7 +97,21 @@ class Corpus {
     return first == magic;
   }
   static bool has_tokens(const std::string& path) {
+    if (std::error_code none; std::filesystem::is_directory(path, none)) {
+      throw std::invalid_argument{path + " is a directory: give one file of text or tokens"};
+    }
     return path.ends_with(".bin") || has_header(path);
+  }
+  static bool has_tokens(const std::string& path, const std::string& held_out) {
+    const bool tokens = has_tokens(path);
+    std::error_code none;
+    if (std::filesystem::exists(held_out, none) && has_tokens(held_out) != tokens) {
+      throw std::invalid_argument{
+          (tokens ? path : held_out) + " has tokens, and " + (tokens ? held_out : path) +
+          " is a text: give two files of one kind; tokens have llm.c's header, or a name that ends "
+          "in .bin"};
+    }
+    return tokens;
   }
   template <class T> static penstock::Tokens<T> opened(const std::string& path) {
     // A text has no header: whatever it begins with is text.
