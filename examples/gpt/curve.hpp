@@ -45,15 +45,15 @@ class Curve {
       return;
     }
     const bool goes_on = resumed != 0 && std::filesystem::exists(path_);
-    if (goes_on) {
-      keep(resumed);
-    }
     errno = 0;
     file_.open(path_, goes_on ? std::ios::binary | std::ios::app : std::ios::binary);
     if (!goes_on) {
       file_ << header;
     }
     flush();
+    if (goes_on) {
+      keep(resumed);
+    }
   }
 
   /// Adds a row, whose seconds count from this run's beginning. Throws std::runtime_error if it
@@ -84,7 +84,8 @@ class Curve {
     if (!file_.flush()) {
       throw std::runtime_error{"cannot write " + path_ + ": " +
                                std::generic_category().message(errno != 0 ? errno : EIO) +
-                               ". Free some space, or give --csv another file."};
+                               ". Check its folder and the space there, or give --csv another "
+                               "file."};
     }
   }
 
