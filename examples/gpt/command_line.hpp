@@ -91,6 +91,7 @@ class CommandLine {
       if (option == nullptr) {
         fail("there is no option \"" + std::string{argument.substr(0, equals)} + '"');
       }
+      given_.push_back(option->name);
       if (option->what.empty()) {
         if (equals != argument.npos) {
           fail(option->name + " takes no value");
@@ -106,6 +107,9 @@ class CommandLine {
     }
     return true;
   }
+
+  /// Returns the names of the options that parse() has found.
+  const std::vector<std::string>& given() const noexcept { return given_; }
 
   /// Throws std::invalid_argument with this text, and a word on where to find help.
   [[noreturn]] void fail(const std::string& what) const {
@@ -169,6 +173,7 @@ class CommandLine {
   std::string program_;
   std::string purpose_;
   std::vector<Option> options_;
+  std::vector<std::string> given_;
 };
 
 } // namespace transformer
