@@ -61,7 +61,7 @@ class Corpus {
       throw std::invalid_argument{path + " is empty: give a file of text or tokens"};
     }
     if (is_text_) {
-      learn_bytes(path, known);
+      learn_bytes(held_out.empty() ? path : path + " or " + held_out, known);
     } else {
       learn_ids(path);
     }
@@ -144,7 +144,7 @@ class Corpus {
       }
     }
   }
-  void learn_bytes(const std::string& path, const Vocabulary& known) {
+  void learn_bytes(const std::string& paths, const Vocabulary& known) {
     std::array<std::uint64_t, 256> counts{};
     each_piece(std::get<Parts<std::uint8_t>>(parts_), [&](std::span<const std::uint8_t> bytes) {
       for (const std::uint8_t byte : bytes) {
@@ -156,7 +156,7 @@ class Corpus {
     ids_ = vocabulary_.size();
     for (std::size_t id = 0; id < found.size(); ++id) {
       if (!vocabulary_.has(found.byte(id))) {
-        throw std::invalid_argument{"the text in " + path + " has a byte of value " +
+        throw std::invalid_argument{"the text in " + paths + " has a byte of value " +
                                     std::to_string(found.byte(id)) +
                                     ", which the checkpoint's vocabulary has not: resume with "
                                     "the text that it was trained on"};

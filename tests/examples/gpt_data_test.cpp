@@ -284,6 +284,10 @@ TEST_CASE("a text goes on with the vocabulary of a checkpoint, and no other") {
       [&] { Corpus{text, {}, DataFormat::automatic, Vocabulary{"ab"}}; });
   CHECK(has_said(error, "a byte of value 99") == "a byte of value 99");
   CHECK(has_said(error, text) == text);
+  const std::string other = folder.write("other", "abcz");
+  const auto of_two = caught<std::invalid_argument>(
+      [&] { Corpus{text, other, DataFormat::automatic, Vocabulary{"abc"}}; });
+  CHECK(has_said(of_two, text + " or " + other) == text + " or " + other);
   CHECK_THROWS_AS(Corpus{folder.write("empty", "")}, std::invalid_argument);
   CHECK_THROWS_AS(Corpus{folder / "missing"}, ps::SourceError);
 }
