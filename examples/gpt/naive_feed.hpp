@@ -50,6 +50,12 @@ template <penstock::AnyDevice D, class T> class NaiveFeed final : public Feed<D>
                                   " is one of other data, of another context or another seed: "
                                   "resume with what it was saved with"};
     }
+    if (from.step() > records_ || from.epoch() >= options_.epochs) {
+      throw penstock::OptionError{"the position " + from.text() + " lies behind the " +
+                                  std::to_string(records_) + " windows of an epoch, or behind " +
+                                  std::to_string(options_.epochs) +
+                                  " epochs: its text was changed, and is worth nothing"};
+    }
     std::uint64_t first = from.step() / options_.ranks.world; // of this rank's turns
     for (std::uint64_t epoch = from.epoch(); epoch < options_.epochs; ++epoch) {
       const penstock::Permutation order{windows_.size(), options_.seed, epoch};

@@ -27,6 +27,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace transformer {
 
@@ -110,6 +111,11 @@ template <class Ops> class TrainLoop {
       }
       return !last;
     });
+    if (training_.steps() < options_.steps) {
+      throw std::runtime_error{"the data ended behind step " + std::to_string(training_.steps()) +
+                               " of " + std::to_string(options_.steps) + ": their epochs were " +
+                               std::to_string(plan_.trained.epochs)};
+    }
     times_ = clock.stop(stream());
     if (!options_.svg.empty()) {
       write_picture(options_.svg, rows.curve().points());
@@ -174,13 +180,15 @@ template <class Ops> class TrainLoop {
     }
     rows.flush();
     if (!options_.checkpoint.empty() && (last || is_multiple(done, options_.checkpoint_every))) {
+      auto kept = plan_.fixed;
+      kept.insert(plan_.kept.begin(), plan_.kept.end());
       files_.save(options_.checkpoint, {.steps = done,
                                         .passes = training_.passes(),
                                         .seed = plan_.training.seed,
                                         .dropout = plan_.training.dropout,
                                         .position = position_.text(),
                                         .characters = characters_,
-                                        .options = plan_.fixed});
+                                        .options = std::move(kept)});
     }
   }
   /// Returns the mean loss of a number of batches that are held out.
