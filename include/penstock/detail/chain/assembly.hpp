@@ -8,6 +8,7 @@
 #include <penstock/detail/chain/verdict.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
+#include <penstock/detail/engine/fed_devices.hpp>
 #include <penstock/detail/host_side/host_loop.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host/device.hpp>
@@ -71,6 +72,7 @@ template <class... Stages> struct Assembly {
   static void build(const std::tuple<Stages...>& stages, Engine& engine, Backend* device,
                     const PrepareOptions& preparing, std::index_sequence<At...>) {
     auto build = engine.build(device, preparing);
+    build.plan.devices = FedDevice::count();
     (std::get<At>(stages).template plan<GivenTo<At>>(build.plan), ...);
     if constexpr (End::host) {
       build.plan.sees_records();
