@@ -16,6 +16,9 @@
 //   DATA_wW, DATA_rR   the same with W workers a pipeline; with rings of R MiB
 //   same_DATA          the same, but each pipeline gets all of the data, not its share
 //   fan_out_DATA_K     by hand: K readers fill one ring, and each place of it goes to all GPUs
+//   hand_DATA_wW_lagL  by hand: a ring a GPU, W readers each; a place is copied when L behind it
+//   are
+//                      full, so that it has left its writer's own cache
 //   turns_DATA         one thread that takes a batch of each GPU's pipeline in turn
 //   ranks_DATA         DATA, but as many processes, by --run-ranks, which is examples/run_ranks
 //   copied_COPY_DATA   DATA, but bytes in memory copied in another way: see byte_copies.hpp
@@ -33,6 +36,7 @@
 #include "support/several/devices.hpp"
 #include "support/several/fan_out.hpp"
 #include "support/several/limits.hpp"
+#include "support/several/options.hpp"
 #include "support/several/pipelines.hpp"
 #include "support/several/ranks.hpp"
 #include "support/several/row.hpp"
@@ -45,14 +49,10 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <fstream>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,72 +61,9 @@ namespace {
 namespace ps = penstock;
 using namespace penstock_bench;
 
-struct Options {
-#if defined(__CUDACC__)
-  std::uint64_t bytes = 56 * file_unit;
-#else
-  std::uint64_t bytes = file_unit;
-#endif
-  std::size_t gpus = 0;
-  std::string file = (std::filesystem::temp_directory_path() / "penstock-several.bin").string();
-  std::string tmpfs = "/dev/shm";
-  std::string huge_tmpfs;
-  std::string run_ranks;
-  RankTask rank; // its `times` is empty in the process that starts ranks
-
-  Options(int argc, char** argv) {
-    for (const std::string_view argument :
-         std::span{argv, static_cast<std::size_t>(argc)}.subspan(1)) {
-      const std::size_t end = argument.find('=');
-      if (!set(argument.substr(0, end),
-               std::string{end == std::string_view::npos ? "" : argument.substr(end + 1)})) {
-        throw std::runtime_error{
-            "unknown option " + std::string{argument} +
-            "; there are --gpus=N, --bytes=N, --file=PATH, --tmpfs=FOLDER, --huge-tmpfs=FOLDER, "
-            "--run-ranks=PATH and Google Benchmark's"};
-      }
-    }
-    rank.file = file;
-    const std::size_t found = Devices::count();
-    gpus = gpus == 0 ? found : gpus;
-    if ((gpus == 0 || gpus > found) && rank.times.empty()) {
-      throw std::runtime_error{"the process has " + std::to_string(found) + " GPUs, and not " +
-                               std::to_string(std::max<std::size_t>(gpus, 1))};
-    }
-  }
-
- private:
-  bool set(std::string_view name, const std::string& value) {
-    if (name == "--gpus") {
-      gpus = std::stoul(value);
-    } else if (name == "--bytes") {
-      bytes = std::max<std::uint64_t>(std::stoull(value) / file_unit, 1) * file_unit;
-    } else if (name == "--file") {
-      file = value;
-    } else if (name == "--tmpfs") {
-      tmpfs = value;
-    } else if (name == "--huge-tmpfs") {
-      huge_tmpfs = value;
-    } else if (name == "--run-ranks") {
-      run_ranks = value;
-    } else if (name == "--as-rank") {
-      rank.times = value;
-    } else if (name == "--workers") {
-      rank.how.workers = static_cast<unsigned>(std::stoul(value));
-    } else if (name == "--depth") {
-      rank.how.depth = std::stoul(value);
-    } else if (name == "--checked") {
-      rank.checked = value == "1";
-    } else {
-      return false;
-    }
-    return true;
-  }
-};
-
 class Several {
  public:
-  explicit Several(const Options& options)
+  explicit Several(const SeveralOptions& options)
       : options_{options}, devices_{options.gpus}, file_{options.file, O_RDONLY},
         words_{words_of(file_, options.bytes)} {
     for (std::size_t n = 1; n < options.gpus; n *= 2) {
@@ -180,8 +117,20 @@ class Several {
     for (const unsigned readers : {8U, 12U, 16U}) {
       add(name("fan_out_" + data + '_' + std::to_string(readers), gpus), gpus,
           [=, this](bool checked) {
-            return std::make_unique<FanOut>(devices_, gpus, readers, options_.bytes, move, checked);
+            return std::make_unique<FanOut>(devices_.first(gpus), options_.bytes, move,
+                                            HandOptions{.readers = readers, .checked = checked});
           });
+    }
+    for (const unsigned readers : {8U, 12U}) {
+      for (const int lag : {0, 16, 32}) {
+        const std::string row =
+            "hand_" + data + "_w" + std::to_string(readers) + "_lag" + std::to_string(lag);
+        add(name(row, gpus), gpus, [=, this](bool checked) {
+          return std::make_unique<HandRings>(
+              devices_, gpus, options_.bytes, move,
+              HandOptions{.readers = readers, .lag = lag, .checked = checked});
+        });
+      }
     }
     add(name("turns_" + data, gpus), gpus, [=, this](bool checked) {
       return std::make_unique<InTurn<Source>>(devices_, gpus, source, How{}, checked);
@@ -250,7 +199,7 @@ class Several {
         });
   }
 
-  Options options_;
+  SeveralOptions options_;
   Devices devices_;
   OpenFile file_;
   std::uint64_t words_;
@@ -291,40 +240,10 @@ Mapped filled(const OpenFile& from, std::uint64_t bytes, bool huge) {
   return memory;
 }
 
-/// Puts into the JSON's context what is said of places.
-void add_places(std::size_t gpus) {
-  const auto line = [](const std::string& path) {
-    std::ifstream file{path};
-    std::string text;
-    std::getline(file, text);
-    return text;
-  };
-  benchmark::AddCustomContext("processors", std::to_string(ps::usable_processors()));
-  benchmark::AddCustomContext("numa_nodes", line("/sys/devices/system/node/online"));
-  benchmark::AddCustomContext(
-      "cache", line("/sys/devices/system/cpu/cpu0/cache/index3/size") + " for " +
-                   line("/sys/devices/system/cpu/cpu0/cache/index3/shared_cpu_list"));
-  benchmark::AddCustomContext("huge_pages", line("/sys/kernel/mm/transparent_hugepage/enabled"));
-  benchmark::AddCustomContext("gpus", std::to_string(gpus));
-#if defined(__CUDACC__)
-  for (std::size_t i = 0; i != gpus; ++i) {
-    char bus[32] = "";
-    cudaDeviceGetPCIBusId(bus, sizeof bus, static_cast<int>(i));
-    std::string id = bus;
-    std::transform(id.begin(), id.end(), id.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    const std::string at = "/sys/bus/pci/devices/" + id;
-    benchmark::AddCustomContext("gpu_" + std::to_string(i),
-                                id + " node " + line(at + "/numa_node") + " processors " +
-                                    line(at + "/local_cpulist"));
-  }
-#endif
-}
-
 } // namespace
 
 int main(int argc, char** argv) {
-  return program<Options>(argc, argv, [](const Options& options) {
+  return program<SeveralOptions>(argc, argv, [](const SeveralOptions& options) {
     if (!options.rank.times.empty()) {
       return run_as_rank(options.rank);
     }

@@ -50,6 +50,13 @@ class Devices {
   }
   std::size_t size() const { return devices_.size(); }
   Gpu& operator[](std::size_t number) const { return *devices_[number]; }
+  std::vector<Gpu*> first(std::size_t count) const {
+    std::vector<Gpu*> some;
+    for (std::size_t i = 0; i != count; ++i) {
+      some.push_back(devices_[i].get());
+    }
+    return some;
+  }
 
  private:
   std::vector<std::unique_ptr<Gpu>> devices_;
