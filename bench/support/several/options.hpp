@@ -112,7 +112,8 @@ inline void add_places(std::size_t gpus) {
     const std::string at = "/sys/bus/pci/devices/" + id;
     benchmark::AddCustomContext("gpu_" + std::to_string(i),
                                 id + " node " + line(at + "/numa_node") + " processors " +
-                                    line(at + "/local_cpulist"));
+                                    line(at + "/local_cpulist") + ", threads kept to " +
+                                    std::to_string(Devices::make(i)->processors_near().count()));
   }
 #endif
 }
