@@ -88,6 +88,7 @@ TEST_CASE("pinned memory is on the GPU's node, unless the thread was kept to som
     const detail::ProcessorSet near = gpu.processors_near();
     CHECK((near & all) == near);
     CHECK((near.empty() || node_of_gpu(number) >= 0));
+    CHECK(gpu.devices_near() >= 1);
     constexpr std::size_t bytes = std::size_t{64} << 20;
     auto* const at = static_cast<std::byte*>(gpu.allocate_pinned(bytes));
     // Sanitizers and containers may forbid the question.

@@ -152,6 +152,8 @@ class CudaDevice {
   detail::ProcessorSet processors_near() const {
     return detail::processors_near("", bus_id_, detail::ProcessorSet::of_this_thread());
   }
+  /// Returns how many of the host's GPUs are on that node, this one included.
+  unsigned devices_near() const { return detail::devices_near("", bus_id_); }
   /// Returns the bytes of memory that the GPU has in all; 0 if CUDA does not say.
   std::uint64_t memory_bytes() const {
     const detail::AttachedDevice here{number_};

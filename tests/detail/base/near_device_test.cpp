@@ -49,6 +49,9 @@ class Machine {
   ProcessorSet near(const std::string& allowed, const std::string& device = gpu) const {
     return detail::processors_near(dir_.path(), device, ProcessorSet::listed(allowed));
   }
+  unsigned devices_near(const std::string& device) const {
+    return detail::devices_near(dir_.path(), device);
+  }
 
  private:
   TempDir dir_;
@@ -56,13 +59,17 @@ class Machine {
 
 // A device that says which processors are near it.
 struct NearDevice : ps::HostDevice {
-  explicit NearDevice(const std::string& list) : near{ProcessorSet::listed(list)} {}
+  explicit NearDevice(const std::string& list, unsigned devices = 1)
+      : near{ProcessorSet::listed(list)}, neighbours{devices} {}
   ProcessorSet processors_near() const { return near; }
+  unsigned devices_near() const { return neighbours; }
   ProcessorSet near;
+  unsigned neighbours;
 };
 
-// Returns how many processors the Reader's worker may run on, in a pipeline of two threads.
-unsigned processors_of_a_reader(NearDevice& device) {
+// Returns how many processors the Reader's worker may run on, in a pipeline of three threads, the
+// caller among them.
+unsigned processors_of_a_reader(NearDevice& device, std::uint32_t ranks = 1) {
   std::atomic<unsigned> seen{0};
   const auto fill = [&seen](std::span<std::uint32_t> out, std::uint64_t) {
     seen = ProcessorSet::of_this_thread().count();
@@ -70,7 +77,11 @@ unsigned processors_of_a_reader(NearDevice& device) {
       value = 1;
     }
   };
-  auto pipeline = ps::Reader{ps::generate<std::uint32_t>(10, fill), ps::to_pinned, {.workers = 1}} |
+  auto pipeline = ps::Reader{ps::generate<std::uint32_t>(10, fill),
+                             ps::to_pinned,
+                             {.workers = 1,
+                              .order = {.ranks = {.world = ranks, .local_world = ranks},
+                                        .uneven = ps::Uneven::repeat}}} |
                   ps::AsyncCopier{device} |
                   ps::Consumer{[](ps::Batch<const std::uint32_t, ps::Device>, ps::HostStream&) {}};
   pipeline.run();
@@ -154,6 +165,36 @@ TEST_CASE("a chain keeps all processors if it has more threads than there are ne
   CHECK(processors_of_a_reader(one) == ProcessorSet::of_this_thread().count());
   NearDevice anywhere{""};
   CHECK(processors_of_a_reader(anywhere) == ProcessorSet::of_this_thread().count());
+}
+
+TEST_CASE("the processors near a device are for the pipelines of all devices there") {
+  const unsigned all = ProcessorSet::of_this_thread().count();
+  const std::string list =
+      std::to_string(::sched_getcpu()) + ",4000-4007"; // nine, for three threads each
+  NearDevice two{list, 2};
+  CHECK(processors_of_a_reader(two, 8) == 1);
+  NearDevice four{list, 4};
+  CHECK(processors_of_a_reader(four, 8) == all);
+  CHECK(processors_of_a_reader(four, 3) == 1); // of four devices three are fed
+  CHECK(processors_of_a_reader(four, 1) == 1);
+}
+
+TEST_CASE("devices of the same maker and class on one node are counted") {
+  Machine machine;
+  const auto add = [&machine](const std::string& id, const char* vendor, const char* kind,
+                              const char* node) {
+    const std::string at = "/sys/bus/pci/devices/" + id;
+    machine.write(at + "/vendor", vendor).write(at + "/class", kind);
+    machine.write(at + "/numa_node", node);
+  };
+  add(gpu, "0x10de\n", "0x030200\n", "1\n");
+  add("0000:2a:00.0", "0x10de\n", "0x030200\n", "1\n");
+  add("0000:aa:00.0", "0x10de\n", "0x030200\n", "0\n"); // another node
+  add("0000:05:00.0", "0x10de\n", "0x068000\n", "1\n"); // a switch
+  add("0000:03:00.0", "0x1a03\n", "0x030200\n", "1\n"); // someone else's
+  CHECK(machine.devices_near(gpu) == 2);
+  CHECK(machine.devices_near("0000:aa:00.0") == 1);
+  CHECK(detail::devices_near("/nowhere", gpu) == 1);
 }
 
 TEST_CASE("pages are touched from near, and the thread that asks for them stays where it was") {

@@ -7,7 +7,10 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/device.hpp>
 
+#include <algorithm>
 #include <string>
+
+#include <dirent.h>
 
 namespace penstock::detail {
 
@@ -43,7 +46,33 @@ processors_near(const std::string& root, const std::string& bus_id, const Proces
   return ProcessorSet::listed(text_of(joined({device, "/local_cpulist"}))) & allowed;
 }
 
-/// Returns what a device says of this; nothing if it does not.
+/// Returns how many devices of the same maker and class are on the same node, itself included.
+[[gnu::cold]] inline unsigned devices_near(const std::string& root, const std::string& bus_id) {
+  struct Folder {
+    ~Folder() {
+      if (open) {
+        ::closedir(open);
+      }
+    }
+    DIR* open;
+  };
+  const std::string path = joined({root, "/sys/bus/pci/devices"});
+  const auto what = [&path](const char* id) {
+    const std::string at = joined({path, "/", id});
+    return joined({text_of(joined({at, "/vendor"})), text_of(joined({at, "/class"})),
+                   text_of(joined({at, "/numa_node"}))});
+  };
+  const std::string wanted = what(bus_id.c_str());
+  const Folder all{::opendir(path.c_str())};
+  unsigned found = 0;
+  while (const dirent* const entry = all.open ? ::readdir(all.open) : nullptr) {
+    found += what(entry->d_name) == wanted ? 1 : 0;
+  }
+  return std::max(found, 1U);
+}
+
+/// Return what a device says of these; no processors, and itself alone, if it does not.
+/// @{
 template <AnyDevice D> ProcessorSet processors_near(const D& device) {
   if constexpr (requires { device.processors_near(); }) {
     return device.processors_near();
@@ -51,5 +80,13 @@ template <AnyDevice D> ProcessorSet processors_near(const D& device) {
     return {};
   }
 }
+template <AnyDevice D> unsigned devices_near(const D& device) {
+  if constexpr (requires { device.devices_near(); }) {
+    return device.devices_near();
+  } else {
+    return 1;
+  }
+}
+/// @}
 
 } // namespace penstock::detail

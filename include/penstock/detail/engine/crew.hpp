@@ -43,11 +43,9 @@ class Crew {
     threads_.clear();
   }
 
-  /// Has the threads that are started from now on, `threads` of them, run on these processors, if
-  /// each can have one: on fewer they would wait for each other while other processors rest.
-  void stay_on(const ProcessorSet& processors, std::size_t threads) noexcept {
-    processors_ = threads <= processors.count() ? processors : ProcessorSet{};
-  }
+  /// Has the threads that are started from now on run on these processors; on any if there are
+  /// none.
+  void stay_on(const ProcessorSet& processors) noexcept { processors_ = processors; }
 
   /// Starts the thread of a node's worker, which works once in each run. If the worker makes what
   /// it calls, blocks until it has. Throws Error if the thread cannot be started, StageError if the

@@ -46,7 +46,6 @@ class Engine {
   }
 
   template <AnyDevice D> Build<D> build(D* device, const PrepareOptions& preparing) {
-    fed_.is(device);
     return {device, control_, nodes_, threads_, preparing};
   }
   /// Notes in which order a run reads, and how many batches a whole one gives at most.
@@ -56,6 +55,7 @@ class Engine {
     batches_ = batches;
   }
   std::uint64_t batches() const noexcept { return batches_; }
+  FedDevice& fed() noexcept { return fed_; }
 
   /// Starts the threads, after the last node was added, and has each worker make what it calls.
   /// Throws Error if a thread cannot be started, and StageError if a worker fails.
@@ -64,7 +64,7 @@ class Engine {
     for (const auto& node : nodes_) {
       threads += node->threads();
     }
-    crew_.stay_on(fed_.near(), threads);
+    crew_.stay_on(fed_.near(threads));
     for (const auto& node : nodes_) {
       for (unsigned worker = 0; worker < node->threads(); ++worker) {
         if (worker == 0 && &node == &nodes_.back()) {

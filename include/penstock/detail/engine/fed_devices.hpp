@@ -8,6 +8,7 @@
 #include <penstock/detail/base/processor_set.hpp>
 #include <penstock/device.hpp>
 
+#include <algorithm>
 #include <cstddef>
 
 #include <sys/types.h>
@@ -34,10 +35,17 @@ class FedDevice {
     if (device) {
       note(device);
       near_ = processors_near(*device);
+      neighbours_ = near_.empty() ? 1 : devices_near(*device);
     }
   }
-  /// Returns on which processors the threads that feed it should run; an empty set if any will do.
-  const ProcessorSet& near() const noexcept { return near_; }
+  /// Notes how many pipelines run side by side on this host.
+  void among(unsigned parts) noexcept { parts_ = parts; }
+  /// Returns on which processors the threads that feed it, so many, should run. None if any will
+  /// do, or if those near it are too few for the pipelines of all devices there: their threads
+  /// would wait for each other while other processors rest.
+  ProcessorSet near(std::size_t threads) const noexcept {
+    return threads * std::min(parts_, neighbours_) <= near_.count() ? near_ : ProcessorSet{};
+  }
   /// Counts what lies there, once. Not counted where very many are.
   [[gnu::cold]] void note(const void* device) noexcept {
     forget_the_parents();
@@ -85,6 +93,8 @@ class FedDevice {
 
   Place* place_{};
   ProcessorSet near_;
+  unsigned neighbours_{1}; // devices like it on its node, itself included
+  unsigned parts_{1};
 };
 
 } // namespace penstock::detail
