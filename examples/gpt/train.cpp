@@ -163,9 +163,13 @@ int main(int argc, char** argv) try {
     std::cout << options.usage();
     return 0;
   }
+  std::string arguments;
+  for (int i = 1; i < argc; ++i) {
+    arguments += std::string{argv[i]} + '\n';
+  }
   ps::RankWatch watch{ps::ranks(), {.stall = std::chrono::seconds{options.stall}}};
-  return watch.run(
-      [&] { return run(watch, watch.ranks().rank == 0 ? options : options.beside_first()); });
+  const TrainOptions mine = watch.ranks().rank == 0 ? options : options.beside_first();
+  return watch.run([&] { return run(watch, mine, arguments); });
 } catch (const std::exception& error) {
   std::cerr << "train: " << error.what() << '\n';
   return 1;

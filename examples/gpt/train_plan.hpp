@@ -108,7 +108,8 @@ inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::ui
   plan.held_out.epochs = 1;
   const std::uint64_t windows = held_out == 0 ? 0 : (held_out - 1) / plan.config.context;
   const std::uint64_t pass = training.batch * std::uint64_t{ranks.world};
-  plan.held_out.records = std::min<std::uint64_t>(options.eval_batches, windows / pass) * pass;
+  plan.held_out.records =
+      std::min(options.eval_batches * options.micro_batches, windows / pass) * pass;
   if (options.eval_every != 0 && plan.held_out.records == 0) {
     throw std::invalid_argument{
         "held out are " + std::to_string(held_out) + " tokens, " + std::to_string(windows) +

@@ -114,7 +114,7 @@ TEST_CASE("ranks share a batch, and what is held out") {
   CHECK(shared.training.batch == 2);
   CHECK(shared.trained.ranks == second);
   CHECK(shared.held_out.ranks == second);
-  CHECK(shared.held_out.records == 9 * 2 * 2);
+  CHECK(shared.held_out.records == 9 * 6 * 2);
   CHECK(shared.fixed == plan({"--batch", "12", "--micro-batches", "6"}).fixed);
   CHECK(plan(words, 11 * 64 + 1, second).held_out.records == 8); // the last batch is not whole
   CHECK(has(caught<std::invalid_argument>([&] { plan(words, 3 * 64 + 1, second); }).what(),
