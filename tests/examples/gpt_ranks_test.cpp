@@ -30,6 +30,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace ps = penstock;
@@ -110,9 +111,12 @@ template <class T> Outcome trained(ps::RankWatch& watch, TrainingOptions options
     }
   }
   for (int again = 0; again < 3; ++again) { // and from a graph
-    fill(0, 99);
-    training.evaluate();
-    outcome.evaluated = loss();
+    outcome.evaluated = 0;
+    for (std::size_t pass = 0; pass < options.micro_batches; ++pass) {
+      fill(pass, 99);
+      training.evaluate();
+      outcome.evaluated += loss() / static_cast<double>(options.micro_batches);
+    }
   }
   TrainingState state = training.state();
   outcome.masters = std::move(state.masters);
