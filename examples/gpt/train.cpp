@@ -141,6 +141,7 @@ int run(ps::RankWatch& watch, const TrainOptions& options, const std::string& ar
   const bool has_characters = from && from->state() && !from->state()->characters.empty();
   const Corpus corpus{options.data, options.val, DataFormat::automatic,
                       has_characters ? Vocabulary{from->state()->characters} : Vocabulary{}};
+  watch.progress(); // that has read all of the data
   const TrainPlan plan = make_plan(options, corpus.ids(), corpus.held_out(), watch.ranks());
   if (from) {
     require_same(*from, plan.config);
