@@ -20,7 +20,7 @@ from pathlib import Path
 
 from rank_jobs import ENVIRONMENT, LIMIT, Job
 
-STEPS = 16
+STEPS = 12
 BATCH = 12  # of all ranks
 
 
@@ -33,7 +33,7 @@ class Trial:
         self.text.write_text(" ".join(random.Random(3).choices(words, k=1_500)))
 
     def arguments(self, ranks: int, *more) -> list:
-        return [self.program, "--data", self.text, "--device", "host", "--context", "16", "--warmup", "5", "--dropout", "0.1", "--eval-batches", "3",
+        return [self.program, "--data", self.text, "--device", "host", "--context", "8", "--warmup", "5", "--dropout", "0.1", "--eval-batches", "2",
                 "--steps", STEPS, "--batch", BATCH // ranks, "--json", *more]
 
     def job(self, ranks: int, *more) -> Job:
@@ -56,7 +56,7 @@ def check_near(found: dict, wanted: dict, what: str):
 
 def check_losses(trial: Trial) -> dict:
     alone = trial.trained(1)
-    assert len(alone["loss"]) == STEPS and alone["loss"][-1] < 0.9 * alone["loss"][0], alone
+    assert len(alone["loss"]) == STEPS and alone["loss"][-1] < 0.95 * alone["loss"][0], alone
     for ranks, more in (3, ["--events", "none"]), (1, ["--micro-batches", "3"]), (2, ["--micro-batches", "2"]):
         check_near(trial.trained(ranks, *more), alone, f"{ranks} ranks, {more}")
     two = trial.trained(2)
@@ -70,13 +70,13 @@ def check_losses(trial: Trial) -> dict:
 
 def check_files(trial: Trial):
     csv, svg = trial.folder / "losses.csv", trial.folder / "losses.svg"
-    job = trial.job(3, "--csv", csv, "--svg", svg, "--eval-every", "6")
+    job = trial.job(3, "--csv", csv, "--svg", svg, "--eval-every", "5")
     code, lines, errors = job.wait()
     rows = [row.split(",") for row in csv.read_text().splitlines()[1:]]
     assert code == 0 and [int(row[0]) for row in rows] == list(range(1, STEPS + 1)), (rows, errors)
     losses = json.loads(lines[-1])["loss"]
     assert all(abs(float(row[1]) - loss) < 1e-6 for row, loss in zip(rows, losses, strict=True)), rows
-    assert [line.split(":")[0] for line in lines[:-1]] == ["step 6", "step 12", "step 16"] and svg.stat().st_size > 0, lines
+    assert [line.split(":")[0] for line in lines[:-1]] == ["step 5", "step 10", "step 12"] and svg.stat().st_size > 0, lines
 
 
 def check_resumed(trial: Trial, alone: dict):
