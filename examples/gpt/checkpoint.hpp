@@ -22,6 +22,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -174,6 +175,14 @@ template <class Io = penstock::PosixIo> class Checkpoint {
              "the state's text there has a " + std::string{bad.what()} +
                  " that this program does not know",
              "Go on with the program that wrote it.");
+    }
+    const std::string& characters = state_->characters;
+    const auto unordered =
+        std::ranges::adjacent_find(characters, std::ranges::greater_equal{},
+                                   [](char c) { return static_cast<unsigned char>(c); });
+    if (characters.size() > config_.vocabulary || unordered != characters.end()) {
+      refuse(header_end, "the characters in the state's text there are no vocabulary of " +
+                             std::to_string(config_.vocabulary) + " tokens");
     }
   }
   [[noreturn]] void

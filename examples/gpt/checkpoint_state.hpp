@@ -23,7 +23,7 @@ struct CheckpointState {
   std::string position{}; ///< Which of the data comes next: a penstock::Position as text.
   std::string
       characters{}; ///< The character of each token, one byte each; empty: tokens of a file.
-  /// Options that must be the same when the training goes on, by their names: {"--batch", "64"}.
+  /// Options that the training goes on with, by their names: {"--batch", "64"}.
   std::map<std::string, std::string> options{};
   bool operator==(const CheckpointState&) const = default;
 

@@ -37,14 +37,16 @@ class CommandLine {
 
   /// An option without a value, which sets `to`.
   void flag(std::string name, bool& to, std::string help) {
-    options_.push_back(
-        {std::move(name), {}, std::move(help), [&to](std::string_view) { to = true; }});
+    options_.push_back({std::move(name), {}, std::move(help), [&to](const auto&, std::string_view) {
+                          to = true;
+                        }});
   }
   /// An option whose value is any text but an empty one: a `what`, such as "FILE".
   void text(std::string name, std::string& to, std::string what, std::string help) {
-    options_.push_back({name, std::move(what), std::move(help), [this, &to, name](auto value) {
+    options_.push_back({name, std::move(what), std::move(help),
+                        [&to, name](const CommandLine& line, std::string_view value) {
                           if (value.empty()) {
-                            fail(name + " has nothing behind it");
+                            line.fail(name + " has nothing behind it");
                           }
                           to = value;
                         }});
@@ -56,20 +58,21 @@ class CommandLine {
     for (const std::string& word : words) {
       what += (what.empty() ? "" : "|") + word;
     }
-    options_.push_back({name, what, std::move(help), [=, this, &to](std::string_view value) {
-                          if (std::ranges::find(words, value) == words.end()) {
-                            fail(name + " is \"" + std::string{value} + "\": give " + what);
-                          }
-                          to = value;
-                        }});
+    options_.push_back(
+        {name, what, std::move(help), [=, &to](const CommandLine& line, std::string_view value) {
+           if (std::ranges::find(words, value) == words.end()) {
+             line.fail(name + " is \"" + std::string{value} + "\": give " + what);
+           }
+           to = value;
+         }});
   }
   /// An option whose value is a number in a range, both ends of which may be.
   template <class To> void number(std::string name, To& to, auto range, std::string help) {
     using N = Number<To>;
     const Range<N> within{static_cast<N>(range.least), static_cast<N>(range.most)};
     options_.push_back({name, std::integral<N> ? "N" : "X", std::move(help),
-                        [this, name, &to, within](std::string_view value) {
-                          to = number_in<N>(name, value, within);
+                        [name, &to, within](const CommandLine& line, std::string_view value) {
+                          to = line.number_in<N>(name, value, within);
                         }});
   }
 
@@ -88,21 +91,25 @@ class CommandLine {
       if (option == nullptr) {
         fail("there is no option \"" + std::string{argument.substr(0, equals)} + '"');
       }
+      given_.push_back(option->name);
       if (option->what.empty()) {
         if (equals != argument.npos) {
           fail(option->name + " takes no value");
         }
-        option->take("");
+        option->take(*this, "");
       } else if (equals != argument.npos) {
-        option->take(argument.substr(equals + 1));
+        option->take(*this, argument.substr(equals + 1));
       } else if (++i == arguments.size() || named(arguments[i]) != nullptr) {
         fail(option->name + " has nothing behind it");
       } else {
-        option->take(arguments[i]);
+        option->take(*this, arguments[i]);
       }
     }
     return true;
   }
+
+  /// Returns the names of the options that parse() has found.
+  const std::vector<std::string>& given() const noexcept { return given_; }
 
   /// Throws std::invalid_argument with this text, and a word on where to find help.
   [[noreturn]] void fail(const std::string& what) const {
@@ -129,7 +136,7 @@ class CommandLine {
     std::string name;
     std::string what; // empty if it takes no value
     std::string help;
-    std::function<void(std::string_view)> take;
+    std::function<void(const CommandLine&, std::string_view)> take;
 
     std::string shown() const { return what.empty() ? name : name + ' ' + what; }
   };
@@ -149,7 +156,8 @@ class CommandLine {
   };
   template <class To> using Number = typename NumberOf<To>::type;
 
-  template <class N> N number_in(const std::string& name, std::string_view text, Range<N> range) {
+  template <class N>
+  N number_in(const std::string& name, std::string_view text, Range<N> range) const {
     N number{};
     const char* const end = text.data() + text.size();
     const auto [rest, error] = std::from_chars(text.data(), end, number);
@@ -165,6 +173,7 @@ class CommandLine {
   std::string program_;
   std::string purpose_;
   std::vector<Option> options_;
+  std::vector<std::string> given_;
 };
 
 } // namespace transformer

@@ -13,11 +13,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -52,14 +54,14 @@ class Corpus {
   explicit Corpus(const std::string& path, const std::string& held_out = {},
                   DataFormat format = DataFormat::automatic, const Vocabulary& known = {})
       : is_text_{format == DataFormat::text ||
-                 (format == DataFormat::automatic && !has_tokens(path))},
+                 (format == DataFormat::automatic && !has_tokens(path, held_out))},
         parts_{is_text_ ? Some{opened<std::uint8_t>(path, held_out)}
                         : Some{opened<std::uint16_t>(path, held_out)}} {
     if (trained() == 0) {
       throw std::invalid_argument{path + " is empty: give a file of text or tokens"};
     }
     if (is_text_) {
-      learn_bytes(path, known);
+      learn_bytes(held_out.empty() ? path : path + " or " + held_out, known);
     } else {
       learn_ids(path);
     }
@@ -95,7 +97,21 @@ class Corpus {
     return first == magic;
   }
   static bool has_tokens(const std::string& path) {
+    if (std::error_code none; std::filesystem::is_directory(path, none)) {
+      throw std::invalid_argument{path + " is a directory: give one file of text or tokens"};
+    }
     return path.ends_with(".bin") || has_header(path);
+  }
+  static bool has_tokens(const std::string& path, const std::string& held_out) {
+    const bool tokens = has_tokens(path);
+    std::error_code none;
+    if (std::filesystem::exists(held_out, none) && has_tokens(held_out) != tokens) {
+      throw std::invalid_argument{
+          (tokens ? path : held_out) + " has tokens, and " + (tokens ? held_out : path) +
+          " is a text: give two files of one kind; tokens have llm.c's header, or a name that ends "
+          "in .bin"};
+    }
+    return tokens;
   }
   template <class T> static penstock::Tokens<T> opened(const std::string& path) {
     // A text has no header: whatever it begins with is text.
@@ -128,7 +144,7 @@ class Corpus {
       }
     }
   }
-  void learn_bytes(const std::string& path, const Vocabulary& known) {
+  void learn_bytes(const std::string& paths, const Vocabulary& known) {
     std::array<std::uint64_t, 256> counts{};
     each_piece(std::get<Parts<std::uint8_t>>(parts_), [&](std::span<const std::uint8_t> bytes) {
       for (const std::uint8_t byte : bytes) {
@@ -140,7 +156,7 @@ class Corpus {
     ids_ = vocabulary_.size();
     for (std::size_t id = 0; id < found.size(); ++id) {
       if (!vocabulary_.has(found.byte(id))) {
-        throw std::invalid_argument{"the text in " + path + " has a byte of value " +
+        throw std::invalid_argument{"the text in " + paths + " has a byte of value " +
                                     std::to_string(found.byte(id)) +
                                     ", which the checkpoint's vocabulary has not: resume with "
                                     "the text that it was trained on"};

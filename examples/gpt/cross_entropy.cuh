@@ -27,13 +27,13 @@ struct ExponentialSum {
     most = newest;
   }
   /// Takes the first `count` values of a pack, at least 1.
-  template <class T> __device__ void meet(const Pack<T>& pack, std::size_t count) {
+  template <class T> __device__ void meet(const Pack<T>& pack, unsigned count) {
     float newest = most;
-    for (std::size_t i = 0; i < Pack<T>::size; ++i) {
+    for (unsigned i = 0; i < Pack<T>::size; ++i) {
       newest = i < count ? fmaxf(newest, static_cast<float>(pack.at[i])) : newest;
     }
     sum *= __expf(most - newest);
-    for (std::size_t i = 0; i < Pack<T>::size; ++i) {
+    for (unsigned i = 0; i < Pack<T>::size; ++i) {
       sum += i < count ? __expf(static_cast<float>(pack.at[i]) - newest) : 0.0F;
     }
     most = newest;
@@ -45,6 +45,12 @@ namespace cross_entropy {
 inline constexpr unsigned most_threads = 512;
 inline constexpr std::size_t most_shared = std::size_t{110} << 10;
 inline constexpr int at_once = 4; ///< Packs that a thread loads before it uses them.
+
+/// Returns how many of `size` columns from `begin` on are in the vocabulary. In 32 bits, as each
+/// value is held against it.
+__device__ inline unsigned known(std::size_t begin, unsigned size, std::size_t vocabulary) {
+  return vocabulary - begin < size ? static_cast<unsigned>(vocabulary - begin) : size;
+}
 
 /// Returns what all threads of the block have met.
 __device__ inline ExponentialSum of_block(ExponentialSum own) {
@@ -66,7 +72,7 @@ __device__ inline ExponentialSum of_block(ExponentialSum own) {
 
 template <class T, bool Shared>
 __global__ void __launch_bounds__(most_threads) kernel(CrossEntropy<T> x) {
-  constexpr std::size_t size = Pack<T>::size;
+  constexpr unsigned size = Pack<T>::size;
   extern __shared__ __align__(16) unsigned char row_memory[];
   auto* const kept = reinterpret_cast<Pack<T>*>(row_memory);
   const std::size_t row = blockIdx.x;
@@ -91,7 +97,7 @@ __global__ void __launch_bounds__(most_threads) kernel(CrossEntropy<T> x) {
         if constexpr (Shared) {
           kept[at] = loaded[i]; // for this thread itself
         }
-        all.meet(loaded[i], x.vocabulary - at * size);
+        all.meet(loaded[i], known(at * size, size, x.vocabulary));
       }
     }
   }
@@ -107,11 +113,12 @@ __global__ void __launch_bounds__(most_threads) kernel(CrossEntropy<T> x) {
     Pack<T> d{};
     if (at < count) {
       const Pack<T> logits = Shared ? kept[at] : packs[at];
-      for (std::size_t i = 0; i < size; ++i) {
-        const std::size_t column = at * size + i;
+      const unsigned in_vocabulary = known(at * size, size, x.vocabulary);
+      const unsigned of_pack = target / size == at ? static_cast<unsigned>(target % size) : size;
+      for (unsigned i = 0; i < size; ++i) {
         float value =
-            column < x.vocabulary ? __expf(static_cast<float>(logits.at[i]) - all.most) * share : 0;
-        value -= column == target ? x.scale : 0;
+            i < in_vocabulary ? __expf(static_cast<float>(logits.at[i]) - all.most) * share : 0;
+        value -= i == of_pack ? x.scale : 0;
         d.at[i] = static_cast<T>(value);
       }
     }

@@ -38,22 +38,22 @@ class Curve {
 
   /// Begins a file, in place of what lies at `path`; none if that is empty. If the training goes on
   /// behind step `resumed`, goes on with the file instead: rows of later steps, which come again,
-  /// are cut off, and so is a last row that is not whole. Throws std::runtime_error if the file
-  /// cannot be written, or is none of a Curve's.
+  /// are cut off with the first row added, and so is a last row that is not whole. Throws
+  /// std::runtime_error if the file cannot be written, or is none of a Curve's.
   explicit Curve(std::string path, std::uint64_t resumed = 0) : path_{std::move(path)} {
     if (path_.empty()) {
       return;
     }
     const bool goes_on = resumed != 0 && std::filesystem::exists(path_);
-    if (goes_on) {
-      keep(resumed);
-    }
     errno = 0;
     file_.open(path_, goes_on ? std::ios::binary | std::ios::app : std::ios::binary);
     if (!goes_on) {
       file_ << header;
     }
     flush();
+    if (goes_on) {
+      keep(resumed);
+    }
   }
 
   /// Adds a row, whose seconds count from this run's beginning. Throws std::runtime_error if it
@@ -62,6 +62,9 @@ class Curve {
     point.seconds += seconds_before_;
     points_.push_back(point);
     if (!path_.empty()) {
+      if (const auto end = std::exchange(cut_at_, std::nullopt)) {
+        std::filesystem::resize_file(path_, *end);
+      }
       errno = 0;
       file_ << point.step << ',' << written(point.loss) << ','
             << (point.val_loss ? written(*point.val_loss) : "") << ',' << written(point.rate) << ','
@@ -84,11 +87,13 @@ class Curve {
     if (!file_.flush()) {
       throw std::runtime_error{"cannot write " + path_ + ": " +
                                std::generic_category().message(errno != 0 ? errno : EIO) +
-                               ". Free some space, or give --csv another file."};
+                               ". Check its folder and the space there, or give --csv another "
+                               "file."};
     }
   }
 
-  /// Takes the rows up to step `last` from the file, and cuts off the rest.
+  /// Takes the rows up to step `last` from the file, to cut off the rest when another one comes: a
+  /// training may still fail to go on.
   void keep(std::uint64_t last) {
     std::ifstream file{path_, std::ios::binary};
     const std::string text{std::istreambuf_iterator<char>{file}, {}};
@@ -114,7 +119,7 @@ class Curve {
       points_.push_back(*point);
       at = end + 1;
     }
-    std::filesystem::resize_file(path_, at);
+    cut_at_ = at;
     seconds_before_ = points_.empty() ? 0 : points_.back().seconds;
   }
   [[noreturn]] void refuse(std::size_t line) const {
@@ -152,6 +157,7 @@ class Curve {
   std::ofstream file_;
   std::vector<CurvePoint> points_;
   double seconds_before_ = 0;
+  std::optional<std::size_t> cut_at_;
 };
 
 } // namespace transformer

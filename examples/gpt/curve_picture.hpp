@@ -44,7 +44,9 @@ class CurvePicture {
       least_ = 0;
       most_ = 1;
     }
-    const double tick = tick_of(most_ - least_);
+    // Of equal losses too, a tick is a step from one number to another.
+    const double widest = std::max(std::abs(least_), std::abs(most_));
+    const double tick = tick_of(std::max(most_ - least_, widest * 1e-6));
     least_ = std::floor(least_ / tick) * tick;
     most_ = std::max(std::ceil(most_ / tick) * tick, least_ + tick);
   }

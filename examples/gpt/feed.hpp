@@ -67,7 +67,7 @@ struct FeedOptions {
   std::uint64_t seed = 1337;
   bool shifted = true;
   std::uint64_t records = 0; ///< Windows of an epoch, over all ranks; 0: all.
-  std::uint64_t epochs = 1'000'000;
+  std::uint64_t epochs = 1'000'000'000;
   penstock::Ranks ranks = {};
   Events events = {}; ///< pinned, prefetch, workers and layout count.
 };

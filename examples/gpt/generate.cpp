@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <exception>
 #include <iostream>
+#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
@@ -40,6 +41,12 @@ using Ops = std::conditional_t<std::is_same_v<D, ps::HostDevice>, HostOps<float>
 #else
 template <class D> using Ops = HostOps<float>;
 #endif
+
+void flush_output() {
+  if (!std::cout.flush()) {
+    throw std::runtime_error{"cannot write to standard output: it is closed, or its disk is full"};
+  }
+}
 
 template <ps::AnyDevice D>
 void generate(D& device, const GenerateOptions& options, const Checkpoint<>& checkpoint) {
@@ -55,9 +62,11 @@ void generate(D& device, const GenerateOptions& options, const Checkpoint<>& che
   }
   for (std::uint64_t i = 0; i < options.tokens; ++i) {
     tokens.push_back(static_cast<std::int32_t>(choose(generator(tokens))));
-    std::cout << text.shown(tokens.back()) << std::flush;
+    std::cout << text.shown(tokens.back());
+    flush_output();
   }
   std::cout << '\n';
+  flush_output();
 }
 
 int main(int argc, char** argv) try {

@@ -56,7 +56,7 @@ template <class T> class GpuOps {
   }
   void norm_backward(const NormBackward<T>& x) {
     launch_rows(stream_, shape_.rows(), norm_backward_kernel<T>, x, shape_.rows(), shape_.width);
-    column_sums<2>(stream_, shape_.rows(), shape_.width, NormSums<T>{x, shape_.width});
+    column_sums<2, T>(stream_, shape_.rows(), shape_.width, NormSums<T>{x, shape_.width});
   }
 
   void linear(const Linear<T>& x) {
@@ -88,8 +88,8 @@ template <class T> class GpuOps {
                .epilogue = x.gelu != nullptr ? CUBLASLT_EPILOGUE_DGELU : CUBLASLT_EPILOGUE_DEFAULT},
               {.a = x.weight, .b = x.d_out, .c = x.d_in, .aux = const_cast<T*>(x.gelu)}, stream_);
     add_d_weight(x.in, x.d_out, x.d_weight, in, out, rows);
-    column_sums<1>(stream_, shape_.rows(), x.out_width,
-                   BiasSums<T>{x.d_out, x.d_bias, x.out_width});
+    column_sums<1, T>(stream_, shape_.rows(), x.out_width,
+                      BiasSums<T>{x.d_out, x.d_bias, x.out_width});
   }
 
   std::size_t attention_kept() const noexcept { return flash_ ? flash_->kept() : unfused_->kept(); }

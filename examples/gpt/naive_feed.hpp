@@ -50,6 +50,12 @@ template <penstock::AnyDevice D, class T> class NaiveFeed final : public Feed<D>
                                   " is one of other data, of another context or another seed: "
                                   "resume with what it was saved with"};
     }
+    if (from.step() > records_ || from.epoch() >= options_.epochs) {
+      throw penstock::OptionError{"the position " + from.text() + " lies behind the " +
+                                  std::to_string(records_) + " windows of an epoch, or behind " +
+                                  std::to_string(options_.epochs) +
+                                  " epochs: its text was changed, and is worth nothing"};
+    }
     // Steps are dealt out to ranks from where the run begins.
     std::uint64_t first = from.step();
     const std::uint64_t steps = options_.batch * std::uint64_t{options_.ranks.world};

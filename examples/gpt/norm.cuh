@@ -104,65 +104,87 @@ __global__ void norm_backward_kernel(NormBackward<T> x, std::size_t rows, std::s
   });
 }
 
-inline constexpr unsigned columns_a_block = 32;
+inline constexpr unsigned packs_a_block = warp; // of columns
 inline constexpr unsigned rows_at_once = 8;
-inline constexpr unsigned rows_a_block = 256;
+inline constexpr unsigned rows_a_block = 128;
 
-/// Adds to f.to(k)[column] what f.add() sums up over all rows: a block takes some columns and rows.
-template <int Sums, class F>
-__global__ void column_sums_kernel(std::size_t rows, std::size_t columns, F f) {
-  __shared__ float shared[Sums][rows_at_once][columns_a_block];
-  const std::size_t column = std::size_t{blockIdx.x} * columns_a_block + threadIdx.x;
+/// Adds to f.to(k)[column] what f.add() sums up over all rows: a block takes some packs of columns,
+/// a lane each, and some rows.
+template <int Sums, class T, class F>
+__global__ void __launch_bounds__(packs_a_block* rows_at_once)
+    column_sums_kernel(std::size_t rows, std::size_t columns, F f) {
+  constexpr unsigned size = Pack<T>::size;
+  constexpr unsigned columns_a_block = packs_a_block * size;
+  __shared__ __align__(16) float shared[Sums][rows_at_once][columns_a_block];
+  const std::size_t begin_column = std::size_t{blockIdx.x} * columns_a_block;
   const std::size_t begin = std::size_t{blockIdx.y} * rows_a_block;
   const std::size_t end = min(begin + rows_a_block, rows);
-  float sums[Sums] = {};
-  if (column < columns) {
+  const unsigned first = threadIdx.x * size;
+  float sums[Sums][size] = {};
+  if (begin_column + first < columns) {
+#pragma unroll 4
     for (std::size_t row = begin + threadIdx.y; row < end; row += rows_at_once) {
-      f.add(sums, row, column);
+      f.add(sums, row, begin_column + first);
     }
   }
   for (int k = 0; k < Sums; ++k) {
-    shared[k][threadIdx.y][threadIdx.x] = sums[k];
+    for (unsigned i = 0; i < size; ++i) {
+      shared[k][threadIdx.y][first + i] = sums[k][i];
+    }
   }
   __syncthreads();
-  if (threadIdx.y == 0 && column < columns) {
-    for (int k = 0; k < Sums; ++k) {
-      float sum = 0;
-      for (const auto& row : shared[k]) {
-        sum += row[threadIdx.x];
+  for (unsigned i = threadIdx.y * packs_a_block + threadIdx.x; i < columns_a_block;
+       i += packs_a_block * rows_at_once) {
+    if (begin_column + i < columns) {
+      for (int k = 0; k < Sums; ++k) {
+        float sum = 0;
+        for (const auto& row : shared[k]) {
+          sum += row[i];
+        }
+        atomicAdd(f.to(k) + begin_column + i, sum);
       }
-      atomicAdd(f.to(k) + column, sum);
     }
   }
 }
-template <int Sums, class F>
+template <int Sums, class T, class F>
 void column_sums(cudaStream_t stream, std::size_t rows, std::size_t columns, F f) {
+  constexpr std::size_t columns_a_block = packs_a_block * Pack<T>::size;
   const dim3 blocks{static_cast<unsigned>((columns + columns_a_block - 1) / columns_a_block),
                     static_cast<unsigned>((rows + rows_a_block - 1) / rows_a_block)};
-  column_sums_kernel<Sums>
-      <<<blocks, dim3{columns_a_block, rows_at_once}, 0, stream>>>(rows, columns, f);
+  column_sums_kernel<Sums, T>
+      <<<blocks, dim3{packs_a_block, rows_at_once}, 0, stream>>>(rows, columns, f);
   check(cudaGetLastError(), "column_sums_kernel");
 }
 
 /// Sums up the gradients of layer norm's weights and biases.
 template <class T> struct NormSums {
+  static constexpr std::size_t size = Pack<T>::size;
   NormBackward<T> x;
   std::size_t width;
-  __device__ void add(float (&sums)[2], std::size_t row, std::size_t column) const {
-    const auto d = static_cast<float>(x.d_out[row * width + column]);
-    const auto in = static_cast<float>(x.in[row * width + column]);
-    sums[0] += d * (in - x.mean[row]) * x.inverse[row];
-    sums[1] += d;
+  __device__ void add(float (&sums)[2][size], std::size_t row, std::size_t first) const {
+    const auto d_out = *reinterpret_cast<const Pack<T>*>(x.d_out + row * width + first);
+    const auto in = *reinterpret_cast<const Pack<T>*>(x.in + row * width + first);
+    const float mean = x.mean[row];
+    const float inverse = x.inverse[row];
+    for (std::size_t i = 0; i < size; ++i) {
+      const auto d = static_cast<float>(d_out.at[i]);
+      sums[0][i] += d * (static_cast<float>(in.at[i]) - mean) * inverse;
+      sums[1][i] += d;
+    }
   }
   __device__ float* to(int sum) const { return sum == 0 ? x.d_weight : x.d_bias; }
 };
 /// Sums up the gradient of a bias.
 template <class T> struct BiasSums {
+  static constexpr std::size_t size = Pack<T>::size;
   const T* d_out;
   float* d_bias;
   std::size_t width;
-  __device__ void add(float (&sums)[1], std::size_t row, std::size_t column) const {
-    sums[0] += static_cast<float>(d_out[row * width + column]);
+  __device__ void add(float (&sums)[1][size], std::size_t row, std::size_t first) const {
+    const auto d = *reinterpret_cast<const Pack<T>*>(d_out + row * width + first);
+    for (std::size_t i = 0; i < size; ++i) {
+      sums[0][i] += static_cast<float>(d.at[i]);
+    }
   }
   __device__ float* to(int) const { return d_bias; }
 };

@@ -15,6 +15,7 @@
 #include "corpus.hpp"
 #include "host_ops.hpp"
 #include "summary.hpp"
+#include "train_files.hpp"
 #include "train_loop.hpp"
 #include "train_options.hpp"
 #include "train_plan.hpp"
@@ -30,7 +31,9 @@
 #include <penstock/ranks.hpp>
 #include <penstock/with_device.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iostream>
@@ -56,10 +59,14 @@ struct Task {
 void print(const TrainSummary& summary, const TrainOptions& options) {
   if (options.json) {
     std::cout << to_json(summary).text() << '\n';
-    return;
+  } else {
+    std::cout << "last loss " << summary.losses.back() << ", " << summary.tokens_per_s
+              << " tokens a second, " << 100 * summary.wait_share
+              << " % of the time without data\n";
   }
-  std::cout << "last loss " << summary.losses.back() << ", " << summary.tokens_per_s
-            << " tokens a second, " << 100 * summary.wait_share << " % of the time without data\n";
+  if (!std::cout.flush()) {
+    throw std::runtime_error{"cannot write to standard output: it is closed, or its disk is full"};
+  }
 }
 
 /// Trains with some operations. Returns what the program returns.
@@ -133,16 +140,31 @@ template <class F> int with_device_of(const ps::Ranks& ranks, const std::string&
   return ps::with_device(which, f);
 }
 
-int run(ps::RankWatch& watch, const TrainOptions& options, const std::string& arguments) {
+int run(ps::RankWatch& watch, TrainOptions options, const std::string& arguments) {
   std::optional<Checkpoint<>> from;
   if (!options.resume.empty()) {
     from.emplace(options.resume);
+    if (from->state()) {
+      options.go_on_with(kept_in(*from->state()));
+    }
+  }
+  for (const std::string& path : {options.checkpoint, options.svg, options.dump_gradients}) {
+    if (!path.empty()) {
+      check_can_be_made(path);
+    }
   }
   const bool has_characters = from && from->state() && !from->state()->characters.empty();
   const Corpus corpus{options.data, options.val, DataFormat::automatic,
                       has_characters ? Vocabulary{from->state()->characters} : Vocabulary{}};
   watch.progress(); // that has read all of the data
-  const TrainPlan plan = make_plan(options, corpus.ids(), corpus.held_out(), watch.ranks());
+  if (has_characters && !corpus.is_text()) {
+    throw std::invalid_argument{options.resume + " was trained on a text, and " + options.data +
+                                " has tokens: resume with the text that it was trained on"};
+  }
+  // A model may know more tokens than occur here.
+  const std::size_t known = from && !corpus.is_text() ? from->config().vocabulary : 0;
+  const TrainPlan plan =
+      make_plan(options, std::max(corpus.ids(), known), corpus.held_out(), watch.ranks());
   if (from) {
     require_same(*from, plan.config);
     require_same(*from, plan.fixed, watch.ranks().world);

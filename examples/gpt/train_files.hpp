@@ -7,11 +7,23 @@
 #include "gradients_file.hpp"
 #include "training.hpp"
 
+#include <penstock/io/new_file.hpp>
+#include <penstock/io/posix.hpp>
+
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <span>
+#include <stdexcept>
 #include <string>
 
 namespace transformer {
+
+/// Throws penstock::SinkError unless a file can be made at `path`: before a training, not after its
+/// hours. Nothing is left there.
+inline void check_can_be_made(const std::string& path) {
+  const penstock::NewFile<> file{penstock::PosixIo{}, path};
+}
 
 /// Between a training and its files.
 template <class Ops> class TrainFiles {
@@ -22,11 +34,19 @@ template <class Ops> class TrainFiles {
   TrainFiles(D& device, Training<Ops>& training) : device_{device}, training_{training} {}
 
   /// Writes a checkpoint of the steps so far, which are whole ones. Blocks until these are done.
-  /// Throws penstock::SinkError.
+  /// Throws penstock::SinkError; and std::runtime_error for a training that has diverged, since its
+  /// checkpoint would take the place of a good one.
   void save(const std::string& path, const CheckpointState& state) {
     write_checkpoint(path, training_.layout().config(), state,
-                     [this](StateArray array, std::size_t first, std::span<float> into) {
+                     [&](StateArray array, std::size_t first, std::span<float> into) {
                        copy(of(array) + first, into);
+                       if (!std::ranges::all_of(into, [](float x) { return std::isfinite(x); })) {
+                         throw std::runtime_error{
+                             "after step " + std::to_string(state.steps) +
+                             " the model has values that are no numbers, so " + path +
+                             " is not written: go on from an earlier checkpoint, or begin anew, "
+                             "with a lower --rate"};
+                       }
                      });
   }
   /// Goes on with a checkpoint, or begins with a model that has no state. Blocks. Throws

@@ -29,6 +29,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace transformer {
 
@@ -121,6 +122,11 @@ template <class Ops> class TrainLoop {
       }
       return !last;
     });
+    if (training_.steps() < options_.steps) {
+      throw std::runtime_error{"the data ended behind step " + std::to_string(training_.steps()) +
+                               " of " + std::to_string(options_.steps) + ": their epochs were " +
+                               std::to_string(plan_.trained.epochs)};
+    }
     times_ = clock.stop(stream());
     if (!options_.svg.empty()) {
       write_picture(options_.svg, rows.curve().points());
@@ -186,13 +192,15 @@ template <class Ops> class TrainLoop {
     }
     rows.flush();
     if (!options_.checkpoint.empty() && (last || is_multiple(done, options_.checkpoint_every))) {
+      auto kept = plan_.fixed;
+      kept.insert(plan_.kept.begin(), plan_.kept.end());
       files_.save(options_.checkpoint, {.steps = done,
                                         .passes = training_.passes(),
                                         .seed = plan_.training.seed,
                                         .dropout = plan_.training.dropout,
                                         .position = position_.text(),
                                         .characters = characters_,
-                                        .options = plan_.fixed});
+                                        .options = std::move(kept)});
     }
   }
   /// Returns the mean loss of a number of batches that are held out.
@@ -221,18 +229,12 @@ template <class Ops> class TrainLoop {
                          .wait_share = std::clamp(wait_share, 0.0, 1.0),
                          .syncs = times_.syncs,
                          .launches = times_.launches,
+                         .events = names_of(plan_.events),
                          .position = position_.text()};
     if (times_.watched) {
       summary.idle = times_.watched->gpu.idle_share();
     } else if (requires(D& device) { device.counts(); }) {
       summary.idle = summary.wait_share; // a host device idles where it has no batch
-    }
-    for (const EventName& event : event_names) {
-      if (plan_.events.*event.member) {
-        summary.events.emplace_back(event.member == &Events::optimiser && plan_.events.overlapped
-                                        ? overlapped_name
-                                        : event.name);
-      }
     }
     return summary;
   }

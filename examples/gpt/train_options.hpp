@@ -4,9 +4,14 @@
 
 #include "command_line.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <vector>
 
 namespace transformer {
 
@@ -46,6 +51,7 @@ struct TrainOptions {
   TrainOptions(int argc, char** argv) {
     CommandLine line = command_line();
     help = !line.parse(argc, argv);
+    given_ = line.given();
     if (help) {
       return;
     }
@@ -55,12 +61,31 @@ struct TrainOptions {
     if (checkpoint_every != 0 && checkpoint.empty()) {
       line.fail("--checkpoint-every needs --checkpoint and a file");
     }
+    if (!dump_gradients.empty() && micro_batches != 1) {
+      line.fail("--dump-gradients writes a step of one pass: leave out --micro-batches");
+    }
+    check_files(line);
     if (batch && *batch % micro_batches != 0) {
       line.fail("--batch is " + std::to_string(*batch) + ", which no " +
                 std::to_string(micro_batches) + " equal micro-batches make up");
     }
   }
 
+  /// Takes values of the training that goes on, by the options' names, where the arguments had
+  /// none. Throws std::invalid_argument for a value that cannot be.
+  void go_on_with(const std::map<std::string, std::string>& before) {
+    std::vector<std::string> words{"train"};
+    for (const auto& [name, value] : before) {
+      if (std::ranges::find(given_, name) == given_.end()) {
+        words.push_back(name + '=' + value);
+      }
+    }
+    std::vector<char*> arguments;
+    for (std::string& word : words) {
+      arguments.push_back(word.data());
+    }
+    command_line().parse(static_cast<int>(arguments.size()), arguments.data());
+  }
   /// Returns the options of a rank beside the first, which writes files and prints for all.
   TrainOptions beside_first() const {
     TrainOptions beside = *this;
@@ -74,6 +99,33 @@ struct TrainOptions {
   std::string usage() { return command_line().usage(); }
 
  private:
+  // What is written takes the place of what lay there.
+  void check_files(const CommandLine& line) const {
+    struct Named {
+      const char* option;
+      const std::string* path;
+    };
+    const std::vector<Named> written{{"--checkpoint", &checkpoint},
+                                     {"--dump-gradients", &dump_gradients},
+                                     {"--csv", &csv},
+                                     {"--svg", &svg}};
+    std::vector<Named> others{{"--data", &data}, {"--val", &val}, {"--resume", &resume}};
+    for (const Named& file : written) {
+      for (const Named& other : others) {
+        const bool goes_on = file.path == &checkpoint && other.path == &resume;
+        if (!goes_on && !file.path->empty() && same_file(*file.path, *other.path)) {
+          line.fail(std::string{file.option} + " would be written over " + other.option + ", " +
+                    *other.path + ": name another file");
+        }
+      }
+      others.push_back(file);
+    }
+  }
+  static bool same_file(const std::string& a, const std::string& b) {
+    std::error_code none;
+    return a == b || std::filesystem::equivalent(a, b, none);
+  }
+
   CommandLine command_line() {
     constexpr Range<std::uint64_t> counts{0, 1'000'000'000};
     constexpr Range<std::uint64_t> sizes{1, 1'000'000};
@@ -115,6 +167,8 @@ struct TrainOptions {
     line.flag("--json", json, "print one line at the end, as JSON");
     return line;
   }
+
+  std::vector<std::string> given_;
 };
 
 } // namespace transformer

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "checkpoint_state.hpp"
 #include "config.hpp"
 #include "events.hpp"
 #include "feed.hpp"
@@ -11,6 +12,8 @@
 #include <penstock/order.hpp>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -29,7 +32,26 @@ struct TrainPlan {
   bool fused_attention{}; ///< On tensor cores, if the model's sizes are those that it is for.
   /// What must not change when the training goes on, by the options' names.
   std::map<std::string, std::string> fixed;
+  /// What stays as it was when the training goes on, unless another value is given.
+  std::map<std::string, std::string> kept;
 };
+
+/// Returns the shortest text that is read back as the same number.
+inline std::string shortest(float value) {
+  std::array<char, 32> text;
+  return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
+}
+
+/// Returns what a training that goes on from a state takes from it where no option is given.
+inline std::map<std::string, std::string> kept_in(const CheckpointState& state) {
+  std::map<std::string, std::string> kept{{"--dropout", shortest(state.dropout)}};
+  for (const char* name : {"--rate", "--warmup", "--decay-steps", "--clip", "--decay"}) {
+    if (const auto option = state.options.find(name); option != state.options.end()) {
+      kept.insert(*option);
+    }
+  }
+  return kept;
+}
 
 /// Returns how many blocks' activations to keep if others are recomputed, for the least memory: a
 /// block has about 15 values for each value of its input.
@@ -72,6 +94,16 @@ inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::ui
                                 std::to_string(options.micro_batches) +
                                 " equal micro-batches: give --batch or --micro-batches"};
   }
+  if (plan.events.overlapped && plan.events.graph) {
+    throw std::invalid_argument{
+        "optimiser=overlapped works on a stream of its own, which no graph of a pass has: leave "
+        "out graph, or take optimiser"};
+  }
+  if (options.decay_steps != 0 && options.decay_steps <= options.warmup) {
+    throw std::invalid_argument{"--decay-steps is " + std::to_string(options.decay_steps) +
+                                ", and until step " + std::to_string(options.warmup) +
+                                " the rate grows: give more, or a smaller --warmup"};
+  }
   if (plan.events.overlapped && options.clip != 0) {
     throw std::invalid_argument{
         "optimiser=overlapped updates blocks before all gradients are there, so nothing can clip "
@@ -97,6 +129,11 @@ inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::ui
                     .decay = options.decay,
                     .clip = options.clip,
                     .schedule = {.warm_up = options.warmup, .steps = options.decay_steps}};
+  plan.kept = {{"--rate", shortest(training.adamw.rate)},
+               {"--warmup", std::to_string(options.warmup)},
+               {"--decay-steps", std::to_string(options.decay_steps)},
+               {"--clip", shortest(options.clip)},
+               {"--decay", shortest(options.decay)}};
 
   plan.trained = {.batch = training.batch,
                   .context = plan.config.context,

@@ -81,6 +81,8 @@ template <Name Wanted, class Schema, class Where,
           class Spelled = typename detail::spelled<Wanted>::type>
 PENSTOCK_HD auto get(const Batch<Schema, Where>& batch);
 
+template <Name Wanted> PENSTOCK_HD detail::Anything get(const detail::Anything& unknown);
+
 /// A view of consecutive records in one space: what stages hand to callables. Trivially copyable,
 /// so it can be a kernel's argument. `Batch<const T, Where>` may only be read. It owns nothing: the
 /// bytes are valid until the callable returns, those of a device batch until the work that it put

@@ -65,9 +65,15 @@ struct BFloat16 {
 
  private:
   PENSTOCK_HD static std::uint16_t rounded(float value) noexcept {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    std::uint16_t narrow; // by one instruction, as Half
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(narrow) : "f"(value));
+    return narrow;
+#else
     const std::uint32_t wide = detail::float_bits(value);
     const bool is_nan = (wide & 0x7FFF'FFFF) > detail::float_infinity_bits;
     return is_nan ? detail::nan16 : static_cast<std::uint16_t>(detail::round_off(wide, 16));
+#endif
   }
 };
 

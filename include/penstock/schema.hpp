@@ -72,7 +72,15 @@ struct Anything {
   template <class T> PENSTOCK_HD operator T() const;
   PENSTOCK_HD Anything data() const;
   PENSTOCK_HD std::size_t size() const;
+  PENSTOCK_HD std::size_t size_bytes() const;
   PENSTOCK_HD std::uint64_t index() const;
+  PENSTOCK_HD std::uint64_t source_index() const;
+  std::uint64_t epoch() const;
+  Anything position() const;
+  Anything visit(std::size_t) const;
+  void release();
+  template <class S> void used_on(S&&);
+  template <Name> PENSTOCK_HD Anything get() const;
   PENSTOCK_HD Anything operator[](std::size_t) const;
   template <class T> PENSTOCK_HD const Anything& operator=(const T&) const;
 };

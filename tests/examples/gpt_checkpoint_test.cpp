@@ -108,6 +108,15 @@ std::string error_of(const std::string& path) {
   return caught<ps::SourceError>([&] { Checkpoint<>{path}; }).what();
 }
 
+/// Returns the first `count` bytes, in order.
+std::string all_bytes(std::size_t count) {
+  std::string bytes;
+  while (bytes.size() < count) {
+    bytes += static_cast<char>(bytes.size());
+  }
+  return bytes;
+}
+
 /// Writes a checkpoint with one number of its header changed; returns the error.
 std::string error_of_header(std::size_t number, std::int32_t value) {
   const TempDir dir;
@@ -290,6 +299,12 @@ TEST_CASE("a state that is damaged or unknown is refused with its place") {
   CHECK(has(error_of(dir.write("d", whole.substr(0, 1000))), "it has 1000 bytes"));
   CHECK(has(error_of(dir.write("d", std::string{})), "it has 0 bytes"));
   CHECK(has(error_of(dir / "none"), "none"));
+  for (const std::string& characters : {std::string{"ba"}, std::string{"aa"}, all_bytes(51)}) {
+    CheckpointState other = some_state();
+    other.characters = characters;
+    write_to(dir / "e", other);
+    CHECK(has(error_of(dir / "e"), "are no vocabulary of 50 tokens"));
+  }
   CHECK(CheckpointState::of(some_state().text()) == some_state());
   for (const char* text : {"steps=", "steps=-1\n", "steps=1x\n", "who=1\n", "steps\n", "seed=1",
                            "characters=a\\\n", "characters=\\x\n", "option a=1\noption a=2\n"}) {

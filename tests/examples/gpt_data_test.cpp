@@ -255,6 +255,25 @@ TEST_CASE("a corpus is text or tokens, and a tenth of it is held out") {
   CHECK(two.vocabulary().characters() == "abcdxyz");
 }
 
+TEST_CASE("both files of a corpus are of one kind, and no directories") {
+  const TempDir folder;
+  const std::string text = folder.write("text", "abcabcabcdze");
+  const std::string raw = folder.write("raw.bin", bytes_of(numbered(1000)));
+  const std::string llm_c = folder.write("llm_c", llm_c_header(1000) + bytes_of(numbered(1000)));
+  CHECK(Corpus{raw, llm_c}.held_out() == 1000);
+  for (const std::string& tokens : {raw, llm_c}) {
+    for (const auto& [data, held_out] : {std::pair{text, tokens}, std::pair{tokens, text}}) {
+      const auto error = caught<std::invalid_argument>([&] { Corpus{data, held_out}; });
+      const std::string said = tokens + " has tokens, and " + text + " is a text";
+      CHECK(has_said(error, said) == said);
+    }
+  }
+  CHECK_THROWS_AS((Corpus{raw, folder / "missing"}), ps::SourceError);
+  const std::string said = folder.path() + " is a directory";
+  CHECK(has_said(caught<std::invalid_argument>([&] { Corpus{folder.path()}; }), said) == said);
+  CHECK_THROWS_AS((Corpus{text, folder.path()}), std::invalid_argument);
+}
+
 TEST_CASE("a text goes on with the vocabulary of a checkpoint, and no other") {
   const TempDir folder;
   const std::string text = folder.write("text", "abcabcabc");
@@ -265,6 +284,10 @@ TEST_CASE("a text goes on with the vocabulary of a checkpoint, and no other") {
       [&] { Corpus{text, {}, DataFormat::automatic, Vocabulary{"ab"}}; });
   CHECK(has_said(error, "a byte of value 99") == "a byte of value 99");
   CHECK(has_said(error, text) == text);
+  const std::string other = folder.write("other", "abcz");
+  const auto of_two = caught<std::invalid_argument>(
+      [&] { Corpus{text, other, DataFormat::automatic, Vocabulary{"abc"}}; });
+  CHECK(has_said(of_two, text + " or " + other) == text + " or " + other);
   CHECK_THROWS_AS(Corpus{folder.write("empty", "")}, std::invalid_argument);
   CHECK_THROWS_AS(Corpus{folder / "missing"}, ps::SourceError);
 }
@@ -369,6 +392,18 @@ TEST_CASE("from any position the rest comes exactly, another way too") {
   }
 }
 
+TEST_CASE("epochs do not end before the steps of any training") {
+  const TempDir folder;
+  const Corpus corpus{folder.write("text", some_text(200))};
+  std::string late = feed(corpus, "none", 1, usual).front().position;
+  const std::string epoch = "epoch=0 ";
+  late.replace(late.find(epoch), epoch.size(), "epoch=999999 ");
+  for (const std::string way : {"none", "pinned"}) {
+    INFO(way);
+    CHECK(feed(corpus, way, 20, usual, ps::Position{late}).size() == 20);
+  }
+}
+
 TEST_CASE("what is held out is never trained on, and nothing else is evaluated") {
   const TempDir folder;
   const Corpus corpus{folder.write("raw.bin", bytes_of(numbered(1'000)))};
@@ -421,5 +456,15 @@ TEST_CASE("a feed refuses too few tokens, and positions of other data") {
     options = usual;
     options.seed = 1;
     CHECK_THROWS_AS(feed(corpus, way, 1, options, from), ps::OptionError);
+
+    const auto changed = [&](const std::string& was, const std::string& to) {
+      std::string text = from.text();
+      text.replace(text.find(was), was.size(), to);
+      return ps::Position{text};
+    };
+    for (const ps::Position& late :
+         {changed("step=4 ", "step=99999 "), changed("epoch=0 ", "epoch=18446744073709551615 ")}) {
+      CHECK_THROWS_AS(feed(corpus, way, 1, usual, late), ps::OptionError);
+    }
   }
 }

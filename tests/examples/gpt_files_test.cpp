@@ -8,6 +8,7 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
+#include "../../examples/gpt/command_line.hpp"
 #include "../../examples/gpt/curve.hpp"
 #include "../../examples/gpt/curve_picture.hpp"
 #include "../../examples/gpt/generate_options.hpp"
@@ -21,6 +22,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -28,6 +30,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace ps = penstock;
@@ -129,10 +132,50 @@ TEST_CASE("an option that cannot be is refused in one line with what could") {
   CHECK(has(train({"--config", "Tiny"}), "give tiny|small|124M"));
   CHECK(has(train({"--checkpoint-every", "5"}), "--checkpoint-every needs --checkpoint"));
   CHECK(has(train({"--batch", "10", "--micro-batches", "4"}), "--batch is 10, which no 4 equal"));
+  CHECK(has(train({"--dump-gradients", "g", "--micro-batches", "4"}), "leave out --micro-batches"));
   CHECK(has(refused<TrainOptions>({}), "give --data"));
   CHECK(has(refused<GenerateOptions>({"--prompt", "a"}), "give --checkpoint"));
   CHECK(has(refused<GenerateOptions>({"--checkpoint", "a", "--temperature", "-1"}),
             "--temperature is \"-1\": give a number from 0 to 100: see generate --help"));
+}
+
+TEST_CASE("options move") {
+  int number = 0;
+  CommandLine first{"program", "does something"};
+  first.number("--number", number, Range<int>{1, 5}, "some");
+  CommandLine line = std::move(first);
+  std::vector<std::string> words{"program", "--number", "7"};
+  std::vector<char*> argv{words[0].data(), words[1].data(), words[2].data()};
+  CHECK(has(caught<std::invalid_argument>([&] { line.parse(3, argv.data()); }).what(),
+            "to 5: see program --help"));
+}
+
+TEST_CASE("what a training goes on with counts where no option is given") {
+  auto some = options<TrainOptions>({"--data", "a", "--rate", "0.5", "--steps=9"});
+  some.go_on_with({{"--rate", "0.25"}, {"--dropout", "0.125"}, {"--clip", "0"}, {"--steps", "1"}});
+  CHECK(some.rate == 0.5F);
+  CHECK(some.dropout == 0.125F);
+  CHECK(some.clip == 0);
+  CHECK(some.steps == 9);
+  CHECK_THROWS_AS(some.go_on_with({{"--decay", "x"}}), std::invalid_argument);
+}
+
+TEST_CASE("no file is written over another that the program reads or writes") {
+  const TempDir dir;
+  const std::string data = dir.write("text", "some text");
+  std::filesystem::create_symlink(data, dir / "link");
+  const auto written = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--data", data});
+    return refused<TrainOptions>(words);
+  };
+  CHECK(has(written({"--csv", data}), "--csv would be written over --data, " + data));
+  CHECK(has(written({"--csv", dir / "link"}), "--csv would be written over --data"));
+  CHECK(has(written({"--checkpoint", data}), "--checkpoint would be written over --data"));
+  CHECK(has(written({"--val", "v", "--svg", "v"}), "--svg would be written over --val"));
+  CHECK(has(written({"--resume", "c", "--csv", "c"}), "--csv would be written over --resume"));
+  CHECK(has(written({"--csv", "c", "--svg", "c"}), "--svg would be written over --csv"));
+  CHECK(options<TrainOptions>({"--data", data, "--resume", "c", "--checkpoint", "c"}).resume ==
+        "c");
 }
 
 TEST_CASE("help is all that counts, and names every option") {
@@ -196,10 +239,11 @@ TEST_CASE("a training that goes on goes on with its file of losses") {
   const TempDir dir;
   const std::string begin = "step,train_loss,val_loss,rate,seconds\n1,4,,0.1,10\n2,3,3.5,0.1,20\n";
   // Steps after the checkpoint, and one that was being written when the process ended.
-  const std::string path = dir.write("c.csv", begin + "3,2,,0.1,30\n4,1,,0.");
+  const std::string later = "3,2,,0.1,30\n4,1,,0.";
+  const std::string path = dir.write("c.csv", begin + later);
   {
     Curve curve{path, 2};
-    CHECK(text_of(path) == begin);
+    CHECK(text_of(path) == begin + later); // until it is sure that they come again
     curve.add({.step = 3, .loss = 2.5, .rate = 0.1, .seconds = 1});
     CHECK(curve.points() == std::vector<CurvePoint>{
                                 {.step = 1, .loss = 4, .rate = 0.1, .seconds = 10},
@@ -220,6 +264,8 @@ TEST_CASE("a training that goes on goes on with its file of losses") {
   }
   CHECK(has(caught<std::runtime_error>([&] { Curve{dir.write("x", "other\n"), 5}; }).what(),
             "line 1"));
+  CHECK(has(caught<std::runtime_error>([&] { Curve{dir.path(), 5}; }).what(),
+            "cannot write " + dir.path()));
 }
 
 TEST_CASE("the picture has both curves, axes with round ticks, and nothing outside") {
@@ -269,6 +315,13 @@ TEST_CASE("a picture of no losses, of one and of equal ones can be drawn") {
   const std::string svg = CurvePicture{equal}.svg();
   CHECK(count(svg, "nan") + count(svg, "inf") == 0);
   CHECK(has(svg, ">-2<"));
+  // Losses of which no neighbour is a millionth away.
+  for (const double loss : {1e10, 1e30, 3e38}) {
+    const std::vector<CurvePoint> huge{{.step = 1, .loss = loss}};
+    const std::string drawn = CurvePicture{huge}.svg();
+    CHECK(count(drawn, "nan") + count(drawn, "inf") == 0);
+    CHECK(count(drawn, "<line") < 30);
+  }
 }
 
 TEST_CASE("the summary is one line of JSON") {

@@ -1,28 +1,43 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What the training loop of examples/gpt/ is made of: its plan, its losses, its clock. The loop
-// itself runs in tools/check_example.py.
+// What the training loop of examples/gpt/ is made of: its plan, its losses, its clock, its files.
+// Whole trainings run in tools/check_example.py.
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
+#include "../../examples/gpt/checkpoint.hpp"
+#include "../../examples/gpt/corpus.hpp"
+#include "../../examples/gpt/host_ops.hpp"
 #include "../../examples/gpt/loss_log.hpp"
 #include "../../examples/gpt/loss_rows.hpp"
 #include "../../examples/gpt/step_clock.hpp"
+#include "../../examples/gpt/train_files.hpp"
+#include "../../examples/gpt/train_loop.hpp"
 #include "../../examples/gpt/train_options.hpp"
 #include "../../examples/gpt/train_plan.hpp"
+#include "../../examples/gpt/training.hpp"
 
+#include <penstock/error.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/rank_watch.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <limits>
+#include <map>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ps = penstock;
@@ -82,10 +97,10 @@ TEST_CASE("the plan of a training follows from options, events and data") {
   CHECK_FALSE(usual.held_out.shifted);
   CHECK(usual.held_out.epochs == 1);
 
-  const TrainPlan other =
-      plan({"--config", "small", "--events", "all", "--batch", "12", "--micro-batches", "3",
-            "--dropout", "0", "--rate", "0.5", "--decay-steps", "9", "--seed", "5"},
-           5 * 256);
+  const TrainPlan other = plan({"--config", "small", "--events", "all", "--batch", "12",
+                                "--micro-batches", "3", "--dropout", "0", "--rate", "0.5",
+                                "--warmup", "3", "--decay-steps", "9", "--seed", "5"},
+                               5 * 256);
   CHECK(other.training.batch == 4);
   CHECK(other.trained.batch == 4);
   CHECK(other.training.micro_batches == 3);
@@ -128,11 +143,79 @@ TEST_CASE("ranks share a batch, and what is held out") {
 TEST_CASE("a plan that cannot be is refused with the cure") {
   CHECK(has(refused({"--events", "workers"}), "pinned,workers"));
   CHECK(has(refused({"--events", "optimiser=overlapped"}), "--clip 0"));
+  CHECK(has(refused({"--events", "graph,optimiser=overlapped", "--clip", "0"}), "leave out graph"));
+  CHECK(has(refused({"--warmup", "9", "--decay-steps", "9"}),
+            "--decay-steps is 9, and until step 9 the rate grows"));
+  CHECK(plan({"--warmup", "8", "--decay-steps", "9"}).training.adamw.schedule.steps == 9);
   CHECK(has(refused({"--micro-batches", "3"}), "a batch of 8 sequences is not made up of 3"));
   CHECK(has(refused({}, 8 * 64), "held out are 512 tokens, 7 windows of 64, and a batch has 8"));
   CHECK(has(refused({}, 0), "--val FILE"));
   CHECK(plan({}, 8 * 64 + 1).held_out.records == 8);
   CHECK(plan({"--eval-every", "0"}, 0).held_out.records == 0);
+}
+
+TEST_CASE("a plan that goes on is the one before, but for what is given anew") {
+  const TrainPlan before = plan({"--rate", "0.3", "--warmup", "7", "--decay-steps", "1000",
+                                 "--clip", "0.7", "--decay", "0.01"});
+  std::map<std::string, std::string> saved = before.fixed;
+  saved.insert(before.kept.begin(), before.kept.end());
+  const std::map<std::string, std::string> kept = kept_in({.dropout = 0.35F, .options = saved});
+  CHECK_FALSE(kept.contains("--batch")); // it cannot be another
+  TrainOptions anew = options({"--clip", "0.9"});
+  anew.go_on_with(kept);
+  const TrainPlan after = make_plan(anew, 65, 1'000'000);
+  CHECK(after.training.dropout == 0.35F);
+  CHECK(after.training.adamw.rate == 0.3F);
+  CHECK(after.training.adamw.schedule.warm_up == 7);
+  CHECK(after.training.adamw.schedule.steps == 1000);
+  CHECK(after.training.adamw.decay == 0.01F);
+  CHECK(after.training.adamw.clip == 0.9F);
+  CHECK(kept_in({}).size() == 1); // a state that lacks them
+}
+
+TEST_CASE("a checkpoint never has a model that has diverged") {
+  const TempDir folder;
+  ps::HostDevice device;
+  constexpr Config config{.layers = 1, .width = 8, .heads = 2, .context = 4, .vocabulary = 9};
+  Training<HostOps<float>> training{device, config, {.batch = 1}};
+  TrainFiles<HostOps<float>> files{device, training};
+  const std::string path = folder / "model";
+  files.save(path, {});
+  const auto size = std::filesystem::file_size(path);
+  for (float* const array : {training.adamw().master(), training.adamw().square()}) {
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      const float good = std::exchange(array[5], bad); // a host device's memory
+      CHECK(has(caught<std::runtime_error>([&] { files.save(path, {.steps = 3}); }).what(),
+                "after step 3 the model has values that are no numbers, so " + path));
+      array[5] = good;
+    }
+  }
+  CHECK(std::filesystem::file_size(path) == size);
+  CHECK(Checkpoint<>{path}.state()->steps == 0);
+  CHECK(std::distance(std::filesystem::directory_iterator{folder.path()}, {}) == 1);
+}
+
+TEST_CASE("whether a file can be made is known before, and nothing is left there") {
+  const TempDir folder;
+  CHECK_NOTHROW(check_can_be_made(folder / "new"));
+  CHECK(std::filesystem::is_empty(folder.path()));
+  CHECK(has(caught<ps::SinkError>([&] { check_can_be_made(folder / "no/new"); }).what(),
+            "cannot create " + (folder / "no/new")));
+  CHECK_THROWS_AS(check_can_be_made(folder.path()), ps::SinkError);
+}
+
+TEST_CASE("a training whose data end too early has not succeeded") {
+  const TempDir folder;
+  const Corpus corpus{folder.write("text", "a text for a hundred tokens, more or less")};
+  const TrainOptions some = options({"--batch", "1", "--context", "8", "--eval-every", "0"});
+  TrainPlan plan = make_plan(some, corpus.ids(), corpus.held_out());
+  plan.trained.epochs = 1;
+  ps::HostDevice device;
+  ps::RankWatch alone{{}};
+  TrainLoop<HostOps<float>> loop{device, alone, some, plan, corpus, nullptr};
+  std::ostringstream out;
+  CHECK(has(caught<std::runtime_error>([&] { loop.run(out); }).what(),
+            "the data ended behind step 3 of 1000"));
 }
 
 TEST_CASE("blocks are recomputed in groups that need the least memory") {

@@ -398,6 +398,14 @@ TEST_CASE("the first parameters are normal, with GPT-2's deviations") {
   const std::vector<float> values = initial_parameters(config, 1);
   CHECK(initial_parameters(config, 1) == values);
   CHECK(initial_parameters(config, 2) != values);
+  // Numbers of a large tensor are made piece by piece, and each piece has others.
+  Config large = config;
+  large.vocabulary = 40'000;
+  const std::vector<float> many = initial_parameters(large, 1);
+  constexpr std::size_t piece = std::size_t{1} << 20;
+  CHECK(std::equal(many.begin(), many.begin() + 200 * 64, values.begin()));
+  CHECK(!std::equal(many.begin(), many.begin() + 1000, many.begin() + piece));
+  CHECK(std::count(many.begin(), many.begin() + 40'000 * 64, 0.0F) < 10);
   for (const Place& place : layout.places()) {
     INFO(place.name);
     const float* const at = values.data() + place.begin;

@@ -774,6 +774,13 @@ def knn(program: str, folder: Path):
         assert failed.returncode == 1 and why in failed.stderr, failed
 
 
+def check_full(program: str, *args):
+    """What cannot be written to standard output is an error, not lost."""
+    with open("/dev/full", "w", encoding="ascii") as full:
+        failed = subprocess.run([program, *map(str, args)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    assert failed.returncode == 1 and "cannot write to standard output" in failed.stderr, failed
+
+
 def train(program: str, folder: Path):
     rng = random.Random(7)
     words = "a pipeline reads some text and trains a small model on what it says to you".split()
@@ -822,6 +829,12 @@ def train(program: str, folder: Path):
         rest = trained(80, events, "--resume", saved)
         for key, wanted in ("loss", losses[33:]), ("val_loss", whole["val_loss"]), ("position", whole["position"]):
             assert rest[key] == wanted, f"{events}: {key} is {rest[key]}, and in one run {wanted}"
+    # Options that a training goes on with need not be given again, and others count.
+    anew = ["--dropout", "0.3", "--rate", "0.01", "--clip", "0.1", "--decay", "0.5", "--decay-steps", "9"]
+    kept = trained(9, "none", *anew)["loss"]
+    trained(6, "none", *anew, "--checkpoint", saved)
+    assert trained(9, "none", "--resume", saved)["loss"] == kept[6:]
+    assert trained(9, "none", "--resume", saved, "--dropout", "0")["loss"] != kept[6:]
     saved.unlink()
     with subprocess.Popen([program, "--data", text, *sizes, "--steps", "70", "--checkpoint", saved, "--checkpoint-every", "4"],
                           stdout=subprocess.DEVNULL) as killed:
@@ -846,6 +859,14 @@ def train(program: str, folder: Path):
     tokens = folder / "tokens.bin"
     tokens.write_bytes(struct.pack("<4000H", *(min(int(rng.expovariate(0.05)), 299) for _ in range(4_000))))
     assert trained(5, "none", data=tokens)["loss"] == trained(5, "fastest", data=tokens)["loss"]
+    # A model of more tokens than these, with weights alone.
+    trained(1, "none", "--checkpoint", saved, data=tokens)
+    context, vocabulary, layers, heads, width, padded = struct.unpack("<6i", saved.read_bytes()[8:32])
+    assert vocabulary < padded, (vocabulary, padded)
+    weights = saved.read_bytes()[:1024 + 4 * ((padded + context) * width + layers * (12 * width * width + 13 * width) + 2 * width)]
+    model = folder / "model"
+    model.write_bytes(weights[:12] + struct.pack("<i", padded) + weights[16:])
+    assert len(trained(2, "none", "--resume", model, data=tokens)["loss"]) == 2
     held_out = folder / "held_out"
     held_out.write_text(" ".join(words * 40))
     assert trained(5, "fastest", "--val", held_out)["val_loss"] != trained(5, "fastest")["val_loss"]
@@ -863,12 +884,16 @@ def train(program: str, folder: Path):
              "pinned,workers": ["--data", text, "--events", "workers"], "no event": ["--data", text, "--events", "fast"],
              "--clip 0": ["--data", text, "--events", "optimiser=overlapped"], "--steps is 60": ["--data", text, "--resume", saved],
              "--batch 2": ["--data", text, "--resume", saved, "--batch", "4"], "tokens of context": ["--data", text, "--resume", saved, "--context", "8"],
-             "byte of value 88": ["--data", other, "--resume", saved], "llm.c's header": ["--data", text, "--resume", short], "what": ["what"], "cuda": ["--data", text, "--device", "cuda"]}
+             "cannot create": ["--data", text, "--checkpoint", folder / "none" / "saved"], "--svg": ["--data", text, "--svg", text],
+             "has tokens": ["--data", text, "--resume", saved, "--val", tokens], "trained on a text": ["--data", tokens, "--resume", saved],
+             "directory": ["--data", folder], "--warmup": ["--data", text, "--decay-steps", "5"], "leave out graph":
+             ["--data", text, "--events", "graph,optimiser=overlapped", "--clip", "0"], "byte of value 88": ["--data", other, "--resume", saved], "llm.c's header": ["--data", text, "--resume", short], "what": ["what"], "cuda": ["--data", text, "--device", "cuda"]}
     trained(60, "fastest", "--checkpoint", saved)
     for word, args in wrong.items():
         failed = subprocess.run([program, *sizes, "--steps", "60", *map(str, args)], capture_output=True, text=True, timeout=LIMIT)
         assert failed.returncode == 1 and not failed.stdout, (args, failed)
         assert failed.stderr.startswith("train: ") and word in failed.stderr and failed.stderr.count("\n") == 1, (args, failed.stderr)
+    check_full(program, "--data", text, *sizes, "--steps", "1", "--json")
 
 
 def generate(program: str, folder: Path):
@@ -895,6 +920,7 @@ def generate(program: str, folder: Path):
         failed = subprocess.run([program, "--device", "host", *map(str, args)], capture_output=True, text=True, timeout=LIMIT)
         assert failed.returncode == 1 and not failed.stdout, (args, failed)
         assert failed.stderr.startswith("generate: ") and word in failed.stderr and failed.stderr.count("\n") == 1, (args, failed.stderr)
+    check_full(program, "--checkpoint", model, "--device", "host", "--tokens", "30")
 
 
 EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_train_loop": train_loop,

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// refused: Last gives pageable memory and Next takes pinned memory: put a PinnedStager\{\} between
+#include <penstock/penstock.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace ps = penstock;
+
+struct Sample : ps::Columns<ps::Field<"tokens", int, 16>> {};
+struct Zeros {
+  using schema = Sample;
+  std::uint64_t size() const { return 4; }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<Sample, Where> into) const {
+    for (std::size_t i = 0; i < into.size(); ++i) {
+      ps::get<"tokens">(into)[i][0] = 0;
+    }
+    return into.size();
+  }
+};
+
+int main() {
+  ps::HostDevice device;
+  auto stream = device.stream();
+  auto data = ps::Reader{Zeros{}}
+#ifdef PENSTOCK_REFUSED
+#else
+              | ps::PinnedStager{}
+#endif
+              | ps::AsyncCopier{device, {.batch = 2}};
+  ps::Position position;
+  std::vector<ps::Visit> visits;
+  for (auto batch : data.on(stream, {.from = position})) {
+    ps::Column<const int, 16> tokens = ps::get<"tokens">(batch);
+    tokens = batch.get<"tokens">();
+    position = batch.position();
+    visits.push_back(batch.visit(batch.size() - 1));
+    batch.used_on(stream);
+    batch.release();
+  }
+}
