@@ -259,7 +259,7 @@ TEST_CASE("this process may use some memory, and a processor that it is bound to
     CPU_SET(::sched_getcpu(), &set);
     ::sched_setaffinity(0, sizeof set, &set);
     bound = ps::usable_processors();
-    all_for_a_stage = ps::detail::processors({}, 8, 1024);
+    all_for_a_stage = ps::detail::processors({}, {8, 1024});
   }}.join();
   CHECK(bound == 1);
   CHECK(all_for_a_stage == 1);

@@ -39,7 +39,7 @@ class Curve {
   /// Begins a file, in place of what lies at `path`; none if that is empty. If the training goes on
   /// behind step `resumed`, goes on with the file instead: rows of later steps, which come again,
   /// are cut off with the first row added, and so is a last row that is not whole. Throws
-  /// std::runtime_error if the file cannot be written, or is none of a Curve's.
+  /// std::runtime_error if the file cannot be written, is none of a Curve's, or ends too early.
   explicit Curve(std::string path, std::uint64_t resumed = 0) : path_{std::move(path)} {
     if (path_.empty()) {
       return;
@@ -118,6 +118,13 @@ class Curve {
       }
       points_.push_back(*point);
       at = end + 1;
+    }
+    // A file without rows is that of a run that went on and did not get far.
+    if (!points_.empty() && points_.back().step != last) {
+      throw std::runtime_error{path_ + " ends at step " + std::to_string(points_.back().step) +
+                               ", and the training goes on behind step " + std::to_string(last) +
+                               ": rows would be missing. Give --csv the file of this training, or "
+                               "another one."};
     }
     cut_at_ = at;
     seconds_before_ = points_.empty() ? 0 : points_.back().seconds;

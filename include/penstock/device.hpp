@@ -40,6 +40,9 @@ struct CopyPiece {
 /// - optional: `graph_type` and `capture(lanes, f)`, which returns what `f()` enqueues on the
 ///   streams of a std::span, as a movable owner with `launch(stream)`; work of one stream runs in
 ///   order, that of two perhaps side by side.
+/// - optional: `processors_near()`, the detail::ProcessorSet on which threads that fill its pinned
+///   memory should run, an empty one if that does not matter; and `devices_near()`, how many
+///   devices have those processors near them.
 /// - `attach()`: makes this the calling thread's device until the object that it returns dies.
 ///   Optional: `attach_own_thread()`, which does so for threads that penstock has started.
 /// - optional: `check_not_capturing(stream)`, which throws if an event recorded on the stream would

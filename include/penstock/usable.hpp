@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/control_groups.hpp>
+#include <penstock/detail/base/processor_set.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -10,8 +11,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-
-#include <sched.h>
 
 namespace penstock {
 namespace detail {
@@ -73,11 +72,9 @@ namespace detail {
 /// as one. Looks them up at each call, since limits may change: some ten small files, no more. Any
 /// thread. Throws nothing but std::bad_alloc.
 [[gnu::noinline]] inline unsigned usable_processors() {
-  cpu_set_t allowed[8]; // 8192 processors, the most that Linux can be built for
-  const bool known = ::sched_getaffinity(0, sizeof allowed, allowed) == 0;
-  return detail::processors_within(
-      "", known ? static_cast<unsigned>(CPU_COUNT_S(sizeof allowed, allowed))
-                : std::thread::hardware_concurrency());
+  const unsigned allowed = detail::ProcessorSet::of_this_thread().count();
+  return detail::processors_within("",
+                                   allowed != 0 ? allowed : std::thread::hardware_concurrency());
 }
 
 /// Returns the bytes of memory that are free for this process, or that the page cache would give

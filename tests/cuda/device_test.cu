@@ -7,14 +7,20 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
+#include <cctype>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 using namespace penstock;
@@ -31,6 +37,23 @@ bool is_page_locked(const void* at) {
   cudaPointerAttributes about{};
   REQUIRE(cudaPointerGetAttributes(&about, at) == cudaSuccess);
   return about.type == cudaMemoryTypeHost;
+}
+
+// Returns the NUMA node of the GPU by what CUDA says of its place; -1 if the system does not know.
+int node_of_gpu(int number) {
+  char id[32] = "";
+  REQUIRE(cudaDeviceGetPCIBusId(id, sizeof id, number) == cudaSuccess);
+  for (char& c : id) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  int node = -1;
+  std::ifstream{"/sys/bus/pci/devices/" + std::string{id} + "/numa_node"} >> node;
+  return node;
+}
+// Returns the node of the memory there; negative if the system does not say.
+int node_of(void* at) {
+  int node = -1;
+  return ::syscall(SYS_move_pages, 0, 1UL, &at, nullptr, &node, 0) == 0 ? node : -1;
 }
 
 struct Trap {
@@ -56,6 +79,31 @@ TEST_CASE("a CudaDevice names its number and its GPU") {
   cudaDeviceProp properties{};
   REQUIRE(cudaGetDeviceProperties(&properties, 0) == cudaSuccess);
   CHECK(CudaDevice{}.name() == "cuda:0 " + std::string{properties.name});
+}
+
+TEST_CASE("pinned memory is on the GPU's node, unless the thread was kept to some processors") {
+  const detail::ProcessorSet all = detail::ProcessorSet::of_this_thread();
+  for (int number = 0; number != CudaDevice::count(); ++number) {
+    CudaDevice gpu{number};
+    const detail::ProcessorSet near = gpu.processors_near();
+    CHECK((near & all) == near);
+    CHECK((near.empty() || node_of_gpu(number) >= 0));
+    CHECK(gpu.devices_near() >= 1);
+    constexpr std::size_t bytes = std::size_t{64} << 20;
+    auto* const at = static_cast<std::byte*>(gpu.allocate_pinned(bytes));
+    // Sanitizers and containers may forbid the question.
+    const int first = node_of(at);
+    const int last = node_of(at + bytes - detail::page);
+    CHECK((near.empty() || first < 0 || first == node_of_gpu(number)));
+    CHECK((near.empty() || last < 0 || last == node_of_gpu(number)));
+    gpu.deallocate_pinned(at, bytes);
+    unsigned of_one = 0;
+    std::thread{[&] {
+      detail::ProcessorSet::listed(std::to_string(::sched_getcpu())).hold_this_thread();
+      of_one = gpu.processors_near().count();
+    }}.join();
+    CHECK((of_one == 0 || all.count() == 1));
+  }
 }
 
 TEST_CASE("a GPU that is not there is refused with how many there are") {

@@ -251,8 +251,15 @@ TEST_CASE("a training that goes on goes on with its file of losses") {
                                 {.step = 3, .loss = 2.5, .rate = 0.1, .seconds = 21}});
     CHECK(text_of(path) == begin + "3,2.5,,0.1,21\n");
   }
-  Curve none{dir / "new.csv", 2};
-  CHECK(text_of(dir / "new.csv") == Curve::header);
+  {
+    Curve none{dir / "new.csv", 2};
+    CHECK(text_of(dir / "new.csv") == Curve::header);
+  }
+  CHECK(Curve{dir / "new.csv", 2}.points().empty()); // nor did the next one get far
+  const std::string early = dir.write("early.csv", begin);
+  CHECK(has(caught<std::runtime_error>([&] { Curve{early, 3}; }).what(),
+            early + " ends at step 2, and the training goes on behind step 3"));
+  CHECK(text_of(early) == begin);
   for (const char* bad : {"1,4,,0.1\n", "1,4,,0.1,10,5\n", "1,,,0.1,10\n", "-1,4,,0.1,10\n",
                           "1,4,x,0.1,10\n", "\n", "1,4,,0.1,10\n1,4,,0.1,10\n"}) {
     const std::string whole = std::string{Curve::header} + bad;

@@ -357,6 +357,25 @@ def select_records(program: str, folder: Path):
     assert run(program).splitlines()[0].endswith("of 1000003 events are of high energy"), "it makes its own file"
 
 
+def several_gpus(program: str, folder: Path):
+    file = folder / "numbers"
+    rng = random.Random(9)
+    for count in 3_000_001, 2, 1, 0:
+        numbers = rng.choices(range(2**32), k=count)
+        file.write_bytes(struct.pack(f"<{count}I", *numbers))
+        for gpus in 1, 2, 3:
+            for way in [], ["--one-thread"]:
+                *rows, last = run(program, "--device", "host", "--gpus", gpus, *way, file).splitlines()
+                found = [row.removeprefix(f"GPU {i}: ").split(", of ") for i, row in enumerate(rows)]
+                assert last == f"{sum(numbers)} in all" and len(rows) == gpus, (count, gpus, way, last)
+                assert sum(int(total) for total, _ in found) == sum(numbers), (count, gpus, way, rows)
+                batches = [int(of.split()[0]) for _, of in found]
+                assert count < 3_000_001 or min(batches) > 0 and max(batches) - min(batches) <= 1, (gpus, way, rows)
+    failed = subprocess.run([program, "--device", "host", folder / "missing"], capture_output=True, text=True, timeout=LIMIT)
+    assert failed.returncode == 1 and not failed.stdout and "missing" in failed.stderr, failed
+    assert run(program, "--device", "host").count("GPU") == 2, "it makes its own file"
+
+
 # 16 pixels wide and 12 high: the left half is red, the right one blue.
 RED_AND_BLUE = base64.b85decode(
     "|JeWF01!$>Nk#wx0RR9200961|JwjV00RO70|EjA0|NsD0|NvF2n7WM1O*BQ2L=cX3JeSj3JVJj4iXRz4iOFu3lJ6%5fc;@6%`B*7Z?^47!ni}6#v@*LjeN>"
@@ -929,6 +948,7 @@ EXAMPLES = {"01_hello_pipeline": hello_pipeline, "02_histogram": histogram, "03_
             "09_small_batches": small_batches, "10_file_to_file": file_to_file, "11_transform_file": transform_file,
             "12_streams": streams, "13_knn": knn, "14_order": order, "15_inspect": inspect, "16_images": images,
             "17_doctor": doctor, "18_load_weights": load_weights, "19_select_records": select_records,
+            "20_several_gpus": several_gpus,
             "train": train, "generate": generate}
 with tempfile.TemporaryDirectory() as folder:
     try:

@@ -4,6 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/cuda/detail/capture_mode.hpp>
+#include <penstock/cuda/detail/copy_pieces.hpp>
 #include <penstock/cuda/detail/current_device.hpp>
 #include <penstock/cuda/detail/launch_check.hpp>
 #include <penstock/cuda/detail/memory_info.hpp>
@@ -11,13 +12,15 @@
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/graph.hpp>
 #include <penstock/cuda/stream.hpp>
+#include <penstock/detail/base/near_device.hpp>
+#include <penstock/detail/base/processor_set.hpp>
 #include <penstock/detail/memory/mapping.hpp>
 #include <penstock/device.hpp>
 #include <penstock/error.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,9 +58,13 @@ class CudaDevice {
                           : "this process has " + std::to_string(devices) +
                                 " GPUs, numbered 0 to " + std::to_string(devices - 1));
     }
-    cudaDeviceProp properties;
+    cudaDeviceProp properties{};
     check_here(cudaGetDeviceProperties(&properties, number), "cudaGetDeviceProperties");
     name_ = label() + " " + properties.name;
+    char bus[32];
+    std::snprintf(bus, sizeof bus, "%04x:%02x:%02x.0", properties.pciDomainID, properties.pciBusID,
+                  properties.pciDeviceID);
+    bus_id_ = bus;
     check_here(cudaInitDevice(number, 0, 0), "cudaInitDevice");
   }
   CudaDevice(const CudaDevice&) = delete;
@@ -114,8 +121,8 @@ class CudaDevice {
       detail::cuda_ignore(cudaFree(at));
     }
   }
-  /// Returns `bytes` of zeroed, page-locked host memory, a multiple of 4096; blocks until it is all
-  /// there.
+  /// Returns `bytes` of zeroed, page-locked host memory, a multiple of 4096, on the GPU's NUMA node
+  /// if there are several; blocks until it is all there.
   void* allocate_pinned(std::size_t bytes) {
     const detail::AttachedDevice here{number_};
     const detail::RelaxedCapture relaxed;
@@ -140,6 +147,13 @@ class CudaDevice {
       detail::unmap_pages(at, bytes);
     }
   }
+  /// Returns which of the calling thread's processors are on the GPU's NUMA node; none if there is
+  /// one node, or if the thread was kept to some of the process's processors.
+  detail::ProcessorSet processors_near() const {
+    return detail::processors_near("", bus_id_, detail::ProcessorSet::of_this_thread());
+  }
+  /// Returns how many of the host's GPUs are on that node, this one included.
+  unsigned devices_near() const { return detail::devices_near("", bus_id_); }
   /// Returns the bytes of memory that the GPU has in all; 0 if CUDA does not say.
   std::uint64_t memory_bytes() const {
     const detail::AttachedDevice here{number_};
@@ -160,25 +174,7 @@ class CudaDevice {
       copy_to_device(pieces[0].to, pieces[0].from, pieces[0].bytes, stream);
       return;
     }
-    // At most this many at a time: columns are few.
-    constexpr std::size_t most = 16;
-    void* to[most];
-    const void* from[most];
-    std::size_t bytes[most];
-    while (!pieces.empty()) {
-      const std::size_t count = std::min(pieces.size(), most);
-      for (std::size_t i = 0; i < count; ++i) {
-        to[i] = pieces[i].to;
-        from[i] = pieces[i].from;
-        bytes[i] = pieces[i].bytes;
-      }
-      std::size_t first = 0;
-      cudaMemcpyAttributes in_order{};
-      in_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-      detail::cuda_check(cudaMemcpyBatchAsync(to, from, bytes, count, &in_order, &first, 1, stream),
-                         "cudaMemcpyBatchAsync", bytes[0], " and more to the device");
-      pieces = pieces.subspan(count);
-    }
+    detail::copy_pieces(pieces, stream);
   }
   /// Enqueues a copy from the GPU's memory to pinned memory; returns at once.
   void copy_to_host(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
@@ -240,9 +236,9 @@ class CudaDevice {
       detail::cuda_fail(status, call, " on " + label());
     }
   }
-  static void* map(std::size_t bytes) {
+  void* map(std::size_t bytes) const {
     try {
-      return detail::map_pages(bytes);
+      return detail::map_pages(bytes, processors_near());
     } catch (const Error& e) {
       throw CudaError{e.what(), "allocate_pinned", cudaErrorMemoryAllocation};
     }
@@ -250,6 +246,7 @@ class CudaDevice {
 
   const int number_;
   std::string name_;
+  std::string bus_id_; // as the kernel writes it
   StdAtomics::Atomic<std::uint64_t> pinned_bytes_{0};
 };
 

@@ -190,9 +190,8 @@ template <class F, class Where = void> class Decoder : public StageBase {
     }
   }
   unsigned workers(const detail::Plan& plan) const {
-    constexpr detail::ProcessorShare share = detail::decoder_share<F>;
     return detail::checked_workers("Decoder", options_.workers,
-                                   detail::processors(plan, share.of_eight, share.most));
+                                   detail::processors(plan, detail::decoder_share<F>));
   }
 
   F f_;

@@ -55,7 +55,7 @@ class PinnedStager : public StageBase {
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     detail::checked_depth("PinnedStager", options_.depth);
     const unsigned workers = detail::checked_workers("PinnedStager", options_.workers,
-                                                     detail::processors(build.plan, 3, 8));
+                                                     detail::processors(build.plan, {3, 8}));
     const auto in = build.host_input();
     const std::size_t slots = detail::host_slots("PinnedStager", options_.depth, in->layout(),
                                                  build.slots_of_a_run, build.plan);

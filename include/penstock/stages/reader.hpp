@@ -193,10 +193,14 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   unsigned most(std::size_t record_bytes, const detail::Plan& plan) const {
     constexpr std::size_t small = 8192;
     const bool many = options_.order.shuffle && record_bytes < small;
-    const unsigned of_eight = many ? 7 : std::is_same_v<Where, Pinned> ? 5 : 4;
-    return detail::checked_workers(
-        "Reader", options_.workers,
-        std::max(detail::processors(plan, of_eight, many ? 24 : 12), 2U));
+    // A small part of the processors must still read as fast as a link copies.
+    constexpr detail::ProcessorShare pinned{5, 12, 6};
+    constexpr detail::ProcessorShare pageable{4, 12};
+    const detail::ProcessorShare share = many ? detail::ProcessorShare{7, 24}
+                                         : std::is_same_v<Where, Pinned> ? pinned
+                                                                         : pageable;
+    return detail::checked_workers("Reader", options_.workers,
+                                   std::max(detail::processors(plan, share), 2U));
   }
   // Several slots for all that the Reader may be ahead, so that the stages have work side by side.
   // As many records on all ranks, also where some read one more than others.

@@ -21,7 +21,9 @@ namespace penstock {
 /// Options of a Reader.
 struct ReaderOptions {
   /// Threads that read at once; 0: five of eight processors into pinned memory, else half, since
-  /// other stages need some; at most 12.
+  /// other stages need some; at most 12. If ranks share the host, or pipelines of this process feed
+  /// several devices, each has its part of the processors, of which six of eight read into pinned
+  /// memory.
   unsigned workers = 0;
   /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
   std::size_t depth = 0;

@@ -8,6 +8,7 @@
 #include <penstock/detail/chain/verdict.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
+#include <penstock/detail/engine/fed_devices.hpp>
 #include <penstock/detail/host_side/host_loop.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host/device.hpp>
@@ -70,11 +71,14 @@ template <class... Stages> struct Assembly {
   template <std::size_t... At>
   static void build(const std::tuple<Stages...>& stages, Engine& engine, Backend* device,
                     const PrepareOptions& preparing, std::index_sequence<At...>) {
+    engine.fed().is(device);
     auto build = engine.build(device, preparing);
+    build.plan.devices = FedDevice::count();
     (std::get<At>(stages).template plan<GivenTo<At>>(build.plan), ...);
     if constexpr (End::host) {
       build.plan.sees_records();
     }
+    engine.fed().among(build.plan.parts());
     (std::get<At>(stages).template build<GivenTo<At>>(build), ...);
     if constexpr (End::host) {
       build.template add<HostLoop<typename End::schema, typename End::space>>(

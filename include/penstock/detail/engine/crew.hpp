@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/processor_set.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
@@ -9,6 +10,7 @@
 #include <penstock/error.hpp>
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <mutex>
@@ -41,6 +43,10 @@ class Crew {
     threads_.clear();
   }
 
+  /// Has the threads that are started from now on run on these processors; on any if there are
+  /// none.
+  void stay_on(const ProcessorSet& processors) noexcept { processors_ = processors; }
+
   /// Starts the thread of a node's worker, which works once in each run. If the worker makes what
   /// it calls, blocks until it has. Throws Error if the thread cannot be started, StageError if the
   /// worker fails.
@@ -68,6 +74,7 @@ class Crew {
     threads_.reserve(threads_.size() + 1);
     try {
       threads_.push_back(start_thread([this, first, &begun, todo = std::move(job)] {
+        processors_.hold_this_thread();
         if (first) {
           (*first)();
           const std::scoped_lock lock{mutex_};
@@ -126,6 +133,7 @@ class Crew {
   std::uint64_t run_{};
   std::size_t working_{};
   bool over_{};
+  ProcessorSet processors_;
   Vector<std::thread> threads_;
 };
 

@@ -10,6 +10,7 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
+#include <penstock/detail/engine/fed_devices.hpp>
 #include <penstock/detail/engine/run_sums.hpp>
 #include <penstock/detail/order/run_order.hpp>
 #include <penstock/run_options.hpp>
@@ -54,10 +55,16 @@ class Engine {
     batches_ = batches;
   }
   std::uint64_t batches() const noexcept { return batches_; }
+  FedDevice& fed() noexcept { return fed_; }
 
   /// Starts the threads, after the last node was added, and has each worker make what it calls.
   /// Throws Error if a thread cannot be started, and StageError if a worker fails.
   [[gnu::cold]] void start_threads() {
+    std::size_t threads = threads_.size();
+    for (const auto& node : nodes_) {
+      threads += node->threads();
+    }
+    crew_.stay_on(fed_.near(threads));
     for (const auto& node : nodes_) {
       for (unsigned worker = 0; worker < node->threads(); ++worker) {
         if (worker == 0 && &node == &nodes_.back()) {
@@ -238,6 +245,7 @@ class Engine {
   Vector<Owned<SharedThread>> threads_; // beside those that nodes have
   Vector<Owned<Node>> nodes_;
   Crew crew_;
+  FedDevice fed_;
   Owned<Watch> watch_;
   Emplaced<std::stop_callback<Stop>> stop_;
   RunSums sums_;

@@ -23,6 +23,10 @@ struct Plan {
   std::size_t group{1};    // records that it takes together
   unsigned workers{};      // the most that a stage has that does work for each record
   unsigned local_world{1}; // ranks that share this host's processors
+  unsigned devices{1};     // of this process that pipelines feed
+
+  /// Returns how many pipelines run side by side on this host.
+  unsigned parts() const noexcept { return local_world * devices; }
 
   /// Note what a host stage sees and gives. Stages after a device have slots of their own.
   /// @{

@@ -80,14 +80,21 @@ inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usua
   }
   return asked != 0 ? asked : usual;
 }
-/// Returns a share of the processors that this process may use, at least one.
-inline unsigned processors(const Plan& plan, unsigned of_eight, unsigned most) {
-  return std::clamp(usable_processors() / plan.local_world * of_eight / 8, 1U, most);
-}
-/// What a Decoder takes of the processors, if nobody says how many.
+/// What a stage takes of the processors, if nobody says how many.
 struct ProcessorShare {
   unsigned of_eight, most;
+  unsigned of_eight_in_part = of_eight; // where pipelines of several devices have a part each
 };
+/// Returns a share of so many processors, at least one. `parts`: pipelines that run side by side on
+/// this host.
+inline unsigned processors_of(unsigned usable, unsigned parts, const ProcessorShare& share) {
+  const unsigned of_eight = parts == 1 ? share.of_eight : share.of_eight_in_part;
+  return std::clamp(usable / parts * of_eight / 8, 1U, share.most);
+}
+/// Returns a share of the processors that this process may use, at least one.
+inline unsigned processors(const Plan& plan, const ProcessorShare& share) {
+  return processors_of(usable_processors(), plan.parts(), share);
+}
 /// A callable that is known to do all of a pipeline's work has a share of its own.
 template <class F> inline constexpr ProcessorShare decoder_share{4, 16};
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/processor_set.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
@@ -71,8 +72,9 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
 /// Returns `bytes` of zeroed host memory, a multiple of `page`, as one anonymous mapping. Blocks
 /// until all pages are there, huge ones if the system has them; from 2 MiB on, the start is aligned
 /// to that. A forked child does not have the pages. To be given to unmap_pages() with the same
-/// count. Any thread. Throws Error with the byte count.
-[[gnu::cold]] inline void* map_pages(std::size_t bytes) {
+/// count. Any thread. Throws Error with the byte count. `near`: the pages are first touched from
+/// these processors, if any, and the kernel then takes them from the memory there.
+[[gnu::cold]] inline void* map_pages(std::size_t bytes, const ProcessorSet& near = {}) {
   if (bytes == 0 || bytes % page != 0) {
     throw_error<Error>({"penstock: cannot map ", bytes,
                         " bytes of host memory: the size must be a multiple of ", page,
@@ -106,9 +108,24 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
   }
   // Kept from a forked child: the kernel would have to copy pages that a device may write to.
   ::madvise(at, bytes, MADV_DONTFORK);
-  // To ask for the number of processors takes longer than to touch a few pages.
-  const std::size_t cores = bytes < 2 * least_touch_bytes ? 1 : usable_processors();
-  touch_pages(at, bytes, touch_workers(bytes, cores));
+  const auto touch = [at, bytes] {
+    // To ask for the number of processors takes longer than to touch a few pages.
+    const std::size_t cores = bytes < 2 * least_touch_bytes ? 1 : usable_processors();
+    touch_pages(at, bytes, touch_workers(bytes, cores));
+  };
+  if (near.empty()) {
+    touch();
+    return at;
+  }
+  // On a thread of its own: the caller's may be the user's, and stays where it is.
+  try {
+    start_thread([&] {
+      near.hold_this_thread();
+      touch();
+    }).join();
+  } catch (const std::exception&) {
+    touch();
+  }
   return at;
 }
 

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "support/file.hpp"
+#include "support/several/byte_copies.hpp"
+
+#include <penstock/batch.hpp>
+#include <penstock/memory.hpp>
+
+#include <atomic>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+namespace penstock_bench {
+
+/// The records as which data is read.
+struct Block {
+  std::uint8_t bytes[16384];
+};
+
+/// Bytes in the address space: anonymous memory, or a file.
+class Mapped {
+ public:
+  /// Asks for huge pages, or for none. They are there when it returns.
+  static Mapped memory(std::uint64_t bytes, bool huge) {
+    Mapped made{bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1};
+    ::madvise(made.at_, made.bytes_, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    return made;
+  }
+  static Mapped file(const std::string& path, std::uint64_t bytes) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) {
+      throw std::system_error{errno, std::generic_category(), "open " + path};
+    }
+    Mapped made{bytes, PROT_READ, MAP_SHARED, descriptor};
+    return made;
+  }
+  Mapped(Mapped&& other) noexcept : at_{std::exchange(other.at_, nullptr)}, bytes_{other.bytes_} {}
+  Mapped& operator=(Mapped&&) = delete;
+  ~Mapped() {
+    if (at_ != nullptr) {
+      ::munmap(at_, bytes_);
+    }
+  }
+
+  std::uint8_t* data() const { return static_cast<std::uint8_t*>(at_); }
+  std::span<const Block> blocks() const {
+    return {static_cast<const Block*>(at_), bytes_ / sizeof(Block)};
+  }
+
+ private:
+  Mapped(std::uint64_t bytes, int protection, int flags, int descriptor)
+      : at_{::mmap(nullptr, bytes, protection, flags, descriptor, 0)}, bytes_{bytes} {
+    const int error = errno;
+    if (descriptor >= 0) {
+      ::close(descriptor);
+    }
+    if (at_ == MAP_FAILED) {
+      throw std::system_error{error, std::generic_category(),
+                              "mmap of " + std::to_string(bytes) + " bytes"};
+    }
+  }
+
+  void* at_;
+  std::size_t bytes_;
+};
+
+/// A file that is gone when this dies.
+class FileCopy {
+ public:
+  /// Copies the first `bytes` bytes of `from` into a file in `folder`.
+  FileCopy(const std::string& folder, const OpenFile& from, std::uint64_t bytes)
+      : path_{folder + "/penstock-several-" + std::to_string(::getpid()) + ".bin"} {
+    try {
+      const OpenFile file{path_, O_RDWR | O_CREAT | O_TRUNC};
+      in_chunks(bytes, [&](std::uint64_t at, std::span<std::uint8_t> buffer) {
+        from.read(at, buffer);
+        file.write(at, buffer);
+      });
+    } catch (...) {
+      ::unlink(path_.c_str());
+      throw;
+    }
+  }
+  FileCopy(const FileCopy&) = delete;
+  FileCopy& operator=(const FileCopy&) = delete;
+  ~FileCopy() { ::unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// A source of blocks in memory that copies them in a way of its own.
+struct CopiedBlocks {
+  using schema = Block;
+  std::span<const Block> blocks;
+  CopyBytes copy;
+
+  std::uint64_t size() const { return blocks.size(); }
+  template <penstock::HostSpace Where> std::size_t read(penstock::Batch<Block, Where> into) const {
+    copy(reinterpret_cast<std::uint8_t*>(into.data()),
+         reinterpret_cast<const std::uint8_t*>(blocks.data() + into.index()), into.size_bytes());
+    return into.size();
+  }
+};
+
+/// Returns the sum of all 64-bit words of the file.
+inline std::uint64_t words_of(const OpenFile& file, std::uint64_t bytes) {
+  std::atomic<std::uint64_t> sum{0};
+  in_chunks(bytes, [&](std::uint64_t at, std::span<std::uint8_t> buffer) {
+    file.read(at, buffer);
+    std::uint64_t part = 0;
+    for (std::size_t i = 0; i < buffer.size(); i += sizeof part) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, buffer.data() + i, sizeof word);
+      part += word;
+    }
+    sum += part;
+  });
+  return sum;
+}
+
+} // namespace penstock_bench
