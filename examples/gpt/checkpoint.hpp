@@ -202,7 +202,7 @@ template <class Io = penstock::PosixIo> class Checkpoint {
 };
 
 /// Throws std::invalid_argument unless a checkpoint has the model that was asked for, and a
-/// training goes on with the options that it began with.
+/// training goes on with the options that it began with. `ranks` share the batch.
 /// @{
 template <class Io> void require_same(const Checkpoint<Io>& checkpoint, const Config& asked) {
   const Config& is = checkpoint.config();
@@ -223,7 +223,7 @@ template <class Io> void require_same(const Checkpoint<Io>& checkpoint, const Co
 }
 template <class Io>
 void require_same(const Checkpoint<Io>& checkpoint,
-                  const std::map<std::string, std::string>& options) {
+                  const std::map<std::string, std::string>& options, std::uint32_t ranks = 1) {
   if (!checkpoint.state()) {
     return; // a model of llm.c's, which any training may go on from
   }
@@ -231,6 +231,12 @@ void require_same(const Checkpoint<Io>& checkpoint,
   for (const auto& [name, value] : options) {
     const auto had = before.find(name);
     const std::string was = had == before.end() ? "none" : had->second;
+    if (was != value && ranks > 1 && name == "--batch") {
+      throw std::invalid_argument{checkpoint.path() + " was trained with --batch " + was +
+                                  ", and these " + std::to_string(ranks) + " ranks have " + value +
+                                  " together: give each its equal part of " + was +
+                                  ", or take no --resume"};
+    }
     if (was != value) {
       throw std::invalid_argument{checkpoint.path() + " was trained with " + name + ' ' + was +
                                   ", not " + value + ": give " + name + ' ' + was +

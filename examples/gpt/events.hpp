@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace transformer {
 
@@ -50,14 +51,22 @@ inline constexpr Events all_events{true, true, true, true, true, true, true, tru
 /// Cures all that cost time. Recomputing saves memory, and costs some.
 inline constexpr Events fastest_events{true, true, true, true, true, true, false, true, false};
 
-/// Returns what parse_events() reads back: "none", or names with commas between them.
-inline std::string text_of(const Events& events) {
-  std::string text;
+/// Returns the names of the events that are cured.
+inline std::vector<std::string> names_of(const Events& events) {
+  std::vector<std::string> names;
   for (const EventName& event : event_names) {
     if (events.*event.member) {
       const bool overlapped = event.member == &Events::optimiser && events.overlapped;
-      text += (text.empty() ? "" : ",") + std::string{overlapped ? overlapped_name : event.name};
+      names.emplace_back(overlapped ? overlapped_name : event.name);
     }
+  }
+  return names;
+}
+/// Returns what parse_events() reads back: "none", or names with commas between them.
+inline std::string text_of(const Events& events) {
+  std::string text;
+  for (const std::string& name : names_of(events)) {
+    text += (text.empty() ? "" : ",") + name;
   }
   return text.empty() ? "none" : text;
 }

@@ -11,6 +11,7 @@
 
 #include <penstock/device_array.hpp>
 #include <penstock/error.hpp>
+#include <penstock/order.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,7 @@ struct ModelOptions {
   float dropout = 0;      ///< One value out of 1 / dropout is dropped in training.
   std::uint64_t seed = 0; ///< Of dropout.
   std::size_t logit_bytes = std::size_t{512} << 20; ///< The most for logits.
+  penstock::Ranks ranks = {};                       ///< For dropout: see Drops.
 };
 
 /// A GPT-2: embeddings, blocks, a norm, and the token embedding again for the head. All work is
@@ -37,7 +39,8 @@ template <class Ops> class Model {
   Model(D& device, Ops& ops, const Config& config, T* parameters, Wide<T>* gradients,
         const ModelOptions& options = {})
       : ops_{ops}, layout_{config}, parameters_{parameters}, gradients_{gradients},
-        passes_{device, 1}, dropout_{checked_rate(options.dropout), options.seed, passes_.data()},
+        passes_{device, 1}, dropout_{checked_rate(options.dropout), options.seed, passes_.data(),
+                                     ops.shape(), options.ranks},
         stack_{device,
                ops,
                options.group != 0 ? options.group : config.layers,

@@ -35,8 +35,8 @@ template <penstock::AnyDevice D, class T> class NaiveFeed final : public Feed<D>
       : device_{device}, part_{part}, windows_{windows}, ids_{ids}, options_{options}, into_{into},
         records_{options.records != 0 ? options.records : windows.size()},
         on_device_{device, options.batch * window_bytes()}, like_{first_position()} {
-    if (turns() < options.batch) {
-      throw std::invalid_argument{"an epoch has " + std::to_string(turns()) +
+    if (turns(0) < options.batch) {
+      throw std::invalid_argument{"an epoch has " + std::to_string(turns(0)) +
                                   " windows, fewer than the " + std::to_string(options.batch) +
                                   " of a batch: make the batch or the context smaller"};
     }
@@ -56,12 +56,14 @@ template <penstock::AnyDevice D, class T> class NaiveFeed final : public Feed<D>
                                   std::to_string(options_.epochs) +
                                   " epochs: its text was changed, and is worth nothing"};
     }
-    std::uint64_t first = from.step() / options_.ranks.world; // of this rank's turns
+    // Steps are dealt out to ranks from where the run begins.
+    std::uint64_t first = from.step();
+    const std::uint64_t steps = options_.batch * std::uint64_t{options_.ranks.world};
     for (std::uint64_t epoch = from.epoch(); epoch < options_.epochs; ++epoch) {
       const penstock::Permutation order{windows_.size(), options_.seed, epoch};
-      for (; turns() - first >= options_.batch; first += options_.batch) {
+      for (; turns(first) >= options_.batch; first += steps) {
         fill(stream, order, first, epoch);
-        if (!step(behind(epoch, first + options_.batch))) {
+        if (!step(behind(epoch, first + steps))) {
           return;
         }
       }
@@ -74,8 +76,8 @@ template <penstock::AnyDevice D, class T> class NaiveFeed final : public Feed<D>
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Returns how many windows an epoch has for this rank: as many as for all others.
-  std::uint64_t turns() const { return records_ / options_.ranks.world; }
+  /// Returns how many windows this rank has from a step of an epoch on: as many as all others.
+  std::uint64_t turns(std::uint64_t from) const { return (records_ - from) / options_.ranks.world; }
   std::size_t length() const { return options_.context + 1; }
   std::size_t window_bytes() const {
     return options_.events.layout ? length() * sizeof(T) : options_.context * sizeof(Pair);
@@ -92,10 +94,9 @@ template <penstock::AnyDevice D, class T> class NaiveFeed final : public Feed<D>
     return run.next().position();
   }
 
-  penstock::Position behind(std::uint64_t epoch, std::uint64_t turn) const {
-    return turn == turns()
-               ? penstock::Position{like_.identity(), epoch + 1, 0, {}}
-               : penstock::Position{like_.identity(), epoch, turn * options_.ranks.world, {}};
+  penstock::Position behind(std::uint64_t epoch, std::uint64_t step) const {
+    return turns(step) == 0 ? penstock::Position{like_.identity(), epoch + 1, 0, {}}
+                            : penstock::Position{like_.identity(), epoch, step, {}};
   }
 
   void fill(penstock::Stream<D> stream, const penstock::Permutation& order, std::uint64_t first,
@@ -103,7 +104,7 @@ template <penstock::AnyDevice D, class T> class NaiveFeed final : public Feed<D>
     const auto begin = Clock::now();
     tokens_.resize(options_.batch * length());
     for (std::size_t i = 0; i < options_.batch; ++i) {
-      const std::uint64_t turn = (first + i) * options_.ranks.world + options_.ranks.rank;
+      const std::uint64_t turn = first + i * options_.ranks.world + options_.ranks.rank;
       const auto window = std::span{tokens_}.subspan(i * length(), length());
       part_.read_bytes(windows_.offset_of(order(turn), epoch) * sizeof(T),
                        std::as_writable_bytes(window));

@@ -9,7 +9,8 @@
 //         [--resume FILE] [--json] ...
 //
 // train --help names all options. The loop is in train_loop.hpp, the pipelines in
-// pipeline_feed.hpp.
+// pipeline_feed.hpp. Started as several ranks, such as by examples/run_ranks, these train one model
+// together; the first one writes files and prints.
 
 #include "corpus.hpp"
 #include "host_ops.hpp"
@@ -23,15 +24,22 @@
 #include "profile.hpp"
 #endif
 
+#include <penstock/crc32c.hpp>
 #include <penstock/float16.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/rank_watch.hpp>
+#include <penstock/ranks.hpp>
 #include <penstock/with_device.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <iostream>
 #include <optional>
+#include <ostream>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -41,6 +49,7 @@ namespace ps = penstock;
 using namespace transformer;
 
 struct Task {
+  ps::RankWatch& watch;
   const TrainOptions& options;
   const TrainPlan& plan;
   const Corpus& corpus;
@@ -63,12 +72,20 @@ void print(const TrainSummary& summary, const TrainOptions& options) {
 /// Trains with some operations. Returns what the program returns.
 template <class Ops, class... OpsOptions>
 int train(typename Ops::device_type& device, const Task& task, OpsOptions... ops_options) {
-  TrainLoop<Ops> loop{device, task.options, task.plan, task.corpus, task.from, ops_options...};
+  TrainLoop<Ops> loop{device,      task.watch, task.options,  task.plan,
+                      task.corpus, task.from,  ops_options...};
   if (!task.options.dump_gradients.empty()) {
     loop.dump_gradients();
     return 0;
   }
-  const TrainSummary summary = loop.run(std::cout);
+  const bool is_first = task.watch.ranks().rank == 0;
+  std::ostream nowhere{nullptr};
+  // A failure is told from in here: the loop's end may wait for other ranks.
+  const TrainSummary summary =
+      task.watch.run([&] { return loop.run(is_first ? std::cout : nowhere); });
+  if (!is_first) {
+    return 0;
+  }
   if (task.options.profile) {
     if (const auto report = loop.report()) {
       std::cout << *report;
@@ -96,7 +113,34 @@ int train_on(ps::CudaDevice& gpu, const Task& task) {
 }
 #endif
 
-int run(TrainOptions options) {
+/// Throws std::invalid_argument unless the text is the same on all ranks: else these would wait for
+/// what others never do.
+void require_same(ps::RankWatch& watch, const std::string& text) {
+  const std::uint32_t mine = ps::crc32c(std::as_bytes(std::span{text}));
+  std::uint32_t of_first = mine;
+  watch.share(std::as_writable_bytes(std::span{&of_first, 1}));
+  if (of_first != mine) {
+    throw std::invalid_argument{"the options, the data or the checkpoint are not those of rank 0: "
+                                "give all ranks the same"};
+  }
+}
+
+/// Calls `f(device)` with this rank's device, and returns what it returns.
+template <class F> int with_device_of(const ps::Ranks& ranks, const std::string& which, F f) {
+#if defined(__CUDACC__)
+  const int gpus = ps::CudaDevice::count();
+  if (ranks.world > 1 && which != "host" && gpus > 0) {
+    // Some launchers show each rank one GPU alone.
+    ps::CudaDevice gpu{gpus == 1 ? 0 : static_cast<int>(ranks.local_rank)};
+    return f(gpu);
+  }
+#else
+  static_cast<void>(ranks);
+#endif
+  return ps::with_device(which, f);
+}
+
+int run(ps::RankWatch& watch, TrainOptions options, const std::string& arguments) {
   std::optional<Checkpoint<>> from;
   if (!options.resume.empty()) {
     from.emplace(options.resume);
@@ -112,20 +156,25 @@ int run(TrainOptions options) {
   const bool has_characters = from && from->state() && !from->state()->characters.empty();
   const Corpus corpus{options.data, options.val, DataFormat::automatic,
                       has_characters ? Vocabulary{from->state()->characters} : Vocabulary{}};
+  watch.progress(); // that has read all of the data
   if (has_characters && !corpus.is_text()) {
     throw std::invalid_argument{options.resume + " was trained on a text, and " + options.data +
                                 " has tokens: resume with the text that it was trained on"};
   }
   // A model may know more tokens than occur here.
   const std::size_t known = from && !corpus.is_text() ? from->config().vocabulary : 0;
-  const TrainPlan plan = make_plan(options, std::max(corpus.ids(), known), corpus.held_out());
+  const TrainPlan plan =
+      make_plan(options, std::max(corpus.ids(), known), corpus.held_out(), watch.ranks());
   if (from) {
     require_same(*from, plan.config);
-    require_same(*from, plan.fixed);
+    require_same(*from, plan.fixed, watch.ranks().world);
   }
-  return ps::with_device(options.device, [&](auto& device) {
+  require_same(watch, arguments + std::to_string(corpus.trained()) + ' ' +
+                          std::to_string(corpus.held_out()) +
+                          (from && from->state() ? from->state()->text() : ""));
+  return with_device_of(watch.ranks(), options.device, [&](auto& device) {
     const auto attached = device.attach();
-    return train_on(device, {options, plan, corpus, from ? &*from : nullptr});
+    return train_on(device, {watch, options, plan, corpus, from ? &*from : nullptr});
   });
 }
 
@@ -137,7 +186,13 @@ int main(int argc, char** argv) try {
     std::cout << options.usage();
     return 0;
   }
-  return run(options);
+  std::string arguments;
+  for (int i = 1; i < argc; ++i) {
+    arguments += std::string{argv[i]} + '\n';
+  }
+  ps::RankWatch watch{ps::ranks(), {.stall = std::chrono::seconds{options.stall}}};
+  const TrainOptions mine = watch.ranks().rank == 0 ? options : options.beside_first();
+  return watch.run([&] { return run(watch, mine, arguments); });
 } catch (const std::exception& error) {
   std::cerr << "train: " << error.what() << '\n';
   return 1;

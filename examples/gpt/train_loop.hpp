@@ -8,6 +8,7 @@
 #include "loss_log.hpp"
 #include "loss_rows.hpp"
 #include "operations.hpp"
+#include "reducers.hpp"
 #include "step_clock.hpp"
 #include "summary.hpp"
 #include "train_files.hpp"
@@ -16,6 +17,7 @@
 #include "training.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/rank_watch.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -33,19 +35,27 @@ namespace transformer {
 
 /// A training from its first step, or a checkpoint, to its last: batches come from a feed, losses
 /// go into a curve, and from time to time what is held out is evaluated, and a checkpoint written.
+/// With several ranks all must have the same plan, and losses are those of all; files are written
+/// by the ranks whose options name some.
 template <class Ops> class TrainLoop {
  public:
   using D = typename Ops::device_type;
   using Loss = Wide<typename Ops::value_type>;
 
-  /// Makes model and feeds, and loads `from` if there is one. `ops_options` go to Ops. Blocks.
+  /// Makes model and feeds, and loads `from` if there is one. `ops_options` go to Ops. Blocks, also
+  /// until all ranks are here.
   template <class... OpsOptions>
-  TrainLoop(D& device, const TrainOptions& options, const TrainPlan& plan, const Corpus& corpus,
-            const Checkpoint<>* from, OpsOptions... ops_options)
-      : device_{device}, options_{options}, plan_{plan},
+  TrainLoop(D& device, penstock::RankWatch& watch, const TrainOptions& options,
+            const TrainPlan& plan, const Corpus& corpus, const Checkpoint<>* from,
+            OpsOptions... ops_options)
+      : device_{device}, watch_{watch}, options_{options}, plan_{plan},
+        reducer_{make_reducer<Loss>(device, watch)},
         training_{device, plan.config, plan.training, ops_options...},
         characters_{corpus.vocabulary().characters()}, files_{device, training_},
         held_out_losses_{device, plan.held_out.records / plan.held_out.batch} {
+    if (reducer_) {
+      training_.reduce_by(*reducer_);
+    }
     const FeedInto into{training_.inputs().data(), training_.targets().data()};
     trained_ = make_feed(device, corpus, PartName::trained, plan.trained, into);
     if (options.eval_every != 0) {
@@ -89,6 +99,7 @@ template <class Ops> class TrainLoop {
     }
     trained_->each(stream(), position_, [&](const penstock::Position& position) {
       const bool whole = training_.pass(); // inputs and targets have been filled
+      watch_.progress();
       position_ = position;
       if (!whole) {
         return true;
@@ -121,7 +132,8 @@ template <class Ops> class TrainLoop {
       write_picture(options_.svg, rows.curve().points());
     }
     return summary(rows, (options_.steps - timed_from) * plan_.training.micro_batches *
-                             plan_.training.batch * plan_.config.context);
+                             plan_.training.batch * plan_.training.ranks.world *
+                             plan_.config.context);
   }
   /// Trains one pass, and writes its loss and gradients.
   void dump_gradients() {
@@ -198,6 +210,7 @@ template <class Ops> class TrainLoop {
     const auto tell = [&sum](Loss loss) { sum += static_cast<double>(loss); };
     held_out_->each(stream(), {}, [&](const penstock::Position&) {
       training_.evaluate();
+      watch_.progress();
       note_loss(held_out_losses_, tell);
       ++evaluated_;
       return true;
@@ -216,25 +229,21 @@ template <class Ops> class TrainLoop {
                          .wait_share = std::clamp(wait_share, 0.0, 1.0),
                          .syncs = times_.syncs,
                          .launches = times_.launches,
+                         .events = names_of(plan_.events),
                          .position = position_.text()};
     if (times_.watched) {
       summary.idle = times_.watched->gpu.idle_share();
     } else if (requires(D& device) { device.counts(); }) {
       summary.idle = summary.wait_share; // a host device idles where it has no batch
     }
-    for (const EventName& event : event_names) {
-      if (plan_.events.*event.member) {
-        summary.events.emplace_back(event.member == &Events::optimiser && plan_.events.overlapped
-                                        ? overlapped_name
-                                        : event.name);
-      }
-    }
     return summary;
   }
 
   D& device_;
+  penstock::RankWatch& watch_;
   const TrainOptions& options_;
   const TrainPlan& plan_;
+  std::unique_ptr<Reducer<Loss, D>> reducer_; // null for one rank
   Training<Ops> training_;
   std::string characters_;
   TrainFiles<Ops> files_;

@@ -42,6 +42,7 @@ struct TrainOptions {
   std::string dump_gradients;
   std::string csv;
   std::string svg;
+  std::uint64_t stall = 60; ///< Seconds; 0: for ever.
   bool profile = false;
   bool json = false;
   bool help = false;
@@ -85,6 +86,15 @@ struct TrainOptions {
     }
     command_line().parse(static_cast<int>(arguments.size()), arguments.data());
   }
+  /// Returns the options of a rank beside the first, which writes files and prints for all.
+  TrainOptions beside_first() const {
+    TrainOptions beside = *this;
+    beside.csv.clear();
+    beside.svg.clear();
+    beside.checkpoint.clear();
+    beside.profile = beside.json = false;
+    return beside;
+  }
   /// Returns a line for each option.
   std::string usage() { return command_line().usage(); }
 
@@ -125,7 +135,7 @@ struct TrainOptions {
     line.choice("--config", config, {"tiny", "small", "124M"}, "the model's size; tiny");
     line.number("--steps", steps, Range<std::uint64_t>{1, counts.most},
                 "steps to train, those before --resume included; 1000");
-    line.number("--batch", batch, sizes, "sequences of a step; the configuration's own");
+    line.number("--batch", batch, sizes, "a rank's sequences of a step; the configuration's own");
     line.number("--micro-batches", micro_batches, Range<std::uint64_t>{1, 4096},
                 "parts of a step, whose gradients add up; 1");
     line.number("--context", context, sizes, "tokens of a sequence; the configuration's own");
@@ -151,6 +161,8 @@ struct TrainOptions {
               "write the first step's loss and gradients, and stop");
     line.text("--csv", csv, "FILE", "write losses as they come; goes on at --resume");
     line.text("--svg", svg, "FILE", "draw the losses at the end");
+    line.number("--stall", stall, Range<std::uint64_t>{0, 1'000'000},
+                "seconds without progress after which all ranks end; 60; 0: any");
     line.flag("--profile", profile, "print which kernels took the time (GPU)");
     line.flag("--json", json, "print one line at the end, as JSON");
     return line;

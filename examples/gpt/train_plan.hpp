@@ -9,7 +9,7 @@
 #include "train_options.hpp"
 #include "training.hpp"
 
-#include <penstock/ranks.hpp>
+#include <penstock/order.hpp>
 
 #include <algorithm>
 #include <array>
@@ -66,9 +66,10 @@ inline std::size_t least_group(std::size_t layers) {
   return best;
 }
 
-/// Makes the plan of a training for data with tokens of `ids` different numbers, of which
+/// Makes a rank's plan of a training for data with tokens of `ids` different numbers, of which
 /// `held_out` are held out. Throws std::invalid_argument, whose text is one line.
-inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::uint64_t held_out) {
+inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::uint64_t held_out,
+                           const penstock::Ranks& ranks = {}) {
   struct Usual {
     std::size_t batch;
     float rate;
@@ -108,7 +109,12 @@ inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::ui
         "optimiser=overlapped updates blocks before all gradients are there, so nothing can clip "
         "them: give --clip 0 too"};
   }
+  if (ranks.world > 1 && !options.dump_gradients.empty()) {
+    throw std::invalid_argument{"--dump-gradients writes what one process computes, and here are " +
+                                std::to_string(ranks.world) + " ranks: start one"};
+  }
   TrainingOptions& training = plan.training;
+  training.ranks = ranks;
   training.batch = batch / options.micro_batches;
   training.micro_batches = options.micro_batches;
   training.group = plan.events.recompute ? least_group(plan.config.layers) : 0;
@@ -132,24 +138,23 @@ inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::ui
   plan.trained = {.batch = training.batch,
                   .context = plan.config.context,
                   .seed = options.seed,
-                  .ranks = penstock::ranks(),
+                  .ranks = ranks,
                   .events = plan.events};
   plan.held_out = plan.trained;
-  plan.held_out.ranks = {}; // all take the same loss
   plan.held_out.shifted = false;
   plan.held_out.epochs = 1;
   const std::uint64_t windows = held_out == 0 ? 0 : (held_out - 1) / plan.config.context;
+  const std::uint64_t pass = training.batch * std::uint64_t{ranks.world};
   plan.held_out.records =
-      std::min<std::uint64_t>(options.eval_batches, windows / training.batch) * training.batch;
+      std::min(options.eval_batches * options.micro_batches, windows / pass) * pass;
   if (options.eval_every != 0 && plan.held_out.records == 0) {
     throw std::invalid_argument{
         "held out are " + std::to_string(held_out) + " tokens, " + std::to_string(windows) +
         " windows of " + std::to_string(plan.config.context) + ", and a batch has " +
-        std::to_string(training.batch) +
+        std::to_string(pass) +
         ": give --val FILE, more data, or a smaller --batch or --context, or --eval-every 0"};
   }
-  plan.fixed = {{"--batch", std::to_string(batch)},
-                {"--micro-batches", std::to_string(options.micro_batches)},
+  plan.fixed = {{"--batch", std::to_string(batch * ranks.world)},
                 {"--seed", std::to_string(options.seed)}};
   return plan;
 }

@@ -3,10 +3,14 @@
 #pragma once
 
 #include "adamw.hpp"
+#include "gradient_sums.hpp"
 #include "initial.hpp"
 #include "model.hpp"
 #include "model_layout.hpp"
+#include "reducer.hpp"
 #include "replayed_work.hpp"
+#include "side_stream.hpp"
+#include "training_options.hpp"
 
 #include <penstock/device_array.hpp>
 #include <penstock/error.hpp>
@@ -18,36 +22,6 @@
 #include <vector>
 
 namespace transformer {
-
-/// How the optimiser's work is enqueued.
-enum class StepWay : std::uint8_t {
-  each_tensor,     ///< After backward, a kernel for each tensor.
-  all,             ///< After backward, one kernel.
-  beside_backward, ///< A kernel for each block, on a second stream, as soon as backward is done
-                   ///< with it. The gradients cannot be clipped, and there are no graphs.
-};
-
-struct TrainingOptions {
-  std::size_t batch = 8;         ///< Sequences of a pass.
-  std::size_t micro_batches = 1; ///< Passes of a step.
-  std::size_t group = 0;         ///< Blocks whose activations are kept: see Stack. 0: all of them.
-  bool graph = false;            ///< Whether passes are captured and launched as graphs.
-  StepWay way = StepWay::all;
-  float dropout = 0;
-  std::uint64_t seed = 1337; ///< Of the first parameters and of dropout.
-  std::size_t logit_bytes = ModelOptions{}.logit_bytes;
-  AdamWOptions adamw = {}; ///< With the schedule and the clipping.
-};
-
-/// What training goes on from, to the last bit on the host device: on a GPU, sums in another order
-/// make last bits differ.
-struct TrainingState {
-  std::vector<float> masters, means, squares; ///< ModelLayout::size() values each.
-  std::uint64_t steps = 0;
-  std::uint64_t passes = 0;
-
-  bool operator==(const TrainingState&) const = default;
-};
 
 /// A model with its optimiser. You fill inputs() and targets() on stream(), and call pass(); work
 /// that reads loss() or fills the next batch follows on the same stream. Its memory is all
@@ -63,8 +37,8 @@ template <class Ops> class Training {
   Training(D& device, const Config& config, const TrainingOptions& options,
            OpsOptions... ops_options)
       : device_{device}, options_{checked(options)}, layout_{config},
-        ops_{device, config.shape(options.batch), ops_options...}, side_{device.stream()},
-        ready_{device.event()}, stepped_{device.event()}, inputs_{device, ops_.shape().rows()},
+        ops_{device, config.shape(options.batch), ops_options...},
+        side_{device, ops_.stream(), options.graph}, inputs_{device, ops_.shape().rows()},
         targets_{device, ops_.shape().rows()}, parameters_{device, layout_.size()},
         gradients_{device, layout_.size()},
         model_{device,
@@ -72,7 +46,8 @@ template <class Ops> class Training {
                config,
                parameters_.data(),
                gradients_.data(),
-               {options.group, options.dropout, options.seed, options.logit_bytes}},
+               {options.group, options.dropout, options.seed, options.logit_bytes, options.ranks}},
+        sums_{device, layout_, options.ranks, model_.loss(), gradients_.data()},
         adamw_{device,
                parts(layout_),
                {layout_.blocks(), layout_.block().block()},
@@ -91,6 +66,7 @@ template <class Ops> class Training {
   /// Blocks until all work is done: it uses memory that goes now.
   ~Training() {
     try {
+      device_.sync(side_.stream());
       device_.sync(stream());
     } catch (const penstock::DeviceError&) {
       return; // nothing runs on a device that has broken down
@@ -107,8 +83,9 @@ template <class Ops> class Training {
   penstock::DeviceArray<std::int32_t, D>& targets() noexcept { return targets_; }
   /// @}
   /// Returns the mean loss of the latest step's passes so far, or of the latest evaluation; one
-  /// value in device memory.
-  const Wide<T>* loss() const noexcept { return model_.loss(); }
+  /// value in device memory. With several ranks it is the mean over all, and is there when a step
+  /// is whole.
+  const Wide<T>* loss() const noexcept { return sums_.loss(); }
   /// Returns what the latest step of the optimiser knew, such as its rate; in device memory.
   const StepNumbers* now() const noexcept { return adamw_.now(); }
   /// Return how many passes and whole steps have been enqueued.
@@ -119,9 +96,14 @@ template <class Ops> class Training {
   Model<Ops>& model() noexcept { return model_; }
   AdamW<T, D>& adamw() noexcept { return adamw_; }
 
+  /// Has the ranks of TrainingOptions::ranks add up their gradients and losses: call it before the
+  /// first pass if there are several. All of them must then make the same passes and evaluations.
+  void reduce_by(Reducer<Wide<T>, D>& reducer) noexcept { sums_.reduce_by(reducer); }
+
   /// Enqueues forward and backward over inputs() and targets(), and with a step's last pass the
   /// optimiser's step. Returns whether this was a step's last.
   bool pass() {
+    sums_.check();
     const bool first = passes_ % options_.micro_batches == 0;
     const bool last = (passes_ + 1) % options_.micro_batches == 0;
     work_[first ? 1 : 0][last ? 1 : 0].enqueue(device_, stream(), options_.graph,
@@ -131,8 +113,10 @@ template <class Ops> class Training {
   }
   /// Enqueues the loss of inputs() and targets(), without dropout. It changes nothing but loss().
   void evaluate() {
-    evaluation_.enqueue(device_, stream(), options_.graph,
-                        [&] { model_.evaluate(inputs_.data(), targets_.data()); });
+    evaluation_.enqueue(device_, stream(), options_.graph, [&] {
+      model_.evaluate(inputs_.data(), targets_.data());
+      sums_.share_loss(stream());
+    });
   }
 
   /// Returns the state. Blocks until all passes are done. Throws Error in the middle of a step,
@@ -214,40 +198,54 @@ template <class Ops> class Training {
     if (first) {
       model_.clear_gradients();
     }
-    if (last && options_.way == StepWay::beside_backward) {
-      step_beside(first);
+    if (!last) {
+      model_.train(inputs_.data(), targets_.data(), first);
       return;
     }
-    model_.train(inputs_.data(), targets_.data(), first);
-    if (last) {
-      adamw_.begin_step(options_.micro_batches);
-      options_.way == StepWay::all ? adamw_.all(stream()) : adamw_.each_tensor(stream());
+    if (steps_beside()) {
+      begin_step();
+    }
+    model_.train(inputs_.data(), targets_.data(), first, [&](std::size_t block) { done(block); });
+    if (sums_) {
+      side_.follow();
+      sums_.embeddings(side_.stream());
+      side_.join();
+    }
+    step();
+  }
+  // Whatever reads the block's parameters has been enqueued by now.
+  void done(std::size_t block) {
+    if (sums_ || steps_beside()) {
+      side_.follow();
+      sums_.block(block, side_.stream());
+      if (steps_beside()) {
+        adamw_.block(block, side_.stream());
+      }
     }
   }
-  // Whatever reads a block's parameters is enqueued before the block is done.
-  void step_beside(bool first) {
-    adamw_.begin_step(options_.micro_batches);
-    model_.train(inputs_.data(), targets_.data(), first, [&](std::size_t block) {
-      device_.record(ready_, stream());
-      device_.wait(side_, ready_);
-      adamw_.block(block, side_);
-    });
-    adamw_.range(0, layout_.blocks(), stream());
-    adamw_.range(layout_.norm_weight(), layout_.size() - layout_.norm_weight(), stream());
-    device_.record(stepped_, side_);
-    device_.wait(stream(), stepped_);
+  void step() {
+    if (steps_beside()) {
+      adamw_.range(0, layout_.blocks(), stream());
+      adamw_.range(layout_.norm_weight(), layout_.size() - layout_.norm_weight(), stream());
+      side_.join();
+      return;
+    }
+    begin_step();
+    options_.way == StepWay::all ? adamw_.all(stream()) : adamw_.each_tensor(stream());
   }
+  bool steps_beside() const noexcept { return options_.way == StepWay::beside_backward; }
+  void begin_step() { adamw_.begin_step(options_.micro_batches * options_.ranks.world); }
 
   D& device_;
   TrainingOptions options_;
   ModelLayout layout_;
   Ops ops_;
-  typename D::stream_type side_;
-  typename D::event_type ready_, stepped_;
+  SideStream<D> side_;
   penstock::DeviceArray<std::int32_t, D> inputs_, targets_;
   penstock::DeviceArray<T, D> parameters_;
   penstock::DeviceArray<Wide<T>, D> gradients_;
   Model<Ops> model_;
+  GradientSums<Wide<T>, D> sums_;
   AdamW<T, D> adamw_;
   std::array<std::array<ReplayedWork<D>, 2>, 2> work_; // whether it is a step's first, and last
   ReplayedWork<D> evaluation_;

@@ -4,6 +4,8 @@
 // What is asked of NCCL, with an NCCL of the test's own in its place: no test needs a GPU or
 // libnccl.
 
+#include "../../examples/gpt/nccl_reducer.hpp"
+
 #include <penstock/cuda/nccl.hpp>
 #include <penstock/host/device.hpp>
 
@@ -189,6 +191,19 @@ TEST_CASE("docs/ranks.md: a mean over all ranks") {
   ps::Nccl nccl{gpu, watch};
   nccl.all_reduce(stream, gradients, count, gradients, ps::Reduction::mean);
   CHECK(fakes.calls.back() == "all_reduce 5 of type 7 by 4");
+}
+
+TEST_CASE("examples/gpt adds up gradients where they lie") {
+  Faked nccl;
+  RankWatch watch{{}};
+  HostDevice device;
+  {
+    transformer::NcclReducer<float> reducer{device, watch};
+    std::array<float, 9> values{};
+    reducer.sum(nullptr, values.data(), 7);
+  }
+  CHECK(nccl.calls ==
+        std::vector<std::string>{"init 0 of 1 by iii", "all_reduce 7 of type 7 by 0", "destroy"});
 }
 
 TEST_CASE("NVLink's multicast stays off, unless the user has set it") {

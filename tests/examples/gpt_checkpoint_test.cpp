@@ -364,6 +364,12 @@ TEST_CASE("a training goes on only as what it was") {
   CHECK(has(
       caught<std::invalid_argument>([&] { require_same(checkpoint, {{"--batch", "32"}}); }).what(),
       "was trained with --batch 64, not 32: give --batch 64"));
+  CHECK_NOTHROW(require_same(checkpoint, some_state().options, 2));
+  CHECK(has(caught<std::invalid_argument>([&] {
+              require_same(checkpoint, {{"--batch", "128"}}, 2);
+            }).what(),
+            "was trained with --batch 64, and these 2 ranks have 128 together: give each its equal "
+            "part of 64"));
   CHECK(has(
       caught<std::invalid_argument>([&] { require_same(checkpoint, {{"--clip", "1"}}); }).what(),
       "was trained with --clip none, not 1"));

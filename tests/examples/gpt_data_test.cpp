@@ -314,6 +314,68 @@ TEST_CASE("all ways feed the windows of tokens in one order, on any rank") {
   check_ways(llm_c, ids, {.rank = 2, .world = 3});
 }
 
+TEST_CASE("ranks feed each window of an epoch once, and go on where another number stood") {
+  const TempDir folder;
+  const std::vector<std::uint16_t> tokens = numbered(712);
+  const Corpus corpus{folder.write("raw.bin", bytes_of(tokens))}; // 91 windows: 7 are left
+  // The windows of the first `count` batches of 12, in all of which ranks have their part.
+  const auto fed_by = [&](std::uint32_t world, const std::string& way, std::size_t count,
+                          const ps::Position& from) {
+    std::vector<std::vector<std::int32_t>> batches(count);
+    std::string position;
+    for (std::uint32_t rank = 0; rank < world; ++rank) {
+      FeedOptions options = usual;
+      options.batch = 12 / world;
+      options.ranks = {.rank = rank, .world = world};
+      const std::vector<Fed> fed = feed(corpus, way, count, options, from);
+      REQUIRE(fed.size() == count);
+      for (std::size_t i = 0; i < count; ++i) {
+        for (std::size_t at = 0; at < fed[i].inputs.size(); at += context) {
+          batches[i].push_back(fed[i].inputs[at]);
+        }
+      }
+      CHECK((rank == 0 || fed.back().position == position));
+      position = fed.back().position;
+    }
+    for (auto& batch_of_all : batches) {
+      std::ranges::sort(batch_of_all);
+    }
+    return std::pair{batches, position};
+  };
+  constexpr std::size_t an_epoch = 7;
+  for (const char* way : {"none", "pinned,prefetch,layout"}) {
+    INFO(way);
+    const auto [alone, end] = fed_by(1, way, 2 * an_epoch, {});
+    std::set<std::int32_t> windows;
+    for (std::size_t i = 0; i < an_epoch; ++i) {
+      windows.insert(alone[i].begin(), alone[i].end());
+    }
+    CHECK(windows.size() == 12 * an_epoch);
+    CHECK(ps::Position{end}.epoch() == 1); // windows are left
+    for (const std::uint32_t world : {2U, 3U, 4U}) {
+      INFO(world << " ranks");
+      CHECK(fed_by(world, way, 2 * an_epoch, {}) == std::pair{alone, end});
+      const auto [before, position] = fed_by(world, way, 5, {});
+      for (const std::uint32_t others : {1U, 2U, 3U, 6U}) {
+        const auto rest = fed_by(others, way, 2 * an_epoch - 5, ps::Position{position});
+        CHECK(std::ranges::equal(rest.first, std::span{alone}.subspan(5)));
+        CHECK(rest.second == end);
+      }
+    }
+  }
+  // Where the step is no multiple of the ranks: 3 x 4 windows, and then 5 at a time.
+  FeedOptions five = usual;
+  five.batch = 1;
+  const ps::Position at_12{fed_by(3, "none", 1, {}).second};
+  CHECK(at_12.step() == 12);
+  for (std::uint32_t rank = 0; rank < 5; ++rank) {
+    five.ranks = {.rank = rank, .world = 5};
+    const std::vector<Fed> naive = feed(corpus, "none", 20, five, at_12);
+    CHECK(naive == feed(corpus, "pinned", 20, five, at_12));
+    CHECK(ps::Position{naive[0].position}.step() == 17);
+  }
+}
+
 TEST_CASE("from any position the rest comes exactly, another way too") {
   const TempDir folder;
   const Corpus corpus{folder.write("text", some_text(200))};

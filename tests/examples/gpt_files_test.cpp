@@ -94,6 +94,22 @@ TEST_CASE("train's options are what the words say") {
   CHECK(!some.help);
 }
 
+TEST_CASE("a rank beside the first writes nothing, and is the same in all else") {
+  const auto first =
+      options<TrainOptions>({"--data", "a", "--csv", "c", "--svg", "s", "--checkpoint", "d",
+                             "--checkpoint-every", "5", "--resume", "e", "--profile", "--json"});
+  CHECK(first.stall == 60);
+  const TrainOptions beside = first.beside_first();
+  CHECK(beside.csv.empty());
+  CHECK(beside.svg.empty());
+  CHECK(beside.checkpoint.empty());
+  CHECK_FALSE(beside.profile);
+  CHECK_FALSE(beside.json);
+  CHECK(beside.data == "a");
+  CHECK(beside.resume == "e");
+  CHECK(beside.checkpoint_every == 5);
+}
+
 TEST_CASE("an option that cannot be is refused in one line with what could") {
   const auto train = [](std::vector<std::string> words) {
     words.insert(words.begin(), {"--data", "a"});
@@ -188,6 +204,7 @@ TEST_CASE("help is all that counts, and names every option") {
                            "--resume FILE",
                            "--csv FILE",
                            "--svg FILE",
+                           "--stall N",
                            "--profile",
                            "--json"}) {
     CHECK(has(usage, std::string{"\n  "} + name + "  "));

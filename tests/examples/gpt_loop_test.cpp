@@ -22,6 +22,7 @@
 
 #include <penstock/error.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/rank_watch.hpp>
 
 #include <chrono>
 #include <cmath>
@@ -54,8 +55,9 @@ TrainOptions options(std::vector<std::string> words) {
   }
   return {static_cast<int>(arguments.size()), arguments.data()};
 }
-TrainPlan plan(const std::vector<std::string>& words, std::uint64_t held_out = 1'000'000) {
-  return make_plan(options(words), 65, held_out);
+TrainPlan plan(const std::vector<std::string>& words, std::uint64_t held_out = 1'000'000,
+               const ps::Ranks& ranks = {}) {
+  return make_plan(options(words), 65, held_out, ranks);
 }
 std::string refused(const std::vector<std::string>& words, std::uint64_t held_out = 1'000'000) {
   return caught<std::invalid_argument>([&] { plan(words, held_out); }).what();
@@ -116,6 +118,26 @@ TEST_CASE("the plan of a training follows from options, events and data") {
   CHECK(plan({"--config", "small", "--context", "100"}).fused_attention == false);
   CHECK(plan({"--events", "optimiser=overlapped", "--clip", "0"}).training.way ==
         StepWay::beside_backward);
+}
+
+TEST_CASE("ranks share a batch, and what is held out") {
+  const std::vector<std::string> words{"--batch",        "6", "--micro-batches", "3",
+                                       "--eval-batches", "9"};
+  const ps::Ranks second{.rank = 1, .world = 2, .local_rank = 1, .local_world = 2};
+  const TrainPlan shared = plan(words, 1'000'000, second);
+  CHECK(shared.training.ranks == second);
+  CHECK(shared.training.batch == 2);
+  CHECK(shared.trained.ranks == second);
+  CHECK(shared.held_out.ranks == second);
+  CHECK(shared.held_out.records == 9 * 6 * 2);
+  CHECK(shared.fixed == plan({"--batch", "12", "--micro-batches", "6"}).fixed);
+  CHECK(plan(words, 11 * 64 + 1, second).held_out.records == 8); // the last batch is not whole
+  CHECK(has(caught<std::invalid_argument>([&] { plan(words, 3 * 64 + 1, second); }).what(),
+            "3 windows of 64, and a batch has 4"));
+  CHECK(has(caught<std::invalid_argument>([&] {
+              plan({"--dump-gradients", "g"}, 1'000'000, second);
+            }).what(),
+            "here are 2 ranks: start one"));
 }
 
 TEST_CASE("a plan that cannot be is refused with the cure") {
@@ -189,7 +211,8 @@ TEST_CASE("a training whose data end too early has not succeeded") {
   TrainPlan plan = make_plan(some, corpus.ids(), corpus.held_out());
   plan.trained.epochs = 1;
   ps::HostDevice device;
-  TrainLoop<HostOps<float>> loop{device, some, plan, corpus, nullptr};
+  ps::RankWatch alone{{}};
+  TrainLoop<HostOps<float>> loop{device, alone, some, plan, corpus, nullptr};
   std::ostringstream out;
   CHECK(has(caught<std::runtime_error>([&] { loop.run(out); }).what(),
             "the data ended behind step 3 of 1000"));

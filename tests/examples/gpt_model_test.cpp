@@ -11,6 +11,7 @@
 #include "../../examples/gpt/initial.hpp"
 #include "../../examples/gpt/model.hpp"
 #include "../../examples/gpt/model_layout.hpp"
+#include "../../examples/gpt/shape.hpp"
 
 #include <penstock/device_array.hpp>
 #include <penstock/error.hpp>
@@ -21,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -282,6 +284,44 @@ TEST_CASE("dropout drops its share, and nothing tells from one row what another 
   CHECK(std::abs(both(mask(dropout.project(2))) - 0.64) < limit);
   CHECK(std::abs(double(dropout.project(2).scale()) - 1.25) < 1e-4);
   CHECK_FALSE(Dropout{}.embeddings());
+}
+
+TEST_CASE("a sample loses the same values however ranks and passes share a step") {
+  const Shape whole{.layers = 1, .width = 8, .heads = 2, .tokens = 3, .batch = 12};
+  std::uint64_t pass = 4;
+  const Dropout alone{.rate = 0.2F, .seed = 1, .pass = &pass, .shape = whole};
+  const auto key = [](const Drops& drops, std::size_t rows_of_sample, std::size_t sample,
+                      std::size_t row) { return drops.row(sample * rows_of_sample + row).key; };
+  std::set<std::uint64_t> keys;
+  std::size_t shared = 0;
+  for (const std::uint32_t world : {1U, 2U, 3U}) {
+    for (const std::size_t passes : {1U, 2U}) {
+      Shape part = whole;
+      part.batch = 12 / world / passes;
+      for (std::uint32_t rank = 0; rank < world; ++rank) {
+        for (std::uint64_t i = 0; i < 12 / world; ++i) {
+          std::uint64_t of_rank = 4 * passes + i / part.batch;
+          const Dropout some{.rate = 0.2F,
+                             .seed = 1,
+                             .pass = &of_rank,
+                             .shape = part,
+                             .ranks = {.rank = rank, .world = world}};
+          for (std::size_t row = 0; row < 3; ++row) {
+            const std::uint64_t found = key(some.project(0), 3, i % part.batch, row);
+            CHECK(found == key(alone.project(0), 3, i * world + rank, row));
+            keys.insert(found);
+            ++shared;
+          }
+          for (std::size_t row = 0; row < 6; ++row) {
+            CHECK(key(some.attention(0), 6, i % part.batch, row) ==
+                  key(alone.attention(0), 6, i * world + rank, row));
+          }
+        }
+      }
+    }
+  }
+  CHECK(shared == 6 * 36);
+  CHECK(keys.size() == 36); // no two rows have the same
 }
 
 TEST_CASE("dropout changes each training pass, and no evaluation") {

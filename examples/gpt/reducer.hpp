@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/device.hpp>
+
+#include <cstddef>
+
+namespace transformer {
+
+/// What several ranks add up: gradients and losses of type W, in memory of a device D. All ranks
+/// must make the same calls in the same order.
+template <class W, penstock::AnyDevice D> class Reducer {
+ public:
+  virtual ~Reducer() = default;
+  /// Enqueues: each of `count` values becomes the sum of all ranks', the same on all. Graphs may
+  /// capture it. One stream at a time: the call before must have been made on the same one, or be
+  /// waited for by it.
+  virtual void sum(penstock::Stream<D> stream, W* values, std::size_t count) = 0;
+};
+
+} // namespace transformer

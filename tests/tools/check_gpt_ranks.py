@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+"""Trains examples/gpt by several ranks, and checks that they train what one process does, on any number of them.
+
+check_gpt_ranks.py PROGRAM
+
+Losses are compared to 1e-5 of them: ranks add up gradients part by part, and so in another order than one process. The
+position, and losses of equally many ranks, must be the same to the last bit.
+"""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rank_jobs import ENVIRONMENT, LIMIT, Job
+
+STEPS = 12
+BATCH = 12  # of all ranks
+
+
+class Trial:
+    def __init__(self, program: str, folder: Path):
+        self.program = program
+        self.folder = folder
+        words = "ranks read their own part of a text and train one model together until it knows some words".split()
+        self.text = folder / "text"
+        self.text.write_text(" ".join(random.Random(3).choices(words, k=1_500)))
+
+    def arguments(self, ranks: int, *more) -> list:
+        return [self.program, "--data", self.text, "--device", "host", "--context", "8", "--warmup", "5", "--dropout", "0.1", "--eval-batches", "2",
+                "--steps", STEPS, "--batch", BATCH // ranks, "--json", *more]
+
+    def job(self, ranks: int, *more, launcher: str = "run_ranks") -> Job:
+        return Job(launcher, ranks, *self.arguments(ranks, *more))
+
+    def trained(self, ranks: int, *more, launcher: str = "run_ranks") -> dict:
+        code, lines, errors = self.job(ranks, *more, launcher=launcher).wait()
+        assert code == 0 and not (errors and launcher == "run_ranks"), f"{ranks} ranks, {more}: exit code {code}: {errors}"
+        assert len([line for line in lines if line.startswith("{")]) == 1 and lines[-1].startswith("{"), lines
+        return json.loads(lines[-1])
+
+
+def check_near(found: dict, wanted: dict, what: str):
+    assert found["position"] == wanted["position"], f"{what}: {found['position']}, not {wanted['position']}"
+    count = len(found["loss"])
+    pairs = list(zip([*found["loss"], found["val_loss"]], [*wanted["loss"][-count:], wanted["val_loss"]], strict=True))
+    worst = max(abs(one - other) / other for one, other in pairs)
+    assert worst < 1e-5, f"{what}: a loss is off by {worst:.1e}: {pairs}"
+
+
+def check_losses(trial: Trial) -> dict:
+    alone = trial.trained(1)
+    assert len(alone["loss"]) == STEPS and alone["loss"][-1] < 0.95 * alone["loss"][0], alone
+    for ranks, more in (3, ["--events", "none"]), (1, ["--micro-batches", "3"]), (2, ["--micro-batches", "2"]):
+        check_near(trial.trained(ranks, *more), alone, f"{ranks} ranks, {more}")
+    two = trial.trained(2)
+    check_near(two, alone, "2 ranks")
+    for events in "none", "all":
+        assert trial.trained(2, "--events", events)["loss"] == two["loss"], events
+    if shutil.which("mpirun"):
+        assert trial.trained(2, launcher="mpirun")["loss"] == two["loss"]
+    uncut = trial.trained(2, "--clip", "0")
+    assert trial.trained(2, "--clip", "0", "--events", "optimiser=overlapped")["loss"] == uncut["loss"] != two["loss"]
+    return alone
+
+
+def check_files(trial: Trial):
+    csv, svg = trial.folder / "losses.csv", trial.folder / "losses.svg"
+    job = trial.job(3, "--csv", csv, "--svg", svg, "--eval-every", "5")
+    code, lines, errors = job.wait()
+    rows = [row.split(",") for row in csv.read_text().splitlines()[1:]]
+    assert code == 0 and [int(row[0]) for row in rows] == list(range(1, STEPS + 1)), (rows, errors)
+    losses = json.loads(lines[-1])["loss"]
+    assert all(abs(float(row[1]) - loss) < 1e-6 for row, loss in zip(rows, losses, strict=True)), rows
+    assert [line.split(":")[0] for line in lines[:-1]] == ["step 5", "step 10", "step 12"] and svg.stat().st_size > 0, lines
+
+
+def check_resumed(trial: Trial, alone: dict):
+    """Kills one of two ranks, and goes on with one, two and three."""
+    saved = trial.folder / "saved"
+    job = trial.job(2, "--steps", "1000000", "--checkpoint", saved, "--checkpoint-every", "4")
+    until = time.monotonic() + LIMIT
+    while not saved.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    os.kill(job.ranks()[0], signal.SIGKILL)  # the one that writes; the other ends with it
+    assert job.wait()[0] != 0
+    stopped = int(re.search(rb"steps=(\d+)\npasses=", saved.read_bytes())[1])
+    if stopped >= STEPS:
+        trial.trained(2, "--steps", 8, "--checkpoint", saved)  # a fast machine
+        stopped = 8
+    for ranks in 1, 2, 3:
+        rest = trial.trained(ranks, "--resume", saved)
+        assert len(rest["loss"]) == STEPS - stopped, (len(rest["loss"]), stopped)
+        check_near(rest, alone, f"{ranks} ranks behind step {stopped} of 2")
+    code, lines, errors = trial.job(2, "--resume", saved, "--batch", "12").wait()
+    assert code != 0 and not lines and "was trained with --batch 12, and these 2 ranks have 24 together" in errors, (lines, errors)
+
+
+def said(errors: str) -> str:
+    """Returns the line that all ranks have said."""
+    lines = {line for line in errors.splitlines() if not line.startswith("run_ranks: ")}
+    assert len(lines) == 1, errors
+    return lines.pop()
+
+
+def check_failures(trial: Trial):
+    job = trial.job(3, "--steps", "1000000", "--csv", trial.folder / "endless", "--stall", "5")
+    until = time.monotonic() + LIMIT
+    while not (trial.folder / "endless").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    process = job.ranks()[1]
+    os.kill(process, signal.SIGKILL)
+    code, _, errors = job.wait()
+    assert code != 0 and f"rank 1 of 3 (process {process} on " in said(errors) and " is lost: " in said(errors), (code, errors)
+    assert not job.ranks(), job.ranks()
+
+    def fails(ranks: int, script: str, *more) -> str:
+        command = [str(word) for word in trial.arguments(ranks, *more)]
+        code, lines, errors = Job("run_ranks", ranks, "/bin/sh", "-c", script + '; exec "$0" "$@" $MORE', *command).wait()
+        assert code == 1 and not lines, (code, lines)
+        return said(errors)
+
+    why = fails(3, '[ "$RANK" = 2 ] && MORE="--data /no/such/file"')
+    assert "penstock: rank 2 of 3 (process " in why and "failed: " in why and "/no/such/file" in why, why
+    why = fails(2, 'MORE="--steps 1$RANK"')
+    assert "rank 1 of 2" in why and "the options, the data or the checkpoint are not those of rank 0: give all ranks the same" in why, why
+    why = fails(2, ":", "--dump-gradients", trial.folder / "gradients")
+    assert "here are 2 ranks: start one" in why, why
+
+    for variables, what in (dict(RANK="5", WORLD_SIZE="2", LOCAL_RANK="0"), "RANK=5 is no rank of WORLD_SIZE=2"), (dict(RANK="0"), "RANK=0 without WORLD_SIZE"):
+        done = subprocess.run([str(word) for word in trial.arguments(1)], capture_output=True, text=True, timeout=LIMIT, env=ENVIRONMENT | variables)
+        assert done.returncode == 1 and not done.stdout and what in done.stderr and done.stderr.count("\n") == 1, done
+
+
+with tempfile.TemporaryDirectory() as name:
+    try:
+        trial = Trial(os.path.realpath(sys.argv[1]), Path(name))
+        whole = check_losses(trial)
+        check_files(trial)
+        check_resumed(trial, whole)
+        check_failures(trial)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        sys.exit(f"train by ranks: {error}")
