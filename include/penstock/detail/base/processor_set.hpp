@@ -38,8 +38,8 @@ class ProcessorSet {
       if (!first || !last || *last < *first || *last >= most) {
         return {};
       }
-      for (std::uint64_t number = *first; number <= *last; ++number) {
-        CPU_SET_S(static_cast<std::size_t>(number), sizeof words_, set.words_);
+      for (std::size_t number = *first; number <= *last; ++number) {
+        CPU_SET_S(number, sizeof words_, set.words_);
       }
     }
     return set;
