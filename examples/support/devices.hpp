@@ -18,7 +18,7 @@ decltype(auto) with_devices(std::string_view which, std::size_t count, int first
 #if defined(__CUDACC__)
   const int there = penstock::CudaDevice::count();
   if (which == "cuda" || (which == "auto" && there > 0)) {
-    if (count > 1 && static_cast<std::size_t>(there - first) < count) {
+    if (there > first && static_cast<std::size_t>(there - first) < count) {
       throw std::invalid_argument{
           std::to_string(count) + " GPUs are asked for, and this process has " +
           std::to_string(there) + ": ask for fewer. CUDA_VISIBLE_DEVICES may hide some."};

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <deque>
 #include <iostream>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -57,7 +58,7 @@ template <penstock::AnyDevice D> class CrcOn {
       const std::uint64_t here = std::min<std::uint64_t>(piece_.bytes, bytes);
       device_.copy_to_host(piece_.at, at, here, stream_);
       device_.sync(stream_);
-      crc = penstock::crc32c({piece_.at, here}, crc);
+      crc = penstock::crc32c(std::span<const std::byte>{piece_.at, here}, crc);
       at += here;
       bytes -= here;
     }
