@@ -170,6 +170,7 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options,
     const auto attached = devices[i].attach();
     loaded[i] = std::make_unique<Weights<D>>(devices[i], model, layout, team.first() + i);
   });
+  const double memory_s = seconds_since(begin);
   std::vector<std::byte*> memories;
   for (const auto& one : loaded) {
     memories.push_back(one->memory());
@@ -193,7 +194,7 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options,
     return;
   }
   const weights::Outcome outcome{
-      model.tensors().size(), model.size(), open_s, seconds, links, team.way(),
+      model.tensors().size(), model.size(), open_s, memory_s, seconds, links, team.way(),
       watch.ranks().world};
   outcome.print(options.json);
   if (!options.json) {

@@ -471,10 +471,10 @@ def load_weights(program: str, folder: Path):
     total = 3 * sum(sizes.values())
     for files in shards, [folder]:
         result = json.loads(run(program, "--json", "--check", "--device", "host", *files))
-        assert set(result) == {"bytes", "seconds", "gb_per_s", "of_link", "of_links", "gpus", "device_seconds", "gathered_by", "open_s"}, result
+        assert set(result) == {"bytes", "seconds", "gb_per_s", "of_link", "of_links", "gpus", "device_seconds", "gathered_by", "memory_s", "open_s"}, result
         assert result["bytes"] == total and result["of_link"] is result["of_links"] is None and result["gpus"] == 0, result
         assert result["device_seconds"] == [result["seconds"]] and result["gathered_by"] is None, result
-        assert 0 < result["open_s"] < result["seconds"], result
+        assert 0 < result["open_s"] < result["memory_s"] < result["seconds"], result
         assert abs(result["gb_per_s"] - total / result["seconds"] / 1e9) < 1e-9, result
     lines = run(program, "--check", "--device", "host", *shards).splitlines()
     said, checked, *report = lines[len(written):]
@@ -497,7 +497,7 @@ def load_weights(program: str, folder: Path):
             result = json.loads(run(program, "--json", *how))
             assert result["bytes"] == size and result["gpus"] == 0, (how, result)
             assert len(result["device_seconds"]) == devices and max(result["device_seconds"]) == result["seconds"], (how, result)
-            assert min(result["device_seconds"]) > result["open_s"] > 0, (how, result)
+            assert min(result["device_seconds"]) > result["memory_s"] > result["open_s"] > 0, (how, result)
             assert result["gathered_by"] == ("copies on the host" if devices > 1 else None), (how, result)
     several = run(program, "--check", "--device", "host", "--gpus", 3, "--piece", 500_000, *shards).splitlines()
     assert several[:len(written)] == lines[:len(written)], "three devices have other tensors than one"

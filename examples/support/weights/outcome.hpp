@@ -19,6 +19,7 @@ struct Outcome {
   std::size_t tensors;
   std::uint64_t bytes;
   double open_s;               // until the headers were read
+  double memory_s;             // until each device of this process had memory
   std::vector<double> seconds; // until each device had read its share and given it to the others
   std::optional<double> links; // bytes a second of all GPUs' links at once
   std::string way;             // how the shares were gathered; empty: there was one
@@ -58,6 +59,7 @@ struct Outcome {
                                {"gpus", links ? seconds.size() : 0},
                                {"device_seconds", Json::array({seconds.begin(), seconds.end()})},
                                {"gathered_by", way.empty() ? Json{nullptr} : Json{way}},
+                               {"memory_s", memory_s},
                                {"open_s", open_s}})
                      .text()
               << '\n';
