@@ -34,7 +34,6 @@
 #include "support/weights/nccl_team.hpp"
 #endif
 
-#include <penstock/json.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/rank_watch.hpp>
 #include <penstock/sources/safetensors.hpp>
@@ -55,7 +54,6 @@
 #include <stop_token>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 namespace ps = penstock;

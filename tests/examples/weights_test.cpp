@@ -28,7 +28,6 @@
 #include <stop_token>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace ps = penstock;

@@ -10,7 +10,6 @@
 #include <penstock/penstock.hpp>
 #include <penstock/rank_watch.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -7,11 +7,14 @@
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,22 +28,18 @@ inline void check_cuda(cudaError_t status, const char* what) {
   }
 }
 
-/// Has each GPU reach the others' memory, which copies between them go through the host without.
-/// Returns whether all can.
+/// Has each GPU reach the others' memory, where it can: else copies go through the host. Returns
+/// whether all can.
 inline bool let_reach(std::deque<penstock::CudaDevice>& gpus) {
   bool all = true;
-  for (int from = 0; from != static_cast<int>(gpus.size()); ++from) {
-    const auto attached = gpus[static_cast<std::size_t>(from)].attach();
-    for (int to = 0; to != static_cast<int>(gpus.size()); ++to) {
-      int can = 0;
+  for (std::size_t from = 0; from != gpus.size(); ++from) {
+    const auto attached = gpus[from].attach();
+    for (std::size_t to = 0; to != gpus.size(); ++to) {
       if (to != from) {
-        check_cuda(cudaDeviceCanAccessPeer(&can, from, to), "cudaDeviceCanAccessPeer");
-        all = all && can != 0;
-      }
-      if (can != 0) {
-        check_cuda(cudaDeviceEnablePeerAccess(to, 0), "cudaDeviceEnablePeerAccess");
+        all = cudaDeviceEnablePeerAccess(static_cast<int>(to), 0) == cudaSuccess && all;
       }
     }
+    cudaGetLastError(); // that it cannot is no error
   }
   return all;
 }
@@ -50,13 +49,14 @@ inline bool let_reach(std::deque<penstock::CudaDevice>& gpus) {
 /// What a device has read it copies to the others itself.
 template <penstock::AnyDevice D> class PeerTeam {
  public:
-  /// Copies a device's pieces to the others, on a stream for each, which the device's pipeline does
-  /// not wait for.
+  /// Copies a device's pieces to the others, on streams that the device's pipeline does not wait
+  /// for.
   class Gather {
    public:
     Gather(D& device, std::size_t share, std::vector<std::byte*> memories)
         : device_{device}, share_{share}, memories_{std::move(memories)}, read_{device.event()} {
-      for (std::size_t i = 1; i < memories_.size(); ++i) {
+      // Two fill NVLink, and a GPU that has many runs some of them in turn.
+      for (std::size_t i = 1; i < std::min<std::size_t>(memories_.size(), 3); ++i) {
         streams_.push_back(device.stream());
       }
     }
@@ -73,11 +73,13 @@ template <penstock::AnyDevice D> class PeerTeam {
     /// Enqueues what brings this device's piece of a row to the others, behind what is on `stream`.
     void row(penstock::Stream<D> stream, const Row& row) {
       device_.record(read_, stream);
-      for (std::size_t i = 0; i != streams_.size(); ++i) {
-        device_.wait(streams_[i], read_);
-        // Each begins with another one: no device gets all at once.
-        copy(streams_[i], (share_ + 1 + i) % memories_.size(), row.at + share_ * row.each,
-             row.each);
+      for (auto& one : streams_) {
+        device_.wait(one, read_);
+      }
+      // Each begins with the one behind it: no device gets all at once.
+      for (std::size_t i = 1; i < memories_.size(); ++i) {
+        copy(streams_[i % streams_.size()], (share_ + i) % memories_.size(),
+             row.at + share_ * row.each, row.each);
       }
     }
     /// Blocks until all rows are there.

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
