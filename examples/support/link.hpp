@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <optional>
 #include <type_traits>
 
@@ -25,24 +26,43 @@ template <penstock::AnyDevice D> struct DeviceMemory {
   std::byte* at;
 };
 
-/// Returns the bytes a second that copies of page-locked memory to the device reach; nothing for a
-/// device whose memory is the host's.
-template <penstock::AnyDevice D> std::optional<double> link_bytes_per_s(D& device) {
+/// Returns the bytes a second that copies of page-locked memory to each of these devices reach, all
+/// at once; nothing for devices whose memory is the host's. `meet()` is called before each round:
+/// other processes may measure theirs meanwhile.
+template <penstock::AnyDevice D, class Meet>
+std::optional<double> links_bytes_per_s(std::deque<D>& devices, Meet meet) {
   if constexpr (std::is_same_v<D, penstock::HostDevice>) {
     return std::nullopt;
   } else {
-    const DeviceMemory<D> from{device, std::size_t{64} << 20, true};
-    const DeviceMemory<D> to{device, from.bytes, false};
-    auto stream = device.stream();
+    struct Link {
+      explicit Link(D& device)
+          : from{device, std::size_t{64} << 20, true}, to{device, from.bytes, false},
+            stream{device.stream()} {}
+      DeviceMemory<D> from;
+      DeviceMemory<D> to;
+      typename D::stream_type stream;
+    };
+    std::deque<Link> links;
+    for (D& device : devices) {
+      links.emplace_back(device);
+    }
+    constexpr int copies = 16;
     double best = 0;
     for (int round = 0; round < 5; ++round) {
+      meet();
       const auto begin = std::chrono::steady_clock::now();
-      for (int i = 0; i < 16; ++i) {
-        device.copy_to_device(to.at, from.at, from.bytes, stream);
+      double bytes = 0;
+      for (int i = 0; i < copies; ++i) {
+        for (Link& link : links) {
+          link.from.device->copy_to_device(link.to.at, link.from.at, link.from.bytes, link.stream);
+          bytes += static_cast<double>(link.from.bytes);
+        }
       }
-      device.sync(stream);
+      for (Link& link : links) {
+        link.from.device->sync(link.stream);
+      }
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      best = std::max(best, 16.0 * static_cast<double>(from.bytes) / took.count());
+      best = std::max(best, bytes / took.count());
     }
     return best;
   }

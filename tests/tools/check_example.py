@@ -490,9 +490,10 @@ def load_weights(program: str, folder: Path):
     total = 3 * sum(sizes.values())
     for files in shards, [folder]:
         result = json.loads(run(program, "--json", "--check", "--device", "host", *files))
-        assert set(result) == {"bytes", "seconds", "gb_per_s", "of_link", "gpus", "open_s"}, result
-        assert result["bytes"] == total and result["of_link"] is None and result["gpus"] == 0, result
-        assert 0 < result["open_s"] < result["seconds"], result
+        assert set(result) == {"bytes", "seconds", "gb_per_s", "of_link", "of_links", "gpus", "device_seconds", "gathered_by", "memory_s", "open_s"}, result
+        assert result["bytes"] == total and result["of_link"] is result["of_links"] is None and result["gpus"] == 0, result
+        assert result["device_seconds"] == [result["seconds"]] and result["gathered_by"] is None, result
+        assert 0 < result["open_s"] < result["memory_s"] < result["seconds"], result
         assert abs(result["gb_per_s"] - total / result["seconds"] / 1e9) < 1e-9, result
     lines = run(program, "--check", "--device", "host", *shards).splitlines()
     said, checked, *report = lines[len(written):]
@@ -504,14 +505,34 @@ def load_weights(program: str, folder: Path):
     assert said.startswith(f"{3 * len(sizes)} tensors, {total} bytes, in "), said
     assert checked == "every tensor is as in its file", checked
     assert report[0].startswith(f"{total} records"), report
+    # Several devices, with rows of pieces that are many, few, or more than there are bytes; and models of no bytes at all.
+    nothing = folder / "nothing.safetensors"
+    nothing.write_bytes(safetensors_file({"a": ("U8", [0], b""), "b": ("U8", [0], b"")}, None))
+    tiny = folder / "tiny.safetensors"
+    tiny.write_bytes(safetensors_file({"a": ("U8", [0], b""), "b": ("U8", [1], b"x"), "c": ("U8", [0], b"")}, None))
+    for devices in 1, 2, 3, 8:
+        for piece, files, size in (100_000, shards, total), (8 << 20, shards, total), (1 << 30, shards, total), (1, [tiny], 1), (7, [nothing], 0):
+            how = ["--check", "--device", "host", "--gpus", devices, "--piece", piece, *files]
+            result = json.loads(run(program, "--json", *how))
+            assert result["bytes"] == size and result["gpus"] == 0, (how, result)
+            assert len(result["device_seconds"]) == devices and max(result["device_seconds"]) == result["seconds"], (how, result)
+            assert min(result["device_seconds"]) > result["memory_s"] > result["open_s"] > 0, (how, result)
+            assert result["gathered_by"] == ("copies on the host" if devices > 1 else None), (how, result)
+    several = run(program, "--check", "--device", "host", "--gpus", 3, "--piece", 500_000, *shards).splitlines()
+    assert several[:len(written)] == lines[:len(written)], "three devices have other tensors than one"
+    assert f"on each of 3 devices, gathered by copies on the host" in several[len(written)], several[len(written)]
+    shares = [int(line.split()[0]) for line in several if re.match(r"[0-9]+ records", line)]
+    assert len(shares) == 3 and sum(shares) == total and max(shares) < total / 2, shares
     good = shards[0].read_bytes()
     for bad, words in {b"": "has 0 bytes", good[:-1]: "end behind the end of the file", good + b"x": "overlap nor leave gaps",
                        struct.pack("<Q", 1 << 63) + good[8:]: "header has 9223372036854775808 bytes"}.items():
         shards[1].write_bytes(bad)
-        failed = subprocess.run([program, "--device", "host", *shards], capture_output=True, text=True, timeout=LIMIT)
-        assert failed.returncode == 1 and not failed.stdout and failed.stderr.count("\n") == 1, failed
-        assert words in failed.stderr and str(shards[1]) in failed.stderr, failed.stderr
+        for devices in "1", "3":
+            failed = subprocess.run([program, "--device", "host", "--gpus", devices, *shards], capture_output=True, text=True, timeout=LIMIT)
+            assert failed.returncode == 1 and not failed.stdout and failed.stderr.count("\n") == 1, failed
+            assert words in failed.stderr and str(shards[1]) in failed.stderr, failed.stderr
     for wrong, words in {("--device",): "--device has nothing behind it: give auto, cuda or host", ("--what",): "Usage",
+                         ("--gpus",): "--gpus has nothing behind it: give how many", ("--gpus", "0"): "--gpus takes a number from 1 to 64",
                          ("--device", "gpu"): 'no device "gpu": take "auto", "cuda" or "host"'}.items():
         failed = subprocess.run([program, *wrong], capture_output=True, text=True, timeout=LIMIT)
         assert failed.returncode == 1 and not failed.stdout and words in failed.stderr, failed

@@ -4,10 +4,11 @@
 """Faults in the system's own calls, which libfiu injects before the C library: a second look at what faulty_io.hpp
 tests.
 
-usage: check_fiu.py PROGRAM    where PROGRAM is the example 02_histogram
+usage: check_fiu.py HISTOGRAM WEIGHTS    the examples 02_histogram and 18_load_weights
 
-Short reads and interruptions must go unnoticed, failures must be one error that names the file. A loop that reads each
-piece once must be seen to fall short, or nothing was injected.
+Short reads and interruptions must go unnoticed, failures must be one error that names the file, also where one of several
+pipelines fails and the others are to stop. A loop that reads each piece once must be seen to fall short, or nothing was
+injected.
 """
 import os
 import subprocess
@@ -21,6 +22,7 @@ print(sum(len(os.pread(file, 4096, i * 4096)) < 4096 for i in range(1000)))
 """
 SHORT = "enable_random name=posix/io/rw/pread/reduce,probability=0.3"
 INTERRUPTED = "enable_random name=posix/io/rw/pread,probability=0.2,failinfo=4"
+SOME_BROKEN = "enable_random name=posix/io/rw/pread,probability=0.1,failinfo=5"
 BROKEN = "enable_random name=posix/io/rw/pread,probability=1,failinfo=5"
 LOCKED = "enable name=posix/io/oc/open,failinfo=13"
 
@@ -30,7 +32,7 @@ def run(command, fault=None):
     return subprocess.run([*before, *command], capture_output=True, text=True, timeout=120)
 
 
-def main(program: str) -> int:
+def main(program: str, weights: str) -> int:
     failures = []
 
     def check(what: str, right: bool, ran):
@@ -57,7 +59,23 @@ def main(program: str) -> int:
                                   ("the file cannot be opened", LOCKED, "Permission denied")]:
             ran = run(command, fault)
             check(what, ran.returncode == 1 and path in ran.stderr and says in ran.stderr and not ran.stdout, ran)
+
+        path = os.path.join(folder, "model.safetensors")
+        size = 20_000_000
+        header = b'{"a":{"dtype":"U8","shape":[%d],"data_offsets":[0,%d]}}' % (size, size)
+        with open(path, "wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header + os.urandom(size))
+        command = [weights, "--device", "host", "--gpus", "3", "--piece", "200000", path]
+        whole = run(command)
+        check("three devices without a fault", whole.returncode == 0, whole)
+        of_readers = 0
+        for _ in range(8):  # some fail at the header
+            ran = run(command, SOME_BROKEN)
+            of_readers += "Reader" in ran.stderr
+            check("a read of one of three devices fails", ran.returncode == 1 and path in ran.stderr and not ran.stdout
+                  and ran.stderr.count("\n") == 1 and "Input/output error" in ran.stderr, ran)
+        check("a Reader's read has failed", of_readers > 0, ran)
     return len(failures)
 
 
-sys.exit(main(sys.argv[1]))
+sys.exit(main(sys.argv[1], sys.argv[2]))

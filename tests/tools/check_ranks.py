@@ -57,6 +57,9 @@ def check_run_ranks(program: str):
     assert code("/bin/sh", "-c", "exit $RANK") in (1, 2), "the first failure's exit code"
     # One that fails ends those that do not look.
     assert code("/bin/sh", "-c", "[ $RANK$WORLD_SIZE$LOCAL_RANK$LOCAL_WORLD_SIZE = 1313 ] && exit 7; exec sleep 60") == 7
+    for _ in range(40):  # one is killed while the other ends
+        ended, _, errors = Job("run_ranks", 2, "/bin/sh", "-c", "[ $RANK = 0 ] || kill -PIPE $$").wait()
+        assert ended == 128 + signal.SIGPIPE and "rank 1 of 2 ended with code 141 (SIGPIPE)" in errors, (ended, errors)
     job = Job("run_ranks", 3, "/bin/sh", "-c", "trap 'echo heard; exit 0' TERM; echo here; while :; do sleep 0.05; done")
     for _ in range(3):
         assert job.process.stdout.readline() == "here\n"

@@ -1,0 +1,94 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "../link.hpp"
+#include "layout.hpp"
+
+#include <penstock/cuda.hpp>
+#include <penstock/cuda/nccl.hpp>
+#include <penstock/penstock.hpp>
+#include <penstock/rank_watch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace weights {
+
+/// The GPUs of all ranks, of which each has the share of its rank. NCCL gathers them.
+class NcclTeam {
+ public:
+  /// Gathers each row in place, on a stream that the GPU's pipeline does not wait for.
+  class Gather {
+   public:
+    Gather(NcclTeam& team, std::byte* memory)
+        : team_{team}, memory_{memory}, read_{team.gpu_.event()} {}
+
+    /// Enqueues what brings a row to all GPUs, behind what is on `stream`. All ranks must call it
+    /// for the same rows, in the same order.
+    void row(cudaStream_t stream, const Row& row) {
+      read_.record(stream);
+      team_.stream_.wait(read_);
+      team_.nccl_.all_gather(team_.stream_, memory_ + row.at + team_.ranks_.rank * row.each,
+                             row.each, memory_ + row.at);
+    }
+    /// Blocks until all rows are there.
+    void finish() { team_.stream_.sync(); }
+
+   private:
+    NcclTeam& team_;
+    std::byte* memory_;
+    penstock::CudaEvent read_;
+  };
+
+  /// Makes the communicator, and has it gather pieces of so many bytes once: NCCL connects GPUs
+  /// only then.
+  NcclTeam(penstock::CudaDevice& gpu, penstock::RankWatch& watch, std::uint64_t piece)
+      : gpu_{gpu}, ranks_{watch.ranks()}, nccl_{gpu, watch}, stream_{gpu.stream()},
+        sent_{gpu, 4096, true}, shared_{gpu, ranks_.world * sizeof(double), false} {
+    const DeviceMemory<penstock::CudaDevice> row{gpu, ranks_.world * piece, false};
+    nccl_.all_gather(stream_, row.at + ranks_.rank * piece, piece, row.at);
+    stream_.sync();
+  }
+
+  /// Returns how many shares there are.
+  std::size_t shares() const { return ranks_.world; }
+  /// Returns this rank's share.
+  std::size_t first() const { return ranks_.rank; }
+  /// Returns whether this rank speaks for all.
+  bool speaks() const { return ranks_.rank == 0; }
+  /// Returns how the shares are gathered.
+  std::string way() const { return "NCCL"; }
+  /// Returns the values of all GPUs, given this rank's. Blocks until all ranks have called it.
+  std::vector<double> all(const std::vector<double>& here) {
+    auto* const values = reinterpret_cast<double*>(shared_.at);
+    double* const mine = values + ranks_.rank;
+    std::memcpy(sent_.at, here.data(), sizeof(double));
+    gpu_.copy_to_device(mine, sent_.at, sizeof(double), stream_);
+    nccl_.all_gather(stream_, mine, 1, values);
+    std::vector<double> of_all(ranks_.world);
+    for (double& value : of_all) {
+      gpu_.copy_to_host(sent_.at, values + (&value - of_all.data()), sizeof(double), stream_);
+      stream_.sync();
+      std::memcpy(&value, sent_.at, sizeof(double));
+    }
+    return of_all;
+  }
+  /// Returns what gathers for this rank's GPU.
+  Gather gather(std::size_t, const std::vector<std::byte*>& memories) {
+    return Gather{*this, memories.front()};
+  }
+
+ private:
+  penstock::CudaDevice& gpu_;
+  penstock::Ranks ranks_;
+  penstock::Nccl nccl_;
+  penstock::CudaStream stream_;
+  DeviceMemory<penstock::CudaDevice> sent_;
+  DeviceMemory<penstock::CudaDevice> shared_;
+};
+
+} // namespace weights
