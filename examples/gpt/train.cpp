@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Trains a small GPT on a text or on tokens, fed by a pipeline. What blocks a GPU, page by page in
-// docs/blocking_events/, can be switched on: with --events none it is the program that one writes
-// first, with --events fastest nothing is left that costs time.
+// docs/blocking_events/, has a cure, and --events lists those in use: with none it is the program that
+// one writes first, with fastest nothing is left that costs time.
 //
 //   train --data FILE [--config tiny|small|124M] [--steps N] [--events LIST] [--checkpoint FILE]
 //         [--resume FILE] [--json] ...
@@ -40,6 +40,7 @@
 #include <optional>
 #include <ostream>
 #include <span>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -69,6 +70,19 @@ void print(const TrainSummary& summary, const TrainOptions& options) {
   }
 }
 
+/// Returns a line: what is trained, on what, and where.
+std::string about(const Task& task, const std::string& device) {
+  const Corpus& corpus = task.corpus;
+  std::ostringstream line;
+  line << task.options.data << ", "
+       << (corpus.is_text() ? "a text of " + std::to_string(corpus.ids()) + " different bytes"
+                            : "tokens below " + std::to_string(corpus.ids()))
+       << ": " << corpus.trained() << " to train on, " << corpus.held_out() << " held out; "
+       << task.options.config << ", " << ModelLayout{task.plan.config}.size() << " parameters; on "
+       << device;
+  return line.str();
+}
+
 /// Trains with some operations. Returns what the program returns.
 template <class Ops, class... OpsOptions>
 int train(typename Ops::device_type& device, const Task& task, OpsOptions... ops_options) {
@@ -80,6 +94,9 @@ int train(typename Ops::device_type& device, const Task& task, OpsOptions... ops
   }
   const bool is_first = task.watch.ranks().rank == 0;
   std::ostream nowhere{nullptr};
+  if (is_first) {
+    std::cout << about(task, device.name()) << std::endl;
+  }
   // A failure is told from in here: the loop's end may wait for other ranks.
   const TrainSummary summary =
       task.watch.run([&] { return loop.run(is_first ? std::cout : nowhere); });

@@ -77,7 +77,7 @@ def check_link(page: str, target: str):
 
 
 # Files and members, in `code`.
-FOLDERS = ["", "include/penstock/", "include/", "tests/", "tests/suite/", "tests/model/", "examples/",
+FOLDERS = ["", "include/penstock/", "include/", "tests/", "tests/suite/", "tests/model/", "examples/", "examples/gpt/",
            "bench/", "bench/blocking_events/"]
 FILE = re.compile(r"(?<![\w./<*-])[\w./*-]+\.(?:hpp|cuh|cpp|cu|py)\b")
 MEMBER = re.compile(r"(?<![\w:])([A-Z]\w*|detail)::(\w+)")

@@ -891,6 +891,8 @@ def train(program: str, folder: Path):
         shrinks.write_bytes(text.read_bytes())
         with subprocess.Popen([program, "--data", shrinks, *sizes, "--steps", "100000", "--eval-every", "1", "--events", events],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as fails:
+            first_line = fails.stdout.readline()
+            assert first_line.startswith(f"{shrinks}, a text of {len(set(text.read_text()))} different bytes: ") and first_line.endswith("; on host\n"), first_line
             assert fails.stdout.readline().startswith("step 1: loss "), events
             os.truncate(shrinks, 100)
             said = fails.communicate(timeout=LIMIT)[1]
