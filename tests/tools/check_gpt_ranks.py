@@ -78,8 +78,9 @@ def check_files(trial: Trial):
     rows = [row.split(",") for row in csv.read_text().splitlines()[1:]]
     assert code == 0 and [int(row[0]) for row in rows] == list(range(1, STEPS + 1)), (rows, errors)
     losses = json.loads(lines[-1])["loss"]
+    assert lines[0].endswith("; on host"), lines
     assert all(abs(float(row[1]) - loss) < 1e-6 for row, loss in zip(rows, losses, strict=True)), rows
-    assert [line.split(":")[0] for line in lines[:-1]] == ["step 5", "step 10", "step 12"] and svg.stat().st_size > 0, lines
+    assert [line.split(":")[0] for line in lines[1:-1]] == ["step 5", "step 10", "step 12"] and svg.stat().st_size > 0, lines
 
 
 def check_resumed(trial: Trial, alone: dict):
