@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Trains a small GPT on a text or on tokens, fed by a pipeline. What blocks a GPU, page by page in
-// docs/blocking_events/, has a cure, and --events lists those in use: with none it is the program that
-// one writes first, with fastest nothing is left that costs time.
+// docs/blocking_events/, has a cure, and --events lists those in use: with none it is the program
+// that one writes first, with fastest nothing is left that costs time.
 //
 //   train --data FILE [--config tiny|small|124M] [--steps N] [--events LIST] [--checkpoint FILE]
 //         [--resume FILE] [--json] ...
