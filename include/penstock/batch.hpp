@@ -81,6 +81,7 @@ template <Name Wanted, class Schema, class Where,
           class Spelled = typename detail::spelled<Wanted>::type>
 PENSTOCK_HD auto get(const Batch<Schema, Where>& batch);
 
+/// Stands for a column of a batch from a pipeline that was refused.
 template <Name Wanted> PENSTOCK_HD detail::Anything get(const detail::Anything& unknown);
 
 /// A view of consecutive records in one space: what stages hand to callables. Trivially copyable,
