@@ -80,6 +80,8 @@ class CudaDevice {
 
   /// Returns a name such as "cuda:0 NVIDIA H200".
   std::string name() const { return name_; }
+  /// Returns what all objects of this GPU share, and no other GPU's has.
+  std::uintptr_t identity() const noexcept { return static_cast<std::uintptr_t>(number_) + 1; }
   /// Makes this the calling thread's current device until the object that it returns dies: kernels
   /// and the algorithms of cuda/algorithm.cuh need that. With another GPU than 0, call
   /// cudaSetDevice() first on each of your own threads: CUDA takes memory on GPU 0 otherwise.
