@@ -123,8 +123,8 @@ class CudaDevice {
       detail::cuda_ignore(cudaFree(at));
     }
   }
-  /// Returns `bytes` of zeroed, page-locked host memory, a multiple of 4096, on the GPU's NUMA node
-  /// if there are several; blocks until it is all there.
+  /// Returns `bytes` of zeroed, page-locked host memory, a multiple of 4096; blocks until it is all
+  /// there. From 2 MiB on it is on the GPU's NUMA node, if there are several.
   void* allocate_pinned(std::size_t bytes) {
     const detail::AttachedDevice here{number_};
     const detail::RelaxedCapture relaxed;
@@ -240,7 +240,7 @@ class CudaDevice {
   }
   void* map(std::size_t bytes) const {
     try {
-      return detail::map_pages(bytes, processors_near());
+      return detail::map_pages_near(bytes, [this] { return processors_near(); });
     } catch (const Error& e) {
       throw CudaError{e.what(), "allocate_pinned", cudaErrorMemoryAllocation};
     }

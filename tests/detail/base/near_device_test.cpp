@@ -221,6 +221,19 @@ TEST_CASE("devices of the same maker and class on one node are counted") {
   CHECK(detail::devices_near("/nowhere", gpu) == 1);
 }
 
+TEST_CASE("nobody asks for the processors near a device for a few pages") {
+  for (const std::size_t bytes :
+       {detail::page, detail::huge_page - detail::page, detail::huge_page}) {
+    unsigned asked = 0;
+    void* const at = detail::map_pages_near(bytes, [&] {
+      ++asked;
+      return ProcessorSet{};
+    });
+    CHECK(asked == (bytes < detail::huge_page ? 0U : 1U));
+    detail::unmap_pages(at, bytes);
+  }
+}
+
 TEST_CASE("pages are touched from near, and the thread that asks for them stays where it was") {
   constexpr std::size_t bytes = std::size_t{64} << 20;
   const ProcessorSet before = ProcessorSet::of_this_thread();

@@ -129,5 +129,10 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
   }
   return at;
 }
+/// Does that, from `near()`, the processors near a device. What is less than a huge page is
+/// touched where the caller is: to find those processors and start a thread there takes longer.
+template <class F> void* map_pages_near(std::size_t bytes, F near) {
+  return bytes < huge_page ? map_pages(bytes) : map_pages(bytes, near());
+}
 
 } // namespace penstock::detail
