@@ -4,34 +4,25 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-
-
-@dataclass
-class Also:
-    """A program that is run after the benchmark, if this tree has it with the option that it is run with."""
-    source: str
-    option: str
-    command: str
-
-
-ALSO = [Also("examples/18_load_weights.cpp", "--gpus", "{build}/examples/18_load_weights --json --gpus {gpus}")]
+ALSO = ["{build}/examples/18_load_weights --json --gpus {gpus}"]
 
 
 @contextmanager
 def huge_tmpfs() -> Iterator[str]:
     """Gives a folder in a tmpfs of huge pages; empty if none can be mounted, as where this is not root."""
     with tempfile.TemporaryDirectory(prefix="penstock-huge-") as folder:
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "huge=always", "penstock", folder], capture_output=True,
-                                 check=False).returncode == 0 if os.geteuid() == 0 else False
+        mounted = False
+        if os.geteuid() == 0 and shutil.which("mount"):
+            mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "huge=always", "penstock", folder], capture_output=True,
+                                     check=False).returncode == 0
         try:
             yield folder if mounted else ""
         finally:
@@ -40,10 +31,8 @@ def huge_tmpfs() -> Iterator[str]:
 
 
 def commands(asked: list[str]) -> list[str]:
-    """Returns what is to be run after the benchmark: what the tree has, and what was asked for."""
-    here = [also.command for also in ALSO
-            if (ROOT / also.source).exists() and f'"{also.option}"' in (ROOT / also.source).read_text(encoding="utf-8")]
-    return here + asked
+    """Returns what is to be run after the benchmark: what always is, and what was asked for."""
+    return ALSO + asked
 
 
 def run_also(asked: list[str], names: dict[str, str], result: Path, limit: int) -> list[str]:

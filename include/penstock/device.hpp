@@ -43,6 +43,8 @@ struct CopyPiece {
 /// - optional: `processors_near()`, the detail::ProcessorSet on which threads that fill its pinned
 ///   memory should run, an empty one if that does not matter; and `devices_near()`, how many
 ///   devices have those processors near them.
+/// - optional: `identity()`, a std::uintptr_t other than 0 that all objects of one and the same
+///   device share; without it each object is a device of its own.
 /// - `attach()`: makes this the calling thread's device until the object that it returns dies.
 ///   Optional: `attach_own_thread()`, which does so for threads that penstock has started.
 /// - optional: `check_not_capturing(stream)`, which throws if an event recorded on the stream would

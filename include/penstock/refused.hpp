@@ -18,6 +18,7 @@ struct Refused : StageBase {
   struct Range {
     const detail::Anything* begin() const;
     const detail::Anything* end() const;
+    detail::Anything next();
   };
   template <class> using takes = detail::Anything;
   template <class> using gives = detail::Anything;

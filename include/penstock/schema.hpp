@@ -73,13 +73,15 @@ struct Anything {
   PENSTOCK_HD Anything data() const;
   PENSTOCK_HD std::size_t size() const;
   PENSTOCK_HD std::size_t size_bytes() const;
+  PENSTOCK_HD std::size_t record_bytes() const;
+  PENSTOCK_HD std::size_t alignment() const;
   PENSTOCK_HD std::uint64_t index() const;
   PENSTOCK_HD std::uint64_t source_index() const;
   std::uint64_t epoch() const;
   Anything position() const;
   Anything visit(std::size_t) const;
-  void release();
-  template <class S> void used_on(S&&);
+  void release() const;
+  template <class S> void used_on(S&&) const;
   template <Name> PENSTOCK_HD Anything get() const;
   PENSTOCK_HD Anything operator[](std::size_t) const;
   template <class T> PENSTOCK_HD const Anything& operator=(const T&) const;

@@ -33,12 +33,21 @@ int main() {
               | ps::AsyncCopier{device, {.batch = 2}};
   ps::Position position;
   std::vector<ps::Visit> visits;
-  for (auto batch : data.on(stream, {.from = position})) {
+  std::size_t numbers = 0;
+  for (auto&& batch : data.on(stream, {.from = position})) {
     ps::Column<const int, 16> tokens = ps::get<"tokens">(batch);
     tokens = batch.get<"tokens">();
     position = batch.position();
     visits.push_back(batch.visit(batch.size() - 1));
+    numbers += batch.size() + batch.alignment() + batch.epoch();
+#ifdef PENSTOCK_REFUSED
+    numbers += batch.size_bytes() + batch.record_bytes(); // as if it had no columns
+#endif
     batch.used_on(stream);
     batch.release();
+  }
+  auto run = data.on(stream);
+  while (const auto batch = run.next()) {
+    numbers += batch.size();
   }
 }

@@ -79,6 +79,10 @@ TEST_CASE("a CudaDevice names its number and its GPU") {
   cudaDeviceProp properties{};
   REQUIRE(cudaGetDeviceProperties(&properties, 0) == cudaSuccess);
   CHECK(CudaDevice{}.name() == "cuda:0 " + std::string{properties.name});
+  CHECK(CudaDevice{}.identity() == CudaDevice{0}.identity());
+  for (int number = 1; number != CudaDevice::count(); ++number) {
+    CHECK(CudaDevice{number}.identity() != CudaDevice{}.identity());
+  }
 }
 
 TEST_CASE("pinned memory is on the GPU's node, unless the thread was kept to some processors") {

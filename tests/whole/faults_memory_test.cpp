@@ -14,9 +14,14 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/detail/base/processor_set.hpp>
+#include <penstock/detail/memory/mapping.hpp>
+
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -28,8 +33,10 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 
 using namespace suite;
+namespace detail = penstock::detail;
 namespace memory = tests::memory;
 using tests::Came;
 using tests::Outcome;
@@ -575,6 +582,24 @@ TEST_CASE("many files are opened by as many threads as there are, and whatever m
   }
   std::printf("%d allocations refused in opening files\n", static_cast<int>(points));
   CHECK(points >= (memory::can_refuse ? 20U : 0U));
+}
+
+TEST_CASE("pages are mapped from near, or an error says why not, whatever memory is refused") {
+  constexpr std::size_t bytes = 2 * detail::least_touch_bytes;
+  const auto near = detail::ProcessorSet::listed(std::to_string(::sched_getcpu()));
+  bool fired = true;
+  for (std::uint64_t k = 1; fired; ++k) {
+    CAPTURE(k);
+    void* at = nullptr;
+    const Outcome out = outcome_of([&] {
+      const Refuse refuse{k, false};
+      at = detail::map_pages(bytes, near);
+    });
+    fired = memory::has_refused();
+    CHECK((out.came == Came::nothing) == (at != nullptr));
+    CHECK((at != nullptr || fired));
+    detail::unmap_pages(at, bytes);
+  }
 }
 
 TEST_CASE(

@@ -18,27 +18,31 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace penstock_bench {
 
-/// Copies of one piece of pinned memory to one GPU, two enqueued at a time.
+/// Copies of pieces of pinned memory to one GPU, all from the same place, two enqueued at a time.
 class OneLink {
  public:
   OneLink(Gpu& device, std::size_t piece)
       : device_{device}, piece_{piece}, pinned_{device, piece}, on_device_{device, piece},
         stream_{device.stream()} {}
 
-  /// Copies until `more(bytes so far)` says no; returns how many bytes.
-  template <class More> std::uint64_t run(More more) {
+  /// Copies until `left(bytes so far)`, how many are left, is 0; returns how many it has copied.
+  template <class Left> std::uint64_t run(Left left) {
     std::uint64_t bytes = 0;
     std::size_t copies = 0;
-    for (; more(bytes); bytes += piece_, ++copies) {
+    const auto next = [&] { return std::min<std::uint64_t>(left(bytes), piece_); };
+    for (std::uint64_t size = next(); size != 0; bytes += size, size = next(), ++copies) {
       if (copies >= events_.size()) {
         device_.sync(events_[copies % events_.size()]);
       }
-      device_.copy_to_device(on_device_.get(), pinned_.get(), piece_, stream_);
+      device_.copy_to_device(on_device_.get(), pinned_.get(), static_cast<std::size_t>(size),
+                             stream_);
       device_.record(events_[copies % events_.size()], stream_);
     }
     device_.sync(stream_);
@@ -73,17 +77,20 @@ class Links : public Row {
     }
   }
   std::uint64_t run() override {
-    on_threads(links_.size(), [this](std::size_t i) {
-      copied_ += links_[i]->run([this](std::uint64_t bytes) { return bytes < bytes_; });
+    std::atomic<std::uint64_t> copied{0};
+    on_threads(links_.size(), [&, this](std::size_t i) {
+      copied += links_[i]->run([this](std::uint64_t bytes) { return bytes_ - bytes; });
     });
+    // What the rate counts. A byte more, and the links would look slower than they are.
+    if (copied != links_.size() * bytes_) {
+      throw std::runtime_error{"the links have copied " + std::to_string(copied) +
+                               " bytes and not " + std::to_string(links_.size() * bytes_)};
+    }
     return 0;
   }
-  /// Returns what all runs have copied.
-  std::uint64_t copied() const { return copied_; }
 
  private:
   std::uint64_t bytes_;
-  std::atomic<std::uint64_t> copied_{0};
   std::vector<std::unique_ptr<OneLink>> links_;
 };
 
@@ -98,7 +105,7 @@ class Moving : public Row {
          Move move)
       : threads_{threads}, bytes_{bytes}, move_{std::move(move)}, pool_{devices[0], pool_bytes} {
     for (std::size_t i = 0; i != links; ++i) {
-      links_.push_back(std::make_unique<OneLink>(devices[i], 12 * MiB));
+      links_.push_back(std::make_unique<OneLink>(devices[i], link_piece));
     }
   }
   std::uint64_t run() override {
@@ -107,7 +114,8 @@ class Moving : public Row {
     std::atomic<unsigned> movers{threads_};
     on_threads(threads_ + links_.size(), [&, this](std::size_t i) {
       if (i >= threads_) {
-        linked += links_[i - threads_]->run([&](std::uint64_t) { return movers != 0; });
+        linked += links_[i - threads_]->run(
+            [&](std::uint64_t) { return movers != 0 ? link_piece : std::size_t{0}; });
         return;
       }
       struct Gone {
@@ -130,6 +138,7 @@ class Moving : public Row {
 
  private:
   static constexpr std::size_t pool_bytes = 48 * MiB;
+  static constexpr std::size_t link_piece = 12 * MiB;
 
   unsigned threads_;
   std::uint64_t bytes_;

@@ -80,6 +80,8 @@ class CudaDevice {
 
   /// Returns a name such as "cuda:0 NVIDIA H200".
   std::string name() const { return name_; }
+  /// Returns what all objects of this GPU share, and no other GPU's has.
+  std::uintptr_t identity() const noexcept { return static_cast<std::uintptr_t>(number_) + 1; }
   /// Makes this the calling thread's current device until the object that it returns dies: kernels
   /// and the algorithms of cuda/algorithm.cuh need that. With another GPU than 0, call
   /// cudaSetDevice() first on each of your own threads: CUDA takes memory on GPU 0 otherwise.
@@ -121,8 +123,8 @@ class CudaDevice {
       detail::cuda_ignore(cudaFree(at));
     }
   }
-  /// Returns `bytes` of zeroed, page-locked host memory, a multiple of 4096, on the GPU's NUMA node
-  /// if there are several; blocks until it is all there.
+  /// Returns `bytes` of zeroed, page-locked host memory, a multiple of 4096; blocks until it is all
+  /// there. From 2 MiB on it is on the GPU's NUMA node, if there are several.
   void* allocate_pinned(std::size_t bytes) {
     const detail::AttachedDevice here{number_};
     const detail::RelaxedCapture relaxed;
@@ -238,7 +240,7 @@ class CudaDevice {
   }
   void* map(std::size_t bytes) const {
     try {
-      return detail::map_pages(bytes, processors_near());
+      return detail::map_pages_near(bytes, [this] { return processors_near(); });
     } catch (const Error& e) {
       throw CudaError{e.what(), "allocate_pinned", cudaErrorMemoryAllocation};
     }

@@ -62,9 +62,13 @@ struct NearDevice : ps::HostDevice {
   explicit NearDevice(const std::string& list, unsigned devices = 1)
       : near{ProcessorSet::listed(list)}, neighbours{devices} {}
   ProcessorSet processors_near() const { return near; }
-  unsigned devices_near() const { return neighbours; }
+  unsigned devices_near() const {
+    ++times_counted;
+    return neighbours;
+  }
   ProcessorSet near;
   unsigned neighbours;
+  mutable unsigned times_counted{};
 };
 
 // Returns how many processors the Reader's worker may run on, in a pipeline of three threads, the
@@ -149,6 +153,17 @@ TEST_CASE("what a container was given is no choice of the user's") {
   CHECK(old.near("12-19") == ProcessorSet::listed("16-19"));
 }
 
+TEST_CASE("if all processors are near, there is no choice to make") {
+  Machine machine; // as one whose second node is the device's own memory
+  machine.write("/sys/bus/pci/devices/" + gpu + "/local_cpulist", "0-31\n");
+  CHECK(machine.near("0-31").empty());
+  Machine contained;
+  contained.write("/proc/self/cgroup", "0::/\n")
+      .write("/proc/self/mountinfo", "25 30 0:22 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+      .write("/sys/fs/cgroup/cpuset.cpus.effective", "20-23\n");
+  CHECK(contained.near("20-23").empty());
+}
+
 TEST_CASE("threads that penstock starts run near the device, and the user's where it was") {
   const ProcessorSet before = ProcessorSet::of_this_thread();
   REQUIRE_FALSE(before.empty());
@@ -179,6 +194,14 @@ TEST_CASE("the processors near a device are for the pipelines of all devices the
   CHECK(processors_of_a_reader(four, 1) == 1);
 }
 
+TEST_CASE("a pipeline alone does not look for other devices") {
+  NearDevice four{std::to_string(::sched_getcpu()) + ",4000-4007", 4};
+  CHECK(processors_of_a_reader(four) == 1);
+  CHECK(four.times_counted == 0);
+  processors_of_a_reader(four, 2);
+  CHECK(four.times_counted == 1);
+}
+
 TEST_CASE("devices of the same maker and class on one node are counted") {
   Machine machine;
   const auto add = [&machine](const std::string& id, const char* vendor, const char* kind,
@@ -194,7 +217,21 @@ TEST_CASE("devices of the same maker and class on one node are counted") {
   add("0000:03:00.0", "0x1a03\n", "0x030200\n", "1\n"); // someone else's
   CHECK(machine.devices_near(gpu) == 2);
   CHECK(machine.devices_near("0000:aa:00.0") == 1);
+  CHECK(machine.devices_near("0000:99:00.0") == 1); // it is not there
   CHECK(detail::devices_near("/nowhere", gpu) == 1);
+}
+
+TEST_CASE("nobody asks for the processors near a device for a few pages") {
+  for (const std::size_t bytes :
+       {detail::page, detail::huge_page - detail::page, detail::huge_page}) {
+    unsigned asked = 0;
+    void* const at = detail::map_pages_near(bytes, [&] {
+      ++asked;
+      return ProcessorSet{};
+    });
+    CHECK(asked == (bytes < detail::huge_page ? 0U : 1U));
+    detail::unmap_pages(at, bytes);
+  }
 }
 
 TEST_CASE("pages are touched from near, and the thread that asks for them stays where it was") {

@@ -28,7 +28,14 @@ namespace {
 
 constexpr detail::ProcessorShare pinned{5, 12, 6};
 
-auto pipeline_to(ps::HostDevice& device, const std::vector<std::uint32_t>& data) {
+// Several objects may be of one device.
+struct NumberedDevice : ps::HostDevice {
+  explicit NumberedDevice(std::uintptr_t is) : number{is} {}
+  std::uintptr_t identity() const { return number; }
+  std::uintptr_t number;
+};
+
+template <ps::AnyDevice D> auto pipeline_to(D& device, const std::vector<std::uint32_t>& data) {
   return ps::Reader{ps::memory(data), ps::to_pinned} | ps::AsyncCopier{device} |
          ps::Consumer{[](ps::Batch<const std::uint32_t, ps::Device>, ps::HostStream&) {}};
 }
@@ -90,6 +97,30 @@ TEST_CASE("pipelines of several devices have a part each, those of one device do
   CHECK(training.run().records_in_all == data.size());
 }
 
+TEST_CASE("a device counts once, whatever number of objects it has") {
+  const std::vector<std::uint32_t> data(1000, 7);
+  NumberedDevice first{1};
+  NumberedDevice again{1};
+  NumberedDevice second{2};
+  auto training = pipeline_to(first, data);
+  training.prepare();
+  auto validation = pipeline_to(again, data);
+  validation.prepare();
+  CHECK(detail::FedDevice::count() == 1);
+  auto other = pipeline_to(second, data);
+  other.prepare();
+  CHECK(detail::FedDevice::count() == 2);
+}
+
+TEST_CASE("more ranks and devices than 32 bits count leave each pipeline a worker or two") {
+  constexpr std::uint32_t half = std::uint32_t{1} << 31;
+  detail::Plan plan;
+  plan.local_world = half;
+  plan.devices = 2;
+  CHECK(plan.parts() == std::uint64_t{half} * 2);
+  CHECK(detail::processors_of(32, plan.parts(), pinned) == 1);
+}
+
 TEST_CASE("a pipeline of the host alone feeds no device, and more than can be counted do no harm") {
   const std::vector<std::uint32_t> data(1000, 7);
   auto on_host = ps::Reader{ps::memory(data)} |
@@ -97,12 +128,11 @@ TEST_CASE("a pipeline of the host alone feeds no device, and more than can be co
   on_host.prepare();
   CHECK(detail::FedDevice::count() == 1);
   constexpr std::size_t many = 200;
-  const char devices[many]{};
   {
     std::vector<std::unique_ptr<detail::FedDevice>> fed;
-    for (const char& device : devices) {
+    for (std::uintptr_t device = 1; device <= many; ++device) {
       fed.push_back(std::make_unique<detail::FedDevice>());
-      fed.back()->note(&device);
+      fed.back()->note(device);
     }
     CHECK(detail::FedDevice::count() == 128);
   }
@@ -112,9 +142,8 @@ TEST_CASE("a pipeline of the host alone feeds no device, and more than can be co
 TEST_CASE("a forked child has none of its parent's pipelines") {
   detail::FedDevice one;
   detail::FedDevice other;
-  const int devices[2]{};
-  one.note(&devices[0]);
-  other.note(&devices[1]);
+  one.note(1);
+  other.note(2);
   REQUIRE(detail::FedDevice::count() == 2);
   const pid_t child = ::fork();
   REQUIRE(child >= 0);

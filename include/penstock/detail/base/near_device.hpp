@@ -8,7 +8,11 @@
 #include <penstock/device.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
 #include <string>
+#include <string_view>
 
 #include <dirent.h>
 
@@ -29,8 +33,9 @@ namespace penstock::detail {
 
 /// Returns which of the `allowed` processors are on the NUMA node of a device on the PCI bus. None
 /// if there is no choice to make: the machine has one node, the system does not know the device's,
-/// no processor there is allowed, or somebody has chosen already, so that not all that the process
-/// was given are allowed. `bus_id` is such as "0000:18:00.0", `root` comes before all paths.
+/// no processor there is allowed, or all that are allowed are there, as where other nodes have
+/// memory alone; or if somebody has chosen already, so that not all that the process was given are
+/// allowed. `bus_id` is such as "0000:18:00.0", `root` comes before all paths.
 [[gnu::cold]] inline ProcessorSet
 processors_near(const std::string& root, const std::string& bus_id, const ProcessorSet& allowed) {
   const ProcessorSet nodes =
@@ -43,7 +48,9 @@ processors_near(const std::string& root, const std::string& bus_id, const Proces
   if (!known || !(allowed == processors_given(root))) {
     return {};
   }
-  return ProcessorSet::listed(text_of(joined({device, "/local_cpulist"}))) & allowed;
+  const ProcessorSet near =
+      ProcessorSet::listed(text_of(joined({device, "/local_cpulist"}))) & allowed;
+  return near == allowed ? ProcessorSet{} : near;
 }
 
 /// Returns how many devices of the same maker and class are on the same node, itself included.
@@ -57,16 +64,22 @@ processors_near(const std::string& root, const std::string& bus_id, const Proces
     DIR* open;
   };
   const std::string path = joined({root, "/sys/bus/pci/devices"});
-  const auto what = [&path](const char* id) {
-    const std::string at = joined({path, "/", id});
-    return joined({text_of(joined({at, "/vendor"})), text_of(joined({at, "/class"})),
-                   text_of(joined({at, "/numa_node"}))});
+  // The maker first: it differs most often, and the others are then not read.
+  constexpr const char* files[] = {"/vendor", "/class", "/numa_node"};
+  const auto told = [&path](std::string_view id, const char* file) {
+    return text_of(joined({path, "/", id, file}));
   };
-  const std::string wanted = what(bus_id.c_str());
-  const Folder all{::opendir(path.c_str())};
+  const std::string wanted[] = {told(bus_id, files[0]), told(bus_id, files[1]),
+                                told(bus_id, files[2])};
+  const Folder all{wanted[0].empty() ? nullptr : ::opendir(path.c_str())};
   unsigned found = 0;
   while (const dirent* const entry = all.open ? ::readdir(all.open) : nullptr) {
-    found += what(entry->d_name) == wanted ? 1 : 0;
+    found += std::equal(std::begin(wanted), std::end(wanted), files,
+                        [&](const std::string& text, const char* file) {
+                          return told(entry->d_name, file) == text;
+                        })
+                 ? 1
+                 : 0;
   }
   return std::max(found, 1U);
 }
@@ -88,5 +101,40 @@ template <AnyDevice D> unsigned devices_near(const D& device) {
   }
 }
 /// @}
+
+/// Returns what objects of the same device share; its address, if it does not say.
+template <AnyDevice D> std::uintptr_t identity_of(const D& device) {
+  if constexpr (requires { device.identity(); }) {
+    return device.identity();
+  } else {
+    return reinterpret_cast<std::uintptr_t>(&device);
+  }
+}
+
+/// The processors near a device, and how many pipelines share them.
+class NearDevice {
+ public:
+  /// There is none.
+  NearDevice() = default;
+  /// `parts`: pipelines that run side by side on this host.
+  template <AnyDevice D>
+  NearDevice(const D& device, std::uint64_t parts) : near_{detail::processors_near(device)} {
+    // Devices are counted only where it matters: a host may have hundreds on its bus.
+    if (parts != 1 && !near_.empty()) {
+      sharing_ = std::min<std::uint64_t>(parts, detail::devices_near(device));
+    }
+  }
+
+  /// Returns on which processors the threads that feed it, so many, should run. None if any will
+  /// do, or if those near it are too few for the pipelines of all devices there: their threads
+  /// would wait for each other while other processors rest.
+  ProcessorSet processors_for(std::size_t threads) const noexcept {
+    return threads * sharing_ <= near_.count() ? near_ : ProcessorSet{};
+  }
+
+ private:
+  ProcessorSet near_;
+  std::uint64_t sharing_{1};
+};
 
 } // namespace penstock::detail

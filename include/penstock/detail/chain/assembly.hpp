@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/near_device.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/verdict.hpp>
@@ -44,8 +45,10 @@ template <class... Stages> struct Assembly {
     Backend* device = find_device(stages);
     Owned<Engine> engine{
         new Engine{device ? device->name() : "none", device ? memory_of(*device) : 0}};
-    build(stages, *engine, device, preparing, All{});
-    engine->start_threads();
+    if (device) {
+      engine->fed().note(identity_of(*device));
+    }
+    engine->start_threads(build(stages, *engine, device, preparing, All{}));
     return engine;
   }
 
@@ -68,17 +71,16 @@ template <class... Stages> struct Assembly {
     return found;
   }
 
+  // Returns what is near the device.
   template <std::size_t... At>
-  static void build(const std::tuple<Stages...>& stages, Engine& engine, Backend* device,
-                    const PrepareOptions& preparing, std::index_sequence<At...>) {
-    engine.fed().is(device);
+  static NearDevice build(const std::tuple<Stages...>& stages, Engine& engine, Backend* device,
+                          const PrepareOptions& preparing, std::index_sequence<At...>) {
     auto build = engine.build(device, preparing);
     build.plan.devices = FedDevice::count();
     (std::get<At>(stages).template plan<GivenTo<At>>(build.plan), ...);
     if constexpr (End::host) {
       build.plan.sees_records();
     }
-    engine.fed().among(build.plan.parts());
     (std::get<At>(stages).template build<GivenTo<At>>(build), ...);
     if constexpr (End::host) {
       build.template add<HostLoop<typename End::schema, typename End::space>>(
@@ -93,6 +95,7 @@ template <class... Stages> struct Assembly {
     }
     build.order->set_batch(build.batch_records());
     engine.expect(build.order, build.batches());
+    return device ? NearDevice{*device, build.plan.parts()} : NearDevice{};
   }
 };
 

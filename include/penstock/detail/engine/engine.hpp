@@ -3,10 +3,10 @@
 #pragma once
 
 #include <penstock/detail/base/emplaced.hpp>
+#include <penstock/detail/base/near_device.hpp>
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
@@ -21,9 +21,7 @@
 #include <mutex>
 #include <stop_token>
 #include <string>
-#include <system_error>
 #include <utility>
-#include <vector>
 
 namespace penstock::detail {
 
@@ -57,14 +55,14 @@ class Engine {
   std::uint64_t batches() const noexcept { return batches_; }
   FedDevice& fed() noexcept { return fed_; }
 
-  /// Starts the threads, after the last node was added, and has each worker make what it calls.
-  /// Throws Error if a thread cannot be started, and StageError if a worker fails.
-  [[gnu::cold]] void start_threads() {
+  /// Starts the threads, `near` the device, after the last node was added, and has each worker make
+  /// what it calls. Throws Error if a thread cannot be started, and StageError if a worker fails.
+  [[gnu::cold]] void start_threads(const NearDevice& near) {
     std::size_t threads = threads_.size();
     for (const auto& node : nodes_) {
       threads += node->threads();
     }
-    crew_.stay_on(fed_.near(threads));
+    crew_.stay_on(near.processors_for(threads));
     for (const auto& node : nodes_) {
       for (unsigned worker = 0; worker < node->threads(); ++worker) {
         if (worker == 0 && &node == &nodes_.back()) {

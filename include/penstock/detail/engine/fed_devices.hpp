@@ -4,15 +4,13 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
-#include <penstock/detail/base/near_device.hpp>
-#include <penstock/detail/base/processor_set.hpp>
-#include <penstock/device.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <new>
 
-#include <sys/types.h>
-#include <unistd.h>
+#include <pthread.h>
 
 namespace penstock::detail {
 
@@ -26,75 +24,53 @@ class FedDevice {
   FedDevice& operator=(const FedDevice&) = delete;
   ~FedDevice() {
     if (place_) {
-      place_->store(nullptr, StdAtomics::relaxed);
+      place_->store(none, StdAtomics::relaxed);
     }
   }
 
-  /// Counts `device`, once, and notes the processors near it; null is none.
-  template <AnyDevice D> [[gnu::cold]] void is(D* device) {
-    if (device) {
-      note(device);
-      near_ = processors_near(*device);
-      neighbours_ = near_.empty() ? 1 : devices_near(*device);
+  /// Counts the device with this identity, once. Not counted where very many are. Throws
+  /// std::bad_alloc.
+  [[gnu::cold]] void note(std::uintptr_t device) {
+    // No lock: a forked child would have it as another thread of the parent left it.
+    static const bool forgets = ::pthread_atfork(nullptr, nullptr, forget_the_parents) == 0;
+    if (!forgets) {
+      throw std::bad_alloc{};
     }
-  }
-  /// Notes how many pipelines run side by side on this host.
-  void among(unsigned parts) noexcept { parts_ = parts; }
-  /// Returns on which processors the threads that feed it, so many, should run. None if any will
-  /// do, or if those near it are too few for the pipelines of all devices there: their threads
-  /// would wait for each other while other processors rest.
-  ProcessorSet near(std::size_t threads) const noexcept {
-    return threads * std::min(parts_, neighbours_) <= near_.count() ? near_ : ProcessorSet{};
-  }
-  /// Counts what lies there, once. Not counted where very many are.
-  [[gnu::cold]] void note(const void* device) noexcept {
-    forget_the_parents();
     for (std::size_t i = 0; !place_ && i != most; ++i) {
-      const void* none = nullptr;
-      if (fed_[i].compare_exchange_strong(none, device, StdAtomics::relaxed)) {
+      std::uintptr_t expected = none;
+      if (fed_[i].compare_exchange_strong(expected, device, StdAtomics::relaxed)) {
         place_ = &fed_[i];
       }
     }
   }
   /// Returns how many different devices are counted, at least 1.
   [[gnu::cold]] static unsigned count() noexcept {
-    forget_the_parents();
-    const void* seen[most];
-    unsigned different = 0;
+    std::uintptr_t seen[most];
+    std::uintptr_t* end = seen;
     for (const Place& place : fed_) {
-      const void* const device = place.load(StdAtomics::relaxed);
-      bool is_new = device != nullptr;
-      for (unsigned k = 0; k != different; ++k) {
-        is_new = is_new && seen[k] != device;
-      }
-      if (is_new) {
-        seen[different++] = device;
+      const std::uintptr_t device = place.load(StdAtomics::relaxed);
+      if (device != none && std::find(seen, end, device) == end) {
+        *end++ = device;
       }
     }
-    return different != 0 ? different : 1;
+    return std::max(static_cast<unsigned>(end - seen), 1U);
   }
 
  private:
-  using Place = StdAtomics::Atomic<const void*>;
+  using Place = StdAtomics::Atomic<std::uintptr_t>;
   static constexpr std::size_t most = 128; // pipelines
+  static constexpr std::uintptr_t none = 0;
 
-  // A forked child has its parent's places, but none of its pipelines. No lock: the child would
-  // have it as another thread of the parent left it.
+  // A forked child has its parent's places, but none of its pipelines.
   static void forget_the_parents() noexcept {
-    const pid_t here = ::getpid();
-    const pid_t before = process_.exchange(here, StdAtomics::relaxed);
-    for (std::size_t i = 0; before != 0 && before != here && i != most; ++i) {
-      fed_[i].store(nullptr, StdAtomics::relaxed);
+    for (Place& place : fed_) {
+      place.store(none, StdAtomics::relaxed);
     }
   }
 
   static inline constinit Place fed_[most]{};
-  static inline constinit StdAtomics::Atomic<pid_t> process_{0};
 
   Place* place_{};
-  ProcessorSet near_;
-  unsigned neighbours_{1}; // devices like it on its node, itself included
-  unsigned parts_{1};
 };
 
 } // namespace penstock::detail

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 namespace penstock::detail {
 
@@ -26,7 +27,7 @@ struct Plan {
   unsigned devices{1};     // of this process that pipelines feed
 
   /// Returns how many pipelines run side by side on this host.
-  unsigned parts() const noexcept { return local_world * devices; }
+  std::uint64_t parts() const noexcept { return std::uint64_t{local_world} * devices; }
 
   /// Note what a host stage sees and gives. Stages after a device have slots of their own.
   /// @{

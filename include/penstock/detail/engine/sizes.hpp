@@ -87,9 +87,9 @@ struct ProcessorShare {
 };
 /// Returns a share of so many processors, at least one. `parts`: pipelines that run side by side on
 /// this host.
-inline unsigned processors_of(unsigned usable, unsigned parts, const ProcessorShare& share) {
+inline unsigned processors_of(unsigned usable, std::uint64_t parts, const ProcessorShare& share) {
   const unsigned of_eight = parts == 1 ? share.of_eight : share.of_eight_in_part;
-  return std::clamp(usable / parts * of_eight / 8, 1U, share.most);
+  return std::clamp(static_cast<unsigned>(usable / parts) * of_eight / 8, 1U, share.most);
 }
 /// Returns a share of the processors that this process may use, at least one.
 inline unsigned processors(const Plan& plan, const ProcessorShare& share) {

@@ -80,6 +80,8 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
                         " bytes of host memory: the size must be a multiple of ", page,
                         ", and not 0."});
   }
+  // Asked for here, since it may throw. Takes longer than to touch a few pages.
+  const std::size_t cores = bytes < 2 * least_touch_bytes ? 1 : usable_processors();
   const std::size_t spare = bytes >= huge_page ? huge_page - page : 0;
   const bool too_many = bytes > std::numeric_limits<std::size_t>::max() - spare;
   void* const got = too_many ? MAP_FAILED
@@ -108,10 +110,9 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
   }
   // Kept from a forked child: the kernel would have to copy pages that a device may write to.
   ::madvise(at, bytes, MADV_DONTFORK);
-  const auto touch = [at, bytes] {
-    // To ask for the number of processors takes longer than to touch a few pages.
-    const std::size_t cores = bytes < 2 * least_touch_bytes ? 1 : usable_processors();
-    touch_pages(at, bytes, touch_workers(bytes, cores));
+  const auto touch = [=, &near]() noexcept {
+    const std::size_t here = near.empty() ? cores : std::min<std::size_t>(cores, near.count());
+    touch_pages(at, bytes, touch_workers(bytes, here));
   };
   if (near.empty()) {
     touch();
@@ -127,6 +128,11 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
     touch();
   }
   return at;
+}
+/// Does that, from `near()`, the processors near a device. What is less than a huge page is
+/// touched where the caller is: to find those processors and start a thread there takes longer.
+template <class F> void* map_pages_near(std::size_t bytes, F near) {
+  return bytes < huge_page ? map_pages(bytes) : map_pages(bytes, near());
 }
 
 } // namespace penstock::detail
