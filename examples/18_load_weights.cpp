@@ -22,6 +22,7 @@
 #include "support/devices.hpp"
 #include "support/in_threads.hpp"
 #include "support/link.hpp"
+#include "support/require_same.hpp"
 #include "support/temporary_file.hpp"
 #include "support/weights/check.hpp"
 #include "support/weights/layout.hpp"
@@ -162,6 +163,7 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options,
   auto model = ps::safetensors(options.files);
   model.open();
   const double open_s = seconds_since(begin);
+  require_same(watch, weights::text_of(model.tensors()), "the tensors in the files");
   const weights::Layout layout{model.tensors(), team.shares(), options.piece};
   Loaded<D> loaded(devices.size());
   in_threads(devices.size(), [&](std::size_t i, const std::stop_token&) {
@@ -219,6 +221,8 @@ int main(int argc, char** argv) try {
   const auto gpus = std::max<std::size_t>(options.gpus, 1);
   const auto first = static_cast<int>(ranks.local_rank);
   watch.run([&] {
+    require_same(watch, options.device + ' ' + std::to_string(options.piece),
+                 "the options --device and --piece");
     with_devices(options.device, gpus, first, [&](auto& devices) {
 #if defined(EXAMPLES_HAVE_NCCL)
       if constexpr (std::is_same_v<decltype(devices), std::deque<ps::CudaDevice>&>) {
