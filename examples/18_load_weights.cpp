@@ -44,6 +44,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -217,7 +218,13 @@ int main(int argc, char** argv) try {
   if (options.files.empty()) {
     options.files.push_back(made.emplace(weights::some_weights()).path());
   }
-  ps::RankWatch watch{ranks};
+  // It ends the process where it is: nothing else would remove the file then.
+  const auto fail = [&made](const std::string& why) {
+    made.reset();
+    std::cerr << why + '\n';
+    std::_Exit(EXIT_FAILURE);
+  };
+  ps::RankWatch watch{ranks, {.on_failure = fail}};
   const auto gpus = std::max<std::size_t>(options.gpus, 1);
   const auto first = static_cast<int>(ranks.local_rank);
   watch.run([&] {

@@ -73,6 +73,10 @@ def check_host_ranks(launcher: str, program: str, folder: Path, out: Path, total
     for other, what in (folder / "1.safetensors", "the tensors in the files"), ("--piece 77", "the options --device and --piece"):
         code, _, errors = ranks(launcher, 2, out, program, "--device", "host", folder / "0.safetensors", other=str(other))
         assert code != 0 and f"{what} are not those of rank 0: give all ranks the same" in errors, (code, errors)
+    made = folder.parent / "made"
+    made.mkdir()
+    code, _, errors = ranks(launcher, 2, out, "env", f"TMPDIR={made}", program, "--device", "host", other=missing)
+    assert code != 0 and missing in errors and not list(made.iterdir()), (code, errors, list(made.iterdir()))
     code, _, errors = ranks(launcher, 2, out, program, "--gpus", 2, folder)
     assert code != 0 and "--gpus is for one process, and this is one of 2 ranks, which have a GPU each: leave it out" in errors, errors
 
