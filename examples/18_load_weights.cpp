@@ -22,6 +22,7 @@
 #include "support/devices.hpp"
 #include "support/in_threads.hpp"
 #include "support/link.hpp"
+#include "support/require_same.hpp"
 #include "support/temporary_file.hpp"
 #include "support/weights/check.hpp"
 #include "support/weights/layout.hpp"
@@ -43,6 +44,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -162,6 +164,7 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options,
   auto model = ps::safetensors(options.files);
   model.open();
   const double open_s = seconds_since(begin);
+  require_same(watch, weights::text_of(model.tensors()), "the tensors in the files");
   const weights::Layout layout{model.tensors(), team.shares(), options.piece};
   Loaded<D> loaded(devices.size());
   in_threads(devices.size(), [&](std::size_t i, const std::stop_token&) {
@@ -215,10 +218,18 @@ int main(int argc, char** argv) try {
   if (options.files.empty()) {
     options.files.push_back(made.emplace(weights::some_weights()).path());
   }
-  ps::RankWatch watch{ranks};
+  // It ends the process where it is: nothing else would remove the file then.
+  const auto fail = [&made](const std::string& why) {
+    made.reset();
+    std::cerr << why + '\n';
+    std::_Exit(EXIT_FAILURE);
+  };
+  ps::RankWatch watch{ranks, {.on_failure = fail}};
   const auto gpus = std::max<std::size_t>(options.gpus, 1);
   const auto first = static_cast<int>(ranks.local_rank);
   watch.run([&] {
+    require_same(watch, options.device + ' ' + std::to_string(options.piece),
+                 "the options --device and --piece");
     with_devices(options.device, gpus, first, [&](auto& devices) {
 #if defined(EXAMPLES_HAVE_NCCL)
       if constexpr (std::is_same_v<decltype(devices), std::deque<ps::CudaDevice>&>) {

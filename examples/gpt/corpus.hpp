@@ -4,6 +4,7 @@
 
 #include "text.hpp"
 
+#include <penstock/crc32c.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/sources/slice.hpp>
 #include <penstock/sources/tokens.hpp>
@@ -76,6 +77,8 @@ class Corpus {
   /// Calls f(parts), whose members `trained` and `held_out` are a TokenPart each, and returns what
   /// it returns.
   template <class F> decltype(auto) visit(F f) const { return std::visit(f, parts_); }
+  /// Returns the CRC-32C of all tokens.
+  std::uint32_t crc() const noexcept { return crc_; }
   /// Return how many tokens are trained on, and how many are held out.
   /// @{
   std::uint64_t trained() const {
@@ -132,14 +135,15 @@ class Corpus {
     return {penstock::take(tokens, trained), penstock::drop(tokens, trained)};
   }
 
-  /// Calls f(tokens) for all of both parts, piece by piece.
-  template <class T, class F> static void each_piece(const Parts<T>& parts, F f) {
+  /// Calls f(tokens) for all of both parts, piece by piece, and sums them up for crc().
+  template <class T, class F> void each_piece(const Parts<T>& parts, F f) {
     std::vector<T> piece(std::size_t{1} << 20);
     for (const TokenPart<T>* part : {&parts.trained, &parts.held_out}) {
       for (std::uint64_t at = 0; at < part->size(); at += piece.size()) {
         const auto some = std::span{piece}.first(
             static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), part->size() - at)));
         part->read(penstock::Batch<T, penstock::Pageable>{some.data(), some.size(), at});
+        crc_ = penstock::crc32c(std::as_bytes(some), crc_);
         f(some);
       }
     }
@@ -175,6 +179,7 @@ class Corpus {
   Some parts_;
   Vocabulary vocabulary_;
   std::size_t ids_ = 0;
+  std::uint32_t crc_ = 0;
 };
 
 } // namespace transformer

@@ -12,6 +12,8 @@
 // pipeline_feed.hpp. Started as several ranks, such as by examples/run_ranks, these train one model
 // together; the first one writes files and prints.
 
+#include "../support/devices.hpp"
+#include "../support/require_same.hpp"
 #include "corpus.hpp"
 #include "host_ops.hpp"
 #include "summary.hpp"
@@ -24,7 +26,6 @@
 #include "profile.hpp"
 #endif
 
-#include <penstock/crc32c.hpp>
 #include <penstock/float16.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/rank_watch.hpp>
@@ -39,7 +40,6 @@
 #include <iostream>
 #include <optional>
 #include <ostream>
-#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -130,25 +130,12 @@ int train_on(ps::CudaDevice& gpu, const Task& task) {
 }
 #endif
 
-/// Throws std::invalid_argument unless the text is the same on all ranks: else these would wait for
-/// what others never do.
-void require_same(ps::RankWatch& watch, const std::string& text) {
-  const std::uint32_t mine = ps::crc32c(std::as_bytes(std::span{text}));
-  std::uint32_t of_first = mine;
-  watch.share(std::as_writable_bytes(std::span{&of_first, 1}));
-  if (of_first != mine) {
-    throw std::invalid_argument{"the options, the data or the checkpoint are not those of rank 0: "
-                                "give all ranks the same"};
-  }
-}
-
 /// Calls `f(device)` with this rank's device, and returns what it returns.
 template <class F> int with_device_of(const ps::Ranks& ranks, const std::string& which, F f) {
 #if defined(__CUDACC__)
   const int gpus = ps::CudaDevice::count();
   if (ranks.world > 1 && which != "host" && gpus > 0) {
-    // Some launchers show each rank one GPU alone.
-    ps::CudaDevice gpu{gpus == 1 ? 0 : static_cast<int>(ranks.local_rank)};
+    ps::CudaDevice gpu{gpu_of(static_cast<int>(ranks.local_rank), gpus)};
     return f(gpu);
   }
 #else
@@ -186,9 +173,12 @@ int run(ps::RankWatch& watch, TrainOptions options, const std::string& arguments
     require_same(*from, plan.config);
     require_same(*from, plan.fixed, watch.ranks().world);
   }
-  require_same(watch, arguments + std::to_string(corpus.trained()) + ' ' +
-                          std::to_string(corpus.held_out()) +
-                          (from && from->state() ? from->state()->text() : ""));
+  require_same(watch,
+               arguments + std::to_string(corpus.trained()) + ' ' +
+                   std::to_string(corpus.held_out()) + ' ' + std::to_string(corpus.crc()) + ' ' +
+                   std::to_string(plan.config.vocabulary) +
+                   (from && from->state() ? from->state()->text() : ""),
+               "the options, the data or the checkpoint");
   return with_device_of(watch.ranks(), options.device, [&](auto& device) {
     const auto attached = device.attach();
     return train_on(device, {watch, options, plan, corpus, from ? &*from : nullptr});

@@ -139,10 +139,13 @@ struct TrainOptions {
     line.number("--micro-batches", micro_batches, Range<std::uint64_t>{1, 4096},
                 "parts of a step, whose gradients add up; 1");
     line.number("--context", context, sizes, "tokens of a sequence; the configuration's own");
-    line.text("--events", events, "LIST", "cures to use: none, all, fastest, or names with commas; fastest");
+    line.text("--events", events, "LIST",
+              "cures to use: none, all, fastest, or names with commas; fastest");
     line.choice("--device", device, {"auto", "cuda", "host"}, "where to compute; auto");
-    line.number("--dropout", dropout, Range<float>{0, 0.9F}, "share of values left out; the configuration's own");
-    line.number("--rate", rate, Range<float>{0, 1}, "the highest learning rate; the configuration's own");
+    line.number("--dropout", dropout, Range<float>{0, 0.9F},
+                "share of values left out; the configuration's own");
+    line.number("--rate", rate, Range<float>{0, 1},
+                "the highest learning rate; the configuration's own");
     line.number("--warmup", warmup, counts, "steps until the rate is at its highest; 100");
     line.number("--decay-steps", decay_steps, counts,
                 "step at which the rate has fallen to a tenth; 0: it stays");

@@ -10,14 +10,21 @@
 #include <string>
 #include <string_view>
 
+/// Returns the number of a rank's GPU, where its process has `there`: some launchers show each rank
+/// one alone.
+constexpr int gpu_of(int local_rank, int there) noexcept {
+  return there == 1 ? 0 : local_rank;
+}
+
 /// Calls `f(devices)` with a std::deque of so many devices, which live for the call, as
-/// penstock::with_device() does with one: GPUs of consecutive numbers, from `first` on, or host
-/// devices.
+/// penstock::with_device() does with one: GPUs of consecutive numbers, from gpu_of(first, ...) on,
+/// or host devices.
 template <class F>
 decltype(auto) with_devices(std::string_view which, std::size_t count, int first, F f) {
 #if defined(__CUDACC__)
   const int there = penstock::CudaDevice::count();
   if (which == "cuda" || (which == "auto" && there > 0)) {
+    first = gpu_of(first, there);
     if (there > first && static_cast<std::size_t>(there - first) < count) {
       throw std::invalid_argument{
           std::to_string(count) + " GPUs are asked for, and this process has " +

@@ -9,12 +9,15 @@
 #include "support/safetensors_files.hpp"
 #include "support/temp_dir.hpp"
 
+#include "../../examples/support/devices.hpp"
 #include "../../examples/support/in_threads.hpp"
+#include "../../examples/support/weights/check.hpp"
 #include "../../examples/support/weights/layout.hpp"
 #include "../../examples/support/weights/options.hpp"
 #include "../../examples/support/weights/peer_team.hpp"
 #include "../../examples/support/weights/share.hpp"
 
+#include <penstock/crc32c.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/safetensors.hpp>
 
@@ -24,10 +27,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace ps = penstock;
@@ -164,6 +169,49 @@ TEST_CASE("a share is a source of its pieces' bytes") {
     CHECK(found == whole);
     CHECK(times == std::vector<int>(whole.size(), 1));
   }
+}
+
+TEST_CASE("a file that has gone or shrunk since it was read is what the check names") {
+  const TempDir dir;
+  const std::string path = dir.write("one", "123456");
+  ps::TensorInfo tensor;
+  tensor.offset = 1;
+  tensor.bytes = 5;
+  const std::string bytes = "23456";
+  CHECK(crc_in_file(path, tensor) == ps::crc32c(std::as_bytes(std::span{bytes})));
+  const auto error = [&](const std::string& of) {
+    return std::string{caught<std::runtime_error>([&] { crc_in_file(of, tensor); }).what()};
+  };
+  tensor.bytes = 6;
+  CHECK(error(path) == path + " shrank before all was checked: leave a file alone as long as it is "
+                              "read");
+  CHECK(error(path + "x") == "cannot open " + path + "x again: No such file or directory");
+}
+
+TEST_CASE("models have different texts unless their tensors differ in their bytes alone") {
+  const auto text = [](const char* name, ps::TensorType type, std::vector<std::uint64_t> shape,
+                       std::uint64_t bytes) {
+    std::vector<ps::TensorInfo> tensors = tensors_of({7, bytes});
+    tensors.back().name = name;
+    tensors.back().type = type;
+    tensors.back().shape = std::move(shape);
+    return text_of(tensors);
+  };
+  const std::string one = text("a", ps::TensorType::u8, {2, 6}, 12);
+  CHECK(text("a", ps::TensorType::u8, {2, 6}, 12) == one);
+  CHECK(text("b", ps::TensorType::u8, {2, 6}, 12) != one);
+  CHECK(text("a", ps::TensorType::i8, {2, 6}, 12) != one);
+  CHECK(text("a", ps::TensorType::u8, {26}, 12) != one);
+  CHECK(text("a", ps::TensorType::u8, {2, 6}, 13) != one);
+  CHECK(text_of({}) != one);
+}
+
+TEST_CASE("a rank that sees one GPU alone takes that") {
+  CHECK(gpu_of(0, 1) == 0);
+  CHECK(gpu_of(3, 1) == 0);
+  CHECK(gpu_of(0, 2) == 0);
+  CHECK(gpu_of(1, 2) == 1);
+  CHECK(gpu_of(2, 2) == 2); // which CudaDevice refuses
 }
 
 TEST_CASE("what a device has read comes to all others") {

@@ -132,6 +132,13 @@ def check_failures(trial: Trial):
     assert "penstock: rank 2 of 3 (process " in why and "failed: " in why and "/no/such/file" in why, why
     why = fails(2, 'MORE="--steps 1$RANK"')
     assert "rank 1 of 2" in why and "the options, the data or the checkpoint are not those of rank 0: give all ranks the same" in why, why
+    text = trial.text.read_text()
+    for other in text.replace("a", "A", 3), text[::-1]:  # of another alphabet, and of the same
+        for rank, content in enumerate([text, other]):
+            (trial.folder / str(rank)).mkdir(exist_ok=True)
+            (trial.folder / str(rank) / "text").write_text(content)
+        why = fails(2, f'cd "{trial.folder}/$RANK" && MORE="--data text"')
+        assert "rank 1 of 2" in why and "the data or the checkpoint are not those of rank 0" in why, why
     why = fails(2, ":", "--dump-gradients", trial.folder / "gradients")
     assert "here are 2 ranks: start one" in why, why
 

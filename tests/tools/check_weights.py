@@ -18,8 +18,8 @@ LIMIT = 100
 RUN_RANKS = str(Path(__file__).resolve().parents[2] / "examples" / "run_ranks")
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "TORCHELASTIC_", "OMPI_", "MV2_", "MPI_", "PMI", "SLURM_", "MASTER_", "PENSTOCK_PORT")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
-# To a file each: mpirun mixes the ranks' output in the middle of lines. Rank 1 has files of its own.
-EACH = 'rank=${RANK:-$OMPI_COMM_WORLD_RANK}; [ $rank != 1 ] || [ -z "$OTHER" ] || set -- "$@" "$OTHER"; exec "$0" "$@" >"$FOLDER/$rank"'
+# To a file each: mpirun mixes the ranks' output in the middle of lines. Rank 1 has arguments of its own.
+EACH = 'rank=${RANK:-$OMPI_COMM_WORLD_RANK}; [ $rank != 1 ] || [ -z "$OTHER" ] || set -- "$@" $OTHER; exec "$0" "$@" >"$FOLDER/$rank"'
 
 
 def ranks(launcher: str, count: int, out: Path, program: str, *args, other: str = "") -> tuple[int, list[str], str]:
@@ -70,6 +70,13 @@ def check_host_ranks(launcher: str, program: str, folder: Path, out: Path, total
     assert code != 0 and len(lines) == 1, (code, errors)
     line = lines.pop()
     assert line.startswith("penstock: rank 1 of 3 (") and " failed: " in line and missing in line, line
+    for other, what in (folder / "1.safetensors", "the tensors in the files"), ("--piece 77", "the options --device and --piece"):
+        code, _, errors = ranks(launcher, 2, out, program, "--device", "host", folder / "0.safetensors", other=str(other))
+        assert code != 0 and f"{what} are not those of rank 0: give all ranks the same" in errors, (code, errors)
+    made = folder.parent / "made"
+    made.mkdir()
+    code, _, errors = ranks(launcher, 2, out, "env", f"TMPDIR={made}", program, "--device", "host", other=missing)
+    assert code != 0 and missing in errors and not list(made.iterdir()), (code, errors, list(made.iterdir()))
     code, _, errors = ranks(launcher, 2, out, program, "--gpus", 2, folder)
     assert code != 0 and "--gpus is for one process, and this is one of 2 ranks, which have a GPU each: leave it out" in errors, errors
 

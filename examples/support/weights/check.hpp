@@ -30,14 +30,21 @@ namespace weights {
 /// Returns the CRC-32C of a tensor's bytes in its file, read without penstock.
 inline std::uint32_t crc_in_file(const std::string& path, const penstock::TensorInfo& tensor) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    throw std::system_error{errno, std::generic_category(), "cannot open " + path + " again"};
+  }
   std::vector<std::byte> piece(std::size_t{1} << 20);
   std::uint32_t crc = 0;
   for (std::uint64_t at = 0; at != tensor.bytes;) {
     const auto got =
         ::pread(file, piece.data(), std::min<std::uint64_t>(piece.size(), tensor.bytes - at),
                 static_cast<off_t>(tensor.offset + at));
-    if (got <= 0) {
+    if (got < 0) {
       throw std::system_error{errno, std::generic_category(), "cannot read " + path};
+    }
+    if (got == 0) {
+      throw std::runtime_error{path + " shrank before all was checked: leave a file alone as long "
+                                      "as it is read"};
     }
     crc = penstock::crc32c({piece.data(), static_cast<std::size_t>(got)}, crc);
     at += static_cast<std::uint64_t>(got);

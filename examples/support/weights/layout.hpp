@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace weights {
@@ -19,6 +20,19 @@ struct Row {
   std::uint64_t at;
   std::uint64_t each; // bytes of a piece
 };
+
+/// Returns a text that differs between models whose tensors differ in more than their bytes.
+inline std::string text_of(std::span<const penstock::TensorInfo> tensors) {
+  std::string text;
+  for (const penstock::TensorInfo& tensor : tensors) {
+    text += tensor.name + ' ' + std::string{penstock::name_of(tensor.type)} + ' ';
+    for (const auto count : tensor.shape) {
+      text += std::to_string(count) + ' ';
+    }
+    text += std::to_string(tensor.bytes) + '\n';
+  }
+  return text;
+}
 
 /// Where each tensor of a model lies in a device's memory, and which share it comes with: the same
 /// for all devices. Tensors lie as in the source, each at a multiple of 256 bytes. Rows cut the

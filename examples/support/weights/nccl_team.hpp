@@ -10,6 +10,7 @@
 #include <penstock/penstock.hpp>
 #include <penstock/rank_watch.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -44,11 +45,13 @@ class NcclTeam {
     penstock::CudaEvent read_;
   };
 
-  /// Makes the communicator, and has it gather pieces of so many bytes once: NCCL connects GPUs
-  /// only then.
+  /// Makes the communicator, and has it gather pieces of so many bytes once, or large ones if these
+  /// are larger still: NCCL connects GPUs only then.
   NcclTeam(penstock::CudaDevice& gpu, penstock::RankWatch& watch, std::uint64_t piece)
       : gpu_{gpu}, ranks_{watch.ranks()}, nccl_{gpu, watch}, stream_{gpu.stream()},
         sent_{gpu, 4096, true}, shared_{gpu, ranks_.world * sizeof(double), false} {
+    constexpr std::uint64_t large = std::uint64_t{64} << 20;
+    piece = std::min(piece, large);
     const DeviceMemory<penstock::CudaDevice> row{gpu, ranks_.world * piece, false};
     nccl_.all_gather(stream_, row.at + ranks_.rank * piece, piece, row.at);
     stream_.sync();
