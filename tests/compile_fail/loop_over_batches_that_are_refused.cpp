@@ -50,4 +50,5 @@ int main() {
   while (const auto batch = run.next()) {
     numbers += batch.size();
   }
+  return numbers != 0 ? 0 : 1;
 }

@@ -74,12 +74,11 @@ processors_near(const std::string& root, const std::string& bus_id, const Proces
   const Folder all{wanted[0].empty() ? nullptr : ::opendir(path.c_str())};
   unsigned found = 0;
   while (const dirent* const entry = all.open ? ::readdir(all.open) : nullptr) {
-    found += std::equal(std::begin(wanted), std::end(wanted), files,
-                        [&](const std::string& text, const char* file) {
-                          return told(entry->d_name, file) == text;
-                        })
-                 ? 1
-                 : 0;
+    const bool is_same = std::equal(std::begin(wanted), std::end(wanted), files,
+                                    [&](const std::string& text, const char* file) {
+                                      return told(entry->d_name, file) == text;
+                                    });
+    found += is_same ? 1U : 0U;
   }
   return std::max(found, 1U);
 }
