@@ -88,6 +88,7 @@ class Plants {
   Plants(const FileOptions& file, const FileOptions& cold) : file_{file}, cold_{cold} {}
 
   std::vector<Planted> all() {
+    const unsigned processors = ps::usable_processors();
     return {
         chain("few workers", "Decoder", Cause::too_few_workers, {.decode_cpu_s = 4e-6},
               {.pages = 128'000, .readers = 2, .slot = 256, .decoders = 1, .batch = 256}),
@@ -112,9 +113,13 @@ class Plants {
               {.pages = 128'000, .slot = 256, .batch = 256}),
         {"writer", "Writer", Cause::writer, "",
          [this](ps::RunObserver* observe) { return to_file(observe); }},
-        chain(
-            "all cores", "Decoder", Cause::cores, {.decode_cpu_s = 20e-6},
-            {.pages = 512'000, .slot = 256, .decoders = 2 * ps::usable_processors(), .batch = 256}),
+        chain("all cores", "Decoder", Cause::cores, {.decode_cpu_s = 20e-6},
+              {.pages = 32'000 * processors,
+               .read_depth = 4 * processors,
+               .slot = 256,
+               .decoders = 2 * processors,
+               .decode_depth = 4 * processors,
+               .batch = 256}),
         {"depth", "Reader", Cause::depth, "",
          [](ps::RunObserver*) {
            return run_planted_on_host(
@@ -138,9 +143,11 @@ class Plants {
         chain("a kernel before a Decoder", "Consumer", Cause::kernel,
               {.decode_s = 6e-6, .kernel_s = 2.5e-3},
               {.pages = 64'000, .slot = 256, .decoders = 1, .batch = 256}, "the Decoder"),
-        chain("a Decoder before all cores", "Decoder", Cause::too_few_workers,
-              {.decode_cpu_s = 20e-6}, {.pages = 256'000, .slot = 256, .decoders = 4, .batch = 256},
-              "all cores"),
+        chain(
+            "a Decoder before all cores", "Decoder", Cause::too_few_workers,
+            {.decode_cpu_s = 20e-6},
+            {.pages = 256'000, .slot = 256, .decoders = std::max(1U, processors / 4), .batch = 256},
+            "all cores"),
         // Healthy: the kernel binds, and nothing else would gain.
         {"healthy, from a file", "Consumer", Cause::kernel, "",
          [this](ps::RunObserver* observe) { return feed(file_, 16 * MiB, 1e-3, observe); }},

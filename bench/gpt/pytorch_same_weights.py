@@ -10,7 +10,8 @@ The first way trains for some steps, so that no gradient is zero by chance. Then
 one batch further, in floats (--events none) and in bf16 (--events fastest). The second way takes what was written before.
 
 A tensor's error is the length of the difference over the length of PyTorch's gradient, which is computed in floats, or,
-for bf16, under autocast. An error beyond 1e-3 in floats, or 2e-2 in bf16, makes the exit code 1.
+for bf16, under autocast. An error beyond 1e-3 in floats, or 2e-2 in bf16, makes the exit code 1. For bf16 two more
+columns say how far train and PyTorch's autocast are from PyTorch's gradient in floats: each of them rounds.
 """
 import argparse
 import os
@@ -25,27 +26,41 @@ from gpt2 import Gradients, load, load_gradients
 LIMITS = {torch.float32: 1e-3, torch.bfloat16: 2e-2}
 
 
-def compare(checkpoint: str, gradients: Gradients, dtype: torch.dtype, device: str) -> bool:
-    """Prints each tensor's error, and returns whether all are small enough."""
+def pytorch(checkpoint: str, gradients: Gradients, dtype: torch.dtype, device: str) -> tuple[float, dict[str, torch.Tensor]]:
+    """Returns the loss and the gradients that PyTorch computes, in floats or under autocast."""
     model = load(checkpoint).to(device)
     if model.config != gradients.config:
         sys.exit(f"pytorch_same_weights.py: {checkpoint} has {model.config}, and the gradients are of {gradients.config}")
     with torch.autocast(device, dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
         loss = model(gradients.x.to(device), gradients.targets.to(device))
     loss.backward()
-    errors = {"loss": abs(gradients.loss - loss.item()) / abs(loss.item())}
-    for name, parameter in model.in_llm_c_order():
-        reference = parameter.grad.float().cpu()
-        length = reference.norm().item()
-        difference = (gradients.tensors[name] - reference).norm().item()
-        errors[name] = difference / length if length > 0 else difference
+    return loss.item(), {name: parameter.grad.float().cpu() for name, parameter in model.in_llm_c_order()}
+
+
+def errors(found: dict[str, torch.Tensor], reference: dict[str, torch.Tensor]) -> dict[str, float]:
+    lengths = {name: tensor.norm().item() for name, tensor in reference.items()}
+    return {name: (found[name] - tensor).norm().item() / (lengths[name] or 1) for name, tensor in reference.items()}
+
+
+def compare(checkpoint: str, gradients: Gradients, dtype: torch.dtype, device: str) -> bool:
+    """Prints each tensor's error, and returns whether all are small enough."""
+    loss, reference = pytorch(checkpoint, gradients, dtype, device)
+    off = errors(gradients.tensors, reference) | {"loss": abs(gradients.loss - loss) / abs(loss)}
     limit = LIMITS[dtype]
     # A comparison with NaN is false, so that one counts as beyond the limit.
-    beyond = {name for name, error in errors.items() if not error <= limit}
-    print(f"{dtype}: loss {gradients.loss:.6f}, by PyTorch {loss.item():.6f}; limit {limit:g}")
-    for name, error in sorted(errors.items(), key=lambda pair: -pair[1])[:10]:
-        print(f"  {name:28} {error:10.2e}{'  beyond the limit' if name in beyond else ''}")
-    print(f"  {len(errors) - len(beyond)} of {len(errors)} are within the limit")
+    beyond = {name for name, error in off.items() if not error <= limit}
+    print(f"{dtype}: loss {gradients.loss:.6f}, by PyTorch {loss:.6f}; limit {limit:g}")
+    columns = [off]
+    if dtype == torch.bfloat16:
+        in_floats, exact = pytorch(checkpoint, gradients, torch.float32, device)
+        columns += [errors(gradients.tensors, exact) | {"loss": abs(gradients.loss - in_floats) / abs(in_floats)},
+                    errors(reference, exact) | {"loss": abs(loss - in_floats) / abs(in_floats)}]
+        print(f"  {'':28} off from PyTorch in bf16; from PyTorch in floats: train, PyTorch in bf16")
+        print(f"  {'the worst of each':28}" + "".join(f" {max(column.values()):10.2e}" for column in columns))
+    for name in sorted(off, key=lambda name: -off[name])[:10]:
+        row = "".join(f" {column[name]:10.2e}" for column in columns)
+        print(f"  {name:28}{row}{'  beyond the limit' if name in beyond else ''}")
+    print(f"  {len(off) - len(beyond)} of {len(off)} are within the limit")
     return not beyond
 
 

@@ -4,7 +4,9 @@
 """Tokens a second of GPT-2 124M, 64 sequences of 1024 tokens a step: train with each cure, llm.c and PyTorch.
 
 bench/gpt/tokens_per_second.py --train PROGRAM [--llm-c PROGRAM] [--no-pytorch] [--data FILE] [--steps N]
-                               [--repetitions N] [--out JSON]
+                               [--repetitions N] [--out JSON] [--config NAME --batch N --context N]
+
+With another --config only train runs.
 
 Runs train with no cure, with each cure alone, with all and with the fastest; llm.c's train_gpt2cu, built without cuDNN,
 with recomputed GELU and without; and pytorch_tokens_per_second.py, eager and compiled. All have the same tokens: random
@@ -27,7 +29,6 @@ from datetime import datetime
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BATCH, CONTEXT = 64, 1024
 CURES = ["pinned", "prefetch", "pinned,workers", "graph", "layout", "tensor_cores", "recompute", "optimiser"]
 WATCHED = ["idle", "syncs", "launches"]
 EVENTS = ["none", *CURES, "all", "fastest"]
@@ -48,13 +49,13 @@ def last_json(text: str) -> dict:
     return json.loads(text.strip().splitlines()[-1])
 
 
-def of_llm_c(text: str) -> dict:
+def of_llm_c(text: str, tokens: int) -> dict:
     """Takes the median of the steps behind the first ten, as the machine warms up in those."""
     times = [float(ms) for ms in re.findall(r"^step +\d+/\d+ .*\| ([\d.]+) ms \|", text, re.MULTILINE)]
     losses = [float(loss) for loss in re.findall(r"^step +\d+/\d+ \| loss ([\d.]+)", text, re.MULTILINE)]
     if len(times) <= 10:
         raise ValueError("fewer than eleven steps were printed")
-    return {"tokens_per_s": BATCH * CONTEXT / (statistics.median(times[10:]) / 1e3), "loss": losses}
+    return {"tokens_per_s": tokens / (statistics.median(times[10:]) / 1e3), "loss": losses}
 
 
 def made_tokens(path: str, count: int):
@@ -70,17 +71,21 @@ def made_tokens(path: str, count: int):
 
 
 def contenders(args: argparse.Namespace) -> list[Contender]:
-    steps = str(args.steps)
-    all_of_them = [Contender(f"train {events}", [args.train, "--config", "124M", "--data", args.data, "--batch", str(BATCH),
-                                                 "--context", str(CONTEXT), "--dropout", "0", "--steps", steps,
+    steps, batch, context = str(args.steps), str(args.batch), str(args.context)
+    tokens = args.batch * args.context
+    all_of_them = [Contender(f"train {events}", [args.train, "--config", args.config, "--data", args.data, "--batch", batch,
+                                                 "--context", context, "--dropout", "0", "--steps", steps,
                                                  "--eval-every", "0", "--device", "cuda", "--events", events, "--json"],
                              last_json) for events in args.events]
+    if args.config != "124M":
+        return all_of_them
     if args.llm_c:
-        all_of_them += [Contender(f"llm.c -r {r}", [args.llm_c, "-i", args.data, "-j", args.data, "-e", "d12", "-b", str(BATCH),
-                                                    "-t", str(CONTEXT), "-d", str(BATCH * CONTEXT), "-r", r, "-x", steps,
-                                                    "-v", "1000000", "-m", "1", "-s", "0"], of_llm_c) for r in ("0", "1")]
+        all_of_them += [Contender(f"llm.c -r {r}", [args.llm_c, "-i", args.data, "-j", args.data, "-e", "d12", "-b", batch,
+                                                    "-t", context, "-d", str(tokens), "-r", r, "-x", steps,
+                                                    "-v", "1000000", "-m", "1", "-s", "0"], lambda text: of_llm_c(text, tokens))
+                        for r in ("0", "1")]
     if args.pytorch:
-        script = [sys.executable, str(HERE / "pytorch_tokens_per_second.py"), "--data", args.data, "--batch", str(BATCH),
+        script = [sys.executable, str(HERE / "pytorch_tokens_per_second.py"), "--data", args.data, "--batch", batch,
                   "--steps", steps]
         all_of_them += [Contender("PyTorch eager", script, last_json),
                         Contender("PyTorch compiled", [*script, "--compile"], last_json)]
@@ -143,6 +148,9 @@ def main():
     parser.add_argument("--no-pytorch", dest="pytorch", action="store_false")
     parser.add_argument("--data")
     parser.add_argument("--events", nargs="+", default=EVENTS)
+    parser.add_argument("--config", default="124M")
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--limit", type=float, default=600, help="seconds that one run may take")
@@ -151,7 +159,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         if not args.data:
             args.data = os.path.join(folder, "tokens.bin")
-            made_tokens(args.data, max(args.steps + 20, 150) * BATCH * CONTEXT)
+            made_tokens(args.data, max(args.steps + 20, 150) * args.batch * args.context)
         all_of_them = contenders(args)
         rounds = [contender for contender in all_of_them for _ in range(args.repetitions)]
         random.Random(2).shuffle(rounds)
@@ -165,7 +173,7 @@ def main():
         context = {"date": datetime.now().astimezone().isoformat(timespec="seconds"), "executable": "tokens_per_second.py",
                    "gpu": first_line(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]),
                    "num_cpus": os.cpu_count(), "commit": os.environ.get("PENSTOCK_COMMIT", "unknown"),
-                   "batch": BATCH, "context": CONTEXT, "steps": args.steps}
+                   "config": args.config, "batch": args.batch, "context": args.context, "steps": args.steps}
         Path(args.out).write_text(json.dumps({"context": context, "runs": [
             {"name": contender.name, "command": contender.command, "rows": contender.rows, "watched": contender.watched,
              "profile": contender.profile, "failure": contender.failure}

@@ -271,7 +271,8 @@ TEST_CASE("losses and their gradients are those of plain loops") {
 
 TEST_CASE("losses over all of GPT-2's vocabulary are those of plain loops") {
   check_near(of_head<GpuOps<BFloat16>>(wide, 8), of_head<HostOps<BFloat16>>(wide, 8), 1e-2);
-  check_near(of_head<GpuOps<float>>(wide, 8), of_head<HostOps<float>>(wide, 8), 1e-5);
+  // Sums of 50,257 floats, in another order.
+  check_near(of_head<GpuOps<float>>(wide, 8), of_head<HostOps<float>>(wide, 8), 5e-5);
 }
 
 TEST_CASE("attention with dropout is that of plain loops") {
