@@ -11,6 +11,8 @@
 
 #include <penstock/detail/ranks/board.hpp>
 #include <penstock/detail/ranks/connection.hpp>
+#include <penstock/detail/ranks/greeting.hpp>
+#include <penstock/detail/ranks/hub.hpp>
 #include <penstock/detail/ranks/meeting_place.hpp>
 #include <penstock/detail/ranks/socket.hpp>
 #include <penstock/error.hpp>
@@ -271,20 +273,132 @@ TEST_CASE("strangers that connect change nothing") {
     REQUIRE(::send(other.get(), &frame, sizeof frame, MSG_NOSIGNAL) > 0);
     CHECK(is_shown_out(other));
   }
-  SECTION("that are ranks of another job") {
+  SECTION("that greet and do not wait for the answer") {
     RankConnection other{stranger()};
-    other.send(RankWord::hello, place.key + 1, std::uint64_t{1} << 32 | 2, "process 1");
-    const auto end = std::chrono::steady_clock::now() + 10s;
-    bool there = true;
-    while (there && std::chrono::steady_clock::now() < end) {
-      there = other.receive();
-      CHECK_FALSE(other.next());
-      std::this_thread::sleep_for(5ms);
-    }
-    CHECK_FALSE(there);
+    other.send(RankWord::hello, place.key, std::uint64_t{1} << 32 | 2, "process 1");
   }
   CHECK(heard_by(rank_of(1, 2), {.port = port}, nothing).empty());
   CHECK(first.get().empty());
+}
+
+TEST_CASE("a rank of another job is refused on both sides, and the job goes on") {
+  const Environment environment;
+  const std::uint16_t port = free_port();
+  MeetingPlace other = ps::detail::meeting_place(rank_of(1, 2), port);
+  other.job = "MASTER_PORT=1";
+  ++other.key;
+  const std::string two_jobs =
+      "are of two jobs: MASTER_PORT=1 names the one's, nothing the other's";
+  const auto start = [port](std::chrono::milliseconds limit) {
+    return std::async(std::launch::async, [=] {
+      return heard_by(rank_of(0, 2), {.start = limit, .port = port}, nothing);
+    });
+  };
+  const auto refusal = [&other](std::uint32_t rank) {
+    ps::detail::RankGreeting said;
+    for (int i = 0; i < 1000 && !said.refused; ++i) {
+      said = ps::detail::greet(other, rank_of(rank, 2), "process 1", 1s);
+      std::this_thread::sleep_for(10ms);
+    }
+    return said.text;
+  };
+  auto first = start(20s);
+  CHECK(holds(refusal(1), "penstock: rank 1 of 2 (process 1) and rank 0 of 2 (process "));
+  CHECK(holds(refusal(0), two_jobs)); // that job's rank 0, too, which has no port then
+  const ps::detail::WatchTerms terms{rank_of(0, 2), 1s, 1s, {}};
+  ps::detail::RankBoard board;
+  CHECK(
+      holds(caught<ps::Error>([&] { ps::detail::RankHub{board, terms, other}; }).what(), two_jobs));
+  CHECK(heard_by(rank_of(1, 2), {.port = port}, nothing).empty());
+  CHECK(first.get().empty());
+
+  auto lonely = start(3s);
+  refusal(1);
+  const std::string said = lonely.get();
+  CHECK(holds(said, "some of 2 ranks have not come"));
+  CHECK(holds(said, two_jobs));
+}
+
+TEST_CASE("two jobs that nothing tells apart do not mix") {
+  const Environment environment;
+  const std::uint16_t port = free_port();
+  const auto start = [port](std::uint32_t rank, const Body& body, ps::RankWatchOptions options) {
+    options.port = port;
+    return std::async(std::launch::async,
+                      [=] { return heard_by(rank_of(rank, 3), options, body); });
+  };
+  SECTION("both ranks 0 fail, and so does whoever comes to one of them") {
+    auto one = start(0, go_on, {.start = 20s});
+    auto other = start(0, go_on, {.start = 20s});
+    auto third = start(1, go_on, {.start = 2s}); // it may come when both have ended
+    const std::string said = one.get();
+    CHECK(holds(said, "penstock: two processes are rank 0 of 3: process "));
+    CHECK(other.get() == said);
+    CHECK_FALSE(third.get().empty());
+  }
+  SECTION("a job has begun with another one's ranks, and its own one comes") {
+    std::vector<std::future<std::string>> running;
+    std::atomic<int> begun{0};
+    const Body counted = [&begun](ps::RankWatch& watch, const auto& over) {
+      ++begun;
+      go_on(watch, over);
+    };
+    for (const std::uint32_t rank : {0U, 1U, 2U}) {
+      running.push_back(start(rank, counted, {.start = 20s}));
+    }
+    while (begun != 3) {
+      std::this_thread::sleep_for(5ms);
+    }
+    running.push_back(start(1, nothing, {.start = 20s}));
+    for (auto& one : running) {
+      const std::string said = one.get();
+      CHECK(holds(said, "penstock: two processes are rank 1 of 3: process "));
+      CHECK(holds(said, "Two jobs must not have the same port"));
+    }
+  }
+  SECTION("a job that runs is not disturbed by one that starts later than its own ranks could") {
+    std::atomic<bool> end{false};
+    const Body until_end = [&end](ps::RankWatch&, const auto& over) {
+      while (!end && !over) {
+        std::this_thread::sleep_for(5ms);
+      }
+    };
+    std::vector<std::future<std::string>> running;
+    for (const std::uint32_t rank : {0U, 1U, 2U}) {
+      running.push_back(start(rank, until_end, {.start = 2s}));
+    }
+    std::this_thread::sleep_for(4s);
+    for (const std::uint32_t rank : {0U, 1U}) {
+      CHECK(holds(start(rank, nothing, {.start = 2s}).get(),
+                  "two processes are rank " + std::to_string(rank) + " of 3"));
+    }
+    end = true;
+    for (auto& one : running) {
+      CHECK(one.get().empty());
+    }
+  }
+}
+
+TEST_CASE("a rank that has left early may have another watch, once rank 0 has one") {
+  const Environment environment;
+  const std::uint16_t port = free_port();
+  std::vector<std::future<std::string>> running;
+  for (const std::uint32_t rank : {0U, 1U}) {
+    running.push_back(std::async(std::launch::async, [port, rank] {
+      std::string heard;
+      for (int i = 0; i < 2; ++i) {
+        heard += heard_by(rank_of(rank, 3), {.start = 20s, .port = port}, nothing);
+      }
+      return heard;
+    }));
+  }
+  const Body slow = [](ps::RankWatch&, const auto&) { std::this_thread::sleep_for(300ms); };
+  for (int i = 0; i < 2; ++i) {
+    CHECK(heard_by(rank_of(2, 3), {.start = 20s, .port = port}, slow).empty());
+  }
+  for (auto& one : running) {
+    CHECK(one.get().empty());
+  }
 }
 
 TEST_CASE("ranks of several hosts meet at MASTER_ADDR") {

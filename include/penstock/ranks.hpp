@@ -8,7 +8,9 @@
 #include <penstock/error.hpp>
 #include <penstock/order.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -150,6 +152,17 @@ class ToldRanks {
   std::uint32_t value_[4]{};
 };
 
+/// Returns whether mpirun started this process, perhaps within a step of Slurm's.
+[[gnu::cold]] inline bool started_by_mpirun() {
+  return std::any_of(
+      std::begin(mpi_variables), std::end(mpi_variables),
+      [](const RankVariables& of) { return variable(of.names[0]).data() && !set_by_srun(of); });
+}
+/// Returns whether torchrun started this process.
+[[gnu::cold]] inline bool started_by_torchrun() {
+  return variable("TORCHELASTIC_RUN_ID").data() && variable("RANK").data();
+}
+
 } // namespace detail
 
 /// Returns which of several processes this is, from the environment variables of what started it.
@@ -164,13 +177,10 @@ class ToldRanks {
 [[gnu::cold]] inline Ranks ranks() {
   detail::ToldRanks told;
   told.ask(detail::torchrun_variables);
-  if (detail::variable("TORCHELASTIC_RUN_ID").data() && detail::variable("RANK").data()) {
+  if (detail::started_by_torchrun()) {
     return told.ranks();
   }
-  bool within = false; // whether mpirun started this process, perhaps within a step
-  for (const detail::RankVariables& of : detail::mpi_variables) {
-    within = within || (detail::variable(of.names[0]).data() && !detail::set_by_srun(of));
-  }
+  const bool within = detail::started_by_mpirun();
   for (const detail::RankVariables& of : detail::mpi_variables) {
     if (!within || !detail::set_by_srun(of)) {
       told.ask(of);

@@ -75,11 +75,38 @@ TEST_CASE("jobs have different keys, and the ranks of one have the same") {
   const std::string torchrun = "MASTER_PORT=29500 TORCHELASTIC_RUN_ID=";
   const std::uint64_t key = place_of(torchrun + "a RANK=0").key;
   CHECK(place_of(torchrun + "a RANK=1 SLURM_JOB_ID=1 SLURM_STEP_ID=7").key == key);
-  CHECK(place_of(torchrun + "b").key != key);
+  CHECK(place_of(torchrun + "b RANK=0").key != key);
   CHECK(place_of("PMIX_NAMESPACE=11").key != place_of("PMIX_NAMESPACE=12").key);
   CHECK(place_of("PMIX_NAMESPACE=11 SLURM_JOB_ID=1").port == place_of("PMIX_NAMESPACE=11").port);
   CHECK(place_of("SLURM_JOB_ID=1 SLURM_STEP_ID=0").key !=
         place_of("SLURM_JOB_ID=1 SLURM_STEP_ID=1").key);
+}
+
+TEST_CASE("jobs with one MASTER_PORT differ by what the innermost launcher has set") {
+  const auto job = [](const std::string& variables) {
+    return place_of("MASTER_PORT=29500 " + variables).job;
+  };
+  const std::string open_mpi = "OMPI_COMM_WORLD_RANK=0 PMIX_NAMESPACE=";
+  CHECK(job("RANK=0") == "MASTER_PORT=29500");
+  CHECK(job(open_mpi + "11") == "MASTER_PORT=29500 PMIX_NAMESPACE=11");
+  CHECK(place_of("MASTER_PORT=29500 " + open_mpi + "11").key !=
+        place_of("MASTER_PORT=29500 " + open_mpi + "12").key);
+  CHECK(place_of("MASTER_PORT=29500 " + open_mpi + "11").port !=
+        place_of("MASTER_PORT=29500 " + open_mpi + "12").port);
+
+  // Ranks of one job may have different ones of an outer launcher, which are then left out.
+  const std::string step = "SLURM_JOB_ID=1 SLURM_STEP_ID=7 SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 ";
+  CHECK(job(step) == "MASTER_PORT=29500 SLURM_JOB_ID=1 SLURM_STEP_ID=7");
+  CHECK(job(step + open_mpi + "11") == job(open_mpi + "11"));
+  CHECK(job(step + "PMI_RANK=1 PMI_SIZE=2") == "MASTER_PORT=29500");
+  CHECK(job("SLURM_JOB_ID=1") == "MASTER_PORT=29500"); // a job script, or one of its hosts
+  const std::string torchrun = "TORCHELASTIC_RUN_ID=a ";
+  CHECK(job(torchrun + "RANK=0 " + step + open_mpi + "11") ==
+        "MASTER_PORT=29500 TORCHELASTIC_RUN_ID=a");
+
+  // Two of mpirun's jobs, in two of torchrun's workers.
+  CHECK(job(torchrun + open_mpi + "11") ==
+        "MASTER_PORT=29500 TORCHELASTIC_RUN_ID=a PMIX_NAMESPACE=11");
 }
 
 TEST_CASE("without anything that names the job, and with a port that cannot be, it is refused") {

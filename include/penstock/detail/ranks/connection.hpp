@@ -22,8 +22,10 @@ namespace penstock::detail {
 
 /// What ranks say to each other.
 enum class RankWord : std::uint32_t {
-  hello,   // a rank to rank 0: the key; rank and world; which process it is
+  hello,   // a rank to rank 0: the key; rank and world; which process it is, and the job
   welcome, // rank 0's answer: the key; which process it is
+  refusal, // or: why this rank is none of the job's
+  later,   // or: it was one, has left, and may come to the next watch
   begin,   // rank 0 to all: all are here
   beat,    // to and fro: nanoseconds without progress; steps done
   failed,  // a rank to rank 0: why

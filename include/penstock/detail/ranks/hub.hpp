@@ -5,12 +5,14 @@
 #include <penstock/atomics.hpp>
 #include <penstock/detail/ranks/board.hpp>
 #include <penstock/detail/ranks/connection.hpp>
+#include <penstock/detail/ranks/door.hpp>
+#include <penstock/detail/ranks/greeting.hpp>
 #include <penstock/detail/ranks/judge.hpp>
 #include <penstock/detail/ranks/meeting_place.hpp>
+#include <penstock/detail/ranks/socket.hpp>
 #include <penstock/detail/ranks/words.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +21,6 @@
 #include <vector>
 
 #include <poll.h>
-#include <sys/socket.h>
 
 namespace penstock::detail {
 
@@ -28,11 +29,11 @@ class RankHub {
   using Duration = WatchClock::Duration;
 
  public:
-  /// Listens; throws if it cannot.
+  /// Listens; throws an Error if it cannot.
   [[gnu::cold]] RankHub(RankBoard& board, const WatchTerms& terms, MeetingPlace place)
-      : board_{board}, terms_{terms}, place_{std::move(place)}, listener_{listen_at(place_)},
-        clock_{terms.beat()}, members_(terms.ranks.world) {
-    members_[0].process = name_of_process();
+      : board_{board}, terms_{terms}, place_{std::move(place)}, process_{name_of_process()},
+        door_{place_, terms.ranks, process_}, clock_{terms.beat()}, members_(terms.ranks.world) {
+    members_[0].process = process_;
   }
 
   /// Returns when the job is over.
@@ -40,9 +41,7 @@ class RankHub {
     while (!is_over()) {
       hear();
       clock_.advance();
-      std::erase_if(strangers_, [this](const Stranger& stranger) {
-        return begun_ || !stranger.link.is_open() || clock_.now() - stranger.since > most_patience;
-      });
+      door_.show_out(clock_.now());
       obey();
       if (clock_.now() >= next_beat_) {
         next_beat_ = clock_.now() + terms_.beat();
@@ -51,18 +50,11 @@ class RankHub {
       }
     }
     members_.clear();
-    strangers_.clear();
+    door_.close();
     board_.conclude(verdict_, terms_);
   }
 
  private:
-  struct Stranger { // has not said who it is
-    RankConnection link;
-    Duration since{};
-  };
-  // Of strangers, beside the ranks that come at once; and how long one may take.
-  static constexpr std::size_t most_strangers = 64;
-  static constexpr Duration most_patience = std::chrono::seconds{5};
   // For a verdict to reach ranks that do not read.
   static constexpr Duration most_farewell = std::chrono::seconds{1};
 
@@ -72,84 +64,62 @@ class RankHub {
           return member.standing == RankStanding::here;
         });
     return verdict_.empty() ? left_ && none_here
-                            : (none_here && strangers_.empty()) || clock_.now() >= farewell_;
+                            : (none_here && !door_.has_strangers()) || clock_.now() >= farewell_;
   }
 
   void hear() {
-    const int door = has_room() ? listener_.get() : -1;
-    std::vector<pollfd> asked{{board_.waker.get(), POLLIN, 0}, {door, POLLIN, 0}};
+    std::vector<pollfd> asked{{board_.waker.get(), POLLIN, 0}};
     for (const RankMember& member : members_) {
       asked.push_back({member.link.fd(), member.link.events(), 0});
     }
-    for (const Stranger& stranger : strangers_) {
-      asked.push_back({stranger.link.fd(), stranger.link.events(), 0});
-    }
+    door_.ask(asked);
     if (::poll(asked.data(), asked.size(), in_milliseconds(terms_.beat())) <= 0) {
       return;
     }
     board_.waker.forget();
-    const auto* ready = asked.data() + 2;
+    const auto* ready = asked.data() + 1;
     for (std::uint32_t rank = 0; rank < members_.size(); ++rank, ++ready) {
       if (members_[rank].link.is_open() && ready->revents != 0) {
         hear_member(rank);
       }
     }
-    for (Stranger& stranger : strangers_) {
-      if ((ready++)->revents != 0) {
-        hear_stranger(stranger);
-      }
-    }
-    if (asked[1].revents != 0) {
-      welcome_strangers();
-    }
-  }
-  bool has_room() const noexcept { return strangers_.size() < most_strangers + members_.size(); }
-  void welcome_strangers() {
-    while (has_room()) {
-      Socket came{::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
-      if (!came) {
-        if (errno == EMFILE || errno == ENFILE) {
-          decide(joined({"penstock: rank 0 cannot take in other ranks: ", std::strerror(errno),
-                         ". Raise the limit (ulimit -n)."}));
-        }
-        return;
-      }
-      send_at_once(came.get());
-      strangers_.push_back({RankConnection{std::move(came)}, clock_.now()});
+    const int cannot =
+        door_.hear(ready, clock_.now(),
+                   [this](RankConnection& link, std::uint64_t key, const RankNewcomer& newcomer) {
+                     answer(link, key, newcomer);
+                   });
+    if (cannot != 0 && begun_) {
+      door_.close(); // a program that lacks files has none for strangers
+    } else if (cannot != 0) {
+      decide(joined({"penstock: rank 0 cannot take in other ranks: ", std::strerror(cannot),
+                     ". Raise the limit (ulimit -n)."}));
     }
   }
-  void hear_stranger(Stranger& stranger) {
-    stranger.link.flush();
-    const bool there = stranger.link.receive();
-    const auto said = stranger.link.next();
-    if (said && said->word == RankWord::hello && said->a == place_.key) {
-      if (verdict_.empty()) {
-        take_in(stranger, static_cast<std::uint32_t>(said->b >> 32),
-                static_cast<std::uint32_t>(said->b), one_line(said->text));
-      }
-      if (!verdict_.empty()) {
-        stranger.link.send(RankWord::verdict, place_.key, 0, verdict_);
-      }
-    } else if (said || !there) {
-      stranger.link.close();
+  void answer(RankConnection& link, std::uint64_t key, const RankNewcomer& newcomer) {
+    if (key != place_.key) {
+      refused_ = said_of_two_jobs(newcomer.called(), newcomer.job, me(), place_.job, place_.port);
+      link.send(RankWord::refusal, 0, 0, refused_);
+      return;
+    }
+    const std::string why = verdict_on_newcomer(newcomer, members_, terms_);
+    // While ranks of this job may still come, this one may be of the job, and the member another's.
+    if (!why.empty() && (!begun_ || clock_.now() < terms_.start)) {
+      decide(why);
+    }
+    if (!verdict_.empty()) {
+      link.send(RankWord::verdict, 0, 0, verdict_);
+    } else if (!why.empty()) {
+      link.send(RankWord::refusal, 0, 0, why);
+    } else if (begun_) {
+      link.send(RankWord::later);
+    } else {
+      take_in(link, newcomer);
     }
   }
-  void take_in(Stranger& stranger, std::uint32_t rank, std::uint32_t world,
-               const std::string& process) {
-    if (world != terms_.ranks.world) {
-      return decide(
-          joined({"penstock: the world has ", world, " ranks by ",
-                  rank_called(rank, world, process), ", and ", terms_.ranks.world, " by ", me(),
-                  ". See what sets WORLD_SIZE for each: one command must start all."}));
-    }
-    if (rank >= world || members_[rank].standing != RankStanding::absent || rank == 0) {
-      return decide(joined({"penstock: two processes are rank ", rank, " of ", world, ": ", process,
-                            " and ", rank < world ? members_[rank].process : "another",
-                            ". See what sets RANK for each: one command must start all."}));
-    }
-    RankMember& member = members_[rank];
-    member.process = process;
-    member.link = std::exchange(stranger.link, RankConnection{Socket{}});
+  void take_in(RankConnection& link, const RankNewcomer& newcomer) {
+    RankMember& member = members_[newcomer.rank];
+    member.process = newcomer.process;
+    member.link = std::exchange(link, RankConnection{Socket{}});
     member.standing = RankStanding::here;
     member.heard = clock_.now();
     member.link.send(RankWord::welcome, place_.key, 0, members_[0].process);
@@ -157,7 +127,6 @@ class RankHub {
       return each.standing == RankStanding::here;
     });
     if (begun_) {
-      listener_.close();
       tell_all(RankWord::begin);
       standstill_.restart(clock_.now());
       board_.change([this] { board_.begun = true; });
@@ -218,9 +187,12 @@ class RankHub {
     members_[0].idle = standstill_.of(members_[0].steps, clock_.now());
     members_[0].heard = clock_.now();
     members_[0].standing = left_ ? RankStanding::gone : RankStanding::here;
-    const std::string found = begun_ ? verdict_on(members_, clock_.now(), terms_)
-                                     : verdict_on_missing(members_, clock_.now(), terms_);
+    std::string found = begun_ ? verdict_on(members_, clock_.now(), terms_)
+                               : verdict_on_missing(members_, clock_.now(), terms_);
     if (!found.empty()) {
+      if (!begun_ && !refused_.empty()) {
+        found += " One that came was refused: " + refused_;
+      }
       decide(found);
     }
   }
@@ -245,14 +217,15 @@ class RankHub {
   RankBoard& board_;
   const WatchTerms& terms_;
   MeetingPlace place_;
-  Socket listener_;
+  std::string process_;
+  RankDoor door_;
   WatchClock clock_;
   StandstillClock standstill_;
   std::vector<RankMember> members_; // by rank
-  std::vector<Stranger> strangers_;
   Duration next_beat_{};
   Duration farewell_{};
   std::string verdict_;
+  std::string refused_; // what the last one was told that came from another job
   bool begun_{};
   bool left_{};
 };

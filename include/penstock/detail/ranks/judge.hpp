@@ -5,11 +5,13 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/ranks/board.hpp>
 #include <penstock/detail/ranks/connection.hpp>
+#include <penstock/detail/ranks/greeting.hpp>
 #include <penstock/detail/ranks/words.hpp>
 #include <penstock/order.hpp>
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace penstock::detail {
@@ -82,6 +84,29 @@ struct RankMember {
                           ": rank ", missing,
                           ". Start all at about the same time, or allow more time: RankWatch's "
                           "option start."}));
+}
+
+/// Returns why no job has all of these members and this newcomer, who knows the key; empty if one
+/// may.
+[[gnu::cold]] inline std::string verdict_on_newcomer(const RankNewcomer& newcomer,
+                                                     const std::vector<RankMember>& members,
+                                                     const WatchTerms& terms) {
+  const std::uint32_t world = terms.ranks.world;
+  constexpr std::string_view cure =
+      " for each: one command must start all ranks. Two jobs must not have the same port: give "
+      "each a MASTER_PORT or a PENSTOCK_PORT of its own.";
+  if (newcomer.world != world) {
+    return joined({"penstock: the world has ", newcomer.world, " ranks by ", newcomer.called(),
+                   ", and ", world, " by ", members[0].called(0, terms.ranks),
+                   ". See what sets WORLD_SIZE", cure});
+  }
+  const bool known = newcomer.rank < world;
+  if (known && newcomer.rank != 0 && members[newcomer.rank].standing != RankStanding::here) {
+    return {};
+  }
+  return joined({"penstock: two processes are rank ", newcomer.rank, " of ", world, ": ",
+                 newcomer.process, " and ", known ? members[newcomer.rank].process : "another",
+                 ". See what sets RANK", cure});
 }
 
 } // namespace penstock::detail

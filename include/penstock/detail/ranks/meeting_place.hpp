@@ -7,6 +7,7 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order.hpp>
+#include <penstock/ranks.hpp>
 
 #include <cstdint>
 #include <string>
@@ -18,6 +19,7 @@ namespace penstock::detail {
 struct MeetingPlace {
   std::string host;     // of rank 0
   std::uint16_t port{}; // on it
+  std::string job;      // what tells it from others
   std::uint64_t key{};  // whoever does not know it is of another job
   bool here{};          // all ranks are on this host
 };
@@ -31,19 +33,27 @@ inline std::uint64_t number_of_text(std::string_view text) noexcept {
   return number;
 }
 
-/// Returns what tells this job from others that may run on the host; empty if nothing does.
+/// Returns what tells this job from others that may run on the host, for people, too:
+/// "MASTER_PORT=29500 PMIX_NAMESPACE=11"; empty if nothing does. Of the launchers the innermost
+/// counts, as for ranks(): what an outer one has set may be the same for several jobs, or differ
+/// among the ranks of one.
 [[gnu::cold]] inline std::string name_of_job() {
-  const std::string_view port = variable("MASTER_PORT");
-  if (port.data()) {
-    return joined({"port ", port, " of ", variable("TORCHELASTIC_RUN_ID")});
+  std::string name;
+  const auto add = [&name](const char* of) {
+    const std::string_view text = variable(of);
+    if (text.data()) {
+      name += joined({name.empty() ? "" : " ", of, "=", text});
+    }
+    return text.data() != nullptr;
+  };
+  const bool by_port = add("MASTER_PORT");
+  if (add("TORCHELASTIC_RUN_ID") && started_by_torchrun()) {
+    return name;
   }
-  const std::string_view by_mpirun = variable("PMIX_NAMESPACE");
-  if (by_mpirun.data()) {
-    return joined({"PMIx ", by_mpirun});
+  if (!add("PMIX_NAMESPACE") && (!by_port || (in_slurm_step() && !started_by_mpirun()))) {
+    static_cast<void>(add("SLURM_JOB_ID") && add("SLURM_STEP_ID"));
   }
-  const std::string_view by_slurm = variable("SLURM_JOB_ID");
-  return by_slurm.data() ? joined({"Slurm ", by_slurm, ".", variable("SLURM_STEP_ID")})
-                         : std::string{};
+  return name;
 }
 
 /// Returns the port that a variable names; 0 if it is not set. Throws an OptionError if it is none.
@@ -65,11 +75,11 @@ inline std::uint64_t number_of_text(std::string_view text) noexcept {
   constexpr std::uint16_t first = 10'000;
   constexpr std::uint16_t ports = 20'000;
   MeetingPlace place;
-  const std::string job = name_of_job();
+  place.job = name_of_job();
   const std::uint16_t of_others = port_in("MASTER_PORT");
-  place.key = number_of_text(joined({"penstock's ranks, 1: ", job}));
+  place.key = number_of_text(joined({"penstock's ranks, 2: ", place.job}));
   place.port = port != 0 ? port : port_in("PENSTOCK_PORT");
-  if (place.port == 0 && job.empty()) {
+  if (place.port == 0 && place.job.empty()) {
     throw_error<OptionError>({"penstock: nothing tells the ", ranks.world,
                               " ranks where to meet: none of PENSTOCK_PORT, MASTER_PORT, "
                               "PMIX_NAMESPACE and SLURM_JOB_ID is set. Set PENSTOCK_PORT to a free "

@@ -6,7 +6,9 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/ranks/board.hpp>
 #include <penstock/detail/ranks/connection.hpp>
+#include <penstock/detail/ranks/greeting.hpp>
 #include <penstock/detail/ranks/meeting_place.hpp>
+#include <penstock/detail/ranks/socket.hpp>
 #include <penstock/detail/ranks/words.hpp>
 #include <penstock/error.hpp>
 
@@ -33,18 +35,29 @@ class RankSpoke {
       : board_{board}, terms_{terms}, clock_{terms.beat()}, process_{name_of_process()} {
     using Clock = std::chrono::steady_clock;
     const auto end = Clock::now() + terms.start;
-    std::string why;
-    while (!meets(place, std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()), why)) {
+    for (;;) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+      RankGreeting greeting =
+          greet(place, terms.ranks, process_,
+                std::clamp<std::chrono::milliseconds>(left, pause, most_patience));
+      if (greeting.refused) {
+        throw Error{greeting.text};
+      }
+      if (greeting.link.is_open()) {
+        link_ = std::move(greeting.link);
+        hub_ = rank_called(0, terms.ranks.world, greeting.text);
+        return;
+      }
       if (Clock::now() >= end) {
-        throw_error<Error>({"penstock: ", me(), " does not find rank 0 at ", place.host, " port ",
-                            unsigned{place.port}, " within ", in_seconds(terms.start), ": ", why,
-                            place.here
-                                ? ". All ranks are taken to be on this host, since "
-                                  "local_world is world: set LOCAL_WORLD_SIZE if they are "
-                                  "not. Else see"
-                                : ". See that MASTER_ADDR is rank 0's host, that no firewall "
-                                  "closes the port (PENSTOCK_PORT sets another), and see",
-                            " what rank 0 says."});
+        throw_error<Error>(
+            {"penstock: ", me(), " does not find rank 0 at ", place.host, " port ",
+             unsigned{place.port}, " within ", in_seconds(terms.start), ": ", greeting.text,
+             place.here ? ". All ranks are taken to be on this host, since "
+                          "local_world is world: set LOCAL_WORLD_SIZE if they are "
+                          "not. Else see"
+                        : ". See that MASTER_ADDR is rank 0's host, that no firewall "
+                          "closes the port (PENSTOCK_PORT sets another), and see",
+             " what rank 0 says."});
       }
       std::this_thread::sleep_for(pause);
     }
@@ -78,33 +91,6 @@ class RankSpoke {
   static constexpr std::chrono::seconds most_patience{3};
   // Between two attempts to find rank 0.
   static constexpr std::chrono::milliseconds pause{50};
-
-  /// Returns whether rank 0 has answered; else says why not. Throws its verdict.
-  bool meets(const MeetingPlace& place, std::chrono::milliseconds left, std::string& why) {
-    const auto limit = std::clamp<std::chrono::milliseconds>(left, pause, most_patience);
-    link_ = RankConnection{connect_to(place, limit, why)};
-    if (!link_.is_open()) {
-      return false;
-    }
-    const std::uint64_t ranks = std::uint64_t{terms_.ranks.rank} << 32 | terms_.ranks.world;
-    link_.send(RankWord::hello, place.key, ranks, process_);
-    why = "what listens there is not rank 0 of this job";
-    while (wait_for(link_.fd(), POLLIN, limit)) {
-      const bool there = link_.receive();
-      const auto said = link_.next();
-      if (said && said->a == place.key && said->word == RankWord::welcome) {
-        hub_ = rank_called(0, terms_.ranks.world, one_line(said->text));
-        return true;
-      }
-      if (said && said->a == place.key && said->word == RankWord::verdict) {
-        throw Error{one_line(said->text)};
-      }
-      if (said || !there) {
-        return false;
-      }
-    }
-    return false;
-  }
 
   void hear() {
     link_.flush();

@@ -69,5 +69,15 @@ inline constexpr std::size_t most_why = 2000;
                  " steps. See where its threads are (gdb -p), or allow more time: RankWatch's "
                  "option stall."});
 }
+/// `one` and `other` are ranks, by what the variables that name their jobs say.
+[[gnu::cold]] inline std::string said_of_two_jobs(std::string_view one, std::string_view of_one,
+                                                  std::string_view other, std::string_view of_other,
+                                                  std::uint16_t port) {
+  const auto named = [](std::string_view job) { return job.empty() ? "nothing" : job; };
+  return joined({"penstock: ", one, " and ", other, " meet at port ", unsigned{port},
+                 ", and are of two jobs: ", named(of_one), " names the one's, ", named(of_other),
+                 " the other's. Give each job a PENSTOCK_PORT of its own, or all ranks of one job "
+                 "the same variables."});
+}
 
 } // namespace penstock::detail
