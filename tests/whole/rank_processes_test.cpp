@@ -222,6 +222,21 @@ TEST_CASE("a rank that is stopped ends the others, whichever it is") {
   check_others(other, 1, ") has not answered for ");
 }
 
+TEST_CASE("a rank that was stopped and goes on says what the others have said") {
+  const Environment environment;
+  for (const std::uint32_t culprit : {0U, 1U}) {
+    Three three{1s, go_on};
+    three.send(culprit, SIGSTOP);
+    const std::string first = three.said(culprit == 0 ? 1 : 0);
+    CHECK(first.find(three.name(culprit)) == 0);
+    CHECK(holds(first, ") has not answered for "));
+    CHECK(three.said(2) == first);
+    three.send(culprit, SIGCONT);
+    CHECK(three.said(culprit) == first);
+    CHECK(three.code(culprit) == 1);
+  }
+}
+
 TEST_CASE("ranks that are all stopped for long, and go on, have not failed") {
   const Environment environment;
   Three three{2s, [](ps::RankWatch& watch) {

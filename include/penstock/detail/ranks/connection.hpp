@@ -29,6 +29,7 @@ enum class RankWord : std::uint32_t {
   begin,   // rank 0 to all: all are here
   beat,    // to and fro: nanoseconds without progress; steps done
   failed,  // a rank to rank 0: why
+  silence, // a rank to rank 0, which was silent: what this one ends with
   verdict, // rank 0 to all: the job ends, and why
   shared,  // rank 0 to all: bytes
   goodbye, // a rank to rank 0: it ends in order; and rank 0's answer

@@ -143,6 +143,8 @@ class RankHub {
         member.steps = said->b;
       } else if (said->word == RankWord::failed) {
         decide(said_failed(member.called(rank, terms_.ranks), said->text));
+      } else if (said->word == RankWord::silence) {
+        decide(one_line(said->text));
       } else if (said->word == RankWord::goodbye) {
         member.standing = RankStanding::gone;
         member.link.send(RankWord::goodbye);

@@ -147,7 +147,10 @@ class RankSpoke {
     if (!failed_.empty() && clock_.now() >= farewell_) {
       conclude(failed_);
     } else if (terms_.stall != Duration{} && silent >= terms_.stall) {
-      conclude(said_silent(hub_, silent));
+      // All ranks end with this text, and so does a rank 0 that goes on.
+      const std::string line = said_silent(hub_, terms_.stall);
+      link_.send(RankWord::silence, 0, 0, line);
+      conclude(line);
     }
   }
   /// Tells rank 0, which may have heard of another failure before.
