@@ -198,6 +198,30 @@ TEST_CASE("a rank without progress ends all, and one that is slow ends none") {
   CHECK(heard[2] == heard[0]);
 }
 
+TEST_CASE("a rank that has left after fewer steps is named where others wait for it") {
+  const Environment environment;
+  const auto steps = [](int count) {
+    return [count](ps::RankWatch& watch, const std::atomic<bool>& over) {
+      for (int i = 0; i < count; ++i) {
+        watch.progress();
+      }
+      while (count == 3 && !over) { // a collective
+        std::this_thread::sleep_for(5ms);
+      }
+    };
+  };
+  for (const std::uint32_t first : {0U, 1U}) {
+    std::vector<Body> bodies(3, steps(3));
+    bodies[first] = steps(2);
+    const auto heard = heard_by_all({.stall = 2s, .port = free_port()}, bodies);
+    const std::string& line = heard[2];
+    CHECK(holds(line, "penstock: rank " + std::to_string(first) + " of 3 (process "));
+    CHECK(holds(line, ") has left after 2 steps, and rank "));
+    CHECK(holds(line, "after 3 steps. Does it wait for what the one that has left does no more?"));
+    CHECK(heard[1 - first] == line);
+  }
+}
+
 TEST_CASE("what rank 0 shares comes to all, in order") {
   const Environment environment;
   const Body share = [](ps::RankWatch& watch, const auto&) {

@@ -64,7 +64,29 @@ TEST_CASE("of ranks without progress the one that stopped first is named, be it 
 TEST_CASE("a rank that does not answer is named before those that wait for it") {
   const auto members = of_three(member(100s, 9s), member(100s, 9s), member(92500ms, 0s));
   CHECK(begins(detail::verdict_on(members, 100s, terms),
-               "penstock: rank 2 of 3 (process 7 on host) has not answered for 7.5 s: "));
+               "penstock: rank 2 of 3 (process 7 on host) has not answered for 7.5 s while rank 0 "
+               "has made no progress for 9.0 s, after 12 steps: its process is stopped"));
+}
+
+TEST_CASE("the line of a rank that does not answer has the time that counts, too") {
+  const auto members = of_three(member(100s, 0s), member(97800ms, 5900ms), member(100s, 0s));
+  CHECK(begins(detail::verdict_on(members, 100s, terms),
+               "penstock: rank 1 of 3 (process 7 on host) has not answered for 2.2 s while rank 1 "
+               "has made no progress for 8.1 s, after 12 steps: "));
+}
+
+TEST_CASE("a rank that has left is named beside one that may wait for it") {
+  auto members = of_three(member(100s, 7s), member(0s, 0s, RankStanding::gone), member(100s, 9s));
+  CHECK(begins(detail::verdict_on(members, 100s, terms),
+               "penstock: rank 1 of 3 (process 7 on host) has left after 12 steps, and rank 2 has "
+               "made no progress for 9.0 s, after 12 steps. "));
+  members[1].steps = 13; // whoever waits at step 13 does not wait for it
+  CHECK(begins(detail::verdict_on(members, 100s, terms),
+               "penstock: rank 2 of 3 (process 7 on host) has made no progress for 9.0 s, "));
+  members[1].steps = 11;
+  members[0].standing = RankStanding::gone;
+  CHECK(begins(detail::verdict_on(members, 100s, terms), // of those that have left, the first
+               "penstock: rank 1 of 3 (process 7 on host) has left after 11 steps, and rank 2 "));
 }
 
 TEST_CASE("a rank that has left may be silent, and nobody is blamed where stall is 0") {

@@ -32,7 +32,7 @@ enum class RankWord : std::uint32_t {
   silence, // a rank to rank 0, which was silent: what this one ends with
   verdict, // rank 0 to all: the job ends, and why
   shared,  // rank 0 to all: bytes
-  goodbye, // a rank to rank 0: it ends in order; and rank 0's answer
+  goodbye, // a rank to rank 0: it ends in order; steps done; and rank 0's answer
   count    // how many words there are
 };
 

@@ -147,6 +147,7 @@ class RankHub {
         decide(one_line(said->text));
       } else if (said->word == RankWord::goodbye) {
         member.standing = RankStanding::gone;
+        member.steps = said->b;
         member.link.send(RankWord::goodbye);
         member.link.close();
         return;

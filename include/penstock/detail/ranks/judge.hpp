@@ -32,38 +32,49 @@ struct RankMember {
   }
 };
 
+/// Returns the rank for which `measure` is most, of those with this standing; as many as there are
+/// ranks if none has it.
+template <class Measure>
+std::uint32_t rank_with_most(const std::vector<RankMember>& members, RankStanding standing,
+                             Measure measure) {
+  auto found = static_cast<std::uint32_t>(members.size());
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
+    if (members[rank].standing == standing &&
+        (found == members.size() || measure(members[rank]) > measure(members[found]))) {
+      found = rank;
+    }
+  }
+  return found;
+}
+
 /// Returns which rank ends the job at `now`, and why: the text is empty if none does.
 [[gnu::cold]] inline std::string verdict_on(const std::vector<RankMember>& members,
                                             WatchClock::Duration now, const WatchTerms& terms) {
-  WatchClock::Duration idle{};
-  WatchClock::Duration silent{};
-  std::uint32_t idle_one = 0;
-  std::uint32_t silent_one = 0;
-  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
-    const RankMember& member = members[rank];
-    const WatchClock::Duration since = now - member.heard;
-    if (member.standing != RankStanding::here) {
-      continue;
-    }
-    if (since > silent) {
-      silent = since;
-      silent_one = rank;
-    }
-    if (member.idle + since > idle) {
-      idle = member.idle + since;
-      idle_one = rank;
-    }
-  }
-  if (terms.stall == WatchClock::Duration{} || idle < terms.stall) {
+  const auto silence = [now](const RankMember& member) { return now - member.heard; };
+  const auto idleness = [now](const RankMember& member) {
+    return member.idle + now - member.heard;
+  };
+  const std::uint32_t idle_one = rank_with_most(members, RankStanding::here, idleness);
+  if (terms.stall == WatchClock::Duration{} || idle_one == members.size() ||
+      idleness(members[idle_one]) < terms.stall) {
     return {};
   }
+  const auto called = [&](std::uint32_t rank) { return members[rank].called(rank, terms.ranks); };
+  const RankStall stall{idle_one, idleness(members[idle_one]), members[idle_one].steps};
   // The others may wait for one that is stopped, and have made no progress either.
   constexpr int most_beats_late = 4;
-  if (silent >= most_beats_late * terms.beat()) {
-    return said_silent(members[silent_one].called(silent_one, terms.ranks), silent);
+  const std::uint32_t silent_one = rank_with_most(members, RankStanding::here, silence);
+  if (silence(members[silent_one]) >= most_beats_late * terms.beat()) {
+    return said_silent(called(silent_one), silence(members[silent_one]), stall);
   }
-  const RankMember& member = members[idle_one];
-  return said_stalled(member.called(idle_one, terms.ranks), idle, member.steps);
+  // So may they for one that has left, if it has not done more.
+  const std::uint32_t left_one =
+      rank_with_most(members, RankStanding::gone,
+                     [](const RankMember& member) { return ~member.steps; }); // the fewest
+  if (left_one != members.size() && members[left_one].steps <= stall.steps) {
+    return said_left(called(left_one), members[left_one].steps, stall);
+  }
+  return said_stalled(called(idle_one), stall);
 }
 
 /// Returns which ranks have not come in time; the text is empty if there is time left.

@@ -134,7 +134,7 @@ class RankSpoke {
       fail(board_.failure);
     }
     if (board_.leaving && !std::exchange(left_, true) && failed_.empty()) {
-      link_.send(RankWord::goodbye);
+      link_.send(RankWord::goodbye, 0, board_.steps.load(StdAtomics::relaxed));
     }
   }
   void beat() {

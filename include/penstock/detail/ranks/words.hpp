@@ -57,17 +57,40 @@ inline constexpr std::size_t most_why = 2000;
                  "called exit(). "
                  "See its own output, and the kernel's log if memory ran out."});
 }
-[[gnu::cold]] inline std::string said_silent(std::string_view rank, std::chrono::nanoseconds time) {
-  return joined({"penstock: ", rank, " has not answered for ", in_seconds(time),
+
+/// A rank that makes no progress.
+struct RankStall {
+  std::uint32_t rank{};
+  std::chrono::nanoseconds time{};
+  std::uint64_t steps{}; // before
+
+  std::string text() const {
+    return joined({" has made no progress for ", in_seconds(time), ", after ", steps, " steps"});
+  }
+};
+
+[[gnu::cold]] inline std::string said_silent(std::string_view rank, std::chrono::nanoseconds time,
+                                             const std::string& since = {}) {
+  return joined({"penstock: ", rank, " has not answered for ", in_seconds(time), since,
                  ": its process is stopped (SIGSTOP, a debugger), or its host or the network is "
                  "gone."});
 }
-[[gnu::cold]] inline std::string said_stalled(std::string_view rank, std::chrono::nanoseconds time,
-                                              std::uint64_t steps) {
-  return joined({"penstock: ", rank, " has made no progress for ", in_seconds(time), ", after ",
-                 steps,
-                 " steps. See where its threads are (gdb -p), or allow more time: RankWatch's "
-                 "option stall."});
+/// `stall` is what ends the job, of this rank or another.
+[[gnu::cold]] inline std::string said_silent(std::string_view rank, std::chrono::nanoseconds time,
+                                             const RankStall& stall) {
+  return said_silent(rank, time, joined({" while rank ", stall.rank, stall.text()}));
+}
+[[gnu::cold]] inline std::string said_stalled(std::string_view rank, const RankStall& stall) {
+  return joined({"penstock: ", rank, stall.text(),
+                 ". See where its threads are (gdb -p), or allow more time: RankWatch's option "
+                 "stall."});
+}
+[[gnu::cold]] inline std::string said_left(std::string_view rank, std::uint64_t steps,
+                                           const RankStall& stall) {
+  return joined({"penstock: ", rank, " has left after ", steps, " steps, and rank ", stall.rank,
+                 stall.text(),
+                 ". Does it wait for what the one that has left does no more? Have all ranks take "
+                 "equally many steps; else see where its threads are (gdb -p)."});
 }
 /// `one` and `other` are ranks, by what the variables that name their jobs say.
 [[gnu::cold]] inline std::string said_of_two_jobs(std::string_view one, std::string_view of_one,
