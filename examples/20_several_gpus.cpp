@@ -7,9 +7,10 @@
 //
 //   20_several_gpus [--device auto|cuda|host] [--gpus N] [--one-thread] [FILE]
 //
-// It takes all GPUs, or the first N; on the host device it pretends to have two, or N. FILE has
-// numbers of 4 bytes, and without it the program makes a million. It prints each GPU's sum and how
-// many batches it had. It fails if a plain loop over the file comes to another sum.
+// It takes all GPUs, or the first N; on the host device it pretends to have two, or N. FILE, or all
+// files of a folder, has numbers of 4 bytes, and without it the program makes a million. It prints
+// each GPU's sum and how many batches it had. It fails if a plain loop over the file comes to
+// another sum.
 
 #include "support/temporary_file.hpp"
 
@@ -20,10 +21,10 @@
 #endif
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <fstream>
 #include <future>
 #include <iostream>
 #include <memory>
@@ -129,7 +130,7 @@ struct Options {
       } else if (arg == "--device" && i + 1 < argc) {
         device = argv[++i];
       } else if (arg == "--gpus" && i + 1 < argc) {
-        gpus = std::stoul(argv[++i]);
+        gpus = number_of_gpus(argv[++i]);
       } else if (!arg.starts_with("-") && !arg.empty() && file.empty()) {
         file = arg;
       } else {
@@ -141,9 +142,21 @@ struct Options {
   }
 
   std::string device = "auto";
-  std::size_t gpus = 0;
+  std::size_t gpus = 0; // 0: not given
   bool one_thread = false;
   std::string file;
+
+ private:
+  static std::size_t number_of_gpus(const std::string& text) {
+    constexpr std::size_t most = 64;
+    const char* const end = text.data() + text.size();
+    std::size_t number = 0;
+    if (std::from_chars(text.data(), end, number).ptr != end || number == 0 || number > most) {
+      throw std::invalid_argument{"--gpus takes a number from 1 to " + std::to_string(most) +
+                                  ", and \"" + text + "\" is none."};
+    }
+    return number;
+  }
 };
 
 /// Adds up the file on all GPUs that make(i) makes, and prints the sums; returns their sum.
@@ -196,10 +209,14 @@ std::string some_numbers() {
 }
 
 std::uint64_t plain_sum(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
+  auto file = ps::records<Number>(path); // a folder's files are one, as for the pipelines
+  file.open();
+  std::vector<Number> some(1 << 16);
   std::uint64_t sum = 0;
-  for (Number number = 0; file.read(reinterpret_cast<char*>(&number), sizeof number);) {
-    sum += number;
+  for (std::uint64_t at = 0; at < file.size(); at += some.size()) {
+    const std::size_t n = std::min<std::uint64_t>(some.size(), file.size() - at);
+    file.read(ps::Batch<Number, ps::Pageable>{some.data(), n, at});
+    sum = std::accumulate(some.data(), some.data() + n, sum);
   }
   return sum;
 }
@@ -210,9 +227,9 @@ int main(int argc, char** argv) try {
   const std::string file =
       options.file.empty() ? made.emplace(some_numbers()).path() : options.file;
   const std::uint64_t sum = add_on_all(options, file);
-  if (sum != plain_sum(file)) {
+  if (const std::uint64_t plain = plain_sum(file); sum != plain) {
     throw std::runtime_error{"the sum is " + std::to_string(sum) + ", and a plain loop's " +
-                             std::to_string(plain_sum(file))};
+                             std::to_string(plain)};
   }
   std::cout << sum << " in all\n";
 } catch (const std::exception& error) {

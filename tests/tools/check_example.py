@@ -373,6 +373,14 @@ def several_gpus(program: str, folder: Path):
                 assert count < 3_000_001 or min(batches) > 0 and max(batches) - min(batches) <= 1, (gpus, way, rows)
     failed = subprocess.run([program, "--device", "host", folder / "missing"], capture_output=True, text=True, timeout=LIMIT)
     assert failed.returncode == 1 and not failed.stdout and "missing" in failed.stderr, failed
+    for wrong in "x", "", "0", "-1", "2x", "65":
+        failed = subprocess.run([program, "--device", "host", "--gpus", wrong], capture_output=True, text=True, timeout=LIMIT)
+        assert failed.returncode == 1 and f'--gpus takes a number from 1 to 64, and "{wrong}" is none.' in failed.stderr, failed
+    parts = folder / "parts"
+    parts.mkdir()
+    for i in range(3):
+        (parts / str(i)).write_bytes(struct.pack("<3I", i, 10 * i, 2**32 - 1))
+    assert run(program, "--device", "host", parts).splitlines()[-1] == f"{33 + 3 * (2**32 - 1)} in all", "a folder"
     assert run(program, "--device", "host").count("GPU") == 2, "it makes its own file"
 
 
