@@ -196,7 +196,7 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options,
   }
   const weights::Outcome outcome{
       model.tensors().size(), model.size(), open_s, memory_s, seconds, links, team.way(),
-      watch.ranks().world};
+      watch.ranks()};
   outcome.print(options.json);
   if (!options.json) {
     std::cout << (options.check ? "every tensor is as in its file\n" : "");

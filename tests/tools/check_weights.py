@@ -62,6 +62,8 @@ def check_host_ranks(launcher: str, program: str, folder: Path, out: Path, total
         assert code == 0 and not errors, (code, errors)
         results = [json.loads(text) for text in said]
         assert all(result["bytes"] == total and result["gathered_by"] is None and len(result["device_seconds"]) == 1 for result in results), results
+        numbers = [(result.get("rank"), result.get("world")) for result in results]
+        assert numbers == ([(None, None)] if count == 1 else [(rank, count) for rank in range(count)]), numbers
     code, said, errors = ranks(launcher, 2, out, program, "--check", "--device", "host", folder)
     assert code == 0 and all("without NCCL: each of 2 ranks has read everything\nevery tensor is as in its file\n" in text for text in said), (said, errors)
     missing = str(folder / "missing.safetensors")

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/json.hpp>
+#include <penstock/order.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -23,7 +24,7 @@ struct Outcome {
   std::vector<double> seconds; // until each device had read its share and given it to the others
   std::optional<double> links; // bytes a second of all GPUs' links at once
   std::string way;             // how the shares were gathered; empty: there was one
-  std::size_t ranks;
+  penstock::Ranks ranks;
 
   void print(bool json) const {
     const double last = *std::max_element(seconds.begin(), seconds.end());
@@ -41,8 +42,8 @@ struct Outcome {
     if (!way.empty()) {
       std::cout << ", on each of " << seconds.size() << " devices, gathered by " << way;
     }
-    if (way.empty() && ranks != 1) {
-      std::cout << ", without NCCL: each of " << ranks << " ranks has read everything";
+    if (way.empty() && ranks.world != 1) {
+      std::cout << ", without NCCL: each of " << ranks.world << " ranks has read everything";
     }
     std::cout << '\n';
   }
@@ -51,18 +52,20 @@ struct Outcome {
   void print_json(double last, double per_s, double of_links) const {
     using penstock::Json;
     const auto devices = static_cast<double>(seconds.size());
-    std::cout << Json::object({{"bytes", bytes},
-                               {"seconds", last},
-                               {"gb_per_s", per_s / 1e9},
-                               {"of_link", links ? Json{of_links * devices} : Json{nullptr}},
-                               {"of_links", links ? Json{of_links} : Json{nullptr}},
-                               {"gpus", links ? seconds.size() : 0},
-                               {"device_seconds", Json::array({seconds.begin(), seconds.end()})},
-                               {"gathered_by", way.empty() ? Json{nullptr} : Json{way}},
-                               {"memory_s", memory_s},
-                               {"open_s", open_s}})
-                     .text()
-              << '\n';
+    std::vector<Json::Member> all{{"bytes", bytes},
+                                  {"seconds", last},
+                                  {"gb_per_s", per_s / 1e9},
+                                  {"of_link", links ? Json{of_links * devices} : Json{nullptr}},
+                                  {"of_links", links ? Json{of_links} : Json{nullptr}},
+                                  {"gpus", links ? seconds.size() : 0},
+                                  {"device_seconds", Json::array({seconds.begin(), seconds.end()})},
+                                  {"gathered_by", way.empty() ? Json{nullptr} : Json{way}},
+                                  {"memory_s", memory_s},
+                                  {"open_s", open_s}};
+    if (ranks.world != 1) {
+      all.insert(all.end(), {{"rank", ranks.rank}, {"world", ranks.world}});
+    }
+    std::cout << Json::object(all).text() + '\n'; // at once: other ranks write there, too
   }
 };
 
