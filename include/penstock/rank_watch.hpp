@@ -38,7 +38,7 @@ struct RankWatchOptions {
   std::chrono::milliseconds stall{60'000};
   /// For how long the ranks may take to come.
   std::chrono::milliseconds start{60'000};
-  /// Rank 0's port; 0: PENSTOCK_PORT, else one that follows from the job.
+  /// Rank 0's port, for one watch at a time; 0: PENSTOCK_PORT, else one that follows from the job.
   std::uint16_t port = 0;
   /// What a rank does when the job has failed, given why: one line. It is called once, on the
   /// watch's thread, and must not call the watch. Without it, the line goes to stderr and the
