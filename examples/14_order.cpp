@@ -161,6 +161,6 @@ int main(int argc, char** argv) try {
   const ps::Position position = watch.run([&] { return print_numbers(options, watch); });
   std::cerr << "position: " + position.text() + '\n'; // at once: other ranks write there, too
 } catch (const std::exception& e) {
-  std::cerr << "14_order: " << e.what() << '\n';
+  std::cerr << std::string{"14_order: "} + e.what() + '\n'; // at once: other ranks write there, too
   return EXIT_FAILURE;
 }

@@ -244,6 +244,7 @@ int main(int argc, char** argv) try {
     });
   });
 } catch (const std::exception& error) {
-  std::cerr << "18_load_weights: " << error.what() << '\n';
+  std::cerr << std::string{"18_load_weights: "} + error.what() +
+                   '\n'; // at once: other ranks write there, too
   return 1;
 }

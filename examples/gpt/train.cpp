@@ -201,6 +201,7 @@ int main(int argc, char** argv) try {
   const TrainOptions mine = watch.ranks().rank == 0 ? options : options.beside_first();
   return watch.run([&] { return run(watch, mine, arguments); });
 } catch (const std::exception& error) {
-  std::cerr << "train: " << error.what() << '\n';
+  std::cerr << std::string{"train: "} + error.what() +
+                   '\n'; // at once: other ranks write there, too
   return 1;
 }

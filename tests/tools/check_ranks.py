@@ -7,13 +7,14 @@ check_ranks.py run_ranks|mpirun PROGRAM; exits with 77 (skipped) if there is no 
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from rank_jobs import LIMIT, RUN_RANKS, Job
+from rank_jobs import ENVIRONMENT, LIMIT, RUN_RANKS, Job
 
 
 def check_records(launcher: str, program: str):
@@ -74,6 +75,15 @@ def check_run_ranks(program: str):
         assert done.returncode == 2 and done.stderr.startswith("run_ranks: ") and "Usage: run_ranks N PROGRAM" in done.stderr, done
 
 
+def check_lines(program: str):
+    """Checks that a rank writes its last line at once: others write to the same place."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # a write is a datagram
+    with ours, theirs:
+        code = subprocess.run([program, "--records", "x"], stderr=theirs, env=ENVIRONMENT, timeout=LIMIT).returncode
+        line = ours.recv(4096).decode()
+    assert code == 1 and line.startswith("14_order: --records takes a number") and line.endswith("\n"), line
+
+
 def check_contradictions(launcher: str, program: str):
     code, lines, errors = Job(launcher, 2, program, "--records", 100, WORLD_SIZE="7").wait()
     assert code != 0 and not lines, (code, lines)
@@ -87,6 +97,7 @@ def main(launcher: str, program: str):
         check_failure(launcher, program, 0, signal.SIGKILL, " is lost: ")
         check_failure(launcher, program, 2, signal.SIGSTOP, " has not answered for ")
         check_run_ranks(program)
+        check_lines(program)
     else:
         check_contradictions(launcher, program)
 
