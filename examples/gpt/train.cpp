@@ -144,17 +144,26 @@ template <class F> int with_device_of(const ps::Ranks& ranks, const std::string&
   return ps::with_device(which, f);
 }
 
+/// Throws unless this rank can write what it is to write: before anything is read or made.
+void check_written(const TrainOptions& options, const ps::Ranks& ranks) {
+  if (ranks.world > 1 && !options.dump_gradients.empty()) {
+    throw std::invalid_argument{"--dump-gradients writes what one process computes, and here are " +
+                                std::to_string(ranks.world) + " ranks: start one"};
+  }
+  for (const std::string& path : {options.checkpoint, options.svg, options.dump_gradients}) {
+    if (!path.empty()) {
+      check_can_be_made(path);
+    }
+  }
+}
+
 int run(ps::RankWatch& watch, TrainOptions options, const std::string& arguments) {
+  check_written(options, watch.ranks());
   std::optional<Checkpoint<>> from;
   if (!options.resume.empty()) {
     from.emplace(options.resume);
     if (from->state()) {
       options.go_on_with(kept_in(*from->state()));
-    }
-  }
-  for (const std::string& path : {options.checkpoint, options.svg, options.dump_gradients}) {
-    if (!path.empty()) {
-      check_can_be_made(path);
     }
   }
   const bool has_characters = from && from->state() && !from->state()->characters.empty();

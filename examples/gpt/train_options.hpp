@@ -92,6 +92,7 @@ struct TrainOptions {
     beside.csv.clear();
     beside.svg.clear();
     beside.checkpoint.clear();
+    beside.dump_gradients.clear();
     beside.profile = beside.json = false;
     return beside;
   }

@@ -109,10 +109,6 @@ inline TrainPlan make_plan(const TrainOptions& options, std::size_t ids, std::ui
         "optimiser=overlapped updates blocks before all gradients are there, so nothing can clip "
         "them: give --clip 0 too"};
   }
-  if (ranks.world > 1 && !options.dump_gradients.empty()) {
-    throw std::invalid_argument{"--dump-gradients writes what one process computes, and here are " +
-                                std::to_string(ranks.world) + " ranks: start one"};
-  }
   TrainingOptions& training = plan.training;
   training.ranks = ranks;
   training.batch = batch / options.micro_batches;

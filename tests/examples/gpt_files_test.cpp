@@ -95,14 +95,15 @@ TEST_CASE("train's options are what the words say") {
 }
 
 TEST_CASE("a rank beside the first writes nothing, and is the same in all else") {
-  const auto first =
-      options<TrainOptions>({"--data", "a", "--csv", "c", "--svg", "s", "--checkpoint", "d",
-                             "--checkpoint-every", "5", "--resume", "e", "--profile", "--json"});
+  const auto first = options<TrainOptions>(
+      {"--data", "a", "--csv", "c", "--svg", "s", "--checkpoint", "d", "--checkpoint-every", "5",
+       "--resume", "e", "--profile", "--json", "--dump-gradients", "g"});
   CHECK(first.stall == 60);
   const TrainOptions beside = first.beside_first();
   CHECK(beside.csv.empty());
   CHECK(beside.svg.empty());
   CHECK(beside.checkpoint.empty());
+  CHECK(beside.dump_gradients.empty());
   CHECK_FALSE(beside.profile);
   CHECK_FALSE(beside.json);
   CHECK(beside.data == "a");

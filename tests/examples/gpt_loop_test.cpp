@@ -134,10 +134,6 @@ TEST_CASE("ranks share a batch, and what is held out") {
   CHECK(plan(words, 11 * 64 + 1, second).held_out.records == 8); // the last batch is not whole
   CHECK(has(caught<std::invalid_argument>([&] { plan(words, 3 * 64 + 1, second); }).what(),
             "3 windows of 64, and a batch has 4"));
-  CHECK(has(caught<std::invalid_argument>([&] {
-              plan({"--dump-gradients", "g"}, 1'000'000, second);
-            }).what(),
-            "here are 2 ranks: start one"));
 }
 
 TEST_CASE("a plan that cannot be is refused with the cure") {

@@ -139,8 +139,10 @@ def check_failures(trial: Trial):
             (trial.folder / str(rank) / "text").write_text(content)
         why = fails(2, f'cd "{trial.folder}/$RANK" && MORE="--data text"')
         assert "rank 1 of 2" in why and "the data or the checkpoint are not those of rank 0" in why, why
-    why = fails(2, ":", "--dump-gradients", trial.folder / "gradients")
-    assert "here are 2 ranks: start one" in why, why
+    for gradients in trial.folder / "gradients", "/no/such/folder/gradients":  # refused before anything is made
+        why = fails(2, ":", "--dump-gradients", gradients)
+        assert "here are 2 ranks: start one" in why, why
+        assert not [path for path in trial.folder.iterdir() if "gradients" in path.name], list(trial.folder.iterdir())
 
     for variables, what in (dict(RANK="5", WORLD_SIZE="2", LOCAL_RANK="0"), "RANK=5 is no rank of WORLD_SIZE=2"), (dict(RANK="0"), "RANK=0 without WORLD_SIZE"):
         done = subprocess.run([str(word) for word in trial.arguments(1)], capture_output=True, text=True, timeout=LIMIT, env=ENVIRONMENT | variables)
