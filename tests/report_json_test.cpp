@@ -183,3 +183,9 @@ TEST_CASE("a Report is printed with rates, waits, memory and what was taken away
   CHECK(text.str().starts_with("1 record, 0.000 GB in 2.000 s: 0.5 records/s, "));
   CHECK(text.str().find(", 1 record dropped, 1 record skipped\n") != std::string::npos);
 }
+TEST_CASE("a Report of a run that never began has no words without what they announce") {
+  std::ostringstream text;
+  text << ps::Report{};
+  CHECK(text.str() == "0 records, 0.000 GB in 0.000 s: 0 records/s, 0.000 GB/s\n"
+                      "  memory of rings: 0B pageable, 0B pinned, 0B on the device\n");
+}

@@ -175,27 +175,33 @@ struct Printed {
 [[gnu::cold]] inline std::ostream& operator<<(std::ostream& os, const Report& report) {
   const double gb = static_cast<double>(report.bytes) / 1e9;
   const double a_second = report.seconds > 0 ? 1 / report.seconds : 0;
-  os << detail::Printed{"%s, %.3f GB in %.3f s: %s records/s, %.3f GB/s on ",
+  os << detail::Printed{"%s, %.3f GB in %.3f s: %s records/s, %.3f GB/s",
                         detail::in_records(report.records).text,
                         gb,
                         report.seconds,
                         detail::shortly(static_cast<double>(report.records) * a_second).text,
                         gb * a_second}
             .text
-     << report.device << (report.stopped ? ", stopped early" : "");
+     << (report.device.empty() ? "" : " on ") << report.device
+     << (report.stopped ? ", stopped early" : "");
   if (report.dropped != 0) {
     os << ", " << detail::in_records(report.dropped).text << " dropped";
   }
   if (report.skipped != 0) {
     os << ", " << detail::in_records(report.skipped).text << " skipped";
   }
-  os << "\n  stage          workers   busy  starved  blocked waited for    cpu slots in use  "
-        "records/s     GB/s   p50 ms   p99 ms\n";
+  os << '\n';
+  if (!report.stages.empty()) { // else no run has begun
+    os << "  stage          workers   busy  starved  blocked waited for    cpu slots in use  "
+          "records/s     GB/s   p50 ms   p99 ms\n";
+  }
   for (const StageReport& stage : report.stages) {
     detail::print(os, report, stage, &stage == &report.stages.back());
     os << '\n';
   }
-  os << "  held back by: " << report.limiting_stage << '\n';
+  if (!report.limiting_stage.empty()) {
+    os << "  held back by: " << report.limiting_stage << '\n';
+  }
   detail::print_use(os, report);
   if (!report.error.empty()) {
     os << "  error: " << report.error << '\n';
