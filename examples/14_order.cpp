@@ -14,8 +14,11 @@
 // leaves out each K-th record. Its last line, on stderr, is "position: " and its position.
 //
 // Without --rank and --world it is the rank that a launcher says: torchrun, mpirun, srun, or
-// examples/run_ranks. If one rank fails then, or makes no progress for --stall, all end. A batch
-// takes at least --step-ms, as it would if there were something to compute.
+// examples/run_ranks. All must have the same options, but for --positions. If one rank fails then,
+// or makes no progress for --stall, all end. A batch takes at least --step-ms, as it would if there
+// were something to compute.
+
+#include "support/require_same.hpp"
 
 #include <penstock/penstock.hpp>
 #include <penstock/rank_watch.hpp>
@@ -65,6 +68,14 @@ class Options {
       throw std::invalid_argument{name + " takes a number, and \"" + text + "\" is none."};
     }
     return std::stoull(text);
+  }
+  /// Returns what must be the same on all ranks that work together: all but where one writes.
+  std::string of_all_ranks() const {
+    std::string text;
+    for (const auto& [name, value] : given_) {
+      text += name == "--positions" ? "" : name + '=' + value + ' ';
+    }
+    return text;
   }
 
  private:
@@ -158,7 +169,11 @@ int main(int argc, char** argv) try {
   const bool by_hand = options.has("--rank") || options.has("--world");
   ps::RankWatch watch{by_hand ? ps::Ranks{} : ps::ranks(), // ranks by hand need not run at a time
                       {.stall = std::chrono::seconds{options.number("--stall", 60)}}};
-  const ps::Position position = watch.run([&] { return print_numbers(options, watch); });
+  const ps::Position position = watch.run([&] {
+    // With another seed on one rank, records would come twice, and others never.
+    require_same(watch, options.of_all_ranks(), "the options");
+    return print_numbers(options, watch);
+  });
   std::cerr << "position: " + position.text() + '\n'; // at once: other ranks write there, too
 } catch (const std::exception& e) {
   std::cerr << std::string{"14_order: "} + e.what() + '\n'; // at once: other ranks write there, too

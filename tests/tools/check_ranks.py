@@ -75,6 +75,15 @@ def check_run_ranks(program: str):
         assert done.returncode == 2 and done.stderr.startswith("run_ranks: ") and "Usage: run_ranks N PROGRAM" in done.stderr, done
 
 
+def check_options(program: str):
+    other_seed = '[ $RANK = 0 ] || set -- "$@" --seed 8; exec "$0" "$@" --positions "$FOLDER/$RANK"'
+    with tempfile.TemporaryDirectory() as folder:
+        for ranks in 1, 2:
+            code, lines, errors = Job("run_ranks", ranks, "/bin/sh", "-c", other_seed, program, "--records", 100, "--seed", 7, FOLDER=folder).wait()
+            assert (code == 0 and len(lines) == 100) if ranks == 1 else code == 1, (ranks, code, errors)
+    assert "rank 1 of 2 (process " in errors and "failed: the options are not those of rank 0: give all ranks the same" in errors, errors
+
+
 def check_lines(program: str):
     """Checks that a rank writes its last line at once: others write to the same place."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)  # a write is a datagram
@@ -97,6 +106,7 @@ def main(launcher: str, program: str):
         check_failure(launcher, program, 0, signal.SIGKILL, " is lost: ")
         check_failure(launcher, program, 2, signal.SIGSTOP, " has not answered for ")
         check_run_ranks(program)
+        check_options(program)
         check_lines(program)
     else:
         check_contradictions(launcher, program)
