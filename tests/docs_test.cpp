@@ -612,6 +612,41 @@ TEST_CASE("docs/order.md: a shuffle, its quality, ranks, positions") {
   CHECK(rest == 3000 - 1000 * at.epoch() - at.step());
 }
 
+TEST_CASE("ranks with unevenly many records have the same position after batches that all have") {
+  std::vector<std::uint32_t> all(1003);
+  const std::uint64_t records = all.size();
+  constexpr std::uint64_t batch_size = 16;
+  const auto positions = [&](const ps::Ranks& me, const ps::Position& from) {
+    auto pipeline = ps::Reader{ps::memory(all),
+                               {.epochs = 2,
+                                .order = {.shuffle = 7, .ranks = me, .uneven = ps::Uneven::keep},
+                                .batch = batch_size}} |
+                    ps::Decoder{[](const std::uint32_t& in, std::uint32_t& out) { out = in; }};
+    std::vector<std::string> saved;
+    std::uint64_t epoch = ~std::uint64_t{0};
+    std::uint64_t batches = 0;
+    for (auto batch : pipeline.batches({.from = from})) {
+      batches = batch.epoch() == epoch ? batches + 1 : 1;
+      epoch = batch.epoch();
+      const std::uint64_t begun_at = epoch == from.epoch() ? from.step() : 0;
+      const bool all_have_it = batches <= (records - begun_at) / me.world / batch_size;
+      if (all_have_it) {
+        saved.push_back(batch.position().text());
+      }
+    }
+    return saved;
+  };
+  ps::Position from;
+  for (const std::uint32_t world : {3U, 2U, 5U}) {
+    const auto of_first = positions({.rank = 0, .world = world}, from);
+    REQUIRE(of_first.size() > 10);
+    for (std::uint32_t rank = 1; rank != world; ++rank) {
+      CHECK(positions({.rank = rank, .world = world}, from) == of_first);
+    }
+    from = ps::Position{of_first[3]};
+  }
+}
+
 TEST_CASE("a stage of the library's own kind is built, run and reported") {
   std::vector<std::uint32_t> all(100'000);
   std::iota(all.begin(), all.end(), 0U);
