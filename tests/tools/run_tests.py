@@ -26,6 +26,10 @@ BUILD_LIMIT, TEST_LIMIT = 1800, 1800  # seconds, for a whole build; each test ha
 SLOWEST = 10
 
 
+# Labels of host tests that say which builds are enough for them, see tests/meson.build.
+ABOUT = {"memory", "races", "types"}
+
+
 @dataclass
 class Test:
     name: str
@@ -47,7 +51,7 @@ class Build:
     kinds: dict[str, str]
     options: list[str]
     never: set[str] = field(default_factory=set)  # labels of tests that never run in it
-    spared: set[str] = field(default_factory=set)  # labels of tests that it leaves to the other builds, if those run
+    spared: set[str] = field(default_factory=set)  # what a test is about that it leaves to the other builds, if those run
     adds: str = ""  # what it tests beyond the first build
 
     def takes(self, test: Test, all_of_it: bool) -> bool:
@@ -55,7 +59,9 @@ class Build:
             return False
         if not all_of_it:
             return not test.labels & {"ci", "thorough"}
-        return THOROUGH or not test.labels & {"thorough", *self.spared} and self.kinds[test.kind] in {"", *test.labels}
+        about = test.labels & ABOUT
+        spared = about and about <= self.spared
+        return THOROUGH or "thorough" not in test.labels and not spared and self.kinds[test.kind] in {"", *test.labels}
 
     @property
     def folder(self) -> Path:
