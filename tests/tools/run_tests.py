@@ -75,6 +75,8 @@ NVCC_RUNS = shutil.which("nvcc") and subprocess.run(["nvcc", "--version"], captu
 HOST_ONLY = ["--native-file", str(ROOT / "tests/tools/without_nvcc.ini")]
 # Compiling takes most of the time.
 QUICK = ["-Ddebug=false", "-Doptimization=0"]
+# lld links in a third of the time.
+LLD = ["-Dcpp_link_args=-fuse-ld=lld"] if shutil.which("ld.lld-19") else []
 SANITIZED = [*HOST_ONLY, *QUICK, "-Dcpp_args=-g1", "-Db_lundef=false"]
 # g++ warns of code that a sanitizer adds, though not of the same code in the plain build.
 UNWARNED = ["-Dwarning_level=0", "-Dwerror=false"]
@@ -89,9 +91,9 @@ BUILDS = [
     Build("nvcc", GXX, {"cuda": "", "gpu": "", "fiu": "", "install": "", "example": "nvcc"},
           [*QUICK, *PTX] + ([] if NVCC_RUNS else HOST_ONLY), adds="CUDA, installing, faults of the system"),
     # g++ 12 takes five times as long to compile this build.
-    Build("clang++-address", CLANG, {"host": "", "example": "address"}, [*SANITIZED, "-Db_sanitize=address,undefined"],
+    Build("clang++-address", CLANG, {"host": "", "example": "address"}, [*SANITIZED, *LLD, "-Db_sanitize=address,undefined"],
           spared={"races", "types"}, adds="AddressSanitizer, UndefinedBehaviorSanitizer"),
-    Build("clang++-thread", CLANG, {"host": ""}, [*SANITIZED, "-Db_sanitize=thread"],
+    Build("clang++-thread", CLANG, {"host": ""}, [*SANITIZED, *LLD, "-Db_sanitize=thread"],
           never={"plain", "types"}, spared={"memory"}, adds="ThreadSanitizer"),
     *([Build("g++-thread", GXX, {"host": "", "example": ""}, [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"],
              never={"plain", "types"})] if THOROUGH else []),
