@@ -90,7 +90,7 @@ class Several {
     for (const std::size_t gpus : worlds_) {
       add_pipelines(data, gpus, source, {});
     }
-    for (const unsigned workers : {8U, 10U, 12U, 14U}) {
+    for (const unsigned workers : {8U, 12U, 14U, 16U}) {
       add_pipelines(data + "_w" + std::to_string(workers), options_.gpus, source,
                     {.workers = workers});
     }

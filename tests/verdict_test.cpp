@@ -293,6 +293,10 @@ TEST_CASE("a wait for copies that run back to back is no work: the bus binds") {
   held_up.stages[1].blocked_s = 0;
   held_up.stages[1].starved_s = 3;
   check_names(Judged{held_up}, "Consumer", Cause::waits);
+  // How much of the waits is the device's work, nobody knows: the copies are the limit known.
+  const ps::Advice advice = Judged{held_up}.verdict.advice.at(0);
+  CHECK(advice.at_most);
+  CHECK(advice.next == "the bus");
   // The device has all copies behind it for which it has work.
   ps::Report works = report;
   works.stages[2].calling_s = 0.5;

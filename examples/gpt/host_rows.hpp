@@ -60,9 +60,14 @@ void norm_backward(const NormBackward<T>& x, std::size_t rows, std::size_t width
     }
     for (std::size_t i = 0; i < width; ++i) {
       const W d = static_cast<W>(d_out[i]) * static_cast<W>(x.weight[i]);
-      T& to = x.d_in[row * width + i];
-      const W before = x.adds ? static_cast<W>(to) : W{0};
-      to = static_cast<T>(before + (d - sum / n - scaled(i) * sum_scaled / n) * x.inverse[row]);
+      const std::size_t at = row * width + i;
+      const W before = x.adds ? static_cast<W>(x.d_in[at]) : W{0};
+      const W rest = x.rest != nullptr ? static_cast<W>(x.rest[at]) : W{0};
+      const W all = before + rest + (d - sum / n - scaled(i) * sum_scaled / n) * x.inverse[row];
+      x.d_in[at] = static_cast<T>(all);
+      if (x.rest != nullptr) {
+        x.rest[at] = static_cast<T>(all - static_cast<W>(x.d_in[at]));
+      }
     }
   }
 }

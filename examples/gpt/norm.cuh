@@ -96,11 +96,20 @@ __global__ void norm_backward_kernel(NormBackward<T> x, std::size_t rows, std::s
     if (x.adds) {
       d_in = at;
     }
+    Pack<T> rest{};
+    if (x.rest != nullptr) {
+      rest = *reinterpret_cast<const Pack<T>*>(x.rest + row * width + first);
+    }
     for (std::size_t i = 0; i < size; ++i) {
-      d_in.at[i] = static_cast<T>(static_cast<float>(d_in.at[i]) +
-                                  (d[i] - sum - scaled[i] * sum_scaled) * inverse);
+      const float all = static_cast<float>(d_in.at[i]) + static_cast<float>(rest.at[i]) +
+                        (d[i] - sum - scaled[i] * sum_scaled) * inverse;
+      d_in.at[i] = static_cast<T>(all);
+      rest.at[i] = static_cast<T>(all - static_cast<float>(d_in.at[i]));
     }
     at = d_in;
+    if (x.rest != nullptr) {
+      *reinterpret_cast<Pack<T>*>(x.rest + row * width + first) = rest;
+    }
   });
 }
 

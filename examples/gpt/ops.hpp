@@ -36,7 +36,8 @@ template <class T> struct NormBackward {
   T* d_in;
   Wide<T>* d_weight;
   Wide<T>* d_bias;
-  bool adds = true; ///< Whether to add to d_in, rather than to set it.
+  bool adds = true;  ///< Whether to add to d_in, rather than to set it.
+  T* rest = nullptr; ///< Is added to d_in, and gets what rounding takes from it; or none.
 };
 
 /// A matrix product and what goes with it. With `gelu`, out = gelu(in * weight^T + bias); without

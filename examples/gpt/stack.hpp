@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -95,6 +96,9 @@ template <class Ops> class Stack {
   /// Adds to the gradients, after forward(). Calls done(block) when the work for a block's
   /// gradients has been enqueued, from the last block to the first.
   template <class F> void backward(F done) {
+    if (rest() != nullptr) {
+      penstock::for_each(ops_.stream(), d_rest_.size(), Fill<T>{d_rest_.data(), T{}});
+    }
     for (std::size_t end = shape_.layers; end != 0; end -= group_) {
       if (end != shape_.layers) {
         recompute(end - group_, end);
@@ -118,7 +122,9 @@ template <class Ops> class Stack {
         own_gradients_{device, owned * shape_.layers * layout_.block()},
         parameters_{owned != 0 ? own_parameters_.data() : borrowed.parameters},
         gradients_{owned != 0 ? own_gradients_.data() : borrowed.gradients},
-        d_{device, shape_.values()}, d_values_{device, shape_.values()},
+        d_{device, shape_.values()},
+        d_rest_{device, std::is_same_v<T, Wide<T>> ? 0 : shape_.values()},
+        d_values_{device, shape_.values()},
         d_dropped_{device, dropout.rate > 0 ? shape_.values() : 0},
         d_qkv_{device, 3 * shape_.values()}, d_up_{device, 4 * shape_.values()},
         out_{device, shape_.values()} {
@@ -176,6 +182,8 @@ template <class Ops> class Stack {
     return d_dropped_.data();
   }
 
+  T* rest() noexcept { return d_rest_.size() != 0 ? d_rest_.data() : nullptr; }
+
   // Leaves out the last product if `out` is null.
   void forward(std::size_t block, T* out, const Dropout& dropout) {
     Activations<T, D>& a = activations_[block % group_];
@@ -222,8 +230,8 @@ template <class Ops> class Stack {
                           gradient(block, Tensor::up_bias), c, 4 * c});
     ops_.norm_backward({d_values_.data(), a.middle.data(), parameter(block, Tensor::norm2_weight),
                         statistics + 2 * shape_.rows(), statistics + 3 * shape_.rows(), d_.data(),
-                        gradient(block, Tensor::norm2_weight),
-                        gradient(block, Tensor::norm2_bias)});
+                        gradient(block, Tensor::norm2_weight), gradient(block, Tensor::norm2_bias),
+                        true, rest()});
     ops_.linear_backward({d_before(dropout_.project(block)), a.attended.data(),
                           parameter(block, Tensor::project_weight), d_values_.data(),
                           gradient(block, Tensor::project_weight),
@@ -235,8 +243,8 @@ template <class Ops> class Stack {
                           gradient(block, Tensor::qkv_bias), c, 3 * c});
     ops_.norm_backward({d_values_.data(), input(block), parameter(block, Tensor::norm1_weight),
                         statistics, statistics + shape_.rows(), d_.data(),
-                        gradient(block, Tensor::norm1_weight),
-                        gradient(block, Tensor::norm1_bias)});
+                        gradient(block, Tensor::norm1_weight), gradient(block, Tensor::norm1_bias),
+                        true, rest()});
   }
 
   Ops& ops_;
@@ -250,7 +258,8 @@ template <class Ops> class Stack {
   Wide<T>* gradients_;
   std::vector<Activations<T, D>> activations_; // of a group
   std::vector<penstock::DeviceArray<T, D>> inputs_;
-  penstock::DeviceArray<T, D> d_, d_values_, d_dropped_, d_qkv_, d_up_;
+  penstock::DeviceArray<T, D> d_, d_rest_; // d_rest_: what 16 bits are too few for, if T has 16
+  penstock::DeviceArray<T, D> d_values_, d_dropped_, d_qkv_, d_up_;
   penstock::DeviceArray<T, D> out_;
 };
 

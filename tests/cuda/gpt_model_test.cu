@@ -22,6 +22,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -130,6 +131,15 @@ Outcome of_rows(const Config& config, std::size_t batch, float rate, Options... 
   on.ops.norm_backward({d_out.data(), token_weight.data(), weight.data(), mean.data(),
                         inverse.data(), out.data(), d_weight.data(), d_bias.data(), false});
   all["a norm's gradient, set"] = on.read(out);
+  const auto rest = on.values(shape.values(), 14, 1.0F / 512);
+  on.ops.norm_backward({d_out.data(), token_weight.data(), weight.data(), mean.data(),
+                        inverse.data(), out.data(), d_weight.data(), d_bias.data(), true,
+                        rest.data()});
+  all["a norm's gradient, added"] = on.read(out);
+  std::vector<float> sum = on.read(rest);
+  const std::vector<float>& rounded = all["a norm's gradient, added"];
+  std::transform(sum.begin(), sum.end(), rounded.begin(), sum.begin(), std::plus<>{});
+  all["the same with its rest"] = sum;
   return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include "support/catch.hpp"
 #include "support/file_records.hpp"
+#include "support/randomness.hpp"
 
 #include <penstock/decoders/detail/crop_box.hpp>
 #include <penstock/decoders/detail/resizer.hpp>
@@ -137,7 +138,7 @@ TEST_CASE("one value comes out as it is, whatever the size") {
     Resizer<1> resize{size, size};
     Resizer<1, PlainRows> plainly{size, size};
     int wrong = 0;
-    for (int value = 0; value != 256; ++value) {
+    for (int value = 0; value < 256; value += tests::thorough() ? 1 : 5) {
       const auto byte = static_cast<std::uint8_t>(value);
       const std::vector<std::uint8_t> in(side * side + row_slack, byte);
       const std::vector<std::uint8_t> expected(size * size, byte);

@@ -221,6 +221,44 @@ TEST_CASE("bf16 comes near to floats") {
   CHECK(norm(difference(halves.all_gradients(), gradients)) < 2e-2 * norm(gradients));
 }
 
+/// Adds a norm's gradients up, 24 of them, and returns the sum.
+template <class T> std::vector<float> sum_of_gradients(bool with_rest) {
+  const std::size_t values = tiny.values();
+  ps::HostDevice device;
+  HostOps<T> ops{device, tiny};
+  const std::vector<T> weight(tiny.width, T(1.0F));
+  const std::vector<float> mean(tiny.rows(), 0.0F);
+  const std::vector<float> inverse(tiny.rows(), 1.0F);
+  std::vector<float> d_weight(tiny.width);
+  std::vector<float> d_bias(tiny.width);
+  std::vector<T> in(values);
+  std::vector<T> d_out(values);
+  std::vector<T> d_in(values, T(0.0F));
+  std::vector<T> rest(values, T(0.0F));
+  Numbers numbers{4};
+  for (int k = 0; k < 24; ++k) {
+    // Both types can hold these.
+    std::generate(in.begin(), in.end(), [&] { return T(float(ps::BFloat16(numbers()))); });
+    std::generate(d_out.begin(), d_out.end(), [&] { return T(float(ps::BFloat16(numbers()))); });
+    ops.norm_backward({d_out.data(), in.data(), weight.data(), mean.data(), inverse.data(),
+                       d_in.data(), d_weight.data(), d_bias.data(), true,
+                       with_rest ? rest.data() : nullptr});
+    device.sync(ops.stream());
+  }
+  std::vector<float> sum(values);
+  std::transform(d_in.begin(), d_in.end(), sum.begin(), [](T value) { return float(value); });
+  return sum;
+}
+
+TEST_CASE("a sum of gradients in bf16 is rounded once, and not with each that is added") {
+  const std::vector<float> wanted = sum_of_gradients<float>(false);
+  const double once = norm(difference(sum_of_gradients<ps::BFloat16>(true), wanted)) / norm(wanted);
+  const double each =
+      norm(difference(sum_of_gradients<ps::BFloat16>(false), wanted)) / norm(wanted);
+  CHECK(once < 2e-3); // half of bf16's last bit at most
+  CHECK(each > 2 * once);
+}
+
 TEST_CASE("what stands behind a token in its sequence does not change it, nor another sequence") {
   Trial<float> trial;
   trial.loss();

@@ -5,6 +5,7 @@
 #include "support/counted_new.hpp"
 #include "support/faulty_io.hpp"
 #include "support/format_files.hpp"
+#include "support/randomness.hpp"
 #include "support/temp_dir.hpp"
 #include "support/zip_files.hpp"
 
@@ -372,12 +373,14 @@ TEST_CASE("sizes may stand behind a member, and are those of the directory") {
 TEST_CASE("whichever byte of an archive is another, the array comes out right or is refused") {
   ZipPart behind = small("c");
   behind.flags = 8;
+  // Of its 256 values each byte is given one in so many, the next byte others.
+  const std::size_t apart = thorough() ? 1 : 8;
   for (const bool zip64 : {false, true}) {
     const ZipBytes zip = zip_file({as_numpy(small("b")), as_numpy(small("a")), behind}, zip64, "?");
     const std::size_t data = zip.bytes.find(small_data, zip.headers[1]);
     std::size_t refusals = 0;
     for (std::size_t at = 0; at != zip.bytes.size(); ++at) {
-      for (int value = 0; value != 256; ++value) {
+      for (std::size_t value = at % apart; value < 256; value += apart) {
         std::string changed = zip.bytes;
         changed[at] = static_cast<char>(value);
         try {
@@ -389,7 +392,7 @@ TEST_CASE("whichever byte of an archive is another, the array comes out right or
         }
       }
     }
-    CHECK(refusals > 50'000);
+    CHECK(refusals > 50'000 / apart);
   }
 }
 

@@ -13,7 +13,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +26,10 @@ MESON = os.environ.get("MESON", "meson")
 THOROUGH = os.environ.get("PENSTOCK_THOROUGH", "") not in ("", "0")
 BUILD_LIMIT, TEST_LIMIT = 1800, 1800  # seconds, for a whole build; each test has its own limit in tests/meson.build
 SLOWEST = 10
+
+
+# Labels of host tests that say which builds are enough for them, see tests/meson.build.
+ABOUT = {"memory", "races", "types"}
 
 
 @dataclass
@@ -47,7 +53,7 @@ class Build:
     kinds: dict[str, str]
     options: list[str]
     never: set[str] = field(default_factory=set)  # labels of tests that never run in it
-    spared: set[str] = field(default_factory=set)  # labels of tests that it leaves to the other builds, if those run
+    spared: set[str] = field(default_factory=set)  # what a test is about that it leaves to the other builds, if those run
     adds: str = ""  # what it tests beyond the first build
 
     def takes(self, test: Test, all_of_it: bool) -> bool:
@@ -55,7 +61,9 @@ class Build:
             return False
         if not all_of_it:
             return not test.labels & {"ci", "thorough"}
-        return THOROUGH or not test.labels & {"thorough", *self.spared} and self.kinds[test.kind] in {"", *test.labels}
+        about = test.labels & ABOUT
+        spared = about and about <= self.spared
+        return THOROUGH or "thorough" not in test.labels and not spared and self.kinds[test.kind] in {"", *test.labels}
 
     @property
     def folder(self) -> Path:
@@ -67,6 +75,8 @@ NVCC_RUNS = shutil.which("nvcc") and subprocess.run(["nvcc", "--version"], captu
 HOST_ONLY = ["--native-file", str(ROOT / "tests/tools/without_nvcc.ini")]
 # Compiling takes most of the time.
 QUICK = ["-Ddebug=false", "-Doptimization=0"]
+# lld links in a third of the time.
+LLD = ["-Dcpp_link_args=-fuse-ld=lld"] if shutil.which("ld.lld-19") else []
 SANITIZED = [*HOST_ONLY, *QUICK, "-Dcpp_args=-g1", "-Db_lundef=false"]
 # g++ warns of code that a sanitizer adds, though not of the same code in the plain build.
 UNWARNED = ["-Dwarning_level=0", "-Dwerror=false"]
@@ -81,9 +91,9 @@ BUILDS = [
     Build("nvcc", GXX, {"cuda": "", "gpu": "", "fiu": "", "install": "", "example": "nvcc"},
           [*QUICK, *PTX] + ([] if NVCC_RUNS else HOST_ONLY), adds="CUDA, installing, faults of the system"),
     # g++ 12 takes five times as long to compile this build.
-    Build("clang++-address", CLANG, {"host": "", "example": "address"}, [*SANITIZED, "-Db_sanitize=address,undefined"],
+    Build("clang++-address", CLANG, {"host": "", "example": "address"}, [*SANITIZED, *LLD, "-Db_sanitize=address,undefined"],
           spared={"races", "types"}, adds="AddressSanitizer, UndefinedBehaviorSanitizer"),
-    Build("clang++-thread", CLANG, {"host": ""}, [*SANITIZED, "-Db_sanitize=thread"],
+    Build("clang++-thread", CLANG, {"host": ""}, [*SANITIZED, *LLD, "-Db_sanitize=thread"],
           never={"plain", "types"}, spared={"memory"}, adds="ThreadSanitizer"),
     *([Build("g++-thread", GXX, {"host": "", "example": ""}, [*SANITIZED, *UNWARNED, "-Doptimization=1", "-Db_sanitize=thread"],
              never={"plain", "types"})] if THOROUGH else []),
@@ -105,20 +115,39 @@ class Tally:
         self.failed += count
         print(f"FAILED  {what}: {why}" + (f" ({count} test cases)" if count > 1 else ""), flush=True)
 
+    def add(self, other: "Tally"):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
     def skip(self, count: int, why: str):
         self.skipped += count
         self.reasons[why] = self.reasons.get(why, 0) + count
 
 
-def run(command, log: Path, limit: int, **options) -> int:
-    """Runs a command with all its output in the log, and kills it at the limit."""
-    with log.open("wb") as out:
-        try:
-            return subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                  timeout=limit, **options).returncode
-        except subprocess.TimeoutExpired:
-            out.write(f"\nstopped after {limit} s\n".encode())
-            return 124
+class Commands:
+    """Runs the commands of a build, one after the other."""
+
+    def __init__(self):
+        # Of the processors: a busy machine takes longer, but no more of this.
+        self.seconds = 0.0
+
+    def run(self, command, log: Path, limit: int, **options) -> int:
+        """Runs a command with all its output in the log, and kills it at the limit."""
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options)
+            late = threading.Event()
+            timer = threading.Timer(limit, lambda: (late.set(), process.kill()))
+            timer.start()
+            # The process's own: os.times() would count another build's, which runs meanwhile.
+            _, status, usage = os.wait4(process.pid, 0)
+            timer.cancel()
+            process.returncode = os.waitstatus_to_exitcode(status)
+            self.seconds += usage.ru_utime + usage.ru_stime
+            if late.is_set():
+                out.write(f"\nstopped after {limit} s\n".encode())
+                return 124
+            return process.returncode
 
 
 def tail(text: str, lines: int) -> str:
@@ -130,19 +159,19 @@ def meson(*args) -> str:
     return subprocess.run([MESON, *args], capture_output=True, text=True, check=True).stdout
 
 
-def configure(build: Build) -> int:
+def configure(build: Build, commands: Commands) -> int:
     """Sets the build folder up, anew if anything has changed that Meson remembers."""
     tools = [shutil.which(tool) for tool in (MESON, build.compiler, "nvcc", "pkg-config", "cmake", "spin", "fiu-run")]
     made_with = json.dumps([build.options, meson("--version"), tools, Path("/usr/include/relacy").exists(), str(ROOT)])
     stamp = build.folder / "made-with"
     if stamp.exists() and stamp.read_text() == made_with:
         # Reads a changed meson.build now, so that the queries of the folder below are not out of date.
-        if run(["ninja", "build.ninja"], build.folder.with_suffix(".setup.log"), 300, cwd=build.folder) == 0:
+        if commands.run(["ninja", "build.ninja"], build.folder.with_suffix(".setup.log"), 300, cwd=build.folder) == 0:
             return 0
     shutil.rmtree(build.folder, ignore_errors=True)
     build.folder.mkdir(parents=True)
-    code = run([MESON, "setup", build.folder, ROOT, *build.options], build.folder.with_suffix(".setup.log"), 300,
-               env=ENVIRONMENT | {"CXX": build.compiler})
+    code = commands.run([MESON, "setup", build.folder, ROOT, *build.options], build.folder.with_suffix(".setup.log"), 300,
+                        env=ENVIRONMENT | {"CXX": build.compiler})
     if code == 0:
         stamp.write_text(made_with)
     return code
@@ -156,13 +185,14 @@ def listed_tests(build: Build) -> list[Test]:
     return tests
 
 
-def compile_tests(build: Build, tests: list[Test]) -> list[Test]:
+def compile_tests(build: Build, tests: list[Test], commands: Commands) -> list[Test]:
     """Builds the tests' programs; one that does not compile does not hold back the others. Returns those to run."""
     files = {target["id"]: target["filename"] for target in json.loads(meson("introspect", "--targets", str(build.folder)))}
     needs = {test.name: [name for target in test.depends for name in files.get(target, [])] for test in tests}
     wanted = sorted({os.path.relpath(name, build.folder) for names in needs.values() for name in names})
     log = build.folder.with_suffix(".build.log")
-    if not wanted or run(["ninja", "-k", "0", *wanted], log, BUILD_LIMIT, cwd=build.folder, env=ENVIRONMENT) == 0:
+    # The tests of the build before run meanwhile, and some of them look at the time.
+    if not wanted or commands.run(["nice", "-n", "15", "ninja", "-k", "0", *wanted], log, BUILD_LIMIT, cwd=build.folder, env=ENVIRONMENT) == 0:
         return tests
     chunks = re.split(r"^(?=FAILED: |\[\d+/\d+\] )", log.read_text(errors="replace"), flags=re.MULTILINE)
     failures = [chunk for chunk in chunks if chunk.startswith("FAILED: ")] or chunks[-1:]
@@ -176,7 +206,7 @@ def compile_tests(build: Build, tests: list[Test]) -> list[Test]:
             if all(os.path.exists(name) and os.path.relpath(name, build.folder) not in stale for name in needs[test.name])]
 
 
-def run_programs(build: Build, tests: list[Test]) -> dict[str, dict]:
+def run_programs(build: Build, tests: list[Test], commands: Commands) -> dict[str, dict]:
     """Runs them under `meson test`; returns what Meson's log says of each."""
     log = build.folder / "meson-logs" / "testlog.json"
     log.unlink(missing_ok=True)
@@ -189,7 +219,7 @@ def run_programs(build: Build, tests: list[Test]) -> dict[str, dict]:
         # g++ 12's ThreadSanitizer cannot handle address space layout with many random bits.
         if subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0:
             command = ["setarch", "-R", *command]
-    run(command, build.folder.with_suffix(".test.log"), TEST_LIMIT, env=ENVIRONMENT)
+    commands.run(command, build.folder.with_suffix(".test.log"), TEST_LIMIT, env=ENVIRONMENT)
     ran = {}
     for line in log.read_text().splitlines() if log.exists() else []:
         result = json.loads(line)
@@ -228,46 +258,65 @@ def judge(build: Build, test: Test, result: dict, tally: Tally):
         tally.fail(what, "the program failed, though none of its test cases did")
 
 
-def processor_time() -> float:
-    """Returns the processor time of all ended processes: a busy machine takes longer, but no more of this."""
-    return os.times().children_user + os.times().children_system
+class Round:
+    """One build and its tests."""
 
+    def __init__(self, build: Build, all_of_it: bool):
+        self.build, self.all_of_it = build, all_of_it
+        self.tally, self.commands = Tally(), Commands()
+        self.listed: list[Test] = []  # by Meson
+        self.tests: list[Test] = []  # those that this build takes
+        self.to_run: list[Test] = []  # those of them that could be built
+        self.built: dict[str, float] = {}  # seconds
+        self.took: dict[str, float] = {}
+        self.start = time.monotonic()
 
-def one_build(build: Build, all_of_it: bool, tally: Tally, built: dict[str, float], took: dict[str, float]) -> list[Test]:
-    """Returns the tests that Meson lists."""
-    start, used, before = time.monotonic(), processor_time(), (tally.passed, tally.failed, tally.skipped)
-    print(f"{build.name}: …", flush=True)
-    tally.reasons = {}
-    listed: list[Test] = []
-    if not shutil.which(build.compiler):
-        tally.fail(build.name, f"there is no {build.compiler}") if IN_CI else tally.skip(1, f"no {build.compiler}")
-    elif configure(build) != 0:
-        tally.fail(build.name, "meson setup failed:\n" + tail(build.folder.with_suffix(".setup.log").read_text(), 30))
-    else:
-        listed = listed_tests(build)
-        tests = [test for test in listed if build.takes(test, all_of_it)]
-        for kind in build.kinds.keys() - {test.kind for test in tests}:
-            if all_of_it:
+    def compile(self):
+        build, tally = self.build, self.tally
+        print(f"{build.name}: …", flush=True)
+        if not shutil.which(build.compiler):
+            tally.fail(build.name, f"there is no {build.compiler}") if IN_CI else tally.skip(1, f"no {build.compiler}")
+            return
+        if configure(build, self.commands) != 0:
+            tally.fail(build.name, "meson setup failed:\n" + tail(build.folder.with_suffix(".setup.log").read_text(), 30))
+            return
+        self.listed = listed_tests(build)
+        self.tests = [test for test in self.listed if build.takes(test, self.all_of_it)]
+        for kind in build.kinds.keys() - {test.kind for test in self.tests}:
+            if self.all_of_it:
                 tally.fail(f"{build.name} {kind}", "Meson lists no such test: is Catch2 there, and Meson not older than 1.4?")
         ninja_log = build.folder / ".ninja_log"
         old = set(ninja_log.read_text().splitlines()) if ninja_log.exists() else set()
-        to_run = compile_tests(build, tests)
+        self.to_run = compile_tests(build, self.tests, self.commands)
         for line in set(ninja_log.read_text().splitlines()) - old if ninja_log.exists() else []:
             if line[0] != "#":
                 begin, end, _, target, _ = line.split("\t")
-                built[f"{build.name} {target}"] = (int(end) - int(begin)) / 1000
-        ran = run_programs(build, to_run)
-        for test in tests:
+                self.built[f"{build.name} {target}"] = (int(end) - int(begin)) / 1000
+
+    def test(self):
+        build, tally = self.build, self.tally
+        ran = run_programs(build, self.to_run, self.commands)
+        for test in self.tests:
             if test.name in ran:
                 judge(build, test, ran[test.name], tally)
-                took[f"{build.name} {test.name}"] = ran[test.name]["duration"]
+                self.took[f"{build.name} {test.name}"] = ran[test.name]["duration"]
             else:
-                tally.fail(f"{build.name} {test.name}", "was not run by Meson" if test in to_run else "was not built", test.count)
-    counts = [now - then for now, then in zip((tally.passed, tally.failed, tally.skipped), before)]
-    reasons = f" ({'; '.join(tally.reasons)})" if tally.reasons else ""
-    print("{}: {} passed, {} failed, {} skipped{}, {:.0f} s ({:.0f} s of processors)".format(
-        build.name, *counts, reasons, time.monotonic() - start, processor_time() - used), flush=True)
-    return listed
+                tally.fail(f"{build.name} {test.name}", "was not run by Meson" if test in self.to_run else "was not built", test.count)
+        reasons = f" ({'; '.join(tally.reasons)})" if tally.reasons else ""
+        print("{}: {} passed, {} failed, {} skipped{}, {:.0f} s ({:.0f} s of processors)".format(
+            build.name, tally.passed, tally.failed, tally.skipped, reasons, time.monotonic() - self.start, self.commands.seconds), flush=True)
+
+
+def run_rounds(rounds: list[Round]):
+    """Compiles one build after the other; the tests of one run while the next one compiles, since some of them wait."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        running = []
+        for this in rounds:
+            this.start = time.monotonic()
+            this.compile()
+            running.append(pool.submit(this.test))
+    for future in running:
+        future.result()
 
 
 def print_slowest(what: str, seconds: dict[str, float]):
@@ -286,11 +335,16 @@ def main() -> int:
     args = args.parse_args()
     all_of_it = args.all or bool(args.build) or THOROUGH
     names = args.build or [build.name for build in BUILDS if all_of_it or build is BUILDS[0]]
+    start = time.monotonic()
+    rounds = [Round(build, all_of_it) for build in BUILDS if build.name in names]
+    run_rounds(rounds)
     tally, built, took = Tally(), {}, {}
     listed: dict[str, Test] = {}
-    for build in BUILDS:
-        if build.name in names:
-            listed |= {test.name: test for test in one_build(build, all_of_it, tally, built, took)}
+    for this in rounds:
+        tally.add(this.tally)
+        built |= this.built
+        took |= this.took
+        listed |= {test.name: test for test in this.listed}
     if all_of_it and not args.build:
         # Labels that shut a test out of each build would have it pass unseen.
         for test in listed.values():

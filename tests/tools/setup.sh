@@ -36,6 +36,7 @@ have_package() { # PACKAGE: whether the tool that we want from it is there, howe
     libclang-rt-19-dev) compgen -G '/usr/lib/llvm-19/lib/clang/19/lib/linux/libclang_rt.tsan*.a' >/dev/null ;;
     libbenchmark-dev) [ -f /usr/include/benchmark/benchmark.h ] ;;
     clang-19) has clang++-19 ;;
+    lld-19) has ld.lld-19 ;;
     fiu-utils) has fiu-run ;;
     openmpi-bin) has mpirun ;;
     python3-numpy) python3 -c "import numpy" 2>/dev/null || /usr/bin/python3 -c "import numpy" 2>/dev/null ;;

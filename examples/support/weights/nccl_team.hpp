@@ -46,7 +46,7 @@ class NcclTeam {
   };
 
   /// Makes the communicator, and has it gather pieces of so many bytes once, or large ones if these
-  /// are larger still: NCCL connects GPUs only then.
+  /// are larger still, and small ones: NCCL connects GPUs only then, for each protocol anew.
   NcclTeam(penstock::CudaDevice& gpu, penstock::RankWatch& watch, std::uint64_t piece)
       : gpu_{gpu}, ranks_{watch.ranks()}, nccl_{gpu, watch}, stream_{gpu.stream()},
         sent_{gpu, 4096, true}, shared_{gpu, ranks_.world * sizeof(double), false} {
@@ -55,6 +55,7 @@ class NcclTeam {
     const DeviceMemory<penstock::CudaDevice> row{gpu, ranks_.world * piece, false};
     nccl_.all_gather(stream_, row.at + ranks_.rank * piece, piece, row.at);
     stream_.sync();
+    all({0});
   }
 
   /// Returns how many shares there are.

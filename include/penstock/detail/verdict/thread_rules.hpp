@@ -168,13 +168,11 @@ struct ThreadPart {
       // A callable is called before its batch is there: a wait in it waits for the copy too.
       verdict.or_cause = Cause::bus;
       verdict.trial = "take the waits out: if it gets no faster, the bus binds";
-    } else if (device < 0 && few) {
+    } else if (device < 0 && few && part.seconds >= binding * report.seconds) {
       device = part.seconds / report.seconds;
-      if (device >= binding) {
-        verdict.or_cause = Cause::kernel;
-        verdict.trial = "take the waits out, or run it with .observe, a ps::GpuObserver: if the "
-                        "device is at work all the time, the kernel binds";
-      }
+      verdict.or_cause = Cause::kernel;
+      verdict.trial = "take the waits out, or run it with .observe, a ps::GpuObserver: if the "
+                      "device is at work all the time, the kernel binds";
     }
     if (device >= binding && verdict.or_cause == Cause::nothing) {
       verdict.cause = Cause::kernel;
