@@ -237,6 +237,23 @@ TEST_CASE("a rank that was stopped and goes on says what the others have said") 
   }
 }
 
+TEST_CASE("a rank 0 that was stopped while the others left says what they ended with") {
+  const Environment environment;
+  Three three{1s, [](ps::RankWatch& watch) {
+                std::this_thread::sleep_for(500ms); // until rank 0 is stopped
+                return watch.ranks().rank == 0 ? go_on(watch) : 0;
+              }};
+  three.send(0, SIGSTOP);
+  const std::string first = three.said(1);
+  CHECK(holds(first, ") has not answered for "));
+  CHECK(three.said(2) == first);
+  three.send(0, SIGCONT);
+  CHECK(three.said(0) == first);
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    CHECK(three.code(rank) == 1);
+  }
+}
+
 TEST_CASE("ranks that are all stopped for long, and go on, have not failed") {
   const Environment environment;
   Three three{2s, [](ps::RankWatch& watch) {

@@ -148,18 +148,17 @@ class RankHub {
       } else if (said->word == RankWord::goodbye) {
         member.standing = RankStanding::gone;
         member.steps = said->b;
-        member.link.send(RankWord::goodbye);
-        member.link.close();
-        return;
+        member.link.send(RankWord::goodbye); // if that comes too late, this rank says so
       } else {
         there = false;
         break;
       }
     }
     if (!there) {
-      member.standing = RankStanding::gone;
       member.link.close();
-      decide(said_lost(member.called(rank, terms_.ranks)));
+      if (std::exchange(member.standing, RankStanding::gone) == RankStanding::here) {
+        decide(said_lost(member.called(rank, terms_.ranks)));
+      }
     }
   }
 
