@@ -5,6 +5,7 @@
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/batch_source.hpp>
 #include <penstock/detail/engine/engine.hpp>
+#include <penstock/detail/engine/loops.hpp>
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>
 #include <penstock/run_options.hpp>
@@ -126,7 +127,8 @@ template <class B> class Batches {
     }
     check_thread();
     if (!running_) {
-      engine_->start(options_);
+      engine_->check_here();
+      detail::Loops::enter(source_->loops(), source_, [this] { engine_->start(options_); });
       running_ = true;
       thread_ = std::this_thread::get_id();
       source_->enter(stream_);
@@ -148,7 +150,7 @@ template <class B> class Batches {
   void end_run(bool early) noexcept {
     current_ = {};
     source_->leave(early);
-    engine_->finish();
+    detail::Loops::leave(source_->loops(), source_, [this] { engine_->finish(); });
     running_ = false;
   }
 

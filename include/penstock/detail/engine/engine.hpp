@@ -36,11 +36,12 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   [[gnu::cold]] ~Engine() {
-    crew_.dismiss();
-    // Each node takes from the one before it.
-    while (!nodes_.empty()) {
-      nodes_.pop_back();
+    if (running_) { // of several loops not all took part
+      stop();
+      finish();
     }
+    crew_.dismiss();
+    nodes_.clear(); // the last one first: each takes from the one before it
   }
 
   template <AnyDevice D> Build<D> build(D* device, const PrepareOptions& preparing) {
