@@ -16,6 +16,7 @@
 //   DATA_wW, DATA_rR   the same with W workers a pipeline; with rings of R MiB
 //   same_DATA          the same, but each pipeline gets all of the data, not its share
 //   fan_out_DATA_K     by hand: K readers fill one ring, and each place of it goes to all GPUs
+//   fan_out_penstock_DATA  the same by ps::FanOut
 //   hand_DATA_wW_lagL  by hand: a ring a GPU, W readers each; a place is copied when L behind it
 //   are
 //                      full, so that it has left its writer's own cache
@@ -121,6 +122,9 @@ class Several {
                                             HandOptions{.readers = readers, .checked = checked});
           });
     }
+    add(name("fan_out_penstock_" + data, gpus), gpus, [=, this](bool checked) {
+      return std::make_unique<FromOneReader<Source>>(devices_, gpus, source, checked);
+    });
     for (const unsigned readers : {8U, 12U}) {
       for (const int lag : {0, 16, 32}) {
         const std::string row =

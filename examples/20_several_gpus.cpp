@@ -3,9 +3,9 @@
 
 // 20_several_gpus: several GPUs of one host, in one process. Each reads a share of a file's numbers
 // and adds it up, by a thread and a pipeline for each GPU, or by one thread that takes a batch of
-// each GPU's pipeline in turn.
+// each GPU's pipeline in turn. Or each adds up all numbers, which are read once for all GPUs.
 //
-//   20_several_gpus [--device auto|cuda|host] [--gpus N] [--one-thread] [FILE]
+//   20_several_gpus [--device auto|cuda|host] [--gpus N] [--one-thread | --all] [FILE]
 //
 // It takes all GPUs, or the first N; on the host device it pretends to have two, or N. FILE, or all
 // files of a folder, has numbers of 4 bytes, and without it the program makes a million. It prints
@@ -54,9 +54,10 @@ struct AddLane {
   }
 };
 
-/// A GPU, its share of the file, and what it has added up so far.
+/// A GPU, its share of the file if it has one, and what it has added up so far.
 template <ps::AnyDevice D> class Adding {
  public:
+  explicit Adding(D& gpu) : gpu_{gpu}, stream_{gpu.stream()}, sums_{gpu, lanes} {}
   Adding(D& gpu, const std::string& path, const ps::Ranks& share)
       : gpu_{gpu}, stream_{gpu.stream()}, sums_{gpu, lanes},
         data_{ps::Reader{ps::records<Number>(path),
@@ -66,6 +67,7 @@ template <ps::AnyDevice D> class Adding {
               stream_} {}
 
   D& gpu() { return gpu_; }
+  typename D::stream_type& stream() { return stream_; }
   ps::Batches<Numbers> batches() { return data_.batches(); }
   /// To be called by a thread to which the GPU is attached.
   void add(const Numbers& batch) {
@@ -121,12 +123,35 @@ template <ps::AnyDevice D> void in_turn(AllGpus<D>& all) {
   }
 }
 
+/// Each GPU gets all numbers. They are read once, and a thread for each GPU takes its batches.
+template <ps::AnyDevice D> void all_to_each(AllGpus<D>& all, const std::string& path) {
+  std::vector<D*> gpus;
+  for (const auto& one : all) {
+    gpus.push_back(&one->gpu());
+  }
+  ps::FanOut numbers{ps::Reader{ps::records<Number>(path), ps::to_pinned}, gpus};
+  std::vector<std::future<void>> threads;
+  for (std::size_t i = 0; i != all.size(); ++i) {
+    threads.push_back(std::async(std::launch::async, [&, i] {
+      const auto attached = gpus[i]->attach();
+      for (auto batch : numbers.on(i, all[i]->stream())) {
+        all[i]->add(batch);
+      }
+    }));
+  }
+  for (std::future<void>& thread : threads) {
+    thread.get();
+  }
+}
+
 struct Options {
   Options(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
       const std::string arg = argv[i];
       if (arg == "--one-thread") {
         one_thread = true;
+      } else if (arg == "--all") {
+        all = true;
       } else if (arg == "--device" && i + 1 < argc) {
         device = argv[++i];
       } else if (arg == "--gpus" && i + 1 < argc) {
@@ -136,14 +161,19 @@ struct Options {
       } else {
         throw std::invalid_argument{"what is \"" + arg +
                                     "\"? Usage: [--device auto|cuda|host] [--gpus N] "
-                                    "[--one-thread] [FILE]"};
+                                    "[--one-thread | --all] [FILE]"};
       }
+    }
+    if (one_thread && all) {
+      throw std::invalid_argument{"--one-thread is for shares of the file, so it does not go with "
+                                  "--all"};
     }
   }
 
   std::string device = "auto";
   std::size_t gpus = 0; // 0: not given
   bool one_thread = false;
+  bool all = false;
   std::string file;
 
  private:
@@ -159,20 +189,32 @@ struct Options {
   }
 };
 
-/// Adds up the file on all GPUs that make(i) makes, and prints the sums; returns their sum.
+struct Sum {
+  std::uint64_t sum; ///< Of what all GPUs have added up.
+  std::uint64_t of;  ///< How often each number is in it.
+};
+
+/// Adds up the file on all GPUs that make(i) makes, and prints the sums.
 template <class Make>
-std::uint64_t add_up(const Options& options, const std::string& file, std::size_t count,
-                     Make make) {
+Sum add_up(const Options& options, const std::string& file, std::size_t count, Make make) {
   using D = typename decltype(make(0))::element_type;
   std::vector<std::unique_ptr<D>> gpus; // outlive the pipelines
   AllGpus<D> all;
   for (std::size_t i = 0; i != count; ++i) {
     gpus.push_back(make(static_cast<int>(i)));
+    if (options.all) {
+      all.push_back(std::make_unique<Adding<D>>(*gpus.back()));
+      continue;
+    }
     const ps::Ranks share{.rank = static_cast<std::uint32_t>(i),
                           .world = static_cast<std::uint32_t>(count)};
     all.push_back(std::make_unique<Adding<D>>(*gpus.back(), file, share));
   }
-  options.one_thread ? in_turn(all) : by_threads(all);
+  if (options.all) {
+    all_to_each(all, file);
+  } else {
+    options.one_thread ? in_turn(all) : by_threads(all);
+  }
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i != count; ++i) {
     const std::uint64_t of_this = all[i]->sum();
@@ -180,10 +222,10 @@ std::uint64_t add_up(const Options& options, const std::string& file, std::size_
               << " batches\n";
     sum += of_this;
   }
-  return sum;
+  return {sum, options.all ? count : 1};
 }
 
-std::uint64_t add_on_all(const Options& options, const std::string& file) {
+Sum add_on_all(const Options& options, const std::string& file) {
 #if defined(__CUDACC__)
   const auto found = static_cast<std::size_t>(ps::CudaDevice::count());
   if (options.device == "cuda" || (options.device == "auto" && found != 0)) {
@@ -226,12 +268,13 @@ int main(int argc, char** argv) try {
   std::optional<TemporaryFile> made;
   const std::string file =
       options.file.empty() ? made.emplace(some_numbers()).path() : options.file;
-  const std::uint64_t sum = add_on_all(options, file);
-  if (const std::uint64_t plain = plain_sum(file); sum != plain) {
-    throw std::runtime_error{"the sum is " + std::to_string(sum) + ", and a plain loop's " +
+  const Sum found = add_on_all(options, file);
+  const std::uint64_t plain = plain_sum(file) * found.of;
+  if (found.sum != plain) {
+    throw std::runtime_error{"the sum is " + std::to_string(found.sum) + ", and a plain loop's " +
                              std::to_string(plain)};
   }
-  std::cout << sum << " in all\n";
+  std::cout << found.sum << " in all\n";
 } catch (const std::exception& error) {
   std::cerr << "20_several_gpus: " << error.what() << '\n';
   return 1;

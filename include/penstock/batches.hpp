@@ -5,11 +5,13 @@
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/engine/batch_source.hpp>
 #include <penstock/detail/engine/engine.hpp>
+#include <penstock/detail/engine/loops.hpp>
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>
 #include <penstock/run_options.hpp>
 
 #include <cstddef>
+#include <exception>
 #include <iterator>
 #include <memory>
 #include <thread>
@@ -126,7 +128,8 @@ template <class B> class Batches {
     }
     check_thread();
     if (!running_) {
-      engine_->start(options_);
+      engine_->check_here();
+      detail::Loops::enter(source_->loops(), source_, [this] { engine_->start(options_); });
       running_ = true;
       thread_ = std::this_thread::get_id();
       source_->enter(stream_);
@@ -135,8 +138,11 @@ template <class B> class Batches {
     current_ = {};
     current_ = source_->next();
     if (!current_) {
-      end_run(false);
-      std::exchange(engine_, nullptr)->result();
+      const std::exception_ptr error = end_run(false);
+      engine_ = nullptr;
+      if (error) {
+        std::rethrow_exception(error);
+      }
     }
   }
   void check_thread() const {
@@ -145,11 +151,17 @@ template <class B> class Batches {
                   "ask for its batches there, or begin another run here."};
     }
   }
-  void end_run(bool early) noexcept {
+  // Returns the run's error. Once this loop has left, another may begin the next run.
+  std::exception_ptr end_run(bool early) noexcept {
     current_ = {};
     source_->leave(early);
-    engine_->finish();
+    std::exception_ptr error = engine_->error();
+    detail::Loops::leave(source_->loops(), source_, [&] {
+      engine_->finish();
+      error = engine_->error();
+    });
     running_ = false;
+    return error;
   }
 
   detail::Shared<detail::Engine> engine_; // null without a run

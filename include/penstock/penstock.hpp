@@ -24,6 +24,7 @@
 #include <penstock/device_array.hpp>
 #include <penstock/each_worker.hpp>
 #include <penstock/error.hpp>
+#include <penstock/fan_out.hpp>
 #include <penstock/fence.hpp>
 #include <penstock/host/algorithm.hpp>
 #include <penstock/host/device.hpp>

@@ -371,6 +371,9 @@ def several_gpus(program: str, folder: Path):
                 assert sum(int(total) for total, _ in found) == sum(numbers), (count, gpus, way, rows)
                 batches = [int(of.split()[0]) for _, of in found]
                 assert count < 3_000_001 or min(batches) > 0 and max(batches) - min(batches) <= 1, (gpus, way, rows)
+            rows = run(program, "--device", "host", "--gpus", gpus, "--all", file).splitlines()
+            assert rows[-1] == f"{gpus * sum(numbers)} in all" and len(rows) == gpus + 1, (count, gpus, rows)
+            assert all(row.startswith(f"GPU {i}: {sum(numbers)}, of ") for i, row in enumerate(rows[:-1])), (count, gpus, rows)
     failed = subprocess.run([program, "--device", "host", folder / "missing"], capture_output=True, text=True, timeout=LIMIT)
     assert failed.returncode == 1 and not failed.stdout and "missing" in failed.stderr, failed
     for wrong in "x", "", "0", "-1", "2x", "65":

@@ -15,7 +15,7 @@ from pathlib import Path
 MOST_LINES = 260
 FLOORS = {  # top first
     "everything": ["penstock", "cuda.hpp"],
-    "pipelines": ["pipeline", "report_json", "verdict_json", "verdict", "any_batches", "any_pipeline", "batches", "join", "stages/", "decoders/", "with_device"],
+    "pipelines": ["pipeline", "report_json", "verdict_json", "verdict", "any_batches", "any_pipeline", "batches", "fan_out", "join", "stages/", "decoders/", "with_device"],
     "what | knows": ["detail/chain/", "detail/verdict/"],
     "what threads do": ["detail/host_side/", "detail/device_side/"],
     "a run": ["detail/engine/"],

@@ -200,4 +200,50 @@ template <class Source> class InTurn : public Row {
   std::vector<std::unique_ptr<Loop>> loops_;
 };
 
+/// One Reader for all GPUs, each of which gets all that it reads, and a thread for each GPU.
+template <class Source> class FromOneReader : public Row {
+ public:
+  FromOneReader(const Devices& devices, std::size_t gpus, const Source& source, bool checked)
+      : gpus_{devices.first(gpus)},
+        blocks_{reader(source, {.same = true}, {}), gpus_, {.batch = 4 * MiB / sizeof(Block)}} {
+    for (Gpu* const gpu : gpus_) {
+      sides_.push_back(std::make_unique<Side>(*gpu, checked));
+    }
+  }
+  std::uint64_t run() override {
+    on_threads(sides_.size(), [this](std::size_t i) {
+      const auto attached = gpus_[i]->attach();
+      Side& side = *sides_[i];
+      for (auto batch : blocks_.on(i, side.stream)) {
+        if (side.sum) {
+          side.sum->add(batch.data(), batch.size_bytes(), side.stream);
+        }
+      }
+    });
+    std::uint64_t sum = 0;
+    for (const auto& side : sides_) {
+      if (side->sum) {
+        const std::uint64_t all = side->sum->get();
+        sum += all - std::exchange(side->before, all);
+      }
+    }
+    return sum;
+  }
+  std::string label() const override { return "held back by " + blocks_.report().limiting_stage; }
+  void count(benchmark::State& state) const override { Workers{blocks_.report()}.count(state); }
+
+ private:
+  struct Side {
+    Side(Gpu& gpu, bool checked)
+        : stream{gpu.stream()}, sum{checked ? std::make_unique<Sum>(gpu) : nullptr} {}
+    OwnStream stream;
+    std::unique_ptr<Sum> sum;
+    std::uint64_t before{};
+  };
+
+  std::vector<Gpu*> gpus_;
+  std::vector<std::unique_ptr<Side>> sides_;
+  penstock::FanOut<Block, Gpu> blocks_; // dies first
+};
+
 } // namespace penstock_bench

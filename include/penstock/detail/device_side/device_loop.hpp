@@ -15,7 +15,7 @@ namespace penstock::detail {
 
 /// Stands in for the last stage of an open pipeline whose batches lie in device memory.
 template <class T, AnyDevice D>
-class DeviceLoop final : public DeviceEnd<D>, public BatchSource<Batch<const T, Device>> {
+class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device>> {
   using B = Batch<const T, Device>;
 
  public:

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/engine/loops.hpp>
 #include <penstock/lease.hpp>
 
 namespace penstock::detail {
@@ -10,6 +11,8 @@ namespace penstock::detail {
 template <class B> class BatchSource {
  public:
   virtual ~BatchSource() = default;
+  /// Returns the loops with which it shares a run; null if it has the run for itself.
+  virtual Loops* loops() noexcept { return nullptr; }
   /// Begins the loop, before the first batch; `stream` is for batches on a device.
   virtual void enter(StreamHandle stream) noexcept = 0;
   /// Blocks for the next batch; returns an empty lease if there are no more, or the run has failed.

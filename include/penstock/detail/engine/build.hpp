@@ -4,7 +4,6 @@
 
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
-#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/ahead_needs.hpp>
 #include <penstock/detail/engine/node.hpp>
@@ -23,8 +22,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <string_view>
 #include <utility>
 
 namespace penstock::detail {
@@ -44,7 +41,7 @@ template <AnyDevice D> class Build {
         const PrepareOptions& told)
       : device{on}, control{run}, preparing{told}, nodes_{nodes}, threads_{threads} {}
 
-  D* const device; ///< Null if no stage names one.
+  D* device; ///< Null if no stage names one.
   RunControl& control;
   const PrepareOptions& preparing;
   Plan plan{};
@@ -111,6 +108,8 @@ template <AnyDevice D> class Build {
     host_output(slots, RingMemory::in<Where>(device, slots, layout, stage), claimers);
     return host_;
   }
+  /// Sets the link that the next stage takes from, where the chain forks.
+  void branch(Shared<HostLink> from) noexcept { host_ = std::move(from); }
   /// Sets the ring on the device that this stage fills and the next takes from.
   void device_output(Shared<DeviceLink<D>> link) {
     control.watch(link->ring);

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -36,11 +37,12 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
   [[gnu::cold]] ~Engine() {
-    crew_.dismiss();
-    // Each node takes from the one before it.
-    while (!nodes_.empty()) {
-      nodes_.pop_back();
+    if (running_) { // of several loops not all took part
+      stop();
+      finish();
     }
+    crew_.dismiss();
+    nodes_.clear(); // the last one first: each takes from the one before it
   }
 
   template <AnyDevice D> Build<D> build(D* device, const PrepareOptions& preparing) {
@@ -138,6 +140,8 @@ class Engine {
     control_.rethrow();
     return report_;
   }
+  /// Returns the error of the run so far; null if there is none.
+  std::exception_ptr error() const noexcept { return control_.error(); }
   void stop() noexcept { control_.stop(); }
   /// Ends the run by the exception in flight, inside a catch block, of what is no stage.
   void fail(const char* who) noexcept { control_.fail(who, 0); }

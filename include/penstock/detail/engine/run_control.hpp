@@ -138,11 +138,15 @@ class RunControl {
     const std::scoped_lock lock{mutex_};
     return lost_ != nullptr;
   }
-  /// Throws the run's error, if there was one.
-  void rethrow() const {
+  /// Returns the run's error; null if there was none.
+  std::exception_ptr error() const noexcept {
     const std::scoped_lock lock{mutex_};
-    if (error_) {
-      std::rethrow_exception(error_);
+    return error_;
+  }
+  /// Throws it, if there was one.
+  void rethrow() const {
+    if (const std::exception_ptr thrown = error()) {
+      std::rethrow_exception(thrown);
     }
   }
   /// Forgets the last run, before the next. Throws the error by which the device was lost, since it

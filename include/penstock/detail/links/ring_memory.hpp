@@ -29,6 +29,16 @@ class RingMemory {
     return made;
   }
 
+  /// Returns the same slots for another ring. They stay this one's, which must live longer.
+  [[gnu::cold]] RingMemory lent() const {
+    RingMemory other;
+    other.layout_ = layout_;
+    other.alignment_ = alignment_;
+    other.starts_ = starts_;
+    other.allocation_ = allocation_.lent();
+    return other;
+  }
+
   const Layout& layout() const noexcept { return layout_; }
   std::size_t bytes() const noexcept { return allocation_.bytes(); }
   MemoryKind kind() const noexcept { return allocation_.kind(); }

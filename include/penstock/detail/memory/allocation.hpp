@@ -46,6 +46,15 @@ class Allocation {
   MemoryKind kind() const noexcept { return kind_; }
   /// Returns whether this process made it, and not the parent of a forked child.
   bool is_here() const noexcept { return origin_.is_here(); }
+  /// Returns the same memory for another ring. It stays this one's, which must live longer.
+  [[gnu::cold]] Allocation lent() const noexcept {
+    Allocation other;
+    other.data_ = data_;
+    other.bytes_ = bytes_;
+    other.free_ = [](void*, void*, std::size_t) noexcept {};
+    other.kind_ = kind_;
+    return other;
+  }
 
   /// Allocates memory in `Where`. Page-locked memory is rounded up once to a page, nothing else is.
   /// Pageable memory needs no device.

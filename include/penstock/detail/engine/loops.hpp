@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/vector.hpp>
+#include <penstock/error.hpp>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+
+namespace penstock::detail {
+
+/// The loops that take part in each run of one engine, perhaps on threads of their own. The first
+/// that enters begins the run, and the last that leaves ends it.
+class Loops {
+ public:
+  [[gnu::cold]] explicit Loops(std::size_t count) : count_{count} { entered_.reserve(count); }
+
+  /// Lets a loop into the run, and calls begin() if there is none; if that throws, the loop has not
+  /// entered. Blocks while the loop has left a run which others have not. Throws Error if it is in
+  /// the run. Without `loops`, each run has one.
+  template <class F> static void enter(Loops* loops, const void* loop, F begin) {
+    std::unique_lock<std::mutex> lock;
+    if (!loops || loops->await_turn(lock, loop)) {
+      begin();
+    }
+    if (loops) {
+      loops->entered_.push_back({loop});
+    }
+  }
+  /// Lets a loop leave the run, which it does not enter again, and calls end() if it is the last.
+  template <class F> static void leave(Loops* loops, const void* loop, F end) noexcept {
+    std::unique_lock<std::mutex> lock;
+    if (!loops) {
+      end();
+    } else if (loops->is_last(lock, loop)) {
+      end();
+      loops->entered_.clear();
+      loops->over_.notify_all();
+    }
+  }
+
+ private:
+  struct Entered {
+    const void* loop;
+    bool left = false;
+  };
+
+  // Returns whether the loop is to begin the run.
+  [[gnu::cold]] bool await_turn(std::unique_lock<std::mutex>& lock, const void* loop) {
+    lock = std::unique_lock{mutex_};
+    for (Entered* mine = find(loop); mine; mine = find(loop)) {
+      if (!mine->left) {
+        throw Error{"penstock: this device has a loop in the run already: leave that before "
+                    "another begins."};
+      }
+      over_.wait(lock);
+    }
+    return entered_.empty();
+  }
+  [[gnu::cold]] bool is_last(std::unique_lock<std::mutex>& lock, const void* loop) noexcept {
+    lock = std::unique_lock{mutex_};
+    find(loop)->left = true;
+    return entered_.size() == count_ &&
+           std::all_of(entered_.begin(), entered_.end(), [](const Entered& e) { return e.left; });
+  }
+  [[gnu::cold]] Entered* find(const void* loop) noexcept {
+    Entered* const found = std::find_if(entered_.begin(), entered_.end(),
+                                        [&](const Entered& e) { return e.loop == loop; });
+    return found == entered_.end() ? nullptr : found;
+  }
+
+  const std::size_t count_;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  Vector<Entered> entered_;
+};
+
+} // namespace penstock::detail

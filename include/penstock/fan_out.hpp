@@ -1,0 +1,212 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/batches.hpp>
+#include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/vector.hpp>
+#include <penstock/detail/chain/assembly.hpp>
+#include <penstock/detail/chain/chain.hpp>
+#include <penstock/detail/device_side/device_loop.hpp>
+#include <penstock/detail/engine/engine_owner.hpp>
+#include <penstock/detail/engine/loops.hpp>
+#include <penstock/detail/host_side/fan_out_node.hpp>
+#include <penstock/device.hpp>
+#include <penstock/error.hpp>
+#include <penstock/memory.hpp>
+#include <penstock/pipeline.hpp>
+#include <penstock/refused.hpp>
+#include <penstock/report.hpp>
+#include <penstock/run_options.hpp>
+#include <penstock/stage.hpp>
+#include <penstock/stages/async_copier.hpp>
+
+#include <cstddef>
+#include <iterator>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace penstock {
+
+namespace detail {
+
+/// The loop of one of several devices, on a thread that its user has.
+template <class T, AnyDevice D> class FanOutLoop final : public DeviceLoop<T, D> {
+ public:
+  FanOutLoop(const NodeSetup& setup, D& device, const Shared<DeviceLink<D>>& in, std::size_t depth,
+             const Shared<Loops>& loops)
+      : DeviceLoop<T, D>{setup, device, in, depth}, loops_{loops} {}
+  unsigned threads() const noexcept override { return 0; }
+  Loops* loops() noexcept override { return loops_.get(); }
+
+ private:
+  const Shared<Loops> loops_;
+};
+
+/// Ends a chain on several devices: a copier and a loop for each.
+template <class T, AnyDevice D> class FanOutStage : public StageBase {
+ public:
+  using Loop = BatchSource<Batch<const T, Device>>;
+  using device_type = D;
+  template <class Given> using takes = moved_t<Given, Pinned>;
+  template <class> using gives = void;
+
+  /// build() adds to `loops`.
+  FanOutStage(const Vector<D*>& devices, CopierOptions options, Vector<Loop*>& loops)
+      : devices_{&devices}, options_{options}, loops_{&loops} {}
+
+  D* device() const noexcept { return (*devices_)[0]; }
+  template <class Given> void plan(Plan& plan) const { copier(0).template plan<Given>(plan); }
+  template <class Given> [[gnu::cold]] void build(Build<D>& build) const {
+    if (build.ahead || build.flush) {
+      throw OptionError{
+          "penstock: FanOut: .ahead and .flush tell how long a record may take to one "
+          "device, and here are several: leave them out of the Reader."};
+    }
+    auto& node = build.template add<FanOutNode<>>(build.setup("FanOut"), build.host_input(),
+                                                  devices_->size());
+    const auto loops = new_shared<Loops>(devices_->size());
+    const Build<D> before = build;
+    for (std::size_t i = 0; i != devices_->size(); ++i) {
+      Build<D> other = before;
+      Build<D>& branch = i == 0 ? build : other;
+      branch.device = (*devices_)[i];
+      branch.branch(node.out(i));
+      copier(i).template build<Given>(branch);
+      loops_->push_back(&branch.template add<FanOutLoop<T, D>>(
+          branch.setup("loop", 1, StageKind::loop), *branch.device, branch.device_input(),
+          branch.depth, loops));
+    }
+  }
+
+ private:
+  AsyncCopier<D> copier(std::size_t i) const { return AsyncCopier<D>{*(*devices_)[i], options_}; }
+
+  const Vector<D*>* devices_;
+  CopierOptions options_;
+  Vector<Loop*>* loops_;
+};
+
+/// Returns the device that stands in a range, by itself or as a pointer.
+template <class E> auto& device_at(E& element) {
+  if constexpr (AnyDevice<E>) {
+    return element;
+  } else {
+    return *element;
+  }
+}
+template <class Range>
+using device_in = std::remove_reference_t<decltype(device_at(*std::begin(std::declval<Range&>())))>;
+template <class P> using schema_given = typename batch_of<typename chain<P>::gives>::schema;
+
+} // namespace detail
+
+/// Feeds several devices from one chain of host stages: each gets every record once, in order. The
+/// chain reads each record once, into a ring of pinned memory, and each device copies it from
+/// there, on a stream of its own.
+///
+///     std::deque<ps::HostDevice> gpus(2);
+///     ps::FanOut records{ps::Reader{source, ps::to_pinned}, gpus};
+///     // on a thread for each device, number i, with a stream of that device:
+///     for (auto batch : records.on(i, stream)) { … }
+///
+/// All devices take part in a run, each by one loop, on a thread of its own or all on one, which
+/// then takes a batch of each in turn. The first loop that asks for a batch begins the run; it ends
+/// when the last has left. A device that is late holds up the others when its own ring and the
+/// pinned one are full; so does one without a loop.
+///
+/// The first error ends the run, and each loop that has not come to its end throws it. A loop that
+/// is left early, by an exception or a `break`, stops the run for all when its Batches dies. For
+/// the others that is the end, and no error.
+///
+/// Movable. The devices must outlive it and its loops. T is what a record is.
+template <class T, AnyDevice D> class FanOut {
+ public:
+  /// Opens the chain's source, allocates all memory and starts all threads. `chain` ends in pinned
+  /// memory, and has neither .ahead nor .flush. `devices` is a range of D, or of pointers to D; one
+  /// may be in it twice. `options` are those of each device's copies. Throws what
+  /// Pipeline::prepare() throws, and OptionError if there is no device.
+  template <class P, class Range>
+  FanOut(P chain, Range&& devices, CopierOptions options = {}) {
+    using Gives = typename detail::chain<P>::gives;
+    constexpr bool open = detail::chain<P>::starts && !std::is_void_v<Gives>;
+    constexpr bool pinned =
+        !open || std::is_same_v<typename detail::batch_of<Gives>::space, Pinned>;
+    static_assert(open, "penstock: a FanOut takes what begins with a Reader and has no last stage: "
+                        "FanOut{Reader{source, ps::to_pinned} | ..., devices}.");
+    static_assert(pinned, "penstock: a FanOut copies from pinned memory, and this chain ends in "
+                          "other memory: put a PinnedStager{} at its end, or read in place, "
+                          "Reader{source, ps::to_pinned}.");
+    if constexpr (open && pinned) {
+      for (auto& device : devices) {
+        devices_.push_back(&detail::device_at(device));
+      }
+      if (devices_.empty()) {
+        throw OptionError{"penstock: FanOut: there is no device: give it at least one."};
+      }
+      prepare(detail::stages_of(std::move(chain),
+                                detail::FanOutStage<T, D>{devices_, options, loops_}));
+    }
+  }
+
+  /// Returns how many devices it feeds.
+  std::size_t size() const noexcept { return loops_.size(); }
+
+  /// Returns the batches of device number `i` in one run, for a loop on `stream`, of that device:
+  /// see Pipeline::on(). Any thread may call it. The `options` of the loop that begins the run
+  /// count. A device has one loop a run; the next one waits until all devices have left the run.
+  /// Throws OptionError if there is no such device.
+  template <class S>
+  [[nodiscard]] auto on(std::size_t i, S&& stream, RunOptions options = {}) {
+    constexpr bool own_stream =
+        detail::is_stream_of<D, S>() && !std::is_integral_v<std::remove_cvref_t<S>>;
+    static_assert(own_stream,
+                  "penstock: this stream does not belong to the FanOut's devices: pass a "
+                  "cudaStream_t for a CudaDevice, a HostStream& for a HostDevice.");
+    if constexpr (own_stream) {
+      if (i >= loops_.size()) {
+        detail::throw_error<OptionError>({"penstock: FanOut: there is no device number ", i,
+                                          ": it has ", loops_.size(), ", from number 0 on."});
+      }
+      Stream<D> taken = stream;
+      return Batches<Batch<const T, Device>>{engine_.share(), *loops_[i], std::move(options),
+                                             detail::StreamHandle::of(taken)};
+    } else {
+      return Refused::Range{};
+    }
+  }
+
+  /// Ends the run early, for all devices. Any thread, and any signal handler; never blocks. Has no
+  /// effect while nothing runs.
+  void stop() noexcept {
+    if (detail::Engine* engine = engine_.get()) {
+      engine->stop();
+    }
+  }
+  /// Returns what the run has done so far; between runs, what the last one did. Any thread. Each
+  /// device has a copier and a loop of its own, the later ones with a number; what is said of the
+  /// run as a whole is what the last device has.
+  Report report() const {
+    const detail::Engine* engine = engine_.get();
+    return engine ? engine->report() : Report{};
+  }
+
+ private:
+  using Loop = typename detail::FanOutStage<T, D>::Loop;
+
+  template <class... Stages> [[gnu::cold]] void prepare(const std::tuple<Stages...>& stages) {
+    engine_.set(detail::Assembly<Stages...>::make(stages, {}));
+  }
+
+  detail::Vector<D*> devices_;
+  detail::Vector<Loop*> loops_;
+  detail::EngineOwner engine_;
+};
+/// Deduces what a record is, and the kind of the devices.
+template <class P, class Range>
+FanOut(P, Range&&, CopierOptions = {}) -> FanOut<detail::schema_given<P>, detail::device_in<Range>>;
+
+} // namespace penstock

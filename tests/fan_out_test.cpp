@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// One chain that feeds several host devices: the suite, where copies are late and a bus is slow;
+// and what only a host device can tell.
+
+#include <penstock/host/device.hpp>
+
+#include <cstddef>
+#include <deque>
+
+using TestDevice = penstock::HostDevice;
+
+// The first is quick, and copies to the others are late, or go over a slow bus.
+inline std::deque<TestDevice> make_devices(std::size_t count) {
+  std::deque<TestDevice> devices;
+  for (std::size_t i = 0; i != count; ++i) {
+    devices.emplace_back(i == 0   ? penstock::HostOptions{}
+                         : i == 1 ? penstock::HostOptions{.late_seed = 3}
+                                  : penstock::HostOptions{.to_device_bytes_per_s = 200e6});
+  }
+  return devices;
+}
+
+#include "suite/fan_out_suite.hpp"
+#include "support/failing_device.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <span>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace suite;
+
+// A number, and as many letters as it tells.
+struct Text : ps::Columns<ps::Field<"number", Number>, ps::Field<"text", ps::Ragged<char>>> {};
+
+} // namespace
+
+TEST_CASE("nothing is left on any device, however the run ends") {
+  const tests::Watchdog watchdog{"nothing is left"};
+  auto devices = make_devices(3);
+  for (const std::uint64_t refused : {ps::unknown_size, std::uint64_t{0}, std::uint64_t{7000}}) {
+    auto sides = sides_of(devices);
+    FanOut fan{chain(1, refused), devices, {.batch = a_batch}};
+    loops(fan, sides);
+    CHECK((sides[2].error != nullptr) == (refused != ps::unknown_size));
+  }
+  for (const auto& device : devices) {
+    tests::check_nothing_lives(device);
+  }
+}
+
+TEST_CASE("an error of one device ends all loops, which throw it") {
+  const tests::Watchdog watchdog{"an error of a device"};
+  using Failing = tests::FailingDevice;
+  std::deque<Failing> devices(2);
+  ps::FanOut fan{chain(), devices, {.batch = a_batch}};
+  for (const std::uint64_t call : {1, 2, 9}) {
+    std::deque<ps::HostStream> streams;
+    std::deque<tests::Outcome> outs(2);
+    for (Failing& device : devices) {
+      streams.push_back(device.stream());
+    }
+    devices[1].fail(tests::Calls::others, call, {.code = 719});
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i != 2; ++i) {
+      threads.emplace_back([&, i] {
+        outs[i] = tests::outcome_of([&] {
+          for (auto batch : fan.on(i, streams[i])) {
+          }
+        });
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (const tests::Outcome& out : outs) {
+      CAPTURE(call, out);
+      CHECK(out.came == tests::Came::stage_error);
+      CHECK(out.code == 719);
+    }
+    CHECK(devices[1].fired());
+    devices[1].mend();
+  }
+}
+
+TEST_CASE("memory that runs out on one device is told at once, and leaves nothing") {
+  auto devices = make_devices(1);
+  devices.emplace_back(ps::HostOptions{.memory_bytes = 1000});
+  CHECK_THROWS_AS((FanOut{chain(), devices, {.batch = a_batch}}), ps::DeviceError);
+  for (const auto& device : devices) {
+    tests::check_nothing_lives(device);
+  }
+}
+
+TEST_CASE("columns of any length go to all devices") {
+  const tests::Watchdog watchdog{"columns"};
+  auto devices = make_devices(2);
+  const auto source = ps::generate<Number>(1000, [](std::span<Number> out, std::uint64_t first) {
+    std::iota(out.begin(), out.end(), first);
+  });
+  ps::FanOut fan{
+      ps::Reader{source, {.batch = 50}} | ps::Decoder{[](const Number& in, ps::Row<Text> out) {
+        ps::get<"number">(out) = in;
+        std::fill_n(ps::put<"text">(out, in % 7), in % 7, 'x');
+      }} | ps::PinnedStager{},
+      devices};
+  std::vector<std::thread> threads;
+  std::vector<std::uint64_t> wrong(2), records(2);
+  for (std::size_t i = 0; i != 2; ++i) {
+    threads.emplace_back([&, i] {
+      auto stream = devices[i].stream();
+      for (auto batch : fan.on(i, stream)) {
+        devices[i].sync(stream);
+        for (std::size_t k = 0; k != batch.size(); ++k) {
+          const Number number = ps::get<"number">(batch)[k];
+          wrong[i] += number != records[i]++ || ps::get<"text">(batch)[k].size() != number % 7;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == std::vector<std::uint64_t>{0, 0});
+  CHECK(records == std::vector<std::uint64_t>{1000, 1000});
+}
+
+TEST_CASE("a slow bus delays nobody else while the pinned ring has room") {
+  const tests::Watchdog watchdog{"a slow bus"};
+  std::deque<ps::HostDevice> devices;
+  devices.emplace_back();
+  devices.emplace_back(ps::HostOptions{.copy_ns_per_kib = 4'000'000}); // 2 s for the half MiB
+  FanOut fan{ps::Reader{numbers(64 * 1024), ps::to_pinned, {.depth = 16, .batch = 4096}},
+             devices,
+             {.batch = 4096}};
+  auto sides = sides_of(devices);
+  auto second = fan.on(1, sides[1].stream);
+  const auto start = std::chrono::steady_clock::now();
+  std::uint64_t got = 0;
+  for (auto batch : fan.on(0, sides[0].stream)) {
+    got += batch.size();
+  }
+  CHECK(got == 64 * 1024);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds{1});
+  CHECK(second.next().size() == 4096);
+}
