@@ -133,10 +133,6 @@ class Engine {
   const Report& run() {
     nodes_.back()->run(0);
     finish();
-    return result();
-  }
-  /// Returns the report of the last run. Throws that run's error, if there was one.
-  const Report& result() const {
     control_.rethrow();
     return report_;
   }
