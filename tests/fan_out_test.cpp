@@ -27,6 +27,7 @@ inline std::deque<TestDevice> make_devices(std::size_t count) {
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <numeric>
 #include <span>
 #include <thread>
@@ -35,6 +36,14 @@ inline std::deque<TestDevice> make_devices(std::size_t count) {
 namespace {
 
 using namespace suite;
+
+// Its text takes long, so that another error comes before it is read.
+struct Slow : std::exception {
+  const char* what() const noexcept override {
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    return "slow";
+  }
+};
 
 // A number, and as many letters as it tells.
 struct Text : ps::Columns<ps::Field<"number", Number>, ps::Field<"text", ps::Ragged<char>>> {};
@@ -86,6 +95,23 @@ TEST_CASE("an error of one device ends all loops, which throw it") {
     }
     CHECK(devices[1].fired());
     devices[1].mend();
+  }
+}
+
+TEST_CASE("all loops throw the first error, also if others come before it is described") {
+  const tests::Watchdog watchdog{"errors at once"};
+  auto devices = make_devices(2);
+  auto sides = sides_of(devices);
+  const auto bad = ps::generate<Number>(
+      number_count, [](std::span<Number> /*out*/, std::uint64_t /*first*/) { throw Slow{}; });
+  FanOut fan{ps::Reader{bad, ps::to_pinned, {.workers = 2, .batch = 64}}, devices};
+  for (int times = 0; times < 2; ++times) {
+    loops(fan, sides);
+    for (Side& side : sides) {
+      REQUIRE(side.error);
+      CHECK(tests::outcome_of(side.error).stage == "Reader");
+      side.error = nullptr;
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 #include <penstock/ring.hpp>
 
 #include <cerrno>
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <mutex>
@@ -83,21 +84,23 @@ class RunControl {
                           std::uint64_t skips = 0, const ForWorker& worker = {}) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
-    if (!first && !lost) {
-      // The thread of the first error may not have closed them yet, and the caller drops its slot.
-      close(Flow::failed);
-      return;
+    std::exception_ptr error;
+    if (first || lost) {
+      error = described({stage, record, reads, skips, worker}, asks_);
     }
-    std::exception_ptr error = described({stage, record, reads, skips, worker}, asks_);
     {
-      const std::scoped_lock lock{mutex_};
+      std::unique_lock lock{mutex_};
       if (lost && (first || !lost_)) {
         lost_ = error;
       }
       if (first) {
         error_ = std::move(error);
+        described_.notify_all();
       }
+      // One of several loops asks for the error as soon as its ring is closed.
+      described_.wait(lock, [this] { return error_ != nullptr; });
     }
+    // The thread of the first error may not have closed them yet, and the caller drops its slot.
     close(Flow::failed);
   }
 
@@ -194,6 +197,7 @@ class RunControl {
   Vector<Watched> rings_;
   Vector<AsksOpenWork> asks_;
   mutable std::mutex mutex_;
+  std::condition_variable described_; // when error_ is there
   std::exception_ptr error_;
   std::exception_ptr lost_;
   std::exception_ptr owed_;
