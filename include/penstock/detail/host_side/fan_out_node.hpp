@@ -101,7 +101,11 @@ template <class = void> class FanOutNode final : public Node {
   bool hand_on(Meter& meter) {
     bool any = false;
     // Empty slots too, so that all rings have the same places.
-    while (HostRing::Take taken = in_->ring.try_take(1, Empties::give)) {
+    while (HostRing::Take next = in_->ring.try_take(1, Empties::give)) {
+      // Kept from the first ring on that has it, also if the run ends before the others do: a
+      // thread that still waits to fill the slot would change what is being copied.
+      HostRing::Take& taken = held_[taken_ % held_.size()];
+      taken = std::move(next);
       const HostSlot& given = taken.slot();
       for (const auto& out : out_) {
         // It is free: the ring has as many slots as this one, and had this one before.
@@ -125,7 +129,7 @@ template <class = void> class FanOutNode final : public Node {
       if (given.units != 0) {
         meter.did(in_->layout().whole_records(given.source[0], given.units), given.bytes);
       }
-      held_[taken_++ % held_.size()] = std::move(taken);
+      ++taken_;
       any = true;
     }
     return any;
