@@ -122,6 +122,9 @@ template <class P> using schema_given = typename batch_of<typename chain<P>::giv
 /// is left early, by an exception or a `break`, stops the run for all when its Batches dies. For
 /// the others that is the end, and no error.
 ///
+/// A lease that is kept past its loop must be given back before any device begins the next run: the
+/// threads meet in between, by a std::barrier.
+///
 /// Movable. The devices must outlive it and its loops. T is what a record is.
 template <class T, AnyDevice D> class FanOut {
  public:
