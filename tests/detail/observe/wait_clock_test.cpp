@@ -26,6 +26,9 @@ TEST_CASE("a WaitClock adds up waits, and one that goes on counts up to now") {
   CHECK(clock.at(20'000) == 400);
   clock.reset();
   CHECK(clock.at(20'000) == 0);
+  // A reader that was held up for longer than all waits together.
+  clock.begin(30'000);
+  CHECK(clock.at(29'000) == 0);
 }
 
 TEST_CASE("a WaitClock holds times of the steady clock, up to 146 years after it began") {

@@ -22,10 +22,11 @@ class WaitClock {
   void end(std::uint64_t now) noexcept { set(at(now), false); }
   /// @}
   /// Returns the time waited until `now`. A reader whose `now` is older than a change that it sees
-  /// gets the time at that change, or a little less.
+  /// gets the time at that change, or less, by as much as its `now` is older; at least 0.
   std::uint64_t at(std::uint64_t now) const noexcept {
     const std::uint64_t word = word_.load(relaxed);
-    return (word & 1U) != 0 ? now - (word >> 1U) : word >> 1U;
+    const std::uint64_t time = word >> 1U;
+    return (word & 1U) == 0 ? time : now - (now > time ? time : now);
   }
 
  private:
