@@ -175,7 +175,7 @@ def main():
                    "num_cpus": os.cpu_count(), "commit": os.environ.get("PENSTOCK_COMMIT", "unknown"),
                    "config": args.config, "batch": args.batch, "context": args.context, "steps": args.steps}
         Path(args.out).write_text(json.dumps({"context": context, "runs": [
-            {"name": contender.name, "command": contender.command, "rows": contender.rows, "watched": contender.watched,
+            {"name": contender.name, "command": [word.replace(str(HERE), "bench/gpt") for word in contender.command], "rows": contender.rows, "watched": contender.watched,
              "profile": contender.profile, "failure": contender.failure}
             for contender in all_of_them]}, indent=1), encoding="utf-8")
     sys.exit(any(contender.failure for contender in all_of_them))
