@@ -176,10 +176,8 @@ BARS = [
     *[ratio(f"two GPUs, {data}: of both links", f"several/{data}/2", "several/link/2", bar, None)
       for data, bar in [("memory_huge", 0.95), ("tmpfs_huge", 0.95), ("disk", 0.95), ("disk_w8", 0.8), ("tmpfs", 0.8), ("memory_4k", None),
                         ("ranks_disk", 0.95), ("ranks_tmpfs", None), ("turns_disk", None)]],
-    *[ratio(f"two GPUs, {data}: one ring for both, against a pipeline each", f"several/fan_out_{data}_*/2",
+    *[ratio(f"two GPUs, {data}: one ring for both, against a pipeline each", f"several/fan_out_{data}/2",
             f"several/same_{data}/2", None, None) for data in ["memory_huge", "disk"]],
-    *[ratio(f"two GPUs, {data}: copies by prefetchnta, against memcpy", f"several/copied_prefetchnta_{data}/2",
-            f"several/copied_memcpy_{data}/2", None, None) for data in ["memory_4k", "memory_huge", "mapped"]],
     ratio("event 3: workers, against one thread", "events/03_*/workers_*", "events/03_*/one_thread", 4, None, ITEMS),
     figure("event 3: GPU busy with kernels", "watched/03_*/workers_*", "kernels_busy", 0.95, None),
     ratio("event 4: tiny kernels, against loose launches", "events/04_*/*", "events/04_*/loose", 5, None, ITEMS),

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "support/file.hpp"
-#include "support/several/byte_copies.hpp"
 
 #include <penstock/batch.hpp>
 #include <penstock/memory.hpp>
@@ -29,21 +28,13 @@ struct Block {
   std::uint8_t bytes[16384];
 };
 
-/// Bytes in the address space: anonymous memory, or a file.
+/// Anonymous memory.
 class Mapped {
  public:
   /// Asks for huge pages, or for none. They are there when it returns.
   static Mapped memory(std::uint64_t bytes, bool huge) {
-    Mapped made{bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1};
+    Mapped made{bytes};
     ::madvise(made.at_, made.bytes_, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    return made;
-  }
-  static Mapped file(const std::string& path, std::uint64_t bytes) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) {
-      throw std::system_error{errno, std::generic_category(), "open " + path};
-    }
-    Mapped made{bytes, PROT_READ, MAP_SHARED, descriptor};
     return made;
   }
   Mapped(Mapped&& other) noexcept : at_{std::exchange(other.at_, nullptr)}, bytes_{other.bytes_} {}
@@ -60,14 +51,11 @@ class Mapped {
   }
 
  private:
-  Mapped(std::uint64_t bytes, int protection, int flags, int descriptor)
-      : at_{::mmap(nullptr, bytes, protection, flags, descriptor, 0)}, bytes_{bytes} {
-    const int error = errno;
-    if (descriptor >= 0) {
-      ::close(descriptor);
-    }
+  explicit Mapped(std::uint64_t bytes)
+      : at_{::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)},
+        bytes_{bytes} {
     if (at_ == MAP_FAILED) {
-      throw std::system_error{error, std::generic_category(),
+      throw std::system_error{errno, std::generic_category(),
                               "mmap of " + std::to_string(bytes) + " bytes"};
     }
   }
@@ -100,20 +88,6 @@ class FileCopy {
 
  private:
   std::string path_;
-};
-
-/// A source of blocks in memory that copies them in a way of its own.
-struct CopiedBlocks {
-  using schema = Block;
-  std::span<const Block> blocks;
-  CopyBytes copy;
-
-  std::uint64_t size() const { return blocks.size(); }
-  template <penstock::HostSpace Where> std::size_t read(penstock::Batch<Block, Where> into) const {
-    copy(reinterpret_cast<std::uint8_t*>(into.data()),
-         reinterpret_cast<const std::uint8_t*>(blocks.data() + into.index()), into.size_bytes());
-    return into.size();
-  }
 };
 
 /// Returns the sum of all 64-bit words of the file.

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// By hand, without a pipeline: what could be had if one chain on the host fed several GPUs? And do
-// copies of what has just been written hold the writers up?
+// By hand, without a pipeline: what could be had if one chain on the host fed several GPUs?
 
 #include "support/file.hpp"
 #include "support/places.hpp"
@@ -43,33 +42,28 @@ class PinnedForAll {
 using PinnedForAll = PinnedMemory;
 #endif
 
-struct HandOptions {
-  unsigned readers = 0;
-  std::int64_t lag = 0; ///< A place is copied when as many behind it are full.
-  bool checked = false;
-};
-
 /// One ring in host memory, of 48 places of 1 MiB, whose every place goes to all its GPUs.
 class FanOut : public Row {
  public:
   /// `move` fills a place; many threads call it.
-  FanOut(const std::vector<Gpu*>& gpus, std::uint64_t bytes, Moving::Move move,
-         const HandOptions& options)
-      : options_{options}, count_{static_cast<std::int64_t>(bytes / MiB)}, move_{std::move(move)},
-        pinned_{*gpus.front(), places * MiB}, left_(places) {
+  FanOut(const std::vector<Gpu*>& gpus, std::uint64_t bytes, unsigned rounds, Moving::Move move,
+         unsigned readers, bool checked)
+      : readers_{readers}, blocks_{static_cast<std::int64_t>(bytes / MiB)},
+        count_{blocks_ * rounds}, move_{std::move(move)}, pinned_{*gpus.front(), places * MiB},
+        left_(places) {
     for (Gpu* const gpu : gpus) {
-      sides_.push_back(std::make_unique<Side>(*gpu, options.checked));
+      sides_.push_back(std::make_unique<Side>(*gpu, checked));
     }
   }
   std::uint64_t run() override {
     places_.reset();
     std::fill(left_.begin(), left_.end(), static_cast<unsigned>(sides_.size()));
     std::atomic<std::int64_t> next{0};
-    on_threads(options_.readers + sides_.size(), [&, this](std::size_t i) {
-      if (i < options_.readers) {
+    on_threads(readers_ + sides_.size(), [&, this](std::size_t i) {
+      if (i < readers_) {
         read(next);
       } else {
-        send(*sides_[i - options_.readers]);
+        send(*sides_[i - readers_]);
       }
     });
     std::uint64_t sum = 0;
@@ -81,9 +75,7 @@ class FanOut : public Row {
     }
     return sum;
   }
-  void count(benchmark::State& state) const override {
-    state.counters["workers"] = options_.readers;
-  }
+  void count(benchmark::State& state) const override { state.counters["workers"] = readers_; }
 
  private:
   static constexpr std::size_t places = 48;
@@ -111,7 +103,7 @@ class FanOut : public Row {
       while (!places_.is_empty(n)) {
         penstock::SpinThenFutex::pause();
       }
-      move_(static_cast<std::uint64_t>(n) * MiB, {places_.at(n), MiB});
+      move_(static_cast<std::uint64_t>(n % blocks_) * MiB, {places_.at(n), MiB});
       places_.fill(n);
     }
   }
@@ -134,8 +126,7 @@ class FanOut : public Row {
       std::int64_t end = sent;
       const std::int64_t wrap = (sent / std::int64_t{places} + 1) * std::int64_t{places};
       const std::int64_t last = std::min({sent + most_a_copy, wrap, count_});
-      while (copies - done < in_flight && end < last && places_.is_full(end) &&
-             places_.is_full(std::min(end + options_.lag, count_ - 1))) {
+      while (copies - done < in_flight && end < last && places_.is_full(end)) {
         ++end;
       }
       if (end == sent) {
@@ -164,37 +155,14 @@ class FanOut : public Row {
     }
   }
 
-  HandOptions options_;
+  unsigned readers_;
+  std::int64_t blocks_;
   std::int64_t count_;
   Moving::Move move_;
   PinnedForAll pinned_;
   Places places_{pinned_.get(), places* MiB, MiB};
   std::vector<std::atomic<unsigned>> left_;
   std::vector<std::unique_ptr<Side>> sides_;
-};
-
-/// A ring by hand for each GPU. All GPUs get all bytes, each beginning somewhere else.
-class HandRings : public Row {
- public:
-  HandRings(const Devices& devices, std::size_t gpus, std::uint64_t bytes, const Moving::Move& move,
-            const HandOptions& options) {
-    for (std::size_t i = 0; i != gpus; ++i) {
-      const std::uint64_t first = bytes / gpus / MiB * MiB * i;
-      rings_.push_back(std::make_unique<FanOut>(
-          std::vector<Gpu*>{&devices[i]}, bytes,
-          [=](std::uint64_t at, std::span<std::uint8_t> into) { move((first + at) % bytes, into); },
-          options));
-    }
-  }
-  std::uint64_t run() override {
-    std::atomic<std::uint64_t> sum{0};
-    on_threads(rings_.size(), [&, this](std::size_t i) { sum += rings_[i]->run(); });
-    return sum;
-  }
-  void count(benchmark::State& state) const override { rings_.at(0)->count(state); }
-
- private:
-  std::vector<std::unique_ptr<FanOut>> rings_;
 };
 
 } // namespace penstock_bench

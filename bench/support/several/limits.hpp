@@ -5,7 +5,6 @@
 // What the machine allows: its links, its memory and its page cache, alone and beside each other.
 
 #include "support/file.hpp"
-#include "support/several/byte_copies.hpp"
 #include "support/several/devices.hpp"
 #include "support/several/row.hpp"
 #include "support/threads.hpp"
@@ -14,7 +13,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -94,16 +92,18 @@ class Links : public Row {
   std::vector<std::unique_ptr<OneLink>> links_;
 };
 
-/// Threads that move bytes, 1 MiB at a time, into a small pinned pool, as a pipeline's readers do,
-/// or that only read them. Without a GPU's link, or with the links of all at work beside them.
+/// Threads that move bytes, 1 MiB at a time, into a small pinned pool, as a pipeline's readers do.
+/// Without a GPU's link, or with the links of all at work beside them.
 class Moving : public Row {
  public:
   using Move = std::function<void(std::uint64_t at, std::span<std::uint8_t> into)>;
 
-  /// `move` is called on many threads. The links copy pieces that stay in the processor's cache.
+  /// `move` is called on many threads, for all bytes of the data, `rounds` times. The links copy
+  /// pieces that stay in the processor's cache.
   Moving(const Devices& devices, std::size_t links, unsigned threads, std::uint64_t bytes,
-         Move move)
-      : threads_{threads}, bytes_{bytes}, move_{std::move(move)}, pool_{devices[0], pool_bytes} {
+         unsigned rounds, Move move)
+      : threads_{threads}, bytes_{bytes}, all_{bytes * rounds}, move_{std::move(move)},
+        pool_{devices[0], pool_bytes} {
     for (std::size_t i = 0; i != links; ++i) {
       links_.push_back(std::make_unique<OneLink>(devices[i], link_piece));
     }
@@ -122,8 +122,8 @@ class Moving : public Row {
         std::atomic<unsigned>& movers;
         ~Gone() { --movers; }
       } const gone{movers};
-      for (std::uint64_t at = next.fetch_add(MiB); at + MiB <= bytes_; at = next.fetch_add(MiB)) {
-        move_(at, {pool_.get() + at % pool_bytes, MiB});
+      for (std::uint64_t at = next.fetch_add(MiB); at + MiB <= all_; at = next.fetch_add(MiB)) {
+        move_(at % bytes_, {pool_.get() + at % pool_bytes, MiB});
       }
     });
     linked_ = linked;
@@ -141,24 +141,12 @@ class Moving : public Row {
   static constexpr std::size_t link_piece = 12 * MiB;
 
   unsigned threads_;
-  std::uint64_t bytes_;
+  std::uint64_t bytes_; // a multiple of MiB
+  std::uint64_t all_;
   Move move_;
   PinnedMemory pool_;
   std::vector<std::unique_ptr<OneLink>> links_;
   std::uint64_t linked_{};
 };
-
-/// Reads the bytes and keeps nothing of them.
-inline void read_only(const std::uint8_t* from, std::size_t bytes) {
-  std::uint64_t sum[8]{};
-  for (std::size_t at = 0; at + sizeof sum <= bytes; at += sizeof sum) {
-    std::uint64_t words[8];
-    std::memcpy(words, from + at, sizeof words);
-    for (std::size_t k = 0; k != 8; ++k) {
-      sum[k] += words[k];
-    }
-  }
-  benchmark::DoNotOptimize(sum);
-}
 
 } // namespace penstock_bench

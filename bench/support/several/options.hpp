@@ -26,16 +26,21 @@ namespace penstock_bench {
 /// The options of several_bench, besides Google Benchmark's.
 struct SeveralOptions {
 #if defined(__CUDACC__)
-  std::uint64_t bytes = 56 * file_unit;
+  static constexpr std::uint64_t file_units = 56;
+  static constexpr unsigned usual_rounds = 4;
 #else
-  std::uint64_t bytes = file_unit;
+  static constexpr std::uint64_t file_units = 1;
+  static constexpr unsigned usual_rounds = 1;
 #endif
+  std::uint64_t bytes = file_units * file_unit;
   std::size_t gpus = 0;
   std::string file = (std::filesystem::temp_directory_path() / "penstock-several.bin").string();
   std::string tmpfs = "/dev/shm";
   std::string huge_tmpfs;
   std::string run_ranks;
-  RankTask rank; // its `times` is empty in the process that starts ranks
+  RankTask rank{.times = {},
+                .file = {},
+                .how = {.rounds = usual_rounds}}; // of a rank: `times` is empty elsewhere
 
   SeveralOptions(int argc, char** argv) {
     for (const std::string_view argument :
@@ -43,10 +48,10 @@ struct SeveralOptions {
       const std::size_t end = argument.find('=');
       if (!set(argument.substr(0, end),
                std::string{end == std::string_view::npos ? "" : argument.substr(end + 1)})) {
-        throw std::runtime_error{
-            "unknown option " + std::string{argument} +
-            "; there are --gpus=N, --bytes=N, --file=PATH, --tmpfs=FOLDER, --huge-tmpfs=FOLDER, "
-            "--run-ranks=PATH and Google Benchmark's"};
+        throw std::runtime_error{"unknown option " + std::string{argument} +
+                                 "; there are --gpus=N, --bytes=N, --rounds=N, --file=PATH, "
+                                 "--tmpfs=FOLDER, --huge-tmpfs=FOLDER, "
+                                 "--run-ranks=PATH and Google Benchmark's"};
       }
     }
     rank.file = file;
@@ -78,6 +83,8 @@ struct SeveralOptions {
       rank.how.workers = static_cast<unsigned>(std::stoul(value));
     } else if (name == "--depth") {
       rank.how.depth = std::stoul(value);
+    } else if (name == "--rounds") {
+      rank.how.rounds = std::max(static_cast<unsigned>(std::stoul(value)), 1U);
     } else if (name == "--checked") {
       rank.checked = value == "1";
     } else {

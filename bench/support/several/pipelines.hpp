@@ -26,14 +26,15 @@ struct How {
   unsigned workers = 0;  ///< Of each pipeline; 0: as the library decides.
   std::size_t depth = 0; ///< Slots, of 1 MiB each, in each pipeline's ring; 0: likewise.
   bool same = false;     ///< All get all of it; else each gets its share, several times.
+  unsigned rounds = 1;   ///< How often each gets as many bytes as there are.
 };
 
-/// Reads what number `number` of `world` gets, as many bytes as there are, into pinned memory.
+/// Reads what a rank gets, as many bytes as there are in each round, into pinned memory.
 template <class Source>
 auto reader(const Source& source, const How& how, const penstock::Ranks& ranks) {
-  penstock::ReaderOptions options{.workers = how.workers, .depth = how.depth};
+  penstock::ReaderOptions options{.workers = how.workers, .depth = how.depth, .epochs = how.rounds};
   if (!how.same) {
-    options.epochs = ranks.world;
+    options.epochs *= ranks.world;
     options.order = {.ranks = ranks, .uneven = penstock::Uneven::keep};
   }
   return penstock::Reader{source, penstock::to_pinned, options};
@@ -203,9 +204,10 @@ template <class Source> class InTurn : public Row {
 /// One Reader for all GPUs, each of which gets all that it reads, and a thread for each GPU.
 template <class Source> class FromOneReader : public Row {
  public:
-  FromOneReader(const Devices& devices, std::size_t gpus, const Source& source, bool checked)
+  FromOneReader(const Devices& devices, std::size_t gpus, const Source& source, How how,
+                bool checked)
       : gpus_{devices.first(gpus)},
-        blocks_{reader(source, {.same = true}, {}), gpus_, {.batch = 4 * MiB / sizeof(Block)}} {
+        blocks_{reader(source, how, {}), gpus_, {.batch = 4 * MiB / sizeof(Block)}} {
     for (Gpu* const gpu : gpus_) {
       sides_.push_back(std::make_unique<Side>(*gpu, checked));
     }
