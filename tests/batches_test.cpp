@@ -99,7 +99,8 @@ TEST_CASE("a run that cannot begin says why each time, and begins when it can") 
   CHECK(run);
   before = {};
   for (int times = 0; times < 2; ++times) {
-    CHECK(tests::has(tests::caught<ps::StageError>([&] { (void)run.next(); }), "still held"));
+    CHECK(tests::has(tests::caught<ps::StageError>([&] { (void)run.next(); }),
+                     "still held, 1 in all"));
     CHECK(run);
   }
   CHECK(kept.data()[9] == 9);

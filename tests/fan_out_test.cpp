@@ -30,6 +30,7 @@ inline std::deque<TestDevice> make_devices(std::size_t count) {
 #include <exception>
 #include <numeric>
 #include <span>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -113,6 +114,21 @@ TEST_CASE("all loops throw the first error, also if others come before it is des
       side.error = nullptr;
     }
   }
+}
+
+TEST_CASE("a device that had no loop in a stopped run gets its end, and all of the next run") {
+  const tests::Watchdog watchdog{"a loop of a stopped run"};
+  auto devices = make_devices(2);
+  auto sides = sides_of(devices);
+  FanOut fan{chain(), devices, {.batch = a_batch}};
+  std::stop_source stop;
+  stop.request_stop(); // before the run begins, where FanOut::stop() has no effect
+  for (auto batch : fan.on(0, sides[0].stream, {.stop = stop.get_token()})) {
+    FAIL("a batch of a stopped run, from record " << batch.index());
+  }
+  CHECK(!fan.on(1, sides[1].stream).next());
+  loops(fan, sides);
+  check_all(sides);
 }
 
 TEST_CASE("memory that runs out on one device is told at once, and leaves nothing") {

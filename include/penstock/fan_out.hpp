@@ -9,6 +9,7 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/chain/assembly.hpp>
 #include <penstock/detail/chain/chain.hpp>
+#include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
 #include <penstock/detail/engine/engine_owner.hpp>
 #include <penstock/detail/engine/loops.hpp>
@@ -25,6 +26,7 @@
 
 #include <cstddef>
 #include <iterator>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -90,8 +92,12 @@ template <class T, AnyDevice D> class FanOutStage : public StageBase {
   Vector<Loop*>* loops_;
 };
 
-/// Returns the device that stands in a range, by itself or as a pointer.
-template <class E> auto& device_at(E& element) {
+/// What stands in a range of devices: each by itself, or a pointer to it.
+template <class E>
+concept DeviceElement = AnyDevice<E> || requires(E& element) {
+  requires AnyDevice<std::remove_reference_t<decltype(*element)>>;
+};
+template <DeviceElement E> auto& device_at(E& element) {
   if constexpr (AnyDevice<E>) {
     return element;
   } else {
@@ -100,6 +106,11 @@ template <class E> auto& device_at(E& element) {
 }
 template <class Range>
 using device_in = std::remove_reference_t<decltype(device_at(*std::begin(std::declval<Range&>())))>;
+/// Whether the devices live on without the range: it has plain pointers, or owns nothing.
+template <class Range>
+inline constexpr bool only_names_devices =
+    std::is_pointer_v<std::remove_cvref_t<decltype(*std::begin(std::declval<Range&>()))>> ||
+    std::ranges::enable_borrowed_range<std::remove_cvref_t<Range>>;
 template <class P> using schema_given = typename batch_of<typename chain<P>::gives>::schema;
 
 } // namespace detail
@@ -116,7 +127,8 @@ template <class P> using schema_given = typename batch_of<typename chain<P>::giv
 /// All devices take part in a run, each by one loop, on a thread of its own or all on one, which
 /// then takes a batch of each in turn. The first loop that asks for a batch begins the run; it ends
 /// when the last has left. A device that is late holds up the others when its own ring and the
-/// pinned one are full; so does one without a loop.
+/// pinned one are full; so does one without a loop. If a device had no loop in a run that was
+/// stopped, its next loop is of that run, and ends at once.
 ///
 /// The first error ends the run, and each loop that has not come to its end throws it. A loop that
 /// is left early, by an exception or a `break`, stops the run for all when its Batches dies. For
@@ -125,8 +137,9 @@ template <class P> using schema_given = typename batch_of<typename chain<P>::giv
 /// A lease that is kept past its loop must be given back before any device begins the next run: the
 /// threads meet in between, by a std::barrier.
 ///
-/// Movable. The devices must outlive it and its loops. T is what a record is.
-template <class T, AnyDevice D> class FanOut {
+/// Movable. The devices must outlive it and its loops. T is what a record is, and D the kind of the
+/// devices.
+template <class T, class D> class FanOut {
  public:
   /// Opens the chain's source, allocates all memory and starts all threads. `chain` ends in pinned
   /// memory, and has neither .ahead nor .flush. `devices` is a range of D, or of pointers to D; one
@@ -135,23 +148,29 @@ template <class T, AnyDevice D> class FanOut {
   template <class P, class Range>
   FanOut(P chain, Range&& devices, CopierOptions options = {}) {
     using Gives = typename detail::chain<P>::gives;
+    using Space = typename detail::batch_of<Gives>::space;
     constexpr bool open = detail::chain<P>::starts && !std::is_void_v<Gives>;
-    constexpr bool pinned =
-        !open || std::is_same_v<typename detail::batch_of<Gives>::space, Pinned>;
+    constexpr bool on_host = !open || !std::is_same_v<Space, Device>;
+    constexpr bool pinned = !open || !on_host || std::is_same_v<Space, Pinned>;
+    constexpr bool kept = std::is_lvalue_reference_v<Range> || detail::only_names_devices<Range>;
     static_assert(open, "penstock: a FanOut takes what begins with a Reader and has no last stage: "
                         "FanOut{Reader{source, ps::to_pinned} | ..., devices}.");
+    static_assert(on_host, "penstock: a FanOut copies to its devices itself, and this chain is on "
+                           "a device already: leave out its AsyncCopier and what comes behind it.");
     static_assert(pinned, "penstock: a FanOut copies from pinned memory, and this chain ends in "
                           "other memory: put a PinnedStager{} at its end, or read in place, "
                           "Reader{source, ps::to_pinned}.");
-    if constexpr (open && pinned) {
+    static_assert(kept, "penstock: a FanOut's devices must outlive it, and these are a temporary: "
+                        "make them first, and give them by name.");
+    if constexpr (open && on_host && pinned && kept) {
       for (auto& device : devices) {
         devices_.push_back(&detail::device_at(device));
       }
       if (devices_.empty()) {
         throw OptionError{"penstock: FanOut: there is no device: give it at least one."};
       }
-      prepare(detail::stages_of(std::move(chain),
-                                detail::FanOutStage<T, D>{devices_, options, loops_}));
+      make(detail::stages_of(std::move(chain),
+                             detail::FanOutStage<T, D>{devices_, options, loops_}));
     }
   }
 
@@ -161,7 +180,7 @@ template <class T, AnyDevice D> class FanOut {
   /// Returns the batches of device number `i` in one run, for a loop on `stream`, of that device:
   /// see Pipeline::on(). Any thread may call it. The `options` of the loop that begins the run
   /// count. A device has one loop a run; the next one waits until all devices have left the run.
-  /// Throws OptionError if there is no such device.
+  /// Throws OptionError if there is no such device, and Error if the FanOut was moved away.
   template <class S>
   [[nodiscard]] auto on(std::size_t i, S&& stream, RunOptions options = {}) {
     constexpr bool own_stream =
@@ -170,6 +189,10 @@ template <class T, AnyDevice D> class FanOut {
                   "penstock: this stream does not belong to the FanOut's devices: pass a "
                   "cudaStream_t for a CudaDevice, a HostStream& for a HostDevice.");
     if constexpr (own_stream) {
+      if (loops_.empty()) {
+        throw Error{"penstock: this FanOut is empty, since it was moved away: take the one that it "
+                    "was moved to."};
+      }
       if (i >= loops_.size()) {
         detail::throw_error<OptionError>({"penstock: FanOut: there is no device number ", i,
                                           ": it has ", loops_.size(), ", from number 0 on."});
@@ -200,7 +223,7 @@ template <class T, AnyDevice D> class FanOut {
  private:
   using Loop = typename detail::FanOutStage<T, D>::Loop;
 
-  template <class... Stages> [[gnu::cold]] void prepare(const std::tuple<Stages...>& stages) {
+  template <class... Stages> [[gnu::cold]] void make(const std::tuple<Stages...>& stages) {
     engine_.set(detail::Assembly<Stages...>::make(stages, {}));
   }
 
@@ -208,8 +231,30 @@ template <class T, AnyDevice D> class FanOut {
   detail::Vector<Loop*> loops_;
   detail::EngineOwner engine_;
 };
+/// Refuses arguments that fit no constructor.
+template <class D> class FanOut<detail::Misspelt, D> : public Refused {
+  static constexpr bool arguments_fit = !sizeof(D);
+  static_assert(arguments_fit,
+                "penstock: a FanOut takes a chain, a range of devices of one kind, or of pointers "
+                "to them, and CopierOptions, by name in this order: .batch, .depth.");
+
+ public:
+  /// Take any arguments.
+  /// @{
+  template <class P> FanOut(const P&, ...) {}
+  template <class P, class Devices> FanOut(const P&, const Devices&, ...) {}
+  template <class S> Range on(std::size_t, S&&, RunOptions = {});
+  /// @}
+};
 /// Deduces what a record is, and the kind of the devices.
 template <class P, class Range>
 FanOut(P, Range&&, CopierOptions = {}) -> FanOut<detail::schema_given<P>, detail::device_in<Range>>;
+/// Deduce the refusal.
+/// @{
+template <class P>
+FanOut(const volatile P&, ...) -> FanOut<detail::Misspelt, detail::NoDevice>;
+template <class P>
+FanOut(const volatile P&&, ...) -> FanOut<detail::Misspelt, detail::NoDevice>;
+/// @}
 
 } // namespace penstock

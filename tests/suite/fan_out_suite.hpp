@@ -179,6 +179,9 @@ TEST_CASE("no device, the number of none, and a second loop of one are refused")
                    "this device has a loop in the run already"));
   const auto ahead = ps::Reader{numbers(), ps::to_pinned, {.ahead = 5000}};
   CHECK(tests::has(tests::caught<ps::OptionError>([&] { FanOut{ahead, devices}; }), ".ahead"));
+  const FanOut taken = std::move(fan);
+  CHECK(taken.size() == 1);
+  CHECK(tests::has(tests::caught<ps::Error>([&] { (void)fan.on(0, stream); }), "moved away"));
 }
 
 TEST_CASE("an error of the source ends all loops, which throw it") {

@@ -43,10 +43,8 @@ template <class R> class LeasesOut {
   /// Frees withheld places, before a run, when nothing is in use. Throws if a lease is still out.
   [[gnu::cold]] void reset() {
     if (count_ != 0) {
-      throw_error<Error>(
-          {"penstock: ", count_,
-           " batches of an earlier loop are still held: release their leases before the "
-           "pipeline runs again."});
+      throw_error<Error>({"penstock: leases of an earlier loop are still held, ", count_,
+                          " in all: release them before the pipeline runs again."});
     }
     for (Take& withheld : out_) {
       withheld.release();
