@@ -45,6 +45,17 @@ struct Slow : std::exception {
   }
 };
 
+// Records no use of a stream that it is told.
+struct RefusesUse : ps::HostDevice {
+  void record(ps::HostEvent& event, ps::HostStream& stream) {
+    if (&stream == refused) {
+      throw ps::DeviceError{"penstock: host: refused", "record", 1, false};
+    }
+    HostDevice::record(event, stream);
+  }
+  const ps::HostStream* refused{};
+};
+
 // A number, and as many letters as it tells.
 struct Text : ps::Columns<ps::Field<"number", Number>, ps::Field<"text", ps::Ragged<char>>> {};
 
@@ -113,6 +124,44 @@ TEST_CASE("all loops throw the first error, also if others come before it is des
       side.error = nullptr;
     }
   }
+}
+
+TEST_CASE("what keeps a run from starting is thrown by each loop once, and then all may run") {
+  const tests::Watchdog watchdog{"no start"};
+  std::deque<RefusesUse> devices(2);
+  std::deque<ps::HostStream> streams;
+  for (RefusesUse& device : devices) {
+    streams.push_back(device.stream());
+  }
+  // So many places that several uses share an event, which is recorded when a loop is left.
+  ps::FanOut fan{chain(), devices, {.batch = a_batch, .depth = 256}};
+  const auto came = [](auto& run) { return tests::outcome_of([&] { (void)run.next(); }).came; };
+  for (const std::size_t left : {0, 1}) {
+    CAPTURE(left);
+    { // Nobody is there to be thrown that its batch could not be given back.
+      auto first = fan.on(left, streams[left]);
+      CHECK(first.next());
+      devices[left].refused = &streams[left];
+    }
+    devices[left].refused = nullptr;
+    auto last = fan.on(1 - left, streams[1 - left]);
+    CHECK(came(last) == tests::Came::stage_error);
+    auto one = fan.on(0, streams[0]);
+    auto other = fan.on(1, streams[1]);
+    CHECK(came(one) == tests::Came::stage_error);
+    CHECK(came(other) == tests::Came::stage_error);
+    CHECK(one.next());
+    CHECK(other.next().index() == 0);
+  }
+
+  // Who tries again does not wait for the others, who then have nothing to throw.
+  auto kept = fan.on(0, streams[0]).next();
+  CHECK_FALSE(fan.on(1, streams[1]).next());
+  auto one = fan.on(0, streams[0]);
+  CHECK_THROWS_AS(one.next(), ps::Error);
+  kept.release();
+  CHECK(one.next().index() == 0);
+  CHECK(fan.on(1, streams[1]).next().index() == 0);
 }
 
 TEST_CASE("memory that runs out on one device is told at once, and leaves nothing") {

@@ -123,7 +123,8 @@ template <class P> using schema_given = typename batch_of<typename chain<P>::giv
 /// the others that is the end, and no error.
 ///
 /// A lease that is kept past its loop must be given back before any device begins the next run: the
-/// threads meet in between, by a std::barrier.
+/// threads meet in between, by a std::barrier. What keeps a run from beginning, each loop throws
+/// once, unless one of them tries again before and begins it.
 ///
 /// Movable. The devices must outlive it and its loops. T is what a record is.
 template <class T, AnyDevice D> class FanOut {
