@@ -62,6 +62,7 @@ template <AnyDevice D> class FanOutNode final : public Node {
   }
   void work(unsigned /*worker*/, Meter& meter) override {
     Clock::time_point moved = Clock::now();
+    Activity doing = Activity::starved;
     for (;;) {
       // Read before looking at anything: what changes after that look rings once more.
       const std::uint32_t count = bell_.count();
@@ -77,16 +78,18 @@ template <AnyDevice D> class FanOutNode final : public Node {
         }
         return;
       }
+      const bool full = taken_ - back_ == held_.size();
+      const Activity now = any ? Activity::busy : full ? Activity::blocked : Activity::starved;
+      if (now != doing) {
+        meter.went_by(doing, now); // what was seen last has gone on since
+        doing = now;
+      }
       if (any) {
         moved = Clock::now();
       } else if (Clock::now() - moved < look_again) {
         SpinThenFutex::pause();
       } else {
-        const bool full = taken_ - back_ == held_.size();
-        const Activity idle = full ? Activity::blocked : Activity::starved;
-        meter.went_by(Activity::busy, idle);
         bell_.wait(count, std::chrono::nanoseconds{-1});
-        meter.went_by(idle, Activity::busy);
       }
     }
   }
