@@ -66,8 +66,8 @@ template <class T, AnyDevice D> class FanOutStage : public StageBase {
           "penstock: FanOut: .ahead and .flush tell how long a record may take to one "
           "device, and here are several: leave them out of the Reader."};
     }
-    auto& node = build.template add<FanOutNode<D>>(build.setup("FanOut"), *device(),
-                                                   build.host_input(), devices_->size());
+    auto& node = build.template add<FanOutNode<D>>(build.setup("FanOut", 1, StageKind::fan_out),
+                                                   *device(), build.host_input(), devices_->size());
     const auto loops = new_shared<Loops>(devices_->size());
     const Build<D> before = build;
     for (std::size_t i = 0; i != devices_->size(); ++i) {
