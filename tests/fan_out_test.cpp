@@ -24,11 +24,14 @@ inline std::deque<TestDevice> make_devices(std::size_t count) {
 
 #include "suite/fan_out_suite.hpp"
 #include "support/failing_device.hpp"
+#include "support/test_devices.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <thread>
@@ -44,6 +47,17 @@ struct Slow : std::exception {
     std::this_thread::sleep_for(std::chrono::milliseconds{50});
     return "slow";
   }
+};
+
+// Records no use of a stream that it is told.
+struct RefusesUse : ps::HostDevice {
+  void record(ps::HostEvent& event, ps::HostStream& stream) {
+    if (&stream == refused) {
+      throw ps::DeviceError{"penstock: host: refused", "record", 1, false};
+    }
+    HostDevice::record(event, stream);
+  }
+  const ps::HostStream* refused{};
 };
 
 // A number, and as many letters as it tells.
@@ -131,6 +145,44 @@ TEST_CASE("a device that had no loop in a stopped run gets its end, and all of t
   check_all(sides);
 }
 
+TEST_CASE("what keeps a run from starting is thrown by each loop once, and then all may run") {
+  const tests::Watchdog watchdog{"no start"};
+  std::deque<RefusesUse> devices(2);
+  std::deque<ps::HostStream> streams;
+  for (RefusesUse& device : devices) {
+    streams.push_back(device.stream());
+  }
+  // So many places that several uses share an event, which is recorded when a loop is left.
+  ps::FanOut fan{chain(), devices, {.batch = a_batch, .depth = 256}};
+  const auto came = [](auto& run) { return tests::outcome_of([&] { (void)run.next(); }).came; };
+  for (const std::size_t left : {0, 1}) {
+    CAPTURE(left);
+    { // Nobody is there to be thrown that its batch could not be given back.
+      auto first = fan.on(left, streams[left]);
+      CHECK(first.next());
+      devices[left].refused = &streams[left];
+    }
+    devices[left].refused = nullptr;
+    auto last = fan.on(1 - left, streams[1 - left]);
+    CHECK(came(last) == tests::Came::stage_error);
+    auto one = fan.on(0, streams[0]);
+    auto other = fan.on(1, streams[1]);
+    CHECK(came(one) == tests::Came::stage_error);
+    CHECK(came(other) == tests::Came::stage_error);
+    CHECK(one.next());
+    CHECK(other.next().index() == 0);
+  }
+
+  // Who tries again does not wait for the others, who then have nothing to throw.
+  auto kept = fan.on(0, streams[0]).next();
+  CHECK_FALSE(fan.on(1, streams[1]).next());
+  auto one = fan.on(0, streams[0]);
+  CHECK_THROWS_AS(one.next(), ps::Error);
+  kept.release();
+  CHECK(one.next().index() == 0);
+  CHECK(fan.on(1, streams[1]).next().index() == 0);
+}
+
 TEST_CASE("memory that runs out on one device is told at once, and leaves nothing") {
   auto devices = make_devices(1);
   devices.emplace_back(ps::HostOptions{.memory_bytes = 1000});
@@ -171,6 +223,72 @@ TEST_CASE("columns of any length go to all devices") {
   }
   CHECK(wrong == std::vector<std::uint64_t>{0, 0});
   CHECK(records == std::vector<std::uint64_t>{1000, 1000});
+}
+
+TEST_CASE("a slot is given back only when no device copies from it any more") {
+  const tests::Watchdog watchdog{"slots given back"};
+  std::deque<tests::Poisons<ps::HostDevice>> devices; // spoil what is given back
+  for (const std::uint64_t ns : {0, 100'000, 0}) {
+    devices.emplace_back(ps::HostOptions{.late_seed = 5, .copy_ns_per_kib = ns});
+  }
+  ps::FanOut fan{chain(2), devices, {.batch = a_batch}};
+  std::vector<std::uint64_t> wrong(devices.size()), records(devices.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i != devices.size(); ++i) {
+    threads.emplace_back([&, i] {
+      auto stream = devices[i].stream();
+      for (auto batch : fan.on(i, stream)) {
+        devices[i].sync(stream);
+        for (std::size_t k = 0; k != batch.size(); ++k) {
+          wrong[i] += batch.data()[k] != records[i]++ % number_count;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == std::vector<std::uint64_t>(devices.size()));
+  CHECK(records == std::vector<std::uint64_t>(devices.size(), 2 * number_count));
+  CHECK(devices[0].poisoned > number_count * sizeof(Number));
+  CHECK(devices[1].poisoned == 0);
+}
+
+TEST_CASE("if a device breaks down, what the others still do is waited for before memory goes") {
+  const tests::Watchdog watchdog{"a device breaks down"};
+  for (std::uint64_t call = 1; call < 100; call += call < 20 ? 1 : 9) {
+    for (const std::size_t broken : {0, 1}) {
+      CAPTURE(call, broken);
+      std::deque<tests::FailingDevice> devices;
+      devices.emplace_back(ps::HostOptions{.copy_ns_per_kib = broken == 0 ? 0U : 200'000U});
+      devices.emplace_back(ps::HostOptions{.copy_ns_per_kib = broken == 0 ? 200'000U : 0U});
+      std::deque<ps::HostStream> streams;
+      std::atomic<std::uint64_t> sum{0};
+      for (auto& device : devices) {
+        streams.push_back(device.stream());
+      }
+      std::optional fan{ps::FanOut{chain(), devices, {.batch = a_batch}}};
+      devices[broken].fail(tests::Calls::others, call, {.sticky = true, .code = 719});
+      std::vector<std::thread> threads;
+      for (std::size_t i = 0; i != 2; ++i) {
+        threads.emplace_back([&, i] {
+          (void)tests::outcome_of([&] { // a body's own call may fail too
+            for (auto batch : fan->on(i, streams[i])) {
+              streams[i].enqueue([&sum, data = batch.data(), size = batch.size()] {
+                std::this_thread::sleep_for(std::chrono::microseconds{300});
+                sum += std::accumulate(data, data + size, Number{0});
+              });
+            }
+          });
+        });
+      }
+      for (std::thread& thread : threads) {
+        thread.join();
+      }
+      CHECK(devices[broken].fired());
+      fan.reset();
+    }
+  }
 }
 
 TEST_CASE("a slow bus delays nobody else while the pinned ring has room") {

@@ -580,6 +580,106 @@ TEST_CASE("in the middle of a run, what a worker does now counts") {
   check_names(Judged{pipeline}, "Decoder", Cause::too_few_workers);
 }
 
+namespace {
+
+/// A FanOut's: the copiers and loops of two devices were at work for these shares, what hands slots
+/// on for this one.
+ps::Report fan_out(const std::vector<std::pair<double, double>>& devices, double hands_on = 0,
+                   double reads = 0.2) {
+  ps::Report report = by_hand({{Kind::reader, reads}, {Kind::fan_out, hands_on}});
+  report.stages[0].blocked_s = std::exchange(report.stages[0].starved_s, 0);
+  report.stages[1].name = "FanOut";
+  report.stages[1].depth = report.stages[1].units = report.stages[1].slot_bytes = 0;
+  for (const auto& [copies, works] : devices) {
+    const std::string number = report.stages.size() == 2 ? "" : " 2";
+    const ps::Report device = by_hand({{Kind::copy_to_device, copies}, {Kind::loop, works}});
+    report.stages.insert(report.stages.end(), device.stages.begin(), device.stages.end());
+    ps::StageReport* const added = &report.stages.back() - 1;
+    added[0].name = "AsyncCopier" + number;
+    added[0].units = 0;
+    added[0].blocked_s = std::exchange(added[0].starved_s, 0);
+    added[1].name = "loop" + number;
+    added[1].depth = 0;
+    added[1].calling_s = 0.01;
+    added[1].queued_s = 10 * works;
+  }
+  report.waited_s = 10 * (1 - devices.back().second);
+  return report;
+}
+
+} // namespace
+
+TEST_CASE("of a FanOut it names the device whose loop binds, and what is to gain for all") {
+  for (const bool first : {true, false}) {
+    CAPTURE(first);
+    const double one = first ? 0.99 : 0.3;
+    const double other = first ? 0.3 : 0.99;
+    const Judged kernel{fan_out({{0.25, one}, {0.1, other}})};
+    check_names(kernel, first ? "loop" : "loop 2", Cause::kernel);
+    CHECK(kernel.says(first ? "its device is number 0 of 2" : "its device is number 1 of 2"));
+    // The other device's loop does not bind next, since it has the same kernel.
+    CHECK(kernel.says("a kernel that takes half the time, for each device: x 2.0"));
+
+    ps::Report report = fan_out({{0.25, one}, {0.1, other}});
+    report.stages[first ? 3 : 5].calling_s = 9.9;
+    report.stages[first ? 3 : 5].queued_s = 0;
+    check_names(Judged{report}, first ? "loop" : "loop 2", Cause::host_work);
+  }
+  const Judged both{fan_out({{0.25, 0.99}, {0.1, 0.98}})};
+  check_names(both, "loop", Cause::kernel);
+  CHECK(both.says("x 2.0; then the same stage binds"));
+  CHECK(Judged{fan_out({{0.7, 0.99}, {0.1, 0.98}})}.says("x 1.4; then the bus binds"));
+}
+
+TEST_CASE("of a FanOut it names the link that binds, though a loop waits for its copies") {
+  for (const bool first : {true, false}) {
+    CAPTURE(first);
+    ps::Report report = fan_out({{first ? 0.99 : 0.3, 0.2}, {first ? 0.3 : 0.99, 0.2}});
+    const std::string name = first ? "AsyncCopier" : "AsyncCopier 2";
+    for (ps::StageReport& stage : report.stages) {
+      stage.blocked_s = stage.name == name ? 0 : stage.blocked_s;
+    }
+    check_names(Judged{report}, name, Cause::bus);
+    CHECK(Judged{report}.says(first ? "number 0 of 2" : "number 1 of 2"));
+    CHECK(Judged{report}.says("half the bytes a record"));
+    CHECK_FALSE(Judged{report}.says("two devices"));
+    ps::StageReport& loop = report.stages[first ? 3 : 5];
+    loop.busy_s = loop.calling_s = 9.95;
+    loop.queued_s = 0;
+    loop.calls = {.launches = 100, .waits = 100, .wait_s = 9.9};
+    check_names(Judged{report}, name, Cause::bus);
+    CHECK(Judged{report}.says("the " + loop.name + " waits for them meanwhile"));
+  }
+  ps::Report both = fan_out({{0.98, 0.2}, {0.99, 0.2}});
+  both.stages[2].blocked_s = both.stages[4].blocked_s = 0;
+  check_names(Judged{both}, "AsyncCopier 2", Cause::bus);
+  CHECK(Judged{both}.says("x 2.0; then the same stage binds"));
+}
+
+TEST_CASE("of a FanOut it names the host's stages, and the ring before its devices") {
+  const Judged reader{fan_out({{0.25, 0.3}, {0.2, 0.3}}, 0, 0.99)};
+  check_names(reader, "Reader", Cause::too_few_workers);
+  CHECK_FALSE(reader.says("number"));
+  CHECK(reader.says("then the kernel binds"));
+
+  ps::Report report = fan_out({{0.25, 0.3}, {0.2, 0.3}}, 0.99);
+  report.stages[1].cpu_share = 1;
+  const Judged hands_on{report};
+  check_names(hands_on, "FanOut", Cause::small_batches);
+  CHECK(hands_on.says("Reader: .batch 10 -> 80"));
+
+  // What hands slots on waits nearly all the time; the copiers tell whether the ring is too small.
+  report = fan_out({{0.25, 0.3}, {0.2, 0.3}});
+  report.stages[0].depth = 2;
+  CHECK(Judged{report}.verdict.stage != "Reader");
+  report.stages[2].starved_s = std::exchange(report.stages[2].blocked_s, 0);
+  CHECK(Judged{report}.verdict.stage != "Reader"); // the other one has slots
+  report.stages[4].starved_s = std::exchange(report.stages[4].blocked_s, 0);
+  const Judged ring{report};
+  check_names(ring, "Reader", Cause::depth);
+  CHECK(ring.says("the AsyncCopier behind it waits for input"));
+}
+
 TEST_CASE("what held back in one half of a run, and what did in the other") {
   SimulatedPipeline pipeline;
   pipeline.stages = {sleeping(Kind::reader, 1, 1e-3), sleeping(Kind::decoder, 1, 0.2e-3),
@@ -615,7 +715,7 @@ TEST_CASE("any Report at all has a verdict of plain numbers") {
     for (unsigned stages = dice.whole(0, 6); stages != 0; --stages) {
       ps::StageReport stage;
       stage.name = "Stage " + std::to_string(stages);
-      stage.kind = static_cast<Kind>(dice.whole(0, 9));
+      stage.kind = static_cast<Kind>(dice.whole(0, 10));
       stage.workers = count();
       stage.records = count();
       stage.bytes = count();

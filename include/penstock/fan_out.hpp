@@ -68,8 +68,8 @@ template <class T, AnyDevice D> class FanOutStage : public StageBase {
           "penstock: FanOut: .ahead and .flush tell how long a record may take to one "
           "device, and here are several: leave them out of the Reader."};
     }
-    auto& node = build.template add<FanOutNode<>>(build.setup("FanOut"), build.host_input(),
-                                                  devices_->size());
+    auto& node = build.template add<FanOutNode<D>>(build.setup("FanOut", 1, StageKind::fan_out),
+                                                   *device(), build.host_input(), devices_->size());
     const auto loops = new_shared<Loops>(devices_->size());
     const Build<D> before = build;
     for (std::size_t i = 0; i != devices_->size(); ++i) {
@@ -134,8 +134,8 @@ template <class P> using schema_given = typename batch_of<typename chain<P>::giv
 /// is left early, by an exception or a `break`, stops the run for all when its Batches dies. For
 /// the others that is the end, and no error.
 ///
-/// A lease that is kept past its loop must be given back before any device begins the next run: the
-/// threads meet in between, by a std::barrier.
+/// A lease that is kept past its loop must be given back before any device begins the next run. What
+/// keeps a run from beginning, each loop throws once, unless one tries again before and begins it.
 ///
 /// Movable. The devices must outlive it and its loops. T is what a record is, and D the kind of the
 /// devices.

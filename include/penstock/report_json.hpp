@@ -18,7 +18,7 @@ namespace detail {
 [[gnu::cold]] inline const char* words(StageKind kind) noexcept {
   static constexpr const char* names[]{"reader", "decoder",      "stager",   "copy_to_device",
                                        "kernel", "copy_to_host", "consumer", "writer",
-                                       "loop",   "other"};
+                                       "loop",   "fan_out",      "other"};
   return names[static_cast<std::size_t>(kind)];
 }
 [[gnu::cold]] inline const char* words(MemoryKind kind) noexcept {

@@ -11,7 +11,8 @@
 
 namespace penstock {
 
-/// What a stage is for. A `loop` is yours, in place of a last stage; `other` is a stage of yours.
+/// What a stage is for. A `loop` is yours, in place of a last stage; `fan_out` hands a FanOut's
+/// slots on to its devices; `other` is a stage of yours.
 enum class StageKind : std::uint8_t {
   reader,
   decoder,
@@ -22,6 +23,7 @@ enum class StageKind : std::uint8_t {
   consumer,
   writer,
   loop,
+  fan_out,
   other
 };
 
@@ -77,12 +79,9 @@ struct StageReport {
   double queued_s{};
   /// What it asked of a device meanwhile.
   DeviceCalls calls{};
-  /// In a run going on: how many workers are at work now.
-  unsigned busy_now{};
-  /// In a run going on: how many workers wait for input now.
-  unsigned starved_now{};
-  /// In a run going on: how many workers wait for room now.
-  unsigned blocked_now{};
+  unsigned busy_now{};    ///< In a run going on: how many workers are at work now.
+  unsigned starved_now{}; ///< In a run going on: how many workers wait for input now.
+  unsigned blocked_now{}; ///< In a run going on: how many workers wait for room now.
   /// CPU seconds of its threads per second of the run, known at the end of the run: 1 is one core
   /// kept busy.
   double cpu_share{};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/cause.hpp>
+#include <penstock/detail/observe/branches.hpp>
 #include <penstock/detail/verdict/depth_rules.hpp>
 #include <penstock/detail/verdict/device_rules.hpp>
 #include <penstock/detail/verdict/host_rules.hpp>
@@ -21,13 +22,36 @@ namespace detail {
 /// Returns the seconds in which one unit goes through all stages but the one at hand: a run has
 /// such a beginning, and such an end.
 [[gnu::cold]] inline double seconds_of_one_unit(const Finding& finding) {
+  const auto& stages = finding.report.stages;
+  const std::size_t branches = first_branch(stages);
   double seconds = 0;
-  for (std::size_t i = 0; i < finding.report.stages.size(); ++i) {
-    const StageReport& stage = finding.report.stages[i];
+  double branch = 0; // of one device; the others go on side by side
+  double longest = 0;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const StageReport& stage = stages[i];
     const double units = stage.units != 0 ? static_cast<double>(stage.units) : slots_filled(stage);
-    seconds += i != finding.at && units > 0 ? worked(stage, finding.report.seconds) / units : 0;
+    branch = i >= branches && stage.kind == StageKind::copy_to_device ? 0 : branch;
+    (i < branches ? seconds : branch) +=
+        i != finding.at && units > 0 ? worked(stage, finding.report.seconds) / units : 0;
+    longest = std::max(longest, branch);
   }
-  return seconds;
+  return seconds + longest;
+}
+/// Says of which device of a FanOut the stage is. What another one has of the same is left out of
+/// the gains: a change is to be made for all.
+[[gnu::cold]] inline void name_device(penstock::Verdict& verdict, const Finding& finding) {
+  const auto& stages = finding.report.stages;
+  const std::size_t first = first_branch(stages);
+  const std::size_t devices = copiers(stages, first, stages.size());
+  if (verdict.stage.empty() || finding.at < first || devices < 2) {
+    return;
+  }
+  const std::size_t so_far = copiers(stages, first, finding.at + 1);
+  verdict.evidence += "; its device is number " + std::to_string(so_far == 0 ? 0 : so_far - 1) +
+                      " of " + std::to_string(devices) + ", counted from 0";
+  for (Advice& advice : verdict.advice) {
+    advice.change += verdict.cause == Cause::bus ? "" : ", for each device";
+  }
 }
 
 /// Much was lost at the ring that the stage fills.
@@ -124,6 +148,7 @@ namespace detail {
         verdict.worth_it || (advice.gain >= 1.1 && (in_reach || advice.change.starts_with("copy")));
   }
   verdict.worth_it = verdict.worth_it || verdict.or_cause == Cause::too_few_workers;
+  detail::name_device(verdict, finding);
   detail::leave_out_small_gains(verdict);
   return verdict;
 }

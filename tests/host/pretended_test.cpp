@@ -338,6 +338,17 @@ TEST_CASE("with a bus a pageable copy is slower, and keeps its caller until it i
         }) >= 160ms);
 }
 
+TEST_CASE("what another device has pinned goes over the bus as fast, and keeps no caller") {
+  ps::HostDevice other;
+  ps::HostDevice device{{.to_device_bytes_per_s = 1e6, .pageable_share = 0.02}};
+  const auto host = ps::detail::Allocation::in<ps::Pinned>(&other, 102'400);
+  Room room{device, 102'400};
+  auto stream = device.stream();
+  const auto copy = [&] { device.copy_to_device(room.memory, host.data(), 102'400, stream); };
+  CHECK(time_of(copy) < 100ms);
+  CHECK(time_of([&] { stream.sync(); }) < 2s); // were it pageable, 5 s
+}
+
 TEST_CASE("without a bus a pageable copy is as any other, but counted") {
   ps::HostDevice device;
   Room room{device, 4096};
@@ -365,7 +376,7 @@ TEST_CASE("without a bus a pageable copy is as any other, but counted") {
   CHECK(calls.pageable_bytes == 4000);
 }
 
-TEST_CASE("memory is pageable unless it lies in one piece that the device has page-locked") {
+TEST_CASE("memory is pageable unless it lies in one piece that a device has page-locked") {
   ps::HostDevice device;
   ps::HostDevice other;
   auto stream = device.stream();
@@ -413,8 +424,35 @@ TEST_CASE("memory is pageable unless it lies in one piece that the device has pa
   const std::vector<std::byte> host(100);
   CHECK(is_pageable(host.data(), 100));
   void* const theirs = other.allocate_pinned(4096);
-  CHECK(is_pageable(theirs, 100));
+  CHECK_FALSE(is_pageable(theirs, 100));
   other.deallocate_pinned(theirs, 4096);
+}
+
+TEST_CASE("pieces are noted and forgotten by several threads at once") {
+  static ps::detail::PinnedPieces noted; // keeps what it allocates
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (std::uintptr_t t = 1; t != 5; ++t) {
+    threads.emplace_back([&, t] {
+      const auto at = [&](std::uintptr_t i) {
+        return reinterpret_cast<const void*>((t * 1000 + 2 * i) * 4096);
+      };
+      for (std::uintptr_t i = 0; i != 100; ++i) {
+        noted.add(at(i), 4096);
+        wrong += noted.has(at(i), 4096) ? 0 : 1;
+      }
+      for (std::uintptr_t i = 0; i != 100; i += 2) {
+        noted.remove(at(i), 4096);
+      }
+      for (std::uintptr_t i = 0; i != 100; ++i) {
+        wrong += noted.has(at(i), 4096) == (i % 2 == 1) ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("each call that a callable makes is counted once, and by its kind") {

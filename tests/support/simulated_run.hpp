@@ -299,6 +299,8 @@ class SimulatedRun {
       return "Writer";
     case StageKind::loop:
       return "loop";
+    case StageKind::fan_out:
+      return "FanOut";
     case StageKind::other:
       break;
     }

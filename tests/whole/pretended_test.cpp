@@ -8,13 +8,17 @@
 #include "support/sleeping.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/fan_out.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/verdict.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -126,5 +130,71 @@ TEST_CASE("the Report names the stage that was planted to be slow") {
       limiting = report.limiting_stage;
     }
     CHECK(limiting == name);
+  }
+}
+
+TEST_CASE("the verdict names the stage, and the device, that was planted to be slow in a FanOut") {
+  enum class Slow { disk, link, link_and_loop_waits, kernel, body };
+  struct Planted {
+    Slow slow;
+    std::size_t device;
+    const char* name;
+    ps::Cause cause;
+  };
+  for (const Planted& planted : {Planted{Slow::disk, 0, "Reader", ps::Cause::too_few_workers},
+                                 {Slow::link, 0, "AsyncCopier", ps::Cause::bus},
+                                 {Slow::link, 1, "AsyncCopier 2", ps::Cause::bus},
+                                 {Slow::link_and_loop_waits, 0, "AsyncCopier", ps::Cause::bus},
+                                 {Slow::link_and_loop_waits, 1, "AsyncCopier 2", ps::Cause::bus},
+                                 {Slow::kernel, 0, "loop", ps::Cause::kernel},
+                                 {Slow::kernel, 1, "loop 2", ps::Cause::kernel},
+                                 {Slow::body, 0, "loop", ps::Cause::host_work},
+                                 {Slow::body, 1, "loop 2", ps::Cause::host_work}}) {
+    CAPTURE(planted.name, static_cast<int>(planted.slow));
+    const bool waits = planted.slow == Slow::link_and_loop_waits;
+    const auto seconds = [&](Slow of, std::size_t device) {
+      const bool slow = planted.slow == of || (waits && of == Slow::link);
+      return slow && planted.device == device ? 0.4 : 0.1;
+    };
+    std::deque<ps::HostDevice> devices;
+    for (const std::size_t i : {0, 1}) {
+      devices.emplace_back(ps::HostOptions{.to_device_bytes_per_s = bytes / seconds(Slow::link, i),
+                                           .kernel_s = seconds(Slow::kernel, i) / batches});
+    }
+    const SleepingDisk from{{.bytes_per_s = bytes / seconds(Slow::disk, 0)}};
+    ps::FanOut fan{
+        ps::Reader{SleepingSource{ps::memory(numbers()), from}, ps::to_pinned, few_slots},
+        devices,
+        {.batch = batch}};
+    ps::Report report;
+    ps::Verdict verdict;
+    for (int tries = 0; tries < 5 && verdict.stage != planted.name; ++tries) {
+      std::vector<std::thread> threads;
+      for (const std::size_t i : {0, 1}) {
+        threads.emplace_back([&, i] {
+          auto stream = devices[i].stream();
+          for (auto lease : fan.on(i, stream)) {
+            stream.enqueue([] {});
+            if (planted.slow == Slow::body && i == planted.device) {
+              std::this_thread::sleep_for(10ms);
+            }
+            if (waits) {
+              stream.sync();
+            }
+          }
+        });
+      }
+      for (std::thread& thread : threads) {
+        thread.join();
+      }
+      report = fan.report();
+      verdict = ps::judge(report);
+    }
+    INFO(report << verdict);
+    CHECK(report.seconds >= 0.399);
+    CHECK(verdict.stage == planted.name);
+    CHECK(verdict.cause == planted.cause);
+    const auto number = "number " + std::to_string(planted.device);
+    CHECK((verdict.evidence.find(number) != std::string::npos) == (planted.slow != Slow::disk));
   }
 }

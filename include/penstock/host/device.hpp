@@ -113,12 +113,13 @@ class HostDevice {
     }
   }
   /// Returns `bytes` of zeroed host memory, a multiple of 4096; blocks until its pages are there.
+  /// It is pinned memory for every HostDevice.
   void* allocate_pinned(std::size_t bytes) {
     const detail::NotedCall noted{detail::CallKind::allocation};
     context_.gate.pass("allocate_pinned", bytes);
     try {
       void* const at = detail::map_pages(bytes);
-      pinned_.add(at, bytes);
+      detail::pinned_pieces.add(at, bytes);
       live_pinned_.fetch_add(1, StdAtomics::relaxed);
       pinned_bytes_.fetch_add(bytes, StdAtomics::relaxed);
       return at;
@@ -131,7 +132,7 @@ class HostDevice {
     if (at != nullptr) {
       const detail::NotedCall noted{detail::CallKind::allocation};
       rest();
-      pinned_.remove(at, bytes);
+      detail::pinned_pieces.remove(at, bytes);
       detail::unmap_pages(at, bytes);
       live_pinned_.fetch_sub(1, StdAtomics::relaxed);
     }
@@ -239,7 +240,7 @@ class HostDevice {
   // Returns false, without a look, if nobody wants to know.
   bool is_pageable(detail::Way way, const void* host, std::size_t bytes) noexcept {
     return bytes != 0 && (detail::calls_here != nullptr || context_.has_bus(way)) &&
-           !pinned_.has(host, bytes);
+           !detail::pinned_pieces.has(host, bytes);
   }
   // After a trap no thread waits for a GPU's work, and memory is freed at once: none may run here.
   void rest() noexcept {
@@ -249,7 +250,6 @@ class HostDevice {
   }
 
   detail::HostContext context_;
-  detail::PinnedPieces pinned_;
   StdAtomics::Atomic<std::uint64_t> copies_{0}, copied_bytes_{0}, pinned_bytes_{0};
   StdAtomics::Atomic<std::uint64_t> allocated_bytes_{0};
   StdAtomics::Atomic<std::size_t> live_allocations_{0}, live_pinned_{0};

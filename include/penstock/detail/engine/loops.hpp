@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstddef>
+#include <exception>
 #include <mutex>
 
 namespace penstock::detail {
@@ -16,19 +17,34 @@ namespace penstock::detail {
 /// that enters begins the run, and the last that leaves ends it.
 class Loops {
  public:
-  [[gnu::cold]] explicit Loops(std::size_t count) : count_{count} { entered_.reserve(count); }
+  [[gnu::cold]] explicit Loops(std::size_t count) : count_{count} {
+    entered_.reserve(count);
+    told_.reserve(count);
+  }
 
-  /// Lets a loop into the run, and calls begin() if there is none; if that throws, the loop has not
-  /// entered. Blocks while the loop has left a run which others have not. Throws Error if it is in
-  /// the run. Without `loops`, each run has one.
+  /// Lets a loop into the run, and calls begin() if there is none. If that throws, the loop has not
+  /// entered, and each other one throws the same once, unless one of them begins a run before: a
+  /// run would wait for those that have thrown. Blocks while the loop has left a run which others
+  /// have not. Throws Error if it is in the run. Without `loops`, each run has one.
   template <class F> static void enter(Loops* loops, const void* loop, F begin) {
     std::unique_lock<std::mutex> lock;
-    if (!loops || loops->await_turn(lock, loop)) {
+    if (!loops) {
       begin();
+      return;
     }
-    if (loops) {
-      loops->entered_.push_back({loop});
+    if (loops->await_turn(lock, loop)) {
+      loops->tell_refusal(loop);
+      try {
+        begin();
+      } catch (...) {
+        loops->refusal_ = std::current_exception();
+        loops->told_.clear();
+        loops->told_.push_back(loop);
+        throw;
+      }
+      loops->refusal_ = nullptr;
     }
+    loops->entered_.push_back({loop});
   }
   /// Lets a loop leave the run, which it does not enter again, and calls end() if it is the last.
   template <class F> static void leave(Loops* loops, const void* loop, F end) noexcept {
@@ -60,6 +76,12 @@ class Loops {
     }
     return entered_.empty();
   }
+  [[gnu::cold]] void tell_refusal(const void* loop) {
+    if (refusal_ && std::find(told_.begin(), told_.end(), loop) == told_.end()) {
+      told_.push_back(loop);
+      std::rethrow_exception(refusal_);
+    }
+  }
   [[gnu::cold]] bool is_last(std::unique_lock<std::mutex>& lock, const void* loop) noexcept {
     lock = std::unique_lock{mutex_};
     find(loop)->left = true;
@@ -76,6 +98,8 @@ class Loops {
   std::mutex mutex_;
   std::condition_variable over_;
   Vector<Entered> entered_;
+  std::exception_ptr refusal_; // why the last run did not begin
+  Vector<const void*> told_;   // the loops that have thrown it
 };
 
 } // namespace penstock::detail

@@ -4,8 +4,10 @@
 
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/detail/device_side/poison.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/host_link.hpp>
+#include <penstock/device.hpp>
 #include <penstock/parking.hpp>
 
 #include <chrono>
@@ -17,13 +19,20 @@ namespace penstock::detail {
 
 /// Hands each slot of a ring on to several rings, which show the same memory: slot t of each is
 /// slot t of the first. A slot goes back when all of them are done with it. One thread; it moves no
-/// bytes. A template of nothing, so that a program without a FanOut does not compile it.
-template <class = void> class FanOutNode final : public Node {
+/// bytes.
+///
+/// No slot is filled, and no memory freed, while a device copies from it. A copier gives its place
+/// in its own ring back at its copy's end: a fence says so in a run, its stream behind it. Of a run
+/// that ends early the slots stay here until the next one, for which each copier waits before this
+/// node gives them back; and the copiers die, and wait, before the memory's ring does.
+template <AnyDevice D> class FanOutNode final : public Node {
   using Clock = Meter::Clock;
 
  public:
-  [[gnu::cold]] FanOutNode(const NodeSetup& setup, const Shared<HostLink>& in, std::size_t rings)
-      : Node{setup}, in_{in}, held_(in->ring.slots()) {
+  /// `device`: whose pinned memory it is.
+  [[gnu::cold]] FanOutNode(const NodeSetup& setup, D& device, const Shared<HostLink>& in,
+                           std::size_t rings)
+      : Node{setup}, device_{device}, in_{in}, held_(in->ring.slots()) {
     in_->ring.on_publish(&bell_);
     out_.reserve(rings);
     for (std::size_t i = 0; i != rings; ++i) {
@@ -31,6 +40,7 @@ template <class = void> class FanOutNode final : public Node {
       out->order = in_->order;
       out->has_turns = in_->has_turns;
       out->outputs = in_->outputs;
+      out->lent = true;
       out->ring.on_release(&bell_);
       control().watch(out->ring);
       out_.push_back(std::move(out));
@@ -52,6 +62,7 @@ template <class = void> class FanOutNode final : public Node {
   }
   void work(unsigned /*worker*/, Meter& meter) override {
     Clock::time_point moved = Clock::now();
+    Activity doing = Activity::starved;
     for (;;) {
       // Read before looking at anything: what changes after that look rings once more.
       const std::uint32_t count = bell_.count();
@@ -67,16 +78,18 @@ template <class = void> class FanOutNode final : public Node {
         }
         return;
       }
+      const bool full = taken_ - back_ == held_.size();
+      const Activity now = any ? Activity::busy : full ? Activity::blocked : Activity::starved;
+      if (now != doing) {
+        meter.went_by(doing, now); // what was seen last has gone on since
+        doing = now;
+      }
       if (any) {
         moved = Clock::now();
       } else if (Clock::now() - moved < look_again) {
         SpinThenFutex::pause();
       } else {
-        const bool full = taken_ - back_ == held_.size();
-        const Activity idle = full ? Activity::blocked : Activity::starved;
-        meter.went_by(Activity::busy, idle);
         bell_.wait(count, std::chrono::nanoseconds{-1});
-        meter.went_by(idle, Activity::busy);
       }
     }
   }
@@ -85,7 +98,9 @@ template <class = void> class FanOutNode final : public Node {
   bool give_back() noexcept {
     const std::uint64_t before = back_;
     while (back_ != taken_ && is_done(back_)) {
-      held_[back_ % held_.size()].release();
+      HostRing::Take& held = held_[back_ % held_.size()];
+      poison(device_, *in_, held);
+      held.release();
       ++back_;
     }
     return back_ != before;
@@ -137,6 +152,7 @@ template <class = void> class FanOutNode final : public Node {
 
   static constexpr std::chrono::microseconds look_again{20};
 
+  D& device_;
   const Shared<HostLink> in_;
   HostRing::Doorbell bell_;
   Vector<Shared<HostLink>> out_;

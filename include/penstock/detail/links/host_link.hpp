@@ -184,6 +184,7 @@ struct HostLink {
   bool outputs{};                  // of a Decoder of another number: they count themselves
   bool never_empty{};              // slots are batches, and ranks have equally many
   bool counts{};                   // index() counts units, since they come from a device
+  bool lent{};                     // the memory is another ring's, and others use it too
   Shared<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
 
  private:

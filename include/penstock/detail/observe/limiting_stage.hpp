@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/observe/branches.hpp>
 #include <penstock/stage_report.hpp>
 
 #include <algorithm>
@@ -97,11 +98,12 @@ inline bool has_calls(const StageReport& stage) {
   const DeviceCalls& calls = stage.calls;
   return calls.launches + calls.waits + calls.allocations + calls.copies != 0;
 }
-/// Returns whether the last stage's callable waits for copies that run back to back. It is called
-/// before its batch is there, so a wait for its own work is one for the copy too. A callable of
-/// which nothing is known may do something else, but holds up no copy.
-[[gnu::cold]] inline bool waits_for_copies(const std::vector<StageReport>& stages, double seconds) {
-  const StageReport& last = stages.back();
+/// Returns whether the callable of a last stage waits for copies that run back to back. It is
+/// called before its batch is there, so a wait for its own work is one for the copy too. A callable
+/// of which nothing is known may do something else, but holds up no copy.
+[[gnu::cold]] inline bool waits_for_copies(const std::vector<StageReport>& stages, std::size_t at,
+                                           double seconds) {
+  const StageReport& last = stages[at];
   const auto is_part = [&](double part) { return 4 * part >= last.calling_s; };
   // Copies from pageable memory have the bus meanwhile, and the copier's wait for them.
   if (last.calling_s < 0.5 * seconds || (has_calls(last) && !is_part(last.calls.wait_s)) ||
@@ -109,7 +111,7 @@ inline bool has_calls(const StageReport& stage) {
     return false;
   }
   double by_device_thread = 0; // while it is in a Kernel's callable it sees no copy end
-  for (std::size_t i = stages.size() - 1; i-- != 0;) {
+  for (std::size_t i = at; i-- != 0;) {
     if (stages[i].kind == StageKind::copy_to_device) {
       return by_device_thread < 0.1 * seconds && copies_back_to_back(stages[i], seconds);
     }
@@ -130,7 +132,7 @@ inline double worked_beside_copies(const StageReport& last) {
   if (seconds <= 0) {
     return 0;
   }
-  const bool for_copies = at + 1 == stages.size() && waits_for_copies(stages, seconds);
+  const bool for_copies = is_end(stages, at) && waits_for_copies(stages, at, seconds);
   const double time = for_copies ? worked_beside_copies(stages[at]) : worked(stages[at], seconds);
   const double share = std::min(time / usable_workers(stages, at) / seconds, 1.0);
   return at + 1 < stages.size() && copies_into_a_full_ring(stages[at])
@@ -157,14 +159,14 @@ inline bool fences_are_sure(const StageReport& stage, double seconds) {
 [[gnu::cold]] inline double lost_at_ring(const std::vector<StageReport>& stages, std::size_t at,
                                          double seconds) {
   // A Kernel in place holds the slots that the stages behind it hold: it shares their memory.
-  const bool in_place = at + 1 < stages.size() && stages[at + 1].kind == StageKind::kernel &&
-                        stages[at + 1].depth != 0 && stages[at + 1].ring_bytes == 0;
-  return at + 1 < stages.size() && !in_place && stages[at].depth != 0 && seconds > 0
-             ? std::max(
-                   (stages[at].blocked_s + stages[at + 1].starved_s - stages[at + 1].blocked_s) /
-                           seconds -
-                       1,
-                   0.0)
+  const std::size_t next = behind(stages, at);
+  const bool in_place = next < stages.size() && stages[next].kind == StageKind::kernel &&
+                        stages[next].depth != 0 && stages[next].ring_bytes == 0;
+  return next < stages.size() && !in_place && stages[at].depth != 0 && seconds > 0
+             ? std::max((stages[at].blocked_s + stages[next].starved_s - stages[next].blocked_s) /
+                                seconds -
+                            1,
+                        0.0)
              : 0;
 }
 
@@ -172,22 +174,23 @@ inline bool fences_are_sure(const StageReport& stage, double seconds) {
 /// of the run: work comes in bursts, and the ring between them has too few slots to even them out.
 [[gnu::cold]] inline bool waits_in_turns(const std::vector<StageReport>& stages, std::size_t at,
                                          double seconds) {
-  if (at + 1 >= stages.size() || stages[at].depth == 0) {
+  const std::size_t taker = behind(stages, at);
+  if (taker >= stages.size() || stages[at].depth == 0) {
     return false;
   }
   const StageReport& stage = stages[at];
-  const StageReport& next = stages[at + 1];
+  const StageReport& next = stages[taker];
   const double holders = std::max(stage.workers, 1U) / workers_a_slot(stage) +
                          std::max(next.workers, 1U) / workers_a_slot(next);
   return static_cast<double>(stage.depth) <= 2 * holders && stage.blocked_s >= 0.1 * seconds &&
          next.starved_s >= 0.1 * seconds &&
-         share_at_work(stages, at, seconds) + share_at_work(stages, at + 1, seconds) >= 1;
+         share_at_work(stages, at, seconds) + share_at_work(stages, taker, seconds) >= 1;
 }
 
 /// Returns the number of the stage that held the others back, or whose ring did; 0 if there are no
 /// stages. `waited_s` are the seconds in which the last stage waited for input.
 ///
-/// - It is the one that was at work nearly all the time; if the device was, as the last stage, it
+/// - It is the one that was at work nearly all the time; if the device was, as a last stage, it
 ///   is the device: then all others together cannot gain a tenth. A wait for copies that run back
 ///   to back is no work.
 /// - Else it is the one at whose ring most was lost, or the one that was at work for most of the
@@ -199,17 +202,21 @@ inline bool fences_are_sure(const StageReport& stage, double seconds) {
   std::size_t most = 0;
   std::size_t ring = 0;
   std::size_t turns = stages.size();
+  std::size_t end = stages.size();
   for (std::size_t i = 1; i < stages.size(); ++i) {
     most = surely_at_work(stages, i, seconds) >= surely_at_work(stages, most, seconds) ? i : most;
     ring = lost_at_ring(stages, i, seconds) > lost_at_ring(stages, ring, seconds) ? i : ring;
   }
   for (std::size_t i = stages.size(); i-- != 0;) {
     turns = waits_in_turns(stages, i, seconds) ? i : turns;
+    if (is_end(stages, i) && on_device(stages[i]) && fences_are_sure(stages[i], seconds) &&
+        surely_at_work(stages, i, seconds) >=
+            (end == stages.size() ? binding : surely_at_work(stages, end, seconds))) {
+      end = i;
+    }
   }
-  const std::size_t last = stages.empty() ? 0 : stages.size() - 1;
-  if (!stages.empty() && on_device(stages[last]) &&
-      surely_at_work(stages, last, seconds) >= binding && fences_are_sure(stages[last], seconds)) {
-    return last;
+  if (end != stages.size()) {
+    return end;
   }
   const double share = stages.empty() ? 1 : surely_at_work(stages, most, seconds);
   const bool lost = share < binding && lost_at_ring(stages, ring, seconds) >= much_lost;
@@ -219,13 +226,15 @@ inline bool fences_are_sure(const StageReport& stage, double seconds) {
   if (share >= most_of_a_run) {
     return most;
   }
-  std::size_t longest = last;
+  std::size_t longest = stages.size() - 1;
   double held_back = worked(stages[longest], seconds) / usable_workers(stages, longest);
   for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
-    const double in_waits =
-        stages[i].busy_in_waits_s * std::max(stages[i].workers, 1U) / usable_workers(stages, i);
-    if (std::min(in_waits, waited_s) > held_back) {
-      held_back = std::min(in_waits, waited_s);
+    const double usable = usable_workers(stages, i);
+    const double in_waits = stages[i].busy_in_waits_s * std::max(stages[i].workers, 1U) / usable;
+    const double time =
+        is_end(stages, i) ? worked(stages[i], seconds) / usable : std::min(in_waits, waited_s);
+    if (time > held_back) {
+      held_back = time;
       longest = i;
     }
   }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/observe/branches.hpp>
 #include <penstock/detail/observe/limiting_stage.hpp>
 #include <penstock/report.hpp>
 
@@ -25,12 +26,13 @@ namespace penstock::detail {
   return held ? 1 : std::clamp(used, 0.0, 1.0);
 }
 
-/// Returns the CPU seconds of threads that look at a device, which do not grow with the rate.
+/// Returns the CPU seconds of threads that look at a device, or hand slots on, which do not grow
+/// with the rate.
 [[gnu::cold]] inline double looking_cpu_s(const Report& report) {
   double share = 0;
   for (const StageReport& stage : report.stages) {
     share += stage.kind == StageKind::copy_to_device || stage.kind == StageKind::kernel ||
-                     stage.kind == StageKind::copy_to_host
+                     stage.kind == StageKind::copy_to_host || stage.kind == StageKind::fan_out
                  ? stage.cpu_share
                  : 0;
   }
@@ -44,8 +46,10 @@ namespace penstock::detail {
 }
 
 /// Returns which share of the run the device's kernels ran, as CUPTI tells; below 0 if nobody does.
+/// It does not tell devices apart.
 [[gnu::cold]] inline double kernel_share(const Report& report) {
-  return report.gpu && report.gpu->dropped == 0 && report.seconds > 0
+  return report.gpu && report.gpu->dropped == 0 && report.seconds > 0 &&
+                 copiers(report.stages, first_branch(report.stages), report.stages.size()) <= 1
              ? std::min(report.gpu->kernel_s / report.seconds, 1.0)
              : -1;
 }
@@ -84,13 +88,20 @@ class Bounds {
         most_calling = std::max(most_calling, stages[i].calling_s);
       }
     }
-    if (report.seconds > 0 && !stages.empty() && waits_for_copies(stages, report.seconds)) {
-      // What the device and the thread do beside waits is all that is known of them.
-      const StageReport& last = stages.back();
-      const double works = std::max((last.busy_s - last.calling_s) / report.seconds, 0.0);
-      of_stage_.back().share = std::max(works, kernel_share(report));
-      threads_.back().share *= has_calls(last) ? 1 : 0;
-      unsure_ = true;
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      if (report.seconds > 0 && is_end(stages, i) && waits_for_copies(stages, i, report.seconds)) {
+        // What the device and the thread do beside waits is all that is known of them.
+        const StageReport& last = stages[i];
+        const double works = std::max((last.busy_s - last.calling_s) / report.seconds, 0.0);
+        of_stage_[i].share = std::max(works, kernel_share(report));
+        threads_[i].share *= has_calls(last) ? 1 : 0;
+        unsure_ = true;
+      }
+      std::size_t same = 0;
+      while (same != i && !do_the_same(stages, same, i)) {
+        ++same;
+      }
+      same_as_.push_back(same);
     }
     if (reads_cold(report)) {
       // A read may take the longer the more go on at once. Its longest times then are those of all
@@ -113,7 +124,8 @@ class Bounds {
   double reads() const noexcept { return reads_; }
   /// Returns whether some limit is not known: of a copier that others keep from larger copies.
   bool unsure() const noexcept { return unsure_; }
-  /// Returns the largest share without that of stage `but`.
+  /// Returns the largest share without that of stage `but`, and of what does the same for other
+  /// devices: a change is for all.
   Bound without_stage(std::size_t but) const { return largest(but, but); }
   /// Returns it without that of the stage's work on the device; its thread counts.
   Bound without_device(std::size_t but) const { return largest(but, of_stage_.size()); }
@@ -183,12 +195,15 @@ class Bounds {
   }
   [[gnu::cold]] Bound largest(std::size_t but_stage, std::size_t but_thread) const {
     Bound most{cores_, all_cores};
+    const auto same = [&](std::size_t i, std::size_t but) {
+      return but < same_as_.size() && same_as_[i] == same_as_[but];
+    };
     const auto see = [&](const Bound& bound, bool but) {
       most = !but && bound.share > most.share ? bound : most;
     };
     for (std::size_t i = 0; i < of_stage_.size(); ++i) {
-      see(of_stage_[i], i == but_stage || small_copies_[i]);
-      see(threads_[i], i == but_thread);
+      see(of_stage_[i], same(i, but_stage) || small_copies_[i]);
+      see(threads_[i], same(i, but_thread));
     }
     see({device_thread_, "the thread that enqueues"}, but_thread == device_thread_of_);
     return most;
@@ -200,7 +215,8 @@ class Bounds {
   std::size_t device_thread_of_{}; // the stage that has most of its time
   double cores_{};
   double reads_{};
-  std::vector<bool> small_copies_; // whose share says nothing
+  std::vector<bool> small_copies_;   // whose share says nothing
+  std::vector<std::size_t> same_as_; // the first stage that does the same, perhaps itself
   bool unsure_{};
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/cause.hpp>
+#include <penstock/detail/observe/branches.hpp>
 #include <penstock/detail/verdict/bounds.hpp>
 #include <penstock/detail/verdict/finding.hpp>
 #include <penstock/detail/verdict/words.hpp>
@@ -17,7 +18,7 @@ namespace penstock::detail {
 /// The ring that the stage fills had too few slots, though no stage was at work all the time.
 [[gnu::cold]] inline void judge_depth(penstock::Verdict& verdict, const Finding& finding) {
   const StageReport& stage = finding.stage;
-  const StageReport& next = finding.report.stages[finding.at + 1];
+  const StageReport& next = finding.report.stages[behind(finding.report.stages, finding.at)];
   const Bounds::Bound then =
       finding.bounds.with_deeper_ring(finding.report, finding.at, finding.report.stages.size());
   const auto depth = static_cast<double>(stage.depth);

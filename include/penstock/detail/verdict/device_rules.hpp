@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/observe/branches.hpp>
 #include <penstock/detail/verdict/thread_rules.hpp>
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace penstock::detail {
          report.stages[copier].kind != StageKind::copy_to_device) {
     ++copier;
   }
-  if (report.epochs <= 1 || report.device_memory == 0 || copier >= finding.last() ||
+  if (report.epochs <= 1 || report.device_memory == 0 || copier + 1 >= report.stages.size() ||
       finding.at > copier) {
     return;
   }
@@ -33,7 +34,8 @@ namespace penstock::detail {
   }
   Bounds::Bound next{0, "the first epoch"};
   for (std::size_t i = copier + 1; i < report.stages.size(); ++i) {
-    next = finding.bounds.of(i).share > next.share ? finding.bounds.of(i) : next;
+    const bool larger = finding.bounds.of(i).share > next.share;
+    next = larger && !do_the_same(report.stages, copier, i) ? finding.bounds.of(i) : next;
   }
   const double gain = std::min(1 / (1 / epochs + (1 - 1 / epochs) * next.share), most_promised);
   if (gain >= 1.2) {
@@ -49,9 +51,14 @@ namespace penstock::detail {
   verdict.cause = Cause::bus;
   verdict.evidence = "copies run for " + per_cent(finding.share) + " of the run, at " +
                      rate_of(static_cast<double>(finding.stage.bytes), finding.report.seconds);
-  const StageReport& last = finding.report.stages.back();
+  const auto& stages = finding.report.stages;
+  std::size_t end = finding.at;
+  while (!is_end(stages, end)) {
+    ++end;
+  }
+  const StageReport& last = stages[end];
   if (finding.stage.kind == StageKind::copy_to_device &&
-      waits_for_copies(finding.report.stages, finding.report.seconds)) {
+      waits_for_copies(stages, end, finding.report.seconds)) {
     verdict.evidence += "; the " + last.name +
                         (has_calls(last) ? " waits for them meanwhile" : " holds up none of them");
     if (!calls_known(finding.report, last)) {
@@ -62,7 +69,9 @@ namespace penstock::detail {
   }
   advise(verdict, finding, "half the bytes a record: narrower types, widened on the device", 2,
          next);
-  advise(verdict, finding, "two devices, each with a link of its own", 2, next);
+  if (finding.at < first_branch(stages)) {
+    advise(verdict, finding, "two devices, each with a link of its own", 2, next);
+  }
 }
 
 [[gnu::cold]] inline void judge_kernel(penstock::Verdict& verdict, const Finding& finding) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/cause.hpp>
+#include <penstock/detail/observe/branches.hpp>
 #include <penstock/detail/verdict/bounds.hpp>
 #include <penstock/detail/verdict/words.hpp>
 #include <penstock/report.hpp>
@@ -38,7 +39,8 @@ struct Finding {
   }
   /// Returns how many of the stage's workers were at work, on average.
   double at_work() const { return worked(stage, report.seconds) / report.seconds; }
-  std::size_t last() const noexcept { return report.stages.size() - 1; }
+  /// Returns whether it is the last stage that records come to.
+  bool ends() const { return is_end(report.stages, at); }
   /// Returns the processors that one of its workers at work keeps busy; below 0 if it is not known.
   double cpu_at_work() const {
     return stage.cpu_share > 0 && at_work() > 0 ? stage.cpu_share / at_work() : -1;
@@ -53,10 +55,10 @@ struct Finding {
 
  private:
   double held_back() const {
-    return at == last() ? share * report.seconds
-                        : std::min(stage.busy_in_waits_s * std::max(stage.workers, 1U) /
-                                       usable_workers(report.stages, at),
-                                   report.waited_s);
+    return ends() ? share * report.seconds
+                  : std::min(stage.busy_in_waits_s * std::max(stage.workers, 1U) /
+                                 usable_workers(report.stages, at),
+                             report.waited_s);
   }
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/observe/branches.hpp>
 #include <penstock/detail/verdict/cores_rules.hpp>
 #include <penstock/detail/verdict/units_rules.hpp>
 
@@ -39,7 +40,7 @@ inline constexpr unsigned most_workers = 1024;
                             : 2;
     return std::ceil(workers / workers_a_slot(stage)) + held + 1;
   };
-  change += deeper(finding, finding.at, finding.at, slots(finding.at + 1));
+  change += deeper(finding, finding.at, finding.at, slots(behind(stages, finding.at)));
   if (finding.at != 0) {
     change += deeper(finding, finding.at, finding.at - 1, slots(finding.at - 1));
   }
@@ -126,12 +127,27 @@ inline constexpr unsigned most_workers = 1024;
          cold ? "a disk that is twice as fast, or two" : "memory that is twice as fast", 2, next);
 }
 
+/// What hands slots on to several devices was at work nearly all the time: it has one thread.
+[[gnu::cold]] inline void judge_fan_out(penstock::Verdict& verdict, const Finding& finding) {
+  const auto& stages = finding.report.stages;
+  const StageReport& filler = stages[finding.at == 0 ? 0 : finding.at - 1];
+  const double slots = std::max(slots_filled(filler), 1.0);
+  const double records = std::max(std::ceil(static_cast<double>(filler.records) / slots), 1.0);
+  verdict.cause = Cause::small_batches;
+  verdict.evidence = "its thread hands slots on for " + per_cent(finding.share) +
+                     " of the run, each in " + time_of(finding.report.seconds / slots);
+  advise(verdict, finding, change_of(stages.front().name, ".batch", records, 8 * records), 8,
+         finding.bounds.without_stage(finding.at));
+}
+
 /// A stage on the host was at work nearly all the time.
 [[gnu::cold]] inline void judge_host_stage(penstock::Verdict& verdict, const Finding& finding) {
   const StageReport& stage = finding.stage;
   const double usable = usable_workers(finding.report.stages, finding.at);
   if (cores_bind(finding)) {
     judge_cores(verdict, finding);
+  } else if (stage.kind == StageKind::fan_out) {
+    judge_fan_out(verdict, finding);
   } else if (stage.kind == StageKind::writer) {
     verdict.cause = Cause::writer;
     verdict.evidence = at_work_text(finding) + ", and writes " +

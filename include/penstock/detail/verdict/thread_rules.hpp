@@ -162,8 +162,8 @@ struct ThreadPart {
     const bool few = static_cast<double>(stage.calls.waits) <= 4 * batches;
     const std::size_t copier = copier_before(report, finding.at);
     const bool copies = copier != finding.at && finding.bounds.of(copier).share >= binding;
-    const bool held_up = finding.at == finding.last() && copies &&
-                         report.stages[copier].blocked_s >= 0.03 * report.seconds;
+    const bool held_up =
+        finding.ends() && copies && report.stages[copier].blocked_s >= 0.03 * report.seconds;
     if (device < binding && copies && !held_up) {
       // A callable is called before its batch is there: a wait in it waits for the copy too.
       verdict.or_cause = Cause::bus;

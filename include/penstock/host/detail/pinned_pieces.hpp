@@ -9,51 +9,36 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <new>
 
 namespace penstock::detail {
 
-/// Which memory a device has page-locked. Any thread.
+/// Which memory is page-locked. Any thread. Devices in static storage may outlive other objects, so
+/// this one has nothing to destroy, and keeps what it allocates.
 ///
-/// Asking takes no lock: that would order threads, and hide from ThreadSanitizer what they forgot
+/// Nothing takes a lock: that would order threads, and hide from ThreadSanitizer what they forgot
 /// to order. A piece is one word, its first page and how many it has, so nobody sees half of one.
 /// Who has a pointer into a piece has been told of it after it was noted here: relaxed will do.
 class PinnedPieces {
  public:
-  PinnedPieces() = default;
+  constexpr PinnedPieces() = default;
   PinnedPieces(const PinnedPieces&) = delete;
   PinnedPieces& operator=(const PinnedPieces&) = delete;
-  ~PinnedPieces() {
-    for (Group* group = first_.next.load(StdAtomics::relaxed); group != nullptr;) {
-      Group* const next = group->next.load(StdAtomics::relaxed);
-      delete group;
-      group = next;
-    }
-  }
 
   /// Notes a piece of whole pages; of more than 2 TiB the first. If the process has no memory left
   /// for that, the piece counts as pageable.
   void add(const void* at, std::size_t bytes) noexcept {
-    const std::lock_guard lock{mutex_};
-    for (Group* group = &first_; group != nullptr;) {
+    for (Group* group = &first_; group != nullptr; group = made_after(*group)) {
       for (Piece& piece : group->pieces) {
-        if (piece.load(StdAtomics::relaxed) == 0) {
-          piece.store(word(at, bytes), StdAtomics::relaxed);
+        std::uint64_t none = 0;
+        if (piece.compare_exchange_strong(none, word(at, bytes), StdAtomics::relaxed)) {
           return;
         }
       }
-      Group* next = group->next.load(StdAtomics::relaxed);
-      if (next == nullptr) {
-        next = new (std::nothrow) Group;
-        group->next.store(next, StdAtomics::release); // pairs with any()
-      }
-      group = next;
     }
   }
   /// Forgets a piece.
   void remove(const void* at, std::size_t bytes) noexcept {
-    const std::lock_guard lock{mutex_};
     any([is = word(at, bytes)](Piece& piece) {
       if (piece.load(StdAtomics::relaxed) != is) {
         return false;
@@ -87,6 +72,20 @@ class PinnedPieces {
     constexpr std::uint64_t most = (std::uint64_t{1} << count_bits) - 1;
     return first << count_bits | std::min<std::uint64_t>(bytes >> page_bits, most);
   }
+  // Returns null if there is no memory for another group.
+  static Group* made_after(Group& group) noexcept {
+    Group* next = group.next.load(StdAtomics::acquire); // pairs with the exchange below
+    if (next == nullptr) {
+      auto* const made = new (std::nothrow) Group;
+      if (made != nullptr && group.next.compare_exchange_strong(
+                                 next, made, StdAtomics::release,
+                                 StdAtomics::acquire)) { // pair with each other, and with any()
+        return made;
+      }
+      delete made;
+    }
+    return next;
+  }
   // Returns whether f(piece) returned true for any piece; asks no more then.
   template <class F> bool any(F f) noexcept {
     for (Group* group = &first_; group != nullptr;) {
@@ -95,13 +94,16 @@ class PinnedPieces {
           return true;
         }
       }
-      group = group->next.load(StdAtomics::acquire); // pairs with add()
+      group = group->next.load(StdAtomics::acquire); // pairs with made_after()
     }
     return false;
   }
 
-  std::mutex mutex_;
   Group first_;
 };
+
+/// What all HostDevices of the process have page-locked: each of them may copy it as such, as a GPU
+/// may what another one's context has. One object also for libraries that hide their symbols.
+[[gnu::visibility("default")]] inline constinit PinnedPieces pinned_pieces{};
 
 } // namespace penstock::detail
