@@ -130,8 +130,10 @@ cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int) {
-  return cudaSuccess;
+// For threads of another device, of which there are none.
+cudaError_t cudaGetDriverEntryPointByVersion(const char*, void**, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult*) {
+  return cudaErrorNotSupported;
 }
 const char* cudaGetErrorName(cudaError_t) {
   return "cudaErrorOfATest";

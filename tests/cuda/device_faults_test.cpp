@@ -24,7 +24,10 @@ using namespace penstock;
 namespace {
 
 struct Runtime {
-  int current = 0;
+  int current = 0;      // the device of the context, or 0
+  CUcontext context{};  // the thread's, none at first
+  int retained = 0;     // contexts
+  std::set<int> set_up; // GPUs with a context that was made current
   cudaError_t latched = cudaSuccess;
   cudaError_t error = cudaErrorMemoryAllocation;
   std::string fail;    // the name of the call that fails
@@ -52,6 +55,12 @@ struct Runtime {
       return error;
     }
     return cudaSuccess;
+  }
+  CUresult pass_driver(const char* call) { // it latches nothing
+    const cudaError_t before = latched;
+    const cudaError_t status = pass(call);
+    latched = before;
+    return static_cast<CUresult>(status);
   }
   bool has_called(const std::string& call, int device) const {
     for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -118,6 +127,50 @@ void use_all(int number) {
 
 } // namespace
 
+// The driver's calls. It numbers contexts by their devices, from 1 on.
+void* driver_call(const std::string& name) {
+  const auto device = [](CUdevice* it, int number) {
+    *it = number;
+    return cuda.pass_driver("cuDeviceGet");
+  };
+  const auto retain = [](CUcontext* it, CUdevice number) {
+    const CUresult status = cuda.pass_driver("cuDevicePrimaryCtxRetain");
+    cuda.retained += status == CUDA_SUCCESS ? 1 : 0;
+    *it = reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(number) + 1);
+    return status;
+  };
+  const auto release = [](CUdevice) {
+    --cuda.retained;
+    return CUDA_SUCCESS;
+  };
+  const auto current = [](CUcontext* it) {
+    *it = cuda.context;
+    return cuda.pass_driver("cuCtxGetCurrent");
+  };
+  const auto make_current = [](CUcontext it) {
+    const CUresult status = cuda.pass_driver("cuCtxSetCurrent");
+    if (status == CUDA_SUCCESS) {
+      cuda.context = it;
+      cuda.current = it == nullptr ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(it) - 1);
+      if (it != nullptr) {
+        cuda.set_up.insert(cuda.current);
+      }
+    }
+    return status;
+  };
+  // As a driver answers a thread without a context: then the runtime is asked.
+  const auto capturing = [](CUstream, CUstreamCaptureStatus*) {
+    return CUDA_ERROR_INVALID_CONTEXT;
+  };
+  return name == "cuDeviceGet"                 ? reinterpret_cast<void*>(+device)
+         : name == "cuDevicePrimaryCtxRetain"  ? reinterpret_cast<void*>(+retain)
+         : name == "cuDevicePrimaryCtxRelease" ? reinterpret_cast<void*>(+release)
+         : name == "cuCtxGetCurrent"           ? reinterpret_cast<void*>(+current)
+         : name == "cuCtxSetCurrent"           ? reinterpret_cast<void*>(+make_current)
+         : name == "cuStreamIsCapturing"       ? reinterpret_cast<void*>(+capturing)
+                                               : nullptr;
+}
+
 extern "C" {
 cudaError_t cudaGetLastError() {
   return std::exchange(cuda.latched, cudaSuccess);
@@ -135,11 +188,6 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaGetDevice(int* device) {
   *device = cuda.current;
   return cuda.pass("cudaGetDevice");
-}
-cudaError_t cudaSetDevice(int device) {
-  const cudaError_t status = cuda.pass("cudaSetDevice");
-  cuda.current = status == cudaSuccess ? device : cuda.current;
-  return status;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "Test GPU");
@@ -204,13 +252,10 @@ cudaError_t cudaHostUnregister(void* at) {
 cudaError_t cudaPeekAtLastError() {
   return cuda.latched;
 }
-// Stands for a driver that answers as it does a thread without a context: then the runtime is
-// asked.
-cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned,
+cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
                                              unsigned long long,
                                              cudaDriverEntryPointQueryResult* result) {
-  const auto refuse = [](CUstream, CUstreamCaptureStatus*) { return CUDA_ERROR_INVALID_CONTEXT; };
-  *function = reinterpret_cast<void*>(+refuse);
+  *function = driver_call(name);
   *result = cudaDriverEntryPointSuccess;
   return cudaSuccess;
 }
@@ -266,19 +311,38 @@ TEST_CASE("whichever CUDA call fails, what was made is given back and nothing st
 
 TEST_CASE("each call that must not fail unseen throws with its own name") {
   for (const char* call :
-       {"cudaGetDeviceCount", "cudaGetDeviceProperties", "cudaInitDevice", "cudaSetDevice",
-        "cudaGetDevice", "cudaHostRegister", "cudaMalloc", "cudaStreamCreateWithFlags",
-        "cudaEventCreateWithFlags", "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent",
-        "cudaEventQuery", "cudaStreamQuery", "cudaEventSynchronize", "cudaStreamSynchronize"}) {
+       {"cudaGetDeviceCount", "cudaGetDeviceProperties", "cudaInitDevice", "cuCtxSetCurrent",
+        "cudaGetDevice", "cuCtxGetCurrent", "cuDeviceGet", "cuDevicePrimaryCtxRetain",
+        "cudaHostRegister", "cudaMalloc", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags",
+        "cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent", "cudaEventQuery",
+        "cudaStreamQuery", "cudaEventSynchronize", "cudaStreamSynchronize"}) {
     CAPTURE(call);
     cuda = Runtime{};
     cuda.fail = call;
     const CudaError e = error_of([] { use_all(1); });
-    // A caller gets one error whether the current device cannot be asked or cannot be set.
-    CHECK(e.call() == (std::string{call} == "cudaGetDevice" ? "cudaSetDevice" : call));
+    // A caller gets one error whichever of the calls fails that make a device current.
+    const bool of_several = std::set<std::string>{"cudaGetDevice", "cuCtxGetCurrent", "cuDeviceGet",
+                                                  "cuDevicePrimaryCtxRetain"}
+                                .count(call) != 0;
+    CHECK(e.call() == (of_several ? "cuCtxSetCurrent" : call));
+    CHECK(cuda.retained == 0);
     CHECK(cuda.latched == cudaSuccess);
     CHECK(cuda.live.empty());
   }
+}
+
+TEST_CASE("the context that a thread had is current again, whosever it is") {
+  cuda = Runtime{};
+  const auto users = reinterpret_cast<CUcontext>(std::uintptr_t{3});
+  cuda.context = users;
+  cuda.current = 2;
+  CudaDevice device{1};
+  {
+    const auto attached = device.attach();
+    CHECK(cuda.current == 1);
+  }
+  CHECK(cuda.context == users);
+  CHECK(cuda.set_up == std::set<int>{1, 2});
 }
 
 TEST_CASE("a GPU that breaks down for good lets all be destroyed") {
@@ -300,7 +364,7 @@ TEST_CASE("a GPU that breaks down for good lets all be destroyed") {
   CHECK(cuda.latched == cudaSuccess);
 }
 
-TEST_CASE("the things of GPU 1 are made there, and GPU 0 is current again") {
+TEST_CASE("the things of GPU 1 are made there, and nothing is set up on GPU 0, which is current") {
   cuda = Runtime{};
   {
     CudaDevice device{1};
@@ -317,7 +381,10 @@ TEST_CASE("the things of GPU 1 are made there, and GPU 0 is current again") {
       CHECK(cuda.current == 1);
     }
     CHECK(cuda.current == 0);
+    CHECK(cuda.context == nullptr);
   }
+  CHECK(cuda.set_up == std::set<int>{1});
+  CHECK(cuda.retained == 0);
   for (const char* call : {"cudaStreamCreateWithFlags", "cudaEventCreateWithFlags", "cudaMalloc",
                            "cudaHostRegister", "cudaFree", "cudaHostUnregister"}) {
     CAPTURE(call);
@@ -330,7 +397,7 @@ TEST_CASE("the device that is current already is not set again") {
   cuda = Runtime{};
   use_all(0);
   CHECK(cuda.has_called("cudaMalloc", 0));
-  CHECK_FALSE(cuda.has_called("cudaSetDevice", 0));
+  CHECK_FALSE(cuda.has_called("cuCtxSetCurrent", 0));
 }
 
 TEST_CASE("pinned memory is unlocked, and then its pages go") {

@@ -33,6 +33,13 @@ template <class F> CudaError error_of(F f) {
 }
 using penstock::tests::has;
 
+// Runs the test cases with this tag in a process of their own, and returns whether they pass there.
+bool runs_again(const std::string& variable, const std::string& tag) {
+  char self[4096] = {};
+  REQUIRE(::readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+  return std::system((variable + "=1 '" + self + "' '" + tag + "' 1>&2").c_str()) == 0;
+}
+
 bool is_page_locked(const void* at) {
   cudaPointerAttributes about{};
   REQUIRE(cudaPointerGetAttributes(&about, at) == cudaSuccess);
@@ -56,6 +63,9 @@ int node_of(void* at) {
   return ::syscall(SYS_move_pages, 0, 1UL, &at, nullptr, &node, 0) == 0 ? node : -1;
 }
 
+struct Nothing {
+  PENSTOCK_HD void operator()(std::size_t) const {}
+};
 struct Trap {
   PENSTOCK_HD void operator()(std::size_t) const {
 #if defined(__CUDA_ARCH__)
@@ -416,13 +426,47 @@ TEST_CASE("with_device takes the GPU where there is one") {
   CHECK(with_device("host", name) == "host");
 }
 
+// Other test cases have used GPU 0, so this one runs again in a process of its own.
+TEST_CASE("a process that uses the last GPU sets up no other one", "[last]") {
+  if (std::getenv("PENSTOCK_TEST_LAST") == nullptr) {
+    CHECK(runs_again("PENSTOCK_TEST_LAST", "[last]"));
+    return;
+  }
+  const int last = CudaDevice::count() - 1;
+  CudaDevice device{last};
+  {
+    CudaStream stream = device.stream();
+    CudaEvent event = device.event();
+    void* const at = device.allocate(1000);
+    void* const pinned = device.allocate_pinned(4096);
+    {
+      const auto attached = device.attach();
+      for_each(stream, 1, Nothing{});
+    }
+    std::thread{[&] { const auto attached = device.attach_own_thread(); }}.join();
+    event.record(stream);
+    event.sync();
+    device.deallocate_pinned(pinned, 4096);
+    device.deallocate(at, 1000);
+  }
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+  REQUIRE(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &found, 12000,
+                                           cudaEnableDefault, &result) == cudaSuccess);
+  for (int number = 0; number <= last; ++number) {
+    CAPTURE(number);
+    unsigned flags = 0;
+    int active = -1;
+    CHECK(reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(found)(number, &flags, &active) ==
+          CUDA_SUCCESS);
+    CHECK(active == (number == last ? 1 : 0));
+  }
+}
+
 // A trap ends the GPU's use for a process, so this test case runs again in a process of its own.
 TEST_CASE("a trap in a kernel is a sticky error, and nothing hangs after it", "[trap]") {
   if (std::getenv("PENSTOCK_TEST_TRAP") == nullptr) {
-    char self[4096] = {};
-    REQUIRE(::readlink("/proc/self/exe", self, sizeof self - 1) > 0);
-    CHECK(std::system(("PENSTOCK_TEST_TRAP=1 '" + std::string{self} + "' '[trap]' 1>&2").c_str()) ==
-          0);
+    CHECK(runs_again("PENSTOCK_TEST_TRAP", "[trap]"));
     return;
   }
   CudaDevice device;

@@ -83,8 +83,8 @@ class CudaDevice {
   /// Returns what all objects of this GPU share, and no other GPU's has.
   std::uintptr_t identity() const noexcept { return static_cast<std::uintptr_t>(number_) + 1; }
   /// Makes this the calling thread's current device until the object that it returns dies: kernels
-  /// and the algorithms of cuda/algorithm.cuh need that. With another GPU than 0, call
-  /// cudaSetDevice() first on each of your own threads: CUDA takes memory on GPU 0 otherwise.
+  /// and the algorithms of cuda/algorithm.cuh need that. Then what was current before is so again,
+  /// and nothing is set up on a GPU that the process does not use.
   [[nodiscard]] detail::AttachedDevice attach() { return detail::AttachedDevice{number_}; }
   /// Attaches a thread of penstock's own, whose callables then work whoever captures a graph.
   [[nodiscard]] detail::OwnThread attach_own_thread() { return detail::OwnThread{number_}; }

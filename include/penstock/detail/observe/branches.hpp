@@ -28,7 +28,7 @@ namespace penstock::detail {
                                          std::size_t end) {
   std::size_t count = 0;
   for (std::size_t i = begin; i < end; ++i) {
-    count += stages[i].kind == StageKind::copy_to_device ? 1 : 0;
+    count += stages[i].kind == StageKind::copy_to_device ? 1U : 0U;
   }
   return count;
 }
