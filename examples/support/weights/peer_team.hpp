@@ -55,8 +55,8 @@ template <penstock::AnyDevice D> class PeerTeam {
    public:
     Gather(D& device, std::size_t share, std::vector<std::byte*> memories)
         : device_{device}, share_{share}, memories_{std::move(memories)}, read_{device.event()} {
-      // With one, NVLink would rest between two copies.
-      for (int i = 0; memories_.size() > 1 && i < 2; ++i) {
+      // Two fill NVLink, and a GPU that has many runs some of them in turn.
+      for (std::size_t i = 1; i < std::min<std::size_t>(memories_.size(), 3); ++i) {
         streams_.push_back(device.stream());
       }
     }
@@ -78,7 +78,7 @@ template <penstock::AnyDevice D> class PeerTeam {
       }
       // Each begins with the one behind it: no device gets all at once.
       for (std::size_t i = 1; i < memories_.size(); ++i) {
-        copy(streams_[copies_++ % streams_.size()], (share_ + i) % memories_.size(),
+        copy(streams_[i % streams_.size()], (share_ + i) % memories_.size(),
              row.at + share_ * row.each, row.each);
       }
     }
@@ -110,7 +110,6 @@ template <penstock::AnyDevice D> class PeerTeam {
     std::vector<std::byte*> memories_;
     typename D::event_type read_;
     std::vector<typename D::stream_type> streams_;
-    std::size_t copies_ = 0;
   };
 
   explicit PeerTeam(std::deque<D>& devices) : devices_{devices} {
