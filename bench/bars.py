@@ -174,8 +174,8 @@ BARS = [
             f"permutation/cccl/{size}", "ns_a_number", 0.7, 0.35)
       for size in ["2^20-1", "2^20+1", "1281167", "2^22-1", "2^22+1", "2^33+1"]],
     *[ratio(f"two GPUs, {data}: of both links", f"several/{data}/2", "several/link/2", bar, None)
-      for data, bar in [("memory_huge", 0.95), ("tmpfs_huge", 0.95), ("disk", 0.95), ("disk_w8", 0.8), ("tmpfs", 0.8), ("memory_4k", None),
-                        ("ranks_disk", 0.95), ("ranks_tmpfs", None), ("turns_disk", None)]],
+      for data, bar in [("memory_huge", 0.95), ("memory_4k", 0.95), ("disk", 0.95), ("disk_w8", 0.8), ("tmpfs", 0.8),
+                        ("ranks_disk", 0.95), ("turns_disk", None)]],
     *[ratio(f"two GPUs, {data}: one ring for both, against a pipeline each", f"several/fan_out_{data}/2",
             f"several/same_{data}/2", None, None) for data in ["memory_huge", "disk"]],
     ratio("event 3: workers, against one thread", "events/03_*/workers_*", "events/03_*/one_thread", 4, None, ITEMS),

@@ -10,11 +10,10 @@
 // --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true.
 //
 // several/ROW/GPUS, where DATA is memory_4k or memory_huge (pages of 4 KiB, huge pages), tmpfs (a
-// file in --tmpfs, 4 KiB), tmpfs_huge (in --huge-tmpfs, mounted with huge=always), disk (--file, in
-// the page cache):
+// file in --tmpfs, 4 KiB), disk (--file, in the page cache):
 //   link               cudaMemcpyAsync of 256 MiB pieces of pinned memory, and nothing else
 //   DATA               a thread and a pipeline a GPU: Reader to_pinned | AsyncCopier | Consumer
-//   DATA_wW, DATA_rR   the same with W workers a pipeline; with rings of R MiB
+//   DATA_w8            the same with 8 workers a pipeline
 //   turns_DATA         one thread that takes a batch of each GPU's pipeline in turn
 //   ranks_DATA         DATA, but as many processes, by --run-ranks, which is examples/run_ranks
 // and where all GPUs get all of the data, and not a share:
@@ -67,7 +66,7 @@ class Several {
       worlds_.push_back(n);
     }
     worlds_.push_back(options.gpus);
-    for (const unsigned quarters : {1U, 2U, 3U, 4U}) {
+    for (const unsigned quarters : {2U, 3U, 4U}) {
       threads_.push_back(std::max(ps::usable_processors() * quarters / 4, 1U));
     }
     threads_.erase(std::unique(threads_.begin(), threads_.end()), threads_.end());
@@ -87,7 +86,6 @@ class Several {
     for (const std::size_t gpus : worlds_) {
       add_pipelines(data, gpus, source, {});
     }
-    add_pipelines(data + "_w8", options_.gpus, source, {.workers = 8});
     for (const unsigned threads : threads_) {
       add_moving("read_" + data, threads, 0, move);
     }
@@ -95,14 +93,13 @@ class Several {
   /// Rows for the data that decides.
   template <class Source>
   void add_more(const std::string& data, const Source& source, const Moving::Move& move) {
-    for (const std::size_t slots : {24, 96}) {
-      add_pipelines(data + "_r" + std::to_string(slots), options_.gpus, source, {.depth = slots});
-    }
+    const std::size_t gpus = options_.gpus;
+    add_pipelines(data + "_w8", gpus, source, {.workers = 8});
     for (const unsigned threads : threads_) {
-      add_moving("beside_" + data, threads, options_.gpus, move);
+      add_moving("beside_" + data, threads, gpus, move);
     }
-    add(name("turns_" + data, options_.gpus), options_.gpus, [=, this](bool checked) {
-      return std::make_unique<InTurn<Source>>(devices_, options_.gpus, source, how({}), checked);
+    add(name("turns_" + data, gpus), gpus, [=, this](bool checked) {
+      return std::make_unique<InTurn<Source>>(devices_, gpus, source, how({}), checked);
     });
   }
   /// Rows of all GPUs, where each gets all of the data.
@@ -225,7 +222,6 @@ int main(int argc, char** argv) {
     const Mapped small_pages = filled(disk, options.bytes, false);
     const Mapped huge_pages = filled(disk, options.bytes, true);
     const auto tmpfs = copied("tmpfs", options.tmpfs, disk, options.bytes);
-    const auto huge_tmpfs = copied("tmpfs_huge", options.huge_tmpfs, disk, options.bytes);
 
     several.add_links();
     several.add_data("memory_4k", ps::memory(small_pages.blocks()), reading(small_pages));
@@ -239,12 +235,6 @@ int main(int argc, char** argv) {
     if (tmpfs) {
       const std::string& path = tmpfs->copy.path();
       several.add_data("tmpfs", ps::records<Block>(path), reading(tmpfs->file));
-      several.add_more("tmpfs", ps::records<Block>(path), reading(tmpfs->file));
-      several.add_ranks("tmpfs", path);
-    }
-    if (huge_tmpfs) {
-      const std::string& path = huge_tmpfs->copy.path();
-      several.add_data("tmpfs_huge", ps::records<Block>(path), reading(huge_tmpfs->file));
     }
     return run_all();
   });

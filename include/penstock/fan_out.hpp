@@ -134,11 +134,11 @@ template <class P> using schema_given = typename batch_of<typename chain<P>::giv
 /// is left early, by an exception or a `break`, stops the run for all when its Batches dies. For
 /// the others that is the end, and no error.
 ///
-/// A lease that is kept past its loop must be given back before any device begins the next run. What
-/// keeps a run from beginning, each loop throws once, unless one tries again before and begins it.
+/// A lease that is kept past its loop must be given back before any device begins the next run.
+/// What keeps a run from beginning, each loop throws once, unless one tries again before and begins
+/// it.
 ///
-/// Movable. The devices must outlive it and its loops. T is what a record is, and D the kind of the
-/// devices.
+/// Movable. The devices must outlive it and its loops. T is a record's type, D the devices'.
 template <class T, class D> class FanOut {
  public:
   /// Opens the chain's source, allocates all memory and starts all threads. `chain` ends in pinned

@@ -36,7 +36,6 @@ struct SeveralOptions {
   std::size_t gpus = 0;
   std::string file = (std::filesystem::temp_directory_path() / "penstock-several.bin").string();
   std::string tmpfs = "/dev/shm";
-  std::string huge_tmpfs;
   std::string run_ranks;
   RankTask rank{.times = {},
                 .file = {},
@@ -50,8 +49,7 @@ struct SeveralOptions {
                std::string{end == std::string_view::npos ? "" : argument.substr(end + 1)})) {
         throw std::runtime_error{"unknown option " + std::string{argument} +
                                  "; there are --gpus=N, --bytes=N, --rounds=N, --file=PATH, "
-                                 "--tmpfs=FOLDER, --huge-tmpfs=FOLDER, "
-                                 "--run-ranks=PATH and Google Benchmark's"};
+                                 "--tmpfs=FOLDER, --run-ranks=PATH and Google Benchmark's"};
       }
     }
     rank.file = file;
@@ -73,16 +71,12 @@ struct SeveralOptions {
       file = value;
     } else if (name == "--tmpfs") {
       tmpfs = value;
-    } else if (name == "--huge-tmpfs") {
-      huge_tmpfs = value;
     } else if (name == "--run-ranks") {
       run_ranks = value;
     } else if (name == "--as-rank") {
       rank.times = value;
     } else if (name == "--workers") {
       rank.how.workers = static_cast<unsigned>(std::stoul(value));
-    } else if (name == "--depth") {
-      rank.how.depth = std::stoul(value);
     } else if (name == "--rounds") {
       rank.how.rounds = std::max(static_cast<unsigned>(std::stoul(value)), 1U);
     } else if (name == "--checked") {

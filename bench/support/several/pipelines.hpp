@@ -23,16 +23,15 @@ namespace penstock_bench {
 
 /// How data is read for several GPUs.
 struct How {
-  unsigned workers = 0;  ///< Of each pipeline; 0: as the library decides.
-  std::size_t depth = 0; ///< Slots, of 1 MiB each, in each pipeline's ring; 0: likewise.
-  bool same = false;     ///< All get all of it; else each gets its share, several times.
-  unsigned rounds = 1;   ///< How often each gets as many bytes as there are.
+  unsigned workers = 0; ///< Of each pipeline; 0: as the library decides.
+  bool same = false;    ///< All get all of it; else each gets its share, several times.
+  unsigned rounds = 1;  ///< How often each gets as many bytes as there are.
 };
 
 /// Reads what a rank gets, as many bytes as there are in each round, into pinned memory.
 template <class Source>
 auto reader(const Source& source, const How& how, const penstock::Ranks& ranks) {
-  penstock::ReaderOptions options{.workers = how.workers, .depth = how.depth, .epochs = how.rounds};
+  penstock::ReaderOptions options{.workers = how.workers, .epochs = how.rounds};
   if (!how.same) {
     options.epochs *= ranks.world;
     options.order = {.ranks = ranks, .uneven = penstock::Uneven::keep};

@@ -81,12 +81,8 @@ struct RankTask {
   bool checked{};
 
   std::vector<std::string> arguments() const {
-    return {"--as-rank=" + times,
-            "--file=" + file,
-            "--workers=" + std::to_string(how.workers),
-            "--depth=" + std::to_string(how.depth),
-            "--rounds=" + std::to_string(how.rounds),
-            checked ? "--checked=1" : "--checked=0"};
+    return {"--as-rank=" + times, "--file=" + file, "--workers=" + std::to_string(how.workers),
+            "--rounds=" + std::to_string(how.rounds), checked ? "--checked=1" : "--checked=0"};
   }
 };
 
