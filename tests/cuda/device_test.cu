@@ -434,21 +434,18 @@ TEST_CASE("a process that uses the last GPU sets up no other one", "[last]") {
   }
   const int last = CudaDevice::count() - 1;
   CudaDevice device{last};
+  void* const at = device.allocate(1000);
+  void* const pinned = device.allocate_pinned(4096);
   {
+    // CUDA's own calls would set up GPU 0 on a thread that has no device.
+    const auto attached = device.attach();
     CudaStream stream = device.stream();
-    CudaEvent event = device.event();
-    void* const at = device.allocate(1000);
-    void* const pinned = device.allocate_pinned(4096);
-    {
-      const auto attached = device.attach();
-      for_each(stream, 1, Nothing{});
-    }
-    std::thread{[&] { const auto attached = device.attach_own_thread(); }}.join();
-    event.record(stream);
-    event.sync();
-    device.deallocate_pinned(pinned, 4096);
-    device.deallocate(at, 1000);
+    for_each(stream, 1, Nothing{});
+    stream.sync();
   }
+  std::thread{[&] { const auto attached = device.attach_own_thread(); }}.join();
+  device.deallocate_pinned(pinned, 4096);
+  device.deallocate(at, 1000);
   void* found = nullptr;
   cudaDriverEntryPointQueryResult result{};
   REQUIRE(cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &found, 12000,

@@ -228,7 +228,7 @@ TEST_CASE("a run while leases are held is refused with the cure, and runs when t
     CAPTURE(out);
     CHECK(out.came == Came::stage_error);
     CHECK(out.stage == "loop");
-    CHECK(out.says("1 batches"));
+    CHECK(out.says("still held, 1 in all"));
     CHECK(out.says("release"));
   };
   for_each_device([&](D& device) {

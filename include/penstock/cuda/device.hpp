@@ -83,8 +83,9 @@ class CudaDevice {
   /// Returns what all objects of this GPU share, and no other GPU's has.
   std::uintptr_t identity() const noexcept { return static_cast<std::uintptr_t>(number_) + 1; }
   /// Makes this the calling thread's current device until the object that it returns dies: kernels
-  /// and the algorithms of cuda/algorithm.cuh need that. Then what was current before is so again,
-  /// and nothing is set up on a GPU that the process does not use.
+  /// and the algorithms of cuda/algorithm.cuh need that. Then what was current before is so again.
+  /// With another GPU than 0, attach your own threads, or call cudaSetDevice() there, before you
+  /// call CUDA: it sets up GPU 0 otherwise.
   [[nodiscard]] detail::AttachedDevice attach() { return detail::AttachedDevice{number_}; }
   /// Attaches a thread of penstock's own, whose callables then work whoever captures a graph.
   [[nodiscard]] detail::OwnThread attach_own_thread() { return detail::OwnThread{number_}; }
