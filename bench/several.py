@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TURNS = 3
 SHARD = 8_000_000_000
 VOCABULARY = 50257
-PROGRAMS = ["examples/18_load_weights", "examples/gpt/train"]
+PROGRAMS = ["examples/18_load_weights", "examples/train"]
 GPT = ["--config", "124M", "--device", "cuda", "--batch", "64", "--steps", "40", "--warmup", "10", "--eval-every", "0", "--json"]
 
 
@@ -87,7 +87,7 @@ def run_also(build: Path, gpus: int, has_gpu: bool, place: Path, result: Path, l
                     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=limit)
                     said = json.loads(done.stdout.splitlines()[-1 if what.startswith("GPT") else 0])
                 except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-                    failures.append(f"{what} on {count}: {error} {getattr(error, 'stderr', '') or ''}"[:600])
+                    failures.append(f"{what} on {count}, turn {turn}: {error} {getattr(error, 'stderr', '') or ''}"[:600])
                     continue
                 ran.append({"what": what, "gpus": count, "turn": turn, "seconds": time.monotonic() - begin,
                             "said": {name: value for name, value in said.items() if not isinstance(value, (list, dict))}})
