@@ -141,6 +141,9 @@ def print_several(result: Path, to):
     def line(name: str, cells: list[str]):
         print(f"  {name:42} " + " ".join(f"{cell:>14}" for cell in cells), file=to)
 
+    def share(value: float | None) -> str:  # of links, of which a host device has none
+        return "" if value is None else f"{value:.3f}"
+
     def cells(row: str, text) -> list[str]:
         return [text(count) if table.get(row, count) is not None else "" for count in columns]
 
@@ -151,7 +154,7 @@ def print_several(result: Path, to):
         line(name, cells(row, lambda n, row=row: f"{table.get(row, n):.1f} {table.get(row, n) / table.get('link', n):.3f} "
                                                  f"{table.get(row, n, 'processors'):3.0f}"))
     for row in ["weights, one process", "weights, ranks"]:
-        line(f"{row}, to all", cells(row, lambda n, row=row: f"{table.get(row, n):.1f} {table.get(row, n, 'of_links') or 0:.3f}    "))
+        line(f"{row}, to all", cells(row, lambda n, row=row: f"{table.get(row, n):.1f} {share(table.get(row, n, 'of_links')):5}    "))
     one = table.get("GPT 124M", 1, "tokens_per_s")
     if one:
         line("GPT 124M, tokens/s, times one GPU", [f"{table.get('GPT 124M', n, 'tokens_per_s') or 0:.0f} "
