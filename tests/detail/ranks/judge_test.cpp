@@ -70,9 +70,10 @@ TEST_CASE("a rank that does not answer is named before those that wait for it") 
 
 TEST_CASE("the line of a rank that does not answer has the time that counts, too") {
   const auto members = of_three(member(100s, 0s), member(97800ms, 5900ms), member(100s, 0s));
-  CHECK(begins(detail::verdict_on(members, 100s, terms),
-               "penstock: rank 1 of 3 (process 7 on host) has not answered for 2.2 s while rank 1 "
-               "has made no progress for 8.1 s, after 12 steps: "));
+  CHECK(begins(
+      detail::verdict_on(members, 100s, terms),
+      "penstock: rank 1 of 3 (process 7 on host) has not answered for 2.2 s, and has made no "
+      "progress for 8.1 s, after 12 steps: "));
 }
 
 TEST_CASE("a rank that has left is named beside one that may wait for it") {

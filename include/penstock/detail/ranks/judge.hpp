@@ -65,7 +65,8 @@ std::uint32_t rank_with_most(const std::vector<RankMember>& members, RankStandin
   constexpr int most_beats_late = 4;
   const std::uint32_t silent_one = rank_with_most(members, RankStanding::here, silence);
   if (silence(members[silent_one]) >= most_beats_late * terms.beat()) {
-    return said_silent(called(silent_one), silence(members[silent_one]), stall);
+    return said_silent(called(silent_one), silence(members[silent_one]), stall,
+                       silent_one == idle_one);
   }
   // So may they for one that has left, if it has not done more.
   const std::uint32_t left_one =

@@ -75,10 +75,12 @@ struct RankStall {
                  ": its process is stopped (SIGSTOP, a debugger), or its host or the network is "
                  "gone."});
 }
-/// `stall` is what ends the job, of this rank or another.
+/// `stall` is what ends the job: `its_own`, or another rank's.
 [[gnu::cold]] inline std::string said_silent(std::string_view rank, std::chrono::nanoseconds time,
-                                             const RankStall& stall) {
-  return said_silent(rank, time, joined({" while rank ", stall.rank, stall.text()}));
+                                             const RankStall& stall, bool its_own) {
+  return said_silent(rank, time,
+                     its_own ? joined({", and", stall.text()})
+                             : joined({" while rank ", stall.rank, stall.text()}));
 }
 [[gnu::cold]] inline std::string said_stalled(std::string_view rank, const RankStall& stall) {
   return joined({"penstock: ", rank, stall.text(),
