@@ -29,10 +29,10 @@ class Results:
     def read(self, file: Path):
         """Adds a file's benchmarks, and replaces those that are here already."""
         found: dict[str, list[dict]] = {}
-        for row in json.loads(file.read_text(encoding="utf-8"))["benchmarks"]:
+        for row in json.loads(file.read_text(encoding="utf-8")).get("benchmarks", []):
             if row.get("run_type", "iteration") == "iteration" and not row.get("error_occurred"):
                 # Google Benchmark appends to the name how it was run.
-                name = "/".join(row["name"].split("/")[:3])
+                name = "/".join((row.get("name") or row["run_name"]).split("/")[:3])
                 found.setdefault(name, []).append(row)
         self.rows.update(found)
 

@@ -105,6 +105,7 @@ class Table:
     def __init__(self, result: Path):
         content = json.loads(result.read_text(encoding="utf-8"))
         self.gpus = int(content["context"]["gpus"])
+        self.gpu = content["context"].get("gpu", "devices")
         self.values: dict[tuple[str, int], dict[str, list[float]]] = {}
         for row in content["benchmarks"]:
             if row.get("run_type") != "aggregate" and "bytes_per_second" in row:
