@@ -231,6 +231,7 @@ TEST_CASE("ranks: a process takes the GPU of its rank on this host") {
 
   const ps::Ranks me = ps::ranks();                    // which of several processes this is
   ps::CudaDevice gpu{static_cast<int>(me.local_rank)}; // each process takes a GPU of its own
+  const auto attached = gpu.attach();                  // this thread's calls of CUDA go there
   std::cout << "process " << me.rank << " of " << me.world << '\n';
 
   CHECK(said.text.str() ==
