@@ -45,7 +45,7 @@ struct ContextCalls {
 /// was current.
 ///
 /// By contexts, and not by cudaSetDevice(): back on a GPU that the process has not used, that would
-/// set this one up, for 0.2 s and some hundred MB, in each process that leaves GPU 0 to others.
+/// set this one up, for 0.2 s and memory there, in each process that leaves GPU 0 to others.
 class CurrentDevice {
  public:
   [[nodiscard]] explicit CurrentDevice(int number) noexcept {
