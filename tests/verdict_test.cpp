@@ -643,6 +643,11 @@ TEST_CASE("of a FanOut it names the link that binds, though a loop waits for its
     CHECK(Judged{report}.says(first ? "number 0 of 2" : "number 1 of 2"));
     CHECK(Judged{report}.says("half the bytes a record"));
     CHECK_FALSE(Judged{report}.says("two devices"));
+    CHECK_FALSE(Judged{report}.says("copy it once"));
+    report.epochs = 10;
+    report.device_memory = std::uint64_t{80} << 30;
+    report.stages[2].bytes = report.stages[4].bytes = 400'000'000'000;
+    CHECK(Judged{report}.says("copy it once"));
     ps::StageReport& loop = report.stages[first ? 3 : 5];
     loop.busy_s = loop.calling_s = 9.95;
     loop.queued_s = 0;
