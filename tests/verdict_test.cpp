@@ -643,6 +643,11 @@ TEST_CASE("of a FanOut it names the link that binds, though a loop waits for its
     CHECK(Judged{report}.says(first ? "number 0 of 2" : "number 1 of 2"));
     CHECK(Judged{report}.says("half the bytes a record"));
     CHECK_FALSE(Judged{report}.says("two devices"));
+    CHECK_FALSE(Judged{report}.says("copy it once"));
+    report.epochs = 10;
+    report.device_memory = std::uint64_t{80} << 30;
+    report.stages[2].bytes = report.stages[4].bytes = 400'000'000'000;
+    CHECK(Judged{report}.says("copy it once"));
     ps::StageReport& loop = report.stages[first ? 3 : 5];
     loop.busy_s = loop.calling_s = 9.95;
     loop.queued_s = 0;
@@ -667,6 +672,24 @@ TEST_CASE("of a FanOut it names the host's stages, and the ring before its devic
   const Judged hands_on{report};
   check_names(hands_on, "FanOut", Cause::small_batches);
   CHECK(hands_on.says("Reader: .batch 10 -> 80"));
+
+  // Nobody can change what it does.
+  report = fan_out({{0.25, 0.3}, {0.2, 0.3}});
+  report.processors = 2;
+  report.cpu_s = 20;
+  report.stages[1].cpu_share = 1;
+  report.stages[0].cpu_share = 0.7;
+  const Judged cores{report};
+  CHECK(cores.verdict.cause == Cause::cores);
+  CHECK(cores.says("Reader: half the work a record, since it takes 35 % of the CPU time"));
+  CHECK_FALSE(cores.says("FanOut: half"));
+  report = fan_out({{0.25, 0.8}, {0.2, 0.8}});
+  report.processors = 2;
+  report.cpu_s = 20;
+  const Judged shared{report}; // by all devices
+  check_names(shared, "loop 2", Cause::cores);
+  CHECK(shared.says("twice the processors: "));
+  CHECK_FALSE(shared.says("for each device"));
 
   // What hands slots on waits nearly all the time; the copiers tell whether the ring is too small.
   report = fan_out({{0.25, 0.3}, {0.2, 0.3}});

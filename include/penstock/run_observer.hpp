@@ -19,7 +19,8 @@ class RunObserver {
   /// run before anything is read.
   virtual void begin() = 0;
   /// Called on that thread when the run has ended, however it did, to add to its Report; also if
-  /// the run could not begin after begin(), with an empty one. Must not throw.
+  /// the run could not begin after begin(), with an empty one. A FanOut's run may end on another
+  /// thread, and a run that not all loops joined ends when the FanOut dies. Must not throw.
   virtual void end(Report& report) noexcept = 0;
 };
 

@@ -49,8 +49,9 @@ namespace detail {
   const std::size_t so_far = copiers(stages, first, finding.at + 1);
   verdict.evidence += "; its device is number " + std::to_string(so_far == 0 ? 0 : so_far - 1) +
                       " of " + std::to_string(devices) + ", counted from 0";
+  const bool its_own = verdict.cause != Cause::bus && verdict.cause != Cause::cores;
   for (Advice& advice : verdict.advice) {
-    advice.change += verdict.cause == Cause::bus ? "" : ", for each device";
+    advice.change += its_own ? ", for each device" : "";
   }
 }
 

@@ -23,8 +23,14 @@ using namespace penstock;
 
 namespace {
 
+// Contexts are numbered by their devices, from 1 on.
+CUcontext context_of(int device) {
+  return reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(device) + 1);
+}
+
 struct Runtime {
-  int current = 0;      // the device of the context, or 0
+  int current = 0;      // where calls go: the device of the context, or 0
+  int chosen = 0;       // by cudaSetDevice()
   CUcontext context{};  // the thread's, none at first
   int retained = 0;     // contexts
   std::set<int> set_up; // GPUs with a context that was made current
@@ -55,6 +61,13 @@ struct Runtime {
       return error;
     }
     return cudaSuccess;
+  }
+  void bind(CUcontext it) {
+    context = it;
+    current = it == nullptr ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(it) - 1);
+    if (it != nullptr) {
+      set_up.insert(current);
+    }
   }
   CUresult pass_driver(const char* call) { // it latches nothing
     const cudaError_t before = latched;
@@ -127,7 +140,7 @@ void use_all(int number) {
 
 } // namespace
 
-// The driver's calls. It numbers contexts by their devices, from 1 on.
+// The driver's calls.
 void* driver_call(const std::string& name) {
   const auto device = [](CUdevice* it, int number) {
     *it = number;
@@ -136,7 +149,7 @@ void* driver_call(const std::string& name) {
   const auto retain = [](CUcontext* it, CUdevice number) {
     const CUresult status = cuda.pass_driver("cuDevicePrimaryCtxRetain");
     cuda.retained += status == CUDA_SUCCESS ? 1 : 0;
-    *it = reinterpret_cast<CUcontext>(static_cast<std::uintptr_t>(number) + 1);
+    *it = context_of(number);
     return status;
   };
   const auto release = [](CUdevice) {
@@ -150,11 +163,7 @@ void* driver_call(const std::string& name) {
   const auto make_current = [](CUcontext it) {
     const CUresult status = cuda.pass_driver("cuCtxSetCurrent");
     if (status == CUDA_SUCCESS) {
-      cuda.context = it;
-      cuda.current = it == nullptr ? 0 : static_cast<int>(reinterpret_cast<std::uintptr_t>(it) - 1);
-      if (it != nullptr) {
-        cuda.set_up.insert(cuda.current);
-      }
+      cuda.bind(it);
     }
     return status;
   };
@@ -185,9 +194,15 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = 2;
   return cuda.pass("cudaGetDeviceCount");
 }
+// Without a context it tells what was chosen last, though calls go to device 0.
 cudaError_t cudaGetDevice(int* device) {
-  *device = cuda.current;
+  *device = cuda.context == nullptr ? cuda.chosen : cuda.current;
   return cuda.pass("cudaGetDevice");
+}
+cudaError_t cudaSetDevice(int device) {
+  cuda.chosen = device;
+  cuda.bind(context_of(device));
+  return cuda.pass("cudaSetDevice");
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::strcpy(properties->name, "Test GPU");
@@ -331,11 +346,22 @@ TEST_CASE("each call that must not fail unseen throws with its own name") {
   }
 }
 
+TEST_CASE("a GPU that cannot be made current to give memory back leaves what was latched before") {
+  cuda = Runtime{};
+  CudaDevice device{1};
+  void* const there = device.allocate(100);
+  cuda.latched = cudaErrorInvalidValue;
+  cuda.fail = "cuCtxSetCurrent";
+  device.deallocate(there, 100);
+  CHECK(cuda.fired);
+  CHECK(cuda.live.empty());
+  CHECK(cuda.latched == cudaErrorInvalidValue);
+}
+
 TEST_CASE("the context that a thread had is current again, whosever it is") {
   cuda = Runtime{};
-  const auto users = reinterpret_cast<CUcontext>(std::uintptr_t{3});
-  cuda.context = users;
-  cuda.current = 2;
+  const CUcontext users = context_of(2);
+  cuda.bind(users);
   CudaDevice device{1};
   {
     const auto attached = device.attach();
@@ -343,6 +369,27 @@ TEST_CASE("the context that a thread had is current again, whosever it is") {
   }
   CHECK(cuda.context == users);
   CHECK(cuda.set_up == std::set<int>{1, 2});
+}
+
+TEST_CASE("a GPU is made current though CUDA says that it is, if the thread has no context") {
+  cuda = Runtime{};
+  CudaDevice device{1};
+  {
+    const auto attached = device.attach();
+    cudaSetDevice(1); // as a library does that puts back what it found
+  }
+  int says = 0;
+  cudaGetDevice(&says);
+  CHECK(says == 1);
+  CHECK(cuda.context == nullptr);
+  device.deallocate(device.allocate(100), 100);
+  CHECK(cuda.has_called("cudaMalloc", 1));
+  CHECK(cuda.has_called("cudaFree", 1));
+  CHECK_FALSE(cuda.has_called("cudaMalloc", 0));
+  CHECK_FALSE(cuda.has_called("cudaFree", 0));
+  CHECK(cuda.context == nullptr);
+  CHECK(cuda.set_up == std::set<int>{1});
+  CHECK(cuda.retained == 0);
 }
 
 TEST_CASE("a GPU that breaks down for good lets all be destroyed") {

@@ -12,6 +12,9 @@ AnyBatches<DeviceNumbers> hidden_batches(const std::vector<std::uint64_t>& data,
 const void* hidden_trace_hooks() {
   return &detail::trace_hooks;
 }
+const void* hidden_pinned_pieces() {
+  return &detail::pinned_pieces;
+}
 const void* hidden_page() {
   return &detail::page;
 }

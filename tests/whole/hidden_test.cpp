@@ -30,6 +30,10 @@ TEST_CASE("a tool that listens to the program listens to a library that hides it
   CHECK(hidden_trace_hooks() == &ps::detail::trace_hooks);
 }
 
+TEST_CASE("what the program has page-locked is so for a library that hides its symbols") {
+  CHECK(hidden_pinned_pieces() == &ps::detail::pinned_pieces);
+}
+
 TEST_CASE("the types of errors are the same in a library that hides its symbols") {
   CHECK(hidden_errors() ==
         std::vector<const std::type_info*>{&typeid(ps::Error), &typeid(ps::OptionError),

@@ -45,16 +45,19 @@ struct ContextCalls {
 /// was current.
 ///
 /// By contexts, and not by cudaSetDevice(): back on a GPU that the process has not used, that would
-/// set this one up, for 0.2 s and memory there, in each process that leaves GPU 0 to others.
+/// set this one up, for 0.2 s and memory there, in each process that leaves GPU 0 to others. If
+/// somebody calls cudaSetDevice() meanwhile on a thread that had no context, it has none again, and
+/// cudaGetDevice() goes on to tell that choice.
 class CurrentDevice {
  public:
   [[nodiscard]] explicit CurrentDevice(int number) noexcept {
     int now = 0;
     status_ = cudaGetDevice(&now);
-    if (status_ == cudaSuccess && now != number) {
+    cuda_ignore(status_);
+    // A thread without a context calls GPU 0, though cudaGetDevice() tells what was chosen last.
+    if (status_ == cudaSuccess && (now != number || (number != 0 && !has_context()))) {
       status_ = change_to(number);
     }
-    cuda_ignore(status_);
   }
   CurrentDevice(const CurrentDevice&) = delete;
   CurrentDevice& operator=(const CurrentDevice&) = delete;
@@ -68,6 +71,12 @@ class CurrentDevice {
   cudaError_t status() const noexcept { return status_; }
 
  private:
+  static bool has_context() noexcept {
+    const ContextCalls& driver = ContextCalls::only();
+    CUcontext context{};
+    return driver.status == cudaSuccess && driver.current(&context) == CUDA_SUCCESS &&
+           context != nullptr;
+  }
   cudaError_t change_to(int number) noexcept {
     const ContextCalls& driver = ContextCalls::only();
     CUcontext context{};

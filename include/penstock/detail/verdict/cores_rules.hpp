@@ -35,7 +35,9 @@ namespace penstock::detail {
   verdict.evidence += ": more workers gain nothing";
   std::size_t most = 0;
   for (std::size_t i = 1; i < report.stages.size(); ++i) {
-    most = report.stages[i].cpu_share > report.stages[most].cpu_share ? i : most;
+    const StageReport& stage = report.stages[i];
+    const bool larger = stage.cpu_share > report.stages[most].cpu_share;
+    most = larger && stage.kind != StageKind::fan_out ? i : most; // its work is penstock's
   }
   const StageReport& stage = report.stages[most];
   const double share =

@@ -22,7 +22,7 @@ namespace penstock::detail {
     ++copier;
   }
   if (report.epochs <= 1 || report.device_memory == 0 || copier + 1 >= report.stages.size() ||
-      finding.at > copier) {
+      (finding.at > copier && !do_the_same(report.stages, copier, finding.at))) {
     return;
   }
   const auto epochs = static_cast<double>(report.epochs);

@@ -31,7 +31,9 @@ class PinnedPieces {
     for (Group* group = &first_; group != nullptr; group = made_after(*group)) {
       for (Piece& piece : group->pieces) {
         std::uint64_t none = 0;
-        if (piece.compare_exchange_strong(none, word(at, bytes), StdAtomics::relaxed)) {
+        // An exchange takes the cache line from those that look here, also if it fails.
+        if (piece.load(StdAtomics::relaxed) == 0 &&
+            piece.compare_exchange_strong(none, word(at, bytes), StdAtomics::relaxed)) {
           return;
         }
       }
