@@ -130,6 +130,9 @@ cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
+cudaError_t cudaInitDevice(int, unsigned, unsigned) {
+  return cudaSuccess;
+}
 // For threads of another device, of which there are none.
 cudaError_t cudaGetDriverEntryPointByVersion(const char*, void**, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult*) {

@@ -30,7 +30,9 @@ class GpuActivity {
   /// Records what GPU `device`, as CUDA numbers them, begins from now on. Waits for nothing:
   /// earlier work must be done, or it is in the recording.
   explicit GpuActivity(int device = 0) {
-    const detail::AttachedDevice here{device}; // throws if there is none of that number
+    // Throws if there is none of that number. What attaching alone sets up may not stay so.
+    detail::cuda_check(cudaInitDevice(device, 0, 0), "cudaInitDevice");
+    const detail::AttachedDevice here{device};
     detail::ActivityLog::only().start(static_cast<std::uint32_t>(device));
   }
   GpuActivity(const GpuActivity&) = delete;

@@ -33,7 +33,9 @@ class Watch {
   /// Watches GPU `device`, as CUDA numbers them. Waits for nothing: earlier work must be done, or
   /// it is in the recording.
   explicit Watch(int device = 0) {
-    const detail::AttachedDevice here{device}; // throws if there is none of that number
+    // Throws if there is none of that number. What attaching alone sets up may not stay so.
+    detail::cuda_check(cudaInitDevice(device, 0, 0), "cudaInitDevice");
+    const detail::AttachedDevice here{device};
     std::size_t free = 0;
     std::size_t all = 0;
     detail::cuda_check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
