@@ -13,7 +13,7 @@ from several import DATA, Table, worlds
 from svg import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, begin, place, rates, style, text, y_of
 
 ROOT = Path(__file__).resolve().parents[1]
-ROWS = {"link": "the links alone", "memory_huge": DATA["memory_huge"], "disk": "file in the page cache",
+ROWS = {"link": "the links alone", "memory_huge": DATA["memory_huge"], "disk": DATA["disk"],
         "tmpfs": DATA["tmpfs"], "weights, ranks": "18_load_weights as ranks"}
 WIDEST = 56  # from bar to bar
 

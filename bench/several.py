@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TURNS = 3
+TURNS = 5
 SHARD = 8_000_000_000
 VOCABULARY = 50257
 PROGRAMS = ["examples/18_load_weights", "examples/train"]
@@ -79,7 +79,10 @@ def run_also(build: Path, gpus: int, has_gpu: bool, place: Path, result: Path, l
     """Runs them in turn, adds what they say to the result file, and returns what failed."""
     ran, failures = [], []
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        todo = commands(build, gpus, has_gpu, Path(folder))
+        try:
+            todo = commands(build, gpus, has_gpu, Path(folder))
+        except OSError as error:
+            return [f"weights and GPT: cannot make their files: {error}. Give bench/run a --file where there is more room."]
         for turn in range(TURNS):
             for what, count, command in todo:
                 if what.startswith("GPT") and turn > 1 and gpus > 2:
@@ -132,7 +135,7 @@ class Table:
         return sorted(size for row, size in self.values if row == name)
 
 
-DATA = {"memory_huge": "memory, huge pages", "memory_4k": "memory, 4 KiB pages", "disk": "file on --file's disk, in the page cache",
+DATA = {"memory_huge": "memory, huge pages", "memory_4k": "memory, 4 KiB pages", "disk": "file in the page cache",
         "tmpfs": "file in tmpfs, 4 KiB pages"}
 
 

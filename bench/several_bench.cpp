@@ -127,6 +127,7 @@ class Several {
           RankTask{.times = {}, .file = path, .how = how({}), .checked = checked});
     });
   }
+
   const OpenFile& file() const { return file_; }
 
  private:
