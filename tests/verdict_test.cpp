@@ -281,6 +281,16 @@ TEST_CASE("a wait for copies that run back to back is no work: the bus binds") {
   CHECK(Judged{unobserved}.says("To tell: run it with .observe"));
   CHECK(Judged{unobserved}.verdict.advice.at(0).gain == Approx(2));
 
+  // All batches of the run have a place in the ring: it is full of copies under way.
+  ps::Report short_run = report;
+  short_run.stages[1].slot_bytes = mib / 4;
+  short_run.stages[1].depth = 102;
+  short_run.stages[1].depth_in_use = 97.5;
+  short_run.stages[1].bytes = 100 * (mib / 4);
+  check_names(Judged{short_run}, "AsyncCopier", Cause::bus);
+  short_run.stages[1].bytes = 400 * (mib / 4);
+  check_names(Judged{short_run}, "Consumer", Cause::waits, Cause::bus);
+
   // A copier that lacks room is held up: then the waits bind.
   ps::Report held_up = report;
   held_up.stages[1].busy_s = 9.4;

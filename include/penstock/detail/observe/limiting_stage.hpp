@@ -80,10 +80,12 @@ inline double workers_a_slot(const StageReport& stage) {
 }
 
 /// Returns whether a copier's ring of small batches is nearly always full. Its copies are then as
-/// small as the room that the stage behind leaves, and take the longer.
+/// small as the room that the stage behind leaves, and take the longer. A run whose batches all
+/// have a place in the ring never lacks room.
 inline bool copies_into_a_full_ring(const StageReport& stage) {
   return (stage.kind == StageKind::copy_to_device || stage.kind == StageKind::copy_to_host) &&
          stage.slot_bytes < std::size_t{1} << 20 && stage.depth >= 8 &&
+         stage.bytes > stage.depth * stage.slot_bytes &&
          stage.depth_in_use >= 0.85 * static_cast<double>(stage.depth);
 }
 
