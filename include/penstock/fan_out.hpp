@@ -9,6 +9,7 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/chain/assembly.hpp>
 #include <penstock/detail/chain/chain.hpp>
+#include <penstock/detail/chain/devices_of.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
 #include <penstock/detail/engine/engine_owner.hpp>
@@ -25,8 +26,6 @@
 #include <penstock/stages/async_copier.hpp>
 
 #include <cstddef>
-#include <iterator>
-#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -92,25 +91,6 @@ template <class T, AnyDevice D> class FanOutStage : public StageBase {
   Vector<Loop*>* loops_;
 };
 
-/// What stands in a range of devices: each by itself, or a pointer to it.
-template <class E>
-concept DeviceElement = AnyDevice<E> || requires(E& element) {
-  requires AnyDevice<std::remove_reference_t<decltype(*element)>>;
-};
-template <DeviceElement E> auto& device_at(E& element) {
-  if constexpr (AnyDevice<E>) {
-    return element;
-  } else {
-    return *element;
-  }
-}
-template <class Range>
-using device_in = std::remove_reference_t<decltype(device_at(*std::begin(std::declval<Range&>())))>;
-/// Whether the devices live on without the range: it has plain pointers, or owns nothing.
-template <class Range>
-inline constexpr bool only_names_devices =
-    std::is_pointer_v<std::remove_cvref_t<decltype(*std::begin(std::declval<Range&>()))>> ||
-    std::ranges::enable_borrowed_range<std::remove_cvref_t<Range>>;
 template <class P> using schema_given = typename batch_of<typename chain<P>::gives>::schema;
 
 } // namespace detail
@@ -144,7 +124,7 @@ template <class T, class D> class FanOut {
   /// Opens the chain's source, allocates all memory and starts all threads. `chain` ends in pinned
   /// memory, and has neither .ahead nor .flush. `devices` is a range of D, or of pointers to D; one
   /// may be in it twice. `options` are those of each device's copies. Throws what
-  /// Pipeline::prepare() throws, and OptionError if there is no device.
+  /// Pipeline::prepare() throws, and OptionError if there is no device, or a null pointer.
   template <class P, class Range>
   FanOut(P chain, Range&& devices, CopierOptions options = {}) {
     using Gives = typename detail::chain<P>::gives;
@@ -163,12 +143,7 @@ template <class T, class D> class FanOut {
     static_assert(kept, "penstock: a FanOut's devices must outlive it, and these are a temporary: "
                         "make them first, and give them by name.");
     if constexpr (open && on_host && pinned && kept) {
-      for (auto& device : devices) {
-        devices_.push_back(&detail::device_at(device));
-      }
-      if (devices_.empty()) {
-        throw OptionError{"penstock: FanOut: there is no device: give it at least one."};
-      }
+      devices_ = detail::devices_of<D>(devices);
       make(detail::stages_of(std::move(chain),
                              detail::FanOutStage<T, D>{devices_, options, loops_}));
     }

@@ -169,6 +169,9 @@ TEST_CASE("no device, the number of none, and a second loop of one are refused")
   CHECK(tests::has(tests::caught<ps::OptionError>([&] { FanOut{chain(), none}; }),
                    "there is no device: give it at least one"));
   auto devices = make_devices(1);
+  std::array<D*, 2> with_null{&devices.front(), nullptr};
+  CHECK(tests::has(tests::caught<ps::OptionError>([&] { FanOut{chain(), with_null}; }),
+                   "the pointer to device number 1 is null"));
   auto stream = devices.front().stream();
   FanOut fan{chain(), devices};
   CHECK(tests::has(tests::caught<ps::OptionError>([&] { (void)fan.on(1, stream); }),
