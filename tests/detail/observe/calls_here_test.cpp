@@ -4,6 +4,8 @@
 
 #include <penstock/detail/observe/call_times.hpp>
 #include <penstock/detail/observe/calls_here.hpp>
+#include <penstock/detail/observe/meter.hpp>
+#include <penstock/stage_report.hpp>
 
 #include <chrono>
 #include <memory>
@@ -148,4 +150,17 @@ TEST_CASE("CallTimes look at every long call, and count a short one for several"
   }
   CHECK(calls_here == nullptr);
   CHECK(times.calls() == 2);
+}
+
+TEST_CASE("a stage's thread is in its callable for no longer than the run takes") {
+  Meter meter;
+  CallTimes& times = meter.call_times();
+  times.begin();
+  std::this_thread::sleep_for(2ms);
+  times.end();
+  ps::StageReport stage;
+  Meter::sum(&meter, 1, 1e-3, stage); // as if a long call had counted for 16 short ones
+  CHECK(stage.calling_s == 1e-3);
+  Meter::sum(&meter, 1, 3600, stage);
+  CHECK(stage.calling_s == times.seconds());
 }
