@@ -145,6 +145,32 @@ TEST_CASE("a device that had no loop in a stopped run gets its end, and all of t
   check_all(sides);
 }
 
+TEST_CASE("a stopped token ends the wait for a device that never leaves the run before") {
+  const tests::Watchdog watchdog{"a loop that waits its turn"};
+  auto devices = make_devices(2);
+  auto sides = sides_of(devices);
+  FanOut fan{chain(), devices, {.batch = a_batch}};
+  std::stop_source stop;
+  CHECK(fan.on(0, sides[0].stream).next()); // left early: device 1 has no loop in that run
+  bool any = false;
+  std::thread waits{[&] {
+    const auto attached = devices[0].attach();
+    for (auto batch : fan.on(0, sides[0].stream, {.stop = stop.get_token()})) {
+      any = any || batch.size() != 0;
+    }
+  }};
+  std::this_thread::sleep_for(std::chrono::milliseconds{20}); // most often it waits by then
+  stop.request_stop();
+  waits.join();
+  CHECK_FALSE(any);
+  CHECK_FALSE(fan.on(0, sides[0].stream, {.stop = stop.get_token()}).next()); // stopped before
+
+  // Neither loop was in a run: the next one of device 1 is of the run that was left early.
+  CHECK_FALSE(fan.on(1, sides[1].stream).next());
+  loops(fan, sides);
+  check_all(sides);
+}
+
 TEST_CASE("what keeps a run from starting is thrown by each loop once, and then all may run") {
   const tests::Watchdog watchdog{"no start"};
   std::deque<RefusesUse> devices(2);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,11 @@ TEST_CASE("values of JSON are written as they are") {
   CHECK(Json::object({}).text() == "{}");
   CHECK(Json::object({{"a", 5}, {"b\"", Json::array({"x", nullptr})}}).text() ==
         R"({"a": 5, "b\"": ["x", null]})");
+}
+TEST_CASE("JSON is printed as its text") {
+  std::ostringstream os;
+  os << Json::object({{"a", "b\n"}}) << '\n' << Json{nullptr};
+  CHECK(os.str() == "{\"a\": \"b\\u000a\"}\nnull");
 }
 TEST_CASE("a string of JSON is UTF-8, whatever bytes it is made of") {
   CHECK(Json{"a/\\\"\n\x1f\x7f"}.text() == "\"a/\\\\\\\"\\u000a\\u001f\x7f\"");

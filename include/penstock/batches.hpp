@@ -129,7 +129,11 @@ template <class B> class Batches {
     check_thread();
     if (!running_) {
       engine_->check_here();
-      detail::Loops::enter(source_->loops(), source_, [this] { engine_->start(options_); });
+      if (!detail::Loops::enter(source_->loops(), source_, options_.stop,
+                                [this] { engine_->start(options_); })) {
+        engine_ = nullptr;
+        return;
+      }
       running_ = true;
       thread_ = std::this_thread::get_id();
       source_->enter(stream_);

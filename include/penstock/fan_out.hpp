@@ -112,7 +112,7 @@ template <class P> using schema_given = typename batch_of<typename chain<P>::giv
 ///
 /// The first error ends the run, and each loop that has not come to its end throws it. A loop that
 /// is left early, by an exception or a `break`, stops the run for all when its Batches dies. For
-/// the others that is the end, and no error.
+/// the others that is the end, and no error: report().stopped tells.
 ///
 /// A lease that is kept past its loop must be given back before any device begins the next run.
 /// What keeps a run from beginning, each loop throws once, unless one tries again before and begins
@@ -154,8 +154,9 @@ template <class T, class D> class FanOut {
 
   /// Returns the batches of device number `i` in one run, for a loop on `stream`, of that device:
   /// see Pipeline::on(). Any thread may call it. The `options` of the loop that begins the run
-  /// count. A device has one loop a run; the next one waits until all devices have left the run.
-  /// Throws OptionError if there is no such device, and Error if the FanOut was moved away.
+  /// count. A device has one loop a run; the next one waits until all devices have left the run, or
+  /// until the token of its own options is stopped, and then has no batch. Throws OptionError if
+  /// there is no such device, and Error if the FanOut was moved away.
   template <class S>
   [[nodiscard]] auto on(std::size_t i, S&& stream, RunOptions options = {}) {
     constexpr bool own_stream =

@@ -10,6 +10,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -59,6 +60,9 @@ class Json {
 
   /// Returns its text, which is one line.
   const std::string& text() const noexcept { return text_; }
+
+  /// Prints text(), without a line's end.
+  friend std::ostream& operator<<(std::ostream& os, const Json& json) { return os << json.text_; }
 
  private:
   struct Text {

@@ -73,7 +73,7 @@ TEST_CASE("the line of a rank that does not answer has the time that counts, too
   CHECK(begins(
       detail::verdict_on(members, 100s, terms),
       "penstock: rank 1 of 3 (process 7 on host) has not answered for 2.2 s, and has made no "
-      "progress for 8.1 s, after 12 steps: "));
+      "progress for 8.1 s, after at least 12 steps: "));
 }
 
 TEST_CASE("a rank that has left is named beside one that may wait for it") {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <stop_token>
 
 namespace penstock::detail {
 
@@ -25,14 +26,19 @@ class Loops {
   /// Lets a loop into the run, and calls begin() if there is none. If that throws, the loop has not
   /// entered, and each other one throws the same once, unless one of them begins a run before: a
   /// run would wait for those that have thrown. Blocks while the loop has left a run which others
-  /// have not. Throws Error if it is in the run. Without `loops`, each run has one.
-  template <class F> static void enter(Loops* loops, const void* loop, F begin) {
+  /// have not, and returns false, with the loop in no run, if `stop` says so meanwhile. Throws
+  /// Error if it is in the run. Without `loops`, each run has one.
+  template <class F>
+  static bool enter(Loops* loops, const void* loop, const std::stop_token& stop, F begin) {
     std::unique_lock<std::mutex> lock;
     if (!loops) {
       begin();
-      return;
+      return true;
     }
-    if (loops->await_turn(lock, loop)) {
+    if (!loops->await_turn(lock, loop, stop)) {
+      return false;
+    }
+    if (loops->entered_.empty()) {
       loops->tell_refusal(loop);
       try {
         begin();
@@ -45,6 +51,7 @@ class Loops {
       loops->refusal_ = nullptr;
     }
     loops->entered_.push_back({loop});
+    return true;
   }
   /// Lets a loop leave the run, which it does not enter again, and calls end() if it is the last.
   template <class F> static void leave(Loops* loops, const void* loop, F end) noexcept {
@@ -64,17 +71,22 @@ class Loops {
     bool left = false;
   };
 
-  // Returns whether the loop is to begin the run.
-  [[gnu::cold]] bool await_turn(std::unique_lock<std::mutex>& lock, const void* loop) {
+  // Returns whether the loop may enter: false if it was stopped while it had to wait.
+  [[gnu::cold]] bool await_turn(std::unique_lock<std::mutex>& lock, const void* loop,
+                                const std::stop_token& stop) {
     lock = std::unique_lock{mutex_};
-    for (Entered* mine = find(loop); mine; mine = find(loop)) {
-      if (!mine->left) {
-        throw Error{"penstock: this device has a loop in the run already: leave that before "
-                    "another begins."};
-      }
-      over_.wait(lock);
+    const auto has_left = [&] {
+      const Entered* const mine = find(loop);
+      return mine && mine->left;
+    };
+    if (!over_.wait(lock, stop, [&] { return !has_left(); })) {
+      return false;
     }
-    return entered_.empty();
+    if (find(loop)) {
+      throw Error{"penstock: this device has a loop in the run already: leave that before "
+                  "another begins."};
+    }
+    return true;
   }
   [[gnu::cold]] void tell_refusal(const void* loop) {
     if (refusal_ && std::find(told_.begin(), told_.end(), loop) == told_.end()) {
@@ -96,7 +108,7 @@ class Loops {
 
   const std::size_t count_;
   std::mutex mutex_;
-  std::condition_variable over_;
+  std::condition_variable_any over_; // for a std::stop_token
   Vector<Entered> entered_;
   std::exception_ptr refusal_; // why the last run did not begin
   Vector<const void*> told_;   // the loops that have thrown it

@@ -64,8 +64,10 @@ struct RankStall {
   std::chrono::nanoseconds time{};
   std::uint64_t steps{}; // before
 
-  std::string text() const {
-    return joined({" has made no progress for ", in_seconds(time), ", after ", steps, " steps"});
+  /// `at_least`: it may have made more steps than it has told.
+  std::string text(bool at_least = false) const {
+    return joined({" has made no progress for ", in_seconds(time), ", after ",
+                   at_least ? "at least " : "", steps, " steps"});
   }
 };
 
@@ -79,7 +81,7 @@ struct RankStall {
 [[gnu::cold]] inline std::string said_silent(std::string_view rank, std::chrono::nanoseconds time,
                                              const RankStall& stall, bool its_own) {
   return said_silent(rank, time,
-                     its_own ? joined({", and", stall.text()})
+                     its_own ? joined({", and", stall.text(true)})
                              : joined({" while rank ", stall.rank, stall.text()}));
 }
 [[gnu::cold]] inline std::string said_stalled(std::string_view rank, const RankStall& stall) {
