@@ -58,7 +58,7 @@ struct RefusesUse : ps::HostDevice {
     }
     HostDevice::record(event, stream);
   }
-  const ps::HostStream* refused{};
+  std::atomic<const ps::HostStream*> refused{}; // a copier asks meanwhile
 };
 
 // A number, and as many letters as it tells.
