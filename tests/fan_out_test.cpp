@@ -35,6 +35,7 @@ inline std::deque<TestDevice> make_devices(std::size_t count) {
 #include <span>
 #include <stop_token>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -57,7 +58,7 @@ struct RefusesUse : ps::HostDevice {
     }
     HostDevice::record(event, stream);
   }
-  const ps::HostStream* refused{};
+  std::atomic<const ps::HostStream*> refused{}; // a copier asks meanwhile
 };
 
 // A number, and as many letters as it tells.
@@ -278,6 +279,48 @@ TEST_CASE("a slot is given back only when no device copies from it any more") {
   CHECK(records == std::vector<std::uint64_t>(devices.size(), 2 * number_count));
   CHECK(devices[0].poisoned > number_count * sizeof(Number));
   CHECK(devices[1].poisoned == 0);
+}
+
+TEST_CASE("if a device breaks down, what others were given is not blamed") {
+  const tests::Watchdog watchdog{"blame"};
+  std::deque<ps::HostDevice> devices(2);
+  ps::FanOut fan{chain(), devices, {.batch = a_batch}};
+  std::deque<ps::HostStream> streams;
+  for (ps::HostDevice& device : devices) {
+    streams.push_back(device.stream());
+  }
+  std::atomic<bool> told{false};
+  std::thread other{[&] {
+    const tests::Outcome out = tests::outcome_of([&] {
+      for (auto batch : fan.on(0, streams[0])) {
+        streams[0].enqueue([&] { // open until the error is described
+          while (!told) {
+            std::this_thread::yield();
+          }
+        });
+      }
+    });
+    CHECK(out.came == tests::Came::stage_error);
+  }};
+  std::thread unblocks{[&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{200});
+    told = true;
+  }};
+  bool broken = false; // a lost device refuses more work, in the loop's body
+  const tests::Outcome out = tests::outcome_of([&] {
+    for (auto batch : fan.on(1, streams[1])) {
+      if (!std::exchange(broken, true)) {
+        streams[1].enqueue([] { throw 1; });
+      }
+    }
+  });
+  other.join();
+  unblocks.join();
+  CAPTURE(out);
+  CHECK(out.came == tests::Came::stage_error);
+  CHECK(out.sticky);
+  CHECK(out.enqueued_by != "loop");
+  CHECK_FALSE(out.says("what loop enqueued"));
 }
 
 TEST_CASE("if a device breaks down, what the others still do is waited for before memory goes") {

@@ -75,6 +75,7 @@ template <class T, AnyDevice D> class FanOutStage : public StageBase {
       Build<D> other = before;
       Build<D>& branch = i == 0 ? build : other;
       branch.device = (*devices_)[i];
+      branch.side = branch.device;
       branch.branch(node.out(i));
       copier(i).template build<Given>(branch);
       loops_->push_back(&branch.template add<FanOutLoop<T, D>>(

@@ -41,7 +41,8 @@ template <AnyDevice D> class Build {
         const PrepareOptions& told)
       : device{on}, control{run}, preparing{told}, nodes_{nodes}, threads_{threads} {}
 
-  D* device; ///< Null if no stage names one.
+  D* device;          ///< Null if no stage names one.
+  const void* side{}; ///< The device, if the chain has several.
   RunControl& control;
   const PrepareOptions& preparing;
   Plan plan{};
@@ -135,7 +136,7 @@ template <AnyDevice D> class Build {
 
   /// Returns what the next node is made with: the name of a second Decoder is "Decoder 2".
   NodeSetup setup(const char* name, unsigned workers = 1, StageKind kind = StageKind::other) const {
-    return {name_of_next(name, nodes_), workers, control, kind};
+    return {name_of_next(name, nodes_), workers, control, kind, side};
   }
   template <class N, class... Args> [[gnu::cold]] N& add(Args&&... args) {
     N* const added = new N{std::forward<Args>(args)...};

@@ -20,9 +20,10 @@ struct OpenWork {
   std::string stage;
   std::uint64_t record{};
 };
-/// Asks a node for its open work.
+/// Asks a node for its open work, on the device that is its side.
 struct AsksOpenWork {
   const void* node;
+  const void* side;
   OpenWork (*open_work)(const void*);
 };
 
@@ -40,6 +41,7 @@ struct Failure {
   bool reads{};          // a SourceError's record is one of the run's
   std::uint64_t skips{}; // bad items of the stage that were left out before it
   ForWorker worker{};
+  const void* side{}; // the device of the stage, if there are several
 };
 
 /// Returns the exception in flight, inside a catch block, as a StageError. May throw
@@ -70,6 +72,9 @@ struct Failure {
   } catch (const DeviceError& e) {
     what = e.what();
     for (std::size_t i = 0; e.sticky() && i < asks.size(); ++i) {
+      if (failure.side && asks[i].side != failure.side) {
+        continue; // another device's work is not at fault
+      }
       if (const OpenWork open = asks[i].open_work(asks[i].node); !open.stage.empty()) {
         more += joined({enqueued_by.empty() ? " Still queued was what " : " And what ", open.stage,
                         " enqueued from record ", open.record, " on."});

@@ -30,7 +30,8 @@ namespace penstock::detail {
 class Node {
  public:
   [[gnu::cold]] explicit Node(const NodeSetup& setup)
-      : name_{setup.name}, control_{setup.control}, kind_{setup.kind}, meters_(setup.workers) {
+      : name_{setup.name}, control_{setup.control}, kind_{setup.kind}, side_{setup.side},
+        meters_(setup.workers) {
     for (Meter& meter : meters_) {
       meter.watch(control_.waits(), false);
     }
@@ -40,6 +41,7 @@ class Node {
   virtual ~Node() = default;
 
   const std::string& name() const noexcept { return name_; }
+  const void* side() const noexcept { return side_; }
   unsigned workers() const noexcept { return static_cast<unsigned>(meters_.size()); }
   virtual unsigned threads() const noexcept { return workers(); }
   /// Has the stage say when it waits: for the last one, before the first run.
@@ -221,7 +223,7 @@ class Node {
   }
   // Not in attempt(), of which there are many. Returns false.
   [[gnu::cold, gnu::noinline]] bool failed(std::uint64_t record) noexcept {
-    control_.fail(name_, record);
+    control_.fail(name_, record, false, 0, {}, side_);
     return false;
   }
   template <class R> static std::uint64_t number_of(const R& record) noexcept {
@@ -244,6 +246,7 @@ class Node {
   const std::string name_;
   RunControl& control_;
   const StageKind kind_;
+  const void* const side_;     // see NodeSetup
   const RingMemory* filled_{}; // null if it fills no ring
   std::size_t slots_filled_{};
   Vector<Meter> meters_;

@@ -17,12 +17,14 @@ inline std::chrono::milliseconds retry_pause(unsigned failures) noexcept {
 }
 
 /// What every node is made with: its stage's name in the Report and in errors, how many workers it
-/// has, and the control by which its run ends.
+/// has, the control by which its run ends, and, where there are several devices, the one that it
+/// works on; null if it works for all.
 struct NodeSetup {
   std::string name;
   unsigned workers;
   RunControl& control;
   StageKind kind{StageKind::other};
+  const void* side{};
 };
 
 } // namespace penstock::detail

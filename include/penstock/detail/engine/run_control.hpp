@@ -36,7 +36,8 @@ class RunControl {
   /// Adds, before the run, a node whose open_work() tells what work it had queued on the device
   /// when that was lost. In the order of the stages. The node must outlive the run.
   template <class N> void on_lost(const N& node) {
-    asks_.push_back({&node, [](const void* n) { return static_cast<const N*>(n)->open_work(); }});
+    asks_.push_back(
+        {&node, node.side(), [](const void* n) { return static_cast<const N*>(n)->open_work(); }});
   }
 
   /// From now on stop() stops: to be called when all rings are reset.
@@ -79,14 +80,15 @@ class RunControl {
   /// first that lost the device is kept. `reads`: a SourceError is one of the run's source, and the
   /// record that it names is the run's. When it returns, every ring is closed, whichever thread
   /// began to close them. `skips`: how many bad items of the stage were left out before this one.
-  /// `worker`: what failed, if it was at no record.
+  /// `worker`: what failed, if it was at no record. `side`: see NodeSetup.
   [[gnu::cold]] void fail(const std::string& stage, std::uint64_t record, bool reads = false,
-                          std::uint64_t skips = 0, const ForWorker& worker = {}) noexcept {
+                          std::uint64_t skips = 0, const ForWorker& worker = {},
+                          const void* side = nullptr) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
     std::exception_ptr error;
     if (first || lost) {
-      error = described({stage, record, reads, skips, worker}, asks_);
+      error = described({stage, record, reads, skips, worker, side}, asks_);
     }
     {
       std::unique_lock lock{mutex_};
