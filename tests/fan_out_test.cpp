@@ -283,13 +283,13 @@ TEST_CASE("a slot is given back only when no device copies from it any more") {
 
 TEST_CASE("if a device breaks down, what others were given is not blamed") {
   const tests::Watchdog watchdog{"blame"};
+  std::atomic<bool> told{false}; // first, for what is still queued when the streams die asks it
   std::deque<ps::HostDevice> devices(2);
   ps::FanOut fan{chain(), devices, {.batch = a_batch}};
   std::deque<ps::HostStream> streams;
   for (ps::HostDevice& device : devices) {
     streams.push_back(device.stream());
   }
-  std::atomic<bool> told{false};
   std::thread other{[&] {
     const tests::Outcome out = tests::outcome_of([&] {
       for (auto batch : fan.on(0, streams[0])) {
