@@ -163,7 +163,7 @@ class alignas(cache_line) Meter {
       additions += meter.additions_.load(relaxed);
       in_use += meter.in_use_.load(relaxed);
     }
-    stage.calling_s = std::min(stage.calling_s, seconds); // one call that was timed may count for 16
+    stage.calling_s = std::min(stage.calling_s, seconds); // a timed call may count for 16
     stage.workers = static_cast<unsigned>(count);
     stage.unit_p50_s = units.at_most(0.5);
     stage.unit_p99_s = units.at_most(0.99);
