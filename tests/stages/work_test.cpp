@@ -27,23 +27,31 @@ namespace {
 
 constexpr int workers = 8;
 
-/// Where workers wait until all have come, for up to 20 s.
+/// Where workers wait until all have come, until 20 s after it was made.
 class Meeting {
  public:
+  explicit Meeting(int all = workers) : all_{all} {}
+
   void come() {
     const int here = inside_.fetch_add(1) + 1;
     for (int seen = most_.load(); seen < here && !most_.compare_exchange_weak(seen, here);) {
     }
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds{20};
-    while (most_.load() < workers && std::chrono::steady_clock::now() < until) {
+    await(all_);
+    inside_.fetch_sub(1);
+  }
+  /// Waits until so many have come.
+  void await(int count) const {
+    while (most_.load() < count && std::chrono::steady_clock::now() < until_) {
       std::this_thread::sleep_for(std::chrono::microseconds{100});
     }
-    inside_.fetch_sub(1);
   }
   /// Returns how many were there at once.
   int most() const { return most_.load(); }
 
  private:
+  const int all_;
+  const std::chrono::steady_clock::time_point until_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds{20};
   std::atomic<int> inside_{0};
   std::atomic<int> most_{0};
 };
@@ -193,6 +201,31 @@ TEST_CASE("all workers have records that are larger than a slot") {
   pipeline.run();
   CHECK(single);
   CHECK(meeting.most() == workers);
+}
+
+TEST_CASE("parts without records do not teach a worker to take many at a time") {
+  // Of the first 64 records one is left. A worker keeps it while the other draws the parts of those
+  // left out, and then has to leave parts of the next 64.
+  const auto from = numbers(128);
+  Meeting meeting{2};
+  const auto leave_out = ps::Decoder{[](const int& in, int& out) {
+                                       if (in > 0 && in < 64) {
+                                         throw ps::Error{"is left out"};
+                                       }
+                                       out = in;
+                                     },
+                                     {.workers = 1, .on_error = {.skips = 63}}};
+  const auto meet = ps::Decoder{[&](const int& in, int& out) {
+                                  in < 64 ? meeting.await(1) : meeting.come();
+                                  out = in;
+                                },
+                                {.workers = 2}};
+  std::size_t got = 0;
+  auto pipeline = ps::Reader{ps::memory(from), {.batch = 64}} | leave_out | meet |
+                  ps::Consumer{[&](In batch) { got += batch.size(); }};
+  pipeline.run();
+  CHECK(meeting.most() == 2);
+  CHECK(got == 1 + 64);
 }
 
 TEST_CASE("with .batch a batch has as many records as was asked for") {

@@ -59,7 +59,7 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
           meter.did(units.size(), all ? slot->bytes : slot->bytes * units.size() / slot->units);
         }
       }
-      draws.took(meter.spent(Activity::busy, Activity::starved));
+      draws.took(share, slot->units, meter.spent(Activity::busy, Activity::starved));
       if (parts_.finish(share)) {
         used_up(share.ticket, *slot);
       }

@@ -79,7 +79,7 @@ class OutputNode final : public CallingNode<F> {
       if (!decode(this->call_of(worker), mine, share, *given, meter)) {
         return;
       }
-      draws.took(meter.spent(Activity::busy, Activity::starved));
+      draws.took(share, given->units, meter.spent(Activity::busy, Activity::starved));
       if (parts_.finish(share)) {
         in_->ring.take_at(share.ticket).release();
       }

@@ -56,9 +56,10 @@ class Draws {
 
   /// Returns what the worker is to do next.
   Share next() noexcept { return parts_.draw(many_); }
-  /// Notes how long it took.
-  void took(Meter::Clock::duration time) noexcept {
-    if (time < std::chrono::microseconds{50}) {
+  /// Notes how long it took, of a slot of so many `units`. In a slot with fewer units than parts
+  /// the last parts have none: what they took says nothing of the next slot's.
+  void took(const Share& share, std::size_t units, Meter::Clock::duration time) noexcept {
+    if (time < std::chrono::microseconds{50} && share.first < units) {
       many_ = std::min(2 * many_, parts_.parts());
     } else if (time > std::chrono::microseconds{200}) {
       many_ = std::max<std::size_t>(many_ / 2, 1);
@@ -91,6 +92,7 @@ void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Wor
     if (!slot) {
       break;
     }
+    const std::size_t units = given->units;
     for (std::size_t part = share.first; part != share.end; ++part) {
       if (!work(ticket, part, *given)) {
         return;
@@ -122,7 +124,7 @@ void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Wor
                                                      : taken.fill();
       out.publish(std::move(claim), fill);
     }
-    draws.took(meter.spent(Activity::busy, Activity::starved));
+    draws.took(share, units, meter.spent(Activity::busy, Activity::starved));
   }
   if (in.ring.state() == Flow::ended) {
     out.ring.end_at(in.ring.end_ticket());

@@ -79,7 +79,7 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
       if (units.size() != 0 && !read(desks_[worker], share, range, units, meter)) {
         return;
       }
-      draws.took(meter.spent(Activity::busy, Activity::blocked));
+      draws.took(share, range.units, meter.spent(Activity::busy, Activity::blocked));
       if (parts_.finish(share)) {
         slot->index = ranges_.index(range);
         slot->source.start(range.first);
