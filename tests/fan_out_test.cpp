@@ -26,6 +26,8 @@ inline std::deque<TestDevice> make_devices(std::size_t count) {
 #include "support/failing_device.hpp"
 #include "support/test_devices.hpp"
 
+#include <penstock/verdict.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -34,6 +36,7 @@ inline std::deque<TestDevice> make_devices(std::size_t count) {
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -144,6 +147,42 @@ TEST_CASE("a device that had no loop in a stopped run gets its end, and all of t
   CHECK(!fan.on(1, sides[1].stream).next());
   loops(fan, sides);
   check_all(sides);
+}
+
+TEST_CASE("a device without a loop is named: in a stall, in the Report and in the verdict") {
+  const tests::Watchdog watchdog{"a device without a loop"};
+  auto devices = make_devices(2);
+  auto sides = sides_of(devices);
+  for (const std::size_t with : {0, 1}) {
+    CAPTURE(with);
+    const std::string without = with == 0 ? "loop 2" : "loop";
+    FanOut fan{chain(4000), devices, {.batch = a_batch}}; // more than all rings hold
+    std::stop_source stop;
+    std::optional<ps::Stall> stall;
+    const auto stalled = [&](const ps::Stall& seen) {
+      stall = seen;
+      stop.request_stop();
+    };
+    const auto attached = devices[with].attach();
+    for (auto batch : fan.on(with, sides[with].stream,
+                             {.stop = stop.get_token(),
+                              .stalled = stalled,
+                              .stall_limit = std::chrono::milliseconds{100}})) {
+      REQUIRE(batch.size() != 0);
+    }
+    REQUIRE(stall);
+    CHECK(stall->stage == without);
+    CHECK(stall->reason == std::string{"has asked for no batch"});
+    for (const ps::Report& report : {stall->report, fan.report()}) {
+      INFO(report);
+      const ps::Verdict verdict = ps::judge(report);
+      CHECK(verdict.stage == without);
+      CHECK(verdict.cause == ps::Cause::host_work);
+      CHECK(verdict.evidence.starts_with("the thread that is to have it has asked for no batch"));
+      CHECK(verdict.advice.empty());
+    }
+    CHECK(!fan.on(1 - with, sides[1 - with].stream).next());
+  }
 }
 
 TEST_CASE("a stopped token ends the wait for a device that never leaves the run before") {

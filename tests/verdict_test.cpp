@@ -139,7 +139,8 @@ TEST_CASE("advice that gains less than a tenth is left out, and the verdict says
   CHECK(judged.verdict.advice.empty());
   CHECK_FALSE(judged.verdict.worth_it);
   CHECK(judged.text() == "Reader: too few workers: it is at work for 99 % of the run, and "
-                         "processors are free; no change would gain a tenth.\n");
+                         "processors are free; no change would gain a tenth, since then the "
+                         "Decoder binds.\n");
   CHECK(ps::to_json(judged.verdict).text().find(R"("advice": [])") != std::string::npos);
   report.stages[1].busy_s = 8.5;
   report.stages[1].starved_s = 1.5;
@@ -711,6 +712,34 @@ TEST_CASE("of a FanOut it names the host's stages, and the ring before its devic
   const Judged ring{report};
   check_names(ring, "Reader", Cause::depth);
   CHECK(ring.says("the AsyncCopier behind it waits for input"));
+}
+
+TEST_CASE("of a FanOut it names the device whose thread has asked for no batch") {
+  ps::Report report = fan_out({{0.25, 0.3}, {0.2, 0.99}});
+  report.stages[5].records = 0;
+  report.stages[5].calling_s = report.stages[5].queued_s = 0;
+  const Judged judged{report};
+  check_names(judged, "loop 2", Cause::host_work);
+  CHECK(judged.says("has asked for no batch; its device is number 1 of 2"));
+  CHECK(judged.verdict.advice.empty());
+  report.stages[5].records = 1;
+  CHECK(Judged{report}.says("the loop's body has 99 % of the run"));
+}
+
+TEST_CASE("of workers that were at work for a part of a run it says who waited for them") {
+  ps::Report report = by_hand({{Kind::reader, 0.1}, {Kind::decoder, 0.8}, {Kind::consumer, 0.4}});
+  report.waited_s = 6;
+  report.stages[1].busy_in_waits_s = 5.5;
+  CHECK(
+      Judged{report}.says("Decoder: too few workers: it is at work for 80 % of the run, and "
+                          "processors are free; the last stage waits for it for 55 % of the run"));
+  report.stages[1].workers = 10;
+  CHECK(
+      Judged{report}.says("of its 10 workers 8.0 are at work on average, and processors are free; "
+                          "the last stage waits for it for 55 % of the run"));
+  report.stages[1].busy_s = 9.5;
+  report.stages[1].starved_s = 0.5;
+  CHECK_FALSE(Judged{report}.says("waits for"));
 }
 
 TEST_CASE("what held back in one half of a run, and what did in the other") {

@@ -66,15 +66,19 @@ namespace detail {
   }
 }
 
+/// Returns what holds a run back once this advice is followed, in words.
+[[gnu::cold]] inline std::string then_text(const Advice& advice) {
+  return "then " + advice.next + (advice.next == all_cores ? " are in use" : " binds");
+}
 /// Leaves out the advice that would gain less than a tenth.
 [[gnu::cold]] inline void leave_out_small_gains(penstock::Verdict& verdict) {
   std::vector<Advice>& all = verdict.advice;
-  const bool any = !all.empty();
-  all.erase(std::remove_if(all.begin(), all.end(),
-                           [](const Advice& one) { return promised(one.gain) <= 1; }),
-            all.end());
-  if (any && all.empty()) {
+  const Advice first = all.empty() ? Advice{} : all.front();
+  std::erase_if(all, [](const Advice& one) { return promised(one.gain) <= 1; });
+  if (!first.change.empty() && all.empty()) {
     verdict.evidence += "; no change would gain a tenth";
+    const bool other = !first.next.empty() && first.next != same_stage;
+    verdict.evidence += other ? ", since " + then_text(first) : "";
   }
 }
 
@@ -169,11 +173,7 @@ namespace detail {
   for (const Advice& advice : verdict.advice) {
     os << "  " << advice.change << ": " << (advice.at_most ? "at most " : "")
        << detail::times(advice.gain);
-    const char* binds = advice.next == detail::all_cores ? " are in use" : " binds";
-    if (!advice.next.empty()) {
-      os << "; then " << advice.next << binds;
-    }
-    os << '\n';
+    os << (advice.next.empty() ? "" : "; " + detail::then_text(advice)) << '\n';
   }
   return os;
 }

@@ -55,6 +55,12 @@ template <AnyDevice D> class ConsumerWatch {
   /// Says that the callable is done, and enqueued nothing that is to be recorded. Only the
   /// consumer's thread calls it.
   void left() noexcept { entered_.store(0, relaxed); }
+  /// Says that the consumer's thread takes part in the run from now on: what it did before counts
+  /// as its own work. Only that thread calls it.
+  void arrive() noexcept {
+    left();
+    away_.store(false, relaxed);
+  }
   /// Says, at the end, that all uses are over. Only the consumer's thread calls it.
   void finish() noexcept {
     finished_.store(true, StdAtomics::release); // pairs with finished()
@@ -73,7 +79,7 @@ template <AnyDevice D> class ConsumerWatch {
   void reset() noexcept {
     finished_.store(false, relaxed);
     meter_.clear();
-    doing_ = Activity::starved;
+    away_.store(true, relaxed);
     queued_ns_.store(0, relaxed);
     queued_ = false;
   }
@@ -81,7 +87,7 @@ template <AnyDevice D> class ConsumerWatch {
   /// @{
   void begin() noexcept {
     meter_.start();
-    meter_.begin_wait();
+    go_on(away_.load(relaxed) ? Activity::busy : Activity::starved);
   }
   void rest() noexcept { meter_.went_by(doing_, Activity::resting); }
   /// @}
@@ -93,17 +99,15 @@ template <AnyDevice D> class ConsumerWatch {
     // Asked of the last of those that share an event: of the first, one that is done would count as
     // going on while the others wait for their copy.
     const bool works = oldest != 0 && ready(tickets_[uses_.answer(oldest)].load(relaxed));
-    const Activity now = works || calling ? Activity::busy : Activity::starved;
+    const bool busy = works || calling || away_.load(relaxed);
+    const Activity now = busy ? Activity::busy : Activity::starved;
     const Meter::Clock::duration time = meter_.went_by(doing_, now);
     if (queued_) {
       const auto ns = static_cast<std::uint64_t>(time / std::chrono::nanoseconds{1});
       queued_ns_.store(queued_ns_.load(relaxed) + ns, relaxed);
     }
-    doing_ = now;
     queued_ = works;
-    if (now == Activity::starved) {
-      meter_.begin_wait();
-    }
+    go_on(now);
     return oldest != 0 || calling;
   }
   /// Returns whether the consumer has said that all uses are over. Only the device thread calls it.
@@ -139,11 +143,19 @@ template <AnyDevice D> class ConsumerWatch {
     return numbers[serial % numbers.size()];
   }
   std::uint64_t next() const noexcept { return uses_.was_recorded() + 1; }
+  void go_on(Activity now) noexcept {
+    doing_ = now;
+    meter_.now_in(now);
+    if (now == Activity::starved) {
+      meter_.begin_wait();
+    }
+  }
 
   Timeline<D> uses_;
-  Vector<Number> tickets_; // by event of uses_
-  Vector<Number> records_; // by serial of uses_
-  Number entered_{0};      // the serial that a callable's use will have
+  Vector<Number> tickets_;              // by event of uses_
+  Vector<Number> records_;              // by serial of uses_
+  Number entered_{0};                   // the serial that a callable's use will have
+  StdAtomics::Atomic<bool> away_{true}; // the consumer's thread has not come to this run yet
   StdAtomics::Atomic<bool> finished_{false};
   Meter meter_;
   Number queued_ns_{0};               // see StageReport::queued_s

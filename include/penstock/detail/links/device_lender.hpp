@@ -37,7 +37,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     waited_for_ = {};
     failed_ = nullptr;
     running_ = true;
-    link_->consumer.left();
+    link_->consumer.arrive();
     check_not_capturing(link_->device, stream);
     link_->consumer.wait(stream);
   }

@@ -68,7 +68,9 @@ class Observer {
     for (const StageReport& stage : report.stages) {
       if (stage.busy_now != 0) {
         stall.stage = stage.name;
-        stall.reason = "is at work and has not come back";
+        stall.reason = stage.kind == StageKind::loop && stage.records == 0
+                           ? "has asked for no batch"
+                           : "is at work and has not come back";
       }
     }
     return stall;

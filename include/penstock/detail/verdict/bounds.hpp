@@ -55,6 +55,7 @@ namespace penstock::detail {
 }
 
 inline constexpr const char* all_cores = "all cores";
+inline constexpr const char* same_stage = "the same stage";
 
 /// The limits that a run had: each is a share, how much of what it could the run asked of it. The
 /// rate of the run by the share is the most that it allows, by operational analysis, whatever order

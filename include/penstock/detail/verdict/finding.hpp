@@ -45,6 +45,13 @@ struct Finding {
   double cpu_at_work() const {
     return stage.cpu_share > 0 && at_work() > 0 ? stage.cpu_share / at_work() : -1;
   }
+  /// Returns the seconds in which it was at work while the last stage waited for input.
+  double held_back() const {
+    return ends() ? share * report.seconds
+                  : std::min(stage.busy_in_waits_s * std::max(stage.workers, 1U) /
+                                 usable_workers(report.stages, at),
+                             report.waited_s);
+  }
 
   const Report& report;
   const std::size_t at;
@@ -52,14 +59,6 @@ struct Finding {
   const Bounds bounds;
   const double share; ///< Which share of the run its usable workers were at work.
   const double most;  ///< The gain if it took no time at all and nothing else bound.
-
- private:
-  double held_back() const {
-    return ends() ? share * report.seconds
-                  : std::min(stage.busy_in_waits_s * std::max(stage.workers, 1U) /
-                                 usable_workers(report.stages, at),
-                             report.waited_s);
-  }
 };
 
 /// The largest gain that is promised: by then other things have changed too.
@@ -72,7 +71,7 @@ inline constexpr double most_promised = 10;
   const double gain = std::max(std::min({factor, limit, finding.most, most_promised}), 1.0);
   const bool itself = factor < limit && factor < finding.most;
   verdict.advice.push_back(
-      {std::move(change), gain, itself ? "the same stage" : next.name,
+      {std::move(change), gain, itself ? same_stage : next.name,
        finding.bounds.unsure() || (finding.at != 0 && gain * finding.bounds.reads() > 1)});
   return verdict.advice.back();
 }
@@ -85,6 +84,13 @@ inline constexpr double most_promised = 10;
   }
   return "of its " + digits(stage.workers, 0) + " workers " + digits(finding.at_work(), 1) +
          " are at work on average";
+}
+/// What names a stage that was not at work all the time: how long the last one waited for it.
+[[gnu::cold]] inline std::string waited_for_text(const Finding& finding) {
+  return finding.share < binding && !finding.ends()
+             ? "; the last stage waits for it for " +
+                   per_cent(finding.held_back() / finding.report.seconds) + " of the run"
+             : "";
 }
 
 } // namespace penstock::detail

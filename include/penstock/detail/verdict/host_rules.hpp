@@ -161,6 +161,9 @@ inline constexpr unsigned most_workers = 1024;
   } else if (usable < 0.95 * stage.workers) {
     verdict.cause = Cause::too_few_units;
     verdict.evidence = advise_units(verdict, finding, usable);
+  } else if (stage.kind == StageKind::loop && stage.records == 0) {
+    verdict.cause = Cause::host_work;
+    verdict.evidence = "the thread that is to have it has asked for no batch";
   } else if (stage.kind == StageKind::loop) {
     verdict.cause = Cause::host_work;
     verdict.evidence = "the loop's body has " + per_cent(finding.share) + " of the run";
@@ -178,6 +181,8 @@ inline constexpr unsigned most_workers = 1024;
           .at_most = true;
     }
   }
+  const bool at_work = verdict.cause == Cause::too_few_workers || verdict.cause == Cause::disk;
+  verdict.evidence += at_work ? waited_for_text(finding) : "";
 }
 
 } // namespace penstock::detail
