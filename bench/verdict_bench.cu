@@ -83,6 +83,10 @@ struct Planted {
   std::function<ps::Report(ps::RunObserver*)> run;
 };
 
+auto pages_of(const FileOptions& file) {
+  return ps::records<Page>(file.path);
+}
+
 class Plants {
  public:
   Plants(const FileOptions& file, const FileOptions& cold) : file_{file}, cold_{cold} {}
@@ -105,10 +109,10 @@ class Plants {
         {"cold disk", "Reader", Cause::disk, "",
          [this](ps::RunObserver* observe) {
            drop(cold_);
-           return feed(cold_, 4 * MiB, 0, observe);
+           return feed(pages_of(cold_), 4 * MiB, 0, observe);
          }},
         {"bus", "AsyncCopier", Cause::bus, "",
-         [this](ps::RunObserver* observe) { return feed(file_, 16 * MiB, 0, observe); }},
+         [this](ps::RunObserver* observe) { return feed(pages_of(file_), 16 * MiB, 0, observe); }},
         chain("kernel", "Consumer", Cause::kernel, {.kernel_s = 2e-3},
               {.pages = 128'000, .slot = 256, .batch = 256}),
         {"writer", "Writer", Cause::writer, "",
@@ -136,10 +140,12 @@ class Plants {
               "the Decoder"),
         {"a bus before a kernel", "AsyncCopier", Cause::bus, "the kernel",
          [this](ps::RunObserver* observe) {
-           return feed(file_, 16 * MiB, 0.24e-3, observe, most_readers);
+           return feed(from_nowhere, 16 * MiB, 0.24e-3, observe);
          }},
         {"a kernel before a bus", "Consumer", Cause::kernel, "the bus",
-         [this](ps::RunObserver* observe) { return feed(file_, 16 * MiB, 0.5e-3, observe); }},
+         [this](ps::RunObserver* observe) {
+           return feed(from_nowhere, 16 * MiB, 0.5e-3, observe);
+         }},
         chain("a kernel before a Decoder", "Consumer", Cause::kernel,
               {.decode_s = 6e-6, .kernel_s = 2.5e-3},
               {.pages = 64'000, .slot = 256, .decoders = 1, .batch = 256}, "the Decoder"),
@@ -150,7 +156,9 @@ class Plants {
             "all cores"),
         // Healthy: the kernel binds, and nothing else would gain.
         {"healthy, from a file", "Consumer", Cause::kernel, "",
-         [this](ps::RunObserver* observe) { return feed(file_, 16 * MiB, 1e-3, observe); }},
+         [this](ps::RunObserver* observe) {
+           return feed(pages_of(file_), 16 * MiB, 1e-3, observe);
+         }},
         chain("healthy, decoded", "Consumer", Cause::kernel,
               {.decode_cpu_s = 2e-6, .kernel_s = 2e-3}, {.pages = 128'000, .batch = 256}),
     };
@@ -164,13 +172,14 @@ class Plants {
               return run_planted(gpu_, costs, settings, observe);
             }};
   }
-  // Else the Reader may be what binds next.
-  static constexpr unsigned most_readers = 14;
+  // What comes from a file hardly comes faster than the bus takes it, on some machines.
+  static constexpr PlantedSource from_nowhere{{}, 940'800};
 
-  ps::Report feed(const FileOptions& file, std::size_t batch, double kernel_s,
-                  ps::RunObserver* observe, unsigned readers = 0) {
+  template <class Source>
+  ps::Report feed(const Source& source, std::size_t batch, double kernel_s,
+                  ps::RunObserver* observe) {
     auto pipeline =
-        ps::Reader{ps::records<Page>(file.path), ps::to_pinned, {.workers = readers}} |
+        ps::Reader{source, ps::to_pinned} |
         ps::AsyncCopier{gpu_.device, {.batch = batch / sizeof(Page)}} |
         ps::Consumer{[kernel_s](ps::Batch<const Page, ps::Device>, cudaStream_t stream) {
           launch_spin(kernel_s, stream);
