@@ -24,8 +24,10 @@ template <std::size_t Parts> using Shared = Ring<Slot<Parts>, ModelPolicy<>>;
 enum class End : bool { by_itself, by_a_stop };
 
 // One thread fills slots of `parts` parts, `Workers` threads turn them into those of the next ring
-// together, `Draw` parts at a time, and the last thread takes those.
-template <int Workers, int Tickets, End How, std::size_t Draw = 1, std::size_t parts = 2>
+// together, `Draw` parts at a time, and the last thread takes those. `Rest`: behind each share a
+// thread takes all that is left of the slot.
+template <int Workers, int Tickets, End How, std::size_t Draw = 1, std::size_t parts = 2,
+          bool Rest = false>
 struct Together : Scenario {
   Shared<parts> in{2, Side::one, Side::many};
   Shared<parts> out{2, Side::many, Side::one};
@@ -59,21 +61,27 @@ struct Together : Scenario {
   void work() {
     for (;;) {
       const auto share = dealt.draw(Draw);
-      auto* const from = in.await_filled(share.ticket);
-      auto* const to = from ? out.await_free(share.ticket) : nullptr;
-      if (!to) {
+      if (!work(share) || (Rest && !work(dealt.draw_rest(share.ticket)))) {
         return;
       }
-      for (std::size_t part = share.first; part != share.end; ++part) {
-        const int value = from->part[part](at());
-        RL_ASSERT(value == number(share.ticket, part));
-        to->part[part](at()) = value;
-      }
-      if (dealt.finish(share)) {
-        auto taken_slot = in.take_at(share.ticket);
-        out.claim_at(share.ticket).publish();
-      }
     }
+  }
+  template <class Share> bool work(const Share& share) {
+    auto* const from = in.await_filled(share.ticket);
+    auto* const to = from ? out.await_free(share.ticket) : nullptr;
+    if (!to) {
+      return false;
+    }
+    for (std::size_t part = share.first; part != share.end; ++part) {
+      const int value = from->part[part](at());
+      RL_ASSERT(value == number(share.ticket, part));
+      to->part[part](at()) = value;
+    }
+    if (share.first != share.end && dealt.finish(share)) {
+      auto taken_slot = in.take_at(share.ticket);
+      out.claim_at(share.ticket).publish();
+    }
+    return true;
   }
   void take() {
     if (How == End::by_a_stop) {
@@ -107,6 +115,10 @@ int main(int count, char** arguments) {
           {"parts, one slot", 4, make<Together<2, 1, End::by_itself>>, {one, random}},
           {"parts, laps", 4, make<Together<2, 4, End::by_itself>>, {random}},
           {"parts, three at a time", 4, make<Together<2, 4, End::by_itself, 3>>, {random}},
+          {"parts, the rest of a slot",
+           4,
+           make<Together<2, 4, End::by_itself, 1, 3, true>>,
+           {random}},
           {"parts, slots of one", 4, make<Together<2, 4, End::by_itself, 1, 1>>, {random}},
           {"parts, a stop", 4, make<Together<2, 2, End::by_a_stop>>, {random}},
       },

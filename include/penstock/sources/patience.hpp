@@ -83,7 +83,7 @@ class Patience {
     if (!meter_) {
       return f();
     }
-    meter_->spent(detail::Activity::busy, detail::Activity::starved);
+    meter_->pause(detail::Activity::starved);
     const bool answer = f();
     meter_->spent(detail::Activity::starved, detail::Activity::busy);
     return answer;

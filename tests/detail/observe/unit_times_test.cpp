@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <span>
 #include <sstream>
@@ -34,6 +36,19 @@ double processor_seconds() {
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
+
+/// Numbers from 0 on; before each read it works, and then waits for what comes in.
+struct Waits {
+  using schema = int;
+  std::uint64_t size() const { return 16; }
+  template <ps::HostSpace Where>
+  std::size_t read(ps::Batch<int, Where> into, const ps::Patience& patience) const {
+    std::this_thread::sleep_for(std::chrono::milliseconds{2});
+    patience.sleep_for(std::chrono::milliseconds{1});
+    into.data()[0] = static_cast<int>(into.index());
+    return 1;
+  }
+};
 
 } // namespace
 
@@ -127,4 +142,53 @@ TEST_CASE("what a device does has no units, and your loop's body has") {
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   CHECK(batches.report().stages.back().unit_p50_s > 0.0008);
+}
+
+TEST_CASE("a unit that waits in its middle is one, of all that it took before and after") {
+  using namespace std::chrono_literals;
+  std::array<std::atomic<int>, 16> tries{};
+  const auto fails_once = [&](const int& in, int& out) {
+    std::this_thread::sleep_for(2ms);
+    if (tries[static_cast<std::size_t>(in)]++ == 0) {
+      throw ps::Error{"not yet"};
+    }
+    out = in;
+  };
+  // The first of two has the turn for longer, and the other one waits for that.
+  const auto in_turn = [](const int& in, ps::Output<int>& out) {
+    std::this_thread::sleep_for(in % 2 == 0 ? 6ms : 2ms);
+    out.push(in);
+  };
+  int sum = 0;
+  auto pipeline = ps::Reader{Waits{}, {.workers = 1, .batch = 1}} |
+                  ps::Decoder{fails_once, {.workers = 2, .on_error = {.retries = 1}}} |
+                  ps::Decoder{in_turn, {.workers = 2}} |
+                  ps::Consumer{[&](ps::Batch<const int, ps::Pageable> batch) {
+                    sum += std::accumulate(batch.data(), batch.data() + batch.size(), 0);
+                  }};
+  const ps::Report report = pipeline.run();
+  CHECK(sum == 15 * 16 / 2);
+  CHECK(report.stages[1].retries == 16);
+  for (const std::size_t stage : {0, 1, 2}) {
+    INFO(report);
+    CHECK(report.stages[stage].units == 16);
+    CHECK(report.stages[stage].unit_p50_s > (stage == 1 ? 0.0035 : 0.0017)); // two tries
+  }
+}
+
+TEST_CASE(
+    "units are the shares that a worker draws: one where records take long, few where none are") {
+  const std::vector<int> numbers(64);
+  const auto slow = [](const int& in, ps::Output<int>& out) {
+    std::this_thread::sleep_for(std::chrono::microseconds{300});
+    out.push(in);
+  };
+  auto full = ps::Reader{ps::memory(numbers), {.batch = 16}} | ps::Decoder{slow, {.workers = 2}} |
+              ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
+  CHECK(full.run().stages[1].units == 64);
+  const std::vector<int> one(1);
+  auto few = ps::Reader{ps::memory(one), {.epochs = 100, .batch = 16}} |
+             ps::Decoder{slow, {.workers = 1}} |
+             ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
+  CHECK(few.run().stages[1].units == 2 * 100);
 }

@@ -236,7 +236,7 @@ class Node {
   // Waits before an item is tried again; returns false if the run ends.
   [[gnu::cold]] bool pause(unsigned failures, Meter& meter) noexcept {
     meter.tried_again();
-    meter.spent(Activity::busy, Activity::starved);
+    meter.pause(Activity::starved);
     const bool goes_on =
         control_.interrupt().sleep_until(Meter::Clock::now() + retry_pause(failures));
     meter.spent(Activity::starved, Activity::busy);

@@ -66,20 +66,21 @@ class OutputNode final : public CallingNode<F> {
 
   void work(unsigned worker, Meter& meter) override {
     Worker& mine = *workers_[worker];
-    Draws draws{parts_};
+    // A callable of batches gets a group of a size that the user chose, and room of its own.
+    Draws draws{parts_, Single ? parts_.parts() : 1};
     for (;;) {
-      // A callable of batches gets a group of a size that the user chose, and room of its own.
-      const auto share = Single ? draws.next() : parts_.draw(1);
+      const Share share = draws.next();
       const bool filled = in_->ring.is_filled(share.ticket);
       const HostSlot* const given = in_->ring.await_filled(share.ticket);
       meter.goes_on(filled, Activity::starved, Activity::busy);
       if (!given || is_over(share.ticket)) {
         break;
       }
-      if (!decode(this->call_of(worker), mine, share, *given, meter)) {
+      const TurnGroups groups{*given, form_.group};
+      if (!decode(this->call_of(worker), mine, share, *given, groups, meter)) {
         return;
       }
-      draws.took(share, given->units, meter.spent(Activity::busy, Activity::starved));
+      draws.took(share, groups.count(), meter.spent(Activity::busy, Activity::starved));
       if (parts_.finish(share)) {
         in_->ring.take_at(share.ticket).release();
       }
@@ -97,9 +98,8 @@ class OutputNode final : public CallingNode<F> {
 
   // Returns false if the run is to end.
   template <class Call>
-  bool decode(Call& call, Worker& mine, const Parts<>::Share& share, const HostSlot& given,
-              Meter& meter) noexcept {
-    const TurnGroups groups{given, form_.group};
+  bool decode(Call& call, Worker& mine, const Share& share, const HostSlot& given,
+              const TurnGroups& groups, Meter& meter) noexcept {
     const PartOf part{groups.count(), parts_.parts(), share};
     const std::uint64_t number = share.ticket * parts_.parts();
     const bool tries_once = on_error_.skips == 0 && on_error_.retries == 0;

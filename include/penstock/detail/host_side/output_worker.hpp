@@ -160,7 +160,7 @@ template <class S> class OutputWorker final : public Outlet<S> {
                           " records by open() and adds more: state as many as it adds."});
     }
     end_piece();
-    meter_->spent(Activity::busy, Activity::blocked);
+    meter_->pause(Activity::blocked);
     const Room::Piece piece = told_.room.next(run_.openings.size());
     const bool free = run_.slots.begin(piece, share_);
     meter_->spent(Activity::blocked, Activity::busy);
@@ -192,7 +192,7 @@ template <class S> class OutputWorker final : public Outlet<S> {
     if (run_.openings.is_turn(turn_.number)) {
       return true;
     }
-    meter_->spent(Activity::busy, Activity::blocked);
+    meter_->pause(Activity::blocked);
     const bool there = run_.openings.await_turn(turn_.number);
     meter_->spent(Activity::blocked, Activity::busy);
     return there;

@@ -52,15 +52,22 @@ struct PartOf {
 /// part costs some hundred nanoseconds. Who does a part changes nothing of what comes of it.
 class Draws {
  public:
-  explicit Draws(Parts<>& parts) noexcept : parts_{parts} {}
+  /// It draws up to `most` at a time.
+  Draws(Parts<>& parts, std::size_t most) noexcept : parts_{parts}, most_{most} {}
+  explicit Draws(Parts<>& parts) noexcept : Draws{parts, parts.parts()} {}
 
   /// Returns what the worker is to do next.
-  Share next() noexcept { return parts_.draw(many_); }
-  /// Notes how long it took, of a slot of so many `units`. In a slot with fewer units than parts
-  /// the last parts have none: what they took says nothing of the next slot's.
+  Share next() noexcept {
+    return rest_.first != rest_.end ? std::exchange(rest_, {}) : parts_.draw(many_);
+  }
+  /// Notes how long it took, of a slot of so many `units`. If those are fewer than the parts, the
+  /// last parts have none: the worker draws all of these, and learns nothing from them.
   void took(const Share& share, std::size_t units, Meter::Clock::duration time) noexcept {
+    if (share.end >= units && share.end != parts_.parts()) {
+      rest_ = parts_.draw_rest(share.ticket);
+    }
     if (time < std::chrono::microseconds{50} && share.first < units) {
-      many_ = std::min(2 * many_, parts_.parts());
+      many_ = std::min(2 * many_, most_);
     } else if (time > std::chrono::microseconds{200}) {
       many_ = std::max<std::size_t>(many_ / 2, 1);
     }
@@ -68,7 +75,9 @@ class Draws {
 
  private:
   Parts<>& parts_;
+  const std::size_t most_;
   std::size_t many_{1};
+  Share rest_{};
 };
 
 /// Does the work of a worker that, with others, turns slots of one ring into slots of the next:

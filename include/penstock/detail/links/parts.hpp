@@ -53,6 +53,15 @@ template <class Policy = RingPolicy> class Parts {
     const std::size_t first = at % parts_;
     return {at / parts_, first, first + (end - at)};
   }
+  /// Draws all parts that the slot of `ticket`, of which some were drawn, has left: perhaps none.
+  Share draw_rest(std::uint64_t ticket) noexcept {
+    const std::uint64_t end = (ticket + 1) * parts_;
+    std::uint64_t at = next_.load(Atomics::relaxed);
+    while (at < end &&
+           !next_.compare_exchange_strong(at, end, Atomics::relaxed, Atomics::relaxed)) {
+    }
+    return {ticket, at < end ? at % parts_ : parts_, parts_};
+  }
   /// Says that a share is done. Returns true to the thread whose share was the slot's last: it sees
   /// what the others did to the slot, and is to claim, publish, take and release it.
   bool finish(const Share& share) noexcept {

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <utility>
 
 namespace penstock::detail {
 
@@ -38,6 +39,7 @@ class alignas(cache_line) Meter {
   }
   /// Clears all, before a run, while the workers rest.
   void clear() noexcept {
+    before_pause_ = {};
     units_.clear();
     calls_.clear();
     call_times_.clear();
@@ -58,15 +60,18 @@ class alignas(cache_line) Meter {
     cpu_start_ = thread_cpu_ns();
   }
   /// Books the time since the last call for `on`, says that `next` begins, and returns that time.
-  /// Time that was busy is a unit's.
+  /// Time that was busy is a unit's, and is returned with what it took before it paused.
   Clock::duration spent(Activity on, Activity next) noexcept {
-    const Clock::duration time = went_by(on, next);
+    Clock::duration time = went_by(on, next);
     if (on == Activity::busy) {
+      time += std::exchange(before_pause_, {});
       units_.add(ns(time));
     }
     return time;
   }
-  /// Does so for what is only looked at from time to time: the time is no unit's.
+  /// Books the time since the last call for a unit that waits, for `next`, and then goes on.
+  void pause(Activity next) noexcept { before_pause_ += went_by(Activity::busy, next); }
+  /// Books time as spent() does, for what is only looked at from time to time: it is no unit's.
   Clock::duration went_by(Activity on, Activity next) noexcept {
     const Clock::time_point now = Clock::now();
     const Clock::duration time = now - last_;
@@ -213,6 +218,7 @@ class alignas(cache_line) Meter {
   Atomic<std::uint64_t> additions_{0};
   Atomic<std::uint64_t> in_use_{0};
   Clock::time_point last_{};
+  Clock::duration before_pause_{}; // of the unit at hand
   WaitClock* waits_{};
   std::uint64_t waited_{}; // what `waits_` said at `last_`
   Atomic<Activity> now_{Activity::resting};
