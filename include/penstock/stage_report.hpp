@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/device_calls.hpp>
 #include <penstock/memory.hpp>
 
 #include <cstddef>
@@ -27,22 +28,6 @@ enum class StageKind : std::uint8_t {
   other
 };
 
-/// What a stage's callable, or the body of your loop, asked of a device on the thread that calls
-/// it: on a HostDevice always, on a GPU if GpuObserver looked on. Seconds are those that the calls
-/// kept the thread, of all workers together.
-struct DeviceCalls {
-  std::uint64_t launches{};        ///< Kernels and graphs launched, or work enqueued.
-  std::uint64_t waits{};           ///< Waits for a stream, an event or the device.
-  std::uint64_t allocations{};     ///< Memory allocated or given back, page-locked or not.
-  std::uint64_t copies{};          ///< Copies and fills.
-  std::uint64_t pageable_copies{}; ///< Those of them from or to pageable memory.
-  std::uint64_t pageable_bytes{};  ///< Bytes of those.
-  double launch_s{};               ///< Seconds in launches.
-  double wait_s{};                 ///< Seconds in waits.
-  double allocation_s{};           ///< Seconds in allocations.
-  double copy_s{};                 ///< Seconds in copies.
-};
-
 /// What one stage did in a run. Times are seconds of one worker, the mean over its workers: busy,
 /// starved (waiting for input) and blocked (waiting for room) make up the run. The thread that
 /// polls the fences of a stage on the GPU measures it, to within some microseconds.
@@ -60,10 +45,10 @@ struct StageReport {
   double busy_in_waits_s{};
   double starved_in_waits_s{}; ///< Likewise of starved_s.
   double blocked_in_waits_s{}; ///< Likewise of blocked_s.
-  /// How many units its workers did. A unit is what a worker does at a time, without a wait: a
-  /// slot, a share of one, or the body of your loop. Of a stage that enqueues work on a device, how
-  /// often its callable was called, or captured work replayed. Of many short units some are counted
-  /// for several. 0 for an AsyncCopier.
+  /// How many units its workers did. A unit is what a worker does at a time: a slot, a share of
+  /// one, or the body of your loop; waits in its middle take none of its time. Of a stage that
+  /// enqueues work on a device, how often its callable was called, or captured work replayed. Of
+  /// many short units some are counted for several. 0 for an AsyncCopier.
   std::uint64_t units{};
   /// Workers that did at least one unit.
   unsigned workers_used{};

@@ -27,7 +27,7 @@ FLOORS = {  # top first
     "memory, files, measuring": ["crc32c", "host_observer", "detail/memory/", "detail/observe/", "io/", "detail/ranks/", "rank_watch", "ranks", "usable", "gpu_watch_findings",
                                  "gpu_watch_text"],
     "batches and slots": ["batch", "column", "row", "output", "ring_lease", "detail/ring/", "detail/order/", "permutation", "detail/base/"],
-    "words": ["schema", "visit", "memory", "cause", "device", "error", "json", "stage_report", "gpu_activity_summary", "gpu_watch_summary", "report", "report_prometheus", "run_observer", "skipped_item", "run_options", "prepare_options", "on_error", "order", "position", "float16", "atomics",
+    "words": ["schema", "visit", "memory", "cause", "device", "error", "json", "device_calls", "stage_report", "gpu_activity_summary", "gpu_watch_summary", "report", "report_prometheus", "run_observer", "skipped_item", "run_options", "prepare_options", "on_error", "order", "position", "float16", "atomics",
               "parking", "ring_types"],
     "the compiler": ["config", "version"],
 }
