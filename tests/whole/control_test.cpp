@@ -146,7 +146,7 @@ TEST_CASE("who fails second finds every ring closed, though the first is still a
     try {
       throw std::runtime_error{"on purpose"};
     } catch (...) {
-      control.fail("Reader", record);
+      control.fail({.stage = "Reader", .record = record});
     }
   };
   std::thread first{[&] { fail(2); }};

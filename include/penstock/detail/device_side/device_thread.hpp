@@ -47,7 +47,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
       const auto attached = attach_own_thread(device_);
       serve();
     } catch (...) {
-      control_.fail(name(), 0, false, 0, {}, steps_.front()->side());
+      control_.fail({.stage = name(), .side = steps_.front()->side()});
     }
   }
 
@@ -59,7 +59,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
       begin();
       look_on();
     } catch (...) {
-      control_.fail(name(), 0, false, 0, {}, steps_.front()->side());
+      control_.fail({.stage = name(), .side = steps_.front()->side()});
     }
     for (DeviceStep* step : steps_) {
       step->rest();

@@ -140,7 +140,7 @@ class Engine {
   std::exception_ptr error() const noexcept { return control_.error(); }
   void stop() noexcept { control_.stop(); }
   /// Ends the run by the exception in flight, inside a catch block, of what is no stage.
-  void fail(const char* who) noexcept { control_.fail(who, 0); }
+  void fail(const char* who) noexcept { control_.fail({.stage = who}); }
   /// Returns whether its threads are this process's; check_here() throws Error if they are not.
   bool is_here() const noexcept { return origin_.is_here(); }
   void check_here() const {

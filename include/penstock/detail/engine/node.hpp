@@ -93,7 +93,7 @@ class Node {
       try {
         hand_in(worker);
       } catch (...) {
-        control_.fail(name_, 0, false, 0, {"to hand in the part of worker ", worker + 1});
+        control_.fail({.stage = name_, .worker = {"to hand in the part of worker ", worker + 1}});
         return;
       }
     }
@@ -169,7 +169,7 @@ class Node {
   [[gnu::cold]] Item thrown(const OnError& on_error, Meter& meter, unsigned tries,
                             std::uint64_t record, std::uint64_t records) noexcept {
     if (is_slot_full()) {
-      control_.fail(name_, record, reads());
+      control_.fail({.stage = name_, .record = record, .reads = reads()});
       return Item::failed;
     }
     if (tries < on_error.retries) {
@@ -180,7 +180,7 @@ class Node {
       meter.skipped(records);
       return Item::skipped;
     }
-    control_.fail(name_, record, reads(), on_error.skips);
+    control_.fail({.stage = name_, .record = record, .reads = reads(), .skips = on_error.skips});
     return Item::failed;
   }
   /// Calls f as attempt() does, for an item: `records` records of the source from `record` on. An f
@@ -223,7 +223,7 @@ class Node {
   }
   // Not in attempt(), of which there are many. Returns false.
   [[gnu::cold, gnu::noinline]] bool failed(std::uint64_t record) noexcept {
-    control_.fail(name_, record, false, 0, {}, side_);
+    control_.fail({.stage = name_, .record = record, .side = side_});
     return false;
   }
   template <class R> static std::uint64_t number_of(const R& record) noexcept {

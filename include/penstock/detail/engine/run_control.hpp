@@ -77,18 +77,14 @@ class RunControl {
   }
 
   /// Ends the run by the exception in flight, inside a catch block. Later ones are dropped, but the
-  /// first that lost the device is kept. `reads`: a SourceError is one of the run's source, and the
-  /// record that it names is the run's. When it returns, every ring is closed, whichever thread
-  /// began to close them. `skips`: how many bad items of the stage were left out before this one.
-  /// `worker`: what failed, if it was at no record. `side`: see NodeSetup.
-  [[gnu::cold]] void fail(const std::string& stage, std::uint64_t record, bool reads = false,
-                          std::uint64_t skips = 0, const ForWorker& worker = {},
-                          const void* side = nullptr) noexcept {
+  /// first that lost the device is kept. When it returns, every ring is closed, whichever thread
+  /// began to close them.
+  [[gnu::cold]] void fail(const Failure& failure) noexcept {
     const bool lost = is_sticky();
     const bool first = is_first();
     std::exception_ptr error;
     if (first || lost) {
-      error = described({stage, record, reads, skips, worker, side}, asks_);
+      error = described(failure, asks_);
     }
     {
       std::unique_lock lock{mutex_};
