@@ -8,9 +8,13 @@
 // by turns. rate_ratio is the threads' time over the run's, run_ms and threads_ms are the times.
 //
 // work/decoder: a Decoder of single records. work/untold: its source does not tell its size.
-// work/batches: a Decoder of batches. work/consumer: a host Consumer. work/ragged: records of a
-// Ragged column. Each with 4000 records of 1 ms, 1,000,000 of 10 us and 64 of 30 ms. first_ms: from
-// run() to the first call of the Consumer.
+// work/batches: a Decoder of batches. work/outputs: a Decoder that may give any number of records.
+// work/consumer: a host Consumer. work/ragged: records of a Ragged column. Each with 4000 records
+// of 1 ms, 1,000,000 of 10 us and 64 of 30 ms. first_ms: from run() to the first call of the
+// Consumer.
+//
+// work/crowd, work/outputs_crowd: likewise 100 workers, and as many threads, with 40,000 records of
+// 1 ms.
 //
 // work/cheap/WORKERS: 64 M ints through a Decoder that copies whole batches, in GB/s.
 //
@@ -48,7 +52,7 @@ using namespace penstock_bench;
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
-constexpr unsigned workers = 8;
+constexpr unsigned workers = 8; // and threads, unless a row says otherwise
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -101,12 +105,12 @@ struct Seen {
   std::uint64_t records{};
 };
 
-double threads_ms(std::uint64_t count, microseconds each) {
+double threads_ms(unsigned count_of_threads, std::uint64_t count, microseconds each) {
   const auto start = Clock::now();
   std::atomic<std::uint64_t> next{0};
   {
     std::vector<std::jthread> threads;
-    for (unsigned i = 0; i < workers; ++i) {
+    for (unsigned i = 0; i < count_of_threads; ++i) {
       threads.emplace_back([&] {
         while (next.fetch_add(1) < count) {
           std::this_thread::sleep_for(each);
@@ -120,7 +124,8 @@ double threads_ms(std::uint64_t count, microseconds each) {
 /// Measures what `make(Seen&)` makes, a pipeline over `count` records that sleeps `each` for every
 /// one.
 template <class Make>
-void add(const std::string& name, std::uint64_t count, microseconds each, Make make) {
+void add(const std::string& name, std::uint64_t count, microseconds each, Make make,
+         unsigned threads_beside = workers) {
   add_benchmark("work/" + name, [=, other_way = false](benchmark::State& state) mutable {
     Seen seen;
     auto pipeline = make(seen);
@@ -136,9 +141,9 @@ void add(const std::string& name, std::uint64_t count, microseconds each, Make m
     };
     for (auto _ : state) {
       const bool threads_first = std::exchange(other_way, !other_way);
-      const double before = threads_first ? threads_ms(count, each) : 0;
+      const double before = threads_first ? threads_ms(threads_beside, count, each) : 0;
       const double took = run();
-      const double threads = threads_first ? before : threads_ms(count, each);
+      const double threads = threads_first ? before : threads_ms(threads_beside, count, each);
       state.SetIterationTime(took / 1e3);
       state.counters["run_ms"] = took;
       state.counters["threads_ms"] = threads;
@@ -148,11 +153,39 @@ void add(const std::string& name, std::uint64_t count, microseconds each, Make m
   });
 }
 
-void add_all(const std::string& sizes, std::uint64_t count, microseconds each) {
-  const auto single = [=](const int& in, int& out) {
+// Callables that sleep for each record.
+auto one_of_one(microseconds each) {
+  return [=](const int& in, int& out) {
     std::this_thread::sleep_for(each);
     out = in;
   };
+}
+auto any_of_one(microseconds each) {
+  return [=](const int& in, ps::Output<int>& out) {
+    std::this_thread::sleep_for(each);
+    out.push(in);
+  };
+}
+
+void add_crowd() {
+  constexpr std::uint64_t count = 40'000;
+  constexpr unsigned crowd = 100;
+  const microseconds each{1000};
+  const auto with = [=](const std::string& name, auto callable) {
+    add(
+        name + "/40000x1ms", count, each,
+        [=](Seen& seen) {
+          return ps::Reader{zeros(count)} | ps::Decoder{callable, {.workers = crowd}} |
+                 ps::Consumer{[&seen](In batch) { seen(batch); }};
+        },
+        crowd);
+  };
+  with("crowd", one_of_one(each));
+  with("outputs_crowd", any_of_one(each));
+}
+
+void add_all(const std::string& sizes, std::uint64_t count, microseconds each) {
+  const auto single = one_of_one(each);
   const auto whole = [=](In in, Out out) {
     for (std::size_t i = 0; i < in.size(); ++i) {
       std::this_thread::sleep_for(each);
@@ -170,6 +203,10 @@ void add_all(const std::string& sizes, std::uint64_t count, microseconds each) {
   });
   add("batches/" + sizes, count, each, [=](Seen& seen) {
     return ps::Reader{zeros(count)} | ps::Decoder{whole, eight} |
+           ps::Consumer{[&seen](In batch) { seen(batch); }};
+  });
+  add("outputs/" + sizes, count, each, [=](Seen& seen) {
+    return ps::Reader{zeros(count)} | ps::Decoder{any_of_one(each), eight} |
            ps::Consumer{[&seen](In batch) { seen(batch); }};
   });
   add("consumer/" + sizes, count, each, [=](Seen& seen) {
@@ -284,6 +321,7 @@ int main(int argc, char** argv) {
     add_all("4000x1ms", 4000, microseconds{1000});
     add_all("1000000x10us", 1'000'000, microseconds{10});
     add_all("64x30ms", 64, microseconds{30'000});
+    add_crowd();
     for (const unsigned with : {1, 2, 8}) {
       add_cheap(with);
       add_cheap_rows(with);

@@ -110,7 +110,7 @@ TEST_CASE("a Report tells what units took, and how many processors were in use")
   const ps::Report report = pipeline.run();
   const ps::StageReport& decoder = report.stages[1];
   CHECK(decoder.unit_p50_s > 0.0017);
-  CHECK(decoder.unit_p50_s < 0.02);
+  CHECK(decoder.unit_p50_s < decoder.unit_p99_s);
   CHECK(decoder.unit_p99_s > 0.0175);
   CHECK(report.stages[2].unit_p50_s > 0.0008);
   CHECK(report.processors == ps::usable_processors());
