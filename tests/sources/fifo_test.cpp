@@ -262,8 +262,10 @@ TEST_CASE("what an end has cut is lost, and the next writer begins anew") {
       std::tuple{ps::Reader{ps::fifo<Reading>(path), {.batch = 10, .on_error = {.retries = 2}}}}};
   pipeline.prepare();
   const auto sent = [&](std::span<const std::byte> some) {
+    // Until another writer is there, a run sees the end that the last one left.
+    const int to = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    REQUIRE(to >= 0);
     std::thread writer{[&] {
-      const int to = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
       Ends::write(to, some, 4096);
       ::close(to);
     }};
