@@ -366,6 +366,12 @@ TEST_CASE("disk: cold and sure, cold or too few workers, and warm") {
   check_names(either, "Reader", Cause::disk, Cause::too_few_workers);
   CHECK(either.says("To tell: run it with .workers = 4"));
   CHECK(either.verdict.advice.at(0).at_most);
+  CHECK(either.verdict.worth_it);
+  ps::Report full = by_hand({{Kind::reader, 0.99}, {Kind::consumer, 0.95}});
+  full.storage_bytes = full.stages[0].bytes;
+  check_names(Judged{full}, "Reader", Cause::disk, Cause::too_few_workers);
+  CHECK(Judged{full}.verdict.advice.empty());
+  CHECK_FALSE(Judged{full}.verdict.worth_it); // whichever it is, the Consumer binds then
   ps::Report warm = by_hand({{Kind::reader, 0.99}, {Kind::consumer, 0.1}});
   warm.stages[0].workers = 8;
   warm.stages[0].cpu_share = 6;

@@ -85,7 +85,7 @@ struct Verdict {
   Cause or_cause{Cause::nothing}; ///< Or this: one run cannot tell them apart.
   std::string evidence;           ///< The figures that say so: one or two sentences.
   std::string trial;              ///< What would tell, if there is an `or_cause`; else empty.
-  /// What to change, the best first. What would gain less than a tenth is left out.
+  /// What to change, the easiest first. What would gain less than a tenth is left out.
   std::vector<Advice> advice;
   /// Whether a change of the pipeline's settings, or of how callables use the device, is expected
   /// to gain a tenth or more. If not, only another kernel or machine, or fewer bytes, will.

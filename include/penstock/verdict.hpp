@@ -145,14 +145,14 @@ namespace detail {
     advice.at_most =
         advice.at_most || advice.gain * finding.stage.unit_p99_s > 0.1 * report.seconds;
   }
-  const bool in_reach = verdict.cause != Cause::kernel && verdict.cause != Cause::bus &&
-                        verdict.cause != Cause::disk && verdict.cause != Cause::writer &&
-                        verdict.cause != Cause::cores;
+  const bool in_reach =
+      verdict.cause != Cause::kernel && verdict.cause != Cause::bus &&
+      (verdict.cause != Cause::disk || verdict.or_cause == Cause::too_few_workers) &&
+      verdict.cause != Cause::writer && verdict.cause != Cause::cores;
   for (const Advice& advice : verdict.advice) {
     verdict.worth_it =
         verdict.worth_it || (advice.gain >= 1.1 && (in_reach || advice.change.starts_with("copy")));
   }
-  verdict.worth_it = verdict.worth_it || verdict.or_cause == Cause::too_few_workers;
   detail::name_device(verdict, finding);
   detail::leave_out_small_gains(verdict);
   return verdict;
