@@ -20,7 +20,7 @@ enum class End : bool { by_itself, by_a_stop };
 // `Readers` threads read units, up to two at a time and `Most` ahead, into places that are used
 // again; one more thread uses them up. By a stop: yet another ends it.
 template <unsigned Readers, unsigned Units, unsigned Most, End How> struct Bounded : Scenario {
-  detail::Ahead<ModelPolicy<>> ahead{Most};
+  detail::Ahead<ModelPolicy<>> ahead{Most, 1, Readers};
   rl::var<unsigned> next{0}; // whose turn it is
   struct Place {
     rl::var<unsigned> unit;
@@ -80,7 +80,7 @@ template <unsigned Readers, unsigned Units, unsigned Most, End How> struct Bound
 
 // Nothing but the end of a turn wakes who waits for the next one.
 struct Turns : Scenario {
-  detail::Ahead<ModelPolicy<>> ahead{1};
+  detail::Ahead<ModelPolicy<>> ahead{1, 1, 3};
   rl::var<unsigned> turns{0};
 
   void thread(unsigned id) override {
@@ -89,6 +89,22 @@ struct Turns : Scenario {
     ahead.pass(id);
   }
   void after() override { RL_ASSERT(turns(at()) == 3); }
+};
+
+// Who waits in vain sees what was done before the end.
+struct Ended : Scenario {
+  detail::Ahead<ModelPolicy<>> ahead{1, 1, 2};
+  rl::var<unsigned> done{0};
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      done(at()) = 1;
+      ahead.stop();
+    } else {
+      RL_ASSERT(!ahead.await_turn(1));
+      RL_ASSERT(done(at()) == 1);
+    }
+  }
 };
 
 // A loop that keeps two credits of four for leases: the reader, who waits for three, is to make do
@@ -129,6 +145,7 @@ int main(int count, char** arguments) {
   return run(
       {
           {"ahead, turns", 3, make<Turns>, {three, random}},
+          {"ahead, an end", 2, make<Ended>, {three, random}},
           {"ahead, one reads", 2, make<Bounded<1, 3, 1, End::by_itself>>, {three, random}},
           {"ahead, two read", 3, make<Bounded<2, 4, 2, End::by_itself>>, {random}},
           {"ahead, three units", 3, make<Bounded<2, 7, 3, End::by_itself>>, {random}},

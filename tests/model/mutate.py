@@ -34,6 +34,7 @@ WORD = "penstock/detail/ring/word.hpp"
 RING = "penstock/ring.hpp"
 LEASE = "penstock/ring_lease.hpp"
 TURNS = "penstock/detail/links/sequencer.hpp"
+ONE_BY_ONE = "penstock/detail/links/turn_sequencer.hpp"
 PARTS = "penstock/detail/links/parts.hpp"
 AHEAD = "penstock/detail/links/ahead.hpp"
 CHANGES = "penstock/detail/links/changes.hpp"
@@ -44,7 +45,7 @@ USED = "penstock/detail/links/used_up.hpp"
 FENCE = "penstock/fence.hpp"
 GATE = "penstock/detail/engine/stop_gate.hpp"
 # Files proved by another model than the ring's.
-MODEL_OF = {TURNS: "sequencer_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", CHANGES: "ahead_model.cpp",
+MODEL_OF = {TURNS: "sequencer_model.cpp", ONE_BY_ONE: "openings_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", CHANGES: "ahead_model.cpp",
             OPENINGS: "openings_model.cpp", FILLINGS: "openings_model.cpp", LOG: "output_log_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all others are asked after them.
 SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
@@ -112,15 +113,31 @@ PLANTED = [
      "return flow == Flow::open && end_.load(Atomics::relaxed) != never ? Flow::ended : flow;",
      "return flow;", ["one to one, no nap"]),
     ("the last end counts", STATE,
-     "if (!end_.compare_exchange_strong(end, ticket, Atomics::relaxed, Atomics::relaxed)) {\n"
-     "      return false;\n    }",
-     "end_.store(ticket + end - never, Atomics::relaxed);", ["two ends"]),
+     "end_.compare_exchange_strong(before, ticket, Atomics::relaxed, Atomics::relaxed);",
+     "true;\n    end_.store(ticket, Atomics::relaxed);", ["two ends"]),
+    ("who is second to find an end does not make it known", STATE,
+     "std::uint64_t closed = never;", "if (!first) {\n      return false;\n    }\n    std::uint64_t closed = never;", ["beyond the end, two"]),
+    ("a taker asks for the end before it looks at the slot", MPMC,
+     "if (!(cells_.*await)(state, ticket, place) || state.over(ticket)) {",
+     "if (state.over(ticket) || !(cells_.*await)(state, ticket, place)) {", ["beyond the end"]),
+    ("who tries asks for the end before it looks at the slot", MPMC,
+     "if (!(cells_.*ready)(ticket, place)) {",
+     "if (state.over(ticket)) {\n        return {};\n      }\n      if (!(cells_.*ready)(ticket, place)) {",
+     {"} else if (state.over(ticket)) { // asked afterwards: see draw()\n        return {};\n      } else if":
+      "} else if"}, ["beyond the end, by"]),
+    ("a taker of one claimer asks for the end before it looks at the slot", SIDE,
+     "const bool came = word_.await", "const bool came = !state.over(ticket) && word_.await",
+     {"}) && !state.over(ticket); // asked afterwards: see MpmcRing": "});"}, ["beyond the end, one"]),
+    ("one that tries of one claimer asks for the end before it looks at the slot", SIDE,
+     "return (ticket < known_ || look(other, ticket, 1)) && !state.over(ticket);",
+     "return !state.over(ticket) && (ticket < known_ || look(other, ticket, 1));", ["beyond the end, one"]),
     ("a stop is forgotten for the end", STATE,
      "return flow == Flow::open && end_.load", "return end_.load",
      ["end and stop"]),
     ("the end undoes a stop", STATE,
-     "closed_.compare_exchange_strong(end, ticket, Atomics::release, Atomics::relaxed);",
-     "closed_.store(ticket, Atomics::release);", ["end and stop"]),
+     "closed_.compare_exchange_strong(closed, first ? ticket : before, Atomics::release,\n"
+     "                                    Atomics::relaxed);",
+     "closed_.store(first ? ticket : before, Atomics::release);", ["end and stop"]),
     ("a released slot stays in its lap", CELLS,
      "Words::make(lap(ticket) + 1, Words::free)", "Words::make(lap(ticket), Words::free)",
      ["roles swap"]),
@@ -245,7 +262,7 @@ PLANTED = [
      "if (left.fetch_sub(done, Atomics::acq_rel) != done) {\n      left.store(parts_, Atomics::relaxed);\n      return false;",
      ["parts, one"]),
     ("a worker does not wait for its part's slot to be filled", MPMC,
-     "!state.over(ticket) && cells_.await_filled(state, ticket, place) ? &slot(place)\n"
+     "cells_.await_filled(state, ticket, place) && !state.over(ticket) ? &slot(place)\n"
      "                                                                            : nullptr;",
      "!state.over(ticket) ? &slot(place) : nullptr;", ["parts, one"]),
     ("a worker does not wait for its part's slot to be free", MPMC,
@@ -254,15 +271,11 @@ PLANTED = [
     ("credits that come back wake nobody", AHEAD,
      "left_.fetch_add(credits, Atomics::release); // pairs with take()\n      changes_.tell();",
      "left_.fetch_add(credits, Atomics::release);", ["ahead, one"]),
-    ("a turn that ends wakes nobody", AHEAD,
-     "turn_.store(ticket + 1, Atomics::release); // pairs with await_turn()\n    changes_.tell();",
-     "turn_.store(ticket + 1, Atomics::release);", ["ahead, turns"]),
     ("an end wakes nobody", CHANGES,
-     "closed_.store(1, Atomics::relaxed);\n    tell();", "closed_.store(1, Atomics::relaxed);",
+     "closed_.store(1, Atomics::release); // pairs with await()\n    tell();", "closed_.store(1, Atomics::release);",
      ["ahead, a stop"]),
     ("a worker takes before its turn", AHEAD,
-     "return turn_.load(Atomics::acquire) == ticket;",
-     "return turn_.load(Atomics::acquire) <= ticket;", ["ahead, two"]),
+     "return turns_.await(ticket);", "return ticket != 0 || turns_.await(ticket);", ["ahead, two"]),
     ("a worker takes more than is left", AHEAD,
      "return taken >= least;", "taken = wanted;\n      return true || least != 0;", ["ahead, one"]),
     ("credits are taken that are not there", AHEAD,
@@ -278,16 +291,20 @@ PLANTED = [
     ("a reader waits for what leases keep", AHEAD,
      "spare_.store(spare(credits), Atomics::relaxed);\n      changes_.tell();",
      "spare_.store(spare(credits), Atomics::relaxed);", ["ahead, leases"]),
-    ("room is opened before its turn", OPENINGS, "turn_.load(Atomics::acquire) == number;",
+    ("room is opened before its turn", ONE_BY_ONE, "turn_.load(Atomics::acquire) == number;",
      "turn_.load(Atomics::acquire) <= number;", ["openings, laps"]),
-    ("a turn that passes wakes nobody", OPENINGS,
-     "turn_.store(number, Atomics::release); // pairs with await_turn()\n    changes_.tell();",
-     "turn_.store(number, Atomics::release);", ["openings, one"]),
+    ("a turn that passes wakes nobody", ONE_BY_ONE, "place_of(next).tell();", "", ["openings, one"]),
+    ("a turn that passes wakes another than the next", ONE_BY_ONE, "place_of(next).tell();",
+     "place_of(next + 1).tell();", ["openings, laps"]),
+    ("who leaves keeps its turn", OPENINGS,
+     "if (await_turn(number)) {\n      pass(next);\n    }", "(void)number, (void)next;", ["openings, a late"]),
+    ("who leaves gives up its turn before it has it", OPENINGS,
+     "if (await_turn(number)) {\n      pass(next);\n    }", "(void)number, pass(next);", ["openings, a late"]),
     ("room is opened and not taken", OPENINGS, "room.units = next_.units = units;",
      "room.units = units;", ["openings, one"]),
     ("a slot that has begun stays open at the end", OPENINGS, "next_.unit == 0 && !empty", "!empty",
      ["openings, a short"]),
-    ("an end lets nobody go who waits for a turn", OPENINGS, "changes_.close();", "", ["openings, a stop"]),
+    ("an end lets nobody go who waits for a turn", OPENINGS, "turns_.stop();", "", ["openings, a stop"]),
     ("a worker waits for all of his room before he fills any", FILLINGS,
      "    while (room.units != 0) {\n",
      "    for (Room all = room; all.units != 0;) {\n"
@@ -360,7 +377,7 @@ PLANTED = [
 
 def order_mutants(include):
     """Yields every memory order that is not relaxed, one at a time."""
-    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, PARTS, AHEAD, CHANGES, OPENINGS, FILLINGS, LOG, USED, FENCE, GATE):
+    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, ONE_BY_ONE, PARTS, AHEAD, CHANGES, OPENINGS, FILLINGS, LOG, USED, FENCE, GATE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1

@@ -3,7 +3,7 @@
 
 // Proves that workers who make any number of units of what each is given fill a ring's slots in
 // order, each unit once, also where one of them makes more than the whole ring holds. A stop ends
-// all of them.
+// all of them, and nobody waits for a turn that another worker has given up.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 #include <penstock/detail/links/fillings.hpp>
 #include <penstock/detail/links/openings.hpp>
+#include <penstock/detail/links/parts.hpp>
 #include <penstock/ring.hpp>
 
 #include "scenario.hpp"
@@ -36,7 +37,7 @@ template <int Workers, End How, int... Made> struct Filled : Scenario {
   static constexpr int all = (Made + ... + 0);
 
   Shared ring{2, Side::many, Side::one};
-  detail::Openings<ModelPolicy<>> openings{detail::Ramp{units_a_slot}};
+  detail::Openings<ModelPolicy<>> openings{detail::Ramp{units_a_slot}, Workers};
   detail::Fillings<ModelPolicy<>> fillings{2, detail::Ramp{units_a_slot}};
   RelacyAtomic<std::uint64_t> next{0};
   rl::var<int> opened{0}; // in turn
@@ -106,6 +107,46 @@ template <int Workers, End How, int... Made> struct Filled : Scenario {
   }
 };
 
+// Workers share slots of two parts. The stage before them hands on an empty slot before it ends the
+// ring there: one worker may have seen the slot and wait for its part's turn, while another sees
+// that the ring has ended, and leaves.
+struct EndsLate : Scenario {
+  static constexpr std::size_t parts = 2;
+  Shared in{2, Side::one, Side::many};
+  detail::Parts<ModelPolicy<>> dealt{2, parts};
+  detail::Openings<ModelPolicy<>> openings{detail::Ramp{units_a_slot}, 2};
+  rl::var<unsigned> turns{0};
+
+  void thread(unsigned id) override {
+    if (id == 0) {
+      in.claim().publish();
+      in.claim().publish(Fill::none);
+      in.end_at(1);
+    } else {
+      work();
+    }
+  }
+  void after() override { RL_ASSERT(turns(at()) >= parts); }
+
+ private:
+  void work() {
+    for (;;) {
+      const auto share = dealt.draw(1);
+      const std::uint64_t number = share.ticket * parts + share.first;
+      if (!in.await_filled(share.ticket)) {
+        openings.leave(number, number + 1);
+        return;
+      }
+      RL_ASSERT(openings.await_turn(number));
+      turns(at()) = turns(at()) + 1;
+      openings.pass(number + 1);
+      if (dealt.finish(share)) {
+        in.take_at(share.ticket).release();
+      }
+    }
+  }
+};
+
 template <class S> std::unique_ptr<Scenario> make() {
   return std::make_unique<S>();
 }
@@ -122,6 +163,7 @@ int main(int count, char** arguments) {
           {"openings, a short slot", 3, make<Filled<2, End::by_itself, 2, 2>>, {random}},
           {"openings, laps", 4, make<Filled<3, End::by_itself, 1, 4, 0, 4, 2, 1>>, {random}},
           {"openings, more than the ring", 3, make<Filled<2, End::by_itself, 1, 9, 2>>, {random}},
+          {"openings, a late end", 3, make<EndsLate>, {random}},
           {"openings, a stop", 4, make<Filled<3, End::by_a_stop, 1, 5, 2>>, {random}},
       },
       count, arguments);

@@ -412,6 +412,45 @@ struct TwoEnds : Scenario {
   void after() override { RL_ASSERT(seen[0] == seen[1] && seen[0] < 2); }
 };
 
+// Claimers that find out only behind a claim that there is no more: they end the ring and drop the
+// claim. No taker gets such a slot, although its word says that it is filled.
+template <Side Both, bool Tries> struct BeyondTheEnd : Scenario {
+  static constexpr unsigned claimers = Both == Side::one ? 1 : 2;
+  ModelRing<> ring{3, Both, Both};
+  std::uint64_t taken = 0; // one more than the last ticket
+
+  void thread(unsigned id) override {
+    if (id < claimers) {
+      while (auto claim = ring.claim()) {
+        if (claim.ticket() != 0) {
+          ring.end_at(claim.ticket());
+        } else {
+          put_ticket(std::move(claim));
+        }
+      }
+    } else {
+      while (auto take = take_one()) {
+        taken = std::max(taken, take.ticket() + 1);
+      }
+    }
+  }
+  void after() override { RL_ASSERT(taken == ring.end_ticket()); }
+
+ private:
+  ModelRing<>::Take take_one() {
+    if (!Tries) {
+      return ring.take(Empties::give);
+    }
+    for (;;) {
+      auto take = ring.try_take(1, Empties::give);
+      if (take || ring.exhausted()) {
+        return take;
+      }
+      rl::yield(1, at());
+    }
+  }
+};
+
 // A slot that one claimer drops is passed over, and holds nobody back.
 struct Dropped : Scenario {
   ModelRing<> ring{2, Side::many, Side::one};
@@ -697,6 +736,12 @@ int main(int count, char** arguments) {
           model<"end and stop at once", EndAndStop<Side::many>>(3, {two, random}),
           model<"end and stop at once, counted", EndAndStop<Side::one>>(3, {two, random}),
           model<"two ends", TwoEnds>(2, {full}),
+          model<"beyond the end", BeyondTheEnd<Side::many, false>>(3, {two, random}),
+          model<"beyond the end, two takers", BeyondTheEnd<Side::many, false>>(4, {random}),
+          model<"beyond the end, by trying", BeyondTheEnd<Side::many, true>>(3, {two, random}),
+          model<"beyond the end, one to one", BeyondTheEnd<Side::one, false>>(2, {two, random}),
+          model<"beyond the end, one to one, by trying", BeyondTheEnd<Side::one, true>>(
+              2, {two, random}),
           model<"dropped claims", Dropped>(3, {one, random}),
           model<"two rings", Chain<1>>(3, {random}),
           model<"two rings, two workers", Chain<2>>(4, {random}),

@@ -301,6 +301,33 @@ TEST_CASE("A callable of batches gets groups of the order, whatever sizes slots 
       "combine them before"));
 }
 
+TEST_CASE("Groups are whole, whatever stands before or behind them") {
+  const std::vector<Number> data = numbers(6400);
+  const auto plain = [](const Number& in, Number& out) { out = in; };
+  const auto as_it_is = [](const Number& in, ps::Output<Number>& out) { out.push(in); };
+  for (const std::size_t group : {3U, 32U, 64U, 100U, 4096U}) {
+    // A call that gets another number of records, or begins elsewhere, gives what is not expected.
+    const auto packed = [group, &data](Host<const Number> in, ps::Output<Number>& out) {
+      const bool whole = in.size() == group || in.data()[in.size() - 1] == data.back();
+      out.push(whole && in.data()[0] % group == 0 ? in.data()[0] : ~Number{0});
+    };
+    std::vector<Number> expected;
+    for (Number first = 0; first < data.size(); first += group) {
+      expected.push_back(first);
+    }
+    const ps::DecoderOptions by_group{.workers = 3, .group = group};
+    for (const std::size_t ahead : {std::size_t{0}, std::size_t{5000}}) {
+      CAPTURE(group, ahead);
+      const auto read = [&] { return reader(data, {.ahead = ahead}); };
+      CHECK(all_of(read() | ps::Decoder{packed, by_group} | ps::Decoder{as_it_is}) == expected);
+      CHECK(all_of(read() | ps::Decoder{packed, by_group} | ps::Decoder{plain} |
+                   ps::Decoder{as_it_is} | ps::Decoder{as_it_is}) == expected);
+      CHECK(all_of(read() | ps::Decoder{plain} | ps::Decoder{packed, by_group} |
+                   ps::Decoder{as_it_is}) == expected);
+    }
+  }
+}
+
 TEST_CASE("What is stated must come, and be stated first and once") {
   const std::vector<Number> data = numbers(100);
   const auto fails = [&](auto f, const char* text) {
@@ -400,6 +427,49 @@ TEST_CASE("A callable that fails, or a stop, ends those who wait for their turn 
     CHECK(batches == run + 1);
     CHECK(stopped.report().stopped);
   }
+}
+
+TEST_CASE("A run ends behind a slot that the Reader claimed and did not fill") {
+  const ps::tests::Watchdog watchdog{"outputs behind an end", std::chrono::seconds{120}};
+  const auto plain = [](const Number& in, Number& out) { out = in; };
+  const auto whole = [](Host<const Number> in, Host<Number> out) {
+    std::copy_n(in.data(), in.size(), out.data());
+  };
+  const auto as_it_is = [](const Number& in, ps::Output<Number>& out) { out.push(in); };
+  const auto some = [](std::span<Number> out, Number first) {
+    const Number left = first < 20 ? 20 - first : 0;
+    std::iota(out.begin(), out.begin() + std::min<Number>(left, out.size()), first);
+    return std::min<std::size_t>(left, out.size());
+  };
+  const auto check = [](auto chain, std::size_t records) {
+    for (int run = 0; run != 300; ++run) {
+      std::size_t came = 0;
+      for (auto batch : chain.batches()) {
+        came += batch.size();
+      }
+      REQUIRE(came == records);
+    }
+  };
+  const std::vector<Number> data = numbers(20);
+  for (const ps::ReaderOptions& options :
+       {ps::ReaderOptions{.workers = 1, .batch = 8, .ahead = 100},
+        ps::ReaderOptions{.workers = 2, .batch = 8, .ahead = 100},
+        ps::ReaderOptions{.workers = 1, .batch = 8, .flush = std::chrono::microseconds{100}}}) {
+    check(reader({}, options) | ps::Decoder{plain, {.workers = 1}} |
+              ps::Decoder{as_it_is, {.workers = 3}},
+          0);
+    check(reader(data, options) | ps::Decoder{plain, {.workers = 2}} |
+              ps::Decoder{as_it_is, {.workers = 3}},
+          data.size());
+  }
+  const auto unknown = [&] {
+    return ps::Reader{ps::generate<Number>(some), {.workers = 2, .batch = 8}};
+  };
+  ps::HostDevice device;
+  check(unknown() | ps::Decoder{whole, {.workers = 2}} | ps::Decoder{as_it_is, {.workers = 3}}, 20);
+  check(unknown() | ps::PinnedStager{device, {.workers = 1}} |
+            ps::Decoder{as_it_is, {.workers = 3}},
+        20);
 }
 
 TEST_CASE("A Reader that may be ahead of few records gets them back, and what is read goes on") {

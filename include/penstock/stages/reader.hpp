@@ -140,7 +140,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     detail::SlotRanges ranges{layout.units, ramp, drops_slots};
     ranges.begin(*build.order, layout.units_a_record);
     build.slots_read = ranges.slots();
-    detail::Owned<detail::RangeDealer> dealt = deal(ranges, layout, build);
+    detail::Owned<detail::RangeDealer> dealt = deal(ranges, layout, workers, build);
     const std::size_t slots =
         detail::host_slots("Reader", options_.depth, layout, build.slots_of_a_run, build.plan);
     const auto out = build.template host_output<Where>("Reader", slots, layout,
@@ -171,11 +171,12 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
  private:
   // Returns what deals slots out where these are not all as `ranges` says; null if they are.
   template <class D>
-  [[gnu::cold]] detail::Owned<detail::RangeDealer> deal(const detail::SlotRanges& ranges,
-                                                        const detail::Layout& layout,
-                                                        detail::Build<D>& build) const {
-    detail::Dealt dealt =
-        extras_ ? extras_->deal(options_, layout, build.plan, build.control) : detail::Dealt{};
+  [[gnu::cold]] detail::Owned<detail::RangeDealer>
+  deal(const detail::SlotRanges& ranges, const detail::Layout& layout, unsigned workers,
+       detail::Build<D>& build) const {
+    detail::Dealt dealt = extras_
+                              ? extras_->deal(options_, layout, build.plan, workers, build.control)
+                              : detail::Dealt{};
     if (dealt.ranges) {
       build.ahead = options_.ahead != 0 ? dealt.ahead : nullptr;
       build.flush = {options_.flush, build.ahead.get()};

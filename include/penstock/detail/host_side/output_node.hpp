@@ -35,6 +35,7 @@ class OutputNode final : public CallingNode<F> {
   using S = typename To::schema;
   using Item = Node::Item;
   using Worker = OutputWorker<S>;
+  using Turn = OutputRun::Turn;
   static constexpr bool ragged = schema_traits<S>::ragged;
 
  public:
@@ -43,7 +44,7 @@ class OutputNode final : public CallingNode<F> {
       : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, form_{form},
         parts_{in->ring.slots(),
                std::clamp<std::size_t>(in->layout().units / form.group, 1, most_parts)},
-        shared_{in, out, form}, workers_(setup.workers) {
+        shared_{in, out, form, setup.workers}, workers_(setup.workers) {
     setup.control.watch(shared_.openings);
     this->fills(out->memory, out->ring.slots());
     for (std::size_t i = 0; i != workers_.size(); ++i) {
@@ -66,14 +67,15 @@ class OutputNode final : public CallingNode<F> {
 
   void work(unsigned worker, Meter& meter) override {
     Worker& mine = *workers_[worker];
-    // A callable of batches gets a group of a size that the user chose, and room of its own.
-    Draws draws{parts_, Single ? parts_.parts() : 1};
+    Draws draws{parts_};
     for (;;) {
       const Share share = draws.next();
       const bool filled = in_->ring.is_filled(share.ticket);
       const HostSlot* const given = in_->ring.await_filled(share.ticket);
       meter.goes_on(filled, Activity::starved, Activity::busy);
-      if (!given || is_over(share.ticket)) {
+      if (!given) {
+        const Turn turn = turn_of(share);
+        shared_.openings.leave(turn.number, turn.next);
         break;
       }
       const TurnGroups groups{*given, form_.group};
@@ -91,9 +93,9 @@ class OutputNode final : public CallingNode<F> {
     }
   }
 
-  // A claim that the stage before has dropped at its end looks like an empty slot.
-  bool is_over(std::uint64_t ticket) const noexcept {
-    return in_->ring.state() == Flow::ended && ticket >= in_->ring.end_ticket();
+  Turn turn_of(const Share& share) const noexcept {
+    const std::uint64_t number = share.ticket * parts_.parts();
+    return {number + share.first, number + share.end, share.end == parts_.parts()};
   }
 
   // Returns false if the run is to end.
@@ -101,10 +103,9 @@ class OutputNode final : public CallingNode<F> {
   bool decode(Call& call, Worker& mine, const Share& share, const HostSlot& given,
               const TurnGroups& groups, Meter& meter) noexcept {
     const PartOf part{groups.count(), parts_.parts(), share};
-    const std::uint64_t number = share.ticket * parts_.parts();
     const bool tries_once = on_error_.skips == 0 && on_error_.retries == 0;
-    mine.begin({number + share.first, number + share.end, share.end == parts_.parts()}, *in_, given,
-               share.ticket % in_->ring.slots(), part.size() == 1 && tries_once && !ragged, meter);
+    mine.begin(turn_of(share), *in_, given, share.ticket % in_->ring.slots(),
+               part.size() == 1 && tries_once && !ragged, meter);
     const std::size_t section = groups.count() / sections + 1;
     const TraceRange range = this->trace(in_->index_of(given, 0));
     std::size_t units = 0;

@@ -63,8 +63,9 @@ class OutputRun {
   };
 
   [[gnu::cold]] OutputRun(const Shared<HostLink>& in, const Shared<HostLink>& out,
-                          const OutputForm& form)
-      : slots{out, form.size, form.drop_last}, openings{form.size}, form_{form}, order_{in->order} {
+                          const OutputForm& form, std::size_t workers)
+      : slots{out, form.size, form.drop_last}, openings{form.size, workers}, form_{form},
+        order_{in->order} {
     if (form.has_positions) {
       auto outputs = new_shared<LoggedOutputs>();
       outputs_ = outputs.get();

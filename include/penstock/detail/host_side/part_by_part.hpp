@@ -52,9 +52,7 @@ struct PartOf {
 /// part costs some hundred nanoseconds. Who does a part changes nothing of what comes of it.
 class Draws {
  public:
-  /// It draws up to `most` at a time.
-  Draws(Parts<>& parts, std::size_t most) noexcept : parts_{parts}, most_{most} {}
-  explicit Draws(Parts<>& parts) noexcept : Draws{parts, parts.parts()} {}
+  explicit Draws(Parts<>& parts) noexcept : parts_{parts} {}
 
   /// Returns what the worker is to do next.
   Share next() noexcept {
@@ -67,7 +65,7 @@ class Draws {
       rest_ = parts_.draw_rest(share.ticket);
     }
     if (time < std::chrono::microseconds{50} && share.first < units) {
-      many_ = std::min(2 * many_, most_);
+      many_ = std::min(2 * many_, parts_.parts());
     } else if (time > std::chrono::microseconds{200}) {
       many_ = std::max<std::size_t>(many_ / 2, 1);
     }
@@ -75,7 +73,6 @@ class Draws {
 
  private:
   Parts<>& parts_;
-  const std::size_t most_;
   std::size_t many_{1};
   Share rest_{};
 };

@@ -5,6 +5,7 @@
 #include <penstock/config.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/changes.hpp>
+#include <penstock/detail/links/turn_sequencer.hpp>
 #include <penstock/ring.hpp>
 
 #include <algorithm>
@@ -21,9 +22,10 @@ template <class Policy = RingPolicy> class Ahead {
   using Number = typename Atomics::template Atomic<std::uint64_t>;
 
  public:
-  /// `most` units, each record being `units_a_record` of them, may be out at once.
-  explicit Ahead(std::uint64_t most, std::uint64_t units_a_record = 1)
-      : most_{most}, units_a_record_{units_a_record} {
+  /// `most` units, each record being `units_a_record` of them, may be out at once. For a Reader of
+  /// so many workers.
+  explicit Ahead(std::uint64_t most, std::uint64_t units_a_record = 1, std::size_t workers = 1)
+      : most_{most}, units_a_record_{units_a_record}, turns_{workers} {
     reset();
   }
 
@@ -47,21 +49,21 @@ template <class Policy = RingPolicy> class Ahead {
   [[gnu::cold]] void reset() noexcept {
     left_.store(most_, Atomics::relaxed);
     spare_.store(spare(0), Atomics::relaxed);
-    turn_.store(0, Atomics::relaxed);
+    turns_.reset();
     short_.store(0, Atomics::relaxed);
     changes_.reopen();
   }
   /// End it: nobody takes any more. Async-signal-safe.
   /// @{
-  [[gnu::cold]] void stop() noexcept { changes_.close(); }
+  [[gnu::cold]] void stop() noexcept {
+    turns_.stop();
+    changes_.close();
+  }
   void fail() noexcept { stop(); }
   /// @}
 
   /// Blocks until it is a ticket's turn, and returns true; false if it was ended.
-  [[gnu::cold]] bool await_turn(std::uint64_t ticket) noexcept {
-    // Pairs with pass(): who has the turn sees what was done in the turns before.
-    return changes_.await([&] { return turn_.load(Atomics::acquire) == ticket; });
-  }
+  [[gnu::cold]] bool await_turn(std::uint64_t ticket) noexcept { return turns_.await(ticket); }
   /// In its turn, takes `wanted` credits; or fewer, at least one, if it is not `whole` and others
   /// may wait for more than are left. Blocks until there are as many. Returns 0 if it was ended.
   [[gnu::cold]] std::uint64_t take(std::uint64_t wanted, bool whole) noexcept {
@@ -79,10 +81,7 @@ template <class Policy = RingPolicy> class Ahead {
     return there ? taken : 0;
   }
   /// Ends a turn; the next ticket's begins.
-  [[gnu::cold]] void pass(std::uint64_t ticket) noexcept {
-    turn_.store(ticket + 1, Atomics::release); // pairs with await_turn()
-    changes_.tell();
-  }
+  [[gnu::cold]] void pass(std::uint64_t ticket) noexcept { turns_.pass(ticket + 1); }
 
   /// Gives credits back. Never blocks.
   void give_back(std::uint64_t credits) noexcept {
@@ -124,10 +123,10 @@ template <class Policy = RingPolicy> class Ahead {
   std::uint64_t needs_{1};
   alignas(cache_line) Number left_{0};
   Number spare_{0}; // what take() may wait for
-  Number turn_{0};  // a ticket
   Number short_{0}; // whether take() waits
   Vector<Doorbell<Policy>*> bells_;
-  Changes<Policy> changes_;
+  Changes<Policy> changes_;     // of what take() looks at: only the worker that has the turn waits
+  TurnSequencer<Policy> turns_; // by ticket
 };
 
 /// What so many `credits` of `units` units leave to the `kept` first of them: as many for each,

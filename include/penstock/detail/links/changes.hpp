@@ -22,7 +22,7 @@ template <class Policy = RingPolicy> class Changes {
     for (int looks = 0;;) {
       // Pairs with tell(). Read before looking: what changes after the look changes the word.
       std::uint32_t seen = word_.load(Atomics::acquire);
-      if (closed_.load(Atomics::relaxed) != 0) {
+      if (closed_.load(Atomics::acquire) != 0) { // pairs with close()
         return false;
       }
       if (ready()) {
@@ -51,7 +51,7 @@ template <class Policy = RingPolicy> class Changes {
   }
   /// Lets nobody wait any more. Async-signal-safe.
   void close() noexcept {
-    closed_.store(1, Atomics::relaxed);
+    closed_.store(1, Atomics::release); // pairs with await()
     tell();
   }
   /// Lets threads wait again. No other thread may be inside.

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/detail/links/changes.hpp>
 #include <penstock/detail/links/ramp.hpp>
+#include <penstock/detail/links/turn_sequencer.hpp>
 #include <penstock/ring.hpp>
 
 #include <algorithm>
@@ -46,33 +46,25 @@ struct Room {
 /// he needs, however much, and passes the turn on; only then he waits for the slots and fills them,
 /// beside the others. All whom he may wait for are before him: a ring of two slots suffices.
 template <class Policy = RingPolicy> class Openings {
-  using Atomics = typename Policy::Atomics;
-
  public:
-  /// Slots have as many units as `size` says.
-  explicit Openings(const Ramp& size) : size_{size} {}
+  /// Slots have as many units as `size` says. For so many workers.
+  Openings(const Ramp& size, std::size_t workers) : size_{size}, turns_{workers} {}
 
   /// Begins at number 0, with an empty slot of ticket 0. No other thread may be inside.
   [[gnu::cold]] void reset() noexcept {
-    turn_.store(0, Atomics::relaxed);
-    changes_.reopen();
+    turns_.reset();
     next_ = {};
   }
   /// End it: nobody gets a turn any more. Async-signal-safe.
   /// @{
-  [[gnu::cold]] void stop() noexcept { changes_.close(); }
+  [[gnu::cold]] void stop() noexcept { turns_.stop(); }
   void fail() noexcept { stop(); }
   /// @}
 
   /// Returns whether it is a number's turn: see await_turn().
-  bool is_turn(std::uint64_t number) const noexcept {
-    return turn_.load(Atomics::acquire) == number; // pairs with pass()
-  }
-  /// Blocks until it is a number's turn, and returns true; false if it was ended. Who has the turn
-  /// sees what was done in the turns before.
-  bool await_turn(std::uint64_t number) noexcept {
-    return changes_.await([&] { return is_turn(number); });
-  }
+  bool is_turn(std::uint64_t number) const noexcept { return turns_.is(number); }
+  /// Blocks until it is a number's turn, and returns true; false if it was ended.
+  bool await_turn(std::uint64_t number) noexcept { return turns_.await(number); }
   /// In turn, opens room for so many units.
   Room open(std::uint64_t units) noexcept {
     Room room = next_;
@@ -96,9 +88,13 @@ template <class Policy = RingPolicy> class Openings {
   /// In turn, returns the first ticket whose slot has not begun. Call it when all are closed.
   std::uint64_t end() const noexcept { return next_.ticket; }
   /// Ends a turn; that of `number` begins.
-  void pass(std::uint64_t number) noexcept {
-    turn_.store(number, Atomics::release); // pairs with await_turn()
-    changes_.tell();
+  void pass(std::uint64_t number) noexcept { turns_.pass(number); }
+  /// Waits for a number's turn and lets that of `next` begin, without opening anything: whoever has
+  /// drawn a number and leaves owes this to those who have drawn later ones.
+  void leave(std::uint64_t number, std::uint64_t next) noexcept {
+    if (await_turn(number)) {
+      pass(next);
+    }
   }
 
   const Ramp& size() const noexcept { return size_; }
@@ -106,8 +102,7 @@ template <class Policy = RingPolicy> class Openings {
  private:
   const Ramp size_;
   Room next_; // whose turn it is, his: where the next unit goes
-  alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> turn_{0};
-  Changes<Policy> changes_;
+  TurnSequencer<Policy> turns_;
 };
 
 } // namespace penstock::detail

@@ -60,7 +60,8 @@ template <class Slot, class Policy> class MpmcRing {
   }
   Slot* await_filled(const State& state, std::uint64_t ticket) noexcept {
     const std::size_t place = ticket % cells_.slots();
-    return !state.over(ticket) && cells_.await_filled(state, ticket, place) ? &slot(place)
+    // Asked afterwards: see draw().
+    return cells_.await_filled(state, ticket, place) && !state.over(ticket) ? &slot(place)
                                                                             : nullptr;
   }
   bool is_free(const State& state, std::uint64_t ticket) noexcept {
@@ -105,13 +106,12 @@ template <class Slot, class Policy> class MpmcRing {
     for (;;) {
       const std::uint64_t ticket = tickets.next();
       const std::size_t place = tickets.place(ticket);
-      if (state.over(ticket)) {
-        return {};
-      }
       if (!(cells_.*ready)(ticket, place)) {
         if (tickets.next() == ticket) {
           return {};
         }
+      } else if (state.over(ticket)) { // asked afterwards: see draw()
+        return {};
       } else if (tickets.pass_if_next(ticket)) {
         return {ticket, place};
       }
@@ -127,7 +127,9 @@ template <class Slot, class Policy> class MpmcRing {
     const bool many = tickets.side() == Side::many;
     const std::uint64_t ticket = many ? tickets.draw() : tickets.next();
     const std::size_t place = tickets.place(ticket);
-    if (state.over(ticket) || !(cells_.*await)(state, ticket, place)) {
+    // Asked afterwards: a thread that ends the ring before it drops a claim, of which the word then
+    // says that it is filled, is never seen to have dropped it only.
+    if (!(cells_.*await)(state, ticket, place) || state.over(ticket)) {
       return {};
     }
     if (!many) {

@@ -33,18 +33,18 @@ template <class Policy> class SpscSide {
   }
   /// Returns whether `ticket`, which is next(), is there now.
   bool has(const State& state, const RingCounter<Policy>& other, std::uint64_t ticket) noexcept {
-    return !state.over(ticket) && (ticket < known_ || look(other, ticket, 1));
+    return (ticket < known_ || look(other, ticket, 1)) && !state.over(ticket);
   }
   /// Blocks until `ticket`, which is next(), is there; returns false if it does not come.
   bool await(const State& state, const RingCounter<Policy>& other, std::uint64_t ticket) noexcept {
     const bool hopes = at_once_ == 0;
     int patience = hopes ? patient_looks : 0;
     at_once_ -= hopes ? 0 : 1;
-    const bool came = !state.over(ticket) && word_.await(state, ticket, true, [&](std::uint32_t) {
+    const bool came = word_.await(state, ticket, true, [&](std::uint32_t) {
       const bool patient = patience != 0;
       patience -= patient;
       return look(other, ticket, patient ? slots_ / 4 : 1);
-    });
+    }) && !state.over(ticket); // asked afterwards: see MpmcRing
     if (hopes) {
       in_vain_ = known_ == ticket + 1 ? std::min(2 * in_vain_ + 1, 63U) : 0;
       at_once_ = in_vain_;

@@ -27,15 +27,18 @@ template <class Policy> class RingState {
     return ticket >= closed_.load(Atomics::acquire); // pairs with set_end() and set_halted()
   }
 
-  /// Sets the end. Returns false, and changes nothing, if there was one before.
+  /// Sets the end. Returns false if there was one before, which then stays. Whatever this thread
+  /// hands over afterwards, over() knows the end to whoever has it.
   bool set_end(std::uint64_t ticket) noexcept {
-    std::uint64_t end = never;
-    if (!end_.compare_exchange_strong(end, ticket, Atomics::relaxed, Atomics::relaxed)) {
-      return false;
-    }
-    // Pairs with over(). Not a store, which could undo set_halted().
-    closed_.compare_exchange_strong(end, ticket, Atomics::release, Atomics::relaxed);
-    return true;
+    std::uint64_t before = never;
+    const bool first =
+        end_.compare_exchange_strong(before, ticket, Atomics::relaxed, Atomics::relaxed);
+    std::uint64_t closed = never;
+    // Pairs with over(). Not a store, which could undo set_halted(). The thread that was first may
+    // not have come to this.
+    closed_.compare_exchange_strong(closed, first ? ticket : before, Atomics::release,
+                                    Atomics::relaxed);
+    return first;
   }
   /// Sets `stopped` or `failed`. Returns false, and changes nothing, if either was set before.
   bool set_halted(Flow flow) noexcept {
