@@ -442,7 +442,8 @@ TEST_CASE("A run ends behind a slot that the Reader claimed and did not fill") {
     return std::min<std::size_t>(left, out.size());
   };
   const auto check = [](auto chain, std::size_t records) {
-    for (int run = 0; run != 300; ++run) {
+    const int runs = records == 0 ? 2000 : 200; // the sooner they end, the oftener it failed
+    for (int run = 0; run != runs; ++run) {
       std::size_t came = 0;
       for (auto batch : chain.batches()) {
         came += batch.size();

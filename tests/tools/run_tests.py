@@ -8,6 +8,7 @@ cases pass, or if it has another number of test cases than tests/meson.build say
 """
 import argparse
 import json
+import math
 import os
 import re
 import shutil
@@ -24,7 +25,8 @@ IN_CI = os.environ.get("CI", "") not in ("", "0", "false")
 MESON = os.environ.get("MESON", "meson")
 # Read also by the tests that take minutes: without it they do a part of their work.
 THOROUGH = os.environ.get("PENSTOCK_THOROUGH", "") not in ("", "0")
-BUILD_LIMIT, TEST_LIMIT = 1800, 1800  # seconds, for a whole build; each test has its own limit in tests/meson.build
+# Seconds. A whole build has no limit, since the machine may be slow or busy; each test has its own in tests/meson.build.
+SETUP_LIMIT, NEWS_EVERY = 300, 30
 SLOWEST = 10
 
 
@@ -132,22 +134,44 @@ class Commands:
         # Of the processors: a busy machine takes longer, but no more of this.
         self.seconds = 0.0
 
-    def run(self, command, log: Path, limit: int, **options) -> int:
-        """Runs a command with all its output in the log, and kills it at the limit."""
+    def run(self, command, log: Path, limit: float = math.inf, **options) -> int:
+        """Runs a command with all its output in the log, says now and then where that stands, and kills the command at the limit."""
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, **options)
-            late = threading.Event()
-            timer = threading.Timer(limit, lambda: (late.set(), process.kill()))
-            timer.start()
+            start, done, late = time.monotonic(), threading.Event(), threading.Event()
+
+            def watch():
+                while not done.wait(min(NEWS_EVERY, max(start + limit - time.monotonic(), 0))):
+                    if time.monotonic() >= start + limit:
+                        late.set()
+                        process.kill()
+                        return
+                    print(f"{log.stem}, {time.monotonic() - start:.0f} s: {last_line(log)}", flush=True)
+
+            watcher = threading.Thread(target=watch)
+            watcher.start()
             # The process's own: os.times() would count another build's, which runs meanwhile.
             _, status, usage = os.wait4(process.pid, 0)
-            timer.cancel()
+            done.set()
+            watcher.join()
             process.returncode = os.waitstatus_to_exitcode(status)
             self.seconds += usage.ru_utime + usage.ru_stime
             if late.is_set():
                 out.write(f"\nstopped after {limit} s\n".encode())
                 return 124
             return process.returncode
+
+
+def last_line(log: Path) -> str:
+    with log.open("rb") as text:
+        text.seek(max(log.stat().st_size - 4096, 0))
+        lines = [line for line in re.split(r"[\r\n]+", text.read().decode(errors="replace")) if line.strip()]
+    return lines[-1].strip()[:100] if lines else "…"
+
+
+def busy() -> float:
+    """Returns how many threads wait for each processor, at least 1."""
+    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 def tail(text: str, lines: int) -> str:
@@ -166,11 +190,11 @@ def configure(build: Build, commands: Commands) -> int:
     stamp = build.folder / "made-with"
     if stamp.exists() and stamp.read_text() == made_with:
         # Reads a changed meson.build now, so that the queries of the folder below are not out of date.
-        if commands.run(["ninja", "build.ninja"], build.folder.with_suffix(".setup.log"), 300, cwd=build.folder) == 0:
+        if commands.run(["ninja", "build.ninja"], build.folder.with_suffix(".setup.log"), SETUP_LIMIT, cwd=build.folder) == 0:
             return 0
     shutil.rmtree(build.folder, ignore_errors=True)
     build.folder.mkdir(parents=True)
-    code = commands.run([MESON, "setup", build.folder, ROOT, *build.options], build.folder.with_suffix(".setup.log"), 300,
+    code = commands.run([MESON, "setup", build.folder, ROOT, *build.options], build.folder.with_suffix(".setup.log"), SETUP_LIMIT,
                         env=ENVIRONMENT | {"CXX": build.compiler})
     if code == 0:
         stamp.write_text(made_with)
@@ -192,7 +216,7 @@ def compile_tests(build: Build, tests: list[Test], commands: Commands) -> list[T
     wanted = sorted({os.path.relpath(name, build.folder) for names in needs.values() for name in names})
     log = build.folder.with_suffix(".build.log")
     # The tests of the build before run meanwhile, and some of them look at the time.
-    if not wanted or commands.run(["nice", "-n", "15", "ninja", "-k", "0", *wanted], log, BUILD_LIMIT, cwd=build.folder, env=ENVIRONMENT) == 0:
+    if not wanted or commands.run(["nice", "-n", "15", "ninja", "-k", "0", *wanted], log, cwd=build.folder, env=ENVIRONMENT) == 0:
         return tests
     chunks = re.split(r"^(?=FAILED: |\[\d+/\d+\] )", log.read_text(errors="replace"), flags=re.MULTILINE)
     failures = [chunk for chunk in chunks if chunk.startswith("FAILED: ")] or chunks[-1:]
@@ -213,13 +237,13 @@ def run_programs(build: Build, tests: list[Test], commands: Commands) -> dict[st
     if not tests:
         return {}
     command = [MESON, "test", "-C", build.folder, "--no-rebuild", *[test.name for test in tests]]
-    if build.options[:len(SANITIZED)] == SANITIZED:
-        command += ["--timeout-multiplier", "3"]
+    sanitized = build.options[:len(SANITIZED)] == SANITIZED
+    command += ["--timeout-multiplier", str((3 if sanitized else 1) * math.ceil(busy()))]
     if "thread" in build.name:
         # g++ 12's ThreadSanitizer cannot handle address space layout with many random bits.
         if subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0:
             command = ["setarch", "-R", *command]
-    commands.run(command, build.folder.with_suffix(".test.log"), TEST_LIMIT, env=ENVIRONMENT)
+    commands.run(command, build.folder.with_suffix(".test.log"), env=ENVIRONMENT)
     ran = {}
     for line in log.read_text().splitlines() if log.exists() else []:
         result = json.loads(line)
@@ -335,7 +359,8 @@ def main() -> int:
     args = args.parse_args()
     all_of_it = args.all or bool(args.build) or THOROUGH
     names = args.build or [build.name for build in BUILDS if all_of_it or build is BUILDS[0]]
-    start = time.monotonic()
+    if busy() >= 2:
+        print(f"warning: this machine is busy, {busy():.1f} threads want each processor: this takes longer, and each test may", flush=True)
     rounds = [Round(build, all_of_it) for build in BUILDS if build.name in names]
     run_rounds(rounds)
     tally, built, took = Tally(), {}, {}
