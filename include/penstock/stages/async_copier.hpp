@@ -64,9 +64,12 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
   /// For prepare().
   template <class Given> void plan(detail::Plan& plan) const {
     plan.to_device = true;
-    plan.fills_up =
-        plan.fills_up || !detail::schema_traits<typename detail::batch_of<Given>::schema>::ragged;
-    (plan.recounts ? plan.recounted : plan.batch) = options_.batch;
+    if (!plan.batched) {
+      plan.fills_up =
+          plan.fills_up || !detail::schema_traits<typename detail::batch_of<Given>::schema>::ragged;
+      (plan.recounts ? plan.recounted : plan.batch) = options_.batch;
+      plan.batched = true;
+    }
   }
   /// For prepare().
   template <class Given, class On> [[gnu::cold]] void build(detail::Build<On>& build) const {

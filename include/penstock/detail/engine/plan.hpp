@@ -21,6 +21,7 @@ struct Plan {
   std::size_t batch{};     // that the copier was asked for, of what the Reader gives
   bool recounts{};         // a Decoder gives another number of records
   std::size_t recounted{}; // the batch that the copier behind it was asked for
+  bool batched{};          // there is that copier: those behind it do not count
   std::size_t group{1};    // records that it takes together
   unsigned workers{};      // the most that a stage has that does work for each record
   unsigned local_world{1}; // ranks that share this host's processors

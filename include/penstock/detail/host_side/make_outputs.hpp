@@ -41,6 +41,7 @@ namespace penstock::detail {
         "combine them before that, or take single records."};
   }
   plan.recounts = true;
+  plan.batched = false;
   plan.group = single ? plan.group : group;
   plan.largest = plan.to_device ? plan.largest : std::max(plan.largest, record_bytes);
 }
