@@ -175,6 +175,10 @@ TEST_CASE("members belong to samples as WebDataset cuts their names") {
   CHECK(source.key(1) == "a.b/c");
   CHECK(source.key(2) == "./d");
   CHECK(source.key(3) == "f");
+  for (const std::uint64_t number : {std::uint64_t{4}, std::uint64_t{1000000}}) {
+    const auto beyond = caught<ps::OptionError>([&] { static_cast<void>(source.key(number)); });
+    CHECK(has(beyond, "tar: asked for number " + std::to_string(number) + ", but there are 4"));
+  }
   Strings images;
   std::vector<std::int32_t> labels;
   auto pipeline =

@@ -50,7 +50,9 @@ template <class T, class Io = PosixIo> class Tokens {
 
   /// Takes files and directories, to be read one after the other; touches none before open().
   explicit Tokens(std::vector<std::string> paths, TokensOptions options = {}, Io io = {})
-      : files_{"tokens", std::move(paths), std::move(io)}, options_{options} {}
+      : files_{"tokens", std::move(paths), std::move(io),
+               takes_indexes(options.format) ? ".idx" : ""},
+        options_{options} {}
 
   /// Opens the files, many by several threads at once, and reads their headers and indexes. Refuses
   /// the first in order that has another type of tokens, another size than its header or index
@@ -93,6 +95,9 @@ template <class T, class Io = PosixIo> class Tokens {
  private:
   static constexpr detail::ValueType wanted_ = detail::value_type_of<T>();
 
+  static constexpr bool takes_indexes(TokenFormat format) noexcept {
+    return format == TokenFormat::automatic || format == TokenFormat::megatron;
+  }
   template <class F> static auto with_header(const File<Io>& file, F f) {
     const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
       read_full(file, at, into);
@@ -140,8 +145,14 @@ template <class T, class Io = PosixIo> class Tokens {
   // whose tokens are missing tells of data that would be left out unseen.
   bool is_passed_over(const detail::HeaderFile& header) const {
     const std::vector<std::string>& named = files_.paths();
-    if (!header.begins_with(detail::megatron_magic.substr(0, std::size_t{header.size()})) ||
-        std::find(named.begin(), named.end(), header.path()) != named.end()) {
+    if (std::find(named.begin(), named.end(), header.path()) != named.end()) {
+      return false;
+    }
+    if (!header.begins_with(detail::megatron_magic.substr(0, std::size_t{header.size()}))) {
+      if (header.path().ends_with(".idx")) {
+        header.refuse(0, {"is no index of Megatron's, and lies in a directory of tokens: name the "
+                          "files of tokens in a list."});
+      }
       return false;
     }
     const std::string tokens = detail::megatron_tokens_path(std::string{header.path()});

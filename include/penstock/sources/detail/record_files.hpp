@@ -19,6 +19,7 @@
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/file_parts.hpp>
 #include <penstock/sources/detail/held_bytes.hpp>
+#include <penstock/sources/detail/one_ending.hpp>
 #include <penstock/sources/detail/read_many.hpp>
 #include <penstock/sources/detail/told.hpp>
 
@@ -39,9 +40,10 @@ namespace penstock::detail {
 /// what open() has opened. What a file says of itself, its format knows: see RecordFilesOpening.
 template <class Io> class RecordFiles {
  public:
-  /// `call` names what the user called.
-  RecordFiles(const char* call, std::vector<std::string> paths, Io io)
-      : call_{call}, paths_{std::move(paths)}, io_{std::move(io)} {}
+  /// `call` names what the user called. The files of a directory must end alike, but for those that
+  /// end in `beside`.
+  RecordFiles(const char* call, std::vector<std::string> paths, Io io, const char* beside = "")
+      : call_{call}, paths_{std::move(paths)}, io_{std::move(io)}, beside_{beside} {}
 
   const char* call() const noexcept { return call_; }
   const std::vector<std::string>& paths() const noexcept { return paths_; }
@@ -62,7 +64,10 @@ template <class Io> class RecordFiles {
                          {}, 0);
     }
     OpeningProgress progress{preparing};
-    Vector<FoundFile> found = find_files(io_, paths_, progress);
+    Vector<FoundFile> found = find_files(
+        io_, paths_, progress, [&](const std::string& path, std::span<const FoundFile> files) {
+          check_one_ending(call_, path, files, beside_);
+        });
     const bool once = direct != DirectReads::automatic || !fit_into_memory(io_, found);
     direct = once ? direct : DirectReads::none;
     Vector<std::optional<DirectFile<Io>>> files(found.size());
@@ -246,6 +251,7 @@ template <class Io> class RecordFiles {
   const char* call_;
   std::vector<std::string> paths_;
   Io io_;
+  const char* beside_;
   Shared<Parts> parts_; // not changed once it is set
 };
 
