@@ -66,7 +66,7 @@ template <class Io = PosixIo> class Safetensors {
         files_.io()};
     files.open(
         preparing, options_.direct, 0,
-        [](const auto& file) { return detail::read_safetensors_header(file); },
+        [](const auto& file, std::size_t) { return detail::read_safetensors_header(file); },
         [&](detail::SafetensorsHeader& header, const auto& file, std::uint64_t before) {
           return list->add(std::move(header), file.path(), file.size(), before);
         });

@@ -9,6 +9,7 @@
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/megatron_index.hpp>
 #include <penstock/sources/detail/record_files.hpp>
@@ -61,7 +62,8 @@ template <class T, class Io = PosixIo> class Tokens {
   void open(const PrepareOptions& preparing = {}) {
     if (!files_.is_open()) {
       files_.open(
-          preparing, options_.direct, 0, [this](const File<Io>& file) { return look(file); },
+          preparing, options_.direct, 0,
+          [this](const File<Io>& file, std::size_t) { return look(file); },
           [](detail::RecordsAt at, const File<Io>&, std::uint64_t) { return at; });
     }
   }
@@ -117,7 +119,8 @@ template <class T, class Io = PosixIo> class Tokens {
         return detail::RecordsAt{0, 0};
       }
       if (any) {
-        detail::check_no_other(header);
+        detail::refuse_foreign(header, " If it has tokens alone, set .format = "
+                                       "ps::TokenFormat::raw.");
       }
       return detail::raw_tokens(header, wanted_);
     });

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/sources/detail/array_header.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 
 #include <bit>
@@ -218,10 +219,8 @@ class NpyText {
 /// KiB. Throws SourceError.
 [[gnu::cold]] inline ArrayHeader npy_header(const HeaderFile& file) {
   constexpr std::size_t most_bytes = std::size_t{64} << 10;
-  if (file.begins_with("PK\x03\x04")) {
-    file.refuse(0, {"is an archive, such as np.savez() writes: read it by ps::npz."});
-  }
   if (!file.begins_with("\x93NUMPY")) {
+    refuse_foreign(file);
     file.refuse(0,
                 {"does not begin as a .npy file does: it is empty, damaged or of another format. "
                  "Write it again by np.save()."});

@@ -50,15 +50,15 @@ template <class Io> class RecordFiles {
   const Io& io() const noexcept { return io_; }
   bool is_open() const noexcept { return static_cast<bool>(parts_); }
 
-  /// Opens the files, many by several threads at once. `look(file)`, on any thread, returns what a
-  /// File says of itself; `settle(said, file, before)` then says where its records lie, in order:
-  /// `before` are those of the files before it. A file of at most `empty` bytes has no records.
-  /// Throws what both throw, for the first file in order; SourceError; what progress throws.
-  /// Blocks.
+  /// Opens the files, many by several threads at once. `look(file, i)`, on any thread, returns what
+  /// File number `i` says of itself; `settle(said, file, before)` then says where its records lie,
+  /// in order: `before` are those of the files before it. A file of at most `empty` bytes has no
+  /// records. Throws what both throw, for the first file in order; SourceError; what progress
+  /// throws. Blocks.
   template <class Look, class Settle>
   [[gnu::cold]] void open(const PrepareOptions& preparing, DirectReads direct, std::uint64_t empty,
                           Look look, Settle settle, std::size_t threads = 0) {
-    using Said = std::invoke_result_t<Look&, const File<Io>&>;
+    using Said = std::invoke_result_t<Look&, const File<Io>&, std::size_t>;
     if (paths_.empty()) {
       throw_source_error({"penstock: ", call_, ": the list of files is empty: name at least one."},
                          {}, 0);
@@ -76,7 +76,7 @@ template <class Io> class RecordFiles {
     const std::size_t stay_direct = behind_first(most_open / 2, found, empty);
     const auto open_one = [&](std::size_t i) {
       DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
-      said[i].emplace(look(file.file()));
+      said[i].emplace(look(file.file(), i));
       if (i >= (file.is_direct() ? stay_direct : stay) || file.size() <= empty) {
         file.close();
       }

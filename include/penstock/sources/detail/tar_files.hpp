@@ -48,7 +48,7 @@ template <class Io> class TarFiles {
       TarSamples samples;
       std::string not_kept;
     };
-    const auto look = [&](const File<Io>& file) {
+    const auto look = [&](const File<Io>& file, std::size_t) {
       const FoundIndex found = find_index(files_.io(), file, options.keep_index);
       Found made{TarSamples{columns}, found.not_kept};
       found.index.each([&](std::string_view name, std::uint64_t data, std::uint64_t bytes) {

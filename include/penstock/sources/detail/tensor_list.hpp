@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/io/file.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/safetensors_header.hpp>
 #include <penstock/sources/detail/safetensors_parser.hpp>
@@ -23,8 +24,14 @@ namespace penstock::detail {
 
 /// Reads the header of an open file. Throws SourceError.
 template <class Io> SafetensorsHeader read_safetensors_header(const File<Io>& file) {
-  std::vector<std::byte> bytes(std::min(file.size(), safetensors_length_bytes));
+  std::vector<std::byte> bytes(std::min<std::uint64_t>(file.size(), foreign_bytes));
   read_full(file, 0, bytes);
+  const std::string_view first{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  if (!is_safetensors(first, file.size())) {
+    if (const std::string kind = foreign_kind(bytes, file.size()); !kind.empty()) {
+      throw_source_error({"penstock: ", file.path(), " at byte 0 ", kind}, file.path(), 0);
+    }
+  }
   const std::uint64_t length = safetensors_header_bytes(bytes, file.size(), file.path());
   bytes.resize(length);
   read_full(file, safetensors_length_bytes, bytes);
