@@ -262,6 +262,46 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "a safetensors header has blanks around it and unknown members, as its own reader takes") {
+  const std::string one = entry("a", "U8", "[2]", 0, 2);
+  const auto braces = [](const std::string& text) { return '{' + text + '}'; };
+  for (const std::string& header :
+       {' ' + braces(one), "\n\r\t {" + one + '}', braces(one) + "\n", braces(one) + "\t \r\n"}) {
+    CAPTURE(header);
+    CHECK(parse(file_of(header, 2)).tensors.size() == 1);
+  }
+  const auto with = [&](const std::string& value) {
+    return file_of(braces(entry("a", "U8", "[2]", 0, 2, ",\"note\":" + value)), 2);
+  };
+  for (const std::string& value :
+       {std::string{"\"x\""}, std::string{"{\"x\":[1,2.5e3,-1,true,false,null,{\"y\":\"z\"}]}"},
+        std::string{"-0"}, std::string{"0.5E-7"}, std::string{" [ ] "}, std::string{"{ }"},
+        std::string{"1,\"note\":2"}, std::string(125, '[') + std::string(125, ']')}) {
+    CAPTURE(value);
+    const auto header = parse(with(value));
+    REQUIRE(header.tensors.size() == 1);
+    CHECK(header.tensors[0].bytes == 2);
+  }
+  CHECK(parse(file_of(R"({"a":{"note":[{}],"dtype":"U8","shape":[0],"data_offsets":[0,0]}})"))
+            .tensors.size() == 1);
+  for (const std::string& value :
+       {std::string{"nul"},      std::string{"01"},
+        std::string{"-"},        std::string{"1."},
+        std::string{".5"},       std::string{"1e+"},
+        std::string{"NaN"},      std::string{"+1"},
+        std::string{"\"\\q\""},  std::string{"\"\\ud800\""},
+        std::string{"\"\x01\""}, std::string{"\"\xff\""},
+        std::string{"[1,]"},     std::string{"{1:2}"},
+        std::string{"[1"},       std::string{""},
+        std::string{"tru"},      std::string{"-a"},
+        std::string{"nullx"},    std::string(126, '[') + std::string(126, ']')}) {
+    CAPTURE(value);
+    const auto error = caught<ps::SourceError>([&] { parse(with(value)); });
+    CHECK(ps::tests::has_cure(error));
+  }
+}
+
 TEST_CASE("a safetensors header whose length is wrong does not blame its text alone") {
   const std::string good =
       file_of('{' + entry("a", "U8", "[2]", 0, 2) + ',' + entry("é", "U8", "[2]", 2, 4) + "}  ", 4);
