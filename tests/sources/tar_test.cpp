@@ -317,6 +317,19 @@ TEST_CASE("archives that are damaged, cut or of another kind are refused when th
   const auto missing = refused(dir / "missing.tar");
   CHECK(has(missing, "missing.tar"));
   CHECK(has(refused(dir.path() + "/."), "bad.tar at byte"));
+  // A directory in which an archive is not whole, or not unpacked, lacks what is in it.
+  for (const char* name : {"b.tar.gz", "b.tar.part", "b.tar.incomplete"}) {
+    const TempDir half;
+    write(half, "a.tar", good + tar_end);
+    write(half, "a.tar.idx", "x");
+    write(half, "wids.tar.json", "{}");
+    write(half, "README", "x");
+    ps::tar<Plain>(half.path()).open();
+    write(half, name, "x");
+    const auto e = refused(half.path());
+    CHECK(has(e, "penstock: tar: " + (half / name) + " lies in the directory, and " +
+                     (half / "b.tar") + " does not: fetch or unpack the whole file"));
+  }
   fs::create_directory(dir / "empty");
   write(dir, "empty/x", "");
   CHECK(has(refused(dir / "empty"), "ends in .tar"));

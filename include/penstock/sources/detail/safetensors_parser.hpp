@@ -4,8 +4,8 @@
 
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
-#include <penstock/sources/detail/json_skip.hpp>
 #include <penstock/sources/detail/json_text.hpp>
+#include <penstock/sources/detail/json_values.hpp>
 #include <penstock/sources/detail/safetensors_header.hpp>
 #include <penstock/sources/tensor_info.hpp>
 
@@ -36,7 +36,7 @@ class SafetensorsParser {
               safetensors_damaged} {}
 
   SafetensorsHeader parse() {
-    each_member([&](std::string& name, std::size_t at) {
+    each_json_member(json_, [&](std::string& name, std::size_t at) {
       name == "__metadata__" ? metadata(at) : tensor(name, at);
     });
     json_.expect_end();
@@ -47,17 +47,6 @@ class SafetensorsParser {
   }
 
  private:
-  // Reads an object, and has `f(name, at)` read each of its members' values.
-  template <class F> void each_member(F f) {
-    json_.expect('{');
-    std::string name;
-    for (bool more = !json_.take('}'); more; more = json_.next_of('}')) {
-      const std::size_t at = json_.at();
-      json_.string(name);
-      json_.expect(':');
-      f(name, at);
-    }
-  }
   template <class F> void each_number(F f) {
     json_.expect('[');
     for (bool more = !json_.take(']'); more; more = json_.next_of(']')) {
@@ -72,7 +61,7 @@ class SafetensorsParser {
     if (json_.take("null")) {
       return;
     }
-    each_member([&](const std::string& name, std::size_t where) {
+    each_json_member(json_, [&](const std::string& name, std::size_t where) {
       if (header_.metadata.size() == most_tensor_metadata) {
         json_.fail(where, {"more than ", most_tensor_metadata, " members of __metadata__"},
                    "write the file with fewer.");
@@ -88,7 +77,7 @@ class SafetensorsParser {
     std::optional<TensorType> type;
     std::optional<std::vector<std::uint64_t>> shape;
     std::vector<std::uint64_t> places;
-    each_member([&](const std::string& member, std::size_t where) {
+    each_json_member(json_, [&](const std::string& member, std::size_t where) {
       const auto once = [&](bool first) {
         if (!first) {
           json_.fail(where, {"\"", shown(member), "\" twice in the tensor \"", shown(name), "\""});

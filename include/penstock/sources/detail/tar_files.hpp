@@ -43,7 +43,9 @@ template <class Io> class TarFiles {
   TarFiles(const RecordFiles<Io>& closed, const PrepareOptions& preparing,
            const TarOptions& options, std::span<const std::string_view> columns,
            std::span<const TarHolds> holds)
-      : files_{"tar", files_ending("tar", closed.io(), closed.paths(), ".tar"), closed.io()} {
+      : files_{"tar",
+               files_ending("tar", closed.io(), closed.paths(), ".tar", [](const std::string&) {}),
+               closed.io()} {
     struct Found {
       TarSamples samples;
       std::string not_kept;
