@@ -44,6 +44,30 @@ class ShardIndexes {
     read(text, path);
   }
 
+  /// Takes the text of the index `path`. Throws SourceError.
+  [[gnu::cold]] void read(std::string_view text, const std::string& path) {
+    const std::string folder = folder_of(path);
+    indexes_.emplace(folder, path);
+    JsonText json{text, path, 0, "its index of shards",
+                  "it was cut, or is damaged. Write or fetch it again."};
+    bool mapped = false;
+    each_json_member(json, [&](const std::string& member, std::size_t at) {
+      if (member != "weight_map") {
+        return skip_json(json);
+      }
+      if (std::exchange(mapped, true)) {
+        json.fail(at, {"a second weight_map"});
+      }
+      each_json_member(json, [&](const std::string& tensor, std::size_t) {
+        const auto shard = shards_.emplace(joined({folder, json.string()}), path).first;
+        tensors_.push_back({tensor, shard});
+      });
+    });
+    json.expect_end();
+    if (!mapped) {
+      json.fail(0, {"no weight_map"});
+    }
+  }
   /// Throws SourceError unless `files` has each shard that an index names, and no other file of
   /// such a directory.
   [[gnu::cold]] void check_files(const std::vector<std::string>& files) const {
@@ -86,30 +110,6 @@ class ShardIndexes {
     std::string name;
     Shards::const_iterator shard;
   };
-
-  void read(std::string_view text, const std::string& path) {
-    const std::string folder = folder_of(path);
-    indexes_.emplace(folder, path);
-    JsonText json{text, path, 0, "its index of shards",
-                  "it was cut, or is damaged. Write or fetch it again."};
-    bool mapped = false;
-    each_json_member(json, [&](const std::string& member, std::size_t at) {
-      if (member != "weight_map") {
-        return skip_json(json);
-      }
-      if (std::exchange(mapped, true)) {
-        json.fail(at, {"a second weight_map"});
-      }
-      each_json_member(json, [&](const std::string& tensor, std::size_t) {
-        const auto shard = shards_.emplace(joined({folder, json.string()}), path).first;
-        tensors_.push_back({tensor, shard});
-      });
-    });
-    json.expect_end();
-    if (!mapped) {
-      json.fail(0, {"no weight_map"});
-    }
-  }
 
   Shards shards_;
   std::vector<Tensor> tensors_;
