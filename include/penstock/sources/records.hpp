@@ -159,8 +159,8 @@ template <class T, class Io = PosixIo> class Records {
 
 /// Makes a source of files of records: `records<Frame>("frames.bin")`,
 /// `records<std::byte>(path, {.offset = 16, .record_bytes = 784})`. A directory stands for the
-/// files in it, in the order of their names' bytes. It touches no file before open(), which
-/// prepare() calls. The files must stay as they are while they are read.
+/// files in it, which end alike, in the order of their names' bytes. It touches no file before
+/// open(), which prepare() calls. The files must stay as they are while they are read.
 template <class T, class Io = PosixIo>
 Records<T, Io> records(std::string path, RecordsOptions options = {}, Io io = {}) {
   std::vector<std::string> paths;

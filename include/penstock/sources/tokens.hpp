@@ -57,8 +57,9 @@ template <class T, class Io = PosixIo> class Tokens {
 
   /// Opens the files, many by several threads at once, and reads their headers and indexes. Refuses
   /// the first in order that has another type of tokens, another size than its header or index
-  /// says, or part of a token at its end. Blocks. Throws SourceError; what progress throws. Does
-  /// nothing the second time.
+  /// says, or part of a token at its end; one that is compressed or of another format; and a
+  /// directory whose files have several endings, indexes of Megatron's left out. Blocks. Throws
+  /// SourceError; what progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
     if (!files_.is_open()) {
       files_.open(

@@ -4,7 +4,6 @@
 
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/io/folder.hpp>
-#include <penstock/sources/detail/utf8.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -25,10 +24,9 @@ namespace penstock::detail {
   }
   const std::string whole = file.substr(0, at + ending.size());
   if (std::find(all.begin(), all.end(), whole) == all.end()) {
-    throw_source_error({"penstock: ", call, ": ", shown(file), " lies in the directory, and ",
-                        shown(whole),
-                        " does not: fetch or unpack the whole file, or name the "
-                        "files that you mean in a list."},
+    throw_source_error({"penstock: ", call, ": ", file, " lies in the directory, and ", whole,
+                        " does not: fetch or unpack the whole file, or name the files that you "
+                        "mean in a list."},
                        file, 0);
   }
 }

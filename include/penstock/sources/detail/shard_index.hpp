@@ -34,9 +34,8 @@ class ShardIndexes {
     const File<Io> file{io, path};
     if (file.size() > most_bytes) {
       throw_source_error({"penstock: ", path, " has ", file.size(),
-                          " bytes, and an index of shards "
-                          "has at most ",
-                          most_bytes, ": write or fetch it again."},
+                          " bytes, and an index of shards has at most ", most_bytes,
+                          ": write or fetch it again."},
                          path, 0);
     }
     std::string text(std::size_t{file.size()}, '\0');
@@ -73,7 +72,9 @@ class ShardIndexes {
   [[gnu::cold]] void check_files(const std::vector<std::string>& files) const {
     for (const auto& [shard, index] : shards_) {
       if (std::find(files.begin(), files.end(), shard) == files.end()) {
-        throw_source_error({"penstock: safetensors: ", index, " names ", shown(shard),
+        const std::string folder = folder_of(index);
+        throw_source_error({"penstock: safetensors: ", index, " names ", folder,
+                            shown(std::string_view{shard}.substr(folder.size())),
                             ", which is not there: fetch it, or name the files that you mean in a "
                             "list."},
                            index, 0);
