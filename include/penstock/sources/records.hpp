@@ -139,7 +139,7 @@ template <class T, class Io = PosixIo> class Records {
         });
   }
 
-  // To read of a file takes half as long as to open it, so of very many only some are looked at.
+  // To look at a file is one more call, so of very many only some are looked at.
   [[gnu::cold]] void check_kind(const File<Io>& file, std::size_t number) const {
     constexpr std::size_t most_looked_at = 256;
     const bool skipped = number >= most_looked_at && !detail::is_named_packed(file.path());
