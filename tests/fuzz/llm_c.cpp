@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/target.hpp"
 
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/token_header.hpp>
 
 #include <algorithm>
@@ -13,8 +14,11 @@ PENSTOCK_FUZZ_TARGET(fuzz_llm_c) {
     // Zeros behind the input, so that short inputs get past the header's size.
     for (const std::uint64_t size : {std::uint64_t{input.size()}, std::uint64_t{4096}}) {
       as_file(input, std::max<std::uint64_t>(size, input.size()), [&](const HeaderFile& file) {
-        check_no_other(file);
-        const RecordsAt at = is_llm_c(file) ? llm_c_tokens(file, wanted) : raw_tokens(file, wanted);
+        const bool its = is_llm_c(file);
+        if (!its) {
+          refuse_foreign(file);
+        }
+        const RecordsAt at = its ? llm_c_tokens(file, wanted) : raw_tokens(file, wanted);
         must(at.offset + at.records * wanted.bytes == file.size());
       });
     }

@@ -7,8 +7,11 @@ make_corpus.py FOLDER
 FOLDER/list has a line for each file: its format, its name, and the file with the bytes that must come out, or
 "refused" and words of the error. Exits with 77 if NumPy is missing.
 """
+import bz2
+import gzip
 import io
 import json
+import lzma
 import struct
 import tarfile
 import sys
@@ -64,6 +67,13 @@ one_dimension = np.asfortranarray(np.arange(6.0))
 save("fortran1.npy", one_dimension)
 expect("npy", "fortran1.npy", in_memory(one_dimension))
 
+for number, name in enumerate(["float32", "single", "f", "<f", "=f", "|f", "=f4", "f4"]):
+    text = f"{{'descr': '{name}', 'fortran_order': False, 'shape': (5,), }}\n".encode()
+    data = np.arange(5, dtype="f4").tobytes()
+    (folder / f"named{number}.npy").write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + data)
+    np.testing.assert_array_equal(np.load(folder / f"named{number}.npy"), np.arange(5, dtype="f4"))
+    expect("npy", f"named{number}.npy", data)
+
 for name, array, words in [
     ("fortran", np.asfortranarray(np.arange(6.0).reshape(2, 3)), "Fortran order"),
     ("zero_dims", np.array(3.0), "no dimensions"),
@@ -78,12 +88,18 @@ for name, array, words in [
     ("dates", np.zeros(3, dtype="M8[ns]"), "dates"),
     ("spans", np.zeros(3, dtype="m8[s]"), "dates"),
     ("void", np.zeros(3, dtype="V5"), "not read"),
-    ("long_double", np.zeros(3, dtype=np.longdouble), "not read"),
+    ("long_double", np.zeros(3, dtype=np.longdouble), "long doubles"),
 ]:
     save(f"{name}.npy", array)
     refuse("npy", f"{name}.npy", words)
 np.savez(folder / "archive.npz", np.arange(3))
 refuse("npy", "archive.npz", "archive")
+
+# Compressed as a whole, by what Python has for it.
+for name, packed in {"gzip": gzip.compress(bytes(999)), "bzip2": bz2.compress(bytes(999)), "xz": lzma.compress(bytes(999))}.items():
+    (folder / f"packed.{name}").write_bytes(packed)
+    for kind in "npy", "npz", "idx", "tokens16", "tokens32", "safetensors":
+        refuse(kind, f"packed.{name}", f"is compressed by {name}")
 
 
 # Archives: what np.savez() and np.savez_compressed() write, and what Python's zipfile writes in other ways.
@@ -212,6 +228,9 @@ weights("two.safetensors", {"a.weight": ("F16", np.ones((4, 4), "<f2")), "b\u00e
 weights("empty.safetensors", {"none": ("U8", np.zeros((0, 7), "u1")), "scalar": ("F64", np.float64(1.5).reshape(()))})
 (folder / "cut.safetensors").write_bytes((folder / "one.safetensors").read_bytes()[:-1])
 refuse("safetensors", "cut.safetensors", "cut.safetensors")
+index = {"metadata": {"total_size": 24, "of": [1.5e3, None, True]}, "weight_map": {"a": "one.safetensors", "a.weight": "two.safetensors"}}
+(folder / "model.safetensors.index.json").write_text(json.dumps(index))
+refuse("safetensors", "model.safetensors.index.json", "an index of some")
 
 # Tar archives of each format.
 for form in tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT:

@@ -38,6 +38,8 @@ void fuzz_safetensors(std::span<const std::byte> input);
 void fuzz_lines(std::span<const std::byte> input);
 void fuzz_tar(std::span<const std::byte> input);
 void fuzz_tfrecord(std::span<const std::byte> input);
+void fuzz_foreign(std::span<const std::byte> input);
+void fuzz_shards(std::span<const std::byte> input);
 void fuzz_jpeg(std::span<const std::byte> input);
 void fuzz_png(std::span<const std::byte> input);
 
@@ -65,9 +67,11 @@ std::uint64_t replay(const std::string& input) {
   fuzz_lines(bytes.first(std::min<std::size_t>(bytes.size(), 64)));
   fuzz_tar(bytes);
   fuzz_tfrecord(bytes);
+  fuzz_foreign(bytes);
+  fuzz_shards(bytes);
   fuzz_jpeg(bytes);
   fuzz_png(bytes);
-  return 11;
+  return 13;
 }
 std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) {
   std::uint64_t calls = replay(input);

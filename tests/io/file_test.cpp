@@ -252,6 +252,13 @@ TEST_CASE("a file that is not there, or not for this user, is named with the rea
   REQUIRE(
       says(*e, "penstock: cannot find " + none + ": No such file or directory. Check the path"));
 
+  for (const char* pattern : {"train-{00..03}.tar", "*.bin", "a?.bin", "a[0-9].bin"}) {
+    e = error_of([&] { ps::files_at(ps::PosixIo{}, dir / pattern); });
+    REQUIRE(e);
+    REQUIRE(says(*e, "No such file or directory. Check the path: it is taken as it stands, and no "
+                     "pattern is filled in. Give a list of paths, or a folder."));
+  }
+
   e = open_error(none);
   REQUIRE(e);
   REQUIRE(says(*e, "cannot open " + none + ": No such file or directory"));

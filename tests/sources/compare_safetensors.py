@@ -29,9 +29,6 @@ except ImportError:
 
 # Words of an error, and why we do not take what its reader takes.
 STRICTER = {
-    "no '{' as the first byte": "the format says that a header begins with it",
-    "something other than spaces behind the object": "the format allows spaces behind it, and nothing else",
-    "twice or unknown, in the tensor": "a member that nobody knows may change what the others mean",
     "\" twice in __metadata__": "the format forbids a name that comes twice",
     "\" twice in its safetensors header": "the format forbids a name that comes twice",
 }

@@ -77,15 +77,15 @@ TEST_CASE("files of a folder come by their names' bytes, with their outermost fo
                            "top.jpg", "empty/only.txt", "b/.hidden.jpg", ".git/h.jpg"}) {
     write(dir, name, name);
   }
-  fs::create_directories(dir / "none/at/all");
   REQUIRE(::mkfifo((dir / "a/fifo.jpg").c_str(), 0600) == 0);
-  auto source = ps::files(dir.path(), {.endings = {".jpg", ".Jpeg"}});
+  const ps::FilesOptions pictures{.endings = {".jpg", ".Jpeg"}, .empty_classes = true};
+  auto source = ps::files(dir.path(), pictures);
   source.open();
-  CHECK(source.classes() == std::vector<std::string>{"a", "a-b", "b"});
+  CHECK(source.classes() == std::vector<std::string>{"a", "a-b", "b", "empty"});
   CHECK(paths_of(source, dir) == std::vector<std::string>{"a/z.jpg", "a-b/y.jpg", "b/10.JPG",
                                                           "b/2.jpg", "b/deep/er/x.jpeg",
                                                           "top.jpg"});
-  const std::vector<Seen> seen = deliver(ps::files(dir.path(), {.endings = {".jpg", ".Jpeg"}}), {});
+  const std::vector<Seen> seen = deliver(ps::files(dir.path(), pictures), {});
   CHECK(seen == std::vector<Seen>{{"a/z.jpg", 0},
                                   {"a-b/y.jpg", 1},
                                   {"b/10.JPG", 2},
@@ -93,6 +93,65 @@ TEST_CASE("files of a folder come by their names' bytes, with their outermost fo
                                   {"b/deep/er/x.jpeg", 2},
                                   {"top.jpg", -1}});
   CHECK(deliver(ps::files(dir.path() + "/"), {}).size() == 7);
+}
+
+TEST_CASE("each folder has its number, whether it has files or not, and an empty one is refused") {
+  const TempDir dir;
+  const auto numbered = [&](ps::FilesOptions options) {
+    auto source = ps::files(dir.path(), std::move(options));
+    source.open();
+    return source.label(source.size() - 1); // of eel
+  };
+  const auto refused = [&](const ps::FilesOptions& options) {
+    const auto error = caught<ps::SourceError>([&] { ps::files(dir.path(), options).open(); });
+    const std::string ending = options.endings.empty() ? "" : " whose name has one of .endings";
+    CHECK(has(error, "the class " + (dir / "dog") + " has no file" + ending +
+                         ", in it or below it; hidden files do not count. Set .empty_classes: then "
+                         "it keeps its number. Or remove the folder from all parts"));
+    CHECK(error.file() == dir / "dog");
+  };
+  for (const char* name : {"cat/1.jpg", "dog/deep/1.jpg", "eel/1.jpg", ".git/1.jpg"}) {
+    write(dir, name, name);
+  }
+  CHECK(numbered({}) == 2);
+  CHECK(numbered({.endings = {".jpg"}}) == 2);
+  const ps::FilesOptions any{.empty_classes = true};
+  const ps::FilesOptions any_jpg{.endings = {".jpg"}, .empty_classes = true};
+  fs::rename(dir / "dog/deep/1.jpg", dir / "dog/deep/.1.jpg"); // hidden files alone
+  refused({});
+  CHECK(numbered(any) == 2);
+  fs::remove(dir / "dog/deep/.1.jpg"); // an empty folder in it
+  refused({});
+  CHECK(numbered(any) == 2);
+  fs::remove(dir / "dog/deep"); // nothing
+  refused({});
+  CHECK(numbered(any) == 2);
+  write(dir, "dog/.hidden/1.jpg", "x"); // a hidden folder alone
+  refused({});
+  CHECK(numbered(any) == 2);
+  write(dir, "dog/1.png", "x"); // files of other endings
+  CHECK(numbered({}) == 2);
+  refused({.endings = {".jpg"}});
+  CHECK(numbered(any_jpg) == 2);
+}
+
+TEST_CASE("a number beyond the last file is one error") {
+  const TempDir dir;
+  write(dir, "a/1", "one");
+  for (auto source : {ps::files(dir.path()), ps::files({dir / "a/1"}, {7})}) {
+    source.open();
+    for (const std::uint64_t number :
+         {std::uint64_t{1}, std::uint64_t{1000000}, ~std::uint64_t{0}}) {
+      const auto path = caught<ps::OptionError>([&] { static_cast<void>(source.path(number)); });
+      const auto label = caught<ps::OptionError>([&] { static_cast<void>(source.label(number)); });
+      for (const auto& error : {path, label}) {
+        CHECK(
+            has(error, "penstock: files: asked for number " + std::to_string(number) +
+                           ", but there are 1, counted from 0: give a number below that. "
+                           "batch.index() goes on through all epochs; visit(i).record does not."));
+      }
+    }
+  }
 }
 
 TEST_CASE("links count as what they lead to, unless that has no end") {

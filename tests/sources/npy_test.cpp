@@ -42,6 +42,9 @@ template <class T> void check_type(const std::string& code) {
   }
 }
 
+bool has_word(const std::string& text, const std::string& word) {
+  return text.find(word) != std::string::npos;
+}
 std::string text_error(const std::string& text) {
   const TempDir dir;
   const auto path = dir.write("a.npy", npy_file(text, std::string(12, 'x')));
@@ -75,6 +78,50 @@ TEST_CASE("values of every type come out of either byte order and every version"
             ps::npy<ps::Half>(dir.write("h", npy_file(npy_text("<f2", "(2,)"), data)))) == data);
   CHECK(opened_and_read(ps::npy<ps::BFloat16>(
             dir.write("w", npy_file(npy_text("|V2", "(2,)"), data)))) == data);
+}
+
+TEST_CASE("a type is read by each name that NumPy takes for it") {
+  using Names = std::vector<std::string>;
+  const std::vector<std::pair<std::string, Names>> types{
+      {"bool", {"bool", "bool_", "?", "|?", "<?", ">?", "=?", "b1", "|b1"}},
+      {"int8", {"int8", "byte", "b", "|b", ">b", "i1", "=i1"}},
+      {"uint8", {"uint8", "ubyte", "B", "|B", "u1", "|u1"}},
+      {"int16", {"int16", "short", "h", "<h", "i2", "=i2"}},
+      {"uint16", {"uint16", "ushort", "H", "<H", "|u2"}},
+      {"int32", {"int32", "intc", "i", "<i", "=i", "|i", "|i4"}},
+      {"uint32", {"uint32", "uintc", "I", "<I", "u4"}},
+      {"int64", {"int64", "int", "long", "longlong", "intp", "l", "<q", "p", "=n", "i8"}},
+      {"uint64", {"uint64", "uint", "ulong", "ulonglong", "uintp", "L", "<Q", "P", "=N", "u8"}},
+      {"float16", {"float16", "half", "e", "<e", "=f2"}},
+      {"float32", {"float32", "single", "f", "<f", "=f", "|f", "f4", "=f4"}},
+      {"float64", {"float64", "double", "float", "d", "<d", "f8"}},
+      {"bfloat16 (V2)", {"V2", "|V2", "<V2"}}};
+  const TempDir dir;
+  const auto opened = [&](const std::string& name) {
+    auto type = ps::detail::npy_type(name);
+    REQUIRE(type);
+    const std::string data(3 * type->type.bytes, '\1');
+    auto source = ps::npy<std::byte>(dir.write("a", npy_file(npy_text(name, "(3,)"), data)));
+    source.open();
+    std::string note;
+    source.note(note);
+    return std::pair{source.info().type, has_word(note, "turns the bytes")};
+  };
+  for (const auto& [type, names] : types) {
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      CHECK(opened(name) == std::pair{type, false});
+    }
+  }
+  for (const auto& [name, type] : {std::pair{">f", "float32"},
+                                   {">d", "float64"},
+                                   {">e", "float16"},
+                                   {">i", "int32"},
+                                   {">H", "uint16"},
+                                   {">l", "int64"}}) {
+    CAPTURE(name);
+    CHECK(opened(name) == std::pair{std::string{type}, true});
+  }
 }
 
 TEST_CASE("keys come in any order, with or without commas and spaces") {
@@ -122,7 +169,11 @@ TEST_CASE("a header that is no such dictionary is refused at its byte") {
            "{'descr': u<i4', 'fortran_order': False, 'shape': (3,)}",
            "{'descr': '<', 'fortran_order': False, 'shape': (3,)}",
            "{'descr': '<<i4', 'fortran_order': False, 'shape': (3,)}",
-           "{'descr': '<i', 'fortran_order': False, 'shape': (3,)}",
+           "{'descr': '<int32', 'fortran_order': False, 'shape': (3,)}",
+           "{'descr': 'i4 ', 'fortran_order': False, 'shape': (3,)}",
+           "{'descr': 'INT32', 'fortran_order': False, 'shape': (3,)}",
+           "{'descr': 'u', 'fortran_order': False, 'shape': (3,)}",
+           "{'descr': '?1', 'fortran_order': False, 'shape': (3,)}",
            "{'descr': '<i3', 'fortran_order': False, 'shape': (3,)}",
            "{'descr': '<i44444444444444', 'fortran_order': False, 'shape': (3,)}",
            "{'descr': '<f16', 'fortran_order': False, 'shape': (3,)}",
@@ -149,6 +200,25 @@ TEST_CASE("what cannot be read is refused by name, with the cure") {
   says(npy_text("|S3", "(4,)"), "strings");
   says(npy_text("<M8[ns]", "(1,)"), "dates");
   says(npy_text("<c8", "(1,)"), "complex");
+  for (const char* type : {"object", "object_", "O", "=O"}) {
+    says(npy_text(type, "(3,)"), "Python objects");
+  }
+  for (const char* type : {"str", "bytes_", "S", "U4", "a3", "c", "|S1"}) {
+    says(npy_text(type, "(3,)"), "strings");
+  }
+  for (const char* type : {"datetime64", "timedelta64[s]", "m8[us]", "M8", "datetime64[ns]"}) {
+    says(npy_text(type, "(3,)"), "dates or times");
+  }
+  for (const char* type : {"complex64", "cdouble", "F", "<D", "c16"}) {
+    says(npy_text(type, "(3,)"), "complex");
+  }
+  for (const char* type : {"longdouble", "float128", "g", "<g", "<f16"}) {
+    says(npy_text(type, "(3,)"), "long doubles, which differ from machine to machine");
+  }
+  for (const char* type : {"i4,f4", "(2,)f4", "f4,"}) {
+    says(npy_text(type, "(3,)"), "structures");
+  }
+  says(npy_text("float31", "(3,)"), "has values of type \"float31\", which is not read");
   says("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (3,), }", "structures");
   says(npy_text("<i4", "()"), "no dimensions");
   says(npy_text("<f4", "(3,)"), "float32");

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <span>
 #include <string>
@@ -150,6 +151,81 @@ TEST_CASE("several safetensors files are one source") {
   CHECK(twice.file() == dir / "1.safetensors");
 }
 
+TEST_CASE("an index of shards and the files beside it say the same, or one error names both") {
+  const auto shard = [](const std::string& tensor) {
+    return file_of('{' + entry(tensor, "U8", "[2]", 0, 2) + '}', 2);
+  };
+  const std::string one = "model-00001-of-00002.safetensors";
+  const std::string two = "model-00002-of-00002.safetensors";
+  const std::string map = R"({"t1":")" + one + R"(","t2":")" + two + R"("})";
+  const std::string right =
+      R"({"metadata":{"total_size":4,"x":[1.5e3,null]},"weight_map":)" + map + "}\n";
+  struct Folder {
+    std::string words;                          // none: it is taken
+    std::map<std::string, std::string> files{}; // beside both shards; "": without
+    std::string index = "right";
+    std::string name = "model.safetensors.index.json";
+  };
+  const std::vector<Folder> folders{
+      {""},
+      {"", {{"config.json", "{}"}, {"README.md", "x"}, {one + ".json", "{}"}}},
+      {"", {}, R"({"weight_map":)" + map + "}", "diffusion.safetensors.index.fp16.json"},
+      {"", {{"other", "x"}}, R"({"weight_map":{}})", "index.json"}, // no name of an index
+      {"names DIR/" + two + ", which is not there: fetch it", {{two, ""}}},
+      {two + ".incomplete lies in the directory, and DIR/" + two + " does not: fetch or unpack",
+       {{two, ""}, {two + ".incomplete", shard("t2")}}},
+      {two + ".gz lies in the directory, and DIR/" + two, {{two, ""}, {two + ".gz", "x"}}},
+      {"", {{two + ".gz", "x"}}}, // the whole file is there, too
+      {"has the tensor \"t2\", and it has none: the index and the files do not",
+       {{two, shard("t3")}}},
+      {"has the tensor \"t1\", and it has none, but DIR/" + two + " has: the index",
+       {{one, shard("t2")}, {two, shard("t1")}}},
+      {"DIR/consolidated.safetensors lies beside DIR/model.safetensors.index.json, which does not "
+       "name it: name the files that you mean in a list.",
+       {{"consolidated.safetensors", shard("c1")}}},
+      {"has no weight_map in its index of shards: it was cut, or is damaged.",
+       {},
+       R"({"metadata":{}})"},
+      {"has its end where '}' should be in its index", {}, R"({"weight_map":)" + map},
+      {"byte 0 has its end where '{'", {}, ""},
+      {"has '1' where '\"'", {}, R"({"weight_map":{"t1":1}})"},
+      {"has a second weight_map", {}, R"({"weight_map":{},"weight_map":{}})"},
+      {"names DIR/../x.safetensors, which is not there",
+       {},
+       R"({"weight_map":{"t1":"../x.safetensors"}})"}};
+  for (const Folder& folder : folders) {
+    const TempDir dir;
+    std::map<std::string, std::string> files{{one, shard("t1")}, {two, shard("t2")}};
+    files[folder.name] = folder.index == "right" ? right : folder.index;
+    for (const auto& [name, text] : folder.files) {
+      files[name] = text;
+    }
+    for (const auto& [name, text] : files) {
+      if (!text.empty() || name == folder.name) {
+        dir.write(name, text);
+      }
+    }
+    for (const std::string& path : {dir.path(), dir.path() + '/'}) {
+      std::string words = folder.words;
+      for (std::size_t at; (at = words.find("DIR/")) != std::string::npos;) {
+        words.replace(at, 4, dir.path() + '/');
+      }
+      CAPTURE(words);
+      auto source = ps::safetensors(path);
+      if (words.empty()) {
+        source.open();
+        CHECK(source.tensors().size() == 2);
+      } else {
+        CHECK(has(caught<ps::SourceError>([&] { source.open(); }), words));
+      }
+    }
+    if (folder.words.empty()) {
+      CHECK(has(caught<ps::SourceError>([&] { ps::safetensors(dir / folder.name).open(); }),
+                "may be an index of some: give the directory that they lie in"));
+    }
+  }
+}
+
 TEST_CASE("a Reader delivers every byte of the tensors in order") {
   const TempDir dir;
   constexpr std::size_t bytes = 3'000'001;
@@ -259,6 +335,46 @@ TEST_CASE(
     const auto header = parse(file_of('{' + entry("a", "F64", shape, 0, 0) + '}'));
     REQUIRE(header.tensors.size() == 1);
     CHECK(header.tensors[0].bytes == 0);
+  }
+}
+
+TEST_CASE(
+    "a safetensors header has blanks around it and unknown members, as its own reader takes") {
+  const std::string one = entry("a", "U8", "[2]", 0, 2);
+  const auto braces = [](const std::string& text) { return '{' + text + '}'; };
+  for (const std::string& header :
+       {' ' + braces(one), "\n\r\t {" + one + '}', braces(one) + "\n", braces(one) + "\t \r\n"}) {
+    CAPTURE(header);
+    CHECK(parse(file_of(header, 2)).tensors.size() == 1);
+  }
+  const auto with = [&](const std::string& value) {
+    return file_of(braces(entry("a", "U8", "[2]", 0, 2, ",\"note\":" + value)), 2);
+  };
+  for (const std::string& value :
+       {std::string{"\"x\""}, std::string{"{\"x\":[1,2.5e3,-1,true,false,null,{\"y\":\"z\"}]}"},
+        std::string{"-0"}, std::string{"0.5E-7"}, std::string{" [ ] "}, std::string{"{ }"},
+        std::string{"1,\"note\":2"}, std::string(125, '[') + std::string(125, ']')}) {
+    CAPTURE(value);
+    const auto header = parse(with(value));
+    REQUIRE(header.tensors.size() == 1);
+    CHECK(header.tensors[0].bytes == 2);
+  }
+  CHECK(parse(file_of(R"({"a":{"note":[{}],"dtype":"U8","shape":[0],"data_offsets":[0,0]}})"))
+            .tensors.size() == 1);
+  for (const std::string& value :
+       {std::string{"nul"},      std::string{"01"},
+        std::string{"-"},        std::string{"1."},
+        std::string{".5"},       std::string{"1e+"},
+        std::string{"NaN"},      std::string{"+1"},
+        std::string{"\"\\q\""},  std::string{"\"\\ud800\""},
+        std::string{"\"\x01\""}, std::string{"\"\xff\""},
+        std::string{"[1,]"},     std::string{"{1:2}"},
+        std::string{"[1"},       std::string{""},
+        std::string{"tru"},      std::string{"-a"},
+        std::string{"nullx"},    std::string(126, '[') + std::string(126, ']')}) {
+    CAPTURE(value);
+    const auto error = caught<ps::SourceError>([&] { parse(with(value)); });
+    CHECK(ps::tests::has_cure(error));
   }
 }
 

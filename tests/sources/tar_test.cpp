@@ -175,6 +175,10 @@ TEST_CASE("members belong to samples as WebDataset cuts their names") {
   CHECK(source.key(1) == "a.b/c");
   CHECK(source.key(2) == "./d");
   CHECK(source.key(3) == "f");
+  for (const std::uint64_t number : {std::uint64_t{4}, std::uint64_t{1000000}}) {
+    const auto beyond = caught<ps::OptionError>([&] { static_cast<void>(source.key(number)); });
+    CHECK(has(beyond, "tar: asked for number " + std::to_string(number) + ", but there are 4"));
+  }
   Strings images;
   std::vector<std::int32_t> labels;
   auto pipeline =
@@ -244,10 +248,17 @@ TEST_CASE("archives that are damaged, cut or of another kind are refused when th
       {"", "ends without the blocks of zeros", 0},
       {"no archive", "less than the one block", 0},
       {std::string(512, 'x'), "has no header of a tar archive", 0},
-      {"\x1F\x8B" + std::string(600, 'x'), "is compressed by gzip", 0},
+      {std::string{"\x1F\x8B\x08\0", 4} + std::string(600, 'x'), "is compressed by gzip", 0},
+      {std::string{"\x1F\x8B\x08\0", 4} + std::string(200, 'x'), "is compressed by gzip", 0},
+      {"\x93NUMPY" + std::string(600, 'x'), "is a .npy file: read it by ps::npy", 0},
+      {no_sum, "has no header of a tar archive, or a damaged one", 0},
       {"\x28\xB5\x2F\xFD" + std::string(600, 'x'), "is compressed by zstd", 0},
-      {"BZh9" + std::string(600, 'x'), "is compressed by bzip2", 0},
-      {std::string{"\xFD"} + "7zXZ" + std::string(600, 'x'), "is compressed by xz", 0},
+      {"BZh91AY&SY" + std::string(600, 'x'), "is compressed by bzip2", 0},
+      {std::string{"\xFD"
+                   "7zXZ\0",
+                   6} +
+           std::string(600, 'x'),
+       "is compressed by xz", 0},
       {good, "ends without the blocks of zeros", good.size()},
       {good + std::string(100, 'x'), "ends in the middle of a block", good.size()},
       {good + tar_end + good + tar_end, "goes on behind the zeros", good.size() + 512},
@@ -306,6 +317,19 @@ TEST_CASE("archives that are damaged, cut or of another kind are refused when th
   const auto missing = refused(dir / "missing.tar");
   CHECK(has(missing, "missing.tar"));
   CHECK(has(refused(dir.path() + "/."), "bad.tar at byte"));
+  // A directory in which an archive is not whole, or not unpacked, lacks what is in it.
+  for (const char* name : {"b.tar.gz", "b.tar.part", "b.tar.incomplete"}) {
+    const TempDir half;
+    write(half, "a.tar", good + tar_end);
+    write(half, "a.tar.idx", "x");
+    write(half, "wids.tar.json", "{}");
+    write(half, "README", "x");
+    ps::tar<Plain>(half.path()).open();
+    write(half, name, "x");
+    const auto e = refused(half.path());
+    CHECK(has(e, "penstock: tar: " + (half / name) + " lies in the directory, and " +
+                     (half / "b.tar") + " does not: fetch or unpack the whole file"));
+  }
   fs::create_directory(dir / "empty");
   write(dir, "empty/x", "");
   CHECK(has(refused(dir / "empty"), "ends in .tar"));

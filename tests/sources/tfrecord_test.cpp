@@ -156,8 +156,8 @@ TEST_CASE("a TFRecord file that is cut, damaged or compressed is refused when it
     CHECK(has(refused(write(dir, "lie", framed("a") + lie + masked(lie) + "abcd")),
               "lie at byte 17 begins its record 1, of which only 16 bytes are there"));
   }
-  CHECK(has(refused(write(dir, "zip", "\x1F\x8B\x08" + std::string(30, 'x'))),
-            "zip at byte 0 is compressed by gzip: decompress the file first"));
+  CHECK(has(refused(write(dir, "zip", std::string{"\x1F\x8B\x08\0", 4} + std::string(30, 'x'))),
+            "zip at byte 0 is compressed by gzip: unpack it first"));
 }
 
 TEST_CASE("a record whose data are damaged is one error that names it, and can be left out") {

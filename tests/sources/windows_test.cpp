@@ -170,6 +170,9 @@ TEST_CASE("where a window begins follows from seed, epoch and number alone") {
   const auto seeded = [&](std::uint64_t seed) {
     return ps::windows(tokens, {.length = 1025, .stride = 1024, .seed = seed});
   };
+  const auto beyond =
+      caught<ps::OptionError>([&] { static_cast<void>(seeded(0).offset_of(seeded(0).size())); });
+  CHECK(has(beyond, "windows: asked for number "));
   REQUIRE(seeded(0).offset_of(0) == 623);
   REQUIRE(seeded(0).offset_of(0, 1) == 270);
   REQUIRE(seeded(1).offset_of(0) == 286);
@@ -204,7 +207,7 @@ TEST_CASE("however far it is shifted, every epoch has as many windows, and no ro
         const auto still = ps::windows(tokens, {.length = length, .stride = stride});
         const std::uint64_t last = count - length; // where the last window may begin
         REQUIRE(still.offset_of(still.size() - 1) <= last);
-        REQUIRE(still.offset_of(still.size()) > last);
+        REQUIRE(still.offset_of(still.size() - 1) + stride > last);
 
         const auto source = ps::windows(tokens, {.length = length, .stride = stride, .seed = 1});
         std::uint64_t furthest = 0;

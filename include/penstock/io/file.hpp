@@ -34,7 +34,11 @@ inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
   switch (error) {
   case ENOENT:
   case ENOTDIR:
-    cure = "Check the path.";
+    cure =
+        path.find_first_of("*?[{") == std::string::npos
+            ? "Check the path."
+            : "Check the path: it is taken as it stands, and no pattern is filled in. Give a list "
+              "of paths, or a folder.";
     break;
   case EACCES:
   case EPERM:

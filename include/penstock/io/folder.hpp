@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,11 +120,11 @@ template <class Io>
   }
 }
 
-/// Returns the regular files that `paths` name: see files_at(). Throws for the first in order that
-/// cannot be found.
-template <class Io>
+/// Returns the regular files that `paths` name: see files_at(). Calls check(path, files) for each
+/// directory. Throws what that does, and for the first in order that cannot be found.
+template <class Io, class Check>
 [[gnu::cold]] Vector<FoundFile> find_files(const Io& io, const std::vector<std::string>& paths,
-                                           OpeningProgress& progress) {
+                                           OpeningProgress& progress, Check check) {
   Vector<FileStatus> seen(paths.size());
   const FirstFailure failure = look_at(io, paths, seen, progress);
   Vector<FoundFile> files;
@@ -135,7 +136,9 @@ template <class Io>
     if (seen[i].kind == FileKind::regular) {
       files.push_back({paths[i], seen[i].size});
     } else {
+      const std::size_t before = files.size();
       find_in_folder(io, paths[i], progress, files);
+      check(paths[i], std::span<const FoundFile>{files.begin() + before, files.size() - before});
     }
   }
   return files;
@@ -165,7 +168,8 @@ std::vector<std::string> files_at(const Io& io, const std::string& path) {
   const PrepareOptions quietly;
   detail::OpeningProgress progress{quietly};
   std::vector<std::string> paths;
-  for (detail::FoundFile& file : detail::find_files(io, {path}, progress)) {
+  for (detail::FoundFile& file :
+       detail::find_files(io, {path}, progress, [](const auto&, auto) {})) {
     paths.push_back(std::move(file.path));
   }
   return paths;

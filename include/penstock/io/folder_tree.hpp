@@ -45,8 +45,12 @@ class FolderTree {
   }
   /// Returns which of outermost() file `i` lies in, at any depth; -1 if it lies in none.
   std::int32_t branch(std::size_t i) const noexcept { return folders_[files_[i].folder].branch; }
-  /// Returns the names of the folders in the topmost one that have files, at any depth.
+  /// Returns the names of the folders in the topmost one, whether they have files or not.
   const std::vector<std::string>& outermost() const noexcept { return outermost_; }
+  /// Returns the first of outermost() that has no file, at any depth; null if there is none.
+  const std::string* empty() const noexcept {
+    return empty_ == outermost_.size() ? nullptr : &outermost_[empty_];
+  }
 
   /// Finds the files below the folder `root` whose names `wanted` accepts, folder by folder in the
   /// order of the names' bytes. Follows links; passes over hidden entries and over what is neither
@@ -182,8 +186,10 @@ class FolderTree {
       folders_[entry.folder].branch =
           folder == 0 ? static_cast<std::int32_t>(outermost_.size()) : folders_[folder].branch;
       put_in_order(inner, entry.folder);
-      if (folder == 0 && files_.size() != before) {
+      if (folder == 0) {
+        const bool is_first = empty_ == outermost_.size();
         outermost_.push_back(std::move(entry.name));
+        empty_ += is_first && files_.size() != before ? 1 : 0;
       }
     }
   }
@@ -191,6 +197,7 @@ class FolderTree {
   std::vector<Folder> folders_;
   std::vector<File> files_;
   std::vector<std::string> outermost_;
+  std::size_t empty_ = 0; // place in outermost_
 };
 
 } // namespace penstock::detail

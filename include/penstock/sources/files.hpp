@@ -47,9 +47,9 @@ template <class Io = PosixIo> class Files {
         io_{std::move(io)}, listed_{true} {}
 
   /// Finds the files, and asks for their sizes, by many threads at once; opens none. Blocks. Throws
-  /// SourceError where there is no file, where one is larger than `largest`, for what cannot be
-  /// looked at, and for labels that are not as many as files; what progress throws. Does nothing
-  /// the second time.
+  /// SourceError where there is no file, for a class without one, where one is larger than
+  /// `largest`, for what cannot be looked at, and for labels that are not as many as files; what
+  /// progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
     if (!found_) {
       detail::OpeningProgress progress{preparing};
@@ -60,15 +60,20 @@ template <class Io = PosixIo> class Files {
 
   /// Returns how many files there are. After open().
   std::uint64_t size() const { return found_here().tree.size(); }
-  /// Returns the names of the folders in the given one that have files, in the order of their
-  /// bytes: a label is a place in this list. After open().
+  /// Returns the names of the folders in the given one, in the order of their bytes: a label is a
+  /// place in this list. After open().
   const std::vector<std::string>& classes() const { return found_here().tree.outermost(); }
-  /// Returns the path of a file, less than size(). After open().
-  std::string path(std::uint64_t number) const { return found_here().tree.path(number); }
+  /// Returns the path of a file. After open(). Throws OptionError unless the number is less than
+  /// size().
+  std::string path(std::uint64_t number) const {
+    detail::check_number("files", number, size());
+    return found_->tree.path(number);
+  }
   /// Returns the label of a file: its folder's place in classes(), or what the list of labels says;
-  /// -1 if neither does. After open().
+  /// -1 if neither does. After open(). Throws OptionError unless the number is less than size().
   std::int32_t label(std::uint64_t number) const {
-    return labels_.empty() ? found_here().tree.branch(number) : labels_[number];
+    detail::check_number("files", number, size());
+    return labels_.empty() ? found_->tree.branch(number) : labels_[number];
   }
 
   /// Reads the files from into.index() on, each opened for the time it is read. After open().
@@ -166,12 +171,22 @@ template <class Io = PosixIo> class Files {
         io_, folder_, [&](std::string_view name) { return counts(name); }, progress);
     if (tree.size() == 0) {
       detail::throw_source_error({"penstock: files: there is no file in the folder ", folder_,
-                                  " or below it",
-                                  options_.endings.empty() ? "" : " whose name has one of .endings",
+                                  " or below it", of_endings(),
                                   "; hidden files do not count. Check the path."},
                                  folder_, 0);
     }
+    if (const std::string* const empty = tree.empty(); empty && !options_.empty_classes) {
+      const std::string path = detail::joined({folder_, folder_.ends_with('/') ? "" : "/", *empty});
+      detail::throw_source_error(
+          {"penstock: files: the class ", path, " has no file", of_endings(),
+           ", in it or below it; hidden files do not count. Set .empty_classes: then it keeps its "
+           "number. Or remove the folder from all parts of the data set."},
+          path, 0);
+    }
     return tree;
+  }
+  const char* of_endings() const noexcept {
+    return options_.endings.empty() ? "" : " whose name has one of .endings";
   }
   bool counts(std::string_view name) const {
     const auto lower = [](char c) {
@@ -212,8 +227,8 @@ template <class Io = PosixIo> class Files {
 
 /// Makes a source of the files in a folder and in all folders below it: `files("photos/")`, sorted
 /// folder by folder by the names' bytes. A file's label is the place, among the names of the
-/// folders that lie directly in the given one and have files, of the one that it is in: as in
-/// PyTorch's ImageFolder. Files that lie in none have -1. Links count as what they lead to. Hidden
+/// folders that lie directly in the given one, of the one that it is in: as in PyTorch's
+/// ImageFolder. Files that lie in none have -1. Links count as what they lead to. Hidden
 /// files and folders, whose names begin with a dot, do not count, nor what is neither file nor
 /// folder. The files must stay as they are while they are read. A path of one file is a source of
 /// one record.

@@ -17,6 +17,9 @@ struct FilesOptions {
   std::vector<std::string> endings = {};
   /// The largest file that is taken, in bytes.
   std::uint64_t largest = std::uint64_t{64} << 20;
+  /// Whether a folder in the given one may have no file that counts. It has its number in either
+  /// case; without this it is refused, since a class without files is seldom meant.
+  bool empty_classes = false;
 };
 
 } // namespace penstock

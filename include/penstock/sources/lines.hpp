@@ -60,8 +60,9 @@ template <class Io = PosixIo> class Lines {
 
   /// Opens the files, reads all of them once, by several threads side by side, and remembers where
   /// lines end: in two bytes a line, and some 400 for each MiB of text. Blocks. Throws SourceError
-  /// where a file cannot be read, and for a line longer than `longest`, the first in order, with
-  /// file, offset and record; what progress throws. Does nothing the second time.
+  /// where a file cannot be read or is of another kind, such as a compressed one, for a directory
+  /// whose files have several endings, and for a line longer than `longest`, the first in order,
+  /// with file, offset and record; what progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
     if (!files_) {
       files_ = detail::new_shared<Files>(closed_, preparing, options_.direct, options_.longest);

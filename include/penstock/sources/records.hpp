@@ -12,6 +12,7 @@
 #include <penstock/prepare_options.hpp>
 #include <penstock/schema.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/records_options.hpp>
@@ -51,9 +52,10 @@ template <class T, class Io = PosixIo> class Records {
 
   /// Opens the files, many by several threads at once, and refuses those that cannot be read in
   /// whole records, naming the first in order: one that is missing or no regular file, a directory
-  /// without files, a file that ends in the middle of a record or before the offset. A file that
-  /// ends at the offset has no records. Blocks. Throws SourceError; OptionError for record_bytes;
-  /// what progress throws. Does nothing the second time.
+  /// without files or with files of several endings, one that is compressed or of a format that has
+  /// a source of its own, a file that ends in the middle of a record or before the offset. A file
+  /// that ends at the offset has no records. Blocks. Throws SourceError; OptionError for
+  /// record_bytes; what progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
     if (!files_.is_open()) {
       open_files(preparing);
@@ -125,12 +127,30 @@ template <class T, class Io = PosixIo> class Records {
     const std::uint64_t empty =
         options_.offset + std::min<std::uint64_t>(bytes - 1, ~options_.offset);
     files_.open(
-        preparing, options_.direct, empty, [](const File<Io>&) { return Nothing{}; },
+        preparing, options_.direct, empty,
+        [&](const File<Io>& file, std::size_t i) {
+          check_kind(file, i);
+          return Nothing{};
+        },
         [&](Nothing, const File<Io>& file, std::uint64_t before) {
           const std::uint64_t records = detail::checked_whole_records(
               file.path(), file.size(), options_.offset, bytes, before, options_.drop_partial);
           return detail::RecordsAt{options_.offset, records};
         });
+  }
+
+  // To look at a file is one more call, so of very many only some are looked at.
+  [[gnu::cold]] void check_kind(const File<Io>& file, std::size_t number) const {
+    constexpr std::size_t most_looked_at = 256;
+    const bool skipped = number >= most_looked_at && !detail::is_named_packed(file.path());
+    if (options_.as_it_is || record_bytes() == 1 || skipped) {
+      return;
+    }
+    const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
+      read_full(file, at, into);
+    };
+    detail::refuse_foreign({file.path(), file.size(), read},
+                           " If it has records alone, set .as_it_is.", options_.offset == 0);
   }
 
   detail::RecordFiles<Io> files_;
@@ -139,8 +159,8 @@ template <class T, class Io = PosixIo> class Records {
 
 /// Makes a source of files of records: `records<Frame>("frames.bin")`,
 /// `records<std::byte>(path, {.offset = 16, .record_bytes = 784})`. A directory stands for the
-/// files in it, in the order of their names' bytes. It touches no file before open(), which
-/// prepare() calls. The files must stay as they are while they are read.
+/// files in it, which end alike, in the order of their names' bytes. It touches no file before
+/// open(), which prepare() calls. The files must stay as they are while they are read.
 template <class T, class Io = PosixIo>
 Records<T, Io> records(std::string path, RecordsOptions options = {}, Io io = {}) {
   std::vector<std::string> paths;

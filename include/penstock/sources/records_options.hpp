@@ -21,6 +21,11 @@ struct RecordsOptions {
   /// Whether files are read past the page cache. Such reads leave nothing there for the next run,
   /// so `automatic` makes none if all files together fit into half of the memory that is free.
   DirectReads direct = DirectReads::automatic;
+  /// Takes files whatever they begin with. Without it a file that is compressed is refused, and so
+  /// is one of another format unless `offset` passes over how it begins; records of one byte are
+  /// taken from any. Of more than 256 files the others are looked at only if their names end as
+  /// those of compressed ones do.
+  bool as_it_is = false;
 };
 
 } // namespace penstock

@@ -15,6 +15,7 @@
 #include <penstock/sources/detail/files_ending.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/safetensors_header.hpp>
+#include <penstock/sources/detail/shard_index.hpp>
 #include <penstock/sources/detail/tensor_list.hpp>
 #include <penstock/sources/tensor_info.hpp>
 
@@ -52,7 +53,9 @@ template <class Io = PosixIo> class Safetensors {
   /// Opens the files and reads their headers, many by several threads at once, and refuses what is
   /// not as the format says, the first file in order: a header that is no JSON or has other members
   /// or an unknown dtype, tensors whose shape does not make their bytes, that overlap, or that
-  /// leave a part of the file uncovered; then a name that two files have. Takes some ten times a
+  /// leave a part of the file uncovered; then a name that two files have. Of a directory with an
+  /// index of shards, such as model.safetensors.index.json, each tensor must be where that says,
+  /// and no file beside. Takes some ten times a
   /// header's bytes of memory, of which a header has at most 100 MB. Blocks. Throws SourceError
   /// with file and offset; what progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
@@ -60,17 +63,20 @@ template <class Io = PosixIo> class Safetensors {
       return;
     }
     auto list = detail::new_shared<detail::TensorList>();
-    detail::RecordFiles<Io> files{
-        "safetensors",
-        detail::files_ending("safetensors", files_.io(), files_.paths(), ".safetensors"),
-        files_.io()};
+    detail::ShardIndexes indexes;
+    std::vector<std::string> paths =
+        detail::files_ending("safetensors", files_.io(), files_.paths(), ".safetensors",
+                             [&](const std::string& file) { indexes.take(files_.io(), file); });
+    indexes.check_files(paths);
+    detail::RecordFiles<Io> files{"safetensors", std::move(paths), files_.io()};
     files.open(
         preparing, options_.direct, 0,
-        [](const auto& file) { return detail::read_safetensors_header(file); },
+        [](const auto& file, std::size_t) { return detail::read_safetensors_header(file); },
         [&](detail::SafetensorsHeader& header, const auto& file, std::uint64_t before) {
           return list->add(std::move(header), file.path(), file.size(), before);
         });
     list->sort();
+    indexes.check_tensors(*list);
     files_ = std::move(files);
     list_ = std::move(list);
   }

@@ -67,9 +67,10 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
 
   /// Returns how many samples all archives have. After open().
   std::uint64_t size() const { return files().size(); }
-  /// Returns the key of a sample, less than size(): its members' name up to the first dot. After
-  /// open().
+  /// Returns the key of a sample: its members' name up to the first dot. After open(). Throws
+  /// OptionError unless the number is less than size().
   std::string key(std::uint64_t number) const {
+    detail::check_number("tar", number, size());
     std::string key;
     files().each_part(number, 1, [&](const Part& part, std::uint64_t sample, std::uint64_t) {
       key = part.samples.key(sample);

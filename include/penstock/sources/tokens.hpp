@@ -9,6 +9,7 @@
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/megatron_index.hpp>
 #include <penstock/sources/detail/record_files.hpp>
@@ -50,16 +51,20 @@ template <class T, class Io = PosixIo> class Tokens {
 
   /// Takes files and directories, to be read one after the other; touches none before open().
   explicit Tokens(std::vector<std::string> paths, TokensOptions options = {}, Io io = {})
-      : files_{"tokens", std::move(paths), std::move(io)}, options_{options} {}
+      : files_{"tokens", std::move(paths), std::move(io),
+               takes_indexes(options.format) ? ".idx" : ""},
+        options_{options} {}
 
   /// Opens the files, many by several threads at once, and reads their headers and indexes. Refuses
   /// the first in order that has another type of tokens, another size than its header or index
-  /// says, or part of a token at its end. Blocks. Throws SourceError; what progress throws. Does
-  /// nothing the second time.
+  /// says, or part of a token at its end; one that is compressed or of another format; and a
+  /// directory whose files have several endings, indexes of Megatron's left out. Blocks. Throws
+  /// SourceError; what progress throws. Does nothing the second time.
   void open(const PrepareOptions& preparing = {}) {
     if (!files_.is_open()) {
       files_.open(
-          preparing, options_.direct, 0, [this](const File<Io>& file) { return look(file); },
+          preparing, options_.direct, 0,
+          [this](const File<Io>& file, std::size_t) { return look(file); },
           [](detail::RecordsAt at, const File<Io>&, std::uint64_t) { return at; });
     }
   }
@@ -93,6 +98,9 @@ template <class T, class Io = PosixIo> class Tokens {
  private:
   static constexpr detail::ValueType wanted_ = detail::value_type_of<T>();
 
+  static constexpr bool takes_indexes(TokenFormat format) noexcept {
+    return format == TokenFormat::automatic || format == TokenFormat::megatron;
+  }
   template <class F> static auto with_header(const File<Io>& file, F f) {
     const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
       read_full(file, at, into);
@@ -112,7 +120,8 @@ template <class T, class Io = PosixIo> class Tokens {
         return detail::RecordsAt{0, 0};
       }
       if (any) {
-        detail::check_no_other(header);
+        detail::refuse_foreign(header, " If it has tokens alone, set .format = "
+                                       "ps::TokenFormat::raw.");
       }
       return detail::raw_tokens(header, wanted_);
     });
@@ -140,8 +149,14 @@ template <class T, class Io = PosixIo> class Tokens {
   // whose tokens are missing tells of data that would be left out unseen.
   bool is_passed_over(const detail::HeaderFile& header) const {
     const std::vector<std::string>& named = files_.paths();
-    if (!header.begins_with(detail::megatron_magic.substr(0, std::size_t{header.size()})) ||
-        std::find(named.begin(), named.end(), header.path()) != named.end()) {
+    if (std::find(named.begin(), named.end(), header.path()) != named.end()) {
+      return false;
+    }
+    if (!header.begins_with(detail::megatron_magic.substr(0, std::size_t{header.size()}))) {
+      if (header.path().ends_with(".idx")) {
+        header.refuse(0, {"is no index of Megatron's, and lies in a directory of tokens: name the "
+                          "files of tokens in a list."});
+      }
       return false;
     }
     const std::string tokens = detail::megatron_tokens_path(std::string{header.path()});

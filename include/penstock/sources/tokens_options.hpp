@@ -12,7 +12,7 @@ enum class TokenFormat {
   /// such
   /// a file that ends in .idx, and else raw.
   automatic,
-  /// Tokens alone.
+  /// Tokens alone, whatever the file begins with.
   raw,
   /// llm.c's header of 1024 bytes: for GPT-2, uint16_t's; for Llama 3, uint32_t's.
   llm_c,

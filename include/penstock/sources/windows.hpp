@@ -118,10 +118,12 @@ template <class From> class Windows {
   /// Returns the length of a window.
   std::array<std::size_t, 1> extents() const noexcept { return {length_}; }
 
-  /// Returns where window `i`, less than size(), begins in the sequence: at i * stride, and so many
-  /// tokens further as seed and epoch say. These are fewer than a stride, and fewer where the
-  /// sequence has no room for so many. After open(), or of memory at any time.
+  /// Returns where window `i` begins in the sequence: at i * stride, and so many tokens further as
+  /// seed and epoch say. These are fewer than a stride, and fewer where the sequence has no room
+  /// for so many. After open(), or of memory at any time. Throws OptionError unless `i` is less
+  /// than size().
   std::uint64_t offset_of(std::uint64_t i, std::uint64_t epoch = 0) const {
+    detail::check_number("windows", i, size());
     return i * stride_ + shift(epoch);
   }
 
@@ -142,7 +144,7 @@ template <class From> class Windows {
     const auto windows = get<"tokens">(into);
     detail::check_range("windows", into.index(), into.size(), windows.elements() * sizeof(Token),
                         size(), length_ * sizeof(Token));
-    const std::uint64_t first = offset_of(into.index(), patience.epoch());
+    const std::uint64_t first = into.index() * stride_ + shift(patience.epoch());
     for (std::size_t i = 0; i < into.size(); ++i) {
       const Batch<Token, Where> window{windows.data() + i * length_, length_, first + i * stride_};
       if (!read_window(into.index() + i, window, patience)) {

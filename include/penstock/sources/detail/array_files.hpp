@@ -113,7 +113,7 @@ template <class T, class Format, class Io> class ArrayFiles {
     std::string first_path;
     files_.open(
         preparing, options_.direct, 0,
-        [&](const File<Io>& file) {
+        [&](const File<Io>& file, std::size_t) {
           const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
             read_full(file, at, into);
           };

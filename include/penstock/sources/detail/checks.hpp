@@ -31,6 +31,16 @@ template <class T> std::size_t checked_record_bytes(const char* call, std::size_
   return checked_record_bytes(call, asked, sizeof(T));
 }
 
+/// Throws OptionError unless the source has a record of this number.
+inline void check_number(const char* call, std::uint64_t number, std::uint64_t size) {
+  if (number >= size) {
+    throw_error<OptionError>({"penstock: ", call, ": asked for number ", number, ", but there are ",
+                              size,
+                              ", counted from 0: give a number below that. batch.index() goes on "
+                              "through all epochs; visit(i).record does not."});
+  }
+}
+
 /// Throws SourceError unless `count` records of `bytes` from record `first` on are a range of a
 /// source of `size` records of `record_bytes`.
 inline void check_range(const char* call, std::uint64_t first, std::size_t count, std::size_t bytes,

@@ -5,20 +5,39 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/io/folder.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace penstock::detail {
 
-/// Returns these paths, and for a directory those of its files whose names end so: other files lie
-/// beside them. `call` names what the user called. Throws SourceError if a directory has none.
-template <class Io>
+/// Throws SourceError if a file's name goes on behind the ending, as x.tar.gz and x.tar.part do,
+/// and the file of the name up to there is not among `all`: it is not whole, or not unpacked.
+[[gnu::cold]] inline void check_whole(const char* call, const std::string& file,
+                                      const std::vector<std::string>& all,
+                                      std::string_view ending) {
+  const std::size_t at = file.rfind(joined({ending, "."}));
+  if (at == std::string::npos || at < file.rfind('/') || file.ends_with(".json")) {
+    return;
+  }
+  const std::string whole = file.substr(0, at + ending.size());
+  if (std::find(all.begin(), all.end(), whole) == all.end()) {
+    throw_source_error({"penstock: ", call, ": ", file, " lies in the directory, and ", whole,
+                        " does not: fetch or unpack the whole file, or name the files that you "
+                        "mean in a list."},
+                       file, 0);
+  }
+}
+
+/// Returns these paths, and for a directory those of its files whose names end so. Calls
+/// beside(file) for each other file in it. `call` names what the user called. Throws what that
+/// does, and SourceError if a directory has no such file, or one that is not whole.
+template <class Io, class Beside>
 [[gnu::cold]] std::vector<std::string> files_ending(const char* call, const Io& io,
                                                     const std::vector<std::string>& paths,
-                                                    std::string_view ending) {
+                                                    std::string_view ending, Beside beside) {
   std::vector<std::string> taken;
   for (const std::string& path : paths) {
     if (status_of(io, path).kind != FileKind::directory) {
@@ -26,9 +45,13 @@ template <class Io>
       continue;
     }
     const std::size_t before = taken.size();
-    for (std::string& file : files_at(io, path)) {
+    const std::vector<std::string> all = files_at(io, path);
+    for (const std::string& file : all) {
       if (file.ends_with(ending)) {
-        taken.push_back(std::move(file));
+        taken.push_back(file);
+      } else {
+        check_whole(call, file, all, ending);
+        beside(file);
       }
     }
     if (taken.size() == before) {

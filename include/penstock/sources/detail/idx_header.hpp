@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/sources/detail/array_header.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 
 #include <bit>
@@ -16,12 +17,10 @@ namespace penstock::detail {
 /// number of dimensions; then each extent in 4 bytes, the most significant one first, as in the
 /// values. Throws SourceError.
 [[gnu::cold]] inline ArrayHeader idx_header(const HeaderFile& file) {
-  if (file.begins_with("\x1f\x8b")) {
-    file.refuse(0, {"is compressed by gzip: unpack it once, gunzip FILE."});
-  }
   std::byte magic[4];
   file.read(0, magic);
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0}) {
+    refuse_foreign(file);
     file.refuse(0, {"does not begin with two zero bytes, as an IDX file does: it is damaged, or of "
                     "another format. Name an IDX file, such as train-images-idx3-ubyte."});
   }

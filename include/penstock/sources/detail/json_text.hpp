@@ -28,19 +28,38 @@ class JsonText {
 
   /// Returns how many bytes were read.
   std::size_t at() const noexcept { return at_; }
-  /// Returns whether `sign` comes next, and reads it if so; blanks before it count for nothing.
-  bool take(char sign) noexcept {
+  /// Returns whether `sign` comes next; blanks before it count for nothing.
+  bool is_next(char sign) noexcept {
     skip_blanks();
-    const bool is_next = at_ != text_.size() && text_[at_] == sign;
-    at_ += is_next ? 1 : 0;
-    return is_next;
+    return at_ != text_.size() && text_[at_] == sign;
   }
-  /// Returns whether `null` comes next, and reads it if so.
-  bool take_null() noexcept {
+  /// Returns whether `sign` comes next, and reads it if so.
+  bool take(char sign) noexcept {
+    const bool next = is_next(sign);
+    at_ += next ? 1 : 0;
+    return next;
+  }
+  /// Returns whether this word comes next, and reads it if so.
+  bool take(std::string_view word) noexcept {
     skip_blanks();
-    const bool is_next = text_.substr(at_, 4) == "null";
-    at_ += is_next ? 4 : 0;
-    return is_next;
+    const bool next = text_.substr(at_).starts_with(word);
+    at_ += next ? word.size() : 0;
+    return next;
+  }
+  /// Reads what stands behind a member or an element: a comma, and returns true, or `end`.
+  bool next_of(char end) {
+    if (take(',')) {
+      return true;
+    }
+    expect(end);
+    return false;
+  }
+  /// Reads blanks and the end. Throws if something else comes next.
+  void expect_end() {
+    skip_blanks();
+    if (at_ != text_.size()) {
+      fail(at_, {"something other than blanks behind the object"});
+    }
   }
   /// Reads `sign`. Throws if something else comes next.
   void expect(char sign) {
@@ -96,6 +115,25 @@ class JsonText {
     return value;
   }
 
+  /// Reads a number of any kind, and keeps nothing of it.
+  void any_number() {
+    take('-');
+    const std::size_t begin = at_;
+    digits();
+    if (text_[begin] == '0' && at_ != begin + 1) {
+      fail(begin, {"a number that begins with a zero"});
+    }
+    if (text_.substr(at_).starts_with('.')) {
+      ++at_;
+      digits();
+    }
+    if (at_ != text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
+      ++at_;
+      at_ += at_ != text_.size() && (text_[at_] == '+' || text_[at_] == '-') ? 1 : 0;
+      digits();
+    }
+  }
+
   /// Throws that there is something at byte `at` of the text which must not be there. `cure` is for
   /// what is no damage.
   [[noreturn, gnu::cold]] void fail(std::size_t at, std::initializer_list<Piece> found,
@@ -128,6 +166,14 @@ class JsonText {
   bool is_digit() const noexcept {
     return at_ != text_.size() && text_[at_] >= '0' && text_[at_] <= '9';
   }
+  void digits() {
+    if (!is_digit()) {
+      fail_here("a value");
+    }
+    while (is_digit()) {
+      ++at_;
+    }
+  }
   char next(const char* wanted) {
     if (at_ == text_.size()) {
       fail_here(wanted);
@@ -152,7 +198,7 @@ class JsonText {
       characters += meant[i];
       ++at_;
     } else if (sign == 'u') {
-      append(characters, code_point(begin));
+      append_utf8(characters, code_point(begin));
     } else {
       fail(begin, {"an escape that JSON does not have"});
     }
@@ -187,26 +233,6 @@ class JsonText {
     }
     return value;
   }
-  static void append(std::string& characters, std::uint32_t point) {
-    const auto put = [&](std::uint32_t byte) { characters += static_cast<char>(byte); };
-    const auto follow = [&](unsigned shift) { put(0x80U | (point >> shift & 0x3fU)); };
-    if (point < 0x80) {
-      put(point);
-    } else if (point < 0x800) {
-      put(0xc0U | point >> 6U);
-      follow(0);
-    } else if (point < 0x10000) {
-      put(0xe0U | point >> 12U);
-      follow(6);
-      follow(0);
-    } else {
-      put(0xf0U | point >> 18U);
-      follow(12);
-      follow(6);
-      follow(0);
-    }
-  }
-
   std::string_view text_;
   const std::string& path_;
   std::uint64_t offset_;

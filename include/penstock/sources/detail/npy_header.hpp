@@ -4,7 +4,9 @@
 
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/sources/detail/array_header.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
+#include <penstock/sources/detail/npy_type.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -159,52 +161,18 @@ class NpyText {
                                   "them as columns."});
     }
     const std::size_t first = at_;
-    std::string_view text = string();
-    const std::size_t letter = text.find_first_not_of("<>|=");
-    const char order = letter == 1 ? text[0] : '=';
-    const char kind = letter <= 1 && letter < text.size() ? text[letter] : '?';
-    if (const char* const cure = cure_of(kind)) {
+    const std::string_view text = string();
+    if (const char* const cure = npy_cure(text)) {
       file_.refuse(begin_ + first, {"begins an array of ", cure});
     }
-    unsigned bytes = 0;
-    for (std::size_t i = letter <= 1 ? letter + 1 : text.size(); i < text.size(); ++i) {
-      const bool digit = text[i] >= '0' && text[i] <= '9' && bytes < 100;
-      bytes = digit ? bytes * 10 + static_cast<unsigned>(text[i] - '0') : 1000;
-    }
-    if (!is_a_type(kind, bytes)) {
+    const std::optional<NpyType> found = npy_type(text);
+    if (!found) {
       file_.refuse(begin_ + first,
                    {"has values of type \"", shown(text),
                     "\", which is not read: convert them once, a.astype('float32')."});
     }
-    header.type = {kind, bytes};
-    const bool little = std::endian::native == std::endian::little;
-    header.swapped = bytes != 1 && order == (little ? '>' : '<');
-  }
-  // Returns what values of a kind that is refused are, and what helps; null for others.
-  static const char* cure_of(char kind) noexcept {
-    switch (kind) {
-    case 'O':
-      return "Python objects, which are pickled: save numbers, a.astype('float32').";
-    case 'S':
-    case 'a':
-    case 'U':
-      return "strings: save their bytes as numbers, and where each begins, or write one text.";
-    case 'M':
-    case 'm':
-      return "dates or times: save them as numbers, a.view('int64').";
-    case 'c':
-      return "complex numbers: save them as pairs, a.view('float32').reshape(*a.shape, 2) for "
-             "complex64.";
-    default:
-      return nullptr;
-    }
-  }
-  static bool is_a_type(char kind, unsigned bytes) noexcept {
-    const bool power = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8;
-    return kind == 'b'                  ? bytes == 1
-           : kind == 'i' || kind == 'u' ? power
-           : kind == 'f'                ? power && bytes != 1
-                                        : kind == 'V' && bytes == 2;
+    header.type = found->type;
+    header.swapped = found->swapped;
   }
 
   const HeaderFile& file_;
@@ -218,10 +186,8 @@ class NpyText {
 /// KiB. Throws SourceError.
 [[gnu::cold]] inline ArrayHeader npy_header(const HeaderFile& file) {
   constexpr std::size_t most_bytes = std::size_t{64} << 10;
-  if (file.begins_with("PK\x03\x04")) {
-    file.refuse(0, {"is an archive, such as np.savez() writes: read it by ps::npz."});
-  }
   if (!file.begins_with("\x93NUMPY")) {
+    refuse_foreign(file);
     file.refuse(0,
                 {"does not begin as a .npy file does: it is empty, damaged or of another format. "
                  "Write it again by np.save()."});

@@ -19,6 +19,7 @@
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/file_parts.hpp>
 #include <penstock/sources/detail/held_bytes.hpp>
+#include <penstock/sources/detail/one_ending.hpp>
 #include <penstock/sources/detail/read_many.hpp>
 #include <penstock/sources/detail/told.hpp>
 
@@ -39,30 +40,34 @@ namespace penstock::detail {
 /// what open() has opened. What a file says of itself, its format knows: see RecordFilesOpening.
 template <class Io> class RecordFiles {
  public:
-  /// `call` names what the user called.
-  RecordFiles(const char* call, std::vector<std::string> paths, Io io)
-      : call_{call}, paths_{std::move(paths)}, io_{std::move(io)} {}
+  /// `call` names what the user called. The files of a directory must end alike, but for those that
+  /// end in `beside`.
+  RecordFiles(const char* call, std::vector<std::string> paths, Io io, const char* beside = "")
+      : call_{call}, paths_{std::move(paths)}, io_{std::move(io)}, beside_{beside} {}
 
   const char* call() const noexcept { return call_; }
   const std::vector<std::string>& paths() const noexcept { return paths_; }
   const Io& io() const noexcept { return io_; }
   bool is_open() const noexcept { return static_cast<bool>(parts_); }
 
-  /// Opens the files, many by several threads at once. `look(file)`, on any thread, returns what a
-  /// File says of itself; `settle(said, file, before)` then says where its records lie, in order:
-  /// `before` are those of the files before it. A file of at most `empty` bytes has no records.
-  /// Throws what both throw, for the first file in order; SourceError; what progress throws.
-  /// Blocks.
+  /// Opens the files, many by several threads at once. `look(file, i)`, on any thread, returns what
+  /// File number `i` says of itself; `settle(said, file, before)` then says where its records lie,
+  /// in order: `before` are those of the files before it. A file of at most `empty` bytes has no
+  /// records. Throws what both throw, for the first file in order; SourceError; what progress
+  /// throws. Blocks.
   template <class Look, class Settle>
   [[gnu::cold]] void open(const PrepareOptions& preparing, DirectReads direct, std::uint64_t empty,
                           Look look, Settle settle, std::size_t threads = 0) {
-    using Said = std::invoke_result_t<Look&, const File<Io>&>;
+    using Said = std::invoke_result_t<Look&, const File<Io>&, std::size_t>;
     if (paths_.empty()) {
       throw_source_error({"penstock: ", call_, ": the list of files is empty: name at least one."},
                          {}, 0);
     }
     OpeningProgress progress{preparing};
-    Vector<FoundFile> found = find_files(io_, paths_, progress);
+    Vector<FoundFile> found = find_files(
+        io_, paths_, progress, [&](const std::string& path, std::span<const FoundFile> files) {
+          check_one_ending(call_, path, files, beside_);
+        });
     const bool once = direct != DirectReads::automatic || !fit_into_memory(io_, found);
     direct = once ? direct : DirectReads::none;
     Vector<std::optional<DirectFile<Io>>> files(found.size());
@@ -71,7 +76,7 @@ template <class Io> class RecordFiles {
     const std::size_t stay_direct = behind_first(most_open / 2, found, empty);
     const auto open_one = [&](std::size_t i) {
       DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
-      said[i].emplace(look(file.file()));
+      said[i].emplace(look(file.file(), i));
       if (i >= (file.is_direct() ? stay_direct : stay) || file.size() <= empty) {
         file.close();
       }
@@ -246,6 +251,7 @@ template <class Io> class RecordFiles {
   const char* call_;
   std::vector<std::string> paths_;
   Io io_;
+  const char* beside_;
   Shared<Parts> parts_; // not changed once it is set
 };
 

@@ -16,7 +16,7 @@
 namespace penstock::detail {
 
 // The format: https://github.com/huggingface/safetensors, "Format" in its README. A file is the
-// header's length as 8 bytes, little-endian; the header, a JSON object, perhaps with spaces behind
+// header's length as 8 bytes, little-endian; the header, a JSON object, perhaps with blanks around
 // it; and the bytes of the tensors, of which data_offsets count from the first.
 
 inline constexpr std::uint64_t most_safetensors_header = 100'000'000; // as its own reader has it

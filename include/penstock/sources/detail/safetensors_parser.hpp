@@ -5,6 +5,7 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/sources/detail/json_text.hpp>
+#include <penstock/sources/detail/json_values.hpp>
 #include <penstock/sources/detail/safetensors_header.hpp>
 #include <penstock/sources/tensor_info.hpp>
 
@@ -27,23 +28,18 @@ class SafetensorsParser {
  public:
   /// Reads `header`, which lies behind the length in a file of `size` bytes.
   SafetensorsParser(std::span<const std::byte> header, std::uint64_t size, const std::string& path)
-      : text_{reinterpret_cast<const char*>(header.data()), header.size()},
-        data_{safetensors_length_bytes + header.size()}, size_{size}, path_{path},
-        json_{text_, path, safetensors_length_bytes, "its safetensors header",
+      : data_{safetensors_length_bytes + header.size()}, size_{size}, path_{path},
+        json_{{reinterpret_cast<const char*>(header.data()), header.size()},
+              path,
+              safetensors_length_bytes,
+              "its safetensors header",
               safetensors_damaged} {}
 
   SafetensorsHeader parse() {
-    if (!text_.starts_with('{')) {
-      json_.fail(0, {"no '{' as the first byte"});
-    }
-    each_member([&](std::string& name, std::size_t at) {
+    each_json_member(json_, [&](std::string& name, std::size_t at) {
       name == "__metadata__" ? metadata(at) : tensor(name, at);
     });
-    // The format allows these bytes behind the object, and no others.
-    const std::size_t other = text_.find_first_not_of(' ', json_.at());
-    if (other != std::string_view::npos) {
-      json_.fail(other, {"something other than spaces behind the object"});
-    }
+    json_.expect_end();
     check_names();
     check_places();
     header_.data = data_;
@@ -51,39 +47,21 @@ class SafetensorsParser {
   }
 
  private:
-  // Reads an object, and has `f(name, at)` read each of its members' values.
-  template <class F> void each_member(F f) {
-    json_.expect('{');
-    std::string name;
-    for (bool more = !json_.take('}'); more; more = next_of('}')) {
-      const std::size_t at = json_.at();
-      json_.string(name);
-      json_.expect(':');
-      f(name, at);
-    }
-  }
   template <class F> void each_number(F f) {
     json_.expect('[');
-    for (bool more = !json_.take(']'); more; more = next_of(']')) {
+    for (bool more = !json_.take(']'); more; more = json_.next_of(']')) {
       f(json_.number());
     }
-  }
-  bool next_of(char end) {
-    if (json_.take(',')) {
-      return true;
-    }
-    json_.expect(end);
-    return false;
   }
 
   void metadata(std::size_t at) {
     if (std::exchange(has_metadata_, true)) {
       json_.fail(at, {"a second __metadata__"});
     }
-    if (json_.take_null()) {
+    if (json_.take("null")) {
       return;
     }
-    each_member([&](const std::string& name, std::size_t where) {
+    each_json_member(json_, [&](const std::string& name, std::size_t where) {
       if (header_.metadata.size() == most_tensor_metadata) {
         json_.fail(where, {"more than ", most_tensor_metadata, " members of __metadata__"},
                    "write the file with fewer.");
@@ -99,18 +77,25 @@ class SafetensorsParser {
     std::optional<TensorType> type;
     std::optional<std::vector<std::uint64_t>> shape;
     std::vector<std::uint64_t> places;
-    each_member([&](const std::string& member, std::size_t where) {
-      if (member == "dtype" && !type) {
+    each_json_member(json_, [&](const std::string& member, std::size_t where) {
+      const auto once = [&](bool first) {
+        if (!first) {
+          json_.fail(where, {"\"", shown(member), "\" twice in the tensor \"", shown(name), "\""});
+        }
+      };
+      if (member == "dtype") {
+        once(!type);
         type = this->type(name, where);
-      } else if (member == "shape" && !shape) {
+      } else if (member == "shape") {
+        once(!shape);
         shape.emplace();
         each_number([&](std::uint64_t extent) { add(*shape, extent, most_tensor_extents, at); });
-      } else if (member == "data_offsets" && places.empty()) {
+      } else if (member == "data_offsets") {
+        once(places.empty());
         each_number([&](std::uint64_t place) { add(places, place, 2, at); });
         refuse_unless(places.size() == 2, at, name, "whose data_offsets are not two numbers");
       } else {
-        json_.fail(where, {"\"", shown(member), "\", twice or unknown, in the tensor \"",
-                           shown(name), "\""});
+        skip_json(json_); // as the format's own reader does
       }
     });
     refuse_unless(type && shape && !places.empty(), at, name,
@@ -207,7 +192,6 @@ class SafetensorsParser {
     }
   }
 
-  std::string_view text_;
   std::uint64_t data_; // where the tensors' bytes begin in the file
   std::uint64_t size_;
   const std::string& path_;

@@ -43,12 +43,14 @@ template <class Io> class TarFiles {
   TarFiles(const RecordFiles<Io>& closed, const PrepareOptions& preparing,
            const TarOptions& options, std::span<const std::string_view> columns,
            std::span<const TarHolds> holds)
-      : files_{"tar", files_ending("tar", closed.io(), closed.paths(), ".tar"), closed.io()} {
+      : files_{"tar",
+               files_ending("tar", closed.io(), closed.paths(), ".tar", [](const std::string&) {}),
+               closed.io()} {
     struct Found {
       TarSamples samples;
       std::string not_kept;
     };
-    const auto look = [&](const File<Io>& file) {
+    const auto look = [&](const File<Io>& file, std::size_t) {
       const FoundIndex found = find_index(files_.io(), file, options.keep_index);
       Found made{TarSamples{columns}, found.not_kept};
       found.index.each([&](std::string_view name, std::uint64_t data, std::uint64_t bytes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/text.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/utf8.hpp>
 
@@ -107,20 +108,9 @@ class TarHeader {
     return i == all.size() || all[i] == ' ' ? std::optional{value} : std::nullopt;
   }
   [[noreturn, gnu::cold]] void refuse_sum() const {
-    const std::string_view all = raw(0, tar_block);
     const bool first = at_ == 0;
-    const bool gzip = first && all.starts_with("\x1F\x8B");
-    const bool zstd = first && all.starts_with("\x28\xB5\x2F\xFD");
-    const bool xz = first && all.starts_with("\xFD"
-                                             "7zXZ");
-    const bool bzip2 = first && all.starts_with("BZh");
-    if (gzip || zstd || xz || bzip2) {
-      file_.refuse(at_, {"is compressed by ",
-                         gzip   ? "gzip"
-                         : zstd ? "zstd"
-                         : xz   ? "xz"
-                                : "bzip2",
-                         ", and members must be reached one by one: decompress it first."});
+    if (first) {
+      refuse_foreign(file_, {}, !raw(257, 5).starts_with("ustar"));
     }
     file_.refuse(at_, {first ? "has no header of a tar archive, or a damaged one: its checksum is "
                                "wrong. Check the path."

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/tar_header.hpp>
 #include <penstock/sources/detail/utf8.hpp>
@@ -82,8 +83,11 @@ class TarWalk {
   }
   std::span<const std::byte> block_at(std::uint64_t at) {
     if (file_.size() - at < tar_block) {
+      if (at == 0) {
+        refuse_foreign(file_, {}, false);
+      }
       file_.refuse(at, {at == 0 ? "has less than the one block that a tar archive has at least: it "
-                                  "was cut, or is of another format, or compressed. Check the path."
+                                  "was cut, or is of another format. Check the path."
                                 : "ends in the middle of a block: the archive was cut. Copy or "
                                   "download it again."});
     }

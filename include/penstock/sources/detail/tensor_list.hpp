@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/io/file.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/safetensors_header.hpp>
 #include <penstock/sources/detail/safetensors_parser.hpp>
@@ -23,8 +24,21 @@ namespace penstock::detail {
 
 /// Reads the header of an open file. Throws SourceError.
 template <class Io> SafetensorsHeader read_safetensors_header(const File<Io>& file) {
-  std::vector<std::byte> bytes(std::min(file.size(), safetensors_length_bytes));
+  if (file.path().ends_with(".json")) {
+    throw_source_error({"penstock: ", file.path(),
+                        " is no safetensors file by its name, but may be "
+                        "an index of some: give the directory that they "
+                        "lie in."},
+                       file.path(), 0);
+  }
+  std::vector<std::byte> bytes(std::min<std::uint64_t>(file.size(), foreign_bytes));
   read_full(file, 0, bytes);
+  const std::string_view first{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  if (!is_safetensors(first, file.size())) {
+    if (const std::string kind = foreign_kind(bytes, file.size()); !kind.empty()) {
+      throw_source_error({"penstock: ", file.path(), " at byte 0 ", kind}, file.path(), 0);
+    }
+  }
   const std::uint64_t length = safetensors_header_bytes(bytes, file.size(), file.path());
   bytes.resize(length);
   read_full(file, safetensors_length_bytes, bytes);
@@ -76,11 +90,14 @@ class TensorList {
   const std::vector<std::map<std::string, std::string>>& metadata() const noexcept {
     return metadata_;
   }
+  /// Returns the tensor of this name; null if there is none.
+  const TensorInfo* look_up(std::string_view name) const {
+    const auto at = place_of(name);
+    return at == by_name_.end() || tensors_[*at].name != name ? nullptr : &tensors_[*at];
+  }
   /// Returns the tensor of this name. Throws OptionError if there is none.
   const TensorInfo& find(std::string_view name) const {
-    const auto at = std::lower_bound(
-        by_name_.begin(), by_name_.end(), name,
-        [this](std::size_t i, std::string_view than) { return tensors_[i].name < than; });
+    const auto at = place_of(name);
     if (at == by_name_.end() || tensors_[*at].name != name) {
       const bool last = at == by_name_.end();
       throw_error<OptionError>(
@@ -93,6 +110,12 @@ class TensorList {
   }
 
  private:
+  std::vector<std::size_t>::const_iterator place_of(std::string_view name) const {
+    return std::lower_bound(
+        by_name_.begin(), by_name_.end(), name,
+        [this](std::size_t i, std::string_view than) { return tensors_[i].name < than; });
+  }
+
   std::vector<TensorInfo> tensors_;
   std::vector<std::size_t> by_name_; // their numbers
   std::vector<std::string> files_;

@@ -9,6 +9,7 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/largest_sums.hpp>
 #include <penstock/sources/detail/line_index.hpp>
 #include <penstock/sources/detail/record_files.hpp>
@@ -43,7 +44,7 @@ template <class Io> class TextFiles {
             std::uint64_t longest)
       : files_{std::move(files)} {
     files_.open(
-        preparing, direct, 0, [](const auto&) { return 0; },
+        preparing, direct, 0, [](const auto&, std::size_t) { return 0; },
         [&](int, const auto& file, std::uint64_t before) {
           if (file.size() != 0) {
             parts_.push_back({{}, file.path(), file.size(), before});
@@ -132,6 +133,9 @@ template <class Io> class TextFiles {
     const auto bytes = thread_buffer().first(
         std::min<std::uint64_t>(LineEnds::piece_bytes, part.bytes - piece.at));
     files_.read_bytes(part.first_byte + piece.at, bytes, 0);
+    if (piece.at == 0) {
+      refuse_foreign(part, bytes);
+    }
     std::byte before{};
     if (bytes[0] == std::byte{'\n'} && piece.at != 0) {
       files_.read_bytes(part.first_byte + piece.at - 1, {&before, 1}, 0);
@@ -145,6 +149,13 @@ template <class Io> class TextFiles {
                   }};
     largest.add(longer);
     return ends;
+  }
+
+  static void refuse_foreign(const Part& part, std::span<const std::byte> first) {
+    const auto some = first.first(std::min(first.size(), foreign_bytes));
+    if (const std::string kind = foreign_kind(some, part.bytes); !kind.empty()) {
+      throw_source_error({"penstock: ", part.path, " at byte 0 ", kind}, part.path, 0);
+    }
   }
 
   [[gnu::cold]] void refuse_longer(std::uint64_t longest) const {

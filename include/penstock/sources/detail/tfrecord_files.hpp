@@ -6,6 +6,7 @@
 #include <penstock/io/direct.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/prepare_options.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/largest_sums.hpp>
 #include <penstock/sources/detail/record_files.hpp>
@@ -59,13 +60,13 @@ inline std::uint32_t masked_crc32c(std::span<const std::byte> bytes) {
     }
     const std::span<const std::byte> head = std::span{piece}.subspan(at - begin, tfrecord_head);
     if (masked_crc32c(head.first(8)) != number_at<std::uint32_t>(head.data() + 8, false)) {
-      const bool zipped = at == 0 && file.begins_with("\x1F\x8B");
-      file.refuse(at,
-                  {zipped    ? "is compressed by gzip: decompress the file first."
-                   : at == 0 ? "is no TFRecord file, or a damaged one: the checksum of the "
-                               "first record's length is wrong. Check the path."
-                             : "has a record's length with a wrong checksum, and where the next "
-                               "record begins is not known: copy or download the file again."});
+      if (at == 0) {
+        refuse_foreign(file);
+      }
+      file.refuse(at, {at == 0 ? "is no TFRecord file, or a damaged one: the checksum of the "
+                                 "first record's length is wrong. Check the path."
+                               : "has a record's length with a wrong checksum, and where the next "
+                                 "record begins is not known: copy or download the file again."});
     }
     const auto length = number_at<std::uint64_t>(head.data(), false);
     if (length > left - tfrecord_head - tfrecord_tail) {
@@ -97,7 +98,7 @@ template <class Io> class TfRecordFiles {
     Largest largest;
     files_.open(
         preparing, DirectReads::none, 0,
-        [](const File<Io>& file) {
+        [](const File<Io>& file, std::size_t) {
           const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
             read_full(file, at, into);
           };

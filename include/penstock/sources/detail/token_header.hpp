@@ -101,20 +101,6 @@ inline bool is_llm_c(const HeaderFile& file) {
   return {0, index.tokens};
 }
 
-/// Throws SourceError if a file that is taken for tokens alone begins as one of another format.
-[[gnu::cold]] inline void check_no_other(const HeaderFile& file) {
-  if (file.begins_with("\x93NUMPY")) {
-    file.refuse(0, {"is a .npy file: read it by ps::npy."});
-  }
-  if (file.begins_with(megatron_magic)) {
-    file.refuse(0, {"is an index of Megatron's: name the file of tokens beside it, which ends in "
-                    ".bin."});
-  }
-  if (file.begins_with("TNTIDX\0\0")) {
-    file.refuse(0, {"is an index of an early Megatron: build the data set again."});
-  }
-}
-
 /// Returns the path with `to` for its ending; empty if that is not `from`.
 [[gnu::cold]] inline std::string with_ending(const std::string& path, std::string_view from,
                                              std::string_view to) {

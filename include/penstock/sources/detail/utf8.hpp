@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -62,6 +63,27 @@ inline bool is_printed(std::string_view text, std::size_t bytes) noexcept {
     text.remove_prefix(bytes == 0 ? 1 : bytes);
   }
   return printed;
+}
+
+/// Appends a code point.
+inline void append_utf8(std::string& characters, std::uint32_t point) {
+  const auto put = [&](std::uint32_t byte) { characters += static_cast<char>(byte); };
+  const auto follow = [&](unsigned shift) { put(0x80U | (point >> shift & 0x3fU)); };
+  if (point < 0x80) {
+    put(point);
+  } else if (point < 0x800) {
+    put(0xc0U | point >> 6U);
+    follow(0);
+  } else if (point < 0x10000) {
+    put(0xe0U | point >> 12U);
+    follow(6);
+    follow(0);
+  } else {
+    put(0xf0U | point >> 18U);
+    follow(12);
+    follow(6);
+    follow(0);
+  }
 }
 
 } // namespace penstock::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
@@ -37,9 +38,6 @@ class ZipEndParser {
 
   /// Allocates at most 64 KiB and a record. Throws SourceError.
   [[gnu::cold]] ZipEnd parse() {
-    if (file_.begins_with("\x93NUMPY")) {
-      file_.refuse(0, {"is a .npy file: read it by ps::npy."});
-    }
     std::byte record[record_bytes];
     std::uint64_t at = find(record);
     ZipEnd end{zip_number<std::uint32_t>(record + 16), zip_number<std::uint32_t>(record + 12),
@@ -90,6 +88,9 @@ class ZipEndParser {
       last = last == tail.size() ? at : last;
     }
     if (last == tail.size()) {
+      if (!file_.begins_with("PK")) {
+        refuse_foreign(file_);
+      }
       file_.refuse(file_.size(), {"ends without the end of a ZIP archive, as np.savez() writes it: "
                                   "it was cut, or is of another format. Write or fetch it again."});
     }
