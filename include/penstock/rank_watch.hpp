@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/ranks/board.hpp>
@@ -148,7 +149,7 @@ class RankWatch {
     try {
       return std::forward<F>(f)();
     } catch (const std::exception& e) {
-      fail(e.what());
+      fail(detail::text_of(e));
       throw;
     } catch (...) {
       fail("it threw what is no std::exception");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
@@ -43,9 +44,9 @@ template <AnyDevice D> class CapturedGroups {
       if (e.sticky()) {
         throw;
       }
-      return refusal(e.what());
+      return refusal(text_of(e));
     } catch (const std::exception& e) {
-      return refusal(e.what());
+      return refusal(text_of(e));
     } catch (...) {
       return refusal("it threw");
     }

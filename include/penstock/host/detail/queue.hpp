@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/host/detail/call_gate.hpp>
@@ -149,7 +150,7 @@ class HostQueue {
     try {
       entry.run(entry.bytes, gate_.is_broken() ? nullptr : &pace_);
     } catch (const std::exception& e) {
-      gate_.break_down(e.what(), CallGate::trapped);
+      gate_.break_down(text_of(e), CallGate::trapped);
     } catch (...) {
       gate_.break_down("work on a stream threw", CallGate::trapped);
     }

@@ -237,7 +237,7 @@ template <class Io> class RecordFiles {
       // The file knows only bytes.
       const std::uint64_t failed_at = std::max(e.offset(), offset);
       if (bytes_each == 0) {
-        throw SourceError{e.what(), e.file(), failed_at};
+        throw SourceError{text_of(e), e.file(), failed_at};
       }
       throw_of_record(e, failed_at, (at + (failed_at - offset)) / record_bytes);
     }
