@@ -47,7 +47,13 @@ template <AnyDevice D> class DeviceEnd : public Node {
   /// Returns the next batch; null if there is none, or the run has failed. An error names `record`.
   DeviceSlot<D>* next(std::uint64_t record) noexcept {
     DeviceSlot<D>* place = nullptr;
-    if (check_given_back() && attempt(record, [&] { place = lender_->next(); }) && !place) {
+    if (check_given_back() &&
+        attempt(record,
+                [&] {
+                  lender_->check_no_strays();
+                  place = lender_->next();
+                }) &&
+        !place) {
       check_given_back();
     }
     return place;
@@ -57,7 +63,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
   // Waits for the device again: the end of the last run may have failed to.
   [[gnu::cold]] void reset() override {
     settle();
-    lender_->out().reset();
+    lender_->out().reset(lender_->forget_strays());
   }
   /// Ends the run: here it may wait for the device, until all that was handed over is used up. It
   /// tries twice: the first try may bring the error of earlier work, and so not have waited.

@@ -24,6 +24,7 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
 
   void enter(StreamHandle stream) noexcept override {
     next_ = body_ = behind_ = 0;
+    this->lender().belong_here();
     this->meter(0).start();
     launches_.begin();
     this->attempt(0, [&] {
@@ -57,10 +58,12 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
     this->check_given_back(); // the last batch: the Report has it
     this->lender().record_given();
     owes = !this->check_given_back() || owes;
+    owes = !this->attempt(body_, [&] { this->lender().check_no_strays(); }) || owes;
     if (owes && early) {
       this->control().owe();
     }
     DeviceEnd<D>::leave();
+    this->lender().belong_to_all();
     this->meter(0).stop();
     attached_.reset();
   }
