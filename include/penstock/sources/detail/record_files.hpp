@@ -72,7 +72,8 @@ template <class Io> class RecordFiles {
     const auto open_one = [&](std::size_t i) {
       DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
       said[i].emplace(look(file.file()));
-      if (i >= (file.is_direct() ? stay_direct : stay) || file.size() <= empty) {
+      if (i >= (file.is_direct() ? stay_direct : stay) || file.size() <= empty ||
+          !file.may_stay_open()) {
         file.close();
       }
       progress.opened();
@@ -177,8 +178,8 @@ template <class Io> class RecordFiles {
  private:
   using Part = FilePart<Io>;
   using Parts = FileParts<Io>;
-  // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
-  // files beyond this many are opened by each read for itself, which needs no lock.
+  // A file that is read directly takes two. The files beyond this many, or beyond what the process
+  // may have, are opened by each read for itself, which needs no lock.
   static constexpr std::size_t most_open = 256;
 
   const Parts& parts() const {
