@@ -121,7 +121,8 @@ class RankWatch {
     if (!state_) {
       return;
     }
-    if (is_forked()) { // the thread is the parent's
+    // The thread is the parent's, or exit() was called on it.
+    if (is_forked() || thread_.get_id() == std::this_thread::get_id()) {
       thread_.detach();
       state_.release();
       return;

@@ -13,6 +13,9 @@
 
 namespace penstock::detail {
 
+/// Whether exit() has left a pipeline as it was, since it was called in one of its callables.
+inline constinit StdAtomics::Atomic<bool> left_at_exit{false};
+
 /// The process in which an object was made. A forked child has a copy of the object, but not its
 /// threads, its page-locked pages or its device: the child must not destroy it, only leave it. It
 /// would wait for a missing thread for ever, and addresses that are not mapped may be another's.

@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
@@ -47,6 +48,8 @@ template <AnyDevice D> class CapturedGroups {
       return refusal(text_of(e));
     } catch (const std::exception& e) {
       return refusal(text_of(e));
+    } catch (const ThreadEnd&) {
+      throw;
     } catch (...) {
       return refusal("it threw");
     }

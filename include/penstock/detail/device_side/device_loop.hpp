@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/device_side/device_consumer.hpp>
 #include <penstock/detail/engine/batch_source.hpp>
 
@@ -23,6 +24,7 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
       : DeviceEnd<D>{setup, in, depth}, device_{device} {}
 
   void enter(StreamHandle stream) noexcept override {
+    const NoCancellation whole;
     next_ = body_ = behind_ = 0;
     this->lender().belong_here();
     this->meter(0).start();
@@ -33,6 +35,7 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
     });
   }
   Lease<B> next() noexcept override {
+    const NoCancellation whole;
     end_body();
     DeviceLender<D>& lender = this->lender();
     this->used_up(behind_);
@@ -51,6 +54,7 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
     return {batch, this->shared_lender(), lender.ticket(), place->epoch};
   }
   void leave(bool early) noexcept override {
+    const NoCancellation whole;
     end_body();
     // If the loop was left early, nobody can be thrown the error of its last body, nor that of
     // batches which came back before.

@@ -45,6 +45,8 @@ class HostQueue {
     closed_ = false;
     thread_ = start_thread([this] { work(); });
   }
+  /// Returns whether the calling thread is its own: exit() was called in the work.
+  bool is_inside() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
   /// Blocks until all work is done and the thread has ended.
   [[gnu::cold]] void finish() noexcept {
     {
@@ -178,9 +180,12 @@ class HostQueues {
   HostQueues(const HostQueues&) = delete;
   HostQueues& operator=(const HostQueues&) = delete;
   ~HostQueues() {
-    // In a forked child they stay as they are.
+    // In a forked child they stay as they are, and so does one that exit() leaves at work.
     while (first_ && is_here()) {
-      delete std::exchange(first_, first_->next);
+      Kept* const kept = std::exchange(first_, first_->next);
+      if (!kept->used) {
+        delete kept;
+      }
     }
   }
 
@@ -203,7 +208,7 @@ class HostQueues {
   /// Blocks until all work of the queue is done; not in a forked child, where no thread would do
   /// it.
   [[gnu::cold]] void finish(HostQueue& queue) noexcept {
-    if (!is_here()) {
+    if (!is_here() || queue.is_inside()) {
       return;
     }
     queue.finish();
