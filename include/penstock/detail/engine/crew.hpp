@@ -54,19 +54,17 @@ class Crew {
       return thread.get_id() == std::this_thread::get_id();
     });
   }
-  /// Returns whether the calling thread is one of the crew's, or another than that which drives a
-  /// run. Nobody but exit() destroys a pipeline there.
-  bool is_inside_or_beside() const noexcept {
-    const std::thread::id driver = driver_.load(StdAtomics::relaxed);
-    return is_one() || (driver != std::thread::id{} && driver != std::this_thread::get_id());
-  }
+  /// Returns whether the calling thread is one of the crew's, or a thread drives a run. Nobody but
+  /// exit() destroys a pipeline then.
+  bool is_in_use() const noexcept { return is_one() || driver() != std::thread::id{}; }
   /// Blocks until all threads but the calling one have come to rest, or for a second: one of them
   /// may wait for what the calling thread has.
   [[gnu::cold]] void await_others() {
     const std::size_t mine = is_one() ? 1 : 0;
+    const bool drives = driver() == std::this_thread::get_id();
     std::unique_lock lock{mutex_};
     changed_.wait_for(lock, std::chrono::seconds{1}, [&] {
-      return working_ <= mine && (driver_.load(StdAtomics::relaxed) == std::thread::id{} || waits_);
+      return working_ <= mine && (drives || waits_ || driver() == std::thread::id{});
     });
   }
   /// Returns whether a callable has ended one of the threads.
@@ -158,6 +156,7 @@ class Crew {
   }
 
  private:
+  std::thread::id driver() const noexcept { return driver_.load(StdAtomics::relaxed); }
   void serve(const Job& job) {
     std::uint64_t served = 0;
     for (;;) {

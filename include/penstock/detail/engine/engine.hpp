@@ -144,10 +144,10 @@ class Engine {
   }
   /// Returns whether the calling thread is one of its own.
   bool is_inside() const noexcept { return crew_.is_one(); }
-  /// Returns false if it may be destroyed here. If exit() destroys it inside a callable, or beside
-  /// its run, stops the run, waits for the others, and returns true: who is inside still needs it.
+  /// Returns false if it may be destroyed here. If exit() destroys it inside its run(), or beside
+  /// that, stops the run, waits for the others, and returns true: who is inside still needs it.
   [[gnu::cold]] bool stays() noexcept {
-    if (!crew_.is_inside_or_beside()) {
+    if (!crew_.is_in_use()) {
       return false;
     }
     stop();
