@@ -143,7 +143,8 @@ TEST_CASE("a run that is asked for a batch on another thread says so, and goes o
   CHECK(tests::outcome_of([&] { static_cast<void>(later.next()); }).says("another thread"));
 }
 
-TEST_CASE("a lease that another thread gives back ends the run with an error, and never a wrong one") {
+TEST_CASE(
+    "a lease that another thread gives back ends the run with an error, and never a wrong one") {
   const tests::Watchdog watchdog{"a lease on another thread"};
   ps::HostDevice device;
   auto stream = device.stream();

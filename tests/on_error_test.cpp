@@ -559,9 +559,8 @@ TEST_CASE("an exception whose what() is null is an error as any other") {
   ps::HostDevice device;
   says(ps::Reader{ps::generate<Number>(count, fill), ps::to_pinned, reading({})} |
        ps::AsyncCopier{device, {.batch = slot}} |
-       ps::Consumer{[](OnDevice, ps::HostStream& stream) {
-         stream.enqueue([] { throw NoText{}; });
-       }});
+       ps::Consumer{
+           [](OnDevice, ps::HostStream& stream) { stream.enqueue([] { throw NoText{}; }); }});
 
   auto skips = ps::Reader{ps::generate<Number>(count, fill), reading({})} |
                ps::Decoder{decode, {.on_error = {.skips = count}}} | ps::Consumer{keep};

@@ -373,8 +373,8 @@ TEST_CASE("a limit on files' sizes is an error of the run and no signal, whoever
         ::pthread_sigmask(SIG_BLOCK, &size_signal, nullptr);
         ::pthread_kill(::pthread_self(), SIGXFSZ);
       }
-      auto pipeline = ps::Reader{ps::memory(data), reading()} |
-                      ps::Writer{dir / "out", {.workers = workers}};
+      auto pipeline =
+          ps::Reader{ps::memory(data), reading()} | ps::Writer{dir / "out", {.workers = workers}};
       const rlimit small{10'000, limit.rlim_max};
       const int lowered = ::setrlimit(RLIMIT_FSIZE, &small);
       const auto error = caught<ps::StageError>([&] { pipeline.run(); });
