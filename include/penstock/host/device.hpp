@@ -55,7 +55,7 @@ class HostDevice {
   HostDevice(const HostDevice&) = delete;
   HostDevice& operator=(const HostDevice&) = delete;
   [[gnu::cold]] ~HostDevice() {
-    assert((!context_.queues.is_here() || detail::left_at_exit ||
+    assert((!context_.queues.is_here() || detail::was_left_at_exit() ||
             (counts().live_streams == 0 && counts().live_events == 0)) &&
            "penstock: a HostDevice must outlive its streams and events");
   }
