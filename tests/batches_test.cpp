@@ -24,6 +24,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -140,6 +141,89 @@ TEST_CASE("a run that is asked for a batch on another thread says so, and goes o
   auto later = on_host.batches();
   std::thread{[&] { CHECK(later.next().size() == 10); }}.join();
   CHECK(tests::outcome_of([&] { static_cast<void>(later.next()); }).says("another thread"));
+}
+
+TEST_CASE(
+    "a lease that another thread gives back ends the run with an error, and never a wrong one") {
+  const tests::Watchdog watchdog{"a lease on another thread"};
+  ps::HostDevice device;
+  auto stream = device.stream();
+  auto second = device.stream();
+  auto to_device = ps::Reader{numbers(1000), {.workers = 1, .depth = 4, .batch = 10}} |
+                   ps::PinnedStager{} | ps::AsyncCopier{device, {.batch = 10, .depth = 4}};
+  auto on_host = by_tens(numbers(1000));
+  const auto check = [&](const auto& begin) {
+    using Lease = decltype(begin().next());
+    const std::initializer_list<std::function<void(Lease&)>> ways{
+        [](Lease& lease) { lease.release(); }, [](Lease& lease) { Lease{std::move(lease)}; },
+        [](Lease& lease) { lease = Lease{}; }};
+    for (const auto& give_back : ways) {
+      auto run = begin();
+      Lease kept = run.next();
+      Lease strayed = run.next();
+      if constexpr (std::is_same_v<typename Lease::space, ps::Device>) {
+        strayed.used_on(second);
+        std::thread{[&] {
+          CHECK(tests::outcome_of([&] { kept.used_on(second); }).says("on another thread"));
+        }}.join();
+      }
+      std::thread{[&] { give_back(strayed); }}.join();
+      const auto out = tests::outcome_of([&] { static_cast<void>(run.next()); });
+      CAPTURE(out);
+      CHECK(out.came == tests::Came::stage_error);
+      CHECK(out.says("a lease was released on another thread than the loop's"));
+      CHECK(out.record == 20);
+      const auto held = tests::outcome_of([&] { static_cast<void>(begin().next()); });
+      CHECK(held.says("leases of an earlier loop are still held, 1 in all"));
+      kept.release();
+
+      // While the thread still has it, the loop goes on.
+      auto again = begin();
+      Lease lent = again.next();
+      std::thread{[lent = std::move(lent), &again]() mutable {
+        static_cast<void>(again); // the lease dies with the callable
+      }}.join();
+      again = {}; // nobody can be told any more: the next run is
+      CHECK(tests::outcome_of([&] {
+              static_cast<void>(begin().next());
+            }).says("a lease was released on another thread"));
+      std::uint64_t records = 0;
+      auto whole = begin();
+      while (auto batch = whole.next()) {
+        CHECK(batch.index() == records);
+        records += batch.size();
+      }
+      CHECK(records == 1000);
+    }
+    // When the run is over, any one thread may.
+    auto run = begin();
+    Lease late = run.next();
+    run = {};
+    std::thread{[&] { late.release(); }}.join();
+    CHECK(begin().next().index() == 0);
+  };
+  check([&] { return on_host.batches(); });
+  check([&] { return to_device.on(stream); });
+}
+
+TEST_CASE("a lease says so if it has no such record") {
+  ps::HostDevice device;
+  auto stream = device.stream();
+  auto to_device = ps::Reader{numbers(15), {.workers = 1, .batch = 10}} | ps::PinnedStager{} |
+                   ps::AsyncCopier{device, {.batch = 10}};
+  auto on_host = by_tens(numbers(15));
+  const auto check = [](auto run) {
+    for (auto batch : run) {
+      CHECK(batch.visit(batch.size() - 1).record == batch.index() + batch.size() - 1);
+      for (const std::size_t i : {batch.size(), std::size_t{10}, ~std::size_t{0}}) {
+        const auto out = tests::outcome_of([&] { static_cast<void>(batch.visit(i)); });
+        CHECK(out.says("visit() was asked for record " + std::to_string(i) + " of a batch of " +
+                       std::to_string(batch.size())));
+      }
+    }
+  };
+  check(on_host.batches());
+  check(to_device.on(stream));
 }
 
 TEST_CASE("a run that ends on another thread than it began on leaves nothing behind there") {

@@ -11,6 +11,8 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/sources/slice.hpp>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -520,6 +522,51 @@ TEST_CASE("what is left out and not listed is not described either") {
     CHECK(report.skips.size() == 1000);
     CHECK(asked == 1000);
   }
+}
+
+// Throws what has no text: an error of its own, or of a source about record 7.
+struct NoText : std::exception {
+  const char* what() const noexcept override { return nullptr; }
+};
+struct SourceErrorWithoutText : ps::SourceError {
+  SourceErrorWithoutText() : ps::SourceError{"penstock: lost", "disk", 56, 7} {}
+  const char* what() const noexcept override { return nullptr; }
+};
+
+TEST_CASE("an exception whose what() is null is an error as any other") {
+  const std::string said = "an exception was thrown whose what() is null";
+  const auto says = [&](auto&& pipeline) {
+    std::string text;
+    try {
+      pipeline.run();
+    } catch (const ps::StageError& e) {
+      text = e.what();
+    }
+    CAPTURE(text);
+    CHECK(text.find(said) != std::string::npos);
+    CHECK(pipeline.report().error == text);
+  };
+  const auto decode = [](const Number&, Number&) { throw NoText{}; };
+  const auto keep = [](OnHost) {};
+  says(ps::Reader{ps::generate<Number>(count, fill), reading({})} | ps::Decoder{decode} |
+       ps::Consumer{keep});
+  says(ps::Reader{ps::generate<Number>(count, fill), reading({})} |
+       ps::Consumer{[](OnHost) { throw NoText{}; }});
+  const auto lose = [](std::span<Number>, std::uint64_t) { throw SourceErrorWithoutText{}; };
+  says(ps::Reader{ps::generate<Number>(count, lose), reading({})} | ps::Consumer{keep});
+  says(ps::Reader{ps::take(ps::generate<Number>(count, lose), 20), reading({})} |
+       ps::Consumer{keep});
+  ps::HostDevice device;
+  says(ps::Reader{ps::generate<Number>(count, fill), ps::to_pinned, reading({})} |
+       ps::AsyncCopier{device, {.batch = slot}} |
+       ps::Consumer{
+           [](OnDevice, ps::HostStream& stream) { stream.enqueue([] { throw NoText{}; }); }});
+
+  auto skips = ps::Reader{ps::generate<Number>(count, fill), reading({})} |
+               ps::Decoder{decode, {.on_error = {.skips = count}}} | ps::Consumer{keep};
+  const ps::Report& report = skips.run();
+  CHECK(report.skipped == count);
+  CHECK(report.skips.front().reason == said);
 }
 
 TEST_CASE("batches end at the epoch's end, also if all its last records are left out") {

@@ -58,7 +58,7 @@ template <class B> class Batches {
     return *this;
   }
   ~Batches() {
-    if (running_ && engine_->is_here()) {
+    if (running_ && engine_->is_here() && !engine_->is_inside()) {
       engine_->stop();
       end_run(true);
     }

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/position.hpp>
 #include <penstock/visit.hpp>
@@ -13,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -66,11 +69,40 @@ struct StreamHandle {
   }
 };
 
-/// Lends the batches that leases hold, and takes their places back. One thread at a time.
+/// Lends the batches that leases hold, and takes their places back. One thread at a time, and while
+/// a loop goes on its thread only: what comes back on another one is lost until the next run.
 class Lender {
  public:
   virtual ~Lender() = default;
   virtual void give_back(std::uint64_t ticket) noexcept = 0;
+
+  /// Say that a loop of the calling thread begins, and that it is over.
+  /// @{
+  void belong_here() noexcept { owner_.store(std::this_thread::get_id(), StdAtomics::relaxed); }
+  void belong_to_all() noexcept { owner_.store({}, StdAtomics::relaxed); }
+  /// @}
+  /// Returns whether the calling thread may use the leases. Any thread.
+  bool is_owner() const noexcept {
+    const std::thread::id owner = owner_.load(StdAtomics::relaxed);
+    return owner == std::this_thread::get_id() || owner == std::thread::id{};
+  }
+  /// Notes that a lease has come back on a thread that may not use it. Any thread.
+  [[gnu::cold]] void note_stray() noexcept {
+    strays_.fetch_add(1, StdAtomics::release); // pairs with forget_strays()
+  }
+  /// Throws Error if that has happened.
+  void check_no_strays() const {
+    if (strays_.load(StdAtomics::relaxed) != 0) [[unlikely]] {
+      throw_strayed();
+    }
+  }
+  /// Returns how many leases are lost; the second forgets them.
+  /// @{
+  std::size_t strays() const noexcept { return strays_.load(StdAtomics::relaxed); }
+  std::size_t forget_strays() noexcept {
+    return strays_.exchange(0, StdAtomics::acquire); // pairs with note_stray()
+  }
+  /// @}
   /// Gives the places back that came back before and wait for others.
   virtual void record_given() noexcept {}
   virtual void used_on(std::uint64_t ticket, StreamHandle stream) = 0;
@@ -81,6 +113,15 @@ class Lender {
   /// @}
 
   const Origin origin;
+
+ private:
+  [[noreturn, gnu::cold]] static void throw_strayed() {
+    throw Error{"penstock: a lease was released on another thread than the loop's, which takes no "
+                "lock: hand it back, and release it on the loop's thread."};
+  }
+
+  StdAtomics::Atomic<std::thread::id> owner_{}; // none: no loop goes on
+  StdAtomics::Atomic<std::size_t> strays_{0};
 };
 
 } // namespace detail
@@ -94,7 +135,9 @@ class Lender {
 /// You may give leases back in any order, but the places are used in turn. A lease kept while the
 /// loop goes on holds up the ring when its place comes round again; the loop's next step then
 /// throws an error. Leases keep their memory alive past the pipeline, not past the device and the
-/// stream. One thread at a time may use the leases of one pipeline.
+/// stream. While the loop goes on, only its thread may release, assign over or destroy its leases:
+/// what another thread releases is not given back, and the loop's next step throws an error.
+/// Later, one thread at a time may use the leases of one pipeline.
 template <class B> class Lease : public B {
  public:
   Lease() = default;
@@ -126,9 +169,14 @@ template <class B> class Lease : public B {
   /// another number of records.
   Position position() const { return held().position(ticket_); }
   /// Returns which record of the source the `i`-th of the batch is, or is made of, with its epoch
-  /// and its step. Throws OptionError after the release, and if it is not known: a stage gives
-  /// another number of records than it takes, or, for a batch on a device, one may leave some out.
-  Visit visit(std::size_t i) const { return held().visit(ticket_, i); }
+  /// and its step. Throws OptionError after the release, for a record that the batch does not have,
+  /// and if it is not known: a stage gives another number of records than it takes, or, for a batch
+  /// on a device, one may leave some out.
+  Visit visit(std::size_t i) const {
+    detail::Lender& lender = held();
+    check_index(i);
+    return lender.visit(ticket_, i);
+  }
 
   /// Gives the place back now. Never blocks; the loop's next step throws what goes wrong.
   void release() noexcept { give_back(true); }
@@ -156,13 +204,37 @@ template <class B> class Lease : public B {
     if (lender_ && !lender_->origin.is_here()) {
       std::construct_at(&lender_); // in a forked child: what it kept alive stays
     } else if (const detail::Shared<detail::Lender> lender = std::move(lender_)) {
+      if (!lender->is_owner()) {
+        lender->note_stray();
+        return;
+      }
       lender->give_back(ticket_);
       if (now) {
         lender->record_given();
       }
     }
   }
-  void use(detail::StreamHandle stream) { held().used_on(ticket_, stream); }
+  [[gnu::cold]] void use(detail::StreamHandle stream) {
+    detail::Lender& lender = held();
+    if (!lender.is_owner()) {
+      throw OptionError{"penstock: used_on() was called on another thread than the loop's: call it "
+                        "in the loop, before the work is handed on."};
+    }
+    lender.used_on(ticket_, stream);
+  }
+  [[gnu::cold]] void check_index(std::size_t i) const {
+    std::size_t records = 0;
+    if constexpr (requires { this->capacity(); }) {
+      records = this->capacity();
+    } else {
+      records = this->size();
+    }
+    if (i >= records) {
+      detail::throw_error<OptionError>(
+          {"penstock: visit() was asked for record ", i, " of a batch of ", records,
+           ": the first has the number 0, and the last ", records - 1, "."});
+    }
+  }
   detail::Lender& held() const {
     if (!lender_) {
       throw OptionError{"penstock: used_on(), position() or visit() was called on a lease that has "

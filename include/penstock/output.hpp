@@ -50,7 +50,8 @@ template <class Out> class Output {
 
   /// Adds a record and returns it, to be filled until the next is added or the callable returns:
   /// Out&, for columns Row<Out>. All its bytes are to be written: what lies there is not 0. May
-  /// block until a slot is free, and may throw what is not for you to catch.
+  /// block until a slot is free, and may throw what is not for you to catch, and what no noexcept
+  /// function of yours may stop.
   decltype(auto) add() {
     detail::Outlet<Out>& to = *outlet_;
     if (to.at == to.end) {

@@ -4,6 +4,7 @@
 
 #include <penstock/batches.hpp>
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/chain/assembly.hpp>
 #include <penstock/detail/chain/chain.hpp>
 #include <penstock/detail/device_side/device_loop.hpp>
@@ -50,6 +51,7 @@ template <class... Stages> class Pipeline {
         "it, PinnedStager{device}, add an AsyncCopier{device}, or leave out what pins.");
     if constexpr (pinned_by_a_device) {
       if (!engine_.get()) {
+        const detail::NoCancellation whole;
         engine_.set(Assembly::make(stages_, options));
       }
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/ranks/board.hpp>
@@ -120,7 +121,8 @@ class RankWatch {
     if (!state_) {
       return;
     }
-    if (is_forked()) { // the thread is the parent's
+    // The thread is the parent's, or exit() was called on it.
+    if (is_forked() || thread_.get_id() == std::this_thread::get_id()) {
       thread_.detach();
       state_.release();
       return;
@@ -148,7 +150,7 @@ class RankWatch {
     try {
       return std::forward<F>(f)();
     } catch (const std::exception& e) {
-      fail(e.what());
+      fail(detail::text_of(e));
       throw;
     } catch (...) {
       fail("it threw what is no std::exception");

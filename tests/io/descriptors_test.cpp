@@ -8,15 +8,26 @@
 #include "support/temp_dir.hpp"
 
 #include <penstock/batch.hpp>
+#include <penstock/io/uring.hpp>
+#include <penstock/penstock.hpp>
+#include <penstock/sources/mix.hpp>
 #include <penstock/sources/records.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include <sys/resource.h>
 
 namespace {
 
@@ -128,4 +139,94 @@ TEST_CASE("Another file of that name is not read") {
   std::filesystem::rename(path, dir / "away");
   dir.write("numbers", std::string(count * 8, 'x'));
   CHECK(wrong(source, 1, 200) == 0);
+}
+
+// Lowers the limit on open files while it lives.
+struct FewFiles {
+  explicit FewFiles(rlim_t most) {
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit now{most, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &now);
+  }
+  FewFiles(const FewFiles&) = delete;
+  FewFiles& operator=(const FewFiles&) = delete;
+  ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before); }
+  rlimit before{};
+};
+std::size_t open_files() {
+  const std::filesystem::directory_iterator files{"/proc/self/fd"};
+  return static_cast<std::size_t>(std::distance(begin(files), end(files))) - 1; // its own
+}
+
+TEST_CASE("Sources leave half of the files that the process may open to others, and need no more") {
+  constexpr std::size_t shards = 300;
+  const tests::TempDir dir;
+  std::vector<std::string> paths;
+  for (std::uint64_t i = 0; i != shards; ++i) {
+    const std::vector<std::uint64_t> two{2 * i, 2 * i + 1};
+    paths.push_back(dir.write("shard" + std::to_string(1000 + i), std::as_bytes(std::span{two})));
+  }
+  const auto run_all = [&](std::size_t sources, auto io) {
+    std::vector<ps::Share<std::uint64_t>> parts;
+    for (std::size_t i = 0; i != sources; ++i) {
+      parts.push_back({ps::records<std::uint64_t>(paths, {}, io), 1});
+    }
+    std::atomic<std::uint64_t> sum{0};
+    auto pipeline =
+        ps::Reader{
+            ps::mix<std::uint64_t>(parts),
+            {.workers = 4, .order = {.shuffle = 1, .records = 1200 * sources}, .batch = 16}} |
+        ps::Consumer{[&](ps::Batch<const std::uint64_t, ps::Pageable> batch) {
+          sum += std::accumulate(batch.data(), batch.data() + batch.size(), std::uint64_t{0});
+        }};
+    pipeline.prepare();
+    const std::size_t open = open_files();
+    CHECK(pipeline.run().records == 1200 * sources);
+    CHECK(sum == 2 * sources * (2 * shards) * (2 * shards - 1) / 2);
+    return open;
+  };
+  for (const rlim_t most : {20, 64, 256, 1024}) {
+    for (const std::size_t sources : {1U, 5U}) {
+      CAPTURE(most, sources);
+      const FewFiles few{most};
+      CHECK(run_all(sources, ps::PosixIo{}) <= std::max<std::size_t>(most / 2, 11) + 2);
+      CHECK(run_all(sources, ps::UringIo{}) <= std::max<std::size_t>(most / 2, 11) + 2);
+    }
+  }
+  // Whoever has them open: the upper half is the program's.
+  const FewFiles few{256};
+  std::vector<std::ifstream> mine;
+  while (open_files() < 200) {
+    mine.emplace_back(paths.front());
+  }
+  run_all(2, ps::PosixIo{});
+}
+
+// Another file of the program's is closed while somebody pauses.
+struct ClosesMeanwhile : ps::PosixIo {
+  void pause() const {
+    if (++*pauses == 5) {
+      files->pop_back();
+    }
+  }
+  std::vector<std::ifstream>* files;
+  int* pauses;
+};
+
+TEST_CASE("A file that finds too many open waits until others are closed") {
+  const tests::TempDir dir;
+  const std::string path = file_of_numbers(dir);
+  const FewFiles few{64};
+  std::vector<std::ifstream> mine;
+  while (mine.empty() || mine.back().is_open()) {
+    mine.emplace_back(path);
+  }
+  mine.pop_back(); // which is not open
+  int pauses = 0;
+  ClosesMeanwhile io;
+  io.files = &mine;
+  io.pauses = &pauses;
+  const auto source = opened({path}, io);
+  CHECK(pauses == 5);
+  CHECK(wrong(source, 1, 1000) == 0);
 }

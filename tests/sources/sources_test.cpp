@@ -5,6 +5,7 @@
 #include "support/faulty_io.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/penstock.hpp>
 #include <penstock/sources/generate.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/records.hpp>
@@ -762,4 +763,35 @@ TEST_CASE("a source may leave out open() and record_bytes()") {
   const auto e = error_of([] { ps::detail::record_bytes_of(Sized{{}, 0}); });
   REQUIRE(e);
   REQUIRE(says(*e, "its record_bytes() must be at least 1"));
+}
+
+// Its note() throws `what`.
+template <class What> struct NoNote {
+  using schema = int;
+  std::uint64_t size() const { return 100; }
+  template <ps::HostSpace Where> std::size_t read(ps::Batch<int, Where> into) const {
+    std::fill_n(into.data(), into.size(), 1);
+    return into.size();
+  }
+  void note(std::string& to) const {
+    to += "half";
+    throw What{"no note"};
+  }
+};
+struct NoMemory : std::bad_alloc {
+  explicit NoMemory(const char*) {}
+};
+struct NoException {
+  explicit NoException(const char*) {}
+};
+
+TEST_CASE("a source whose note() throws is read all the same") {
+  const auto note_of = [](const auto& source) {
+    auto pipeline = ps::Reader{source} | ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
+    CHECK(pipeline.run().records == 100);
+    return pipeline.report().stages[0].note;
+  };
+  CHECK(note_of(NoNote<std::runtime_error>{}) == "half; its note() threw: no note");
+  CHECK(note_of(NoNote<NoMemory>{}) == "half; its note() threw: std::bad_alloc");
+  CHECK(note_of(NoNote<NoException>{}) == "half");
 }

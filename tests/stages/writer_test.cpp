@@ -13,8 +13,10 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -24,6 +26,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/resource.h>
 
 namespace ps = penstock;
 using ps::tests::caught;
@@ -347,4 +351,49 @@ TEST_CASE("what goes wrong with a Writer's file is one error, which names the fi
   CHECK_THROWS_AS(
       (ps::Reader{ps::memory(given)} | ps::Writer{dir / "x", {.workers = 2000}}).prepare(),
       ps::OptionError);
+}
+
+TEST_CASE("a limit on files' sizes is an error of the run and no signal, whoever writes") {
+  const TempDir dir;
+  const std::vector<Number> data = numbers();
+  rlimit limit{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
+  sigset_t size_signal;
+  ::sigemptyset(&size_signal);
+  ::sigaddset(&size_signal, SIGXFSZ);
+  const auto is_pending = [] {
+    sigset_t pending;
+    ::sigpending(&pending);
+    return sigismember(&pending, SIGXFSZ) == 1;
+  };
+  for (const unsigned workers : {1U, 4U}) {
+    for (const bool was_pending : {false, true}) {
+      CAPTURE(workers, was_pending);
+      if (was_pending) {
+        ::pthread_sigmask(SIG_BLOCK, &size_signal, nullptr);
+        ::pthread_kill(::pthread_self(), SIGXFSZ);
+      }
+      auto pipeline =
+          ps::Reader{ps::memory(data), reading()} | ps::Writer{dir / "out", {.workers = workers}};
+      const rlimit small{10'000, limit.rlim_max};
+      const int lowered = ::setrlimit(RLIMIT_FSIZE, &small);
+      const auto error = caught<ps::StageError>([&] { pipeline.run(); });
+      const int restored = ::setrlimit(RLIMIT_FSIZE, &limit);
+      REQUIRE((lowered == 0 && restored == 0));
+      CHECK(has(error, "ulimit -f"));
+      CHECK(files_in(dir) == 0);
+      CHECK(is_pending() == was_pending);
+      if (was_pending) {
+        const timespec now{};
+        CHECK(::sigtimedwait(&size_signal, nullptr, &now) == SIGXFSZ);
+        ::pthread_sigmask(SIG_UNBLOCK, &size_signal, nullptr);
+      }
+      sigset_t blocked;
+      ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+      CHECK(sigismember(&blocked, SIGXFSZ) == 0);
+      CHECK(pipeline.run().records == total);
+      CHECK(holds(dir / "out", bytes_of(data)));
+      std::filesystem::remove(dir / "out");
+    }
+  }
 }

@@ -31,6 +31,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// LeakSanitizer takes for leaks, in a child, what the parent's threads have.
+static bool looks_for_leaks = true;
+extern "C" int __lsan_is_turned_off() {
+  return looks_for_leaks ? 0 : 1;
+}
+
 namespace ps = penstock;
 using namespace std::chrono_literals;
 
@@ -85,7 +91,9 @@ std::set<int> open_signals() {
 pid_t fork_child() {
   std::cout.flush();
   std::fflush(nullptr);
-  return ::fork();
+  const pid_t child = ::fork();
+  looks_for_leaks = looks_for_leaks && child != 0;
+  return child;
 }
 
 // Returns how a child ended: its exit code, or why there is none.
@@ -294,4 +302,269 @@ TEST_CASE(
     std::_Exit(wrong);
   }
   CHECK(end_of(child) == "0");
+}
+
+namespace {
+
+using Numbers = ps::Batch<const std::uint64_t, ps::Pageable>;
+
+// Fills records with their numbers, and calls `at` for number 500.
+template <class At> auto counting(At at) {
+  return [at](std::span<std::uint64_t> out, std::uint64_t first) {
+    for (std::uint64_t& x : out) {
+      x = first++;
+      if (x == 500) {
+        at();
+      }
+    }
+  };
+}
+void nothing() {}
+void leaves() {
+  std::exit(9);
+}
+void leaves_quickly() {
+  std::quick_exit(9);
+}
+void ends_thread() {
+  ::pthread_exit(nullptr);
+}
+constexpr ps::ReaderOptions by_tens{.batch = 10};
+
+// Calls `at` for record 500 in a source, a Decoder (of records, batches, outputs), a Consumer on
+// the thread of run() or of the pipeline, a Kernel, a device Consumer, or on a stream's thread.
+enum class Place {
+  source,
+  record,
+  batch,
+  output,
+  consumer,
+  consumers,
+  kernel,
+  device,
+  stream,
+  progress
+};
+constexpr Place all_places[]{Place::source,   Place::record,    Place::batch,  Place::output,
+                             Place::consumer, Place::consumers, Place::kernel, Place::device,
+                             Place::stream,   Place::progress};
+
+ps::AnyPipeline pipeline_with(ps::HostDevice& device, Place place, void (*at)()) {
+  const auto plain = ps::generate<std::uint64_t>(100'000, counting(nothing));
+  const auto keep = [](Numbers) {};
+  const auto look = [at](auto batch) {
+    if (batch.index() <= 500 && 500 < batch.index() + batch.size()) {
+      at();
+    }
+  };
+  const auto on_device = ps::Reader{plain, ps::to_pinned, by_tens};
+  switch (place) {
+  case Place::source:
+    return ps::Reader{ps::generate<std::uint64_t>(100'000, counting(at)), by_tens} |
+           ps::Consumer{keep};
+  case Place::record:
+    return ps::Reader{plain, by_tens} |
+           ps::Decoder{[at](const std::uint64_t& in, std::uint64_t& out) {
+             out = in;
+             if (in == 500) {
+               at();
+             }
+           }} |
+           ps::Consumer{keep};
+  case Place::batch:
+    return ps::Reader{plain, by_tens} |
+           ps::Decoder{[look](Numbers in, ps::Batch<std::uint64_t, ps::Pageable> out) {
+             std::copy_n(in.data(), in.size(), out.data());
+             look(in);
+           }} |
+           ps::Consumer{keep};
+  case Place::output:
+    return ps::Reader{plain, by_tens} |
+           ps::Decoder{[at](const std::uint64_t& in, ps::Output<std::uint64_t>& out) {
+             out.push(in);
+             if (in == 500) {
+               at();
+             }
+           }} |
+           ps::Consumer{keep};
+  case Place::consumer:
+    return ps::Reader{plain, by_tens} | ps::Consumer{[look](Numbers batch) { look(batch); }};
+  case Place::consumers:
+    return ps::Reader{plain, by_tens} |
+           ps::Consumer{[look, main = std::this_thread::get_id()](Numbers batch) {
+                          if (std::this_thread::get_id() != main && batch.index() >= 500) {
+                            look(Numbers{batch.data(), 10, 500});
+                          }
+                          std::this_thread::sleep_for(10us); // so that no thread takes all
+                        },
+                        {.workers = 3}};
+  case Place::kernel:
+    return on_device | ps::AsyncCopier{device, {.batch = 10}} |
+           ps::Kernel{[look](ps::Batch<const std::uint64_t, ps::Device> in,
+                             ps::Batch<std::uint64_t, ps::Device>, ps::HostStream&) { look(in); }} |
+           ps::Consumer{[](ps::Batch<const std::uint64_t, ps::Device>, ps::HostStream&) {}};
+  case Place::device:
+    return on_device | ps::AsyncCopier{device, {.batch = 10}} |
+           ps::Consumer{[look](ps::Batch<const std::uint64_t, ps::Device> in, ps::HostStream&) {
+             look(in);
+           }};
+  case Place::stream:
+    return on_device | ps::AsyncCopier{device, {.batch = 10}} |
+           ps::Consumer{
+               [at](ps::Batch<const std::uint64_t, ps::Device> in, ps::HostStream& stream) {
+                 if (in.index() == 500) {
+                   stream.enqueue([at] { at(); });
+                 }
+               }};
+  case Place::progress:
+    break;
+  }
+  return ps::AnyPipeline{endless()};
+}
+void run_with(ps::AnyPipeline& pipeline, Place place, void (*at)()) {
+  if (place == Place::progress) {
+    pipeline.run({.progress = [at](const ps::Report&) { at(); }, .every = 1ms});
+  } else {
+    pipeline.run();
+  }
+}
+
+// Both in static storage of this process, so that exit() destroys them, the pipeline first.
+void run_static(Place place, void (*at)()) {
+  static ps::HostDevice device;
+  static ps::AnyPipeline pipeline = pipeline_with(device, place, at);
+  run_with(pipeline, place, at);
+}
+
+} // namespace
+
+TEST_CASE("exit() in any callable ends the process with its code, whatever it then destroys") {
+  if (penstock::tests::under_tsan) {
+    return; // it has no threads after a fork
+  }
+  for (void (*const at)() : {leaves, leaves_quickly}) {
+    for (const Place place : all_places) {
+      CAPTURE(static_cast<int>(place), at == leaves);
+      const pid_t child = fork_child();
+      if (child == 0) {
+        run_static(place, at);
+        std::_Exit(1);
+      }
+      CHECK(end_of(child) == "9");
+    }
+  }
+}
+
+TEST_CASE("exit() on a thread beside the run, and in a loop's body, ends the process") {
+  if (penstock::tests::under_tsan) {
+    return; // it has no threads after a fork
+  }
+  for (const bool in_loop : {false, true}) {
+    CAPTURE(in_loop);
+    const pid_t child = fork_child();
+    if (child == 0) {
+      if (in_loop) {
+        static auto open =
+            ps::Reader{ps::generate<std::uint64_t>(1000, counting(nothing)), by_tens};
+        static auto data = std::move(open) | ps::Decoder{[](const std::uint64_t& in,
+                                                            std::uint64_t& out) { out = in; }};
+        static auto run = data.batches();
+        while (auto batch = run.next()) {
+          if (batch.index() == 500) {
+            leaves();
+          }
+        }
+      } else {
+        static ps::AnyPipeline pipeline{endless()};
+        pipeline.prepare();
+        std::thread{[] {
+          std::this_thread::sleep_for(5ms);
+          leaves();
+        }}.detach();
+        pipeline.run();
+        std::this_thread::sleep_for(30s);
+      }
+      std::_Exit(1);
+    }
+    CHECK(end_of(child) == "9");
+  }
+}
+
+TEST_CASE("a callable that ends its thread ends the run, with an error or the thread of run()") {
+  if (penstock::tests::under_tsan) {
+    return; // it has no threads after a fork
+  }
+  for (const Place place : all_places) {
+    if (place == Place::stream) {
+      continue; // see errors.md
+    }
+    CAPTURE(static_cast<int>(place));
+    const pid_t child = fork_child();
+    if (child == 0) {
+      const bool own = place == Place::consumer || place == Place::device;
+      bool good = false;
+      bool returned = false;
+      std::thread{[&] {
+        ps::HostDevice device;
+        ps::AnyPipeline pipeline = pipeline_with(device, place, ends_thread);
+        const auto says = [&](const char* what) {
+          try {
+            run_with(pipeline, place, ends_thread);
+          } catch (const ps::Error& e) {
+            return std::string{e.what()}.find(what) != std::string::npos;
+          }
+          return false;
+        };
+        good = says("a callable ended its thread");
+        if (place != Place::progress) {
+          good = good && says("has ended a thread of this pipeline: make another one");
+        }
+        returned = true;
+      }}.join();
+      std::_Exit(returned == !own && good == !own ? 0 : 1);
+    }
+    CHECK(end_of(child) == "0");
+  }
+}
+
+TEST_CASE("a thread that is cancelled in run() ends, and its pipeline runs again") {
+  if (penstock::tests::under_tsan) {
+    return; // it has no threads after a fork
+  }
+  for (const bool to_device : {false, true}) {
+    CAPTURE(to_device);
+    const pid_t child = fork_child();
+    if (child == 0) {
+      ps::HostDevice device;
+      std::atomic<bool> inside{false};
+      std::atomic<bool> waits{true};
+      const auto wait = [&] {
+        inside = true;
+        while (waits) {
+          ::usleep(1000); // may be cancelled
+        }
+      };
+      ps::AnyPipeline pipeline =
+          to_device
+              ? ps::AnyPipeline{ps::Reader{ps::generate<std::uint64_t>(1000, counting(nothing)),
+                                           ps::to_pinned, by_tens} |
+                                ps::AsyncCopier{device, {.batch = 10}} |
+                                ps::Consumer{[&](ps::Batch<const std::uint64_t, ps::Device>,
+                                                 ps::HostStream&) { wait(); }}}
+              : ps::AnyPipeline{
+                    ps::Reader{ps::generate<std::uint64_t>(1000, counting(nothing)), by_tens} |
+                    ps::Consumer{[&](Numbers) { wait(); }}};
+      std::thread runs{[&] { pipeline.run(); }};
+      while (!inside) {
+        std::this_thread::yield();
+      }
+      ::pthread_cancel(runs.native_handle());
+      runs.join();
+      waits = false;
+      const std::string error = pipeline.report().error;
+      const bool told = error.find("a callable ended its thread") != std::string::npos;
+      std::_Exit(told && pipeline.run().records == 1000 ? 0 : 1);
+    }
+    CHECK(end_of(child) == "0");
+  }
 }

@@ -49,8 +49,8 @@ template <class Io = PosixIo> class Descriptors {
   }
 
   /// Returns this thread's descriptor of the file, which it opens when a thread asks for it more
-  /// often. Null if there is none, since few reads need none, it cannot be opened again, or another
-  /// file has its name now: the file's own serves.
+  /// often. Null if there is none, since few reads need none, it cannot be opened again, the
+  /// process has many files open, or another file has its name now: the file's own serves.
   const Descriptor* of(const File<Io>& file) {
     Place& place = places_[detail::thread_number() % places_.size()];
     // Pairs with the exchange below.
@@ -80,8 +80,11 @@ template <class Io = PosixIo> class Descriptors {
   [[gnu::cold]] const Descriptor* open(Place& place, const File<Io>& file) {
     const Descriptor* made = nullptr;
     try {
-      made = new Descriptor{file.opened_again()};
+      made = new Descriptor{file.opened_again(1)};
     } catch (const SourceError&) {
+    }
+    if (!made || !detail::may_stay_open(made->number())) {
+      delete made;
       given_up_.store(true, StdAtomics::relaxed);
       return nullptr;
     }

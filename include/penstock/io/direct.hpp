@@ -89,6 +89,11 @@ template <class Io = PosixIo> class DirectFile {
   bool is_direct() const noexcept { return alignment_ != 0; }
   /// Returns the file as it is read through the page cache.
   const File<Io>& file() const noexcept { return file_; }
+  /// Returns whether its descriptors may stay open, for all that the process has.
+  bool may_stay_open() const noexcept {
+    return detail::may_stay_open(file_.descriptor().number()) &&
+           (!direct_ || detail::may_stay_open(direct_->number()));
+  }
   /// Gives its descriptors back: from now on each read_full() opens the file for itself.
   void close() noexcept {
     file_.close();

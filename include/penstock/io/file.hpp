@@ -5,6 +5,7 @@
 #include <penstock/detail/base/fixed_path.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
+#include <penstock/io/detail/persist.hpp>
 #include <penstock/io/posix.hpp>
 
 #include <algorithm>
@@ -22,7 +23,6 @@ namespace penstock {
 
 namespace detail {
 
-inline constexpr unsigned most_tries = 1000;
 /// Linux reads at most 4096 bytes less than 2 GiB; other systems fail above that.
 inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
 
@@ -64,20 +64,6 @@ throw_read_error(const std::string& path, int error, std::uint64_t offset) {
   throw_io_error(joined({"read byte ", offset, " of"}), path, error, offset);
 }
 
-/// Makes a system call, again and again while it is interrupted or says to try later, but not for
-/// ever.
-template <class Io, class Call> auto persist(const Io& io, Call call) {
-  for (unsigned tries = 1;; ++tries) {
-    const auto result = call();
-    if (result >= 0 || (errno != EINTR && errno != EAGAIN) || tries == most_tries) {
-      return result;
-    }
-    if (errno == EAGAIN) {
-      io.pause();
-    }
-  }
-}
-
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_not_a_file(const std::string& path) {
   throw_source_error({"penstock: ", path,
                       " is not a regular file, so it cannot be read in parts, each at its "
@@ -105,8 +91,10 @@ struct direct_t {};
 /// The number of an open regular file, which it closes in the end.
 template <class Io> class Descriptor {
  public:
-  [[gnu::cold]] Descriptor(const Io& io, const FixedPath& path, FileStatus& status) : io_{io} {
-    fd_ = persist(io, [&] { return io.open(path.absolute().c_str()); });
+  [[gnu::cold]] Descriptor(const Io& io, const FixedPath& path, FileStatus& status,
+                           unsigned tries = most_tries)
+      : io_{io} {
+    fd_ = open_patiently(io, [&] { return io.open(path.absolute().c_str()); }, tries);
     if (fd_ < 0) {
       throw_io_error("open", path.given(), errno);
     }
@@ -121,7 +109,7 @@ template <class Io> class Descriptor {
   /// Opens a file past the page cache that was opened before. If that fails it is not open, and
   /// errno says why.
   Descriptor(const Io& io, const FixedPath& path, direct_t)
-      : io_{io}, fd_{persist(io, [&] { return io.open_direct(path.absolute().c_str()); })} {}
+      : io_{io}, fd_{open_patiently(io, [&] { return io.open_direct(path.absolute().c_str()); })} {}
   Descriptor(Descriptor&& other) noexcept : io_{other.io_}, fd_{std::exchange(other.fd_, -1)} {}
   Descriptor& operator=(Descriptor&&) = delete;
   ~Descriptor() { close(); }
@@ -190,9 +178,9 @@ template <class Io = PosixIo> class File {
   /// For code that reads the file in another way.
   /// @{
   const detail::Descriptor<Io>& descriptor() const noexcept { return descriptor_; }
-  detail::Descriptor<Io> opened_again() const {
+  detail::Descriptor<Io> opened_again(unsigned tries = detail::most_tries) const {
     FileStatus now;
-    detail::Descriptor<Io> again{descriptor_.io(), path_, now};
+    detail::Descriptor<Io> again{descriptor_.io(), path_, now, tries};
     detail::check_same(path(), status_, now);
     return again;
   }

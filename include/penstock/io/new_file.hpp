@@ -87,7 +87,7 @@ template <class Io = PosixIo> class NewFile {
                              std::to_string(::getpid()) + '.'; // other files may have it too
     for (unsigned tries = 0; fd_ < 0; ++tries) {
       temporary_ = stem + std::to_string(tries);
-      fd_ = detail::persist(io_, [&] { return io_.create(temporary_.c_str()); });
+      fd_ = detail::open_patiently(io_, [&] { return io_.create(temporary_.c_str()); });
       if (fd_ < 0 && (errno != EEXIST || tries == detail::most_tries)) {
         detail::throw_sink_error("create", this->path(), errno);
       }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/threads.hpp>
 #include <penstock/usable.hpp>
 
 #include <algorithm>
@@ -133,9 +134,11 @@ class PosixIo {
   int create(const char* path) const noexcept {
     return ::open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   }
-  /// Returns how many bytes it wrote: perhaps fewer than asked. Blocks.
+  /// Returns how many bytes it wrote: perhaps fewer than asked. Blocks. Beyond the limit on files'
+  /// sizes it fails with EFBIG, and sends no signal.
   std::int64_t write(int fd, const std::byte* from, std::size_t bytes,
                      std::uint64_t offset) const noexcept {
+    const detail::NoSizeSignal quiet;
     return ::pwrite(fd, from, bytes, static_cast<off_t>(offset));
   }
   /// Returns when all that was written to a file is on its disk. Blocks.

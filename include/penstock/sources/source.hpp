@@ -90,7 +90,7 @@ concept Fills =
 ///   such as a hash of the options that choose them: a Position of the one is then refused by a
 ///   run of the other. Without it 0;
 /// - `note(std::string& to) const`: appends to the Report's note how the records were read. Any
-///   thread, during a run.
+///   thread, during a run. If it throws, the note says so, and the run goes on.
 ///
 /// For a Ragged column read() and read_at() must put() every record.
 template <class S>

@@ -80,6 +80,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
     constexpr bool fills_second = Verdict != DecoderForm::reads_output;
     constexpr bool fills_bytes = Verdict != DecoderForm::not_bytes;
     constexpr bool copies = Verdict != DecoderForm::not_copyable;
+    constexpr bool lets_errors_pass = Verdict != DecoderForm::never_throws;
     static_assert(written_out,
                   "penstock: a Decoder learns its types from its callable's parameters, so write "
                   "them out (no auto, no overloads): [](ps::Batch<const In, ps::Pageable> in, "
@@ -118,6 +119,10 @@ template <class F, class Where = void> class Decoder : public StageBase {
                   "penstock: each worker has its own copy of a Decoder's callable, and this "
                   "one cannot be copied: ps::each_worker([] { return F{...}; }) makes one for "
                   "each; std::ref(f) shares one, which several threads then call.");
+    static_assert(lets_errors_pass,
+                  "penstock: an Output, and a Ragged column, may throw what ends a run or fills a "
+                  "slot anew, and out of a noexcept callable that ends the process: take the "
+                  "noexcept away.");
   }
   /// Takes an `f` that fills pinned memory.
   Decoder(F f, to_pinned_t, DecoderOptions options = {})

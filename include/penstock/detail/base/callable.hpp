@@ -49,6 +49,11 @@ template <class F>
 struct call_signature<F> : member_signature<decltype(&F::operator())> {};
 template <class F> using parameters_of = typename call_signature<F>::type;
 
+/// Whether a callable of these parameters says that it throws nothing.
+template <class F, class P> inline constexpr bool never_throws = false;
+template <class F, class... A>
+inline constexpr bool never_throws<F, Parameters<A...>> = std::is_nothrow_invocable_v<F&, A...>;
+
 template <std::size_t At, class P> struct parameter {
   using type = Anything;
 };

@@ -13,6 +13,12 @@
 
 namespace penstock::detail {
 
+inline constinit StdAtomics::Atomic<bool> left_at_exit{false};
+/// Returns whether exit() has left a pipeline as it was, since it was called inside its run.
+inline bool was_left_at_exit() noexcept {
+  return left_at_exit.load(StdAtomics::relaxed);
+}
+
 /// The process in which an object was made. A forked child has a copy of the object, but not its
 /// threads, its page-locked pages or its device: the child must not destroy it, only leave it. It
 /// would wait for a missing thread for ever, and addresses that are not mapped may be another's.

@@ -6,11 +6,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 
 namespace penstock::detail {
+
+/// Returns the text of an exception, which may be the user's and have none.
+inline const char* text_of(const std::exception& e) noexcept {
+  const char* const text = e.what();
+  return text ? text : "an exception was thrown whose what() is null";
+}
 
 /// A piece of a text: characters, which must stay while it lives, or a whole number.
 class Piece {

@@ -5,7 +5,9 @@
 #include <penstock/config.hpp>
 #include <penstock/detail/base/job.hpp>
 
+#include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <thread>
 #include <utility>
 
@@ -31,6 +33,39 @@ class SignalsBlocked {
 
  private:
   sigset_t before_;
+};
+
+/// While it lives, a write of the calling thread beyond the limit on files' sizes (ulimit -f) fails
+/// with EFBIG, as one beyond a full disk fails, and sends the thread no SIGXFSZ. A signal that was
+/// there before stays.
+class NoSizeSignal {
+ public:
+  NoSizeSignal() noexcept {
+    ::sigemptyset(&only_);
+    ::sigaddset(&only_, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &only_, &before_);
+    if (sigismember(&before_, SIGXFSZ) != 0) { // else it is not pending
+      sigset_t pending;
+      ::sigpending(&pending);
+      was_pending_ = sigismember(&pending, SIGXFSZ) != 0;
+    }
+  }
+  NoSizeSignal(const NoSizeSignal&) = delete;
+  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
+  ~NoSizeSignal() {
+    const int error = errno;
+    if (error == EFBIG && !was_pending_) {
+      const timespec now{};
+      ::sigtimedwait(&only_, nullptr, &now);
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+
+ private:
+  sigset_t only_;
+  sigset_t before_;
+  bool was_pending_{};
 };
 
 /// Starts a thread of the library. The program's signal handlers run on the program's own threads.

@@ -38,7 +38,7 @@ throw_source_error(std::initializer_list<Piece> what, std::string_view file, std
 /// file.
 [[noreturn, gnu::cold, gnu::noinline]] inline void
 throw_of_record(const SourceError& e, std::uint64_t offset, std::uint64_t record) {
-  throw_source_error({e.what(), " This was record ", record, "."}, e.file(), offset, record);
+  throw_source_error({text_of(e), " This was record ", record, "."}, e.file(), offset, record);
 }
 
 } // namespace penstock::detail

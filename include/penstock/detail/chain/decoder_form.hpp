@@ -32,6 +32,7 @@ enum class DecoderForm {
   other_space,
   not_bytes,
   not_copyable,
+  never_throws,
   silent
 };
 
@@ -129,10 +130,21 @@ consteval bool is_good(DecoderForm form) {
   return form == DecoderForm::batches || form == DecoderForm::records ||
          form == DecoderForm::outputs_of_batches || form == DecoderForm::outputs_of_records;
 }
-/// Returns a callable's form; not_copyable if workers cannot each have a copy.
+/// Returns a callable's form; not_copyable if workers cannot each have a copy, and never_throws if
+/// it is noexcept and fills what may throw.
 template <class F, class P, class Where> consteval DecoderForm decoder_verdict() {
   constexpr DecoderForm form = decoder_form<P, Where>();
-  return is_good(form) && !std::is_copy_constructible_v<F> ? DecoderForm::not_copyable : form;
+  if constexpr (is_good(form)) {
+    using Out = shape_at<1, P>;
+    if (!std::is_copy_constructible_v<F>) {
+      return DecoderForm::not_copyable;
+    }
+    if (never_throws<typename called<F>::type, P> &&
+        (Out::shape == Shape::output || schema_traits<typename Out::schema>::ragged)) {
+      return DecoderForm::never_throws;
+    }
+  }
+  return form;
 }
 
 /// What a Decoder takes and gives.

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/text.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
@@ -43,9 +45,11 @@ template <AnyDevice D> class CapturedGroups {
       if (e.sticky()) {
         throw;
       }
-      return refusal(e.what());
+      return refusal(text_of(e));
     } catch (const std::exception& e) {
-      return refusal(e.what());
+      return refusal(text_of(e));
+    } catch (const ThreadEnd&) {
+      throw;
     } catch (...) {
       return refusal("it threw");
     }

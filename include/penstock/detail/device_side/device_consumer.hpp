@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/links/device_lender.hpp>
@@ -47,7 +48,13 @@ template <AnyDevice D> class DeviceEnd : public Node {
   /// Returns the next batch; null if there is none, or the run has failed. An error names `record`.
   DeviceSlot<D>* next(std::uint64_t record) noexcept {
     DeviceSlot<D>* place = nullptr;
-    if (check_given_back() && attempt(record, [&] { place = lender_->next(); }) && !place) {
+    if (check_given_back() &&
+        attempt(record,
+                [&] {
+                  lender_->check_no_strays();
+                  place = lender_->next();
+                }) &&
+        !place) {
       check_given_back();
     }
     return place;
@@ -57,7 +64,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
   // Waits for the device again: the end of the last run may have failed to.
   [[gnu::cold]] void reset() override {
     settle();
-    lender_->out().reset();
+    lender_->out().reset(lender_->forget_strays());
   }
   /// Ends the run: here it may wait for the device, until all that was handed over is used up. It
   /// tries twice: the first try may bring the error of earlier work, and so not have waited.
@@ -89,13 +96,17 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
 
  private:
   void work(unsigned /*worker*/, Meter& meter) override {
+    const NoCancellation whole;
     const auto attached = device_.attach();
     const CallsCountIn nowhere{nullptr};
-    consume(meter);
-    this->leave();
+    struct Leaves {
+      ~Leaves() { self.leave(); } // also if the callable ends the thread
+      DeviceConsumer& self;
+    } const leaves{*this};
+    consume(meter, whole);
   }
 
-  void consume(Meter& meter) {
+  void consume(Meter& meter, const NoCancellation& whole) {
     DeviceLender<D>& lender = this->lender();
     launches_.begin();
     if (!this->attempt(0, [&] { lender.begin(stream_); })) {
@@ -110,14 +121,25 @@ template <class F, class T, AnyDevice D> class DeviceConsumer final : public Dev
       const auto batch =
           lender.link().template batch<const T>(ticket % lender.link().ring.slots(), *place);
       const std::uint64_t record = lender.link().layout().in_records(place->index);
+      struct Drops {
+        ~Drops() {
+          if (failed) {
+            lender.drop(ticket);
+          }
+        }
+        DeviceLender<D>& lender;
+        const std::uint64_t ticket;
+        bool failed = true;
+      } drops{lender, ticket};
       if (!this->attempt(record, [&] {
             const TraceRange range = this->trace(record);
             const Calling calling{meter.call_times(), meter.calls()};
+            const NoCancellation::Lifted lifted{whole};
             call_checked(launches_, [&] { std::invoke(call_, batch, stream_); });
           })) {
-        lender.drop(ticket);
         return;
       }
+      drops.failed = false;
       meter.did(lender.link().layout().in_records(place->units), place->bytes);
       this->used_up(lender.link().place_behind(*place));
       lender.give_back(ticket);

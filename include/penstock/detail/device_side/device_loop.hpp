@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/device_side/device_consumer.hpp>
 #include <penstock/detail/engine/batch_source.hpp>
 
@@ -23,7 +24,9 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
       : DeviceEnd<D>{setup, in, depth}, device_{device} {}
 
   void enter(StreamHandle stream) noexcept override {
+    const NoCancellation whole;
     next_ = body_ = behind_ = 0;
+    this->lender().belong_here();
     this->meter(0).start();
     launches_.begin();
     this->attempt(0, [&] {
@@ -32,6 +35,7 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
     });
   }
   Lease<B> next() noexcept override {
+    const NoCancellation whole;
     end_body();
     DeviceLender<D>& lender = this->lender();
     this->used_up(behind_);
@@ -50,6 +54,7 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
     return {batch, this->shared_lender(), lender.ticket(), place->epoch};
   }
   void leave(bool early) noexcept override {
+    const NoCancellation whole;
     end_body();
     // If the loop was left early, nobody can be thrown the error of its last body, nor that of
     // batches which came back before.
@@ -57,10 +62,12 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
     this->check_given_back(); // the last batch: the Report has it
     this->lender().record_given();
     owes = !this->check_given_back() || owes;
+    owes = !this->attempt(body_, [&] { this->lender().check_no_strays(); }) || owes;
     if (owes && early) {
       this->control().owe();
     }
     DeviceEnd<D>::leave();
+    this->lender().belong_to_all();
     this->meter(0).stop();
     attached_.reset();
   }

@@ -24,7 +24,7 @@ class DeviceStep : public Node {
     doing_ = Activity::starved;
     meter(0).start();
   }
-  bool take_turn() noexcept {
+  bool take_turn() {
     // The activity seen last has gone on since.
     meter(0).went_by(doing_, doing_);
     bool any = false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/engine/run_control.hpp>
@@ -42,25 +43,32 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
       end_->forget_uses();
     }
   }
-  void run() noexcept override {
-    try {
+  void run() override {
+    const auto f = [this] {
       const auto attached = attach_own_thread(device_);
       serve();
-    } catch (...) {
-      control_.fail({.stage = name(), .side = steps_.front()->side()});
-    }
+    };
+    caught(f, [this] { fail(); });
   }
 
  private:
   using Clock = Meter::Clock;
 
   [[gnu::cold]] void serve() {
-    try {
+    struct Rest {
+      ~Rest() { self.rest(); } // also if a callable ends the thread
+      DeviceThread& self;
+    } const rests{*this};
+    const auto f = [this] {
       begin();
       look_on();
-    } catch (...) {
-      control_.fail({.stage = name(), .side = steps_.front()->side()});
-    }
+    };
+    caught(f, [this] { fail(); });
+  }
+  [[gnu::cold]] void fail() noexcept {
+    control_.fail({.stage = name(), .side = steps_.front()->side()});
+  }
+  [[gnu::cold]] void rest() noexcept {
     for (DeviceStep* step : steps_) {
       step->rest();
     }

@@ -62,6 +62,7 @@ template <class F, class T, AnyDevice D> class ReplayedConsumer final : public D
   }
 
   void work(unsigned /*worker*/, Meter& meter) override {
+    const NoCancellation whole;
     const auto attached = device_.attach();
     const CallsCountIn nowhere{nullptr};
     consume(meter);

@@ -2,13 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
 #include <penstock/detail/base/processor_set.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/error.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -29,6 +33,45 @@ class Crew {
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
   ~Crew() { dismiss(); }
+
+  /// Calls part(), the calling thread's part of a run, and then finish(), also if a callable ends
+  /// the thread.
+  template <class Part, class Finish> void drive(Part part, Finish finish) {
+    struct Driving {
+      ~Driving() {
+        finish();
+        crew.driver_.store({}, StdAtomics::relaxed);
+      }
+      Crew& crew;
+      Finish& finish;
+    } const driving{*this, finish};
+    driver_.store(std::this_thread::get_id(), StdAtomics::relaxed);
+    part();
+  }
+  /// Returns whether the calling thread is one of the crew's. Any thread.
+  bool is_one() const noexcept {
+    return std::any_of(threads_.begin(), threads_.end(), [](const std::thread& thread) {
+      return thread.get_id() == std::this_thread::get_id();
+    });
+  }
+  /// Returns whether the calling thread is one of the crew's, or a thread drives a run. Nobody but
+  /// exit() destroys a pipeline then.
+  bool is_in_use() const noexcept { return is_one() || driver() != std::thread::id{}; }
+  /// Blocks until all threads but the calling one have come to rest, or for a second: one of them
+  /// may wait for what the calling thread has.
+  [[gnu::cold]] void await_others() {
+    const std::size_t mine = is_one() ? 1 : 0;
+    const bool drives = driver() == std::this_thread::get_id();
+    std::unique_lock lock{mutex_};
+    changed_.wait_for(lock, std::chrono::seconds{1}, [&] {
+      return working_ <= mine && (drives || waits_ || driver() == std::thread::id{});
+    });
+  }
+  /// Returns whether a callable has ended one of the threads.
+  bool lacks_threads() const {
+    const std::scoped_lock lock{mutex_};
+    return ended_;
+  }
 
   /// Ends all threads, which must be asleep, and blocks until they have ended.
   [[gnu::cold]] void dismiss() noexcept {
@@ -55,6 +98,9 @@ class Crew {
     const Job make{[&] {
       try {
         node.make_for(worker);
+      } catch (const ThreadEnd&) {
+        fail_of_thread_end([&] { error = std::current_exception(); });
+        throw;
       } catch (...) {
         error = std::current_exception();
       }
@@ -76,10 +122,8 @@ class Crew {
       threads_.push_back(start_thread([this, first, &begun, todo = std::move(job)] {
         processors_.hold_this_thread();
         if (first) {
+          const Begins begins{*this, begun};
           (*first)();
-          const std::scoped_lock lock{mutex_};
-          begun = true;
-          changed_.notify_all();
         }
         serve(todo);
       }));
@@ -99,16 +143,20 @@ class Crew {
       const std::scoped_lock lock{mutex_};
       ++run_;
       working_ = threads_.size();
+      waits_ = false;
     }
     changed_.notify_all();
   }
   /// Blocks until all threads are done.
   void wait() {
     std::unique_lock lock{mutex_};
+    waits_ = true;
+    changed_.notify_all();
     changed_.wait(lock, [this] { return working_ == 0; });
   }
 
  private:
+  std::thread::id driver() const noexcept { return driver_.load(StdAtomics::relaxed); }
   void serve(const Job& job) {
     std::uint64_t served = 0;
     for (;;) {
@@ -120,19 +168,41 @@ class Crew {
         }
         served = run_;
       }
+      Working working{*this};
       job();
-      const std::scoped_lock lock{mutex_};
-      if (--working_ == 0) {
-        changed_.notify_all();
-      }
+      working.ended = false;
     }
   }
+  // A callable may end its thread.
+  struct Begins {
+    ~Begins() {
+      const std::scoped_lock lock{crew.mutex_};
+      begun = true;
+      crew.changed_.notify_all();
+    }
+    Crew& crew;
+    bool& begun;
+  };
+  struct Working {
+    ~Working() {
+      const std::scoped_lock lock{crew.mutex_};
+      crew.ended_ = crew.ended_ || ended;
+      if (--crew.working_ <= 1) {
+        crew.changed_.notify_all();
+      }
+    }
+    Crew& crew;
+    bool ended = true;
+  };
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::uint64_t run_{};
   std::size_t working_{};
   bool over_{};
+  bool waits_{}; // who drives the run, for the others
+  bool ended_{}; // a callable has ended a thread
+  StdAtomics::Atomic<std::thread::id> driver_{};
   ProcessorSet processors_;
   Vector<std::thread> threads_;
 };

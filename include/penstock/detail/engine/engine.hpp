@@ -7,10 +7,12 @@
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
 #include <penstock/detail/engine/fed_devices.hpp>
+#include <penstock/detail/engine/onlookers.hpp>
 #include <penstock/detail/engine/run_sums.hpp>
 #include <penstock/detail/order/run_order.hpp>
 #include <penstock/run_options.hpp>
@@ -87,6 +89,7 @@ class Engine {
   /// Throws if it cannot.
   /// @{
   [[gnu::cold]] void start() {
+    const NoCancellation whole;
     check_free();
     order_->begin();
     set_off();
@@ -94,11 +97,16 @@ class Engine {
     crew_.go();
   }
   [[gnu::cold]] void start(const RunOptions& options) {
+    const NoCancellation whole;
     check_free();
     order_->begin_from(options.from);
     set_off();
     try {
-      observe(options);
+      // The observer first: what it takes is none of the run's time, and no stall.
+      onlookers_.begin(options, *this, [this] {
+        const std::scoped_lock lock{reporting_};
+        sums_.begin();
+      });
     } catch (...) {
       set_running(false);
       throw;
@@ -110,11 +118,12 @@ class Engine {
   /// @}
   /// Ends a run, when the caller has done its part: blocks until every worker has come to rest.
   [[gnu::cold]] void finish() noexcept {
+    const NoCancellation whole;
     control_.tell_tokens();
     crew_.wait();
     stop_.reset();
     control_.end();
-    watch_ = {};
+    onlookers_.stop_watching();
     for (std::size_t i = 0; !control_.failed() && i < nodes_.size(); ++i) {
       nodes_[i]->hand_in_all();
     }
@@ -125,21 +134,31 @@ class Engine {
     running_ = false;
     sum_up(report_, sums_.seconds());
     report_.dropped = dropped(report_.stages, nodes_);
-    if (observer_) {
-      observer_->end(report_);
-    }
+    onlookers_.end(report_);
   }
   /// Blocks for the run that was started; throws its error when every worker has come to rest.
   const Report& run() {
-    nodes_.back()->run(0);
-    finish();
+    crew_.drive([this] { nodes_.back()->run(0); }, [this] { finish(); });
     control_.rethrow();
     return report_;
+  }
+  /// Returns whether the calling thread is one of its own.
+  bool is_inside() const noexcept { return crew_.is_one(); }
+  /// Returns false if it may be destroyed here. If exit() destroys it inside its run(), or beside
+  /// that, stops the run, waits for the others, and returns true: who is inside still needs it.
+  [[gnu::cold]] bool stays() noexcept {
+    if (!crew_.is_in_use()) {
+      return false;
+    }
+    stop();
+    crew_.await_others();
+    left_at_exit.store(true, StdAtomics::relaxed);
+    return true;
   }
   /// Returns the error of the run so far; null if there is none.
   std::exception_ptr error() const noexcept { return control_.error(); }
   void stop() noexcept { control_.stop(); }
-  /// Ends the run by the exception in flight, inside a catch block, of what is no stage.
+  /// Ends the run by the exception in flight, inside a catch block.
   void fail(const char* who) noexcept { control_.fail({.stage = who}); }
   /// Returns whether its threads are this process's; check_here() throws Error if they are not.
   bool is_here() const noexcept { return origin_.is_here(); }
@@ -176,7 +195,7 @@ class Engine {
   // Begins to measure a run, and has all nodes get ready for it.
   [[gnu::cold]] void set_off() {
     sums_.begin();
-    observer_ = nullptr;
+    onlookers_.reset();
     try {
       control_.reset();
       for (const auto& node : nodes_) {
@@ -198,30 +217,11 @@ class Engine {
     }
     set_running(true);
   }
-  // The observer first: what it takes is none of the run's time, and no stall.
-  [[gnu::cold]] void observe(const RunOptions& options) {
-    if (options.observe) {
-      options.observe->begin();
-      observer_ = options.observe;
-      const std::scoped_lock lock{reporting_};
-      sums_.begin();
-    }
-    const auto start = options.progress ? options.progress.start() : options.stalled.start();
-    if (!start) {
-      return;
-    }
-    try {
-      watch_ = Owned<Watch>{start(options, *this)};
-    } catch (...) {
-      if (observer_) {
-        Report of_no_run;
-        std::exchange(observer_, nullptr)->end(of_no_run);
-      }
-      throw;
-    }
-  }
   void check_free() const {
     check_here();
+    if (crew_.lacks_threads()) {
+      throw Error{"penstock: a callable has ended a thread of this pipeline: make another one."};
+    }
     const std::scoped_lock lock{reporting_};
     if (running_) {
       throw Error{"penstock: this pipeline is running already: leave its loop, or wait for its "
@@ -244,10 +244,9 @@ class Engine {
   Vector<Owned<Node>> nodes_;
   Crew crew_;
   FedDevice fed_;
-  Owned<Watch> watch_;
   Emplaced<std::stop_callback<Stop>> stop_;
   RunSums sums_;
-  RunObserver* observer_{};
+  Onlookers onlookers_;
   mutable std::mutex reporting_;
   bool running_{}; // between start() and finish()
   Report report_;

@@ -13,7 +13,7 @@ namespace penstock::detail {
 
 /// Shares an engine with the loops over it. One thread makes the engine while others may ask for
 /// it. May be moved while nobody asks. A forked child leaves the engine as it is: the threads that
-/// it would wait for are not there.
+/// it would wait for are not there. So does exit() that is called in a callable.
 class EngineOwner {
  public:
   EngineOwner() = default;
@@ -37,7 +37,7 @@ class EngineOwner {
 
  private:
   [[gnu::cold]] static void destroy(Engine* engine) noexcept {
-    if (engine->is_here()) {
+    if (engine->is_here() && !engine->stays()) {
       delete engine;
     }
   }

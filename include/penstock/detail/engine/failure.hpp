@@ -62,15 +62,15 @@ struct Failure {
     throw;
   } catch (const SourceError& e) {
     record = failure.reads ? e.record().value_or(record) : record;
-    what = e.what();
+    what = text_of(e);
     file = e.file();
     offset = e.offset();
   } catch (const SinkError& e) {
-    what = e.what();
+    what = text_of(e);
     file = e.file();
     offset = e.offset();
   } catch (const DeviceError& e) {
-    what = e.what();
+    what = text_of(e);
     for (std::size_t i = 0; e.sticky() && i < asks.size(); ++i) {
       if (failure.side && asks[i].side != failure.side) {
         continue; // another device's work is not at fault
@@ -82,7 +82,7 @@ struct Failure {
       }
     }
   } catch (const std::exception& e) {
-    what = e.what();
+    what = text_of(e);
   } catch (...) {
   }
   constexpr std::string_view prefix = "penstock: ";

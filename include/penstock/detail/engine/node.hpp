@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node_setup.hpp>
 #include <penstock/detail/engine/run_control.hpp>
@@ -65,13 +66,16 @@ class Node {
     return attempt(0, [&] { reset(); });
   }
 
-  void run(unsigned worker) noexcept {
+  void run(unsigned worker) {
     Meter& meter = meters_[worker];
     const CallsCountIn here{&meter.calls()};
     const CallsBeforeSleep tells{meter.before_waits()};
     meter.start();
+    const struct Stops {
+      ~Stops() { meter.stop(); }
+      Meter& meter;
+    } stops{meter};
     attempt(0, [&] { work(worker, meter); });
-    meter.stop();
   }
 
   /// Returns whether its workers are to make what they call: see make().
@@ -81,6 +85,8 @@ class Node {
   [[gnu::cold]] void make_for(unsigned worker) {
     try {
       make(worker);
+    } catch (const ThreadEnd&) {
+      throw;
     } catch (...) {
       std::rethrow_exception(described(
           {.stage = name_, .worker = {"to make the callable of worker ", worker + 1}}, {}));
@@ -149,14 +155,10 @@ class Node {
 
   /// Calls f; if f throws, ends the run with that error, of `record`, which is a number or a
   /// callable that an error alone asks for it, and returns false. Leases must outlive the call:
-  /// rings are to be closed before a slot goes on unfilled.
-  template <class R, class F> bool attempt(const R& record, F f) noexcept {
-    try {
-      f();
-      return true;
-    } catch (...) {
-      return failed(number_of(record));
-    }
+  /// rings are to be closed before a slot goes on unfilled. Throws nothing, but f may end its
+  /// thread, and the run with that.
+  template <class R, class F> bool attempt(const R& record, F f) {
+    return caught(f, [&] { failed(number_of(record)); });
   }
   /// Says that all up to a place in the run's order was used up: for a last stage. One thread at a
   /// time.
@@ -168,7 +170,7 @@ class Node {
   /// on that was tried `tries` times before this one.
   [[gnu::cold]] Item thrown(const OnError& on_error, Meter& meter, unsigned tries,
                             std::uint64_t record, std::uint64_t records) noexcept {
-    if (is_slot_full()) {
+    if (is_final()) {
       control_.fail({.stage = name_, .record = record, .reads = reads()});
       return Item::failed;
     }
@@ -187,20 +189,20 @@ class Node {
   /// that takes a number gets that of its failures so far.
   template <class R, class F>
   Item attempt_item(const OnError& on_error, Meter& meter, const R& record, std::uint64_t records,
-                    F f) noexcept {
+                    F f) {
     for (unsigned tries = 0;; ++tries) {
-      try {
+      Item item = Item::good;
+      const auto call = [&] {
         if constexpr (std::is_invocable_v<F&, unsigned>) {
           f(tries);
         } else {
           f();
         }
-        return Item::good;
-      } catch (...) {
-        if (const Item item = thrown(on_error, meter, tries, number_of(record), records);
-            item != Item::again) {
-          return item;
-        }
+      };
+      if (caught(call,
+                 [&] { item = thrown(on_error, meter, tries, number_of(record), records); }) ||
+          item != Item::again) {
+        return item;
       }
     }
   }
@@ -212,19 +214,20 @@ class Node {
 
  private:
   // Asks inside a catch block.
-  [[gnu::cold]] static bool is_slot_full() noexcept {
+  [[gnu::cold]] static bool is_final() noexcept {
     try {
       throw;
     } catch (const SlotFull&) {
+      return true;
+    } catch (const ThreadEnded&) {
       return true;
     } catch (...) {
       return false;
     }
   }
-  // Not in attempt(), of which there are many. Returns false.
-  [[gnu::cold, gnu::noinline]] bool failed(std::uint64_t record) noexcept {
+  // Not in attempt(), of which there are many.
+  [[gnu::cold, gnu::noinline]] void failed(std::uint64_t record) noexcept {
     control_.fail({.stage = name_, .record = record, .side = side_});
-    return false;
   }
   template <class R> static std::uint64_t number_of(const R& record) noexcept {
     if constexpr (std::is_invocable_v<const R&>) {

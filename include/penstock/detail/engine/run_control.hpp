@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/interrupt.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/failure.hpp>
 #include <penstock/detail/engine/skip_notes.hpp>
@@ -127,7 +128,7 @@ class RunControl {
       rethrow();
     } catch (const std::exception& e) {
       try {
-        to.append(e.what());
+        to.append(text_of(e));
       } catch (...) {
       }
     } catch (...) {

@@ -21,8 +21,9 @@ class SharedThread {
   virtual const std::string& name() const noexcept = 0;
   /// Forgets the last run, before the next, while all threads rest.
   virtual void reset() noexcept = 0;
-  /// Does its part of a run, on the thread itself.
-  virtual void run() noexcept = 0;
+  /// Does its part of a run, on the thread itself. Throws nothing, but a callable may end the
+  /// thread.
+  virtual void run() = 0;
 };
 
 } // namespace penstock::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
 #include <penstock/report.hpp>
@@ -67,9 +68,9 @@ class SkipNotes {
     } catch (const SourceError& e) {
       item.file = e.file();
       item.offset = e.offset();
-      item.reason.append(e.what());
+      item.reason.append(text_of(e));
     } catch (const std::exception& e) {
-      item.reason.append(e.what());
+      item.reason.append(text_of(e));
     } catch (...) {
       item.reason.append("something that is no std::exception was thrown");
     }

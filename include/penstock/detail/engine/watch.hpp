@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/engine.hpp>
 #include <penstock/detail/observe/observer.hpp>
@@ -20,11 +21,8 @@ class PeriodicWatch final : public Watch {
 
  private:
   [[gnu::cold]] void look(Engine& engine) {
-    try {
-      observer_.look(engine.report());
-    } catch (...) {
-      engine.fail("progress");
-    }
+    const auto f = [&] { observer_.look(engine.report()); };
+    caught(f, [&] { engine.fail("progress"); });
   }
 
   Observer observer_;

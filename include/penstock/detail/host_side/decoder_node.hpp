@@ -75,7 +75,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
 
   // Returns false if the run is to end.
   template <class Call>
-  bool decode(Call& call, const At& at, std::size_t part, Meter& meter) noexcept {
+  bool decode(Call& call, const At& at, std::size_t part, Meter& meter) {
     const PartOf units{at.given.units, parts_.parts(), part};
     Decoded& decoded = decoded_of(at.from, part);
     decoded.kept = {};
@@ -98,7 +98,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
   }
 
   template <class Call>
-  bool whole_part(Call& call, const At& at, PartOf units, Decoded& decoded, Meter& meter) noexcept {
+  bool whole_part(Call& call, const At& at, PartOf units, Decoded& decoded, Meter& meter) {
     const std::uint64_t index = in_->index_of(at.given, units.begin);
     const auto in = batch<const typename From::schema, typename From::space>(
         *in_, at.from, at.given, units, index);

@@ -79,6 +79,10 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
         for (; i != units.end; ++i, tries = 0) {
           one(i, kept.count + (i - unbroken));
         }
+      } catch (const ThreadEnd&) {
+        fail_of_thread_end(
+            [&] { this->thrown(on_error_, meter, 0, in_->visit(given, i).record, 1); });
+        throw;
       } catch (...) {
         const Item item = this->thrown(on_error_, meter, tries++, in_->visit(given, i).record, 1);
         if (item == Item::failed) {

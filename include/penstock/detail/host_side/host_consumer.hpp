@@ -70,7 +70,7 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
 
  private:
   // Returns false if the run is to end.
-  bool call(unsigned worker, std::size_t place, const HostSlot& slot, PartOf units) noexcept {
+  bool call(unsigned worker, std::size_t place, const HostSlot& slot, PartOf units) {
     const std::uint64_t index = in_->index_of(slot, units.begin);
     const auto batch = parts_.parts() == 1 ? in_->batch<const T, Where>(place, slot, index)
                                            : in_->part<const T, Where>(place, slot, index,

@@ -27,7 +27,10 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     stage.slot_bytes = lender_->link().layout().bytes();
   }
 
-  void enter(StreamHandle) noexcept override { meter(0).start(); }
+  void enter(StreamHandle) noexcept override {
+    lender_->belong_here();
+    meter(0).start();
+  }
   Lease<B> next() noexcept override {
     body_.reset();
     meter(0).spent(Activity::busy, Activity::starved);
@@ -36,6 +39,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     const CallsBeforeSleep tells{meter(0).before_waits()};
     if (!attempt(delivered_,
                  [&] {
+                   lender_->check_no_strays();
                    // Checked for each slot: those of skipped records take up a place too.
                    do {
                      lender_->out().check_next();
@@ -56,14 +60,18 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     body_.emplace(&meter(0).calls());
     return {link.batch<const T, Where>(place, slot, index), lender_, ticket, slot.epoch};
   }
-  void leave(bool) noexcept override {
+  void leave(bool early) noexcept override {
     body_.reset();
+    if (!attempt(delivered_, [&] { lender_->check_no_strays(); }) && early) {
+      control().owe();
+    }
+    lender_->belong_to_all();
     meter(0).stop();
   }
 
  private:
   void reset() override {
-    lender_->out().reset();
+    lender_->out().reset(lender_->forget_strays());
     delivered_ = 0;
     behind_ = lender_->link().has_turns ? 0 : RunOrder::unknown;
   }

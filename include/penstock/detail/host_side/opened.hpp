@@ -23,6 +23,8 @@ template <Source From>
       return copy;
     } catch (const OptionError&) {
       throw;
+    } catch (const ThreadEnd&) {
+      throw;
     } catch (...) {
       if (preparing.progress.threw() || failures == retries) {
         throw;

@@ -48,7 +48,7 @@ class OrderedReaderNode final : public ReaderNode<From, Where> {
     this->note_read(place, got, count);
   }
   [[gnu::cold]] Item read_singly(std::size_t place, HostSlot& slot, Filled& got,
-                                 Meter& meter) noexcept override {
+                                 Meter& meter) override {
     const std::uint64_t first = slot.source[0];
     const OrderedReads<From, Where> reads{source_, *out_->order, out_->memory};
     for (std::uint64_t turn = first; turn != first + slot.units; ++turn) {

@@ -101,7 +101,7 @@ class OutputNode final : public CallingNode<F> {
   // Returns false if the run is to end.
   template <class Call>
   bool decode(Call& call, Worker& mine, const Share& share, const HostSlot& given,
-              const TurnGroups& groups, Meter& meter) noexcept {
+              const TurnGroups& groups, Meter& meter) {
     const PartOf part{groups.count(), parts_.parts(), share};
     const bool tries_once = on_error_.skips == 0 && on_error_.retries == 0;
     mine.begin(turn_of(share), *in_, given, share.ticket % in_->ring.slots(),

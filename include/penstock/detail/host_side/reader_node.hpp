@@ -54,7 +54,7 @@ template <Source From, class Where> class ReaderNode : public ReadingNode<From> 
                             unsigned /*attempt*/, Meter& /*meter*/) {}
   /// Does so with each record as an item: its neighbours have nothing to do with it.
   virtual Item read_singly(std::size_t /*place*/, HostSlot& /*slot*/, Filled& /*got*/,
-                           Meter& /*meter*/) noexcept {
+                           Meter& /*meter*/) {
     return Item::failed;
   }
   // Returns what says which record of the source a unit is of.

@@ -28,7 +28,7 @@ template <Source From> class ReadingNode : public Node {
   [[gnu::cold]] void report(double seconds, StageReport& stage) const final {
     Node::report(seconds, stage);
     stage.note = note_;
-    note_of(source_, stage.note);
+    add_note_of(source_, stage.note);
   }
 
  protected:

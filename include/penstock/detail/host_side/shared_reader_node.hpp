@@ -107,7 +107,7 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
 
   // Returns false if the run is to end.
   bool read(Desk& desk, const Share& share, const SlotRanges::Range& range, PartOf units,
-            Meter& meter) noexcept {
+            Meter& meter) {
     const std::uint64_t first = range.first + units.begin;
     bool ends = false;
     const Item item =

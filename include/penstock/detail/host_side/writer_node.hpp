@@ -4,6 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/host_side/host_consumer.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/io/new_file.hpp>
@@ -50,6 +51,7 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
     came_ = gone_ = 0;
   }
   void work(unsigned worker, Meter& meter) override {
+    const NoCancellation whole;
     const bool opened = open();
     meter.went_by(Activity::busy, Activity::starved);
     if (opened) {

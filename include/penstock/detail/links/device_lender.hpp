@@ -182,7 +182,6 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     check_not_capturing(link_->device, stream.as<Stream<D>>());
     other = stream;
   }
-
   Position position(std::uint64_t ticket) override {
     return link_->position_behind(out_.at(ticket).slot());
   }
@@ -204,7 +203,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       wait_for(stream());
       link_->consumer.sync();
       link_->other_uses.sync();
-      for (StreamHandle& other : lost_) {
+      for (std::size_t i = 0; i != lost_.size(); ++i) {
+        StreamHandle& other = strays() != 0 && others_[i] ? others_[i] : lost_[i];
         if (other) {
           wait_for(other.as<Stream<D>>());
           other = {};

@@ -40,12 +40,15 @@ template <class R> class LeasesOut {
   std::size_t count() const noexcept { return count_; }
   Take& at(std::uint64_t ticket) noexcept { return out_[ticket % out_.size()]; }
 
-  /// Frees withheld places, before a run, when nothing is in use. Throws if a lease is still out.
-  [[gnu::cold]] void reset() {
+  /// Frees withheld places, before a run, when nothing is in use, and those of so many leases that
+  /// have strayed. Throws if a lease is still out.
+  [[gnu::cold]] void reset(std::size_t strays) {
+    count_ -= strays;
     if (count_ != 0) {
       throw_error<Error>({"penstock: leases of an earlier loop are still held, ", count_,
                           " in all: release them before the pipeline runs again."});
     }
+    credits_ = 0;
     for (Take& withheld : out_) {
       withheld.release();
     }

@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/origin.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/host/detail/call_gate.hpp>
@@ -44,6 +45,8 @@ class HostQueue {
     closed_ = false;
     thread_ = start_thread([this] { work(); });
   }
+  /// Returns whether the calling thread is its own: exit() was called in the work.
+  bool is_inside() const noexcept { return thread_.get_id() == std::this_thread::get_id(); }
   /// Blocks until all work is done and the thread has ended.
   [[gnu::cold]] void finish() noexcept {
     {
@@ -149,7 +152,7 @@ class HostQueue {
     try {
       entry.run(entry.bytes, gate_.is_broken() ? nullptr : &pace_);
     } catch (const std::exception& e) {
-      gate_.break_down(e.what(), CallGate::trapped);
+      gate_.break_down(text_of(e), CallGate::trapped);
     } catch (...) {
       gate_.break_down("work on a stream threw", CallGate::trapped);
     }
@@ -177,9 +180,12 @@ class HostQueues {
   HostQueues(const HostQueues&) = delete;
   HostQueues& operator=(const HostQueues&) = delete;
   ~HostQueues() {
-    // In a forked child they stay as they are.
+    // In a forked child they stay as they are, and so does one that exit() leaves at work.
     while (first_ && is_here()) {
-      delete std::exchange(first_, first_->next);
+      Kept* const kept = std::exchange(first_, first_->next);
+      if (!kept->used) {
+        delete kept;
+      }
     }
   }
 
@@ -202,7 +208,7 @@ class HostQueues {
   /// Blocks until all work of the queue is done; not in a forked child, where no thread would do
   /// it.
   [[gnu::cold]] void finish(HostQueue& queue) noexcept {
-    if (!is_here()) {
+    if (!is_here() || queue.is_inside()) {
       return;
     }
     queue.finish();

@@ -39,7 +39,7 @@ template <class Schema> struct HeldSource {
   virtual std::size_t read_at(std::span<const std::uint64_t> numbers,
                               Batch<Schema, Pinned> into) const = 0;
   virtual void read_bytes(std::uint64_t at, std::span<std::byte> into) const = 0;
-  virtual void will_read(std::uint64_t first, std::uint64_t count) const noexcept = 0;
+  virtual void will_read(std::uint64_t first, std::uint64_t count) const = 0;
   virtual void lengths(std::uint64_t first, std::span<std::uint64_t> into) const = 0;
   virtual std::uint64_t record_of(std::uint64_t visit, Seed shuffle) const = 0;
   virtual std::uint64_t group() const = 0;
@@ -89,7 +89,7 @@ template <Source S> class HeldOf final : public HeldSource<typename S::schema> {
       lacks("read_bytes");
     }
   }
-  void will_read(std::uint64_t first, std::uint64_t count) const noexcept override {
+  void will_read(std::uint64_t first, std::uint64_t count) const override {
     if constexpr (HearsWhatComes<S>) {
       source_.will_read(first, count);
     }

@@ -77,7 +77,8 @@ template <class Io> class RecordFiles {
     const auto open_one = [&](std::size_t i) {
       DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
       said[i].emplace(look(file.file(), i));
-      if (i >= (file.is_direct() ? stay_direct : stay) || file.size() <= empty) {
+      if (i >= (file.is_direct() ? stay_direct : stay) || file.size() <= empty ||
+          !file.may_stay_open()) {
         file.close();
       }
       progress.opened();
@@ -182,8 +183,8 @@ template <class Io> class RecordFiles {
  private:
   using Part = FilePart<Io>;
   using Parts = FileParts<Io>;
-  // Systems allow a process 1024 open files or more, and one that is read directly takes two. The
-  // files beyond this many are opened by each read for itself, which needs no lock.
+  // A file that is read directly takes two. The files beyond this many, or beyond what the process
+  // may have, are opened by each read for itself, which needs no lock.
   static constexpr std::size_t most_open = 256;
 
   const Parts& parts() const {
@@ -242,7 +243,7 @@ template <class Io> class RecordFiles {
       // The file knows only bytes.
       const std::uint64_t failed_at = std::max(e.offset(), offset);
       if (bytes_each == 0) {
-        throw SourceError{e.what(), e.file(), failed_at};
+        throw SourceError{text_of(e), e.file(), failed_at};
       }
       throw_of_record(e, failed_at, (at + (failed_at - offset)) / record_bytes);
     }

@@ -4,6 +4,7 @@
 
 #include <penstock/batch.hpp>
 #include <penstock/detail/base/part_of.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/schema.hpp>
@@ -44,10 +45,10 @@ inline constexpr std::size_t ragged_columns =
 [[noreturn, gnu::cold, gnu::noinline]] inline void
 throw_renumbered(const SourceError& e, const char* call, std::optional<std::uint64_t> number) {
   if (number) {
-    throw_source_error({e.what(), " In ", call, "() it is record ", *number, "."}, e.file(),
+    throw_source_error({text_of(e), " In ", call, "() it is record ", *number, "."}, e.file(),
                        e.offset(), number);
   }
-  throw SourceError{e.what(), e.file(), e.offset()};
+  throw SourceError{text_of(e), e.file(), e.offset()};
 }
 /// Calls f, which asks another source, and returns what it does. If f throws a SourceError about a
 /// record, `here(record)` says which one that is here, or none.

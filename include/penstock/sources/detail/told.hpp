@@ -3,9 +3,12 @@
 #pragma once
 
 #include <penstock/detail/base/splitmix.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <cstdint>
+#include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -37,16 +40,30 @@ template <class S> std::uint64_t value_bytes_of(const S& source, std::uint64_t r
 constexpr std::uint64_t repeated_bytes(std::uint64_t longest, std::uint64_t records) noexcept {
   return longest != 0 && records > unknown_size / longest ? unknown_size : records * longest;
 }
-template <class S> void note_of(const S& source, std::string& to) {
-  if constexpr (requires { source.note(to); }) {
-    source.note(to);
-  }
-}
 /// Adds words to a note, unless it has them: of several sources, many tell the same.
 [[gnu::cold]] inline void add_note(std::string& to, std::string_view words) {
   if (to.find(words) == std::string::npos) {
     to += to.empty() ? "" : "; ";
     to += words;
+  }
+}
+/// Appends what a source notes, for a source that reads through it.
+template <class S> void note_of(const S& source, std::string& to) {
+  if constexpr (requires { source.note(to); }) {
+    source.note(to);
+  }
+}
+/// Appends what a source notes, or how that failed: a note is no reason to end a run, or to lose a
+/// Report. Nothing if there is no memory for that.
+template <class S> [[gnu::cold]] void add_note_of(const S& source, std::string& to) noexcept {
+  try {
+    note_of(source, to);
+  } catch (const std::exception& e) {
+    try {
+      add_note(to, joined({"its note() threw: ", text_of(e)}));
+    } catch (const std::bad_alloc&) {
+    }
+  } catch (...) {
   }
 }
 
