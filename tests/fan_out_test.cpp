@@ -169,7 +169,7 @@ TEST_CASE("a device without a loop is named: in a stall, in the Report and in th
     for (auto batch : fan.on(with, sides[with].stream,
                              {.stop = stop.get_token(),
                               .stalled = stalled,
-                              .stall_limit = std::chrono::milliseconds{100}})) {
+                              .stall_limit = std::chrono::milliseconds{500}})) {
       REQUIRE(batch.size() != 0);
     }
     REQUIRE(stall);
