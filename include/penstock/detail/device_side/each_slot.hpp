@@ -4,6 +4,7 @@
 
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/source_numbers.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -44,7 +45,10 @@ void describe(DeviceSlot<D>& place, const HostLink& in, const HostRing::Take& sl
     place.read = in.was_read(slots.place() + first / units);
   }
   const std::size_t last = first + count - 1;
-  place.until = in.layout().in_records(slots.slot(last / units).source[last % units] + 1);
+  const SourceNumbers& turns = slots.slot(last / units).source;
+  // A batch that is a slot ends behind what was left out of it; others are filled up.
+  place.until = in.layout().in_records(in.layout().ragged() ? turns[last % units + 1]
+                                                            : turns[last % units] + 1);
   if (in.ahead) {
     each_slot(units, first, count,
               [&](std::size_t slot, std::size_t at, std::size_t part, std::size_t) {

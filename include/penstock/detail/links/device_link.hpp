@@ -111,7 +111,7 @@ template <AnyDevice D> struct DeviceLink {
   }
   /// Returns that position. Throws OptionError if there is none.
   [[gnu::cold]] Position position_behind(const DeviceSlot<D>& place) const {
-    order->check_at_hand();
+    order->check_tells();
     return order->position(place_behind(place));
   }
   /// Returns which record the i-th of a batch is made of. Throws OptionError if it is not known.
