@@ -126,8 +126,8 @@ template <class B> class Lease : public B {
   /// another number of records.
   Position position() const { return held().position(ticket_); }
   /// Returns which record of the source the `i`-th of the batch is, or is made of, with its epoch
-  /// and its step. Throws OptionError after the release, and if it is not known: a stage gives
-  /// another number of records than it takes, or, for a batch on a device, one may leave some out.
+  /// and its step, whatever was left out of the batch. Throws OptionError after the release, and
+  /// where a stage gives another number of records than it takes.
   Visit visit(std::size_t i) const { return held().visit(ticket_, i); }
 
   /// Gives the place back now. Never blocks; the loop's next step throws what goes wrong.

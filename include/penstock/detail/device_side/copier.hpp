@@ -179,7 +179,7 @@ template <AnyDevice D> class Copier {
     const bool ends_epoch = records == ready && last.ends_epoch;
     filler_.book(records, bytes, {&line_, flight.serial}, run_.slot().epoch, ends_epoch,
                  [this](DeviceSlot<D>& place, std::size_t i, std::size_t count) {
-                   describe(place, in_, run_, begun_ + i, count);
+                   describe(place, in_, run_, begun_ + i, count, on_the_way_ != nullptr);
                  });
     if (ragged_ || ends_epoch) {
       filler_.close(ends_epoch);
