@@ -169,7 +169,7 @@ class Node {
   [[gnu::cold]] Item thrown(const OnError& on_error, Meter& meter, unsigned tries,
                             std::uint64_t record, std::uint64_t records) noexcept {
     if (is_slot_full()) {
-      control_.fail({.stage = name_, .record = record, .reads = reads()});
+      failed(record);
       return Item::failed;
     }
     if (tries < on_error.retries) {
@@ -223,7 +223,10 @@ class Node {
   }
   // Not in attempt(), of which there are many. Returns false.
   [[gnu::cold, gnu::noinline]] bool failed(std::uint64_t record) noexcept {
-    control_.fail({.stage = name_, .record = record, .side = side_});
+    control_.fail({.stage = name_,
+                   .record = record,
+                   .side = side_,
+                   .slot_records = filled_ ? filled_->layout().records() : 0});
     return false;
   }
   template <class R> static std::uint64_t number_of(const R& record) noexcept {
