@@ -135,10 +135,10 @@ using FolderSource = ps::Files<>;
 using TarSource = ps::Tar<Sample>;
 
 std::string name_of(const FolderSource& source, std::uint64_t record) {
-  return source.path(record % source.size());
+  return source.path(record);
 }
 std::string name_of(const TarSource& source, std::uint64_t record) {
-  return source.key(record % source.size());
+  return source.key(record);
 }
 std::vector<std::string> classes(const FolderSource& source) {
   return source.classes();

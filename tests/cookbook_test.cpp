@@ -43,6 +43,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <set>
 #include <span>
 #include <sstream>
 #include <streambuf>
@@ -450,6 +451,8 @@ TEST_CASE("a training loop asks for one batch at a time, epoch after epoch") {
   auto stream = device.stream();
   auto data = std::make_unique<TrainingData<ps::HostDevice>>(device, stream, path, 100);
   CHECK(data->epochs() == 0);
+  std::vector<std::set<float>> epochs(4);
+  std::vector<float> firsts;
   for (std::size_t step = 0; step < 35; ++step) {
     if (step == 25) { // in the middle
       data = std::make_unique<TrainingData<ps::HostDevice>>(std::move(*data));
@@ -458,9 +461,18 @@ TEST_CASE("a training loop asks for one batch at a time, epoch after epoch") {
     REQUIRE(batch.size() == 100);
     CHECK(data->epochs() == 1 + step / 10);
     stream.sync();
-    CHECK(batch.data()[0].y == static_cast<float>(step % 10 * 100));
-    CHECK(batch.data()[99].y == static_cast<float>(step % 10 * 100 + 99));
+    for (std::size_t i = 0; i != batch.size(); ++i) {
+      epochs[step / 10].insert(batch.data()[i].y);
+    }
+    if (step % 10 == 0) {
+      firsts.push_back(batch.data()[0].y);
+    }
   }
+  for (std::size_t epoch = 0; epoch != 3; ++epoch) { // none comes twice
+    CHECK(epochs[epoch].size() == 1000);
+  }
+  CHECK(std::set<float>{firsts.begin(), firsts.end()}.size() == 4);
+  CHECK(epochs[0] != epochs[1]);
   TrainingData few{device, stream, path, 1051};
   CHECK_THROWS_AS(few.next_batch(), ps::OptionError);
   CHECK_THROWS_AS(few.next_batch(), ps::OptionError);

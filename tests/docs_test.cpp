@@ -610,6 +610,19 @@ TEST_CASE("docs/order.md: a shuffle, its quality, ranks, positions") {
   }
   const ps::Position at{saved};
   CHECK(rest == 3000 - 1000 * at.epoch() - at.step());
+
+  std::array<double, 3> sums{};
+  ps::Position from;
+  for (std::uint64_t epoch = 0; epoch != 3; ++epoch) {
+    for (auto batch : pipeline.batches({.from = from})) {
+      if (batch.epoch() != epoch) {
+        break; // it comes again in the next loop
+      }
+      sums[epoch] += std::accumulate(batch.data(), batch.data() + batch.size(), 0.0);
+      from = batch.position();
+    }
+  }
+  CHECK(sums == std::array<double, 3>{249'750, 249'750, 249'750});
 }
 
 TEST_CASE("ranks with unevenly many records have the same position after batches that all have") {

@@ -420,6 +420,58 @@ TEST_CASE("what comes back from a device has its numbers in the source, whatever
   }
 }
 
+TEST_CASE("a batch on a device knows which record each of its own is, whatever was left out") {
+  ps::HostDevice device{{.late_seed = 5}};
+  auto stream = device.stream();
+  const auto bad = [](Number i) { return i % 7 == 3 || i % 100 > 90; };
+  for (const std::size_t batch : {1, 9, 64, 350}) {
+    for (const bool shuffled : {false, true}) {
+      CAPTURE(batch, shuffled);
+      auto read = reading({.skips = 1000}, 2);
+      read.order.shuffle = shuffled ? ps::Seed{7} : ps::Seed{};
+      const auto to_device = [&](std::size_t records) {
+        return ps::Reader{good_source(), read} |
+               ps::Decoder{[&](const Number& in, Number& out) {
+                             out = in;
+                             if (bad(in)) {
+                               throw std::runtime_error{"bad"};
+                             }
+                           },
+                           ps::to_pinned,
+                           {.on_error = {.skips = 1000}}} |
+               ps::AsyncCopier{device, {.batch = records}};
+      };
+      const auto check = [&](auto pipeline) {
+        std::uint64_t last = 0;
+        std::size_t wrong = 0;
+        std::size_t records = 0;
+        for (int times = 0; times != 2; ++times) {
+          last = records = 0;
+          for (auto lease : pipeline.on(stream)) {
+            stream.sync();
+            for (std::size_t i = 0; i != lease.size(); ++i, ++records) {
+              const ps::Visit visit = lease.visit(i);
+              const bool in_turn = visit.step >= last && visit.step / count == lease.epoch();
+              wrong += visit.record != lease.data()[i] || visit.epoch != lease.epoch() || !in_turn;
+              last = visit.step + 1;
+            }
+          }
+          CHECK(records == without(bad, 2).size());
+        }
+        CHECK(wrong == 0);
+      };
+      check(to_device(batch));
+      check(to_device(batch) |
+            ps::Kernel{[](OnDevice in, ps::Batch<Number, ps::Device> out, ps::HostStream& on) {
+              on.enqueue([in, out] { std::copy_n(in.data(), in.size(), out.data()); });
+            }} |
+            ps::Kernel{[](ps::Batch<Number, ps::Device>, ps::HostStream&) {}});
+      check(to_device(batch) | ps::AsyncCopier{ps::to_host, {.batch = 20}} |
+            ps::AsyncCopier{device, {.batch = batch + 1}});
+    }
+  }
+}
+
 TEST_CASE("an error behind what was left out has the record's own number, also after a device") {
   ps::HostDevice device;
   auto pipeline = ps::Reader{good_source(), reading({})} |

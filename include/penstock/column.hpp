@@ -151,9 +151,11 @@ template <class T> class Column<Ragged<T>> {
                              ".value_bytes, or the Reader a smaller .batch. A source with "
                              "lengths() puts as many values as it told.";
     if (count > capacity_) {
-      throw Error{text};
+      throw Error{text + " This record alone needs .value_bytes = " +
+                  std::to_string(count * sizeof(T)) + "."};
     }
-    throw detail::SlotFull{text};
+    const std::size_t mean = (used + count + i) / (i + 1);
+    throw detail::SlotFull{text, i, (mean > count ? mean : count) * sizeof(T)};
   }
 
   T* values_{};

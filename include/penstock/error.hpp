@@ -33,7 +33,16 @@ namespace detail {
 /// fault, so that none is left out for it.
 class [[gnu::visibility("default")]] SlotFull : public Error {
  public:
-  using Error::Error;
+  /// `before`: records that the slot has; `each`: bytes of values that these and the next have, on
+  /// an average, or the next alone, if that is more.
+  SlotFull(const std::string& what, std::uint64_t before, std::uint64_t each)
+      : Error{what}, before_{before}, each_{each} {}
+  std::uint64_t before() const noexcept { return before_; }
+  std::uint64_t each() const noexcept { return each_; }
+
+ private:
+  std::uint64_t before_;
+  std::uint64_t each_;
 };
 } // namespace detail
 

@@ -169,9 +169,9 @@ template <class B> class Lease : public B {
   /// another number of records.
   Position position() const { return held().position(ticket_); }
   /// Returns which record of the source the `i`-th of the batch is, or is made of, with its epoch
-  /// and its step. Throws OptionError after the release, for a record that the batch does not have,
-  /// and if it is not known: a stage gives another number of records than it takes, or, for a batch
-  /// on a device, one may leave some out.
+  /// and its step, whatever was left out of the batch. Throws OptionError after the release, for a
+  /// record that the batch does not have, and where a stage gives another number of records than it
+  /// takes.
   Visit visit(std::size_t i) const {
     detail::Lender& lender = held();
     check_index(i);

@@ -36,7 +36,7 @@ struct PlaceInEpoch {
   std::uint64_t inside{}; // records that each of `world` ranks took behind the step
   std::uint64_t world{};  // 0 where all stand between blocks
   std::uint64_t rank{};   // that it belongs to, behind a Decoder of another number
-  std::uint64_t made{};   // outputs that were given of what comes next
+  std::uint64_t made{};   // outputs that were given of what comes next, or records of a batch
 
   bool operator==(const PlaceInEpoch&) const = default;
 };
@@ -69,7 +69,8 @@ class Position {
   /// ranks stand between blocks, so that any number of them can go on.
   std::uint64_t inside() const noexcept { return place_.inside; }
   /// Returns how many of the records were given that a Decoder of another number makes of what
-  /// comes next: it makes them again, and leaves them out.
+  /// comes next: it makes them again, and leaves them out. Without one: how many of the batch at
+  /// hand on a device, if .drop_last counts its batches.
   std::uint64_t made() const noexcept { return place_.made; }
   /// Compares all that text() tells.
   bool operator==(const Position&) const = default;
@@ -215,7 +216,7 @@ class PositionText {
   const auto& [inside, world, rank, made] = place_;
   const bool of_ranks = world > 1 && world <= ~std::uint32_t{0};
   const bool inside_block = inside < identity_.block && of_ranks && rank == 0 && made == 0;
-  const bool between = inside == 0 && world == 0 && rank == 0 && made == 0;
+  const bool between = inside == 0 && world == 0 && rank == 0 && (made == 0 || step_ != 0);
   const bool recounted = world == 0 ? inside == 0 && rank == 0 : of_ranks && rank < world;
   const bool can_be = identity_.group != 0 ? recounted : between || inside_block;
   from.end((known_ && can_be) || *this == Position{});
@@ -236,7 +237,7 @@ class PositionText {
   add("size", std::to_string(identity_.size));
   add("schema", detail::in_base_16(identity_.schema));
   add("source", detail::in_base_16(identity_.source));
-  if (identity_.group != 0) {
+  if (identity_.group != 0 || place_.made != 0) {
     add("group", std::to_string(identity_.group));
     add("rank", std::to_string(place_.rank));
     add("made", std::to_string(place_.made));

@@ -14,15 +14,17 @@ struct Sample {
   float y;
 };
 
-/// Samples of a file for a training loop that asks for them, epoch after epoch without an end. Can
-/// be moved at any time.
+/// Samples of a file for a training loop that asks for them, epoch after epoch, each in another
+/// order. Can be moved at any time.
 template <ps::AnyDevice D> class TrainingData {
  public:
   using Samples = ps::Batch<const Sample, ps::Device>;
 
   /// `stream` is for the work on the batches.
   TrainingData(D& device, ps::Stream<D> stream, const std::string& path, std::size_t batch)
-      : data_{ps::Reader{ps::records<Sample>(path), ps::to_pinned, {.drop_last = true}} |
+      : data_{ps::Reader{ps::records<Sample>(path),
+                         ps::to_pinned,
+                         {.epochs = 1'000'000, .order = {.shuffle = 1337}, .drop_last = true}} |
                   ps::AsyncCopier{device, {.batch = batch}},
               stream} {}
 
@@ -30,12 +32,11 @@ template <ps::AnyDevice D> class TrainingData {
   /// the file has too few samples for a batch, and is empty if it has none.
   Samples next_batch() {
     batch_ = {}; // its place goes back
-    batch_ = run_.next();
-    if (!batch_) { // before the first epoch, and at the end of each
-      run_ = data_.batches();
-      batch_ = run_.next();
-      ++epochs_;
+    if (!run_) { // before the first batch, and behind an error
+      run_ = data_.batches({.from = data_.report().position});
     }
+    batch_ = run_.next();
+    epochs_ = batch_ ? batch_.epoch() + 1 : epochs_;
     return batch_;
   }
   /// How many epochs it has begun.

@@ -36,6 +36,6 @@ void train(D& device, const std::string& folder, std::size_t epochs, std::ostrea
     learn(stream, inputs.data(), ps::get<"label">(batch).data(), batch.size());
   }
   for (const ps::SkippedItem& item : pictures.report().skips) {
-    log << files.path(item.record % files.size()) << ": " << item.reason << '\n';
+    log << files.path(item.record) << ": " << item.reason << '\n';
   }
 }

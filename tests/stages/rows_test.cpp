@@ -555,7 +555,20 @@ TEST_CASE("a slot that is full ends the run and leaves out no record, also where
   CHECK(ps::tests::has(full,
                        " values of a Ragged column, and of the 1000 that a slot has room for 0 "
                        "are left: give the stage that fills it more .value_bytes"));
+  CHECK(ps::tests::has(
+      full, " The record is number 51 in its slot, and a slot has up to 100 records: only "
+            "1, 2, 4 and so on at first"));
+  CHECK(ps::tests::has(full, ".value_bytes = 2000 would do for 100 of 20 bytes each."));
   CHECK(fills.report().skipped == 0);
+  // So it is with outputs, where slots grow to 256 records.
+  auto outputs = ps::Reader{Numbers{}} |
+                 ps::Decoder{[](const Number&, ps::Output<Text>& out) { fill_text(1, out.add()); },
+                             {.workers = 1, .value_bytes = 10}} |
+                 ps::Consumer{[](Host<const Text>) {}};
+  const auto outputs_full = ps::tests::caught<ps::StageError>([&] { outputs.run(); });
+  CAPTURE(outputs_full);
+  CHECK(ps::tests::has(outputs_full, " in its slot, and a slot has up to 256 records"));
+  CHECK(ps::tests::has(outputs_full, " would do for 256 of "));
   // One that no slot has room for is left out, and said to be.
   std::size_t records = 0;
   auto pipeline =
@@ -567,5 +580,6 @@ TEST_CASE("a slot that is full ends the run and leaves out no record, also where
   REQUIRE(report.skips.size() == 1);
   CHECK(report.skips[0].record == 300);
   CHECK(report.skips[0].reason.find("has 20000 values") != std::string::npos);
+  CHECK(report.skips[0].reason.ends_with("This record alone needs .value_bytes = 20000."));
   CHECK(records == report.stages[0].records - 1);
 }

@@ -6,7 +6,7 @@ check_docs.py ROOT
 
 Each block of C++ or of a build file stands in a file that is compiled or built, up to blanks and line breaks; `…` in a
 block stands for any text. Links lead somewhere; files and members that are named exist; docs/stages.md and docs/images.md have
-every option of stages, sources, runs and of the objects that callables use, with its default; a stage that refuses
+every option of stages, sources, runs and of the objects that callables use, in its order and with its default; a stage that refuses
 misspelt options lists all.
 """
 import re
@@ -156,6 +156,12 @@ def check_options():
         for option in sorted(known.keys() ^ rows.keys()):
             problems.append(f"docs: .{option} stands " + ("in a header, and not" if option in known else "only")
                             + f" under {heading}")
+        for table in re.findall(r"(?:^\| `\.\w+` \|.*\n)+", sections.get(heading, ""), re.MULTILINE):
+            names = re.findall(r"^\| `\.(\w+)`", table, re.MULTILINE)
+            for struct in listed:
+                fields = [field for field in structs.get(struct, {}) if field in names]
+                if [name for name in names if name in fields] != fields:
+                    problems.append(f"docs: a table under {heading} has the options of {struct} in another order than the header")
         for option in known.keys() & rows.keys():
             counts["options"] += 1
             said = rows[option]

@@ -549,6 +549,53 @@ TEST_CASE("A mix comes in exact shares, on each rank, and goes on where it stood
             "say how many records an epoch has, such as .order = {.records = 100000}"));
 }
 
+TEST_CASE("The Report says that a run began with epoch 0 again, in the order of a run before") {
+  const auto noted = [](const auto& pipeline) {
+    return pipeline.report().stages.front().note.find("began with epoch 0 again: the order") !=
+           std::string::npos;
+  };
+  const auto numbers_of = [](auto& pipeline, const ps::Position& from = {}) {
+    std::vector<Record> numbers;
+    for (auto batch : pipeline.batches({.from = from})) {
+      numbers.insert(numbers.end(), batch.data(), batch.data() + batch.size());
+    }
+    return numbers;
+  };
+  const auto copy = [](const Record& in, Record& out) { out = in; };
+  auto shuffled = ps::Reader{Numbers{20}, {.epochs = 3, .order = {.shuffle = 1}, .batch = 5}} |
+                  ps::Decoder{copy};
+  const std::vector<Record> first = numbers_of(shuffled);
+  CHECK_FALSE(noted(shuffled));
+  CHECK(numbers_of(shuffled) == first);
+  CHECK(noted(shuffled));
+  std::ostringstream text;
+  text << shuffled.report();
+  CHECK(text.str().find("give the Reader .epochs = n") != std::string::npos);
+  CHECK(numbers_of(shuffled) == first);
+  CHECK(noted(shuffled));
+
+  // A loop for each epoch that goes on where the last one stood.
+  auto goes_on = ps::Reader{Numbers{20}, {.epochs = 3, .order = {.shuffle = 1}, .batch = 5}} |
+                 ps::Decoder{copy};
+  std::vector<Record> all;
+  ps::Position from;
+  for (std::uint64_t epoch = 0; epoch != 3; ++epoch) {
+    for (auto batch : goes_on.batches({.from = from})) {
+      all.insert(all.end(), batch.data(), batch.data() + batch.size());
+      from = batch.position();
+      if (all.size() % 20 == 0) {
+        break;
+      }
+    }
+    CHECK_FALSE(noted(goes_on));
+  }
+  CHECK(all == first);
+
+  auto as_they_lie = ps::Reader{Numbers{20}, {.batch = 5}} | ps::Decoder{copy};
+  CHECK(numbers_of(as_they_lie) == numbers_of(as_they_lie));
+  CHECK_FALSE(noted(as_they_lie));
+}
+
 TEST_CASE("An empty source has an order, and nothing in it") {
   CHECK(read(Numbers{0}, {.shuffle = 1}, 2, 4).empty());
   CHECK(read(Numbers{0}, {.shuffle = 1, .block = 4, .window = 2, .ranks = {.rank = 1, .world = 3}},

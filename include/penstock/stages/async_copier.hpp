@@ -97,11 +97,19 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
                         "skipped, so drop_last cannot tell the last one: leave out drop_last, or "
                         "the skips."};
     }
+    // A batch with a Ragged column is a slot, and the Reader leaves it out.
+    const bool leaves_out = build.drop_last && !batch.ragged();
+    const bool first = leaves_out && build.whole_batches.none();
+    if (leaves_out) {
+      build.whole_batches.leave_out_short(batch.records(), !build.may_jump() && !build.outputs &&
+                                                               build.order->one_rank());
+    }
     build.template add_step<detail::CopierNode<On>>(
         out, build.setup("AsyncCopier", 1, StageKind::copy_to_device), *build.device, in, out,
         build.keep_numbers(), build.drop_last, build.flush,
         detail::Owned<detail::BatchesByTurn>{by_turn ? new detail::BatchesByTurn{*in, batch.units}
-                                                     : nullptr});
+                                                     : nullptr},
+        first ? build.order.get() : nullptr);
     if (build.drop_last) {
       build.drop_short(batch.units);
     }
@@ -174,6 +182,7 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
                                   build.flush);
     build.leave_device();
     build.count_anew();
+    build.whole_batches.make_others(slot.records());
   }
 
  private:

@@ -149,6 +149,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     if (drops_slots) {
       detail::check_slots(options_, build.plan);
       build.drop_short(layout.units);
+      build.whole_batches.leave_out_short(layout.units, false);
       build.slots_read = ranges.known() ? build.units / layout.units : 0;
     }
     if constexpr (detail::KnowsLengths<From>) {

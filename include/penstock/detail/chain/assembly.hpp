@@ -93,7 +93,7 @@ template <class... Stages> struct Assembly {
     if (build.ahead && !build.flush) {
       build.needs.check(*build.ahead);
     }
-    build.order->set_batch(build.batch_records());
+    build.order->set_batch(build.batch_records(), build.whole_batches);
     engine.expect(build.order, build.batches());
     return device ? NearDevice{*device, build.plan.parts()} : NearDevice{};
   }

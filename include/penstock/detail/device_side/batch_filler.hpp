@@ -29,6 +29,7 @@ template <AnyDevice D> class BatchFiller {
     if (filled_ != 0 && place_.slot().epoch != epoch) {
       close(true);
     }
+    lacking_ = epoch == first_epoch_ ? lacking_ : 0;
     if (!place_) {
       place_ = out_.ring.try_claim();
       filled_ = 0;
@@ -47,8 +48,8 @@ template <AnyDevice D> class BatchFiller {
   /// waiting; returns how many of them fit.
   std::size_t make_room(std::size_t units) {
     const std::size_t places = out_.ring.slots();
-    std::size_t room = out_.layout().units - filled_;
-    for (std::size_t i = 0; room < units && place_.place() + i + 1 < places; ++i) {
+    std::size_t room = left();
+    for (std::size_t i = 0; room < units && lacking_ == 0 && place_.place() + i + 1 < places; ++i) {
       if (i == next_.size()) {
         if (Claim claim = out_.ring.try_claim()) {
           next_.push_back(std::move(claim));
@@ -73,7 +74,7 @@ template <AnyDevice D> class BatchFiller {
     booked_bytes_ += bytes;
     std::size_t opened = 0;
     for (std::size_t done = 0; done != units;) {
-      const std::size_t part = std::min(units - done, out_.layout().units - filled_);
+      const std::size_t part = std::min(units - done, left());
       DeviceSlot<D>& place = place_.slot();
       if (filled_ == 0) {
         place.index = booked_;
@@ -89,7 +90,7 @@ template <AnyDevice D> class BatchFiller {
       place.ready = ready;
       done += part;
       booked_ += part;
-      if (filled_ == out_.layout().units) {
+      if (left() == 0) {
         count_out();
         full_.push_back(std::move(place_));
         if (opened < next_.size()) {
@@ -100,8 +101,9 @@ template <AnyDevice D> class BatchFiller {
     // Published last first: they are taken in order, and therefore all at once and not as they
     // trickle.
     for (bool last = ends_epoch && filled_ == 0; !full_.empty(); last = false) {
-      full_.back().slot().ends_epoch = last;
-      full_.back().publish(last ? Fill::partial : Fill::full);
+      DeviceSlot<D>& place = full_.back().slot();
+      place.ends_epoch = last;
+      full_.back().publish(last || place.units != out_.layout().units ? Fill::partial : Fill::full);
       full_.pop_back();
     }
     next_.pop_front(opened);
@@ -142,24 +144,31 @@ template <AnyDevice D> class BatchFiller {
   std::uint64_t booked_bytes() const noexcept { return booked_bytes_; }
   /// @}
 
-  void reset() {
+  /// Begins a run at an epoch. `begun`: units of the first batch that an earlier run has given.
+  void reset(std::uint64_t epoch, std::uint64_t begun) {
     place_ = {};
     next_.clear();
     full_.clear();
     filled_ = 0;
+    first_epoch_ = epoch;
+    lacking_ = begun % out_.layout().units;
     handed_on_ = booked_ = booked_bytes_ = 0;
   }
 
  private:
   void count_out() {
     out_.ready(handed_on_++) = place_.slot().ready;
-    filled_ = 0;
+    filled_ = lacking_ = 0;
   }
+  // Returns how many more units the open place is to have.
+  std::size_t left() const noexcept { return out_.layout().units - lacking_ - filled_; }
 
   DeviceLink<D>& out_;
   const bool drop_last_;
   Claim place_; // the open place, and how far it is filled
   std::size_t filled_{};
+  std::size_t lacking_{}; // units that it will never have: an earlier run has given them
+  std::uint64_t first_epoch_{};
   Vector<Claim> next_; // claimed after it
   Vector<Claim> full_; // before it, while they are handed on
   std::uint64_t handed_on_{};

@@ -13,6 +13,7 @@
 #include <penstock/detail/memory/allocation.hpp>
 #include <penstock/detail/observe/meter.hpp>
 #include <penstock/detail/observe/trace.hpp>
+#include <penstock/detail/order/run_order.hpp>
 #include <penstock/fence.hpp>
 
 #include <algorithm>
@@ -34,14 +35,16 @@ namespace penstock::detail {
 template <AnyDevice D> class Copier {
  public:
   /// `on_the_way`, unless it is null, is told the turns. `by_turn`, unless it is null, says which
-  /// units are a batch. `drop_last`: of each epoch
-  /// it leaves out the last batch if that is short; with a Ragged column the Reader does.
+  /// units are a batch. `drop_last`: of each epoch it leaves out the last batch if that is short;
+  /// with a Ragged column the Reader does. `from`, unless it is null, says how much of the first
+  /// batch an earlier run has given.
   [[gnu::cold]] Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
                        OnTheWay* on_the_way = nullptr, bool drop_last = false,
-                       const Flush& flush = {}, Owned<BatchesByTurn> by_turn = {})
+                       const Flush& flush = {}, Owned<BatchesByTurn> by_turn = {},
+                       const RunOrder* from = nullptr)
       : device_{device}, in_{in}, ragged_{in.layout().ragged()},
         filler_{out, drop_last && !ragged_}, on_the_way_{on_the_way}, flush_{flush},
-        by_turn_{std::move(by_turn)}, stream_{device.stream()}, line_{device, 4},
+        by_turn_{std::move(by_turn)}, from_{from}, stream_{device.stream()}, line_{device, 4},
         most_records_{std::max<std::size_t>(
             copy_bytes / std::max<std::size_t>(in.layout().unit_bytes(), 1), 1)},
         most_slots_{ragged_ ? 1 : std::max<std::size_t>(most_records_ / in.layout().units, 1)} {
@@ -102,7 +105,8 @@ template <AnyDevice D> class Copier {
       flight.slots = {};
     }
     run_ = {};
-    filler_.reset();
+    filler_.reset(from_ ? from_->first_epoch() : 0,
+                  from_ ? from_->begun() * in_.layout().units_a_record : 0);
     if (by_turn_) {
       by_turn_->reset();
     }
@@ -175,7 +179,7 @@ template <AnyDevice D> class Copier {
     const bool ends_epoch = records == ready && last.ends_epoch;
     filler_.book(records, bytes, {&line_, flight.serial}, run_.slot().epoch, ends_epoch,
                  [this](DeviceSlot<D>& place, std::size_t i, std::size_t count) {
-                   describe(place, in_, run_, begun_ + i, count);
+                   describe(place, in_, run_, begun_ + i, count, on_the_way_ != nullptr);
                  });
     if (ragged_ || ends_epoch) {
       filler_.close(ends_epoch);
@@ -228,6 +232,7 @@ template <AnyDevice D> class Copier {
                 on_the_way_->go_on(filler_.booked() + done, run_.slot(i).source, at, part);
               });
   }
+
   D& device_;
   HostLink& in_;
   const bool ragged_;
@@ -235,6 +240,7 @@ template <AnyDevice D> class Copier {
   OnTheWay* const on_the_way_;
   const Flush flush_;
   const Owned<BatchesByTurn> by_turn_;
+  const RunOrder* const from_;
   typename D::stream_type stream_;
   // Four events for at most two copies in flight: a user that is late asks about an older one.
   Timeline<D> line_;

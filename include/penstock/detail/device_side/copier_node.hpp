@@ -16,13 +16,16 @@ namespace penstock::detail {
 /// Copies to the device.
 template <AnyDevice D> class CopierNode final : public DeviceStep {
  public:
-  /// `numbers`, unless it is null, is told the turns. `drop_last`, `by_turn`: see Copier.
+  /// `numbers`, unless it is null, is told the turns. `drop_last`, `by_turn`, `from`: see
+  /// Copier.
   [[gnu::cold]] CopierNode(const NodeSetup& setup, D& device, const Shared<HostLink>& in,
                            const Shared<DeviceLink<D>>& out, const Shared<OnTheWay>& numbers,
-                           bool drop_last, const Flush& flush, Owned<BatchesByTurn> by_turn)
+                           bool drop_last, const Flush& flush, Owned<BatchesByTurn> by_turn,
+                           const RunOrder* from)
       : DeviceStep{setup}, in_{in}, out_{out}, numbers_{numbers},
-        copier_{device,         *in_,      *out_, usual_copy,
-                numbers_.get(), drop_last, flush, std::move(by_turn)} {
+        copier_{
+            device, *in_, *out_, usual_copy, numbers_.get(), drop_last, flush, std::move(by_turn),
+            from} {
     fills(out_->memory, out_->ring.slots());
   }
 

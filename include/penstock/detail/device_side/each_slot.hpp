@@ -4,6 +4,7 @@
 
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/source_numbers.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -34,17 +35,26 @@ inline std::size_t slots_of_one_epoch(const HostRing::Take& run) noexcept {
 }
 
 /// Adds to a batch on a device what is known of `count` units of adjacent slots, from unit `first`
-/// on.
+/// on. `gaps`: some may have been left out. May then throw std::bad_alloc.
 template <AnyDevice D>
 void describe(DeviceSlot<D>& place, const HostLink& in, const HostRing::Take& slots,
-              std::size_t first, std::size_t count) {
+              std::size_t first, std::size_t count, bool gaps) {
   const std::size_t units = in.layout().units;
   if (place.units == 0) {
     place.source = slots.slot(first / units).source[first % units];
     place.read = in.was_read(slots.place() + first / units);
   }
   const std::size_t last = first + count - 1;
-  place.until = in.layout().in_records(slots.slot(last / units).source[last % units] + 1);
+  const SourceNumbers& turns = slots.slot(last / units).source;
+  // A batch that is a slot ends behind what was left out of it; others are filled up.
+  place.until = in.layout().in_records(in.layout().ragged() ? turns[last % units + 1]
+                                                            : turns[last % units] + 1);
+  if (gaps) {
+    each_slot(units, first, count,
+              [&](std::size_t slot, std::size_t at, std::size_t part, std::size_t done) {
+                place.turns.go_on(place.units + done, slots.slot(slot).source, at, part);
+              });
+  }
   if (in.ahead) {
     each_slot(units, first, count,
               [&](std::size_t slot, std::size_t at, std::size_t part, std::size_t) {

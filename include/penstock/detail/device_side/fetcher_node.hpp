@@ -74,6 +74,11 @@ template <AnyDevice D> class FetcherNode final : public FetchStep<D> {
               std::size_t count) const {
     if (this->numbers_) {
       numbers.go_on(at, this->numbers_->numbers, first + i, count);
+      const std::size_t last = begun_ + i + count - 1;
+      const DeviceSlot<D>& batch = run_.slot(last / batch_);
+      if (last % batch_ + 1 == batch.units) { // what was left out behind it is passed by too
+        numbers.go_on(at + count, batch.until);
+      }
     } else if (at == 0) {
       const std::size_t from = begun_ + i;
       numbers.start(this->in_->layout().in_records(run_.slot(from / batch_).source) +

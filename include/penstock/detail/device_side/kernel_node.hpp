@@ -151,7 +151,7 @@ class KernelNode final : public DeviceStep {
   // batches before they are there.
   void make_ready(std::size_t count, Stream<D> stream) {
     for (std::size_t i = 0; i < count; ++i) {
-      const DeviceSlot<D>& from = take_.slot(i);
+      DeviceSlot<D>& from = take_.slot(i);
       DeviceSlot<D>& to = claim_of(i).slot();
       // The last fence of a stream covers those before it.
       if (i + 1 == count || take_.slot(i + 1).ready.line != from.ready.line) {

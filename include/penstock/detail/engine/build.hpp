@@ -54,9 +54,9 @@ template <AnyDevice D> class Build {
   std::uint64_t slots_read{};     ///< Slots that the Reader hands on, while a batch is a slot.
   bool fixed_slots{};             ///< The user said how many records a host slot has.
   bool drop_last{};               ///< An epoch's last batch is left out if it is short.
-  std::size_t depth{};            // batches that may be on the device at once
-  /// Whether each record that the next stage gets is made of one of the source's.
-  bool one_for_one{true};
+  WholeBatches whole_batches{};
+  std::size_t depth{};      // batches that may be on the device at once
+  bool one_for_one{true};   ///< Each record that comes is made of one of the source's.
   bool outputs{};           ///< A Decoder gives another number of records: they count themselves.
   Shared<RunOrder> order{}; ///< Made by the Reader.
   Shared<Ahead<>> ahead{};  ///< What bounds how far the Reader is ahead; null if nothing.

@@ -41,7 +41,8 @@ struct Failure {
   bool reads{};          // a SourceError's record is one of the run's
   std::uint64_t skips{}; // bad items of the stage that were left out before it
   ForWorker worker{};
-  const void* side{}; // the device of the stage, if there are several
+  const void* side{};           // the device of the stage, if there are several
+  std::uint64_t slot_records{}; // that a slot which it fills has at most
 };
 
 /// Returns the exception in flight, inside a catch block, as a StageError. May throw
@@ -60,6 +61,14 @@ struct Failure {
   std::string enqueued_by;
   try {
     throw;
+  } catch (const SlotFull& e) {
+    what = e.what();
+    more = joined({" The record is number ", e.before() + 1, " in its slot, and a slot has up to ",
+                   failure.slot_records,
+                   " records: only 1, 2, 4 and so on at first, where the Reader has no .batch, so "
+                   "that a run over few may pass. All of them share the room: .value_bytes = ",
+                   failure.slot_records * e.each(), " would do for ", failure.slot_records, " of ",
+                   e.each(), " bytes each."});
   } catch (const SourceError& e) {
     record = failure.reads ? e.record().value_or(record) : record;
     what = text_of(e);

@@ -171,7 +171,10 @@ class Node {
   [[gnu::cold]] Item thrown(const OnError& on_error, Meter& meter, unsigned tries,
                             std::uint64_t record, std::uint64_t records) noexcept {
     if (is_final()) {
-      control_.fail({.stage = name_, .record = record, .reads = reads()});
+      control_.fail({.stage = name_,
+                     .record = record,
+                     .reads = reads(),
+                     .slot_records = slot_records()});
       return Item::failed;
     }
     if (tries < on_error.retries) {
@@ -225,9 +228,11 @@ class Node {
       return false;
     }
   }
+  std::size_t slot_records() const noexcept { return filled_ ? filled_->layout().records() : 0; }
   // Not in attempt(), of which there are many.
   [[gnu::cold, gnu::noinline]] void failed(std::uint64_t record) noexcept {
-    control_.fail({.stage = name_, .record = record, .side = side_});
+    control_.fail(
+        {.stage = name_, .record = record, .side = side_, .slot_records = slot_records()});
   }
   template <class R> static std::uint64_t number_of(const R& record) noexcept {
     if constexpr (std::is_invocable_v<const R&>) {

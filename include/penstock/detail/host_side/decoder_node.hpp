@@ -164,6 +164,7 @@ class DecoderNode final : public DecodingNode<F, From, To> {
         to += decoded.kept.count;
       }
     }
+    slot.source.go_on(to, at.given.source[at.given.units]);
   }
 
   void move(std::size_t place, std::size_t from, std::size_t to, std::size_t units) noexcept {

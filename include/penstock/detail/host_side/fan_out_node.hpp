@@ -134,8 +134,9 @@ template <AnyDevice D> class FanOutNode final : public Node {
         slot.epoch = given.epoch;
         slot.units = given.units;
         slot.bytes = given.bytes;
-        if (given.units != 0 &&
-            !attempt(given.index, [&] { slot.source.go_on(0, given.source, 0, given.units); })) {
+        if (given.units != 0 && !attempt(given.index, [&] {
+              slot.source.go_on(0, given.source, 0, given.units + 1);
+            })) {
           slot.units = 0; // it goes on, empty, to a thread that did not see the ring fail
           return true;
         }

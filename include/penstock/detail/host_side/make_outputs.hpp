@@ -115,6 +115,9 @@ template <bool Single, class F, class From, class To, class D, class Options>
                         .cuts = build.ahead || build.flush,
                         .drop_last = build.drop_last && !build.plan.fills_up,
                         .has_positions = build.one_for_one};
+  if (form.drop_last) {
+    build.whole_batches.leave_out_short(layout.units, false);
+  }
   build.template add<OutputNode<Single, F, From, To>>(
       build.setup("Decoder", workers, StageKind::decoder), in, out, f, form, chunk,
       options.on_error);

@@ -72,8 +72,13 @@ class OrderedReaderNode final : public ReaderNode<From, Where> {
       }
     }
     const std::size_t of = this->control().interrupt().raised() ? 0 : slot.units;
-    return this->attempt(first, [&] { out_->check_left(got.count, of); }) ? Item::good
-                                                                          : Item::failed;
+    return this->attempt(first,
+                         [&] {
+                           slot.source.go_on(got.count, first + slot.units);
+                           out_->check_left(got.count, of);
+                         })
+               ? Item::good
+               : Item::failed;
   }
 
   using Base::on_error_;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ragged.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
@@ -153,10 +153,11 @@ template <class S> class OutputBuffer {
     const auto more = static_cast<std::size_t>(read[count] - read[0]);
     const std::size_t room = values.stride / values.each;
     if (more > room - used) {
-      throw_error<SlotFull>(
-          {"penstock: a batch of ", to.layout().units, " records can hold ", room,
-           " values of a Ragged column, and these have more: give the Decoder more "
-           ".value_bytes, or the Reader a smaller .batch."});
+      const std::size_t mean = (used + more + unit + count - 1) / (unit + count);
+      throw SlotFull{joined({"penstock: a batch of ", to.layout().units, " records can hold ", room,
+                             " values of a Ragged column, and these have more: give the Decoder "
+                             "more .value_bytes, or the Reader a smaller .batch."}),
+                     unit, std::max(mean, more / count) * values.each};
     }
     for (std::size_t i = 0; i != count; ++i) {
       write[i + 1] = write[0] + (read[i + 1] - read[0]);

@@ -79,6 +79,7 @@ class RaggedDecoderNode final : public DecodingNode<F, From, To> {
     const PartOf units{given.units, 1, 0};
     const bool done = this->each_record(given, units, kept, slot.source, meter, one);
     slot.units = kept.count;
+    slot.source.go_on(kept.count, given.source[given.units]);
     out_->check_left(kept.count, given.units);
     slot.index = kept.count != 0 ? in_->index_of(given, kept.first) : slot.index;
     return done;

@@ -70,6 +70,7 @@ template <Source From, class Where> class ReaderNode : public ReadingNode<From> 
 
  private:
   [[gnu::cold]] void reset() override {
+    this->note_begin();
     out_->reset();
     ranges_.begin(*out_->order, out_->layout().units_a_record);
     if (dealt_) {

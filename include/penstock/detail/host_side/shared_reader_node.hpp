@@ -56,6 +56,7 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
   };
 
   [[gnu::cold]] void reset() override {
+    this->note_begin();
     out_->reset();
     parts_.reset();
     ranges_.begin(*out_->order, 1);

@@ -10,6 +10,7 @@
 #include <penstock/detail/links/consumer_watch.hpp>
 #include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
+#include <penstock/detail/links/source_numbers.hpp>
 #include <penstock/detail/links/uses_ahead.hpp>
 #include <penstock/detail/order/run_order.hpp>
 #include <penstock/fence.hpp>
@@ -28,6 +29,7 @@ namespace penstock::detail {
 template <AnyDevice D> struct DeviceSlot {
   std::uint64_t index{};  // of its first unit, as delivered
   std::uint64_t source{}; // that unit's turn: see RunOrder
+  SourceNumbers turns{};  // of all of them, if some may have been left out between
   std::uint64_t until{};  // the turn behind that of the last record it is made of
   std::uint64_t epoch{};  // of its units
   std::size_t units{};
@@ -40,7 +42,8 @@ template <AnyDevice D> struct DeviceSlot {
   Fence<D> also_free; // if a second stream used it
 
   /// Takes over what stays the same when a stage makes this batch of another.
-  void follow(const DeviceSlot& from) noexcept {
+  void follow(DeviceSlot& from) noexcept {
+    turns.take(from.turns);
     until = from.until;
     epoch = from.epoch;
     ends_epoch = from.ends_epoch;
@@ -111,18 +114,19 @@ template <AnyDevice D> struct DeviceLink {
   }
   /// Returns that position. Throws OptionError if there is none.
   [[gnu::cold]] Position position_behind(const DeviceSlot<D>& place) const {
-    order->check_at_hand();
+    order->check_tells();
     return order->position(place_behind(place));
   }
   /// Returns which record the i-th of a batch is made of. Throws OptionError if it is not known.
   [[gnu::cold]] Visit visit(const DeviceSlot<D>& place, std::size_t i) const {
-    const std::uint64_t first = layout().in_records(place.source);
-    if (!has_turns || outputs || place.until - first != layout().in_records(place.units)) {
+    if (!has_turns || outputs) {
       throw OptionError{"penstock: visit() does not know of which record this one is made, since a "
-                        "stage left out some of the batch, or gives another number of records than "
-                        "it takes: take a ps::Visit in a Decoder."};
+                        "stage gives another number of records than it takes: take a ps::Visit in "
+                        "a Decoder."};
     }
-    return order->visit(place.epoch, first + i);
+    const std::uint64_t first = layout().in_records(place.source);
+    const bool gaps = place.until - first != layout().in_records(place.units);
+    return order->visit(place.epoch, gaps ? place.turns[i] : first + i);
   }
 
   /// Has the uses by the last stage, which takes from here, give their credits back.

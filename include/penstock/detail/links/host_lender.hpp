@@ -34,7 +34,7 @@ class HostLender final : public Lender {
   }
   [[gnu::cold]] Position position(std::uint64_t ticket) override {
     check_turns("position() behind this batch is not known");
-    link_->order->check_at_hand();
+    link_->order->check_tells();
     return link_->order->position(link_->place_behind(out_.at(ticket).slot()));
   }
   [[gnu::cold]] Visit visit(std::uint64_t ticket, std::size_t i) override {

@@ -26,7 +26,7 @@ namespace penstock::detail {
 /// What travels with a slot of a host ring.
 struct HostSlot {
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
-  [[no_unique_address]] SourceNumbers source{}; // the turns of its units: see RunOrder
+  [[no_unique_address]] SourceNumbers source{}; // their turns, and that behind: see RunOrder
   bool ends_epoch{};                            // in the padding of the member before it
   std::uint64_t epoch{};                        // of its units
   std::size_t units{};                          // in it
@@ -88,12 +88,10 @@ struct HostLink {
                           "batches."});
     }
   }
-  /// Returns the place in the run's order behind a slot's last unit.
+  /// Returns the place in the run's order behind all that a slot was made of.
   std::uint64_t place_behind(const HostSlot& slot) const noexcept {
-    if (outputs) {
-      return slot.source[slot.units - 1] + 1;
-    }
-    return order->place(slot.epoch, layout().in_records(slot.source[slot.units - 1] + 1));
+    const std::uint64_t behind = slot.source[slot.units];
+    return outputs ? behind : order->place(slot.epoch, layout().in_records(behind));
   }
   /// Returns index() of a unit of a slot.
   std::uint64_t index_of(const HostSlot& slot, std::size_t unit) const {

@@ -13,9 +13,10 @@
 
 namespace penstock::detail {
 
-/// The numbers in their source of units that travel together, some of which may have been skipped.
-/// The numbers follow each other but for jumps, which it keeps in a list. The list's memory grows
-/// to the largest number of jumps so far, and stays.
+/// The numbers in their source of units that travel together, some of which may have been skipped,
+/// and, behind the last, the number at which the source goes on: it is behind what was skipped
+/// there. The numbers follow each other but for jumps, which it keeps in a list. The list's memory
+/// grows to the largest number of jumps so far, and stays.
 class SourceNumbers {
   // From unit `at` on, a unit's number is its place among the others plus `shift`, modulo 2^64.
   struct Jump {

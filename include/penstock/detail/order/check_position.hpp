@@ -5,6 +5,7 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/order/dealing.hpp>
+#include <penstock/detail/order/whole_batches.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order.hpp>
 #include <penstock/position.hpp>
@@ -14,6 +15,25 @@
 #include <initializer_list>
 
 namespace penstock::detail {
+
+/// Throws OptionError if nothing can go on in the middle of the source.
+[[gnu::cold]] inline void check_random_access(bool in_order) {
+  if (in_order) {
+    throw OptionError{"penstock: the records of this source come in order only, so a run has no "
+                      "position in it: keep what you need to go on with the records themselves."};
+  }
+}
+/// Throws OptionError if nobody knows how far inside a batch that .drop_last counts a run stands.
+[[gnu::cold]] inline void check_known(const WholeBatches& whole) {
+  if (whole.unknown()) {
+    throw OptionError{
+        "penstock: position() behind this batch is not known: drop_last counts the batches of the "
+        "AsyncCopier to the device, and this one may end inside one of them. Nothing tells how far "
+        "inside, where records may be left out before, or where ranks share them: give "
+        "AsyncCopier{ps::to_host} the .batch of the AsyncCopier before it, or leave out "
+        "drop_last."};
+  }
+}
 
 [[noreturn, gnu::cold]] inline void differ(std::initializer_list<Piece> how) {
   throw_error<OptionError>({"penstock: this position is of another order: ", joined(how),

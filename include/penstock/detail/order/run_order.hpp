@@ -8,6 +8,7 @@
 #include <penstock/detail/order/check_position.hpp>
 #include <penstock/detail/order/dealing.hpp>
 #include <penstock/detail/order/output_origins.hpp>
+#include <penstock/detail/order/whole_batches.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order.hpp>
 #include <penstock/position.hpp>
@@ -52,7 +53,7 @@ class RunOrder {
   /// Begins a run from there. Throws OptionError if it cannot.
   [[gnu::cold]] void begin_from(const Position& from) {
     if (from) {
-      check_at_hand();
+      check_random_access(in_order_);
       check_position(from, identity_, epochs_, order_);
     }
     begin(from);
@@ -76,6 +77,9 @@ class RunOrder {
   }
   /// Returns how many of the first outputs of this run an earlier one has given.
   std::uint64_t dropped() const noexcept { return dropped_; }
+  /// Returns how many records of the first batch that .drop_last counts an earlier one has given.
+  /// Several ranks begin with whole ones.
+  std::uint64_t begun() const noexcept { return one_rank() && !outputs_ ? dropped_ : 0; }
 
   /// Returns whether turn, step and record are the same number.
   bool plain() const noexcept { return plain_; }
@@ -136,16 +140,17 @@ class RunOrder {
   /// Says which object answers for a mix.
   void mix_from(const void* source) noexcept { mix_.source = source; }
   /// Says how many records a batch of the last stage has: on several ranks, all of them stand at a
-  /// whole number of batches.
-  void set_batch(std::uint64_t records) noexcept { batch_ = std::max<std::uint64_t>(records, 1); }
+  /// whole number of batches. `whole`: the batches that .drop_last counts.
+  void set_batch(std::uint64_t records, const WholeBatches& whole = {}) noexcept {
+    batch_ = std::max<std::uint64_t>(records, 1);
+    whole_ = whole;
+  }
   std::uint64_t batch() const noexcept { return batch_; }
 
-  /// Throws OptionError if nothing can go on in the middle of the source.
-  [[gnu::cold]] void check_at_hand() const {
-    if (in_order_) {
-      throw OptionError{"penstock: the records of this source come in order only, so a run has no "
-                        "position in it: keep what you need to go on with the records themselves."};
-    }
+  /// Throws OptionError if places have no positions.
+  [[gnu::cold]] void check_tells() const {
+    check_random_access(in_order_);
+    check_known(whole_);
   }
   /// Returns a number for the place before a turn, and for the place behind an epoch's last: places
   /// later in the run have greater ones.
@@ -160,12 +165,12 @@ class RunOrder {
   }
   /// Returns the position of a place; a default one of an unknown place, and where there are none.
   [[gnu::cold]] Position position(std::uint64_t place) const noexcept {
-    if (in_order_ || place == unknown) {
+    if (in_order_ || place == unknown || whole_.unknown()) {
       return {};
     }
     const std::uint64_t in_first = end_turn() - first_turn();
     if (epoch_ >= epochs_) {
-      return outputs_ ? begin_of(epochs_, 0) : at(epochs_, 0, 0);
+      return outputs_ ? begin_of(epochs_, 0) : at(epochs_, {});
     }
     const OutputOrigins::Origin of =
         outputs_ ? outputs_->origin(place) : OutputOrigins::Origin{place, 0};
@@ -186,9 +191,10 @@ class RunOrder {
     return {step, std::max(identity_.records, step), identity_.block, order_.ranks, order_.uneven};
   }
 
-  Position at(std::uint64_t epoch, std::uint64_t step, std::uint64_t inside) const noexcept {
-    return {
-        identity_, epoch, step, {.inside = inside, .world = inside == 0 ? 0 : order_.ranks.world}};
+  Position at(std::uint64_t epoch, const Dealing::Place& place,
+              std::uint64_t begun = 0) const noexcept {
+    const std::uint64_t world = place.inside == 0 ? 0 : order_.ranks.world;
+    return {identity_, epoch, place.step, {.inside = place.inside, .world = world, .made = begun}};
   }
   // `taken`: by this rank, of what is dealt; `before`: of these, those before this run.
   Position position_of(std::uint64_t epoch, const Dealing& dealing, std::uint64_t before,
@@ -199,10 +205,11 @@ class RunOrder {
     const std::uint64_t batches = (taken - before + batch_ - 1) / batch_;
     const std::uint64_t by_all = one_rank() ? taken : before + batches * batch_;
     if (by_all >= dealing.most() && identity_.records != unknown) {
-      return at(epoch + 1, 0, 0);
+      return at(epoch + 1, {});
     }
-    const Dealing::Place place = dealing.place(by_all);
-    return at(epoch, place.step, place.inside);
+    const std::uint64_t in_batches = by_all + (epoch == epoch_ ? begun() : 0);
+    const std::uint64_t batch = whole_.by_turns();
+    return at(epoch, dealing.place(by_all), batch != 0 ? in_batches % batch : 0);
   }
 
   // How many outputs the others have made nobody knows: a position of this rank alone.
@@ -242,6 +249,7 @@ class RunOrder {
   std::uint64_t epoch_{};  // the first of this run
   std::uint64_t inside_{}; // records of it that this rank took before this run
   std::uint64_t dropped_{};
+  WholeBatches whole_{};
   Shared<OutputOrigins> outputs_; // null unless places are numbers of outputs
   Dealing first_;                 // of the first epoch of this run
   Dealing each_;                  // of a whole one
