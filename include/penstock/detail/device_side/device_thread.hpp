@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -22,7 +24,8 @@ namespace penstock::detail {
 
 /// The one thread that enqueues a pipeline's copies and kernels and asks fences. It looks at
 /// everything in turn and waits for nothing but its bell, which every ring that it touches rings;
-/// while a fence is open it looks again by itself after a short while.
+/// while a fence is open it looks again by itself: after a short while at first, and ever more
+/// seldom while nothing changes.
 template <AnyDevice D> class DeviceThread final : public SharedThread {
  public:
   using Doorbell = typename DeviceLink<D>::Doorbell;
@@ -96,6 +99,8 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   }
   void look_on() {
     Clock::time_point moved = Clock::now();
+    Clock::time_point changed = moved; // as far as the bell and fences tell
+    std::uint32_t heard = bell_->count();
     for (;;) {
       // Read before looking at anything: what changes after that look rings once more.
       const std::uint32_t count = bell_->count();
@@ -111,28 +116,35 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
       if (over()) {
         return;
       }
+      const Clock::time_point now = Clock::now();
+      if (any || !open || count != heard) {
+        changed = now;
+        heard = count;
+      }
       if (any) {
-        moved = Clock::now();
-      } else if (Clock::now() - moved < look_again) {
+        moved = now;
+      } else if (now - moved < look_again) {
         SpinThenFutex::pause();
       } else {
-        bell_->wait(count, nap(open));
+        bell_->wait(count, nap(now, open ? now + until_next_look(now - changed)
+                                         : Clock::time_point::max()));
       }
     }
   }
 
-  // Returns how long nothing is to be looked at; less than 0 if there is nothing to wait for but
-  // the bell.
-  std::chrono::nanoseconds nap(bool open) const noexcept {
-    Clock::time_point due = Clock::time_point::max();
+  // Returns after how long to look at fences that have been open for `age`: so late that the look
+  // adds little to it.
+  static Clock::duration until_next_look(Clock::duration age) noexcept {
+    return std::clamp<Clock::duration>(age / 64, look_again, look_seldom);
+  }
+  // Returns how long nothing is to be looked at, fences until then; less than 0 if there is nothing
+  // to wait for but the bell.
+  std::chrono::nanoseconds nap(Clock::time_point now, Clock::time_point due) const noexcept {
     for (const DeviceStep* step : steps_) {
       due = std::min(due, step->due());
     }
-    if (due == Clock::time_point::max()) {
-      return open ? look_again : std::chrono::nanoseconds{-1};
-    }
-    const std::chrono::nanoseconds left = std::max(due - Clock::now(), Clock::duration::zero());
-    return open ? std::min<std::chrono::nanoseconds>(left, look_again) : left;
+    return due == Clock::time_point::max() ? std::chrono::nanoseconds{-1}
+                                           : std::max(due - now, Clock::duration::zero());
   }
   bool over() const noexcept {
     if (steps_.front()->flow() > Flow::ended) {
@@ -147,6 +159,7 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   }
 
   static constexpr std::chrono::microseconds look_again{20};
+  static constexpr std::chrono::milliseconds look_seldom{10};
 
   D& device_;
   RunControl& control_;

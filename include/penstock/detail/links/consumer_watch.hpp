@@ -91,8 +91,10 @@ template <AnyDevice D> class ConsumerWatch {
   }
   void rest() noexcept { meter_.went_by(doing_, Activity::resting); }
   /// @}
-  /// Looks at what is going on; returns true while anything is. `ready` tells of a ticket whether
-  /// its batch is there: work may still be waiting for it. Only the device thread calls it.
+  /// Looks at what is going on; returns true while a use is open that only its fence will end. A
+  /// callable that has the thread is none: when it is done, the places that it gives back ring.
+  /// `ready` tells of a ticket whether its batch is there: work may still be waiting for it. Only
+  /// the device thread calls it.
   template <class F> bool look(F ready) {
     const std::uint64_t oldest = uses_.oldest_open();
     const bool calling = entered_.load(relaxed) > uses_.was_recorded();
@@ -108,7 +110,7 @@ template <AnyDevice D> class ConsumerWatch {
     }
     queued_ = works;
     go_on(now);
-    return oldest != 0 || calling;
+    return oldest != 0;
   }
   /// Returns whether the consumer has said that all uses are over. Only the device thread calls it.
   bool finished() const noexcept {

@@ -133,8 +133,8 @@ template <AnyDevice D> struct DeviceLink {
   [[gnu::cold]] void end_ahead() {
     uses_ahead = Owned<UsesAhead<D>>{ahead ? new UsesAhead<D>{*ahead, ring.slots() + 1} : nullptr};
   }
-  /// Looks at what the last stage does; returns true while anything is going on. Only the device
-  /// thread calls it.
+  /// Looks at what the last stage does; returns true while only a fence will tell what comes next.
+  /// Only the device thread calls it.
   bool look() {
     const bool open =
         consumer.look([this](std::uint64_t ticket) { return ready(ticket).reached(); });

@@ -66,6 +66,7 @@ template <class Policy> class WaitWord {
   [[gnu::noinline]] bool await(const RingState<Policy>& state, std::uint64_t ticket, bool counted,
                                Ready ready) noexcept {
     std::chrono::nanoseconds nap = counted ? first_nap : for_ever;
+    std::uint32_t slept_on = 0;
     for (int looks = 0;;) {
       std::uint32_t seen = look();
       if (ready(seen)) {
@@ -88,6 +89,9 @@ template <class Policy> class WaitWord {
             if (before_sleep.call != nullptr) {
               before_sleep.call(before_sleep.with);
             }
+            // A bit that has been there for a whole nap is seen: only a new one may be missed.
+            nap = slept_on == (seen | Words::sleeper) ? nap : std::min(nap, longest_new);
+            slept_on = seen | Words::sleeper;
             Parking::sleep(word_, seen | Words::sleeper, nap);
             nap = counted ? std::min(2 * nap, longest_nap) : for_ever;
           }
@@ -106,8 +110,8 @@ template <class Policy> class WaitWord {
     Parking::wake(word_);
   }
 
-  static constexpr std::chrono::nanoseconds first_nap{100'000}, longest_nap{25'600'000},
-      for_ever{-1};
+  static constexpr std::chrono::nanoseconds first_nap{100'000}, longest_new{25'600'000},
+      longest_nap{819'200'000}, for_ever{-1};
 
   typename Atomics::template Atomic<std::uint32_t> word_{0};
 };
