@@ -71,7 +71,7 @@ class Checks {
         go_on();
       }
       go_on_in_steps();
-      for (int i = 0; i != 2; ++i) {
+      for (int i = 0; i != 4; ++i) {
         end_early();
       }
       run_again();
