@@ -171,10 +171,8 @@ class Node {
   [[gnu::cold]] Item thrown(const OnError& on_error, Meter& meter, unsigned tries,
                             std::uint64_t record, std::uint64_t records) noexcept {
     if (is_final()) {
-      control_.fail({.stage = name_,
-                     .record = record,
-                     .reads = reads(),
-                     .slot_records = slot_records()});
+      control_.fail(
+          {.stage = name_, .record = record, .reads = reads(), .slot_records = slot_records()});
       return Item::failed;
     }
     if (tries < on_error.retries) {

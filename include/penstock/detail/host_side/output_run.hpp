@@ -50,11 +50,12 @@ class OutputRun {
   };
   /// What a share is told in its turn.
   struct Told {
-    std::size_t dropped;  // of its first outputs: an earlier run has given them
-    Room room;            // for the others
-    Room rest;            // stays void behind them
-    std::uint64_t number; // of the first output that is not dropped
-    std::uint64_t behind; // number of the next share's first
+    std::size_t dropped;    // of its first outputs: an earlier run has given them
+    Room room;              // for the others
+    Room rest;              // stays void behind them
+    std::uint64_t number;   // of the first output that is not dropped
+    std::uint64_t behind;   // number of the next share's first
+    std::uint64_t left_out; // outputs before, of epochs' last slots
   };
   /// Number and next number of a share, and whether it is the last of its slot.
   struct Turn {
@@ -75,7 +76,7 @@ class OutputRun {
 
   [[gnu::cold]] void reset() {
     dropped_ = outputs_ ? order_->dropped() : 0;
-    made_ = 0;
+    made_ = left_out_ = 0;
     slots.reset(dropped_);
     slots.link().reset();
     openings.reset();
@@ -92,6 +93,7 @@ class OutputRun {
     told.dropped = std::min<std::uint64_t>(outputs, first < dropped_ ? dropped_ - first : 0);
     told.number = first + told.dropped;
     told.behind = made_;
+    told.left_out = left_out_;
     told.room = openings.open(outputs - told.dropped);
     for (std::size_t i = 0; outputs_ && i != from.size(); ++i) {
       outputs_->log.note(first + from[i].before, from[i].place);
@@ -101,6 +103,9 @@ class OutputRun {
     }
     if (last && (ends_epoch || form_.cuts)) {
       told.rest = openings.close(ends_epoch);
+      if (form_.drop_last && ends_epoch && told.rest.units != 0) {
+        left_out_ += openings.size().size(told.rest.ticket) - told.rest.units;
+      }
     }
     return told;
   }
@@ -108,7 +113,7 @@ class OutputRun {
   void end() noexcept {
     const Room rest = openings.close(false);
     slots.link().ring.end_at(openings.end());
-    slots.leave_void(rest, {made_, 0, {}}, false);
+    slots.leave_void(rest, {made_, left_out_, 0, {}}, false);
   }
 
   OutputSlots slots;
@@ -119,7 +124,9 @@ class OutputRun {
   const Shared<RunOrder> order_;
   LoggedOutputs* outputs_{};
   std::uint64_t dropped_{}; // of the run's first outputs
-  std::uint64_t made_{};    // outputs so far: whose turn it is, his
+  // Whose turn it is, his.
+  std::uint64_t made_{};     // outputs so far
+  std::uint64_t left_out_{}; // of them, in epochs' last slots
 };
 
 } // namespace penstock::detail

@@ -202,7 +202,7 @@ template <class S> class OutputWorker final : public Outlet<S> {
   const OutputRun::Told& take(std::size_t outputs) noexcept {
     told_ = run_.take(outputs, sections_, turn_.last, given_->ends_epoch,
                       in_->order->place_at_end(given_->epoch));
-    share_ = {told_.number, given_->epoch, in_->was_read(place_)};
+    share_ = {told_.number, told_.left_out, given_->epoch, in_->was_read(place_)};
     if constexpr (!ragged) {
       run_.openings.pass(turn_.next);
     }

@@ -25,7 +25,8 @@ class OutputSlots {
  public:
   /// What a share brings to the slots that it fills.
   struct Share {
-    std::uint64_t number; // of its next output
+    std::uint64_t number;   // of its next output
+    std::uint64_t left_out; // outputs before it, in slots that go on empty
     std::uint64_t epoch;
     Flush::Clock::time_point read; // when what it is made of was read
   };
@@ -90,6 +91,7 @@ class OutputSlots {
   // Written by different workers, each another member; the last reads all.
   struct alignas(cache_line) Known {
     std::uint64_t number{}; // of its first output
+    std::uint64_t left_out{};
     std::uint64_t epoch{};
     Flush::Clock::time_point read{};
     std::size_t void_units{};
@@ -108,6 +110,7 @@ class OutputSlots {
     if (piece.first == 0) {
       Known& slot = known(piece.ticket);
       slot.number = share.number;
+      slot.left_out = share.left_out;
       slot.epoch = share.epoch;
       slot.read = share.read;
     }
@@ -126,7 +129,7 @@ class OutputSlots {
     HostSlot& slot = claim.slot();
     const bool dropped = drop_last_ && known.ends_epoch && known.void_units != 0;
     slot.units = dropped ? 0 : size_.size(ticket) - known.void_units;
-    slot.index = known.number - first_;
+    slot.index = known.number - known.left_out - first_;
     slot.source.start(known.number);
     slot.epoch = known.epoch;
     slot.ends_epoch = known.ends_epoch;
