@@ -354,8 +354,8 @@ TEST_CASE("all threads sleep while a device Consumer waits") {
       ps::HostDevice device;
       auto pipeline = pinned(line, options) | ps::AsyncCopier{device, copying()} |
                       ps::Consumer{ps::replayed(
-                          [&line](ps::FrozenBatch<const Number> in, Stream stream) {
-                            stream.enqueue([&line, in] { line.came(); });
+                          [&line](ps::FrozenBatch<const Number>, Stream stream) {
+                            stream.enqueue([&line] { line.came(); });
                           },
                           {.lanes = 2})};
       pipeline.run();
