@@ -44,9 +44,10 @@ class Model {
       Items items = read(epoch);
       const bool slots = of_.reader.drop_last && !of_.device;
       if (slots && of_.counts_anew() == 0) {
-        whole_batches(items, of_.reader.batch);
+        leave_out_last(items);
+      } else {
+        leave_out_unreadable(items);
       }
-      leave_out_unreadable(items);
       for (const Step& step : of_.steps) {
         items = step.counts_anew() ? given(step, items) : changed(step, items);
         if (slots && step.counts_anew()) {
@@ -60,7 +61,7 @@ class Model {
     }
     const std::size_t anew = of_.counts_anew();
     const bool counted = of_.device && of_.behind == Behind::counted;
-    all_.visits = anew == 0 && !counted && !(of_.device && of_.leaves_out());
+    all_.visits = anew == 0 && !counted;
     all_.positions = anew <= 1 && !counted && of_.from != From::unsized &&
                      !(of_.device && of_.behind == Behind::back_outputs);
     return std::move(all_);
@@ -149,6 +150,18 @@ class Model {
       }
       return bad;
     });
+  }
+  // The last slot is read, and left out if it is short, also for a record that could not be read.
+  void leave_out_last(Items& items) {
+    const std::size_t batch = of_.reader.batch, rest = items.size() % batch;
+    const std::size_t last = rest != 0 ? rest : std::min(batch, items.size());
+    Items tail(items.end() - static_cast<std::ptrdiff_t>(last), items.end());
+    items.resize(items.size() - last);
+    leave_out_unreadable(items);
+    leave_out_unreadable(tail);
+    if (tail.size() == batch) {
+      items.insert(items.end(), tail.begin(), tail.end());
+    }
   }
   static void whole_batches(Items& items, std::size_t batch) {
     items.resize(items.size() / batch * batch);
