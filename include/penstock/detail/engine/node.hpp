@@ -155,8 +155,7 @@ class Node {
 
   /// Calls f; if f throws, ends the run with that error, of `record`, which is a number or a
   /// callable that an error alone asks for it, and returns false. Leases must outlive the call:
-  /// rings are to be closed before a slot goes on unfilled. Throws nothing, but f may end its
-  /// thread, and the run with that.
+  /// rings are to be closed before a slot goes on unfilled. Throws only what ends f's thread.
   template <class R, class F> bool attempt(const R& record, F f) {
     return caught(f, [&] { failed(number_of(record)); });
   }
@@ -170,9 +169,8 @@ class Node {
   /// on that was tried `tries` times before this one.
   [[gnu::cold]] Item thrown(const OnError& on_error, Meter& meter, unsigned tries,
                             std::uint64_t record, std::uint64_t records) noexcept {
-    if (is_final()) {
-      control_.fail(
-          {.stage = name_, .record = record, .reads = reads(), .slot_records = slot_records()});
+    if (is<SlotFull>() || is<ThreadEnded>()) {
+      failed(record);
       return Item::failed;
     }
     if (tries < on_error.retries) {
@@ -214,23 +212,22 @@ class Node {
   Meter& meter(unsigned worker) noexcept { return meters_[worker]; }
 
  private:
-  // Asks inside a catch block.
-  [[gnu::cold]] static bool is_final() noexcept {
+  template <class E> [[gnu::cold]] static bool is() noexcept { // inside a catch block
     try {
       throw;
-    } catch (const SlotFull&) {
-      return true;
-    } catch (const ThreadEnded&) {
+    } catch (const E&) {
       return true;
     } catch (...) {
       return false;
     }
   }
-  std::size_t slot_records() const noexcept { return filled_ ? filled_->layout().records() : 0; }
   // Not in attempt(), of which there are many.
   [[gnu::cold, gnu::noinline]] void failed(std::uint64_t record) noexcept {
-    control_.fail(
-        {.stage = name_, .record = record, .side = side_, .slot_records = slot_records()});
+    control_.fail({.stage = name_,
+                   .record = record,
+                   .reads = reads(),
+                   .side = side_,
+                   .slot_records = filled_ ? filled_->layout().records() : 0});
   }
   template <class R> static std::uint64_t number_of(const R& record) noexcept {
     if constexpr (std::is_invocable_v<const R&>) {
