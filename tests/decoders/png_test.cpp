@@ -176,7 +176,9 @@ TEST_CASE("a file without its end is kept and noted; with strict it is left out"
   std::string without = some_png(64, 64);
   without.resize(without.size() - 12);
   ps::ImageNotes notes;
-  CHECK(decoded<3>({without}, {.size = {24, 24}, .notes = &notes}).pictures.size() == 1);
+  const Outcome kept = decoded<3>({without}, {.size = {24, 24}, .notes = &notes});
+  CHECK(kept.pictures.size() == 1);
+  CHECK(kept.report.stages[1].note.find("kept 1 record whose file") == 0);
   CHECK(notes.count() == 1);
   CHECK(decoded<3>({without}, {.size = {24, 24}, .strict = true, .on_error = {.skips = 1}})
             .pictures.empty());
