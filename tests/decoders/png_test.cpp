@@ -344,6 +344,78 @@ TEST_CASE("a file may end anywhere behind its last pixel, and a wrong sum of a c
   }
 }
 
+TEST_CASE("chunks that are wrong, missing or unknown: what pixels need is refused, else noted") {
+  const std::string colour = header_of(2, 1, 8, 2);
+  const std::string indexed = header_of(2, 1, 8, 3);
+  const std::string data = packed(filtered("rgbRGB", 1));
+  const std::string indices = packed(filtered({"\0\1", 2}, 1));
+  const std::string palette = chunk("PLTE", "rgbRGB");
+  const auto wrong = [](const char* type, const std::string& of) {
+    return changed(chunk(type, of));
+  };
+  const auto file = [](const std::vector<std::string>& chunks) {
+    std::string made = "\x89PNG\r\n\x1A\n";
+    for (const std::string& one : chunks) {
+      made += one;
+    }
+    return made + chunk("IEND", "");
+  };
+  const std::string head = chunk("IHDR", colour);
+  const std::string pixels = chunk("IDAT", data);
+  const std::string head_of_indexed = chunk("IHDR", indexed);
+  const std::string indexed_pixels = chunk("IDAT", indices);
+  const std::string text = {"a\0b", 3};
+  struct Case {
+    const char* name;
+    std::string file;
+    const char* said; // in the error, or in the note behind "note: ", or nothing
+  };
+  const std::vector<Case> cases{
+      {"sound", file({head, pixels}), ""},
+      {"sound, with a palette", file({head_of_indexed, palette, indexed_pixels}), ""},
+      {"a wrong sum of the header", file({wrong("IHDR", colour), pixels}), "IHDR"},
+      {"a wrong sum of the pixels", file({head, wrong("IDAT", data)}), "IDAT"},
+      {"a wrong sum of the palette",
+       file({head_of_indexed, wrong("PLTE", "rgbRGB"), indexed_pixels}), "PLTE"},
+      {"a wrong sum of a text", file({head, wrong("tEXt", text), pixels}), "note: tEXt"},
+      {"a wrong sum of a text behind", file({head, pixels, wrong("tEXt", text)}), "note: tEXt"},
+      {"a wrong sum of the gamma", file({head, wrong("gAMA", "\1\1\1\1"), pixels}), "note: gAMA"},
+      {"a wrong sum of a key", file({head, wrong("tRNS", "\1\1\1\1\1\1"), pixels}), "note: tRNS"},
+      {"a wrong sum of an unknown one", file({head, wrong("abCd", text), pixels}), "note: abCd"},
+      {"a short chunk", file({head, chunk("pHYs", "x"), pixels}), ""},
+      {"an unknown critical chunk", file({head, chunk("ABCD", "x"), pixels}), "ABCD"},
+      {"one of Apple's", file({chunk("CgBI", "four"), head, pixels}), "CgBI"},
+      {"no palette", file({head_of_indexed, indexed_pixels}), "PLTE"},
+      {"a palette behind", file({head_of_indexed, indexed_pixels, palette}), "PLTE"},
+      {"an empty palette", file({head_of_indexed, chunk("PLTE", ""), indexed_pixels}), "palette"},
+      {"two palettes", file({head_of_indexed, palette, palette, indexed_pixels}), "PLTE"},
+      {"a palette of no whole colours",
+       file({head_of_indexed, chunk("PLTE", "rgbRGBx"), indexed_pixels}), "PLTE"},
+      {"two headers", file({head, head, pixels}), "IHDR"},
+      {"a longer header", file({chunk("IHDR", colour + "x"), pixels}), "IHDR"},
+      {"another compression",
+       file({chunk("IHDR", colour.substr(0, 10) + "\1" + std::string(2, 0)), pixels}), "IHDR"},
+      {"no pixels", file({head}), "IEND"}};
+  for (const auto& [name, bytes, said] : cases) {
+    INFO(name);
+    const std::string wanted = said;
+    const bool noted = wanted.find("note: ") == 0;
+    ps::ImageNotes notes;
+    const Outcome outcome =
+        decoded<3>({bytes}, {.size = {1, 2}, .notes = &notes, .on_error = {.skips = 1}});
+    CHECK(notes.count() == (noted ? 1 : 0));
+    CHECK(outcome.report.skips.size() == (noted || wanted.empty() ? 0 : 1));
+    if (noted) {
+      CHECK(notes.first().at(0).text.find(wanted.substr(6)) == 0);
+    }
+    if (noted || wanted.empty()) {
+      CHECK(outcome.pictures.at(0) == "rRgGbB");
+    } else {
+      CHECK(outcome.report.skips.at(0).reason.find(said) != std::string::npos);
+    }
+  }
+}
+
 TEST_CASE("random parts and mirroring do not depend on the workers") {
   std::vector<std::string> files;
   for (unsigned i = 0; i != 40; ++i) {
