@@ -84,7 +84,8 @@ struct StageReport {
   std::uint64_t skipped{};
   /// Tries made again after a failure.
   std::uint64_t retries{};
-  /// What the stage decided differently from what you asked or from the usual; else empty.
+  /// What the stage decided differently from what you asked or from the usual, and what else is to
+  /// be known of its run, such as damaged pictures that it kept; else empty.
   std::string note;
 };
 

@@ -81,6 +81,51 @@ def make_files(folder: Path) -> None:
     damaged |= {"huge": resized(65535, 65535), "larger": resized(1 << 31, 1), "flat": resized(401, 0), "longer": resized(401, 301), "shorter": resized(401, 299)}
     for name, data in damaged.items():
         (folder / f"damaged_{name}.png").write_bytes(data)
+    for name, data in other_pngs().items():
+        (folder / f"other_{name}.png").write_bytes(data)
+
+
+def other_pngs() -> dict[str, bytes]:
+    """Returns files that the two treat in another way, as docs/images.md lists them: penstock's way, Pillow's, and a name."""
+    def chunk(kind: bytes, data: bytes, wrong: int = 0) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data) ^ wrong)
+
+    def file(*chunks: bytes) -> bytes:
+        return b"\x89PNG\r\n\x1a\n" + b"".join(chunks) + chunk(b"IEND", b"")
+
+    def header(kind: int, method: int = 0) -> bytes:
+        return struct.pack(">IIBBBBB", 4, 4, 8, kind, method, 0, 0)
+
+    rows = b"".join(b"\0" + bytes(range(y, y + 12)) for y in range(4))
+    packed = zlib.compress(rows)
+    head, pixels, palette = chunk(b"IHDR", header(2)), chunk(b"IDAT", packed), chunk(b"PLTE", bytes(range(12)))
+    indexed, indices = chunk(b"IHDR", header(3)), chunk(b"IDAT", zlib.compress((b"\0" + bytes(range(4))) * 4))
+    raw = zlib.compressobj(wbits=-15)
+    return {
+        "noted_taken_no_checksum": file(head, chunk(b"IDAT", packed[:-4])),
+        "noted_taken_more_data": file(head, chunk(b"IDAT", packed + b"more")),
+        "noted_taken_more_rows": file(head, chunk(b"IDAT", zlib.compress(rows * 2))),
+        "noted_taken_cut": file(head, pixels)[:-14],
+        "noted_refused_wrong_checksum": file(head, chunk(b"IDAT", packed[:-1] + bytes([packed[-1] ^ 1]))),
+        "refused_taken_rows_lack": file(head, chunk(b"IDAT", zlib.compress(rows[:-13]))),
+        "refused_taken_wrong_crc": file(head, chunk(b"IDAT", packed, 1)),
+        "noted_refused_text": file(head, chunk(b"tEXt", b"a\0b", 1), pixels),
+        "noted_taken_text_behind": file(head, pixels, chunk(b"tEXt", b"a\0b", 1)),
+        "noted_refused_transparency": file(head, chunk(b"tRNS", bytes(6), 1), pixels),
+        "noted_refused_gamma": file(head, chunk(b"gAMA", b"\0\1\2\3", 1), pixels),
+        "kept_refused_short": file(head, chunk(b"pHYs", b"x"), pixels),
+        "refused_taken_critical": file(head, chunk(b"ABCD", b"x"), pixels),
+        "refused_taken_apple_chunk": file(chunk(b"CgBI", b"four"), head, pixels),
+        "refused_refused_apple": file(chunk(b"CgBI", b"four"), head, chunk(b"IDAT", raw.compress(rows) + raw.flush())),
+        "refused_taken_no_palette": file(indexed, indices),
+        "refused_taken_late_palette": file(indexed, indices, palette),
+        "refused_taken_empty_palette": file(indexed, chunk(b"PLTE", b""), indices),
+        "refused_taken_two_palettes": file(indexed, palette, palette, indices),
+        "refused_taken_odd_palette": file(indexed, chunk(b"PLTE", bytes(13)), indices),
+        "refused_taken_two_headers": file(head, head, pixels),
+        "refused_taken_long_header": file(chunk(b"IHDR", header(2) + b"x"), pixels),
+        "refused_taken_method": file(chunk(b"IHDR", header(2, 1)), pixels),
+    }
 
 
 def decoded(program: str, channels: int, size: tuple[int, int], crop: str, files: list[Path]) -> tuple[dict, dict, dict]:
@@ -158,6 +203,13 @@ def main(program: str, folders: list[str]) -> int:
                 kept, refused_here = len(notes), len(refused)
                 for number, path in enumerate(files):
                     image = by_pillow(path, channels)
+                    ways = ("refused" if number in refused else "noted" if number in notes else "kept", "refused" if image is None else "taken")
+                    if path.name.startswith("other_"):
+                        if tuple(path.name.split("_")[1:3]) != ways:
+                            print(f"{path.name}: {' here, and by Pillow '.join(ways)}")
+                            wrong += 1
+                        if "refused" in ways:
+                            continue
                     if number in refused:
                         if image is not None and not path.name.startswith(("damaged_", "invalid-")):
                             print(f"{path.name}: left out, and Pillow takes it: {refused[number]}")

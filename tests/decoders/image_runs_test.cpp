@@ -210,3 +210,32 @@ TEST_CASE("three ranks share pictures, with equally many batches though some can
   check_ranks(folder(dir));
   check_ranks(archives(other));
 }
+TEST_CASE("each run's Report tells of its own damaged files, also while it runs") {
+  const TempDir dir;
+  std::vector<std::string> list;
+  for (int i = 0; i != pictures; ++i) {
+    std::string file = file_of(is_bad(i) ? 0 : i);
+    file.resize(i % 3 == 2 ? file.size() - 2 : file.size());
+    list.push_back(dir.write(std::to_string(i) + ".jpg", std::as_bytes(std::span{file})));
+  }
+  auto pipeline = ps::Reader{ps::files(std::move(list)), {.batch = 10}} |
+                  ps::jpeg<3, 8, 8, ps::Pageable>({.workers = 4});
+  const auto told = [](std::uint64_t count) {
+    return "kept " + std::to_string(count) + " records whose file";
+  };
+  ps::Position late;
+  for (int run = 0; run != 3; ++run) {
+    std::size_t notes = 0;
+    for (auto batch : pipeline.batches()) {
+      const std::string note = pipeline.report().stages[1].note;
+      notes += note.find("kept ") == 0 && note.find("the first at record 2:") != std::string::npos;
+      late = batch.index() == pictures - 20 ? batch.position() : late;
+    }
+    CHECK(notes == pictures / 10);
+    CHECK(pipeline.report().stages[1].note.find(told(pictures / 3)) == 0);
+  }
+  for (auto batch : pipeline.batches({.from = late})) {
+    static_cast<void>(batch);
+  }
+  CHECK(pipeline.report().stages[1].note.find(told(4)) == 0);
+}

@@ -260,6 +260,55 @@ TEST_CASE("a file that ends early is kept and noted; with strict it is left out"
   CHECK(notes.count() == 1);
 }
 
+TEST_CASE("the Report tells how many files were kept though damaged, and the first of them") {
+  const std::string sound = some_jpeg(64, 64);
+  const std::string progressive = some_jpeg(64, 64, 1, TJFLAG_PROGRESSIVE);
+  const std::string larger = some_jpeg(640, 480);
+  std::string corrupt = sound;
+  corrupt[marker(sound, '\xDA') + 100] = '\xFF';
+  corrupt[marker(sound, '\xDA') + 101] = '\x01';
+  std::string garbage = sound;
+  garbage.insert(marker(sound, '\xDA'), "garbage");
+  const std::string kept = " whose file is damaged or incomplete, the first at record ";
+  const std::string strict = ": .notes has the warnings, .strict refuses such files";
+  struct Case {
+    const char* name;
+    std::vector<std::string> files;
+    std::uint64_t epochs;
+    std::string note;
+  };
+  const std::vector<Case> cases{
+      {"sound ones", {sound, progressive}, 2, ""},
+      {"cut to a third",
+       {sound, sound, larger.substr(0, larger.size() / 3)},
+       1,
+       "kept 1 record" + kept + "2" + strict},
+      {"a progressive one, cut",
+       {progressive.substr(0, progressive.size() / 2), sound},
+       1,
+       "kept 1 record" + kept + "0" + strict},
+      {"without an end",
+       {sound, sound.substr(0, sound.size() - 2)},
+       1,
+       "kept 1 record" + kept + "1" + strict},
+      {"corrupt data", {sound, corrupt}, 1, "kept 1 record" + kept + "1" + strict},
+      {"corrupt segments", {sound, garbage}, 1, "kept 1 record" + kept + "1" + strict},
+      {"one that is left out", {sound, "no picture"}, 1, ""},
+      {"many, in each epoch",
+       {sound, garbage, sound, corrupt, "", corrupt},
+       3,
+       "kept 9 records" + kept + "1" + strict}};
+  for (const auto& [name, files, epochs, note] : cases) {
+    for (const unsigned workers : {1U, 4U}) {
+      INFO(name << ", workers: " << workers);
+      const Outcome outcome =
+          decoded<3>(files, {.workers = workers, .size = {8, 8}, .on_error = {.skips = 9}}, epochs);
+      CHECK(outcome.report.stages[1].note == note);
+      CHECK(outcome.report.stages[0].note.empty());
+    }
+  }
+}
+
 TEST_CASE("files that cannot be decoded are left out and listed, or end the run") {
   std::vector<std::string> files = some_jpegs(6);
   files[1] = "no picture";

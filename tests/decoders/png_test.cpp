@@ -10,6 +10,7 @@
 #include <penstock/decoders/png.hpp>
 #include <penstock/penstock.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -42,25 +43,43 @@ std::string chunk(const std::string& type, const std::string& data) {
                                                static_cast<uInt>(both.size()))));
   return made;
 }
-// A file with one filter byte, 0, before each row that `rows` holds.
-std::string png_of(std::uint32_t width, std::uint32_t height, int bits, int type,
-                   const std::string& rows, const std::string& more = {}) {
+std::string packed(const std::string& data, int level = Z_DEFAULT_COMPRESSION) {
+  uLongf size = ::compressBound(data.size());
+  std::string made(size, '\0');
+  REQUIRE(::compress2(reinterpret_cast<Bytef*>(made.data()), &size,
+                      reinterpret_cast<const Bytef*>(data.data()), data.size(), level) == Z_OK);
+  made.resize(size);
+  return made;
+}
+// One filter byte, 0, before each row.
+std::string filtered(const std::string& rows, std::size_t height) {
+  const std::size_t row = rows.size() / height;
+  std::string made;
+  for (std::size_t y = 0; y != height; ++y) {
+    made += '\0' + rows.substr(y * row, row);
+  }
+  return made;
+}
+// A file whose compressed data comes in chunks of so many bytes.
+std::string file_of(const std::string& header, const std::string& more, const std::string& data,
+                    std::size_t piece = ~std::size_t{0}) {
+  std::string file = "\x89PNG\r\n\x1A\n" + chunk("IHDR", header) + more;
+  for (std::size_t at = 0; at < data.size(); at += std::min(piece, data.size() - at)) {
+    file += chunk("IDAT", data.substr(at, piece));
+  }
+  return file + chunk("IEND", "");
+}
+std::string header_of(std::uint32_t width, std::uint32_t height, int bits, int type,
+                      bool interlaced = false) {
   std::string header;
   add(header, width);
   add(header, height);
-  header += {static_cast<char>(bits), static_cast<char>(type), 0, 0, 0};
-  const std::size_t row = rows.size() / height;
-  std::string filtered;
-  for (std::size_t y = 0; y != height; ++y) {
-    filtered += '\0' + rows.substr(y * row, row);
-  }
-  uLongf size = ::compressBound(filtered.size());
-  std::string packed(size, '\0');
-  REQUIRE(::compress(reinterpret_cast<Bytef*>(packed.data()), &size,
-                     reinterpret_cast<const Bytef*>(filtered.data()), filtered.size()) == Z_OK);
-  packed.resize(size);
-  return "\x89PNG\r\n\x1A\n" + chunk("IHDR", header) + more + chunk("IDAT", packed) +
-         chunk("IEND", "");
+  header += {static_cast<char>(bits), static_cast<char>(type), 0, 0, static_cast<char>(interlaced)};
+  return header;
+}
+std::string png_of(std::uint32_t width, std::uint32_t height, int bits, int type,
+                   const std::string& rows, const std::string& more = {}) {
+  return file_of(header_of(width, height, bits, type), more, packed(filtered(rows, height)));
 }
 std::string some_png(std::uint32_t width, std::uint32_t height, unsigned seed = 1) {
   const auto pixels = some_picture(width, height, 3, seed);
@@ -157,10 +176,244 @@ TEST_CASE("a file without its end is kept and noted; with strict it is left out"
   std::string without = some_png(64, 64);
   without.resize(without.size() - 12);
   ps::ImageNotes notes;
-  CHECK(decoded<3>({without}, {.size = {24, 24}, .notes = &notes}).pictures.size() == 1);
+  const Outcome kept = decoded<3>({without}, {.size = {24, 24}, .notes = &notes});
+  CHECK(kept.pictures.size() == 1);
+  CHECK(kept.report.stages[1].note.find("kept 1 record whose file") == 0);
   CHECK(notes.count() == 1);
   CHECK(decoded<3>({without}, {.size = {24, 24}, .strict = true, .on_error = {.skips = 1}})
             .pictures.empty());
+}
+
+namespace {
+
+// The rows of an interlaced picture, pass by pass, of so many bytes a pixel.
+std::string interlaced(const std::string& rows, std::size_t width, std::size_t height,
+                       std::size_t each) {
+  struct Pass {
+    std::size_t x, y, right, down;
+  };
+  std::string made;
+  for (const Pass& pass : {Pass{0, 0, 8, 8}, Pass{4, 0, 8, 8}, Pass{0, 4, 4, 8}, Pass{2, 0, 4, 4},
+                           Pass{0, 2, 2, 4}, Pass{1, 0, 2, 2}, Pass{0, 1, 1, 2}}) {
+    for (std::size_t y = pass.y; y < height && pass.x < width; y += pass.down) {
+      made += '\0';
+      for (std::size_t x = pass.x; x < width; x += pass.right) {
+        made += rows.substr((y * width + x) * each, each);
+      }
+    }
+  }
+  return made;
+}
+
+struct Drawn {
+  const char* name;
+  std::size_t width, height;
+  std::string header, more, data; // the data is filtered, and not compressed
+};
+std::vector<Drawn> all_kinds() {
+  const auto some = [](std::size_t width, std::size_t height, std::size_t each) {
+    const auto pixels = some_picture(width, height, each);
+    return std::string{pixels.begin(), pixels.end()};
+  };
+  std::vector<Drawn> all{
+      {"colour", 4, 4, header_of(4, 4, 8, 2), "", filtered(some(4, 4, 3), 4)},
+      {"16 bits", 5, 3, header_of(5, 3, 16, 6), "", filtered(some(5, 3, 8), 3)},
+      {"a palette", 8, 3, header_of(8, 3, 2, 3), chunk("PLTE", "abcABCxyzXYZ"),
+       filtered(some(2, 3, 1), 3)},
+      {"one bit", 9, 9, header_of(9, 9, 1, 0), "", filtered(some(2, 9, 1), 9)},
+      {"larger", 90, 70, header_of(90, 70, 8, 2), "", filtered(some(90, 70, 3), 70)}};
+  for (const std::uint32_t height : {1U, 2U, 8U, 9U}) {
+    all.push_back({"interlaced", 7, height, header_of(7, height, 8, 2, true), "",
+                   interlaced(some(7, height, 3), 7, height, 3)});
+  }
+  all.push_back({"interlaced, 16 bits", 5, 5, header_of(5, 5, 16, 0, true), "",
+                 interlaced(some(5, 5, 2), 5, 5, 2)});
+  return all;
+}
+
+// The deflate stream in stored blocks: all but the last one say that another follows.
+std::string stored(const std::string& data, bool last) {
+  const auto size = static_cast<char>(data.size() & 0xFF);
+  const auto more = static_cast<char>(data.size() >> 8);
+  return std::string{last ? '\1' : '\0', size, more, static_cast<char>(~size),
+                     static_cast<char>(~more)} +
+         data;
+}
+std::string sync_flushed(const std::string& data) {
+  return "\x78\x01" + stored(data, false) + stored("", false);
+}
+
+struct Stream {
+  const char* name;
+  std::string (*of)(const std::string& data);
+};
+std::string cut(std::string text, std::size_t bytes) {
+  text.resize(text.size() - bytes);
+  return text;
+}
+std::string changed(std::string text) {
+  text.back() = static_cast<char>(text.back() ^ 1);
+  return text;
+}
+using Text = const std::string&;
+const Stream with_all_pixels[] = {
+    {"no checksum", [](Text data) { return cut(packed(data), 4); }},
+    {"half a checksum", [](Text data) { return cut(packed(data), 2); }},
+    {"stored, no checksum", [](Text data) { return cut(packed(data, 0), 4); }},
+    {"a wrong checksum", [](Text data) { return changed(packed(data)); }},
+    {"stored, a wrong checksum", [](Text data) { return changed(packed(data, 0)); }},
+    {"a sync flush", sync_flushed},
+    {"a sync flush and a wrong block", [](Text data) { return sync_flushed(data) + "\x07"; }},
+    {"a block that goes on", [](Text data) { return cut(packed(data + "four", 0), 5); }},
+    {"more rows", [](Text data) { return packed(data + std::string(500, 'x')); }},
+    {"more rows without an end", [](Text data) { return cut(packed(data + "more", 0), 4); }},
+    {"bytes behind it", [](Text data) { return packed(data) + "behind"; }},
+    {"another stream behind it", [](Text data) { return packed(data) + packed("behind"); }},
+};
+const Stream lacking_pixels[] = {
+    {"one byte too few", [](Text data) { return packed(cut(data, 1)); }},
+    {"one byte too few, no checksum", [](Text data) { return cut(packed(data, 0), 5); }},
+    {"one byte too few, sync flush", [](Text data) { return sync_flushed(cut(data, 1)); }},
+    {"one byte too few, a wrong one behind",
+     [](Text data) { return sync_flushed(cut(data, 1)) + "\x07"; }},
+    {"no stream", [](Text data) { return data; }},
+};
+
+} // namespace
+
+TEST_CASE("a picture is kept, with a note, if its compressed data lacks no more than its end") {
+  for (const Drawn& drawn : all_kinds()) {
+    const ps::ImageOptions options{.size = {drawn.height, drawn.width}};
+    const auto sound =
+        decoded<3>({file_of(drawn.header, drawn.more, packed(drawn.data))}, options).pictures.at(0);
+    for (const std::size_t piece : {~std::size_t{0}, std::size_t{1}, std::size_t{7}}) {
+      for (const auto& [name, stream] : with_all_pixels) {
+        INFO(drawn.name << " of " << drawn.width << " x " << drawn.height << ", " << name
+                        << ", in pieces of " << piece);
+        ps::ImageNotes notes;
+        ps::ImageOptions noted = options;
+        noted.notes = &notes;
+        noted.on_error = {.skips = 1};
+        const std::string file = file_of(drawn.header, drawn.more, stream(drawn.data), piece);
+        const Outcome outcome = decoded<3>({file}, noted);
+        CHECK(outcome.report.skips.empty());
+        CHECK((outcome.pictures == std::map<int, std::string>{{0, sound}}));
+        if (piece == ~std::size_t{0}) { // with small pieces libpng does not look behind the pixels
+          CHECK(notes.count() == 1);
+          noted.strict = true;
+          CHECK(decoded<3>({file}, noted).report.skips.size() == 1);
+        }
+      }
+      for (const auto& [name, stream] : lacking_pixels) {
+        INFO(drawn.name << " of " << drawn.width << " x " << drawn.height << ", " << name
+                        << ", in pieces of " << piece);
+        ps::ImageOptions skips = options;
+        skips.on_error = {.skips = 1};
+        const Outcome outcome =
+            decoded<3>({file_of(drawn.header, drawn.more, stream(drawn.data), piece)}, skips);
+        REQUIRE(outcome.report.skips.size() == 1);
+        CHECK(outcome.report.skips[0].reason.find("whose pixels are damaged or not all there") !=
+              std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("a file may end anywhere behind its last pixel, and a wrong sum of a chunk is refused") {
+  const std::string rows = "abcdefghijkl";
+  const std::string whole =
+      file_of(header_of(2, 2, 8, 2), "", packed(filtered(rows, 2), 0)); // the sums and the end
+  const std::size_t behind = 4 + 4 + 12;
+  for (std::size_t bytes = 1; bytes != behind + 4; ++bytes) {
+    INFO(bytes << " bytes cut off");
+    ps::ImageNotes notes;
+    const Outcome outcome = decoded<3>({cut(whole, bytes)},
+                                       {.size = {2, 2}, .notes = &notes, .on_error = {.skips = 1}});
+    CHECK(outcome.pictures.size() == (bytes <= behind ? 1 : 0));
+    CHECK(notes.count() == (bytes <= behind ? 1 : 0));
+    if (bytes <= behind) {
+      CHECK(outcome.pictures.at(0) == "adgjbehkcfil");
+    }
+  }
+  for (const std::size_t at : {whole.size() - 13, whole.size() - 17, whole.size() - 22}) {
+    std::string wrong = whole;
+    wrong[at] = static_cast<char>(wrong[at] ^ 1); // the sum, the checksum, a pixel
+    const Outcome outcome = decoded<3>({wrong}, {.size = {2, 2}, .on_error = {.skips = 1}});
+    REQUIRE(outcome.report.skips.size() == 1);
+    CHECK(outcome.report.skips[0].reason.find("CRC") != std::string::npos);
+  }
+}
+
+TEST_CASE("chunks that are wrong, missing or unknown: what pixels need is refused, else noted") {
+  const std::string colour = header_of(2, 1, 8, 2);
+  const std::string indexed = header_of(2, 1, 8, 3);
+  const std::string data = packed(filtered("rgbRGB", 1));
+  const std::string indices = packed(filtered({"\0\1", 2}, 1));
+  const std::string palette = chunk("PLTE", "rgbRGB");
+  const auto wrong = [](const char* type, const std::string& of) {
+    return changed(chunk(type, of));
+  };
+  const auto file = [](const std::vector<std::string>& chunks) {
+    std::string made = "\x89PNG\r\n\x1A\n";
+    for (const std::string& one : chunks) {
+      made += one;
+    }
+    return made + chunk("IEND", "");
+  };
+  const std::string head = chunk("IHDR", colour);
+  const std::string pixels = chunk("IDAT", data);
+  const std::string head_of_indexed = chunk("IHDR", indexed);
+  const std::string indexed_pixels = chunk("IDAT", indices);
+  const std::string text = {"a\0b", 3};
+  struct Case {
+    const char* name;
+    std::string file;
+    const char* said; // in the error, or in the note behind "note: ", or nothing
+  };
+  const std::vector<Case> cases{
+      {"sound", file({head, pixels}), ""},
+      {"sound, with a palette", file({head_of_indexed, palette, indexed_pixels}), ""},
+      {"a wrong sum of the header", file({wrong("IHDR", colour), pixels}), "IHDR"},
+      {"a wrong sum of the pixels", file({head, wrong("IDAT", data)}), "IDAT"},
+      {"a wrong sum of the palette",
+       file({head_of_indexed, wrong("PLTE", "rgbRGB"), indexed_pixels}), "PLTE"},
+      {"a wrong sum of a text", file({head, wrong("tEXt", text), pixels}), "note: tEXt"},
+      {"a wrong sum of a text behind", file({head, pixels, wrong("tEXt", text)}), "note: tEXt"},
+      {"a wrong sum of the gamma", file({head, wrong("gAMA", "\1\1\1\1"), pixels}), "note: gAMA"},
+      {"a wrong sum of a key", file({head, wrong("tRNS", "\1\1\1\1\1\1"), pixels}), "note: tRNS"},
+      {"a wrong sum of an unknown one", file({head, wrong("abCd", text), pixels}), "note: abCd"},
+      {"a short chunk", file({head, chunk("pHYs", "x"), pixels}), ""},
+      {"an unknown critical chunk", file({head, chunk("ABCD", "x"), pixels}), "ABCD"},
+      {"one of Apple's", file({chunk("CgBI", "four"), head, pixels}), "CgBI"},
+      {"no palette", file({head_of_indexed, indexed_pixels}), "PLTE"},
+      {"a palette behind", file({head_of_indexed, indexed_pixels, palette}), "PLTE"},
+      {"an empty palette", file({head_of_indexed, chunk("PLTE", ""), indexed_pixels}), "palette"},
+      {"two palettes", file({head_of_indexed, palette, palette, indexed_pixels}), "PLTE"},
+      {"a palette of no whole colours",
+       file({head_of_indexed, chunk("PLTE", "rgbRGBx"), indexed_pixels}), "PLTE"},
+      {"two headers", file({head, head, pixels}), "IHDR"},
+      {"a longer header", file({chunk("IHDR", colour + "x"), pixels}), "IHDR"},
+      {"another compression",
+       file({chunk("IHDR", colour.substr(0, 10) + "\1" + std::string(2, 0)), pixels}), "IHDR"},
+      {"no pixels", file({head}), "IEND"}};
+  for (const auto& [name, bytes, said] : cases) {
+    INFO(name);
+    const std::string wanted = said;
+    const bool noted = wanted.find("note: ") == 0;
+    ps::ImageNotes notes;
+    const Outcome outcome =
+        decoded<3>({bytes}, {.size = {1, 2}, .notes = &notes, .on_error = {.skips = 1}});
+    CHECK(notes.count() == (noted ? 1 : 0));
+    CHECK(outcome.report.skips.size() == (noted || wanted.empty() ? 0 : 1));
+    if (noted) {
+      CHECK(notes.first().at(0).text.find(wanted.substr(6)) == 0);
+    }
+    if (noted || wanted.empty()) {
+      CHECK(outcome.pictures.at(0) == "rRgGbB");
+    } else {
+      CHECK(outcome.report.skips.at(0).reason.find(said) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("random parts and mirroring do not depend on the workers") {

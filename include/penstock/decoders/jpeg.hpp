@@ -26,8 +26,9 @@ namespace penstock {
 /// subsampling, progressive. Pixels stay as they are stored, whatever EXIF says of the picture's
 /// orientation, as in Pillow and torchvision's ImageFolder. Resizing is antialiased, bilinear, as
 /// Pillow's. A file that is damaged or ends early, but of which all rows come out, is kept, with a
-/// warning: see ImageOptions::strict and notes. Others, no JPEG files and those of more than
-/// most_pixels throw, which is the record's failure: see on_error.
+/// warning: see ImageOptions::strict and notes. The Report's StageReport::note counts them. Others,
+/// no JPEG files and those of more than most_pixels throw, which is the record's failure: see
+/// on_error.
 ///
 /// Throws OptionError for options that cannot work.
 template <class From, class To, class Where = Pinned> auto jpeg(const ImageOptions& options = {}) {

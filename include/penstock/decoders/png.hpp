@@ -23,7 +23,8 @@ namespace penstock {
 /// 16 bits the upper eight count, as in Pillow's 16-bit colour. Alpha is dropped, as Pillow's
 /// convert("RGB") drops it: what is transparent shows the colour that it has. Gamma and profiles
 /// change nothing. One channel of a picture in colour is its luma, as Pillow's convert("L"). A file
-/// without an end, or with a damaged one, is kept, with a warning; damaged or missing pixels throw.
+/// of which all pixels are there is kept, with a warning if what follows them is damaged or
+/// missing: the end of the compressed data, or that of the file. Damaged or missing pixels throw.
 ///
 /// Throws OptionError for options that cannot work.
 template <class From, class To, class Where = Pinned> auto png(const ImageOptions& options = {}) {

@@ -5,6 +5,7 @@
 #include <penstock/decoders/detail/picture_decoder.hpp>
 #include <penstock/decoders/detail/pixel_buffer.hpp>
 #include <penstock/decoders/detail/resizer.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 
@@ -51,9 +52,14 @@ class PngFile {
   std::size_t width() const noexcept { return ::png_get_image_width(png_, info_); }
   std::size_t height() const noexcept { return ::png_get_image_height(png_, info_); }
 
-  /// Reads all pixels, as four bytes each: red, green, blue, and one that does not count.
+  /// Has libpng look no byte further than the pixels need: far slower.
+  bool read_slowly() {
+    return guarded([&] { ::png_set_compression_buffer_size(png_, 1); });
+  }
+  /// Reads all pixels, as four bytes each: red, green, blue, and one that does not count. Returns
+  /// true also if an error came behind them.
   bool read_pixels(std::uint8_t* pixels) {
-    return guarded([&] {
+    const bool sound = guarded([&] {
       const int type = ::png_get_color_type(png_, info_);
       ::png_set_strip_16(png_);
       ::png_set_packing(png_);
@@ -79,6 +85,7 @@ class PngFile {
         }
       }
     });
+    return sound || (has_all_rows() && !has_wrong_sum());
   }
   /// Reads what follows the pixels.
   bool read_end() {
@@ -101,6 +108,19 @@ class PngFile {
     return true;
   }
 
+  // libpng looks for the end of the compressed data only when it has given out the last row.
+  bool has_all_rows() const noexcept {
+    return ::png_get_interlace_type(png_, info_) == PNG_INTERLACE_NONE
+               ? ::png_get_current_row_number(png_) == height()
+               : ::png_get_current_pass_number(png_) == PNG_INTERLACE_ADAM7_PASSES;
+  }
+  // Of an error behind the last row: an end that is missed is missed at another chunk, or where the
+  // file ends.
+  bool has_wrong_sum() const noexcept {
+    constexpr std::uint32_t pixels = 0x49444154; // "IDAT"
+    return !ends_early_ && ::png_get_io_chunk_type(png_) == pixels;
+  }
+
   static void keep(char (&text)[128], const char* said) noexcept {
     std::strncpy(text, said, sizeof text - 1);
   }
@@ -117,6 +137,7 @@ class PngFile {
   static void read(png_structp png, png_bytep into, std::size_t count) {
     PngFile& file = *static_cast<PngFile*>(::png_get_io_ptr(png));
     if (count > file.left_.size()) {
+      file.ends_early_ = true;
       ::png_error(png, "the data ends early");
     }
     std::memcpy(into, file.left_.data(), count);
@@ -126,6 +147,7 @@ class PngFile {
   std::span<const std::uint8_t> left_;
   png_structp png_{};
   png_infop info_{};
+  bool ends_early_{};
   char error_[128]{};
   char warning_[128]{};
 };
@@ -144,18 +166,25 @@ class LibPng {
       refuse_picture("png: an empty file", {});
     }
     PngFile file{bytes};
-    if (!file.read_header()) {
-      refuse_picture("png: no PNG file, or one with a damaged header", file.error());
-    }
+    read_header(file);
     const std::size_t width = file.width();
     const std::size_t height = file.height();
     const CropBox box = choose(width, height);
     std::uint8_t* const pixels = buffer_.room(width * height * 4);
     if (!file.read_pixels(pixels)) {
-      refuse_picture("png: a PNG file that is damaged, so that no whole picture comes out",
-                     file.error());
+      // What comes just behind the last pixel may be damaged, and has hidden the last row.
+      PngFile again{bytes};
+      read_header(again);
+      if (!again.read_slowly() || !again.read_pixels(pixels)) {
+        refuse_picture("png: a PNG file whose pixels are damaged or not all there", again.error());
+      }
     }
-    warning = file.read_end() ? file.warning() : file.error();
+    if (*file.error() != 0) {
+      warning = joined({"all pixels are there, and what follows them is damaged or missing (",
+                        file.error(), ")"});
+    } else {
+      warning = file.read_end() ? file.warning() : file.error();
+    }
     if (stride == 1) {
       to_grey(pixels, width * height);
     }
@@ -164,6 +193,11 @@ class LibPng {
   void release() noexcept { buffer_.trim(); }
 
  private:
+  static void read_header(PngFile& file) {
+    if (!file.read_header()) {
+      refuse_picture("png: no PNG file, or one with a damaged header", file.error());
+    }
+  }
   PixelBuffer buffer_;
 };
 

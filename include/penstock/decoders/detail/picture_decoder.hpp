@@ -11,6 +11,7 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/host_side/warned.hpp>
 #include <penstock/each_worker.hpp>
 #include <penstock/error.hpp>
 #include <penstock/row.hpp>
@@ -82,18 +83,28 @@ template <class Codec, class From, class To> class PictureDecoder {
     resize_(decoded.pixels, decoded.box, flip, picture_of(out, static_cast<const Out*>(nullptr)));
     codec_.release();
     copy_others(in, out, static_cast<const Out*>(nullptr));
-    if (!warning_.empty() && options_.notes) {
+    if (!warning_.empty()) {
+      note(visit);
+    }
+  }
+  /// For the stage, once: where to count pictures with a warning.
+  void tell_of_warnings(Warned<>& warned) noexcept { warned_ = &warned; }
+
+ private:
+  [[gnu::cold]] void note(const Visit& visit) {
+    warned_->add(visit.record);
+    if (options_.notes) {
       options_.notes->add(visit, warning_);
     }
   }
 
- private:
   ImageOptions options_;
   std::size_t width_;
   std::size_t height_;
   Resizer<stride> resize_;
   Codec codec_;
   std::string warning_;
+  Warned<>* warned_{};
 };
 template <class Codec, class From, class To> struct MakePictureDecoder {
   ImageOptions options;

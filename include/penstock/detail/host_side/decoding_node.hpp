@@ -7,6 +7,7 @@
 #include <penstock/detail/base/shared.hpp>
 #include <penstock/detail/host_side/calling_node.hpp>
 #include <penstock/detail/host_side/part_by_part.hpp>
+#include <penstock/detail/host_side/warned.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/each_worker.hpp>
 #include <penstock/row.hpp>
@@ -40,8 +41,24 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
     this->fills(out_->memory, out_->ring.slots());
   }
 
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const final {
+    Node::report(seconds, stage);
+    if constexpr (is_warned) {
+      warned_.tell(stage.note);
+    }
+  }
+
  protected:
-  void reset() override { out_->reset(); }
+  void reset() override {
+    out_->reset();
+    warned_.reset();
+  }
+  void make(unsigned worker) final {
+    CallingNode<F>::make(worker);
+    if constexpr (is_warned) {
+      this->call_of(worker).tell_of_warnings(warned_);
+    }
+  }
 
   /// Calls `call` for record `i` of a slot, to fill record `at` of another.
   template <class Call>
@@ -102,6 +119,11 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
   const OnError on_error_;
   const Shared<HostLink> in_;
   const Shared<HostLink> out_;
+
+ private:
+  static constexpr bool is_warned = IsWarned<typename called<F>::type>;
+
+  Warned<> warned_;
 };
 
 } // namespace penstock::detail
