@@ -494,15 +494,14 @@ TEST_CASE("members that no column reads are passed over, counted and named") {
     std::string noted; // nothing: they are not counted
   };
   const std::vector<Case> cases{
-      {tar_header("b", 0, {.type = '1'}),
-       "1 members that are no regular files, the first is b of "},
+      {tar_header("b", 0, {.type = '1'}), "no regular files, 1 in all, the first is b of "},
       {tar_header("a.txt", 0, {.type = '2'}) + tar_header("jpg", 0, {.type = '1'}),
-       "2 members that are no regular files, the first is a.txt of "},
+       "no regular files, 2 in all, the first is a.txt of "},
       {tar_header(".jpg", 0, {.type = '2'}), "a symbolic link"},
       {tar_header("__x__/b.jpg", 0, {.type = '2'}), "a symbolic link"},
       {tar_header("b", 0, {.type = '3'}) + tar_header("b", 0, {.type = '4'}) +
            tar_header("b", 0, {.type = '6'}),
-       "3 members that are no regular files, the first is b of "},
+       "no regular files, 3 in all, the first is b of "},
       {tar_header("label", 0, {.type = 'V'}), "a volume label"},
       {tar_header("dump", 512, {.type = 'D'}) + data, "of the type \"D\""},
       {tar_header("b", 5, {.type = 'M'}) + data, "the rest of a file"},
@@ -590,7 +589,7 @@ TEST_CASE("archives that would be refused may be left out, and are listed") {
         CHECK(source.left_out().front().file() == path);
         std::string note;
         source.note(note);
-        CHECK(note.find("left out 1 of 3 archives, the first since ") != std::string::npos);
+        CHECK(note.find("left out 1 of 3 archives, the first one: ") != std::string::npos);
         CHECK(note.find(path) != std::string::npos);
         CHECK(note.find(words) != std::string::npos);
       }
@@ -603,6 +602,18 @@ TEST_CASE("archives that would be refused may be left out, and are listed") {
     std::string note;
     source.note(note);
     CHECK(note.find("left out") == std::string::npos);
+  }
+  // By its name one is not whole, whatever is in it.
+  for (const char* name : {"3.tar.gz", "1.tar.part"}) {
+    fs::remove(dir / "1.tar");
+    const std::string path = write(dir, name, whole);
+    CHECK(has(caught<ps::SourceError>([&] { open({}); }), "fetch or unpack the whole file"));
+    const auto source = open({.leave_out_damaged = true});
+    CHECK(source.size() == 4);
+    REQUIRE(source.left_out().size() == 1);
+    CHECK(has(source.left_out().front(), "fetch or unpack the whole file"));
+    CHECK(source.left_out().front().file() == path);
+    fs::remove(path);
   }
   // None is left: the first is the reason.
   for (const char* name : {"0.tar", "1.tar", "2.tar"}) {

@@ -47,9 +47,16 @@ template <class Io> class TarFiles {
            const TarOptions& options, std::span<const std::string_view> columns,
            std::span<const TarHolds> holds)
       : files_{"tar",
-               files_ending("tar", closed.io(), closed.paths(), ".tar", [](const std::string&) {}),
+               files_ending(
+                   "tar", closed.io(), closed.paths(), ".tar", [](const std::string&) {},
+                   options.leave_out_damaged ? &not_whole_ : nullptr),
                closed.io()} {
     const auto look = [&](const File<Io>& file, std::size_t) {
+      const auto whole = [&](const SourceError& e) { return e.file() != file.path(); };
+      const auto not_whole = std::find_if_not(not_whole_.begin(), not_whole_.end(), whole);
+      if (not_whole != not_whole_.end()) {
+        throw SourceError{*not_whole};
+      }
       const FoundIndex found = find_index(files_.io(), file, options.keep_index);
       Found made{TarSamples{columns}, found.not_kept};
       found.index.each(
@@ -107,11 +114,11 @@ template <class Io> class TarFiles {
   [[gnu::cold]] void note(std::string& to) const {
     if (!left_out_.empty()) {
       add_note(to, joined({"left out ", left_out_.size(), " of ", files_.paths().size(),
-                           " archives, the first since ", text_of(left_out_.front())}));
+                           " archives, the first one: ", text_of(left_out_.front())}));
     }
     if (passed_over_ != 0) {
-      add_note(to, joined({"passed over ", passed_over_,
-                           " members that are no regular files, the first ", first_passed_}));
+      add_note(to, joined({"passed over members that are no regular files, ", passed_over_,
+                           " in all, the first is ", first_passed_}));
     }
     if (!not_kept_.empty()) {
       add_note(to, joined({"an index could not be kept: ", not_kept_}));
@@ -139,7 +146,7 @@ template <class Io> class TarFiles {
                            path, at);
       }
       if (passed_over++ == 0) {
-        first_passed = joined({"is ", shown(name), " of ", path, ", ", tar_kind(type).is});
+        first_passed = joined({shown(name), " of ", path, ", ", tar_kind(type).is});
       }
     }
   };
@@ -187,6 +194,7 @@ template <class Io> class TarFiles {
 
   static constexpr std::size_t most_opening_threads = 32;
 
+  std::vector<SourceError> not_whole_; // by their names; before the files, which it is made with
   RecordFiles<Io> files_;
   std::vector<Part> parts_;
   std::uint64_t size_{};
