@@ -9,6 +9,8 @@
 #include <penstock/crc32c.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/sources/detail/tar_index.hpp>
+#include <penstock/sources/detail/tar_kind.hpp>
+#include <penstock/sources/detail/tar_name.hpp>
 #include <penstock/sources/detail/tar_samples.hpp>
 
 #include <array>
@@ -55,12 +57,17 @@ PENSTOCK_FUZZ_TARGET(fuzz_tar) {
       const std::array<std::string_view, 2> columns{"jpg;png", "cls"};
       TarSamples samples{columns};
       std::uint64_t end = 0;
-      index.each([&](std::string_view name, std::uint64_t data, std::uint64_t count) {
+      index.each([&](std::string_view name, std::uint64_t data, std::uint64_t count, char type) {
         must(name.find('\0') == std::string_view::npos);
         must(data % tar_block == 0 && data >= end + tar_block);
         must(data <= bytes.size() && count <= bytes.size() - data);
         end = data + count;
-        samples.add(name, data, count);
+        if (type == '0') {
+          samples.add(name, data, count);
+        } else {
+          must(type != '5' && !tar_kind(type).is.empty());
+          must(!samples.column_of(name) || !TarName{name}.key.empty());
+        }
       });
       samples.end();
       for (std::uint64_t i = 0; i != samples.size(); ++i) {
@@ -74,7 +81,7 @@ PENSTOCK_FUZZ_TARGET(fuzz_tar) {
     });
   }
   // Any bytes as an index of this archive, with the right beginning and end.
-  std::string kept{"penstock tar 1\n"};
+  std::string kept{"penstock tar 2\n"};
   kept.append(reinterpret_cast<const char*>(&status.size), 8);
   kept.append(reinterpret_cast<const char*>(&status.modified), 8);
   kept += text;
@@ -82,7 +89,7 @@ PENSTOCK_FUZZ_TARGET(fuzz_tar) {
   kept.append(reinterpret_cast<const char*>(&crc), 8);
   if (const std::optional<TarIndex> index = TarIndex::from_kept(kept, status)) {
     must(index->kept(status) == kept);
-    index->each([&](std::string_view, std::uint64_t data, std::uint64_t count) {
+    index->each([&](std::string_view, std::uint64_t data, std::uint64_t count, char) {
       must(data <= status.size && count <= status.size - data);
     });
   }

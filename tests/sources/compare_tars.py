@@ -20,13 +20,9 @@ GO = Path("/usr/share/go-1.19/src/archive/tar/testdata")
 PYTHON = Path("/usr/lib/python3.11/test")
 # Why an archive is refused; the others are read as tarfile reads them.
 REFUSED = {
-    "gnu-incremental.tar": 'of the type "D"',
+    "gnu-incremental.tar": "ends without the blocks of zeros",
     "gnu-multi-hdrs.tar": "names one member twice",
-    "gnu-nil-sparse-data.tar": "a sparse file",
-    "gnu-nil-sparse-hole.tar": "a sparse file",
-    "gnu-sparse-big.tar": "a sparse file",
-    "hardlink.tar": "a hard link",
-    "hdr-only.tar": "a device or a pipe",
+    "hdr-only.tar": "a directory that has bytes",
     "issue10968.tar": "its checksum is wrong",
     "issue11169.tar": "record of a pax header whose length is wrong",
     "issue12435.tar": "no number of bytes",
@@ -36,21 +32,15 @@ REFUSED = {
     "pax-bad-mtime-file.tar": "ends without the blocks of zeros",
     "pax-global-records.tar": "a global pax header that gives all members one name",
     "pax-multi-hdrs.tar": "names one member twice",
-    "pax-nil-sparse-data.tar": "has a sparse member",
-    "pax-nil-sparse-hole.tar": "has a sparse member",
     "pax-nul-path.tar": "path has a zero byte",
     "pax-nul-xattrs.tar": "without a key",
     "pax-path-hdr.tar": "ends without the blocks of zeros",
     "pax-pos-size-file.tar": "size is no number of bytes",
-    "pax-sparse-big.tar": "has a sparse member",
-    "pax.tar": "a symbolic link",
     "recursion.tar": "record of a pax header whose length is wrong",
-    "sparse-formats.tar": "a sparse file",
     "testtar.tar": "a directory that has bytes",
     "ustar-file-reg.tar": "ends without the blocks of zeros",
     "writer-big-long.tar": "are there: copy or download",
     "writer-big.tar": "of whose 17179869184 bytes only 0",
-    "writer.tar": "a symbolic link",
 }
 # An old error of Go's wrote POSIX's prefix behind GNU's magic: GNU's tar, too, takes the name without it.
 NAMED = {"invalid-go17.tar": "foo"}
@@ -86,7 +76,8 @@ def made(folder: Path) -> list[Path]:
 
 def expected(path: Path) -> list[tuple[int, int, str]]:
     with tarfile.open(path, "r:") as archive:
-        return [(m.offset_data, m.size, m.name.encode("utf-8", "surrogateescape").hex()) for m in archive if m.isreg()]
+        return [(m.offset_data, m.size, m.name.encode("utf-8", "surrogateescape").hex()) for m in archive
+                if m.isreg() and not m.issparse()]
 
 
 def main() -> int:

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 #include "support/caught.hpp"
+#include "support/faulty_io.hpp"
 #include "support/tar_file.hpp"
 #include "support/temp_dir.hpp"
 
@@ -10,6 +11,7 @@
 #include <penstock/sources/tar.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -28,7 +30,10 @@
 namespace fs = std::filesystem;
 namespace ps = penstock;
 using ps::tests::caught;
+using ps::tests::FaultyIo;
 using ps::tests::has;
+using ps::tests::IoCall;
+using ps::tests::IoFaults;
 using ps::tests::tar_end;
 using ps::tests::tar_header;
 using ps::tests::tar_member;
@@ -104,6 +109,13 @@ std::pair<std::string, std::vector<Seen>> some_samples(const std::string& folder
     all.push_back(seen);
   }
   return {archive + tar_end, all};
+}
+// A header of GNU's format, whose sparse files may have another block of header.
+std::string gnu_header(const std::string& name, char type, bool more, std::uint64_t bytes = 0) {
+  // The prefix's field begins at byte 345.
+  const std::string fields = std::string(482 - 345, '\0') + std::string(1, more ? '\1' : '\0');
+  return tar_header(name, bytes,
+                    {.type = type, .prefix = fields, .magic = std::string{"ustar  \0", 8}});
 }
 ps::SourceError refused(const std::string& path) {
   return caught<ps::SourceError>([&] { ps::tar<Plain>(path).open(); });
@@ -274,14 +286,33 @@ TEST_CASE("archives that are damaged, cut or of another kind are refused when th
        good.size() + 124},
       {good + tar_header("b", 0, {.size = "777777777777"}), "of whose 68719476735 bytes only",
        good.size()},
-      {good + tar_header("b", 0, {.type = '1'}), "a hard link", good.size()},
-      {good + tar_header("b", 0, {.type = '2'}), "a symbolic link", good.size()},
-      {good + tar_header("b", 0, {.type = '3'}), "a device or a pipe", good.size()},
-      {good + tar_header("b", 0, {.type = 'S'}), "a sparse file", good.size()},
-      {good + tar_header("b", 0, {.type = 'M'}), "of the type \"M\"", good.size()},
-      {good + tar_header("b\xff\n", 0, {.type = '\x07'}), "b??, of the type \"?\"", good.size()},
+      {good + tar_header("b.jpg", 0, {.type = '1'}) + tar_end,
+       "b.jpg, a hard link, for the column \"jpg\", which takes regular files: write the archive "
+       "with --hard-dereference",
+       good.size()},
+      {good + tar_header("b.JPG", 0, {.type = '2'}) + tar_end,
+       "b.JPG, a symbolic link, for the column \"jpg\", which takes regular files: write the "
+       "archive "
+       "with --dereference",
+       good.size()},
+      {good + tar_header("b.cls", 0, {.type = '3'}) + tar_end, "b.cls, a device or a pipe",
+       good.size()},
+      {good + gnu_header("b.cls", 'S', false) + tar_end, "b.cls, a sparse file", good.size()},
+      {good + tar_pax({{"GNU.sparse.name", "b.cls"}}) + tar_header("x", 0, {}) + tar_end,
+       "b.cls, a sparse file", good.size() + 1024},
+      {good + tar_header("b.cls", 0, {.type = 'M'}) + tar_end, "the rest of a file", good.size()},
+      {good + tar_header("b\xff\n.cls", 0, {.type = '\x07'}) + tar_end,
+       "b??.cls, of the type \"?\"", good.size()},
+      {good + tar_header("b", 1, {.type = '1'}), "a hard link that has bytes", good.size()},
+      {good + tar_header("b", 1, {.type = '2'}), "a symbolic link that has bytes", good.size()},
+      {good + tar_header("b", 1, {.type = '6'}), "a device or a pipe that has bytes", good.size()},
+      {good + tar_header("b", 0, {.type = 'S'}), "a sparse file whose format is not GNU's",
+       good.size()},
+      {good + gnu_header("b", 'S', true), "ends in the middle of a block", good.size() + 512},
       {good + tar_member("b/", "x", TarKind::folder), "a directory that has bytes", good.size()},
-      {good + tar_pax({{"GNU.sparse.major", "1"}}), "sparse", good.size() + 512},
+      {good + tar_pax({{"GNU.sparse.name", std::string{"a\0b", 3}}}), "path has a zero byte",
+       good.size() + 512},
+      {good + tar_pax({{"GNU.sparse.major", "1"}}, 'g'), "map of a sparse file", good.size()},
       {good + tar_pax({{"size", "-1"}}), "size is no number", good.size() + 512},
       {good + tar_pax({{"size", "1x"}}), "size is no number", good.size() + 512},
       {good + tar_pax({{"size", "9999999999999999999"}}), "size is no number", good.size() + 512},
@@ -451,4 +482,208 @@ TEST_CASE("an index beside an archive is used as long as it is right") {
   CHECK(deliver(ps::tar<Sample>(path, {.keep_index = true}), {}, &report) == expected);
   CHECK(report.stages.front().note.find("an index could not be kept: ") != std::string::npos);
   CHECK(report.stages.front().note.find(index) != std::string::npos);
+}
+
+TEST_CASE("members that no column reads are passed over, counted and named") {
+  const TempDir dir;
+  const std::string first = tar_member("a.jpg", "x");
+  const std::string rest = tar_member("a.cls", "1") + tar_end;
+  const std::string data = std::string(512, 'd');
+  struct Case {
+    std::string members;
+    std::string noted; // nothing: they are not counted
+  };
+  const std::vector<Case> cases{
+      {tar_header("b", 0, {.type = '1'}), "no regular files, 1 in all, the first is b of "},
+      {tar_header("a.txt", 0, {.type = '2'}) + tar_header("jpg", 0, {.type = '1'}),
+       "no regular files, 2 in all, the first is a.txt of "},
+      {tar_header(".jpg", 0, {.type = '2'}), "a symbolic link"},
+      {tar_header("__x__/b.jpg", 0, {.type = '2'}), "a symbolic link"},
+      {tar_header("b", 0, {.type = '3'}) + tar_header("b", 0, {.type = '4'}) +
+           tar_header("b", 0, {.type = '6'}),
+       "no regular files, 3 in all, the first is b of "},
+      {tar_header("label", 0, {.type = 'V'}), "a volume label"},
+      {tar_header("dump", 512, {.type = 'D'}) + data, "of the type \"D\""},
+      {tar_header("b", 5, {.type = 'M'}) + data, "the rest of a file"},
+      {tar_header("b\n", 3, {.type = 'z'}) + data, "is b? of "},
+      {gnu_header("b", 'S', false, 512) + data, "a sparse file"},
+      {gnu_header("b", 'S', true, 3) + std::string(504, '\1') + std::string(8, '\1') + // goes on
+           std::string(512, '\0') + data,
+       "a sparse file"},
+      {tar_pax({{"GNU.sparse.name", "b"}, {"path", "GNUSparseFile.1/c.jpg"}}) +
+           tar_header("c.jpg", 512, {}) + data,
+       "is b of "},
+      {tar_pax({{"GNU.sparse.size", "7"}, {"path", "b"}}) + tar_header("c.jpg", 512, {}) + data,
+       "is b of "},
+      {tar_pax({{"path", std::string(200, 'b')}, {"linkpath", std::string(200, 'c')}}) +
+           tar_header("c.jpg", 0, {.type = '2'}),
+       "is bbb"},
+      {tar_pax({{"path", "a.json"}}, 'X') + tar_member("c.jpg", "{}"), ""}, // Solaris's
+      {tar_member("b/", "", TarKind::folder), ""},
+  };
+  for (const Case& one : cases) {
+    INFO(one.noted);
+    const std::string path = write(dir, "a.tar", first + one.members + rest);
+    for (const bool keep_index : {false, true, true}) { // the second makes it, the third reads it
+      auto source = ps::tar<Plain>(path, {.keep_index = keep_index});
+      source.open();
+      CHECK(source.size() == 1);
+      std::vector<std::uint64_t> lengths(1);
+      source.lengths(0, lengths);
+      CHECK(lengths.front() == 1);
+      std::string note;
+      source.note(note);
+      CHECK((note.find("passed over ") != std::string::npos) == !one.noted.empty());
+      CHECK(note.find(one.noted) != std::string::npos);
+      CHECK((note.find(path) != std::string::npos) == !one.noted.empty());
+    }
+    fs::remove(dir / ".a.tar.penstock-index");
+    const bool another = one.members.find("{}") != std::string::npos;
+    CHECK(ps::tar_members(path).size() == (another ? 3 : 2));
+  }
+  // One that a column takes is refused by the index, too.
+  const std::string path =
+      write(dir, "a.tar", first + tar_header("b.json", 0, {.type = '2'}) + rest);
+  struct Json : ps::Columns<ps::Field<"json", ps::Ragged<char>>> {};
+  ps::tar<Plain>(path, {.keep_index = true}).open();
+  const auto e = caught<ps::SourceError>([&] { ps::tar<Json>(path, {.keep_index = true}).open(); });
+  CHECK(has(e, path + " at byte 1024 has the member b.json, a symbolic link, for the column"));
+  CHECK(e.file() == path);
+  CHECK(e.offset() == 1024);
+}
+
+TEST_CASE("archives that would be refused may be left out, and are listed") {
+  const TempDir dir;
+  const auto sample = [](const std::string& key) {
+    return tar_member(key + ".cls", "7") + tar_member(key + ".jpg", key);
+  };
+  const std::string whole = sample("a") + sample("b") + tar_end;
+  const std::vector<std::pair<std::string, std::string>> bad{
+      {whole.substr(0, whole.size() - 1024), "ends without the blocks of zeros"},
+      {whole.substr(0, 1300), "ends in the middle of a block"},
+      {"", "ends without the blocks of zeros"},
+      {std::string{"\x1F\x8B\x08\0", 4} + std::string(600, 'x'), "is compressed by gzip"},
+      {std::string(2048, 'x'), "has no header of a tar archive"},
+      {"\x93NUMPY" + std::string(600, 'x'), "is a .npy file"},
+      {sample("a") + tar_header("b.jpg", 0, {.type = '2'}) + tar_end, "a symbolic link"},
+  };
+  const auto open = [&](ps::TarOptions options) {
+    auto source = ps::tar<Plain>(dir.path(), options);
+    source.open();
+    return source;
+  };
+  write(dir, "0.tar", whole);
+  write(dir, "2.tar", whole);
+  for (const bool keep_index : {false, true}) {
+    const ps::TarOptions options{.keep_index = keep_index, .leave_out_damaged = true};
+    for (const auto& [text, words] : bad) {
+      INFO(words);
+      const std::string path = write(dir, "1.tar", text);
+      CHECK(has(caught<ps::SourceError>([&] { open({.keep_index = keep_index}); }), words));
+      for (int i = 0; i != 2; ++i) {
+        const auto source = open(options);
+        CHECK(source.size() == 4);
+        CHECK(source.key(3) == "b");
+        REQUIRE(source.left_out().size() == 1);
+        CHECK(has(source.left_out().front(), words));
+        CHECK(source.left_out().front().file() == path);
+        std::string note;
+        source.note(note);
+        CHECK(note.find("left out 1 of 3 archives, the first one: ") != std::string::npos);
+        CHECK(note.find(path) != std::string::npos);
+        CHECK(note.find(words) != std::string::npos);
+      }
+    }
+    // Once it is whole it is taken again, by whatever lies beside it.
+    write(dir, "1.tar", whole);
+    const auto source = open(options);
+    CHECK(source.size() == 6);
+    CHECK(source.left_out().empty());
+    std::string note;
+    source.note(note);
+    CHECK(note.find("left out") == std::string::npos);
+  }
+  // By its name one is not whole, whatever is in it.
+  for (const char* name : {"3.tar.gz", "1.tar.part"}) {
+    fs::remove(dir / "1.tar");
+    const std::string path = write(dir, name, whole);
+    CHECK(has(caught<ps::SourceError>([&] { open({}); }), "fetch or unpack the whole file"));
+    const auto source = open({.leave_out_damaged = true});
+    CHECK(source.size() == 4);
+    REQUIRE(source.left_out().size() == 1);
+    CHECK(has(source.left_out().front(), "fetch or unpack the whole file"));
+    CHECK(source.left_out().front().file() == path);
+    fs::remove(path);
+  }
+  // None is left: the first is the reason.
+  for (const char* name : {"0.tar", "1.tar", "2.tar"}) {
+    write(dir, name, "");
+  }
+  const auto none = caught<ps::SourceError>([&] { open({.leave_out_damaged = true}); });
+  CHECK(has(none, (dir / "0.tar") + " at byte 0 ends without"));
+  // A path that leads nowhere is no damage.
+  CHECK_THROWS_AS(
+      ps::tar<Plain>({dir / "0.tar", dir / "x.tar"}, {.leave_out_damaged = true}).open(),
+      ps::SourceError);
+}
+
+TEST_CASE("an archive that cannot be read may be left out, but not since descriptors lack") {
+  const TempDir dir;
+  const std::string whole = tar_member("a.cls", "7") + tar_member("a.jpg", "x") + tar_end;
+  std::vector<std::string> paths;
+  for (const char* name : {"0.tar", "1.tar", "2.tar"}) {
+    paths.push_back(write(dir, name, whole));
+  }
+  const auto open = [&](const char* call, int error) {
+    const FaultyIo<> io{IoFaults::fail([&](const IoCall& made) {
+      return made.name == call && made.path == paths[1] ? error : 0;
+    })};
+    auto source = ps::tar<Plain>(paths, {.leave_out_damaged = true}, io);
+    source.open();
+    return std::pair{source.size(), source.left_out()};
+  };
+  for (const int error : {EACCES, EIO, ESTALE}) {
+    const auto [size, left_out] = open("open", error);
+    CHECK(size == 2);
+    REQUIRE(left_out.size() == 1);
+    CHECK(has(left_out.front(), "cannot open " + paths[1]));
+  }
+  for (const int error : {EMFILE, ENFILE, ENOMEM}) {
+    CHECK(has(caught<ps::SourceError>([&] { open("open", error); }), "cannot open " + paths[1]));
+  }
+}
+
+TEST_CASE("a position does not go on in another set of archives") {
+  const TempDir dir;
+  const auto whole = [](const std::string& key) {
+    return tar_member(key + ".cls", "7") + tar_member(key + ".jpg", key) + tar_end;
+  };
+  const auto identity = [&](const std::string& damaged) {
+    for (const char name : std::string{"0123"}) {
+      const bool cut = damaged.find(name) != std::string::npos;
+      write(dir, name + std::string{".tar"}, cut ? "" : whole(std::string(1, name)));
+    }
+    auto source = ps::tar<Plain>(dir.path(), {.leave_out_damaged = true});
+    source.open();
+    return std::pair{source.size(), source.identity()};
+  };
+  // All archives look alike: so do those that are left, however many are.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> seen;
+  for (const char* damaged :
+       {"", "0", "1", "2", "3", "01", "02", "03", "12", "13", "23", "012", "013", "023", "123"}) {
+    INFO(damaged);
+    CHECK(seen.emplace(identity(damaged), damaged).second);
+  }
+  const auto run = [&](ps::Position from) {
+    auto pipeline = ps::Reader{ps::tar<Plain>(dir.path(), {.leave_out_damaged = true}),
+                               {.order = {.shuffle = 1}}} |
+                    ps::Consumer{[](ps::Batch<const Plain, ps::Pageable>) {}};
+    pipeline.run({.from = std::move(from)});
+    return pipeline.report().position;
+  };
+  identity("1");
+  const ps::Position end = run({});
+  CHECK_NOTHROW(run(end));
+  identity("2");
+  CHECK_THROWS_AS(run(end), ps::OptionError);
 }

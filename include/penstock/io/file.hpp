@@ -26,6 +26,12 @@ namespace detail {
 /// Linux reads at most 4096 bytes less than 2 GiB; other systems fail above that.
 inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
 
+/// A file could not be opened or read since the system lacks descriptors or memory.
+class [[gnu::visibility("default")]] LacksRoom : public SourceError {
+ public:
+  using SourceError::SourceError;
+};
+
 [[noreturn, gnu::cold, gnu::noinline]] inline void throw_io_error(std::string_view doing,
                                                                   const std::string& path,
                                                                   int error,
@@ -54,9 +60,11 @@ inline constexpr std::size_t most_bytes_a_read = std::size_t{1} << 30;
   default:
     break;
   }
-  throw_source_error({"penstock: cannot ", doing, " ", path, ": ",
-                      std::generic_category().message(error), ". ", cure},
-                     path, offset);
+  const std::string text = joined({"penstock: cannot ", doing, " ", path, ": ",
+                                   std::generic_category().message(error), ". ", cure});
+  const bool room = error != EMFILE && error != ENFILE && error != ENOMEM;
+  room ? throw_source_error({text}, path, offset)
+       : throw_source_error<LacksRoom>({text}, path, offset);
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void

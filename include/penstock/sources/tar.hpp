@@ -5,6 +5,7 @@
 #include <penstock/batch.hpp>
 #include <penstock/column.hpp>
 #include <penstock/detail/base/shared.hpp>
+#include <penstock/error.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/memory.hpp>
 #include <penstock/prepare_options.hpp>
@@ -56,9 +57,10 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
 
   /// Opens the archives and goes through each from header to header, many side by side; it reads no
   /// member. Keeps 16 bytes a column of a sample, 8 more and its key. Blocks. Throws SourceError
-  /// with file and offset for what is no tar archive, is compressed, damaged or cut; for links,
-  /// devices and sparse files; for a column whose ending no member has, and a member larger than
-  /// `largest`; what progress throws. Does nothing the second time.
+  /// with file and offset for what is no tar archive, is compressed, damaged or cut; for a link or
+  /// another member that is no regular file and has a column's ending; for a column whose ending no
+  /// member has, and a member larger than `largest`; what progress throws. Does nothing the second
+  /// time.
   void open(const PrepareOptions& preparing = {}) {
     if (!files_) {
       files_ = detail::new_shared<Files>(closed_, preparing, options_, Its::names, Its::holds);
@@ -121,7 +123,10 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
   std::uint64_t value_bytes(std::uint64_t records) const { return files().sums().of(records); }
   /// Returns a number for where the columns of all samples lie. After open().
   std::uint64_t identity() const { return files().identity(); }
-  /// Appends how the archives are read, and why an index could not be kept.
+  /// Returns why each archive that is left out is, in order: see TarOptions. After open().
+  const std::vector<SourceError>& left_out() const { return files().left_out(); }
+  /// Appends how the archives are read, which were left out, how many members were passed over that
+  /// are no regular files, and why an index could not be kept.
   [[gnu::cold]] void note(std::string& to) const { files().note(to); }
 
  private:
@@ -184,13 +189,15 @@ Tar<Schema, Io> tar(std::initializer_list<std::string> paths, TarOptions options
   return Tar<Schema, Io>{std::vector<std::string>{paths}, options, std::move(io)};
 }
 /// Returns the regular members of a tar archive, in its order. Reads their headers alone. Blocks;
-/// any thread. Throws SourceError for what open() of tar() refuses.
+/// any thread. Throws SourceError for what is no tar archive, is compressed, damaged or cut.
 template <class Io = PosixIo> std::vector<TarMember> tar_members(std::string path, Io io = {}) {
   const File<Io> file{io, std::move(path)};
   std::vector<TarMember> members;
   detail::find_index(io, file, false)
-      .index.each([&](std::string_view name, std::uint64_t offset, std::uint64_t bytes) {
-        members.push_back({std::string{name}, offset, bytes});
+      .index.each([&](std::string_view name, std::uint64_t offset, std::uint64_t bytes, char type) {
+        if (type == '0') {
+          members.push_back({std::string{name}, offset, bytes});
+        }
       });
   return members;
 }

@@ -25,13 +25,14 @@ template <class E>
 
 /// Throws a SourceError with the text of all the pieces, on one line: names of files may have any
 /// characters, also such as steer a terminal. A '?' stands for each of those.
-[[noreturn, gnu::cold, gnu::noinline]] inline void
+template <class E = SourceError>
+[[noreturn, gnu::cold, gnu::noinline]] void
 throw_source_error(std::initializer_list<Piece> what, std::string_view file, std::uint64_t offset,
                    std::optional<std::uint64_t> record = {}) {
   std::string text = joined(what);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return (c >= '\0' && c < ' ') || c == '\x7f'; }, '?');
-  throw SourceError{text, std::string{file}, offset, record};
+  throw E{text, std::string{file}, offset, record};
 }
 
 /// Throws `e`, which has no record or another one, as an error about a record, at `offset` of its

@@ -14,7 +14,9 @@
 #include <penstock/sources/detail/told.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace penstock::detail {
@@ -47,6 +49,29 @@ template <class Io> struct FileParts : Vector<FilePart<Io>>, ManyReadsOf<Io> {
   const Part* with(std::uint64_t number) const noexcept {
     return std::upper_bound(this->begin(), this->end(), number,
                             [](std::uint64_t record, const Part& p) { return record < p.end; });
+  }
+  /// Lets each file have more descriptors. Where there are few files, threads that read small
+  /// records would meet at each of them.
+  [[gnu::cold]] void add_descriptors() {
+    const std::size_t each = this->empty() ? 0 : Descriptors<Io>::most / this->size();
+    for (std::size_t i = 0; each > 1 && i != this->size(); ++i) {
+      (*this)[i].more = Owned<Descriptors<Io>>{new Descriptors<Io>{each}};
+    }
+  }
+  /// Lets many parts of the first `most` files be read at once. Files that are read past the page
+  /// cache, or opened by each read for itself, are read one by one.
+  [[gnu::cold]] void add_many_reads(const Io& io, std::size_t most)
+    requires ReadsMany<Io>
+  {
+    Vector<int> files(std::min(this->size(), most), -1);
+    for (std::size_t i = 0; i != files.size(); ++i) {
+      const DirectFile<Io>& file = (*this)[i].file;
+      files[i] = file.is_direct() ? -1 : file.file().descriptor().number();
+    }
+    if (std::any_of(files.begin(), files.end(), [](int file) { return file >= 0; })) {
+      this->many = Owned<typename Io::ManyReads>{
+          new typename Io::ManyReads{io, std::span<const int>{files.data(), files.size()}}};
+    }
   }
   /// Appends how they are read, by what the user called `call`.
   [[gnu::cold]] void note(const char* call, std::string& to) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
 #include <penstock/io/folder.hpp>
 
 #include <algorithm>
@@ -32,12 +33,14 @@ namespace penstock::detail {
 }
 
 /// Returns these paths, and for a directory those of its files whose names end so. Calls
-/// beside(file) for each other file in it. `call` names what the user called. Throws what that
-/// does, and SourceError if a directory has no such file, or one that is not whole.
+/// beside(file) for each other file in it. `call` names what the user called. A file that is not
+/// whole is taken, too, and its error put into `not_whole`, unless that is null. Throws what
+/// beside() does, and SourceError if a directory has no such file, or one that is not whole.
 template <class Io, class Beside>
 [[gnu::cold]] std::vector<std::string> files_ending(const char* call, const Io& io,
                                                     const std::vector<std::string>& paths,
-                                                    std::string_view ending, Beside beside) {
+                                                    std::string_view ending, Beside beside,
+                                                    std::vector<SourceError>* not_whole = nullptr) {
   std::vector<std::string> taken;
   for (const std::string& path : paths) {
     if (status_of(io, path).kind != FileKind::directory) {
@@ -50,7 +53,16 @@ template <class Io, class Beside>
       if (file.ends_with(ending)) {
         taken.push_back(file);
       } else {
-        check_whole(call, file, all, ending);
+        try {
+          check_whole(call, file, all, ending);
+        } catch (const SourceError& e) {
+          if (!not_whole) {
+            throw;
+          }
+          not_whole->push_back(e);
+          taken.push_back(file);
+          continue;
+        }
         beside(file);
       }
     }

@@ -53,11 +53,13 @@ template <class Io> class RecordFiles {
   /// Opens the files, many by several threads at once. `look(file, i)`, on any thread, returns what
   /// File number `i` says of itself; `settle(said, file, before)` then says where its records lie,
   /// in order: `before` are those of the files before it. A file of at most `empty` bytes has no
-  /// records. Throws what both throw, for the first file in order; SourceError; what progress
-  /// throws. Blocks.
+  /// records. Files that cannot be opened, or that `look` refuses by a SourceError, are left out
+  /// and put into `left_out` in order, unless it is null. Throws what both throw, for the first
+  /// file in order; SourceError; what progress throws. Blocks.
   template <class Look, class Settle>
   [[gnu::cold]] void open(const PrepareOptions& preparing, DirectReads direct, std::uint64_t empty,
-                          Look look, Settle settle, std::size_t threads = 0) {
+                          Look look, Settle settle, std::size_t threads = 0,
+                          std::vector<SourceError>* left_out = nullptr) {
     using Said = std::invoke_result_t<Look&, const File<Io>&, std::size_t>;
     if (paths_.empty()) {
       throw_source_error({"penstock: ", call_, ": the list of files is empty: name at least one."},
@@ -74,12 +76,26 @@ template <class Io> class RecordFiles {
     Vector<std::optional<Said>> said(found.size());
     const std::size_t stay = behind_first(most_open, found, empty);
     const std::size_t stay_direct = behind_first(most_open / 2, found, empty);
-    const auto open_one = [&](std::size_t i) {
+    Vector<std::optional<SourceError>> refused(left_out ? found.size() : 0);
+    const auto open_file = [&](std::size_t i) {
       DirectFile<Io>& file = files[i].emplace(io_, std::move(found[i].path), direct);
       said[i].emplace(look(file.file(), i));
       if (i >= (file.is_direct() ? stay_direct : stay) || file.size() <= empty ||
           !file.may_stay_open()) {
         file.close();
+      }
+    };
+    const auto open_one = [&](std::size_t i) {
+      try {
+        open_file(i);
+      } catch (const LacksRoom&) {
+        throw; // which says nothing about this file
+      } catch (const SourceError& e) {
+        if (!left_out) {
+          throw;
+        }
+        files[i].reset();
+        refused[i].emplace(e);
       }
       progress.opened();
     };
@@ -87,14 +103,18 @@ template <class Io> class RecordFiles {
     auto parts = new_shared<Parts>();
     for (std::size_t i = 0; i < files.size(); ++i) {
       failure.rethrow_at(i);
+      if (!files[i]) {
+        left_out->push_back(*refused[i]);
+        continue;
+      }
       const std::uint64_t before = parts->empty() ? 0 : parts->back().end;
       const RecordsAt at = settle(*said[i], std::as_const(*files[i]).file(), before);
       add(*parts, std::move(*files[i]), at, before);
     }
     progress.tell();
-    add_descriptors(*parts);
+    parts->add_descriptors();
     if constexpr (ReadsMany<Io>) {
-      add_many_reads(*parts);
+      parts->add_many_reads(io_, most_open);
     }
     parts_ = std::move(parts);
   }
@@ -196,25 +216,6 @@ template <class Io> class RecordFiles {
     return *parts_;
   }
 
-  // Where there are few files, threads that read small records would meet at each of them.
-  [[gnu::cold]] static void add_descriptors(Parts& parts) {
-    const std::size_t each = parts.empty() ? 0 : Descriptors<Io>::most / parts.size();
-    for (std::size_t i = 0; each > 1 && i != parts.size(); ++i) {
-      parts[i].more = Owned<Descriptors<Io>>{new Descriptors<Io>{each}};
-    }
-  }
-  // Files that are read past the page cache, or opened by each read for itself, are read one by
-  // one.
-  [[gnu::cold]] void add_many_reads(Parts& parts) const {
-    Vector<int> files(std::min(parts.size(), most_open), -1);
-    for (std::size_t i = 0; i != files.size(); ++i) {
-      files[i] = parts[i].file.is_direct() ? -1 : parts[i].file.file().descriptor().number();
-    }
-    if (std::any_of(files.begin(), files.end(), [](int file) { return file >= 0; })) {
-      parts.many = Owned<typename Io::ManyReads>{
-          new typename Io::ManyReads{io_, std::span<const int>{files.data(), files.size()}}};
-    }
-  }
   [[gnu::cold]] static void add(Parts& parts, DirectFile<Io> file, RecordsAt at,
                                 std::uint64_t before) {
     if (at.records != 0) {

@@ -4,6 +4,7 @@
 
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/prepare_options.hpp>
@@ -11,7 +12,9 @@
 #include <penstock/sources/detail/largest_sums.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/tar_columns.hpp>
+#include <penstock/sources/detail/tar_header.hpp>
 #include <penstock/sources/detail/tar_index.hpp>
+#include <penstock/sources/detail/tar_kind.hpp>
 #include <penstock/sources/detail/tar_samples.hpp>
 #include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/detail/utf8.hpp>
@@ -44,31 +47,48 @@ template <class Io> class TarFiles {
            const TarOptions& options, std::span<const std::string_view> columns,
            std::span<const TarHolds> holds)
       : files_{"tar",
-               files_ending("tar", closed.io(), closed.paths(), ".tar", [](const std::string&) {}),
+               files_ending(
+                   "tar", closed.io(), closed.paths(), ".tar", [](const std::string&) {},
+                   options.leave_out_damaged ? &not_whole_ : nullptr),
                closed.io()} {
-    struct Found {
-      TarSamples samples;
-      std::string not_kept;
-    };
     const auto look = [&](const File<Io>& file, std::size_t) {
+      const auto whole = [&](const SourceError& e) { return e.file() != file.path(); };
+      const auto not_whole = std::find_if_not(not_whole_.begin(), not_whole_.end(), whole);
+      if (not_whole != not_whole_.end()) {
+        throw SourceError{*not_whole};
+      }
       const FoundIndex found = find_index(files_.io(), file, options.keep_index);
       Found made{TarSamples{columns}, found.not_kept};
-      found.index.each([&](std::string_view name, std::uint64_t data, std::uint64_t bytes) {
-        made.samples.add(name, data, bytes);
-      });
+      found.index.each(
+          [&](std::string_view name, std::uint64_t data, std::uint64_t bytes, char type) {
+            if (type == '0') {
+              made.samples.add(name, data, bytes);
+            } else {
+              made.pass_over(file.path(), name, data - tar_block, type);
+            }
+          });
       made.samples.end();
       return made;
     };
     const auto settle = [&](Found& found, const File<Io>& file, std::uint64_t before) {
       not_kept_ = not_kept_.empty() ? std::move(found.not_kept) : std::move(not_kept_);
       endings_ = endings_.empty() ? found.samples.endings() : std::move(endings_);
+      passed_over_ += found.passed_over;
+      first_passed_ =
+          first_passed_.empty() ? std::move(found.first_passed) : std::move(first_passed_);
+      // The archives that are left out tell no place of theirs: what is left may look the same.
+      identity_ = left_out_.empty() ? identity_ : and_then(identity_, left_out_.size());
       if (found.samples.size() != 0) {
         parts_.push_back({file.path(), before, size_, std::move(found.samples)});
         size_ += parts_.back().samples.size();
       }
       return RecordsAt{0, file.size()};
     };
-    files_.open(preparing, DirectReads::none, 0, look, settle, most_opening_threads);
+    files_.open(preparing, DirectReads::none, 0, look, settle, most_opening_threads,
+                options.leave_out_damaged ? &left_out_ : nullptr);
+    if (!left_out_.empty() && left_out_.size() == files_.paths().size()) {
+      throw SourceError{left_out_.front()};
+    }
     check(options, columns, holds);
   }
 
@@ -76,6 +96,7 @@ template <class Io> class TarFiles {
   std::uint64_t size() const noexcept { return size_; }
   const LargestSums& sums() const noexcept { return sums_; }
   std::uint64_t identity() const noexcept { return identity_; }
+  const std::vector<SourceError>& left_out() const noexcept { return left_out_; }
   /// Calls f(part, first, count) for each archive that has some of the `count` samples from `at`
   /// on: those from the archive's number `first` on.
   template <class F> void each_part(std::uint64_t at, std::uint64_t count, F f) const {
@@ -91,6 +112,14 @@ template <class Io> class TarFiles {
     }
   }
   [[gnu::cold]] void note(std::string& to) const {
+    if (!left_out_.empty()) {
+      add_note(to, joined({"left out ", left_out_.size(), " of ", files_.paths().size(),
+                           " archives, the first one: ", text_of(left_out_.front())}));
+    }
+    if (passed_over_ != 0) {
+      add_note(to, joined({"passed over members that are no regular files, ", passed_over_,
+                           " in all, the first is ", first_passed_}));
+    }
     if (!not_kept_.empty()) {
       add_note(to, joined({"an index could not be kept: ", not_kept_}));
     }
@@ -98,6 +127,30 @@ template <class Io> class TarFiles {
   }
 
  private:
+  // What an archive has.
+  struct Found {
+    TarSamples samples;
+    std::string not_kept;
+    std::uint64_t passed_over{};
+    std::string first_passed{};
+
+    // Takes a member that is no regular file, and lies at byte `at`. Throws if a column takes it.
+    [[gnu::cold]] void pass_over(const std::string& path, std::string_view name, std::uint64_t at,
+                                 char type) {
+      const std::string_view* const column = samples.column_of(name);
+      if (column) {
+        const TarKind kind = tar_kind(type);
+        throw_source_error({"penstock: tar: ", path, " at byte ", at, " has the member ",
+                            shown(name), ", ", kind.is, ", for the column \"", *column,
+                            "\", which takes regular files: ", kind.cure, "."},
+                           path, at);
+      }
+      if (passed_over++ == 0) {
+        first_passed = joined({shown(name), " of ", path, ", ", tar_kind(type).is});
+      }
+    }
+  };
+
   // Refuses what would fail later, and makes the sums.
   [[gnu::cold]] void check(const TarOptions& options, std::span<const std::string_view> columns,
                            std::span<const TarHolds> holds) {
@@ -141,6 +194,7 @@ template <class Io> class TarFiles {
 
   static constexpr std::size_t most_opening_threads = 32;
 
+  std::vector<SourceError> not_whole_; // by their names; before the files, which it is made with
   RecordFiles<Io> files_;
   std::vector<Part> parts_;
   std::uint64_t size_{};
@@ -148,6 +202,9 @@ template <class Io> class TarFiles {
   LargestSums sums_;
   std::string endings_;
   std::string not_kept_;
+  std::vector<SourceError> left_out_;
+  std::uint64_t passed_over_{};
+  std::string first_passed_;
 };
 
 } // namespace penstock::detail

@@ -42,12 +42,13 @@ class TarHeader {
     }
   }
 
-  /// Returns what the member is, as a letter: '0' for a regular file.
+  /// Returns what the member is, as a letter: '0' for a regular file, 'x' for a pax header.
   char type() const noexcept {
     const char type = letter(156);
     // '7' was meant for files that lie in one piece, and is read as '0'.
     return type == '7' || (type == '\0' && !name().ends_with('/')) ? '0'
            : type == '\0'                                          ? '5'
+           : type == 'X'                                           ? 'x' // Solaris's
                                                                    : type;
   }
   /// Returns how many bytes it has, as the header says. Throws SourceError.
@@ -83,6 +84,9 @@ class TarHeader {
     const std::string_view prefix = posix ? text(345, star ? 131 : 155) : std::string_view{};
     return prefix.empty() ? std::string{name} : joined({prefix, "/", name});
   }
+  /// Returns whether its format is GNU's, whose sparse files may have more blocks of header.
+  bool is_gnu() const noexcept { return raw(257, 8) == std::string_view{"ustar  \0", 8}; }
+  bool has_more_of_sparse() const noexcept { return letter(482) != '\0'; }
 
  private:
   static constexpr std::size_t sum_at = 148;
@@ -127,10 +131,12 @@ class TarHeader {
 struct PaxRecords {
   std::string path{};
   std::optional<std::uint64_t> bytes{};
+  bool sparse{};
+  std::string sparse_name{};
 };
 
 /// Reads the records of a pax header, "LENGTH KEY=VALUE\n" each, which begin at byte `at`. Throws
-/// SourceError, also for a sparse member.
+/// SourceError.
 [[gnu::cold]] inline PaxRecords read_pax(const HeaderFile& file, std::uint64_t at,
                                          std::string_view text) {
   PaxRecords said;
@@ -159,19 +165,18 @@ struct PaxRecords {
       bad("without a key");
     }
     const std::string_view value = record.substr(equals + 1);
-    if (key == "path") {
+    const bool of_sparse = key.starts_with("GNU.sparse.");
+    said.sparse = said.sparse || of_sparse;
+    if (key == "path" || key == "GNU.sparse.name") {
       if (value.find('\0') != value.npos) {
         bad("whose path has a zero byte");
       }
-      said.path = value;
+      (of_sparse ? said.sparse_name : said.path) = value;
     } else if (key == "size") {
       said.bytes = digits(value);
       if (!said.bytes) {
         bad("whose size is no number of bytes");
       }
-    } else if (key.starts_with("GNU.sparse.")) {
-      file.refuse(at, {"has a sparse member, which is not read: write the archive without "
-                       "--sparse."});
     }
     text.remove_prefix(length);
     at += length;

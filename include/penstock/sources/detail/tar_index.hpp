@@ -24,25 +24,27 @@
 
 namespace penstock::detail {
 
-/// The regular members of a tar archive, in its order.
+/// The members of a tar archive but directories, in its order.
 class TarIndex {
  public:
   /// Walks through an archive. Throws SourceError.
   [[gnu::cold]] explicit TarIndex(const HeaderFile& file) {
     TarWalk walk{file};
-    for (TarMember member; walk.next(member);) {
+    TarMember member;
+    while (const std::optional<char> type = walk.next(member)) {
       members_.push_back({member.offset, member.bytes});
+      types_ += *type;
       names_ += member.name; // no name has a zero byte
       names_ += '\0';
     }
   }
 
-  /// Calls f(name, data, bytes) for each member.
+  /// Calls f(name, data, bytes, type) for each member, of type '0' if it is a regular file.
   template <class F> void each(F f) const {
     const char* name = names_.c_str();
-    for (const Member& member : members_) {
+    for (std::size_t i = 0; i != members_.size(); ++i) {
       const std::string_view its = name;
-      f(its, member.data, member.bytes);
+      f(its, members_[i].data, members_[i].bytes, types_[i]);
       name += its.size() + 1;
     }
   }
@@ -60,6 +62,7 @@ class TarIndex {
       add(member.data);
       add(member.bytes);
     }
+    text += types_;
     text += names_;
     add(crc32c(std::as_bytes(std::span{text})));
     return text;
@@ -78,19 +81,21 @@ class TarIndex {
     }
     const std::uint64_t count = number(magic.size() + 16);
     text.remove_suffix(sizeof(std::uint64_t));
-    if (count > (text.size() - head) / (2 * sizeof(std::uint64_t))) {
+    constexpr std::size_t each = 2 * sizeof(std::uint64_t);
+    if (count > (text.size() - head) / (each + 1)) {
       return {};
     }
     TarIndex index;
     for (std::size_t i = 0; i != count; ++i) {
-      const Member member{number(head + 16 * i), number(head + 16 * i + 8)};
+      const Member member{number(head + each * i), number(head + each * i + 8)};
       if (member.data > archive.size || member.bytes > archive.size - member.data ||
           member.data < tar_block) {
         return {};
       }
       index.members_.push_back(member);
     }
-    index.names_ = text.substr(head + 16 * count);
+    index.types_ = text.substr(head + each * count, count);
+    index.names_ = text.substr(head + (each + 1) * count);
     const auto names = std::count(index.names_.begin(), index.names_.end(), '\0');
     const bool ended = index.names_.empty() || index.names_.back() == '\0';
     return ended && static_cast<std::uint64_t>(names) == count ? std::optional{std::move(index)}
@@ -102,11 +107,12 @@ class TarIndex {
     std::uint64_t data;
     std::uint64_t bytes;
   };
-  static constexpr std::string_view magic{"penstock tar 1\n"};
+  static constexpr std::string_view magic{"penstock tar 2\n"};
 
   TarIndex() = default;
 
   std::vector<Member> members_;
+  std::string types_; // a letter each
   std::string names_; // one behind the other, each with a zero byte
 };
 

@@ -54,6 +54,14 @@ class TarSamples {
   explicit TarSamples(std::span<const std::string_view> columns)
       : columns_{columns.begin(), columns.end()}, sample_(columns.size()) {}
 
+  /// Returns the column that takes a member of this name; null if none does.
+  const std::string_view* column_of(std::string_view name) const noexcept {
+    const TarName cut{name};
+    const auto found = std::find_if(columns_.begin(), columns_.end(), [&](std::string_view column) {
+      return !cut.key.empty() && takes_ending(column, cut.ending);
+    });
+    return found == columns_.end() ? nullptr : &*found;
+  }
   /// Takes the members in their order.
   void add(std::string_view name, std::uint64_t data, std::uint64_t bytes) {
     const TarName cut{name};

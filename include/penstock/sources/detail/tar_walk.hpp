@@ -5,6 +5,7 @@
 #include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/tar_header.hpp>
+#include <penstock/sources/detail/tar_kind.hpp>
 #include <penstock/sources/detail/utf8.hpp>
 #include <penstock/sources/tar_member.hpp>
 
@@ -12,7 +13,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,10 +26,10 @@ class TarWalk {
  public:
   explicit TarWalk(const HeaderFile& file) : file_{file} {}
 
-  /// Goes to the next regular member; returns false at the archive's end. Passes over directories.
-  /// Throws SourceError for what is no archive, a damaged or a cut one, and for members of other
-  /// kinds, by name.
-  bool next(TarMember& to) {
+  /// Goes to the next member that is no directory. Returns what it is, '0' for a regular file; none
+  /// at the archive's end. Throws SourceError for what is no archive, a damaged or a cut one, and
+  /// for a member behind which programs differ on where the next one begins.
+  std::optional<char> next(TarMember& to) {
     std::optional<PaxRecords> pax;
     std::optional<std::string> long_name;
     for (;;) {
@@ -46,10 +46,10 @@ class TarWalk {
                             "download it again."});
         }
         check_nothing_from(at + tar_block);
-        return false;
+        return {};
       }
       const TarHeader header{file_, at, block};
-      const char type = header.type();
+      char type = header.type();
       std::uint64_t bytes = header.bytes();
       std::string name = header.name();
       if (type == 'x' || type == 'g' || type == 'L' || type == 'K') {
@@ -63,14 +63,24 @@ class TarWalk {
       } else if (long_name) {
         name = std::move(*long_name);
       }
-      const bool directory = type == '5';
-      if ((type != '0' && !directory) || (directory && bytes != 0)) {
-        refuse_kind(at, name, type);
+      if (type == 'S') {
+        bytes += more_of_sparse(at, header, name);
+      } else if (pax && pax->sparse) {
+        type = 'S';
+        if (!pax->sparse_name.empty()) {
+          name = std::move(pax->sparse_name);
+        }
+      }
+      constexpr std::string_view without_bytes{"123456"};
+      if (bytes != 0 && without_bytes.find(type) != std::string_view::npos) {
+        file_.refuse(at, {"has the member ", shown(name), ", ", tar_kind(type).is,
+                          " that has bytes, and programs differ on whether they are there: write "
+                          "the archive again."});
       }
       skip(at, bytes, name);
-      if (!directory) {
+      if (type != '5') {
         to = {std::move(name), at + tar_block, bytes};
-        return true;
+        return type;
       }
       pax.reset();
       long_name.reset();
@@ -107,6 +117,23 @@ class TarWalk {
     }
     at_ = at + tar_block + (bytes + tar_block - 1) / tar_block * tar_block;
   }
+  // Returns how many bytes of blocks go on with a sparse file's header.
+  [[gnu::cold]] std::uint64_t more_of_sparse(std::uint64_t at, const TarHeader& header,
+                                             const std::string& name) {
+    if (!header.is_gnu()) {
+      file_.refuse(at, {"has the member ", shown(name),
+                        ", a sparse file whose format is not GNU's: write the archive without "
+                        "sparse files."});
+    }
+    constexpr std::size_t more_at = 504;
+    std::uint64_t bytes = 0;
+    bool more = header.has_more_of_sparse();
+    while (more) {
+      bytes += tar_block;
+      more = block_at(at + bytes)[more_at] != std::byte{};
+    }
+    return bytes;
+  }
   // Returns what a header has behind it that tells of the next member.
   std::string announced(std::uint64_t at, std::uint64_t bytes) {
     constexpr std::uint64_t most = std::uint64_t{1} << 20;
@@ -138,36 +165,12 @@ class TarWalk {
       long_name = said.substr(0, said.find('\0'));
     } else if (type == 'g') {
       const PaxRecords all = read_pax(file_, at + tar_block, said);
-      if (!all.path.empty() || all.bytes) {
-        file_.refuse(at, {"has a global pax header that gives all members one name or size: write "
-                          "the archive again."});
+      if (!all.path.empty() || all.bytes || all.sparse) {
+        file_.refuse(at, {"has a global pax header that gives all members one name, size or map "
+                          "of a sparse file: write the archive again."});
       }
     }
     once(!(pax && !pax->path.empty() && long_name));
-  }
-  [[noreturn, gnu::cold]] void refuse_kind(std::uint64_t at, const std::string& name,
-                                           char type) const {
-    struct {
-      std::string_view types;
-      const char* what;
-      const char* cure;
-    } const kinds[]{
-        {"1", "a hard link", "write the archive with --hard-dereference"},
-        {"2", "a symbolic link", "write the archive with --dereference"},
-        {"346", "a device or a pipe", "write the archive without it"},
-        {"5", "a directory that has bytes", "write the archive again"},
-        {"S", "a sparse file", "write the archive without --sparse"},
-    };
-    const auto* const kind = std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& one) {
-      return one.types.find(type) != std::string_view::npos;
-    });
-    const bool known = kind != std::end(kinds);
-    const char letter[2] = {type, '\0'};
-    file_.refuse(at,
-                 {"has the member ", shown(name), ", ",
-                  known ? std::string{kind->what} : joined({"of the type \"", shown(letter), "\""}),
-                  ", and only regular files and directories are read: ",
-                  known ? kind->cure : "write the archive without it", "."});
   }
   // Programs fill archives up to 10 KiB or so, and what stands there else would be lost unseen.
   [[gnu::cold]] void check_nothing_from(std::uint64_t at) {
