@@ -21,7 +21,7 @@ import zlib
 from pathlib import Path
 
 try:
-    from PIL import Image, ImageChops
+    from PIL import Image, ImageChops, ImageOps
 except ImportError:
     if sys.executable != "/usr/bin/python3" and Path("/usr/bin/python3").exists():  # Pillow may be the distribution's, and python3 another
         os.execv("/usr/bin/python3", ["/usr/bin/python3", "-B", *sys.argv])
@@ -128,6 +128,45 @@ def other_pngs() -> dict[str, bytes]:
     }
 
 
+def exif(order: str, entries: list[tuple[int, int, int, int]], said: int | None = None) -> bytes:
+    """Returns EXIF data with these entries: tag, type (3: 16 bits, 4: 32 bits), count and value."""
+    data = (b"II" if order == "<" else b"MM") + struct.pack(order + "HIH", 42, 8, len(entries) if said is None else said)
+    for tag, kind, count, value in entries:
+        data += struct.pack(order + "HHI", tag, kind, count) + struct.pack(order + ("HH" if kind == 3 else "I"), *((value, 0) if kind == 3 else (value,)))
+    return data + bytes(4)
+
+
+def make_oriented(folder: Path) -> None:
+    """Writes pictures whose EXIF data say how they are to be turned, or something odd."""
+    colours = Image.merge("RGB", [Image.radial_gradient("L").resize((80, 80)).crop((x, y, x + 61, y + 37)) for x, y in ((0, 0), (19, 3), (7, 43))])
+    odd = {"none": b"", "text": b"no EXIF data at all", "short": exif("<", [])[:9], "cut": exif(">", [(0x112, 3, 1, 6)])[:19],
+           "far": b"MM\0*\xff\xff\xff\xf0", "behind": b"II*\0\x09\0\0\0\x01", "bytes": exif("<", [(0x112, 1, 1, 6)]), "tag": exif("<", [(0x113, 3, 1, 6)])}
+    said = {"absent": exif("<", [(0x100, 3, 1, 6)]), "twice": exif(">", [(0x112, 3, 1, 8), (0x112, 3, 1, 6)]), "many": exif("<", [(0x10f, 3, 1, 9), (0x112, 3, 1, 5), (0x213, 3, 1, 3)]),
+            "more": exif(">", [(0x112, 3, 1, 7)], 60000), "32": exif("<", [(0x112, 4, 1, 6)]), "large": exif(">", [(0x112, 4, 1, 65542)])}
+    for order, name in ("<", "II"), (">", "MM"):
+        said |= {f"{name}{value}": exif(order, [(0x112, 3, 1, value)]) for value in range(10)}
+    for kind, image, options in [("", colours, {}), ("progressive_", colours, {"progressive": True}), ("grey_", colours.convert("L"), {}), ("cmyk_", colours.convert("CMYK"), {})]:
+        made = io.BytesIO()
+        image.save(made, "JPEG", quality=95, **options)
+        whole = made.getvalue()
+        segment = lambda number, data: bytes([0xff, number]) + struct.pack(">H", len(data) + 2) + data
+        for name, data in (said | odd).items():
+            (folder / f"{kind}{name}.jpg").write_bytes(whole[:2] + segment(0xe1, b"Exif\0\0" + data) + whole[2:])
+        six, eight, xmp = (segment(0xe1, data) for data in (b"Exif\0\0" + said["MM6"], b"Exif\0\0" + said["II8"], b"http://ns.adobe.com/xap/1.0/\0<x/>"))
+        for name, before in {"xmp_before": xmp + six, "xmp_behind": six + xmp, "two": eight + six, "others": segment(0xfe, b"text") + segment(0xe2, b"ICC_PROFILE\0\1\1x") + six, "fill": b"\xff\xff" + eight}.items():
+            (folder / f"{kind}{name}.jpg").write_bytes(whole[:2] + before + whole[2:])
+        (folder / f"{kind}late.jpg").write_bytes(whole[: (at := whole.index(b"\xff\xda"))] + six + whole[at:])
+        (folder / f"{kind}in_scan.jpg").write_bytes(whole[:-2] + six + whole[-2:])
+    for kind, image in ("", colours), ("grey_", colours.convert("L")), ("palette_", colours.quantize()), ("alpha_", colours.convert("RGBA")):
+        made = io.BytesIO()
+        image.save(made, "PNG")
+        whole = made.getvalue()
+        for name, data in (said | odd).items():
+            chunk = struct.pack(">I", len(data)) + b"eXIf" + data + struct.pack(">I", zlib.crc32(b"eXIf" + data))
+            (folder / f"{kind}{name}.png").write_bytes(whole[:33] + chunk + whole[33:])
+            (folder / f"{kind}{name}_behind.png").write_bytes(whole[:-12] + chunk + whole[-12:])
+
+
 def decoded(program: str, channels: int, size: tuple[int, int], crop: str, files: list[Path]) -> tuple[dict, dict, dict]:
     """Returns the pixels, notes and refusals by the files' numbers."""
     with tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as four:  # at once, and not through pipes of 64 KiB
@@ -154,7 +193,7 @@ def decoded(program: str, channels: int, size: tuple[int, int], crop: str, files
 
 
 @functools.cache
-def by_pillow(path: Path, channels: int) -> Image.Image | None:
+def by_pillow(path: Path, channels: int, upright: bool) -> Image.Image | None:
     """Returns the picture, or None if Pillow refuses it."""
     try:
         image = Image.open(path)
@@ -163,6 +202,11 @@ def by_pillow(path: Path, channels: int) -> Image.Image | None:
         image.load()
     except Exception:
         return None
+    if upright:
+        try:
+            image = ImageOps.exif_transpose(image)
+        except SyntaxError:  # for what is no EXIF data
+            pass
     if image.mode.startswith("I"):  # convert() would cut 16 bits off at 255
         image = Image.frombytes("L", image.size, bytes(value >> 8 for value in image.getdata()))
     image = image.convert("RGB")
@@ -171,7 +215,7 @@ def by_pillow(path: Path, channels: int) -> Image.Image | None:
 
 def part_of(image: Image.Image, size: tuple[int, int], crop: str) -> Image.Image:
     width, height = image.size
-    if crop == "centre":
+    if crop.startswith("centre"):
         ratio = size[0] / size[1]
         w, h = (height * ratio, height) if width > height * ratio else (width, width / ratio)
         w, h = max(1, min(width, round(w))), max(1, min(height, round(h)))
@@ -191,18 +235,25 @@ def main(program: str, folders: list[str]) -> int:
         make_files(Path(made))
         go = next(iter(sorted(Path("/usr/share").glob("go-*/src/image"))), Path("none"))
         given = [*(map(Path, folders) if folders else (go / "testdata", go / "png/testdata", go / "png/testdata/pngsuite")), Path(made)]
+        oriented = Path(made) / "oriented"
+        oriented.mkdir()
+        make_oriented(oriented)
         wrong = compared = 0
         most = kept = refused_here = 0
         for endings in (".jpg", ".jpeg"), (".png",):
-            files = sorted(path for folder in given if folder.is_dir() for path in folder.iterdir() if path.suffix in endings)
-            assert files
-            for channels, size, crop in [(3, (401, 300), "none"), (3, (150, 103), "none"), (1, (401, 300), "none"), (3, (224, 224), "centre"), (1, (224, 224), "centre"),
+            all_files = sorted(path for folder in given if folder.is_dir() for path in folder.iterdir() if path.suffix in endings)
+            assert all_files
+            turned = sorted(path for path in oriented.iterdir() if path.suffix in endings)
+            for channels, size, crop in [(3, (61, 37), "none upright"), (3, (37, 61), "none upright"), (1, (20, 30), "none upright"), (3, (24, 24), "centre upright"),
+                                         (3, (30, 12), "centre upright"), (1, (12, 30), "centre upright"), (3, (61, 37), "none"),
+                                         (3, (401, 300), "none"), (3, (150, 103), "none"), (1, (401, 300), "none"), (3, (224, 224), "centre"), (1, (224, 224), "centre"),
                                          (3, (32, 32), "centre"), (3, (7, 61), "none"), (3, (640, 100), "centre"), (3, (1000, 800), "none"), (3, (1, 1), "none")]:
+                files = turned if size in ((61, 37), (37, 61)) or "upright" in crop else all_files
                 pixels, notes, refused = decoded(program, channels, size, crop, files)
                 assert sorted([*pixels, *refused]) == list(range(len(files))), "each is kept or left out"
                 kept, refused_here = len(notes), len(refused)
                 for number, path in enumerate(files):
-                    image = by_pillow(path, channels)
+                    image = by_pillow(path, channels, "upright" in crop)
                     ways = ("refused" if number in refused else "noted" if number in notes else "kept", "refused" if image is None else "taken")
                     if path.name.startswith("other_"):
                         if tuple(path.name.split("_")[1:3]) != ways:
@@ -229,7 +280,7 @@ def main(program: str, folders: list[str]) -> int:
                     if apart > (0 if image.size == size else 1):
                         print(f"{path.name}: {channels} channels, {size}, {crop}: {apart} of 255 apart")
                         wrong += 1
-            print(f"{endings[-1]}: {len(files)} files, {kept} noted, {refused_here} left out")
+            print(f"{endings[-1]}: {len(all_files)} files and {len(turned)} with EXIF data, {kept} noted, {refused_here} left out")
         print(f"{compared} pictures compared, at most {most} of 255 apart, {wrong} wrong")
         return wrong != 0
 

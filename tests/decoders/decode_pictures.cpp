@@ -88,9 +88,10 @@ int main(int argc, char** argv) {
     const Files files{{argv + 6, argv + argc}};
     const ps::ImageOptions options{.workers = static_cast<unsigned>(number(5)),
                                    .size = {number(2), number(3)},
-                                   .crop = crop == "none"     ? ps::Crop::none
-                                           : crop == "centre" ? ps::Crop::centre
-                                                              : ps::Crop::random};
+                                   .crop = crop.starts_with("none")     ? ps::Crop::none
+                                           : crop.starts_with("centre") ? ps::Crop::centre
+                                                                        : ps::Crop::random,
+                                   .orient = crop.ends_with(" upright")};
     const bool of_png = files.paths[0].ends_with(".png");
     number(1) == 1 ? decode<1>(files, of_png, options) : decode<3>(files, of_png, options);
   } catch (const std::exception& e) {

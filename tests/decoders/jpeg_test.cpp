@@ -64,6 +64,17 @@ std::size_t marker(const std::string& file, char kind, int n = 1) {
   return at;
 }
 
+// The file with a segment before all others.
+std::string with(const std::string& file, char kind, const std::string& data) {
+  const std::size_t length = data.size() + 2;
+  return file.substr(0, 2) + '\xFF' + kind + static_cast<char>(length >> 8) +
+         static_cast<char>(length) + data + file.substr(2);
+}
+std::string with_orientation(const std::string& file, int orientation) {
+  const std::string exif{"Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0", 24};
+  return with(file, '\xE1', exif + static_cast<char>(orientation) + std::string(7, '\0'));
+}
+
 /// What came of each record, by label and epoch, and what the run said.
 struct Outcome {
   std::map<std::pair<int, int>, std::string> pictures;
@@ -426,6 +437,78 @@ TEST_CASE("scaled decoding gives nearly the same picture, also of a part") {
       CHECK(apart(picture, scaled.at(which)).second < 8);
     }
     CHECK(whole.at({2, 0}) == scaled.at({2, 0})); // too small to shrink
+  }
+}
+
+TEST_CASE("with .orient a JPEG is turned as EXIF says, before anything else is done with it") {
+  for (const int flags : {0, TJFLAG_PROGRESSIVE}) {
+    const std::string file = some_jpeg(40, 30, 1, flags);
+    const std::string stored = decoded<3>({file}, {.size = {30, 40}}).pictures.at({0, 0});
+    const auto at = [&](std::size_t channel, std::size_t x, std::size_t y) {
+      return stored[(channel * 30 + y) * 40 + x];
+    };
+    for (int orientation = 1; orientation <= 8; ++orientation) {
+      const std::size_t width = orientation >= 5 ? 30 : 40;
+      const std::size_t height = 70 - width;
+      std::string upright;
+      for (std::size_t channel = 0; channel != 3; ++channel) {
+        for (std::size_t y = 0; y != height; ++y) {
+          for (std::size_t x = 0; x != width; ++x) {
+            const char of[]{at(channel, x % 40, y % 30),      at(channel, 39 - x, y % 30),
+                            at(channel, 39 - x, 29 - y % 30), at(channel, x, 29 - y % 30),
+                            at(channel, y, x % 30),           at(channel, y, 29 - x % 30),
+                            at(channel, 39 - y, 29 - x % 30), at(channel, 39 - y, x % 30)};
+            upright += of[orientation - 1];
+          }
+        }
+      }
+      const std::string turned = with_orientation(file, orientation);
+      const std::string xmp = "http://ns.adobe.com/xap/1.0/" + std::string(1, '\0') + "<x/>";
+      const std::vector<std::string> files{
+          turned,
+          with(turned, '\xE1', xmp),
+          with(with(turned, '\xE2', "ICC_PROFILE"), '\xFE', std::string(30'000, 'c')),
+          with_orientation(with_orientation(file, 9 - orientation), orientation), // the first
+          turned.substr(0, 2) + "\xFF\xFF" + turned.substr(2),
+      };
+      const auto pictures =
+          decoded<3>(files, {.size = {height, width}, .crop = ps::Crop::none, .orient = true})
+              .pictures;
+      for (int i = 0; i != 5; ++i) {
+        INFO("orientation " << orientation << ", file " << i);
+        CHECK(pictures.at({i, 0}) == upright);
+      }
+      CHECK(decoded<3>(files, {.size = {30, 40}}).pictures.at({0, 0}) == stored);
+      // Behind the first scan it says nothing.
+      const std::size_t scan = marker(file, '\xDA');
+      const std::string late = turned.substr(2, turned.size() - file.size());
+      const std::string behind =
+          file.substr(0, file.size() - 2) + late + file.substr(file.size() - 2);
+      CHECK(decoded<3>({behind}, {.size = {30, 40}, .orient = true}).pictures.at({0, 0}) == stored);
+      const std::string just_before = file.substr(0, scan) + late + file.substr(scan);
+      CHECK(decoded<3>({just_before},
+                       {.size = {height, width}, .crop = ps::Crop::none, .orient = true})
+                .pictures.at({0, 0}) == upright);
+    }
+  }
+}
+
+TEST_CASE("scaled decoding shrinks a picture that is turned as far as its upright part allows") {
+  const std::string file = some_jpeg(800, 600);
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const std::vector<std::string> files(3, with_orientation(file, orientation));
+    for (const ps::Crop crop : {ps::Crop::centre, ps::Crop::random, ps::Crop::none}) {
+      const auto run = [&](bool scaled) {
+        return decoded<3>(files, {.size = {20, 90}, .crop = crop, .orient = true, .scaled = scaled})
+            .pictures;
+      };
+      const auto whole = run(false);
+      const auto scaled = run(true);
+      for (const auto& [which, picture] : whole) {
+        INFO("orientation " << orientation << ", record " << which.first);
+        CHECK(apart(picture, scaled.at(which)).second < 8);
+      }
+    }
   }
 }
 

@@ -86,6 +86,49 @@ std::string some_png(std::uint32_t width, std::uint32_t height, unsigned seed = 
   return png_of(width, height, 8, 2, {pixels.begin(), pixels.end()});
 }
 
+// EXIF data of one entry, or of several: their tags are orientations, unless `tag` says otherwise.
+std::string exif_of(const std::vector<std::uint16_t>& orientations, bool big_endian,
+                    std::uint16_t tag = 0x0112) {
+  std::string data;
+  const auto put = [&](std::uint32_t number, int bytes) {
+    for (int i = 0; i != bytes; ++i) {
+      data += static_cast<char>(number >> 8 * (big_endian ? bytes - 1 - i : i));
+    }
+  };
+  data += big_endian ? "MM" : "II";
+  put(42, 2);
+  put(8, 4);
+  put(static_cast<std::uint32_t>(orientations.size()), 2);
+  for (const std::uint16_t orientation : orientations) {
+    put(tag, 2);
+    put(3, 2);
+    put(1, 4);
+    put(orientation, 2);
+    put(0, 2);
+  }
+  put(0, 4);
+  return data;
+}
+// The pixels, three bytes each, that an upright picture is stored as.
+std::string stored_as(int orientation, std::size_t width, std::size_t height,
+                      const std::string& upright) {
+  std::string made(upright.size(), '\0');
+  const std::size_t across = orientation >= 5 ? height : width; // of the stored picture
+  const std::size_t down = orientation >= 5 ? width : height;
+  for (std::size_t y = 0; y != height; ++y) {
+    for (std::size_t x = 0; x != width; ++x) {
+      // Where EXIF says that the upright pixel lies: column, row.
+      const std::pair<std::size_t, std::size_t> places[]{
+          {x, y}, {across - 1 - x, y}, {across - 1 - x, down - 1 - y}, {x, down - 1 - y},
+          {y, x}, {y, down - 1 - x},   {across - 1 - y, down - 1 - x}, {across - 1 - y, x},
+      };
+      const auto [column, row] = places[orientation - 1];
+      made.replace((row * across + column) * 3, 3, upright, (y * width + x) * 3, 3);
+    }
+  }
+  return made;
+}
+
 struct Outcome {
   std::map<int, std::string> pictures;
   ps::Report report;
@@ -413,6 +456,79 @@ TEST_CASE("chunks that are wrong, missing or unknown: what pixels need is refuse
     } else {
       CHECK(outcome.report.skips.at(0).reason.find(said) != std::string::npos);
     }
+  }
+}
+
+TEST_CASE("with .orient a picture is as if it were stored upright, whatever else is asked for") {
+  constexpr std::uint32_t width = 37, height = 22;
+  const auto made = some_picture(width, height, 3);
+  const std::string upright{made.begin(), made.end()};
+  const std::vector<std::string> expected(6, png_of(width, height, 8, 2, upright));
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const bool turned = orientation >= 5;
+    const std::string stored = stored_as(orientation, width, height, upright);
+    const std::uint32_t across = turned ? height : width;
+    const std::uint32_t down = turned ? width : height;
+    std::vector<std::string> files;
+    for (const bool big_endian : {false, true}) {
+      const std::string exif =
+          chunk("eXIf", exif_of({static_cast<std::uint16_t>(orientation)}, big_endian));
+      const std::string plain = png_of(across, down, 8, 2, stored);
+      files.push_back(png_of(across, down, 8, 2, stored, exif));
+      files.push_back(png_of(across, down, 8, 2, stored, chunk("tEXt", "a") + exif));
+      files.push_back(plain.substr(0, plain.size() - 12) + exif + chunk("IEND", ""));
+    }
+    INFO("orientation " << orientation);
+    const auto same = [&](ps::ImageOptions options) {
+      const auto wanted = decoded<3>(expected, options).pictures;
+      const auto grey = decoded<1>(expected, options).pictures;
+      options.orient = true;
+      CHECK(decoded<3>(files, options).pictures == wanted);
+      CHECK(decoded<1>(files, options).pictures == grey);
+    };
+    same({.size = {height, width}, .crop = ps::Crop::none});
+    same({.size = {50, 11}, .crop = ps::Crop::none});
+    same({.size = {16, 16}});
+    same({.size = {13, 19}, .crop = ps::Crop::random, .flip = true, .seed = 3});
+    const auto as_stored = decoded<3>(files, {.size = {down, across}}).pictures;
+    CHECK(as_stored.at(0) == pixels_of<3>(png_of(across, down, 8, 2, stored), down, across));
+  }
+}
+
+TEST_CASE("odd EXIF data turn nothing, and are no error") {
+  const std::string pixels = "abcdefghijklmnopqr"; // 3 x 2
+  const auto decode = [&](const std::string& exif) {
+    return decoded<3>({png_of(3, 2, 8, 2, pixels, chunk("eXIf", exif))},
+                      {.size = {2, 3}, .crop = ps::Crop::none, .orient = true})
+        .pictures.at(0);
+  };
+  const std::string stored = decode("");
+  const std::string half_turned = decode(exif_of({3}, true));
+  CHECK(half_turned == std::string{stored.rbegin() + 12, stored.rend()} +
+                           std::string{stored.rbegin() + 6, stored.rbegin() + 12} +
+                           std::string{stored.rbegin(), stored.rbegin() + 6});
+  const std::string good = exif_of({3}, true);
+  const auto with = [&](std::size_t at, const std::string& bytes) {
+    return std::string{good}.replace(at, bytes.size(), bytes);
+  };
+  for (std::size_t bytes = 0; bytes < 22; ++bytes) { // its one entry ends there
+    INFO(bytes);
+    CHECK(decode(good.substr(0, bytes)) == stored);
+  }
+  for (const std::string& exif :
+       {exif_of({0}, false), exif_of({9}, false), exif_of({0xFFFF}, true), exif_of({}, true),
+        exif_of({3}, true, 0x0113), with(0, "IM"), with(0, "II"), with(3, "+"),
+        with(4, "\xFF\xFF\xFF\xFF"), with(4, std::string{"\0\0\0\x22", 4}),
+        with(4, std::string{"\0\0\0\x19", 4}), with(8, std::string{"\0\0", 2}), with(13, "\1"),
+        with(13, "\2"), with(17, std::string(1, '\0')), with(17, "\2"), with(14, "\1"),
+        exif_of({3, 9}, true), std::string(70'000, 'M')}) {
+    CHECK(decode(exif) == stored);
+  }
+  // The last one counts; a count that promises more entries than there are is no reason to pass
+  // over those that are there.
+  for (const std::string& exif : {exif_of({1, 6, 3}, true), with(8, "\xFF\xFF"), good.substr(0, 22),
+                                  good + "more", "Exif" + std::string(2, '\0') + good}) {
+    CHECK(decode(exif) == half_turned);
   }
 }
 

@@ -254,6 +254,10 @@ else:
         picture.convert(mode).save(folder / f"{mode}.jpg")
     for mode in "RGB", "L", "RGBA", "LA", "1", "P":
         picture.convert(mode).save(folder / f"{mode}.png")
+    for value, kind in (6, "jpg"), (3, "png"):
+        said = Image.Exif()
+        said[0x112] = value
+        picture.save(folder / f"turned.{kind}", exif=said.tobytes())
     (folder / "cut.jpg").write_bytes((folder / "s2.jpg").read_bytes()[:-40])
     # One that is interlaced, which Pillow cannot write.
     suite = Path("/usr/share/go-1.19/src/image/png/testdata/gray-gradient.interlaced.png")

@@ -5,8 +5,11 @@
 #include "fuzz/target.hpp"
 
 #include <penstock/decoders/detail/crop_box.hpp>
+#include <penstock/decoders/detail/exif.hpp>
 #include <penstock/decoders/detail/picture_decoder.hpp>
+#include <penstock/decoders/detail/pixel_buffer.hpp>
 #include <penstock/decoders/detail/resizer.hpp>
+#include <penstock/decoders/detail/upright.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>
@@ -18,8 +21,8 @@
 
 namespace penstock::tests {
 
-/// Decodes the input and takes a part of it, twice: what comes out must not depend on what the
-/// codec did before. Errors must begin with `said`.
+/// Decodes the input and takes a part of it, upright, twice: what comes out must not depend on what
+/// the codec did before. Errors must begin with `said`.
 template <class Codec> void decode_any(std::span<const std::byte> input, const char* said) {
   using namespace penstock::detail;
   static Codec used;
@@ -40,7 +43,11 @@ template <class Codec> void decode_any(std::span<const std::byte> input, const c
       must(decoded.box.left + decoded.box.width <= decoded.pixels.width);
       must(decoded.box.top + decoded.box.height <= decoded.pixels.height);
       made.emplace(3 * 9 * 6);
-      Resizer<4>{9, 6}(decoded.pixels, decoded.box, scaled, made->data());
+      PixelBuffer memory;
+      const Upright upright{exif_orientation(Codec::exif(bytes))};
+      const DecodedPicture part = upright.part_of<4>(decoded, memory);
+      must(part.pixels.width * part.pixels.height == decoded.box.width * decoded.box.height);
+      Resizer<4>{9, 6}(part.pixels, part.box, scaled, made->data());
     } catch (const Error& e) {
       must(std::string{e.what()}.starts_with(said) && std::string{e.what()}.size() < 1000);
     }

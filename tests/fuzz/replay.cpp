@@ -40,6 +40,7 @@ void fuzz_tar(std::span<const std::byte> input);
 void fuzz_tfrecord(std::span<const std::byte> input);
 void fuzz_foreign(std::span<const std::byte> input);
 void fuzz_shards(std::span<const std::byte> input);
+void fuzz_exif(std::span<const std::byte> input);
 void fuzz_jpeg(std::span<const std::byte> input);
 void fuzz_png(std::span<const std::byte> input);
 
@@ -69,9 +70,10 @@ std::uint64_t replay(const std::string& input) {
   fuzz_tfrecord(bytes);
   fuzz_foreign(bytes);
   fuzz_shards(bytes);
+  fuzz_exif(bytes);
   fuzz_jpeg(bytes);
   fuzz_png(bytes);
-  return 13;
+  return 14;
 }
 std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) {
   std::uint64_t calls = replay(input);

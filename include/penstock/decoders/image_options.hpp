@@ -43,6 +43,10 @@ struct ImageOptions {
   /// What Crop::random and flip begin with. A record's part in an epoch is a function of this, the
   /// record's number and the epoch, whatever the number of workers.
   Seed seed = 0;
+  /// Turns and mirrors pictures as EXIF's orientation says, of a JPEG or in a PNG's eXIf chunk,
+  /// before a part is taken, so that it is one of the upright picture. Else pixels stay as they are
+  /// stored.
+  bool orient = false;
   /// JPEG only. Has the decoder itself shrink to a half, a quarter or an eighth, as far as the part
   /// that is taken does not become smaller than what is wanted. That is faster, and changes pixels.
   bool scaled = false;

@@ -24,7 +24,8 @@ namespace penstock {
 ///
 /// All JPEGs that libjpeg-turbo reads are taken: grey, YCbCr, RGB, CMYK and YCCK, of any
 /// subsampling, progressive. Pixels stay as they are stored, whatever EXIF says of the picture's
-/// orientation, as in Pillow and torchvision's ImageFolder. Resizing is antialiased, bilinear, as
+/// orientation, as in Pillow and torchvision's ImageFolder, unless ImageOptions::orient is set.
+/// Resizing is antialiased, bilinear, as
 /// Pillow's. A file that is damaged or ends early, but of which all rows come out, is kept, with a
 /// warning: see ImageOptions::strict and notes. The Report's StageReport::note counts them. Others,
 /// no JPEG files and those of more than most_pixels throw, which is the record's failure: see

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/decoders/detail/exif.hpp>
 #include <penstock/decoders/detail/picture_decoder.hpp>
 #include <penstock/decoders/detail/pixel_buffer.hpp>
 #include <penstock/decoders/detail/resizer.hpp>
@@ -159,6 +160,7 @@ class LibPng {
   static constexpr bool scales = false;
 
   /// See PictureDecoder.
+  static FileBytes exif(FileBytes file) noexcept { return exif_of_png(file); }
   template <std::size_t stride, class Choose>
   DecodedPicture decode(std::span<const std::uint8_t> bytes, const Wanted&, Choose&& choose,
                         std::string& warning) {

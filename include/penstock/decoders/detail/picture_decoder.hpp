@@ -3,9 +3,11 @@
 #pragma once
 
 #include <penstock/decoders/detail/crop_box.hpp>
+#include <penstock/decoders/detail/exif.hpp>
 #include <penstock/decoders/detail/picture_columns.hpp>
 #include <penstock/decoders/detail/pixel_buffer.hpp>
 #include <penstock/decoders/detail/resizer.hpp>
+#include <penstock/decoders/detail/upright.hpp>
 #include <penstock/decoders/image_notes.hpp>
 #include <penstock/decoders/image_options.hpp>
 #include <penstock/detail/base/throwing.hpp>
@@ -50,9 +52,9 @@ namespace penstock::detail {
 }
 
 /// One worker's decoder of pictures, of one format. Its Codec has the function's `name`, whether it
-/// `scales`, and `decode<stride>(file, wanted, choose, warning)`, which calls choose(width, height)
-/// before it takes memory, and sets `warning` if there is one; what it returns is valid until
-/// release().
+/// `scales`, `exif(file)`, which is empty if it has none, and `decode<stride>(file, wanted, choose,
+/// warning)`, which calls choose(width, height) before it takes memory, and sets `warning` if there
+/// is one; what it returns is valid until release().
 template <class Codec, class From, class To> class PictureDecoder {
   using In = typename columns_of<From>::type;
   using Out = typename columns_of<To>::type;
@@ -65,23 +67,31 @@ template <class Codec, class From, class To> class PictureDecoder {
 
   void operator()(Row<const From> in, Row<To> out, Visit visit) {
     const Column<const std::uint8_t> file = file_of(in, static_cast<const In*>(nullptr));
+    const std::span bytes{file.data(), file.size()};
+    const Upright upright{options_.orient ? exif_orientation(Codec::exif(bytes)) : 1};
     VisitRandom random{options_.seed.value(), visit};
     const double ratio = static_cast<double>(width_) / static_cast<double>(height_);
     const auto choose = [&](std::size_t width, std::size_t height) {
       check_pixels(Codec::name, width, height, options_.most_pixels);
-      return crop_box(width, height, ratio, options_, random);
+      const CropBox box = upright.turns() ? crop_box(height, width, ratio, options_, random)
+                                          : crop_box(width, height, ratio, options_, random);
+      return upright.stored(box, width, height);
     };
+    const Wanted wanted = upright.turns() ? Wanted{height_, width_, options_.scaled}
+                                          : Wanted{width_, height_, options_.scaled};
     warning_.clear();
-    const DecodedPicture decoded =
-        codec_.template decode<stride>(std::span{file.data(), file.size()},
-                                       Wanted{width_, height_, options_.scaled}, choose, warning_);
+    DecodedPicture decoded = codec_.template decode<stride>(bytes, wanted, choose, warning_);
     if (!warning_.empty() && options_.strict) {
       refuse_picture(joined({Codec::name, ": a picture with a warning, where .strict = true"}),
                      warning_);
     }
+    if (!upright.as_stored()) {
+      decoded = upright.template part_of<stride>(decoded, turned_);
+    }
     const bool flip = options_.flip && random.next() < 0.5;
     resize_(decoded.pixels, decoded.box, flip, picture_of(out, static_cast<const Out*>(nullptr)));
     codec_.release();
+    turned_.trim();
     copy_others(in, out, static_cast<const Out*>(nullptr));
     if (!warning_.empty()) {
       note(visit);
@@ -103,6 +113,7 @@ template <class Codec, class From, class To> class PictureDecoder {
   std::size_t height_;
   Resizer<stride> resize_;
   Codec codec_;
+  PixelBuffer turned_;
   std::string warning_;
   Warned<>* warned_{};
 };

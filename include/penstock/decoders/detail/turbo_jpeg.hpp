@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/decoders/detail/crop_box.hpp>
+#include <penstock/decoders/detail/exif.hpp>
 #include <penstock/decoders/detail/picture_decoder.hpp>
 #include <penstock/decoders/detail/pixel_buffer.hpp>
 #include <penstock/decoders/detail/resizer.hpp>
@@ -28,6 +29,7 @@ class TurboJpeg {
   static constexpr bool scales = true;
 
   /// See PictureDecoder.
+  static FileBytes exif(FileBytes file) noexcept { return exif_of_jpeg(file); }
   template <std::size_t stride, class Choose>
   DecodedPicture decode(std::span<const std::uint8_t> file, const Wanted& wanted, Choose&& choose,
                         std::string& warning) {
