@@ -509,6 +509,13 @@ TEST_CASE("scaled decoding shrinks a picture that is turned as far as its uprigh
         CHECK(apart(picture, scaled.at(which)).second < 8);
       }
     }
+    const auto wide = [&](bool scaled) { // a half of 800 is enough, and one of 600 is not
+      return decoded<3>(
+                 files,
+                 {.size = {20, 400}, .crop = ps::Crop::none, .orient = true, .scaled = scaled})
+          .pictures;
+    };
+    CHECK((wide(true) == wide(false)) == (orientation >= 5));
   }
 }
 
