@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -421,7 +420,8 @@ class Checks {
     std::ifstream file{made_.path, std::ios::binary};
     const std::string bytes{std::istreambuf_iterator<char>{file}, {}};
     std::vector<Number> numbers(bytes.size() / sizeof(Number));
-    std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(Number));
+    std::copy_n(bytes.data(), numbers.size() * sizeof(Number),
+                reinterpret_cast<char*>(numbers.data()));
     return numbers;
   }
   void write() {
