@@ -62,9 +62,10 @@ class [[gnu::visibility("default")]] LacksRoom : public SourceError {
   }
   const std::string text = joined({"penstock: cannot ", doing, " ", path, ": ",
                                    std::generic_category().message(error), ". ", cure});
-  const bool room = error != EMFILE && error != ENFILE && error != ENOMEM;
-  room ? throw_source_error({text}, path, offset)
-       : throw_source_error<LacksRoom>({text}, path, offset);
+  if (error == EMFILE || error == ENFILE || error == ENOMEM) {
+    throw_source_error<LacksRoom>({text}, path, offset);
+  }
+  throw_source_error({text}, path, offset);
 }
 
 [[noreturn, gnu::cold, gnu::noinline]] inline void
