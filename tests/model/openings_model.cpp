@@ -107,10 +107,11 @@ template <int Workers, End How, int... Made> struct Filled : Scenario {
   }
 };
 
-// Workers share slots of two parts. The stage before them hands on an empty slot before it ends the
-// ring there: one worker may have seen the slot and wait for its part's turn, while another sees
-// that the ring has ended, and leaves.
-struct EndsLate : Scenario {
+// Workers share slots of two parts. By itself: the stage before them hands on an empty slot before
+// it ends the ring there, so that one worker may have seen the slot and wait for its part's turn,
+// while another sees that the ring has ended, and leaves. By a stop: nobody has a turn before all
+// parts ahead of his are done.
+template <End How> struct Leaves : Scenario {
   static constexpr std::size_t parts = 2;
   Shared in{2, Side::one, Side::many};
   detail::Parts<ModelPolicy<>> dealt{2, parts};
@@ -121,12 +122,15 @@ struct EndsLate : Scenario {
     if (id == 0) {
       in.claim().publish();
       in.claim().publish(Fill::none);
-      in.end_at(1);
+      How == End::by_itself ? in.end_at(1) : in.stop();
+      if (How == End::by_a_stop) {
+        openings.stop();
+      }
     } else {
       work();
     }
   }
-  void after() override { RL_ASSERT(turns(at()) >= parts); }
+  void after() override { RL_ASSERT(How == End::by_a_stop || turns(at()) >= parts); }
 
  private:
   void work() {
@@ -134,10 +138,14 @@ struct EndsLate : Scenario {
       const auto share = dealt.draw(1);
       const std::uint64_t number = share.ticket * parts + share.first;
       if (!in.await_filled(share.ticket)) {
-        openings.leave(number, number + 1);
+        openings.leave(in, number, number + 1);
         return;
       }
-      RL_ASSERT(openings.await_turn(number));
+      if (!openings.await_turn(number)) {
+        RL_ASSERT(How == End::by_a_stop);
+        return;
+      }
+      RL_ASSERT(How == End::by_itself || turns(at()) == number);
       turns(at()) = turns(at()) + 1;
       openings.pass(number + 1);
       if (dealt.finish(share)) {
@@ -163,7 +171,8 @@ int main(int count, char** arguments) {
           {"openings, a short slot", 3, make<Filled<2, End::by_itself, 2, 2>>, {random}},
           {"openings, laps", 4, make<Filled<3, End::by_itself, 1, 4, 0, 4, 2, 1>>, {random}},
           {"openings, more than the ring", 3, make<Filled<2, End::by_itself, 1, 9, 2>>, {random}},
-          {"openings, a late end", 3, make<EndsLate>, {random}},
+          {"openings, a late end", 3, make<Leaves<End::by_itself>>, {random}},
+          {"openings, a stop before all parts", 3, make<Leaves<End::by_a_stop>>, {random}},
           {"openings, a stop", 4, make<Filled<3, End::by_a_stop, 1, 5, 2>>, {random}},
       },
       count, arguments);

@@ -74,11 +74,8 @@ class OutputNode final : public CallingNode<F> {
       const HostSlot* const given = in_->ring.await_filled(share.ticket);
       meter.goes_on(filled, Activity::starved, Activity::busy);
       if (!given) {
-        // At a stop nobody may have the turn of a part that was not decoded.
-        if (in_->ring.state() == Flow::ended) {
-          const Turn turn = turn_of(share);
-          shared_.openings.leave(turn.number, turn.next);
-        }
+        const Turn turn = turn_of(share);
+        shared_.openings.leave(in_->ring, turn.number, turn.next);
         break;
       }
       const TurnGroups groups{*given, form_.group};

@@ -203,8 +203,8 @@ template <AnyDevice D> class DeviceLender final : public Lender {
       wait_for(stream());
       link_->consumer.sync();
       link_->other_uses.sync();
-      for (std::size_t i = 0; i != lost_.size(); ++i) {
-        StreamHandle& other = strays() != 0 && others_[i] ? others_[i] : lost_[i];
+      for (std::size_t i = 0, n = lost_.size(); i != (strays() != 0 ? 2 * n : n); ++i) {
+        StreamHandle& other = i < n ? lost_[i] : others_[i - n];
         if (other) {
           wait_for(other.as<Stream<D>>());
           other = {};

@@ -89,10 +89,12 @@ template <class Policy = RingPolicy> class Openings {
   std::uint64_t end() const noexcept { return next_.ticket; }
   /// Ends a turn; that of `number` begins.
   void pass(std::uint64_t number) noexcept { turns_.pass(number); }
-  /// Waits for a number's turn and lets that of `next` begin, without opening anything: whoever has
-  /// drawn a number and leaves owes this to those who have drawn later ones.
-  void leave(std::uint64_t number, std::uint64_t next) noexcept {
-    if (await_turn(number)) {
+  /// Gives up a number for which `ring` has nothing. At the ring's end it waits for the number's
+  /// turn and lets that of `next` begin, which it owes to those who have drawn later ones. At a
+  /// stop it does not: nobody may have a turn behind one in which nothing was done.
+  template <class R>
+  void leave(const R& ring, std::uint64_t number, std::uint64_t next) noexcept {
+    if (ring.state() == Flow::ended && await_turn(number)) {
       pass(next);
     }
   }
