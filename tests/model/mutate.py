@@ -117,6 +117,8 @@ PLANTED = [
      "true;\n    end_.store(ticket, Atomics::relaxed);", ["two ends"]),
     ("who is second to find an end does not make it known", STATE,
      "std::uint64_t closed = never;", "if (!first) {\n      return false;\n    }\n    std::uint64_t closed = never;", ["beyond the end, two"]),
+    ("who is second to halt a ring does not make it known", STATE,
+     "closed_.store(0, Atomics::release);", "if (first) {\n      closed_.store(0, Atomics::release);\n    }", ["behind two halts"]),
     ("a taker asks for the end before it looks at the slot", MPMC,
      "if (!(cells_.*await)(state, ticket, place) || state.over(ticket)) {",
      "if (state.over(ticket) || !(cells_.*await)(state, ticket, place)) {", ["beyond the end"]),

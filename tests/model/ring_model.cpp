@@ -451,6 +451,21 @@ template <Side Both, bool Tries> struct BeyondTheEnd : Scenario {
   }
 };
 
+// Two claimers close the ring, at the same time, before each drops its claim: nobody sees a slot of
+// which the word says that it is filled, whoever was first.
+struct BehindTwoHalts : Scenario {
+  ModelRing<> ring{3};
+
+  void thread(unsigned id) override {
+    if (id == 2) {
+      RL_ASSERT(!ring.take(Empties::give));
+      return;
+    }
+    const auto claim = ring.claim();
+    id == 0 ? ring.stop() : ring.fail();
+  }
+};
+
 // A slot that one claimer drops is passed over, and holds nobody back.
 struct Dropped : Scenario {
   ModelRing<> ring{2, Side::many, Side::one};
@@ -737,6 +752,7 @@ int main(int count, char** arguments) {
           model<"end and stop at once, counted", EndAndStop<Side::one>>(3, {two, random}),
           model<"two ends", TwoEnds>(2, {full}),
           model<"beyond the end", BeyondTheEnd<Side::many, false>>(3, {two, random}),
+          model<"behind two halts", BehindTwoHalts>(3, {two, random}),
           model<"beyond the end, two takers", BeyondTheEnd<Side::many, false>>(4, {random}),
           model<"beyond the end, by trying", BeyondTheEnd<Side::many, true>>(3, {two, random}),
           model<"beyond the end, one to one", BeyondTheEnd<Side::one, false>>(2, {two, random}),

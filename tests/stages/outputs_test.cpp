@@ -135,6 +135,33 @@ TEST_CASE("A slot ends with its epoch, and is full otherwise") {
   CHECK(all_of(std::move(dropping)).size() == expected.size() / 100 * 100);
 }
 
+TEST_CASE("No slot has two epochs, also where only a full batch ended the one before") {
+  constexpr Number records = 16, epochs = 3; // 16 outputs of an epoch are two batches of 8
+  for (const bool drop_last : {false, true}) {
+    CAPTURE(drop_last);
+    ps::HostDevice device;
+    const std::vector<Number> from = numbers(records);
+    auto chain =
+        ps::Reader{ps::memory(from), {.epochs = epochs, .batch = 4, .drop_last = drop_last}} |
+        ps::Decoder{[](const Number& in, ps::Output<Number>& out) { out.push(in); },
+                    ps::to_pinned} |
+        ps::AsyncCopier{device, {.batch = 8}} | ps::AsyncCopier{ps::to_host} |
+        ps::Decoder{[](const Number& in, ps::Output<Number>& out) {
+          for (Number i = 0; i != in % 3; ++i) {
+            out.push(in);
+          }
+        }};
+    std::vector<Number> all;
+    for (auto batch : chain.batches()) {
+      for (std::size_t i = 0; i != batch.size(); ++i) {
+        CHECK(batch.epoch() == (batch.index() + i) / 15); // 5 threes of 0, 1 and 2 outputs, and 0
+        all.push_back(batch.data()[i]);
+      }
+    }
+    CHECK(all.size() == 15 * epochs);
+  }
+}
+
 TEST_CASE("One record may give more than the whole ring holds") {
   const std::vector<Number> data = numbers(5);
   const auto many = [](const Number& in, ps::Output<Number>& out) {

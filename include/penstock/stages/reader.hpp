@@ -175,9 +175,8 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   [[gnu::cold]] detail::Owned<detail::RangeDealer>
   deal(const detail::SlotRanges& ranges, const detail::Layout& layout, unsigned workers,
        detail::Build<D>& build) const {
-    detail::Dealt dealt = extras_
-                              ? extras_->deal(options_, layout, build.plan, workers, build.control)
-                              : detail::Dealt{};
+    detail::Dealt dealt =
+        extras_ ? extras_->deal(options_, layout, build.plan, workers) : detail::Dealt{};
     if (dealt.ranges) {
       build.ahead = options_.ahead != 0 ? dealt.ahead : nullptr;
       build.flush = {options_.flush, build.ahead.get()};

@@ -65,7 +65,7 @@ template <class From, class Where> struct ReaderExtras {
   /// Throws OptionError for options that cannot work.
   void (*check)(const ReaderOptions&, const OrderedSource&, const Plan&);
   RunOrder::Numbers* numbers;
-  Dealt (*deal)(const ReaderOptions&, const Layout&, const Plan&, unsigned workers, RunControl&);
+  Dealt (*deal)(const ReaderOptions&, const Layout&, const Plan&, unsigned workers);
   Node* (*make)(const NodeSetup&, const Shared<HostLink>&, From&&, const SlotRanges&,
                 Owned<RangeDealer>, const Flush&, const OnError&);
 };
@@ -78,7 +78,7 @@ template <class From, class Where> struct ReaderExtras {
 }
 
 [[gnu::cold]] inline Dealt deal_slots(const ReaderOptions& options, const Layout& layout,
-                                      const Plan& plan, unsigned workers, RunControl& control) {
+                                      const Plan& plan, unsigned workers) {
   if (options.ahead == 0 && options.flush == never) {
     return {};
   }
@@ -87,7 +87,6 @@ template <class From, class Where> struct ReaderExtras {
   const std::uint64_t units =
       std::min(bound, unknown_size / layout.units_a_record) * layout.units_a_record;
   auto ahead = new_shared<Ahead<>>(units, layout.units_a_record, workers);
-  control.watch(*ahead);
   const bool whole = options.flush == never && (layout.ragged() || plan.group != 1 ||
                                                 (options.batch != 0 && !plan.to_device));
   Owned<RangeDealer> ranges{new DealtRanges{ahead, whole}};

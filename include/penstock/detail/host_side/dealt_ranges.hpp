@@ -22,6 +22,7 @@ class DealtRanges final : public RangeDealer {
   [[gnu::cold]] DealtRanges(Shared<Ahead<>> ahead, bool whole)
       : ahead_{std::move(ahead)}, whole_{whole} {}
 
+  [[gnu::cold]] void be_watched(RunControl& control) override { control.watch(*ahead_); }
   [[gnu::cold]] void reset(const SlotRanges& ranges) override {
     ahead_->reset();
     ranges_ = &ranges;

@@ -51,6 +51,7 @@ class OutputRun {
   /// What a share is told in its turn.
   struct Told {
     std::size_t dropped;    // of its first outputs: an earlier run has given them
+    Room before;            // stays void: it ends the epoch before
     Room room;              // for the others
     Room rest;              // stays void behind them
     std::uint64_t number;   // of the first output that is not dropped
@@ -77,6 +78,7 @@ class OutputRun {
   [[gnu::cold]] void reset() {
     dropped_ = outputs_ ? order_->dropped() : 0;
     made_ = left_out_ = 0;
+    epoch_ = order_->first_epoch();
     slots.reset(dropped_);
     slots.link().reset();
     openings.reset();
@@ -85,9 +87,13 @@ class OutputRun {
   /// Whether an earlier run has given some of the next outputs. In turn.
   bool drops() const noexcept { return made_ < dropped_; }
   /// In turn, takes room for the outputs of a share. `ends_epoch`: its slot does.
-  Told take(std::size_t outputs, const Vector<Section>& from, bool last, bool ends_epoch,
-            std::uint64_t behind) noexcept {
+  Told take(std::size_t outputs, const Vector<Section>& from, bool last, std::uint64_t epoch,
+            bool ends_epoch, std::uint64_t behind) noexcept {
     Told told{};
+    // Where batches were handed on when they were full, no slot may have ended the epoch before.
+    if (epoch != std::exchange(epoch_, epoch)) {
+      told.before = close(false, true);
+    }
     const std::uint64_t first = made_;
     made_ += outputs;
     told.dropped = std::min<std::uint64_t>(outputs, first < dropped_ ? dropped_ - first : 0);
@@ -102,10 +108,7 @@ class OutputRun {
       outputs_->log.note(made_, behind);
     }
     if (last && (ends_epoch || form_.cuts)) {
-      told.rest = openings.close(ends_epoch);
-      if (form_.drop_last && ends_epoch && told.rest.units != 0) {
-        left_out_ += openings.size().size(told.rest.ticket) - told.rest.units;
-      }
+      told.rest = close(ends_epoch, ends_epoch);
     }
     return told;
   }
@@ -120,11 +123,21 @@ class OutputRun {
   Openings<> openings;
 
  private:
+  // In turn: see Openings::close().
+  Room close(bool empty, bool ends_epoch) noexcept {
+    const Room rest = openings.close(empty);
+    if (form_.drop_last && ends_epoch && rest.units != 0) {
+      left_out_ += openings.size().size(rest.ticket) - rest.units;
+    }
+    return rest;
+  }
+
   const OutputForm form_;
   const Shared<RunOrder> order_;
   LoggedOutputs* outputs_{};
   std::uint64_t dropped_{}; // of the run's first outputs
   // Whose turn it is, his.
+  std::uint64_t epoch_{};    // of the last share
   std::uint64_t made_{};     // outputs so far
   std::uint64_t left_out_{}; // of them, in epochs' last slots
 };

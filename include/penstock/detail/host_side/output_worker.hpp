@@ -200,12 +200,14 @@ template <class S> class OutputWorker final : public Outlet<S> {
   // In turn, takes room, and passes the turn on. With Ragged columns it keeps the turn: where its
   // values go is known when those before them are there.
   const OutputRun::Told& take(std::size_t outputs) noexcept {
-    told_ = run_.take(outputs, sections_, turn_.last, given_->ends_epoch,
+    told_ = run_.take(outputs, sections_, turn_.last, given_->epoch, given_->ends_epoch,
                       in_->order->place_at_end(given_->epoch));
     share_ = {told_.number, told_.left_out, given_->epoch, in_->was_read(place_)};
     if constexpr (!ragged) {
       run_.openings.pass(turn_.next);
     }
+    // At once: slots before it must go on, so that those behind it come free.
+    run_.slots.leave_void(told_.before, share_, true);
     return told_;
   }
   // Copies the buffer to where it goes. Returns false if the run ends.

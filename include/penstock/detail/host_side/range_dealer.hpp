@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/host_side/slot_ranges.hpp>
 #include <penstock/detail/links/host_link.hpp>
 
@@ -19,6 +20,9 @@ struct RangeDealer {
   RangeDealer(const RangeDealer&) = delete;
   RangeDealer& operator=(const RangeDealer&) = delete;
   virtual ~RangeDealer() = default;
+  /// Has a run's early end stop it. Call it when `control` watches the ring: a worker that gets
+  /// nothing drops a claim, which must not be seen in an open ring.
+  virtual void be_watched(RunControl& control) = 0;
   /// Begins a run over what `ranges` say, which must outlive it.
   virtual void reset(const SlotRanges& ranges) = 0;
   /// Blocks until a worker that has claimed this ticket may read, and returns what; nothing if

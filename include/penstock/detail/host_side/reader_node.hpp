@@ -37,6 +37,9 @@ template <Source From, class Where> class ReaderNode : public ReadingNode<From> 
       : Base{setup, out, std::move(source), on_error}, ranges_{ranges}, dealt_{std::move(dealt)},
         flush_{flush} {
     out_->order->mix_from(&source_);
+    if (dealt_) {
+      dealt_->be_watched(setup.control);
+    }
     if (out_->layout().units == 1 && out_->layout().bytes() > usual_read) {
       note_ = joined({"a record of ", out_->layout().bytes(), " bytes is a slot"});
     }

@@ -40,14 +40,15 @@ template <class Policy> class RingState {
                                     Atomics::relaxed);
     return first;
   }
-  /// Sets `stopped` or `failed`. Returns false, and changes nothing, if either was set before.
+  /// Sets `stopped` or `failed`, unless either was set before, and returns whether it did. Whatever
+  /// this thread hands over afterwards, over() knows the halt to whoever has it.
   bool set_halted(Flow flow) noexcept {
     Flow open = Flow::open;
-    if (!flow_.compare_exchange_strong(open, flow, Atomics::relaxed, Atomics::relaxed)) {
-      return false;
-    }
-    closed_.store(0, Atomics::release); // pairs with over()
-    return true;
+    const bool first =
+        flow_.compare_exchange_strong(open, flow, Atomics::relaxed, Atomics::relaxed);
+    // Pairs with over(). The thread that was first may not have come to this.
+    closed_.store(0, Atomics::release);
+    return first;
   }
   /// Opens the ring, without an end.
   void reopen() noexcept {
