@@ -335,6 +335,17 @@ TEST_CASE("files that cannot be decoded are left out and listed, or end the run"
     CHECK(skip.reason.find("0 x 0 pixels") == std::string::npos);
   }
   CHECK_THROWS_AS(decoded<3>(files, {.size = {24, 24}}), ps::StageError);
+  // Of another kind, whatever its name says.
+  using namespace std::string_literals;
+  const auto reason = [](const std::string& file) {
+    return decoded<3>({file}, {.size = {24, 24}, .on_error = {.skips = 1}})
+        .report.skips.at(0)
+        .reason;
+  };
+  CHECK(reason("\x1f\x8b\b\0\0\0\0\0\0\3"s).find("jpeg: a file that is compressed by gzip") !=
+        std::string::npos);
+  CHECK(reason("\x89PNG\r\n\x1a\n\0\0"s).find("jpeg: a file that is a PNG picture") !=
+        std::string::npos);
 }
 
 TEST_CASE("a header that promises too much is refused before memory is taken") {

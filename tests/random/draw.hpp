@@ -301,7 +301,7 @@ inline void settle(Description& d) {
   const std::size_t last = d.device ? d.copier.batch : d.reader.batch;
   const bool cut = d.reader.ahead != 0 || d.reader.flush != never;
   const std::size_t anew = d.counts_anew();
-  if (last == 0 || anew > 1 || (anew == 1 && (cut || !d.numbers())) ||
+  if (last == 0 || (anew != 0 && (cut || !d.numbers())) ||
       (d.device && (d.behind == Behind::counted || d.behind == Behind::back_outputs))) {
     d.reader.drop_last = false;
   }

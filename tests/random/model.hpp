@@ -48,9 +48,10 @@ class Model {
       } else {
         leave_out_unreadable(items);
       }
+      std::size_t counting = of_.counts_anew();
       for (const Step& step : of_.steps) {
         items = step.counts_anew() ? given(step, items) : changed(step, items);
-        if (slots && step.counts_anew()) {
+        if (step.counts_anew() && --counting == 0 && slots) {
           whole_batches(items, of_.reader.batch);
         }
       }

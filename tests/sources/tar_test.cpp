@@ -615,6 +615,12 @@ TEST_CASE("archives that would be refused may be left out, and are listed") {
     CHECK(source.left_out().front().file() == path);
     fs::remove(path);
   }
+  // What is left lacks a column.
+  write(dir, "0.tar", tar_member("a.cls", "7") + tar_end);
+  write(dir, "2.tar", whole.substr(0, 700));
+  const auto lacking = caught<ps::SourceError>([&] { open({.leave_out_damaged = true}); });
+  INFO(lacking.what());
+  CHECK(has(lacking, "\"jpg\" of a column, with 1 of 2 archives left out."));
   // None is left: the first is the reason.
   for (const char* name : {"0.tar", "1.tar", "2.tar"}) {
     write(dir, name, "");

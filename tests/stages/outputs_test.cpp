@@ -162,6 +162,52 @@ TEST_CASE("No slot has two epochs, also where only a full batch ended the one be
   }
 }
 
+TEST_CASE("drop_last leaves out one short batch of an epoch, behind all Decoders of outputs") {
+  const std::vector<Number> data = numbers(1000);
+  const auto twice = [](const Number& in, ps::Output<Number>& out) {
+    out.push(in);
+    out.push(in);
+  };
+  const auto most = [](const Number& in, ps::Output<Number>& out) {
+    if (in % 10 != 0) {
+      out.push(in);
+    }
+  };
+  const ps::ReaderOptions options{.batch = 64, .drop_last = true};
+  CHECK(all_of(reader(data, options) | ps::Decoder{twice}).size() == 2000 / 64 * 64);
+  CHECK(all_of(reader(data, options) | ps::Decoder{twice} | ps::Decoder{most}).size() ==
+        1800 / 64 * 64);
+  CHECK(all_of(reader(data, options) | ps::Decoder{most} | ps::Decoder{twice}).size() ==
+        1800 / 64 * 64);
+  // .ahead hands a slot on when its records are read, and no count of records would be whole.
+  CHECK(ps::tests::has(caught<ps::OptionError>([&] {
+                         all_of(reader(data, {.batch = 64, .drop_last = true, .ahead = 200}) |
+                                ps::Decoder{most});
+                       }),
+                       "choose one of them"));
+}
+
+TEST_CASE("A record that no slot has room for is left out, and the next ones come") {
+  const std::vector<Number> data = numbers(300);
+  const auto texts = [](const Number& in, ps::Output<Text>& out) {
+    const std::size_t size = in == 105 ? 5000 : in % 7;
+    std::fill_n(ps::put<"text">(out.add(), size), size, 'a');
+  };
+  for (const std::size_t batch : {std::size_t{1}, std::size_t{64}}) {
+    CAPTURE(batch);
+    auto chain = reader(data, {.batch = batch}) |
+                 ps::Decoder{texts, {.value_bytes = 4000, .on_error = {.skips = 1}}};
+    std::size_t count = 0;
+    for (auto texts_of_slot : chain.batches()) {
+      count += texts_of_slot.size();
+    }
+    CHECK(count == 299);
+    REQUIRE(chain.report().skips.size() == 1);
+    CHECK(chain.report().skips[0].record == 105);
+    CHECK(chain.report().skips[0].reason.find("5000 values") != std::string::npos);
+  }
+}
+
 TEST_CASE("One record may give more than the whole ring holds") {
   const std::vector<Number> data = numbers(5);
   const auto many = [](const Number& in, ps::Output<Number>& out) {

@@ -67,7 +67,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     if (!plan.batched) {
       plan.fills_up =
           plan.fills_up || !detail::schema_traits<typename detail::batch_of<Given>::schema>::ragged;
-      (plan.recounts ? plan.recounted : plan.batch) = options_.batch;
+      (plan.recounts != 0 ? plan.recounted : plan.batch) = options_.batch;
       plan.batched = true;
     }
   }

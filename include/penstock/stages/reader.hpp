@@ -100,7 +100,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
                         "cannot say which it left out: let a Decoder leave out bad ones."};
     }
     build.epochs = options_.epochs;
-    const bool drops_slots = options_.drop_last && !build.plan.fills_up && !build.plan.recounts;
+    const bool drops_slots = options_.drop_last && !build.plan.fills_up && build.plan.recounts == 0;
     build.drop_last = options_.drop_last;
     build.skip(drops_slots || options_.on_error.skips != 0);
     const std::vector<std::size_t> extents = detail::extents_of(source);
@@ -114,7 +114,7 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
     build.order =
         detail::make_order(options_.order, of, build.epochs, extras_ ? extras_->numbers : nullptr);
     build.records = build.order->records_of_run();
-    if (build.records != unknown_size && !build.plan.recounts) {
+    if (build.records != unknown_size && build.plan.recounts == 0) {
       detail::check_left(options_, build.order->turns(),
                          drops_slots ? options_.batch : build.plan.batch);
     }

@@ -168,7 +168,7 @@ class LibPng {
       refuse_picture("png: an empty file", {});
     }
     PngFile file{bytes};
-    read_header(file);
+    read_header(file, bytes);
     const std::size_t width = file.width();
     const std::size_t height = file.height();
     const CropBox box = choose(width, height);
@@ -176,7 +176,7 @@ class LibPng {
     if (!file.read_pixels(pixels)) {
       // What comes just behind the last pixel may be damaged, and has hidden the last row.
       PngFile again{bytes};
-      read_header(again);
+      read_header(again, bytes);
       if (!again.read_slowly() || !again.read_pixels(pixels)) {
         refuse_picture("png: a PNG file whose pixels are damaged or not all there", again.error());
       }
@@ -195,9 +195,10 @@ class LibPng {
   void release() noexcept { buffer_.trim(); }
 
  private:
-  static void read_header(PngFile& file) {
+  static void read_header(PngFile& file, FileBytes bytes) {
     if (!file.read_header()) {
-      refuse_picture("png: no PNG file, or one with a damaged header", file.error());
+      refuse_other_kind(name, bytes, "png: no PNG file, or one with a damaged header",
+                        file.error());
     }
   }
   PixelBuffer buffer_;

@@ -18,9 +18,11 @@
 #include <penstock/error.hpp>
 #include <penstock/row.hpp>
 #include <penstock/schema.hpp>
+#include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/stages/decoder.hpp>
 #include <penstock/visit.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +41,18 @@ namespace penstock::detail {
   throw_error<Error>({"penstock: ", what, library_says.empty() ? "" : " (", library_says,
                       library_says.empty() ? "" : ")",
                       ". Mend the file, or leave such records out by .on_error."});
+}
+/// Throws that a file is none of a Codec's `name`, and of which kind it is, if it has a reader of
+/// its own; else `what` is wrong with it.
+[[noreturn, gnu::cold]] inline void refuse_other_kind(const char* name, FileBytes file,
+                                                      std::string_view what,
+                                                      std::string_view library_says) {
+  const auto first = std::as_bytes(file.first(std::min(file.size(), foreign_bytes)));
+  if (const std::string kind = foreign_kind(first, file.size()); !kind.empty()) {
+    throw_error<Error>(
+        {"penstock: ", name, ": a file that ", kind, " Leave such records out by .on_error."});
+  }
+  refuse_picture(what, library_says);
 }
 [[gnu::cold]] inline void check_pixels(const char* name, std::size_t width, std::size_t height,
                                        std::uint64_t most) {

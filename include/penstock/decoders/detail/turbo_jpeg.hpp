@@ -76,8 +76,8 @@ class TurboJpeg {
                                               &height, &subsampling, &colours) != 0;
     // It also fails for a sampling that it has no name for, and then has read the header.
     if (width <= 0 || height <= 0) { // without a failure: there are tables alone
-      refuse_picture("jpeg: no JPEG file, or one with a damaged header",
-                     failed ? said() : "it ends before a picture begins");
+      refuse_other_kind(name, file, "jpeg: no JPEG file, or one with a damaged header",
+                        failed ? said() : "it ends before a picture begins");
     }
     return {static_cast<std::size_t>(width), static_cast<std::size_t>(height),
             colours == TJCS_CMYK || colours == TJCS_YCCK};

@@ -58,6 +58,7 @@ template <AnyDevice D> class Build {
   std::size_t depth{};      // batches that may be on the device at once
   bool one_for_one{true};   ///< Each record that comes is made of one of the source's.
   bool outputs{};           ///< A Decoder gives another number of records: they count themselves.
+  unsigned recounts{};      ///< Such Decoders so far.
   Shared<RunOrder> order{}; ///< Made by the Reader.
   Shared<Ahead<>> ahead{};  ///< What bounds how far the Reader is ahead; null if nothing.
   AheadNeeds needs{};       ///< Of the stages so far.
@@ -76,7 +77,10 @@ template <AnyDevice D> class Build {
   /// Called by a stage after which delivered records are counted anew.
   void count_anew() noexcept { skips_ = false; }
   /// Called by a Decoder after which records count themselves.
-  void count_outputs() noexcept { outputs = !(skips_ = jumps_ = false); }
+  void count_outputs() noexcept {
+    outputs = !(skips_ = jumps_ = false);
+    ++recounts;
+  }
   /// Returns where a copier keeps numbers for stages after the device; null if they do not jump.
   const Shared<OnTheWay>& keep_numbers() {
     return on_the_way_ = jumps_ ? new_shared<OnTheWay>() : nullptr;

@@ -19,7 +19,7 @@ struct Plan {
   bool to_device{};
   bool fills_up{};         // a copier makes batches of its own of what lies in the slots
   std::size_t batch{};     // that the copier was asked for, of what the Reader gives
-  bool recounts{};         // a Decoder gives another number of records
+  unsigned recounts{};     // Decoders that give another number of records
   std::size_t recounted{}; // the batch that the copier behind it was asked for
   bool batched{};          // there is that copier: those behind it do not count
   std::size_t group{1};    // records that it takes together

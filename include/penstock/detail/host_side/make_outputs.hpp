@@ -34,13 +34,13 @@ namespace penstock::detail {
     throw_error<OptionError>({"penstock: Decoder: group is ", group,
                               ", and no slot holds so many records: make it smaller."});
   }
-  if (!single && (plan.to_device || plan.recounts)) {
+  if (!single && (plan.to_device || plan.recounts != 0)) {
     throw OptionError{
         "penstock: Decoder: a group is of records as the Reader's order has them, and "
         "here they come from a device, or from a Decoder that gives another number: "
         "combine them before that, or take single records."};
   }
-  plan.recounts = true;
+  ++plan.recounts;
   plan.batched = false;
   plan.group = single ? plan.group : group;
   plan.largest = plan.to_device ? plan.largest : std::max(plan.largest, record_bytes);
@@ -94,6 +94,11 @@ template <bool Single, class F, class From, class To, class D, class Options>
     throw OptionError{"penstock: Reader: drop_last leaves out short batches, and here a batch is a "
                       "slot, which has no size of yours: give the Reader a .batch."};
   }
+  if (build.drop_last && !build.plan.fills_up && build.ahead) {
+    throw OptionError{
+        "penstock: Reader: drop_last leaves out an epoch's short batch, and behind a Decoder of "
+        "another number of records .ahead makes some at any time: choose one of them."};
+  }
   const std::size_t bytes = fixed_bytes<S>(options.extents, "Decoder");
   const std::size_t values = usual_values(options.value_bytes);
   const Layout layout = layout_of<S>(output_records<S>(build, bytes, in->layout().units),
@@ -113,7 +118,8 @@ template <bool Single, class F, class From, class To, class D, class Options>
   const OutputForm form{.group = group,
                         .size = as_asked ? Ramp{layout.units} : ramp_of(0, layout, plan),
                         .cuts = build.ahead || build.flush,
-                        .drop_last = build.drop_last && !build.plan.fills_up,
+                        .drop_last = build.drop_last && !build.plan.fills_up &&
+                                     build.recounts == build.plan.recounts,
                         .has_positions = build.one_for_one};
   if (form.drop_last) {
     build.whole_batches.leave_out_short(layout.units, false);

@@ -62,11 +62,12 @@ template <class S> class OutputBuffer {
       open_ragged(memory(), 0, outlet.at + 1, outlet.at);
     }
   }
-  /// Throws Error if the last record has a Ragged column that was not put.
+  /// Throws Error if the last record has a Ragged column that was not put, or that no slot holds.
   void check_last(const Outlet<S>& outlet) const {
     if constexpr (ragged) {
       if (outlet.at != 0) {
-        check_ragged(chunks_[used_ - 1].memory, 0, outlet.at, before_, outlet.at - 1);
+        check_ragged(memory(), 0, outlet.at, before_, outlet.at - 1);
+        check_room(outlet.at - 1);
       }
     }
   }
@@ -121,6 +122,23 @@ template <class S> class OutputBuffer {
   const RingMemory& memory() const noexcept { return chunks_[used_ - 1].memory; }
   void show(Outlet<S>& outlet) const noexcept {
     outlet.view = memory().template view<S>(0, layout_.units, 0, before_);
+  }
+  // A chunk has room for the values of two slots.
+  void check_room(std::size_t record) const {
+    for (std::size_t part = 0; part + 1 < layout_.parts.size(); ++part) {
+      if (layout_.parts[part].kind == Array::offsets) {
+        const std::int64_t* const offsets = offsets_of(memory(), 0, part);
+        const Array& values = layout_.parts[part + 1];
+        const auto count = static_cast<std::size_t>(offsets[record + 1] - offsets[record]);
+        const std::size_t room = values.stride / 2 / values.each;
+        if (count > room) {
+          throw_error<Error>({"penstock: Decoder: a record has ", count,
+                              " values of a Ragged column, and a batch has room for ", room,
+                              ": give the Decoder more .value_bytes, such as ", count * values.each,
+                              "."});
+        }
+      }
+    }
   }
   // Returns whether the values of a whole slot may not fit any more.
   bool half_full(std::size_t records) const noexcept {

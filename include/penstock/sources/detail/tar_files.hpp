@@ -185,11 +185,14 @@ template <class Io> class TarFiles {
   }
   [[noreturn, gnu::cold]] void refuse_column(std::string_view column) const {
     const std::string& first = files_.paths().front();
-    throw_source_error({"penstock: tar: no member in ", first,
-                        files_.paths().size() > 1 ? " and on" : "", " has the ending \"", column,
-                        "\" of a column. The first members have: ", shown(endings_),
-                        ". Name columns by endings."},
-                       first, 0);
+    throw_source_error(
+        {"penstock: tar: no member in ", first, files_.paths().size() > 1 ? " and on" : "",
+         " has the ending \"", column, "\" of a column",
+         left_out_.empty() ? std::string{}
+                           : joined({", with ", left_out_.size(), " of ", files_.paths().size(),
+                                     " archives left out"}),
+         ". The first members have: ", shown(endings_), ". Name columns by endings."},
+        first, 0);
   }
 
   static constexpr std::size_t most_opening_threads = 32;
