@@ -69,7 +69,7 @@ TEST_CASE("the files of a directory end alike, or it is refused with their endin
     dir.write("val.BIN", "abcd\n\n");
     const auto e = caught<ps::SourceError>([&] { kind.open(dir.path()); });
     CHECK(has(e, "penstock: " + kind.call + ": the files in the directory " + dir.path() +
-                     " have several endings, and all would be read as one kind: none (README), "
+                     " have several endings, and all would be read as one kind: readme (README), "
                      ".json (meta.json), .bin (train.bin). Name those that you mean in a list: "
                      "ps::files_at() returns all."));
     CHECK(e.file() == dir.path());
@@ -81,7 +81,7 @@ TEST_CASE("the files of a directory end alike, or it is refused with their endin
     for (const Names& names :
          {Names{"a.bin", "b.BIN", "_SUCCESS"}, Names{"part-0", "part-1"}, Names{"x.000", "x.1"},
           Names{"t.tfrecord-00000-of-00002", "t.tfrecord-00001-of-00002"}, Names{"a.v1.5", "b.7"},
-          Names{"a.mp4", "b.MP4"}}) {
+          Names{"a.mp4", "b.MP4"}, Names{"xaa", "xab"}}) {
       const TempDir dir;
       for (const std::string& name : names) {
         dir.write(name, name == "_SUCCESS" ? "" : "ab\n\n");
@@ -89,8 +89,9 @@ TEST_CASE("the files of a directory end alike, or it is refused with their endin
       CAPTURE(names);
       CHECK(kind.open(dir.path()) != 0);
     }
-    for (const Names& names : {Names{"a.bin", "b.bin.gz"}, Names{"a", "b.txt"},
-                               Names{"a.u8", "a.u16"}, Names{"a.bin", "b.idx1"}}) {
+    for (const Names& names :
+         {Names{"a.bin", "b.bin.gz"}, Names{"a", "b.txt"}, Names{"a.u8", "a.u16"},
+          Names{"a.bin", "b.idx1"}, Names{"part-00000", "part-00001", "README"}}) {
       const TempDir dir;
       for (const std::string& name : names) {
         dir.write(name, "ab\n\n");
@@ -145,6 +146,16 @@ const std::vector<Foreign> packed{
 const std::vector<Foreign> others{
     {raw("PK\3\4\x14\0"), "is a ZIP archive: read one of NumPy's by ps::npz"},
     {raw("PK\5\6\0\0"), "is a ZIP archive without members"},
+    {raw("\xff\xd8\xff\xe0\0\x10JFIF\0"), "is a JPEG picture: read it by ps::files and ps::jpeg"},
+    {raw("\xff\xd8\xff\xe1\1\x10"
+         "Exif\0"),
+     "is a JPEG picture"},
+    {raw("GIF89a\1\0"), "is a GIF picture"},
+    {raw("RIFF\1\1\1\1WAVEfmt \x10"), "is a WAV file"},
+    {raw("MATLAB 5.0 MAT-file, Platform"), "is a file of MATLAB's"},
+    {raw("\x7f"
+         "ELF\2\1\1\0"),
+     "is a program"},
     {raw("7z\xbc\xaf\x27\x1c"), "is a 7z archive"},
     {raw("Rar!\x1a\7\1\0"), "is a RAR archive"},
     {"a" + zeros(256) +

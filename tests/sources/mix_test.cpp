@@ -18,8 +18,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -329,4 +331,31 @@ TEST_CASE("weights and parts that cannot be are refused") {
             "mix: source number 1 has 0 records, and a part of a mix has from 1 to "
             "9223372036854775808: leave it out, or give it others."));
   CHECK(has(refused({{of((std::uint64_t{1} << 63) + 1), 1}}), "has 9223372036854775809 records"));
+}
+
+namespace {
+
+// An order of one's own that fails for its visit 300.
+struct Fails {
+  using schema = std::uint64_t;
+  std::uint64_t size() const { return 1000; }
+  std::uint64_t record_of(std::uint64_t visit, ps::Seed) const {
+    if (visit == 300) {
+      throw std::runtime_error{"no such visit"};
+    }
+    return visit;
+  }
+  std::uint64_t group() const { return 1; }
+  template <class Where> std::uint64_t read(ps::Batch<schema, Where> into) const {
+    std::iota(into.data(), into.data() + into.size(), into.index());
+    return into.size();
+  }
+};
+
+} // namespace
+
+TEST_CASE("a record_of() that throws is an error of the Reader") {
+  auto pipeline = ps::Reader{Fails{}, {.order = {.records = 1000}, .batch = 64}} |
+                  ps::Consumer{[](ps::Batch<const std::uint64_t, ps::Pageable>) {}};
+  CHECK(has(caught<ps::StageError>([&] { pipeline.run(); }), "no such visit"));
 }

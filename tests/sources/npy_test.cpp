@@ -194,7 +194,9 @@ TEST_CASE("what cannot be read is refused by name, with the cure") {
     INFO(said);
     CHECK(said.find(words) != std::string::npos);
   };
-  says(npy_text("<i4", "(3, 1)", "True"), "Fortran order");
+  says(npy_text("<i4", "(3, 2)", "True"), "Fortran order");
+  CHECK(text_error(npy_text("<i4", "(3, 1)", "True")).find("Fortran") ==
+        std::string::npos); // the same bytes
   says(npy_text("|O", "(3,)"), "Python objects");
   says(npy_text("<U3", "(1,)"), "strings");
   says(npy_text("|S3", "(4,)"), "strings");

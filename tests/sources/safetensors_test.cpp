@@ -169,6 +169,8 @@ TEST_CASE("an index of shards and the files beside it say the same, or one error
   const std::vector<Folder> folders{
       {""},
       {"", {{"config.json", "{}"}, {"README.md", "x"}, {one + ".json", "{}"}}},
+      {"", {}, R"({"weight_map":{"t1":"./)" + one + R"(","t2":"./)" + two + R"("}})"},
+      {"is one of 2 shards, and 1 are there: fetch the others", {{two, ""}}, "x", "other.txt"},
       {"", {}, R"({"weight_map":)" + map + "}", "diffusion.safetensors.index.fp16.json"},
       {"", {{"other", "x"}}, R"({"weight_map":{}})", "index.json"}, // no name of an index
       {"names DIR/" + two + ", which is not there: fetch it", {{two, ""}}},

@@ -541,6 +541,20 @@ TEST_CASE("members that no column reads are passed over, counted and named") {
     const bool another = one.members.find("{}") != std::string::npos;
     CHECK(ps::tar_members(path).size() == (another ? 3 : 2));
   }
+  // Of several archives the first one is named, and the count is of all.
+  const std::string link = tar_header("b", 0, {.type = '2'});
+  for (const int archives : {2, 3, 4}) {
+    const TempDir many;
+    for (int i = 0; i != archives; ++i) {
+      write(many, std::to_string(i) + ".tar", first + link + rest);
+    }
+    auto source = ps::tar<Plain>(many.path());
+    source.open();
+    std::string note;
+    source.note(note);
+    CHECK(note.find(std::to_string(archives) + " in all, the first is b of " + (many / "0.tar")) !=
+          std::string::npos);
+  }
   // One that a column takes is refused by the index, too.
   const std::string path =
       write(dir, "a.tar", first + tar_header("b.json", 0, {.type = '2'}) + rest);

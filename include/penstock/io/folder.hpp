@@ -27,7 +27,7 @@ namespace detail {
 template <class Io> [[gnu::cold]] std::vector<std::string> names_in(const Io& io,
                                                                     const std::string& path) {
   typename Io::Folder folder{};
-  if (persist(io, [&] { return io.open_folder(path.c_str(), folder); }) < 0) {
+  if (open_patiently(io, [&] { return io.open_folder(path.c_str(), folder); }) < 0) {
     throw_io_error("list", path, errno);
   }
   struct Closer {

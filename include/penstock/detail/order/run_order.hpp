@@ -122,18 +122,22 @@ class RunOrder {
   const Order& order() const noexcept { return order_; }
   std::uint64_t size() const noexcept { return identity_.size; }
   bool mixes() const noexcept { return mix_.record != nullptr; }
-  std::uint64_t mixed(std::uint64_t epoch, std::uint64_t step) const noexcept {
+  std::uint64_t mixed(std::uint64_t epoch, std::uint64_t step) const {
     return mix_.record(mix_.source, epoch * identity_.records + step, order_.shuffle);
   }
   /// @}
-  /// Returns the number in the source of the record of a turn, with its epoch and step.
+  /// Returns the number in the source of the record of a turn, with its epoch and step; `unknown`
+  /// if a mix throws when it is asked.
   Visit visit(std::uint64_t epoch, std::uint64_t turn) const noexcept {
     const std::uint64_t before = identity_.records == unknown ? 0 : epoch * identity_.records;
     if (plain_) {
       return {turn, epoch, before + turn};
     }
-    Visit visit{0, epoch, before + step(epoch, turn)};
-    numbers(epoch, turn, 1, &visit.record);
+    Visit visit{unknown, epoch, before + step(epoch, turn)};
+    try {
+      numbers(epoch, turn, 1, &visit.record);
+    } catch (...) { // reading it has failed by the same, and said so
+    }
     return visit;
   }
 

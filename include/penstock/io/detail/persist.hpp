@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 
 #include <sys/resource.h>
@@ -35,6 +36,15 @@ template <class Io, class Call>
     }
     io.pause();
   }
+}
+
+/// Returns how many descriptors the process has for files that are open for one read.
+[[gnu::cold]] inline std::size_t descriptors_for_a_read() noexcept {
+  constexpr std::size_t many = 1024;
+  rlimit files{};
+  return ::getrlimit(RLIMIT_NOFILE, &files) != 0
+             ? many
+             : std::size_t{std::min<rlim_t>(files.rlim_cur / 2, many)};
 }
 
 /// Returns whether a file with this descriptor may stay open. A new descriptor has the lowest free

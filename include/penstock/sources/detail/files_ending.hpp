@@ -14,16 +14,19 @@
 
 namespace penstock::detail {
 
-/// Throws SourceError if a file's name goes on behind the ending, as x.tar.gz and x.tar.part do,
-/// and the file of the name up to there is not among `all`: it is not whole, or not unpacked.
+/// Throws SourceError if a file's name goes on behind the ending, as x.tar.gz and x.tar.part do, or
+/// is short for that, as x.tgz, and the file of the name up to there is not among `all`: it is not
+/// whole, or not unpacked.
 [[gnu::cold]] inline void check_whole(const char* call, const std::string& file,
                                       const std::vector<std::string>& all,
                                       std::string_view ending) {
-  const std::size_t at = file.rfind(joined({ending, "."}));
+  const std::size_t at = ending == ".tar" && file.ends_with(".tgz")
+                             ? file.size() - 4
+                             : file.rfind(joined({ending, "."}));
   if (at == std::string::npos || at < file.rfind('/') || file.ends_with(".json")) {
     return;
   }
-  const std::string whole = file.substr(0, at + ending.size());
+  const std::string whole = joined({std::string_view{file}.substr(0, at), ending});
   if (std::find(all.begin(), all.end(), whole) == all.end()) {
     throw_source_error({"penstock: ", call, ": ", file, " lies in the directory, and ", whole,
                         " does not: fetch or unpack the whole file, or name the files that you "

@@ -81,6 +81,18 @@ inline constexpr ForeignKind other_kinds[]{
     {"version https://git-lfs", 0, "", "a pointer of Git LFS's, and no data",
      "fetch these by git lfs pull"},
     {"%PDF-", 0, "", "a PDF file", "write what is in it as text"},
+    {"\xff\xd8\xff", 6, "JFIF\0", "a JPEG picture", "read it by ps::files and ps::jpeg"},
+    {"\xff\xd8\xff", 6, "Exif\0", "a JPEG picture", "read it by ps::files and ps::jpeg"},
+    {"GIF89a", 0, "", "a GIF picture", "write it as PNG"},
+    {"GIF87a", 0, "", "a GIF picture", "write it as PNG"},
+    {"RIFF", 8, "WAVEfmt ", "a WAV file", "write its samples as .npy files"},
+    {"MATLAB 5.0 MAT-file", 0, "", "a file of MATLAB's", "write its arrays as .npy files"},
+    {"\x7f"
+     "ELF",
+     4, "\1\1\1", "a program", "name the file of data"},
+    {"\x7f"
+     "ELF",
+     4, "\2\1\1", "a program", "name the file of data"},
 };
 
 inline bool is_kind(const ForeignKind& kind, std::string_view first) noexcept {
@@ -96,7 +108,7 @@ inline bool is_safetensors(std::string_view first, std::uint64_t size) noexcept 
   }
   const auto* const bytes = reinterpret_cast<const std::byte*>(first.data());
   const auto length = number_at<std::uint64_t>(bytes, false);
-  const bool member = first[9] == '"' || first[9] == '}' || first[9] == ' ' || first[9] == '\n';
+  const bool member = std::string_view{"\"} \t\r\n"}.find(first[9]) != std::string_view::npos;
   return length >= 2 && length <= most_header && length <= size - 8 && member;
 }
 
@@ -140,7 +152,9 @@ inline const ForeignKind* packed_kind(std::string_view first) noexcept {
   // llm.c's, as its train_gpt2.py and dev/data write them: a magic of the year 2024, and a version.
   constexpr std::uint32_t tokens[]{20240520, 20240801};
   constexpr std::uint32_t no_tokens[]{20240326, 20240327, 20240328, 20240522, 20240803};
-  if (bytes.size() >= 8 && number_at<std::uint32_t>(bytes.data() + 4, false) < 16) {
+  const std::uint32_t version =
+      bytes.size() < 8 ? 0 : number_at<std::uint32_t>(bytes.data() + 4, false);
+  if (version != 0 && version < 16) {
     const auto magic = number_at<std::uint32_t>(bytes.data(), false);
     if (std::find(std::begin(tokens), std::end(tokens), magic) != std::end(tokens)) {
       return "has llm.c's header of tokens: read it by ps::tokens.";

@@ -57,7 +57,9 @@ class NpyText {
     if (seen != (of_type | of_order | of_shape)) {
       refuse(0, "a dictionary without all of the keys descr, fortran_order and shape");
     }
-    if (fortran && header.dims > 1) {
+    const auto more_than_one = [](std::uint64_t extent) { return extent > 1; };
+    const auto* const extents = header.extents;
+    if (fortran && std::count_if(extents, extents + header.dims, more_than_one) > 1) {
       file_.refuse(begin_, {"begins an array in Fortran order, whose records do not lie together: "
                             "save np.ascontiguousarray(a)."});
     }

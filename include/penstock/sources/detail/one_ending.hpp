@@ -15,14 +15,18 @@
 
 namespace penstock::detail {
 
-/// Returns how a file's name ends, from its last dot on, in small letters: ".bin" of "a.BIN", and
-/// nothing of "README". Numbers count parts, so one stands for any: ".#" of "a.007", and
-/// ".tfrecord-#-of-#", but ".mp4".
+/// Returns how a file's name ends, from its last dot on, in small letters: ".bin" of "a.BIN".
+/// Numbers count parts, so one stands for any: ".#" of "a.007", and ".tfrecord-#-of-#", but ".mp4".
+/// A name without a dot ends in nothing, but one in capitals alone, such as README, LICENSE and
+/// _SUCCESS, in itself: it is beside data, and no part of them.
 [[gnu::cold]] inline std::string ending_of(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   std::string ending;
   bool in_word = false;
-  for (const char c : name.substr(std::min(name.rfind('.'), name.size()))) {
+  const bool in_capitals = name.size() > 2 && std::all_of(name.begin(), name.end(), [](char c) {
+                             return (c >= 'A' && c <= 'Z') || c == '_';
+                           });
+  for (const char c : name.substr(in_capitals ? 0 : std::min(name.rfind('.'), name.size()))) {
     const bool digit = c >= '0' && c <= '9';
     const bool capital = c >= 'A' && c <= 'Z';
     in_word = capital || (c >= 'a' && c <= 'z') || (digit && in_word);

@@ -11,12 +11,14 @@
 #include <penstock/sources/detail/utf8.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -58,7 +60,9 @@ class ShardIndexes {
         json.fail(at, {"a second weight_map"});
       }
       each_json_member(json, [&](const std::string& tensor, std::size_t) {
-        const auto shard = shards_.emplace(joined({folder, json.string()}), path).first;
+        std::string name = json.string();
+        name.erase(0, name.starts_with("./") ? 2 : 0);
+        const auto shard = shards_.emplace(joined({folder, name}), path).first;
         tensors_.push_back({tensor, shard});
       });
     });
@@ -82,11 +86,40 @@ class ShardIndexes {
     }
     for (const std::string& file : files) {
       const auto index = indexes_.find(folder_of(file));
-      if (index != indexes_.end() && !shards_.contains(file)) {
+      if (index == indexes_.end()) {
+        check_siblings(file, files);
+      } else if (!shards_.contains(file)) {
         throw_source_error({"penstock: safetensors: ", file, " lies beside ", index->second,
                             ", which does not name it: name the files that you mean in a list."},
                            file, 0);
       }
+    }
+  }
+  /// Throws SourceError if a file's name says that it is one of several shards, as
+  /// model-00001-of-00002.safetensors does, and others are missing.
+  [[gnu::cold]] static void check_siblings(const std::string& file,
+                                           const std::vector<std::string>& files) {
+    constexpr std::string_view of{"-of-"};
+    const std::size_t at = file.rfind(of);
+    const std::size_t number = at == std::string::npos ? at : file.rfind('-', at - 1);
+    if (number == std::string::npos || number < file.rfind('/') + 1) {
+      return;
+    }
+    std::uint64_t all = 0;
+    const char* const digits = file.data() + at + of.size();
+    const auto [end, error] = std::from_chars(digits, file.data() + file.size(), all);
+    const auto is_sibling = [&](std::string_view other) {
+      return other.size() == file.size() &&
+             other.starts_with(std::string_view{file}.substr(0, number + 1)) &&
+             other.ends_with(std::string_view{file}.substr(at));
+    };
+    const auto here =
+        static_cast<std::uint64_t>(std::count_if(files.begin(), files.end(), is_sibling));
+    if (error == std::errc{} && std::string_view{end}.starts_with(".safetensors") && here < all) {
+      throw_source_error(
+          {"penstock: safetensors: by its name ", file, " is one of ", all, " shards, and ", here,
+           " are there: fetch the others, or name the files that you mean in a list."},
+          file, 0);
     }
   }
   /// Throws SourceError unless each tensor is in the shard that an index names.

@@ -71,11 +71,15 @@ template <class Io> class TarFiles {
       return made;
     };
     const auto settle = [&](Found& found, const File<Io>& file, std::uint64_t before) {
-      not_kept_ = not_kept_.empty() ? std::move(found.not_kept) : std::move(not_kept_);
-      endings_ = endings_.empty() ? found.samples.endings() : std::move(endings_);
+      const auto keep_first = [](std::string& first, const std::string& next) {
+        if (first.empty()) {
+          first = next;
+        }
+      };
+      keep_first(not_kept_, found.not_kept);
+      keep_first(endings_, found.samples.endings());
       passed_over_ += found.passed_over;
-      first_passed_ =
-          first_passed_.empty() ? std::move(found.first_passed) : std::move(first_passed_);
+      keep_first(first_passed_, found.first_passed);
       // The archives that are left out tell no place of theirs: what is left may look the same.
       identity_ = left_out_.empty() ? identity_ : and_then(identity_, left_out_.size());
       if (found.samples.size() != 0) {
@@ -84,7 +88,11 @@ template <class Io> class TarFiles {
       }
       return RecordsAt{0, file.size()};
     };
-    files_.open(preparing, DirectReads::none, 0, look, settle, most_opening_threads,
+    // Each holds its archive while it opens that one's index: no more than can have both.
+    const std::size_t threads =
+        std::clamp<std::size_t>(descriptors_for_a_read() / 2, 1, most_opening_threads);
+    files_.open(preparing, DirectReads::none, 0, look, settle,
+                options.keep_index ? threads : most_opening_threads,
                 options.leave_out_damaged ? &left_out_ : nullptr);
     if (!left_out_.empty() && left_out_.size() == files_.paths().size()) {
       throw SourceError{left_out_.front()};
