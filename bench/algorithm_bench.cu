@@ -21,7 +21,7 @@
 #include <penstock/cuda/algorithm.cuh>
 #include <penstock/cuda/convert.cuh>
 #include <penstock/cuda/select.cuh>
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
 
 #include <cstddef>
 #include <cstdint>

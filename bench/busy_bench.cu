@@ -29,7 +29,7 @@
 
 #include "support/from_file.hpp"
 
-#include <penstock/cuda/activity.hpp>
+#include <penstock/diagnose/activity.hpp>
 
 #include <cstddef>
 #include <cstdint>

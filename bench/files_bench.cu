@@ -15,8 +15,8 @@
 
 #include "support/from_file.hpp"
 
-#include <penstock/sources/files.hpp>
-#include <penstock/sources/tar.hpp>
+#include <penstock/formats/files.hpp>
+#include <penstock/formats/tar.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -16,9 +16,9 @@
 
 #include "support/from_file.hpp"
 
-#include <penstock/sources/npy.hpp>
-#include <penstock/sources/safetensors.hpp>
-#include <penstock/sources/tokens.hpp>
+#include <penstock/formats/npy.hpp>
+#include <penstock/formats/safetensors.hpp>
+#include <penstock/formats/tokens.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -25,8 +25,8 @@
 #include "../examples/gpt/feeds.hpp"
 #include "../examples/support/temporary_file.hpp"
 
+#include <penstock/order/permutation.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/permutation.hpp>
 #include <penstock/with_device.hpp>
 
 #include <algorithm>

@@ -17,10 +17,10 @@
 #include "support/made_pictures.hpp"
 #include "support/threads.hpp"
 
-#include <penstock/crc32c.hpp>
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/files.hpp>
+#include <penstock/formats/jpeg.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/files.hpp>
 
 #include <algorithm>
 #include <atomic>

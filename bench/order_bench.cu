@@ -21,7 +21,7 @@
 #include "support/hand_written.hpp"
 
 #include <penstock/io/uring.hpp>
-#include <penstock/permutation.hpp>
+#include <penstock/order/permutation.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -20,7 +20,7 @@
 #include "support/contender.hpp"
 #include "support/cpu_time.hpp"
 
-#include <penstock/permutation.hpp>
+#include <penstock/order/permutation.hpp>
 
 #if __has_include(<cuda/__random/random_bijection.h>)
 #include <cuda/__random/random_bijection.h>

@@ -23,7 +23,7 @@
 #include "support/file.hpp"
 #include "support/threads.hpp"
 
-#include <penstock/permutation.hpp>
+#include <penstock/order/permutation.hpp>
 
 #include <algorithm>
 #include <atomic>

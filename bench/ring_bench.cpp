@@ -35,7 +35,7 @@
 #include "support/ring_queues.hpp"
 #include "support/threads.hpp"
 
-#include <penstock/ring.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include <atomic>
 #include <cstddef>

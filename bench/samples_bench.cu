@@ -19,8 +19,8 @@
 #include "support/gpu.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/json.hpp>
-#include <penstock/verdict.hpp>
+#include <penstock/diagnose/verdict.hpp>
+#include <penstock/run/json.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -37,8 +37,8 @@
 #include "support/several/ranks.hpp"
 #include "support/several/row.hpp"
 
+#include <penstock/machine/usable.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <cstddef>

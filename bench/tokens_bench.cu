@@ -22,7 +22,7 @@
 #include "support/gpu.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/permutation.hpp>
+#include <penstock/order/permutation.hpp>
 #include <penstock/sources/windows.hpp>
 
 #include <algorithm>

@@ -21,7 +21,7 @@
 #include "support/planted.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/gpu_observer.hpp>
+#include <penstock/diagnose/gpu_observer.hpp>
 
 #include <algorithm>
 #include <cstddef>

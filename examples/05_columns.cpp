@@ -15,7 +15,7 @@
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
 
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)

@@ -12,8 +12,8 @@
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
 
+#include <penstock/formats/lines.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/lines.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda/algorithm.cuh>

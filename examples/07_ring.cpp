@@ -10,7 +10,7 @@
 // It prints the first results and how many primes there are. It fails if a plain loop finds other
 // results.
 
-#include <penstock/ring.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include <cstddef>
 #include <cstdint>

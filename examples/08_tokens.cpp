@@ -16,8 +16,8 @@
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
 
+#include <penstock/formats/tokens.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/tokens.hpp>
 #include <penstock/sources/windows.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)

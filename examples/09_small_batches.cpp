@@ -14,7 +14,7 @@
 
 #include "support/arguments.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)

@@ -29,7 +29,7 @@
 #include "support/products.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <array>

@@ -26,7 +26,7 @@
 #include "support/temporary_file.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <cmath>

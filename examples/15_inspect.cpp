@@ -16,18 +16,18 @@
 #include "support/inspect_tar.hpp"
 #include "support/inspected.hpp"
 
-#include <penstock/crc32c.hpp>
+#include <penstock/formats/array_info.hpp>
+#include <penstock/formats/lines.hpp>
+#include <penstock/formats/mnist.hpp>
+#include <penstock/formats/npy.hpp>
+#include <penstock/formats/npz.hpp>
+#include <penstock/formats/safetensors.hpp>
+#include <penstock/formats/tfrecord.hpp>
+#include <penstock/formats/tokens.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/array_info.hpp>
-#include <penstock/sources/lines.hpp>
-#include <penstock/sources/mnist.hpp>
-#include <penstock/sources/npy.hpp>
-#include <penstock/sources/npz.hpp>
-#include <penstock/sources/safetensors.hpp>
-#include <penstock/sources/tfrecord.hpp>
-#include <penstock/sources/tokens.hpp>
 #if defined(EXAMPLES_HAVE_ZLIB)
-#include <penstock/sources/zlib_inflate.hpp>
+#include <penstock/formats/zlib_inflate.hpp>
 #endif
 
 #include <algorithm>

@@ -16,12 +16,12 @@
 
 #include "support/sheet.hpp"
 
-#include <penstock/decoders/jpeg.hpp>
-#include <penstock/json.hpp>
+#include <penstock/formats/files.hpp>
+#include <penstock/formats/jpeg.hpp>
+#include <penstock/formats/tar.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/report_json.hpp>
-#include <penstock/sources/files.hpp>
-#include <penstock/sources/tar.hpp>
+#include <penstock/run/json.hpp>
+#include <penstock/run/report_json.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda/normalize.cuh>

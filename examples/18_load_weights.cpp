@@ -35,10 +35,10 @@
 #include "support/weights/nccl_team.hpp"
 #endif
 
+#include <penstock/formats/safetensors.hpp>
+#include <penstock/machine/usable.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/rank_watch.hpp>
-#include <penstock/sources/safetensors.hpp>
-#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <chrono>

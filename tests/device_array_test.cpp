@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/host/algorithm.hpp>
 
 #include <algorithm>

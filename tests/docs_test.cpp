@@ -4,7 +4,12 @@
 // The code of docs/, word for word, and checks that it does what the pages say. Code that needs a
 // GPU is in cuda/docs_test.cu; tools/check_docs.py compares both with the pages.
 
-#include <penstock/detail/host_side/slot_by_slot.hpp>
+#include <penstock/detail/workers/slot_by_slot.hpp>
+#include <penstock/diagnose/verdict.hpp>
+#include <penstock/formats/mnist.hpp>
+#include <penstock/formats/npy.hpp>
+#include <penstock/formats/npz.hpp>
+#include <penstock/formats/tokens.hpp>
 #include <penstock/host/select.hpp>
 #include <penstock/io/uring.hpp>
 #include <penstock/penstock.hpp>
@@ -12,14 +17,9 @@
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/concat.hpp>
 #include <penstock/sources/mix.hpp>
-#include <penstock/sources/mnist.hpp>
-#include <penstock/sources/npy.hpp>
-#include <penstock/sources/npz.hpp>
 #include <penstock/sources/slice.hpp>
-#include <penstock/sources/tokens.hpp>
 #include <penstock/sources/where.hpp>
 #include <penstock/sources/windows.hpp>
-#include <penstock/verdict.hpp>
 
 #include "support/catch.hpp"
 #include "support/environment.hpp"

@@ -26,7 +26,7 @@ inline std::deque<TestDevice> make_devices(std::size_t count) {
 #include "support/failing_device.hpp"
 #include "support/test_devices.hpp"
 
-#include <penstock/verdict.hpp>
+#include <penstock/diagnose/verdict.hpp>
 
 #include <algorithm>
 #include <atomic>

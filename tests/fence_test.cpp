@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/fence.hpp>
+#include <penstock/device/fence.hpp>
 #include <penstock/host/device.hpp>
 
 #include <atomic>

@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/host_observer.hpp>
+#include <penstock/diagnose/host_observer.hpp>
 #include <penstock/penstock.hpp>
 
 #include <chrono>

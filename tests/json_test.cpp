@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 
-#include <penstock/json.hpp>
+#include <penstock/run/json.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -3,9 +3,9 @@
 #include "support/catch.hpp"
 #include "support/spin_only.hpp"
 
-#include <penstock/detail/ring/doorbell.hpp>
 #include <penstock/parking.hpp>
-#include <penstock/ring.hpp>
+#include <penstock/ring/doorbell.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -7,8 +7,8 @@
 
 #include "support/randomness.hpp"
 
-#include <penstock/detail/base/feistel.hpp>
-#include <penstock/permutation.hpp>
+#include <penstock/order/feistel.hpp>
+#include <penstock/order/permutation.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -8,10 +8,10 @@
 #include "support/caught.hpp"
 #include "support/randomness.hpp"
 
-#include <penstock/detail/base/feistel.hpp>
 #include <penstock/host/algorithm.hpp>
 #include <penstock/host/device.hpp>
-#include <penstock/permutation.hpp>
+#include <penstock/order/feistel.hpp>
+#include <penstock/order/permutation.hpp>
 
 #include <algorithm>
 #include <bit>

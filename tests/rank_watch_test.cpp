@@ -16,7 +16,7 @@
 #include <penstock/detail/ranks/meeting_place.hpp>
 #include <penstock/detail/ranks/socket.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 #include <penstock/rank_watch.hpp>
 
 #include <array>

@@ -11,8 +11,8 @@
 #include "support/environment.hpp"
 
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
-#include <penstock/ranks.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/order/ranks.hpp>
 
 #include <cstdlib>
 #include <string>

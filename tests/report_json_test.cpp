@@ -3,8 +3,8 @@
 #include "support/catch.hpp"
 
 #include <penstock/penstock.hpp>
-#include <penstock/report_json.hpp>
-#include <penstock/report_prometheus.hpp>
+#include <penstock/run/report_json.hpp>
+#include <penstock/run/report_prometheus.hpp>
 
 #include <sstream>
 #include <string>

@@ -4,7 +4,7 @@
 #include "support/counted_new.hpp"
 #include "support/spin_only.hpp"
 
-#include <penstock/ring.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include <algorithm>
 #include <chrono>

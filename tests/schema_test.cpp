@@ -3,7 +3,7 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
 
 #include <array>
 #include <cstddef>

@@ -8,7 +8,7 @@
 #include "suite/through.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda/algorithm.cuh>

@@ -9,7 +9,7 @@
 
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/io/posix.hpp>
-#include <penstock/usable.hpp>
+#include <penstock/machine/usable.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -8,8 +8,8 @@
 #include "support/random_pipelines.hpp"
 #include "support/randomness.hpp"
 
-#include <penstock/verdict.hpp>
-#include <penstock/verdict_json.hpp>
+#include <penstock/diagnose/verdict.hpp>
+#include <penstock/diagnose/verdict_json.hpp>
 
 #include <algorithm>
 #include <cmath>

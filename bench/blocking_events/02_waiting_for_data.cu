@@ -20,7 +20,7 @@
 #include "pinned_array.hpp"
 #include "training.hpp"
 
-#include <penstock/pipeline.hpp>
+#include <penstock/pipeline/pipeline.hpp>
 #include <penstock/sources/generate.hpp>
 #include <penstock/stages/async_copier.hpp>
 #include <penstock/stages/consumer.hpp>

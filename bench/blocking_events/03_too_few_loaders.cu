@@ -15,7 +15,7 @@
 
 #include "training.hpp"
 
-#include <penstock/pipeline.hpp>
+#include <penstock/pipeline/pipeline.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/stages/async_copier.hpp>
 #include <penstock/stages/consumer.hpp>

@@ -15,8 +15,8 @@
 #include "add.hpp"
 #include "event.hpp"
 
-#include <penstock/deferred.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/callables/deferred.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -18,9 +18,9 @@
 #include "add.hpp"
 #include "event.hpp"
 
-#include <penstock/deferred.hpp>
-#include <penstock/device_array.hpp>
-#include <penstock/float16.hpp>
+#include <penstock/callables/deferred.hpp>
+#include <penstock/data/float16.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -24,8 +24,8 @@
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/for_each.cuh>
-#include <penstock/device_array.hpp>
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/host/device.hpp>
 
 #include <cmath>

@@ -23,8 +23,8 @@
 #include "pinned_array.hpp"
 #include "records.cuh"
 
-#include <penstock/deferred.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/callables/deferred.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>

@@ -24,7 +24,7 @@
 #include "../../examples/support/memory_use.hpp"
 #include "../../examples/support/products.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -20,7 +20,7 @@
 #include "event.hpp"
 #include "pinned_array.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -19,7 +19,7 @@
 #include "support/file.hpp"
 #include "training.hpp"
 
-#include <penstock/pipeline.hpp>
+#include <penstock/pipeline/pipeline.hpp>
 #include <penstock/sources/records.hpp>
 #include <penstock/stages/async_copier.hpp>
 #include <penstock/stages/consumer.hpp>

@@ -36,7 +36,7 @@
 #include "support/cuda_calls.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/activity.hpp>
+#include <penstock/diagnose/activity.hpp>
 
 #include <cuda_profiler_api.h>
 #endif

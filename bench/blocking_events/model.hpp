@@ -7,10 +7,10 @@
 #include "add.hpp"
 #include "event.hpp"
 
-#include <penstock/device.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/callables/workspace.hpp>
+#include <penstock/device/device.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/host/device.hpp>
-#include <penstock/workspace.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -4,11 +4,11 @@
 
 // Numbers to train with, and the distance of results from the right ones.
 
+#include <penstock/callables/deferred.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/for_each.cuh>
-#include <penstock/deferred.hpp>
-#include <penstock/device_array.hpp>
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/host/device.hpp>
 
 #include <cmath>

@@ -8,9 +8,9 @@
 #include "event.hpp"
 #include "model.hpp"
 
-#include <penstock/deferred.hpp>
-#include <penstock/device.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/callables/deferred.hpp>
+#include <penstock/device/device.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <chrono>

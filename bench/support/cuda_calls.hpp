@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/cuda/detail/cupti.hpp>
+#include <penstock/diagnose/detail/cupti.hpp>
 
 #include <array>
 #include <chrono>

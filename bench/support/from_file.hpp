@@ -5,8 +5,8 @@
 #include "support/file.hpp"
 #include "support/pipelines.hpp"
 
+#include <penstock/callables/replayed.hpp>
 #include <penstock/cuda.hpp>
-#include <penstock/replayed.hpp>
 
 #include <cstddef>
 #include <cstdint>

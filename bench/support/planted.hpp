@@ -5,8 +5,8 @@
 // Pipelines in which one thing is slow on purpose, on a GPU or on a pretended machine: what the
 // verdict is to find.
 
+#include <penstock/diagnose/verdict.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/verdict.hpp>
 
 #include <algorithm>
 #include <charconv>

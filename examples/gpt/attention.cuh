@@ -12,7 +12,7 @@
 #include "products.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <cmath>
 #include <cstddef>

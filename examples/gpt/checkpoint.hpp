@@ -12,8 +12,8 @@
 #include "llm_c.hpp"
 #include "model_layout.hpp"
 
+#include <penstock/data/float16.hpp>
 #include <penstock/error.hpp>
-#include <penstock/float16.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/io/new_file.hpp>
 #include <penstock/io/posix.hpp>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/crc32c.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/io/new_file.hpp>
 

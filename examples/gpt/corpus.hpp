@@ -4,10 +4,10 @@
 
 #include "text.hpp"
 
-#include <penstock/crc32c.hpp>
-#include <penstock/memory.hpp>
+#include <penstock/data/memory.hpp>
+#include <penstock/formats/tokens.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/sources/slice.hpp>
-#include <penstock/sources/tokens.hpp>
 #include <penstock/sources/windows.hpp>
 
 #include <algorithm>

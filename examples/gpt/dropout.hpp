@@ -5,7 +5,7 @@
 #include "shape.hpp"
 
 #include <penstock/config.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <cmath>
 #include <cstddef>

@@ -4,12 +4,12 @@
 
 #include "events.hpp"
 
-#include <penstock/column.hpp>
-#include <penstock/device.hpp>
-#include <penstock/order.hpp>
-#include <penstock/position.hpp>
-#include <penstock/report.hpp>
-#include <penstock/schema.hpp>
+#include <penstock/data/column.hpp>
+#include <penstock/data/schema.hpp>
+#include <penstock/device/device.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/order/position.hpp>
+#include <penstock/run/report.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -14,9 +14,9 @@
 #include "tiles.cuh"
 
 #include <penstock/cuda.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/data/float16.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
-#include <penstock/float16.hpp>
 
 #include <cmath>
 #include <cstddef>

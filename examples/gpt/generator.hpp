@@ -7,7 +7,7 @@
 #include "model.hpp"
 #include "model_layout.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <cstddef>

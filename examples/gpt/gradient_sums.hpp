@@ -6,10 +6,10 @@
 #include "on_device.hpp"
 #include "reducer.hpp"
 
-#include <penstock/device.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/device/device.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <cstddef>
 #include <cstdint>

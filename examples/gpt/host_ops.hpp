@@ -7,7 +7,7 @@
 #include "host_rows.hpp"
 #include "ops.hpp"
 
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
 #include <penstock/host/device.hpp>
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include "sum.hpp"
 
 #include <penstock/config.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/deferred.hpp>
-#include <penstock/device.hpp>
+#include <penstock/callables/deferred.hpp>
+#include <penstock/device/device.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -9,9 +9,9 @@
 #include "ops.hpp"
 #include "stack.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <cstddef>
 #include <cstdint>

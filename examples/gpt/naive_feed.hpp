@@ -6,10 +6,10 @@
 #include "feed.hpp"
 #include "pipeline_feed.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
+#include <penstock/order/permutation.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/permutation.hpp>
 
 #include <algorithm>
 #include <chrono>

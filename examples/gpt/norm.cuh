@@ -8,7 +8,7 @@
 #include "launch.cuh"
 #include "ops.hpp"
 
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
 
 #include <cstddef>
 

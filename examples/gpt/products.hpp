@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/callables/workspace.hpp>
 #include <penstock/cuda.hpp>
-#include <penstock/float16.hpp>
-#include <penstock/workspace.hpp>
+#include <penstock/data/float16.hpp>
 
 #include <compare>
 #include <cstddef>

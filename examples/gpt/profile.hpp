@@ -4,8 +4,8 @@
 
 #include "operations.hpp"
 
-#include <penstock/detail/observe/call_names.hpp>
-#include <penstock/gpu_watch_summary.hpp>
+#include <penstock/diagnose/detail/call_names.hpp>
+#include <penstock/diagnose/gpu_watch_summary.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/device.hpp>
+#include <penstock/device/device.hpp>
 #include <penstock/host/device.hpp>
 
 #include <concepts>

@@ -6,7 +6,7 @@
 #include "on_device.hpp"
 #include "ops.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>

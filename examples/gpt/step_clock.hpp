@@ -4,10 +4,10 @@
 
 #include "feed.hpp"
 
-#include <penstock/device.hpp>
-#include <penstock/gpu_watch_summary.hpp>
+#include <penstock/device/device.hpp>
+#include <penstock/diagnose/gpu_watch_summary.hpp>
 #if defined(__CUDACC__) && defined(EXAMPLES_HAVE_CUPTI)
-#include <penstock/cuda/watch.hpp>
+#include <penstock/diagnose/watch.hpp>
 #endif
 
 #include <chrono>

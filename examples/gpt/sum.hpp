@@ -4,7 +4,7 @@
 
 #include "on_device.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/json.hpp>
+#include <penstock/run/json.hpp>
 
 #include <cstdint>
 #include <optional>

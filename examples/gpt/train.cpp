@@ -26,10 +26,10 @@
 #include "profile.hpp"
 #endif
 
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
+#include <penstock/order/ranks.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/rank_watch.hpp>
-#include <penstock/ranks.hpp>
 #include <penstock/with_device.hpp>
 
 #include <algorithm>

@@ -9,7 +9,7 @@
 #include "train_options.hpp"
 #include "training.hpp"
 
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <algorithm>
 #include <array>

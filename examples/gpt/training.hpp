@@ -12,7 +12,7 @@
 #include "side_stream.hpp"
 #include "training_options.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
 
 #include <array>

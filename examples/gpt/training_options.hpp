@@ -5,7 +5,7 @@
 #include "adamw_step.hpp"
 #include "model.hpp"
 
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/callables/workspace.hpp>
 #include <penstock/cuda.hpp>
-#include <penstock/workspace.hpp>
 
 #include <cstddef>
 #include <stdexcept>

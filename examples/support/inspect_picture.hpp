@@ -5,16 +5,16 @@
 #include "inspected.hpp"
 
 #if defined(EXAMPLES_HAVE_TURBOJPEG)
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/jpeg.hpp>
 
 #include <turbojpeg.h>
 #endif
 #if defined(EXAMPLES_HAVE_LIBPNG)
-#include <penstock/decoders/png.hpp>
+#include <penstock/formats/png.hpp>
 #endif
-#include <penstock/decoders/image_options.hpp>
+#include <penstock/formats/files.hpp>
+#include <penstock/formats/image_options.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/files.hpp>
 
 #include <cstddef>
 #include <cstdint>

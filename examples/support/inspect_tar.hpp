@@ -4,7 +4,7 @@
 
 #include "inspected.hpp"
 
-#include <penstock/sources/tar.hpp>
+#include <penstock/formats/tar.hpp>
 
 #include <algorithm>
 #include <cctype>

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/crc32c.hpp>
-#include <penstock/json.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/run/json.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "memory_use.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <cstddef>

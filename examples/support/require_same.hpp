@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/crc32c.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/rank_watch.hpp>
 
 #include <cstdint>

@@ -7,7 +7,7 @@
 
 #include "watch_files.hpp"
 
-#include <penstock/json.hpp>
+#include <penstock/run/json.hpp>
 
 #include <algorithm>
 #include <array>

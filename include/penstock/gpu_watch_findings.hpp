@@ -5,7 +5,7 @@
 #include <penstock/detail/observe/feeding_rules.hpp>
 #include <penstock/detail/observe/kernel_rules.hpp>
 #include <penstock/detail/observe/watch_figures.hpp>
-#include <penstock/gpu_watch_summary.hpp>
+#include <penstock/diagnose/gpu_watch_summary.hpp>
 
 #include <vector>
 

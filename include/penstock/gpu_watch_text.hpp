@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/observe/figures.hpp>
+#include <penstock/diagnose/detail/figures.hpp>
+#include <penstock/diagnose/gpu_watch_summary.hpp>
 #include <penstock/gpu_watch_findings.hpp>
-#include <penstock/gpu_watch_summary.hpp>
-#include <penstock/json.hpp>
+#include <penstock/run/json.hpp>
 
 #include <algorithm>
 #include <cstddef>

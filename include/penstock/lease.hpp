@@ -3,13 +3,13 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/visit.hpp>
 #include <penstock/detail/base/origin.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
-#include <penstock/position.hpp>
-#include <penstock/visit.hpp>
+#include <penstock/order/position.hpp>
 
 #include <cstddef>
 #include <cstdint>

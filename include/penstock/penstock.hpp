@@ -12,36 +12,39 @@
 
 // These come before the headers that include them: compilers list the headers on the way to an
 // error, and refusals are to be short.
-#include <penstock/batch.hpp>
-#include <penstock/column.hpp>
-#include <penstock/counted.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/column.hpp>
+#include <penstock/data/counted.hpp>
 
-#include <penstock/any_batches.hpp>
-#include <penstock/any_pipeline.hpp>
-#include <penstock/batches.hpp>
-#include <penstock/deferred.hpp>
-#include <penstock/device.hpp>
-#include <penstock/device_array.hpp>
-#include <penstock/each_worker.hpp>
+#include <penstock/callables/deferred.hpp>
+#include <penstock/callables/each_worker.hpp>
+#include <penstock/callables/replayed.hpp>
+#include <penstock/callables/scratch.hpp>
+#include <penstock/callables/workspace.hpp>
+#include <penstock/data/memory.hpp>
+#include <penstock/data/row.hpp>
+#include <penstock/data/schema.hpp>
+#include <penstock/data/visit.hpp>
+#include <penstock/device/device.hpp>
+#include <penstock/device/device_array.hpp>
+#include <penstock/device/fence.hpp>
 #include <penstock/error.hpp>
-#include <penstock/fan_out.hpp>
-#include <penstock/fence.hpp>
 #include <penstock/host/algorithm.hpp>
 #include <penstock/host/device.hpp>
 #include <penstock/lease.hpp>
-#include <penstock/memory.hpp>
-#include <penstock/on_error.hpp>
-#include <penstock/permutation.hpp>
-#include <penstock/pipeline.hpp>
-#include <penstock/prepare_options.hpp>
-#include <penstock/ranks.hpp>
-#include <penstock/replayed.hpp>
-#include <penstock/report.hpp>
-#include <penstock/ring.hpp>
-#include <penstock/row.hpp>
-#include <penstock/run_options.hpp>
-#include <penstock/schema.hpp>
-#include <penstock/scratch.hpp>
+#include <penstock/machine/usable.hpp>
+#include <penstock/order/permutation.hpp>
+#include <penstock/order/ranks.hpp>
+#include <penstock/pipeline/any.hpp>
+#include <penstock/pipeline/any_pipeline.hpp>
+#include <penstock/pipeline/batches.hpp>
+#include <penstock/pipeline/fan_out.hpp>
+#include <penstock/pipeline/pipeline.hpp>
+#include <penstock/ring/ring.hpp>
+#include <penstock/run/on_error.hpp>
+#include <penstock/run/options.hpp>
+#include <penstock/run/report.hpp>
+#include <penstock/run/run_options.hpp>
 #include <penstock/sources/generate.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/records.hpp>
@@ -55,8 +58,5 @@
 #include <penstock/stages/pinned_stager.hpp>
 #include <penstock/stages/reader.hpp>
 #include <penstock/stages/writer.hpp>
-#include <penstock/usable.hpp>
 #include <penstock/version.hpp>
-#include <penstock/visit.hpp>
-#include <penstock/workspace.hpp>
 // IWYU pragma: end_exports

@@ -11,8 +11,8 @@
 #include <penstock/detail/ranks/meeting_place.hpp>
 #include <penstock/detail/ranks/spoke.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
-#include <penstock/ranks.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/order/ranks.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: pictures are decoded into host memory
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/jpeg.hpp>
 #include <penstock/penstock.hpp>
 
 namespace ps = penstock;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: a decoded picture goes to the one column of the schema To that has
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/jpeg.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstdint>

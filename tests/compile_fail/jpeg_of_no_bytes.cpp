@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: what is to be decoded lies in the one column of bytes of the schema From
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/jpeg.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: each column of the schema To, but for the picture, goes along from one in From
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/jpeg.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstdint>

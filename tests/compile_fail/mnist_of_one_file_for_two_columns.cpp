@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: mnist<Schema>\(files\.\.\.\) takes the files of each column
+#include <penstock/formats/mnist.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/mnist.hpp>
 
 #include <cstdint>
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: npy<Schema>\(files\.\.\.\) takes the files of each column
+#include <penstock/formats/npy.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/npy.hpp>
 
 #include <cstdint>
 

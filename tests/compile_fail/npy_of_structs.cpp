@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: files of arrays hold numbers
+#include <penstock/formats/npy.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/npy.hpp>
 
 #include <cstddef>
 

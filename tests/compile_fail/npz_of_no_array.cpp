@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: npz<T>\(files, name\) reads one array of an archive
+#include <penstock/formats/npz.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/npz.hpp>
 
 namespace ps = penstock;
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: tokens<T>\(paths\) reads whole numbers
+#include <penstock/formats/tokens.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/tokens.hpp>
 
 #include <cstdint>
 

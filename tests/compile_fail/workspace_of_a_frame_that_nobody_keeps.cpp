@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // refused: what a frame took is free when it dies, and this one dies at once, so keep it
+#include <penstock/callables/scratch.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/scratch.hpp>
 
 namespace ps = penstock;
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/formats/files.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/files.hpp>
 
 #include <algorithm>
 #include <cstdint>

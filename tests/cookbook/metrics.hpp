@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/penstock.hpp>
-#include <penstock/report_prometheus.hpp>
+#include <penstock/run/report_prometheus.hpp>
 
 #include <chrono>
 #include <filesystem>

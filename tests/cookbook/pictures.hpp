@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/files.hpp>
+#include <penstock/formats/jpeg.hpp>
 #include <penstock/host/normalize.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/files.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda/normalize.cuh>
 #endif

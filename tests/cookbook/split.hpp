@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/order/permutation.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/permutation.hpp>
 #include <penstock/sources/where.hpp>
 
 #include <cstdint>

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/jpeg.hpp>
+#include <penstock/formats/tar.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/tar.hpp>
 
 #include <cstdint>
 #include <string>

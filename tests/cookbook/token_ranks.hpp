@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/formats/tokens.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/tokens.hpp>
 #include <penstock/sources/windows.hpp>
 
 #include <cstdint>

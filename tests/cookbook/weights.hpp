@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/formats/safetensors.hpp>
 #include <penstock/host/convert.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/safetensors.hpp>
 #include <penstock/sources/slice.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda/convert.cuh>

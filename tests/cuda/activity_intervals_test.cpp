@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 
-#include <penstock/cuda/detail/activity_intervals.hpp>
+#include <penstock/diagnose/detail/activity_intervals.hpp>
 
 #include <algorithm>
 #include <cstdint>

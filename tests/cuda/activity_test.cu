@@ -5,7 +5,7 @@
 // one-sided wherever a busy machine could stretch them.
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/activity.hpp>
+#include <penstock/diagnose/activity.hpp>
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"

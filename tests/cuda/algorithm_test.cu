@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 #include <penstock/cuda/algorithm.cuh>
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include "gate.hpp"
 #include "support/catch.hpp"

@@ -4,7 +4,7 @@
 // How CUPTI's records are read, with a CUPTI of the test's own in its place: no test needs a GPU or
 // libcupti.
 
-#include <penstock/cuda/detail/cupti.hpp>
+#include <penstock/diagnose/detail/cupti.hpp>
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"

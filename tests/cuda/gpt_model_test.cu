@@ -14,8 +14,8 @@
 #include "../../examples/gpt/training.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/device_array.hpp>
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/host/device.hpp>
 
 #include <algorithm>

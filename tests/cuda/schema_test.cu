@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <cstddef>
 #include <cstdint>

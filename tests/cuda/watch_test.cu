@@ -6,9 +6,9 @@
 #include "cuda/watch_items.cuh"
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/gpu_observer.hpp>
-#include <penstock/cuda/watch.hpp>
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
+#include <penstock/diagnose/gpu_observer.hpp>
+#include <penstock/diagnose/watch.hpp>
 #include <penstock/penstock.hpp>
 
 #include "../examples/support/run_watched.hpp"

@@ -5,8 +5,8 @@
 // stages that users have, and writes for each, in order, its number and the pixels, to stdout; then
 // -1, and a line for each that was left out or noted. For compare_pictures.py.
 
-#include <penstock/decoders/jpeg.hpp>
-#include <penstock/decoders/png.hpp>
+#include <penstock/formats/jpeg.hpp>
+#include <penstock/formats/png.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>

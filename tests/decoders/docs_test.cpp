@@ -10,8 +10,8 @@
 #include "support/tar_file.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/decoders/jpeg.hpp>
-#include <penstock/decoders/png.hpp>
+#include <penstock/formats/jpeg.hpp>
+#include <penstock/formats/png.hpp>
 #include <penstock/host/normalize.hpp>
 #include <penstock/penstock.hpp>
 

@@ -9,10 +9,10 @@
 #include "support/tar_file.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/files.hpp>
+#include <penstock/formats/jpeg.hpp>
+#include <penstock/formats/tar.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/files.hpp>
-#include <penstock/sources/tar.hpp>
 
 #include <algorithm>
 #include <array>

@@ -7,7 +7,7 @@
 #include "support/caught.hpp"
 #include "support/file_records.hpp"
 
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/jpeg.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>

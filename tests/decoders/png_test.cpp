@@ -7,7 +7,7 @@
 #include "support/caught.hpp"
 #include "support/file_records.hpp"
 
-#include <penstock/decoders/png.hpp>
+#include <penstock/formats/png.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>

@@ -7,8 +7,8 @@
 #include "support/file_records.hpp"
 #include "support/randomness.hpp"
 
-#include <penstock/decoders/detail/crop_box.hpp>
-#include <penstock/decoders/detail/resizer.hpp>
+#include <penstock/formats/detail/crop_box.hpp>
+#include <penstock/formats/detail/resizer.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -12,7 +12,7 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
-#include <penstock/usable.hpp>
+#include <penstock/machine/usable.hpp>
 
 #include <array>
 #include <cerrno>

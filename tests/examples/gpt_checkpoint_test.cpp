@@ -12,9 +12,9 @@
 #include "../../examples/gpt/checkpoint.hpp"
 #include "../../examples/gpt/gradients_file.hpp"
 
-#include <penstock/crc32c.hpp>
+#include <penstock/data/float16.hpp>
 #include <penstock/error.hpp>
-#include <penstock/float16.hpp>
+#include <penstock/io/crc32c.hpp>
 
 #include <algorithm>
 #include <array>

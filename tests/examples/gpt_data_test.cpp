@@ -13,8 +13,8 @@
 #include "../../examples/gpt/feeds.hpp"
 #include "../../examples/gpt/text.hpp"
 
+#include <penstock/order/permutation.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/permutation.hpp>
 
 #include <algorithm>
 #include <array>

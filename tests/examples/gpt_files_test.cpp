@@ -17,7 +17,7 @@
 #include "../../examples/gpt/summary.hpp"
 #include "../../examples/gpt/train_options.hpp"
 
-#include <penstock/gpu_watch_summary.hpp>
+#include <penstock/diagnose/gpu_watch_summary.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -13,7 +13,7 @@
 #include "../../examples/gpt/model_layout.hpp"
 #include "../../examples/gpt/shape.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host/device.hpp>
 

@@ -16,9 +16,9 @@
 #include "../../examples/gpt/reducers.hpp"
 #include "../../examples/gpt/training.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/data/float16.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
-#include <penstock/float16.hpp>
 #include <penstock/host/device.hpp>
 #include <penstock/rank_watch.hpp>
 

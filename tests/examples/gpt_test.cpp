@@ -10,7 +10,7 @@
 #include "../../examples/gpt/host_ops.hpp"
 #include "../../examples/gpt/stack.hpp"
 
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
 #include <penstock/host/device.hpp>
 
 #include <algorithm>

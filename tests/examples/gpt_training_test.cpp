@@ -12,8 +12,8 @@
 #include "../../examples/gpt/schedule.hpp"
 #include "../../examples/gpt/training.hpp"
 
+#include <penstock/data/float16.hpp>
 #include <penstock/error.hpp>
-#include <penstock/float16.hpp>
 #include <penstock/host/device.hpp>
 
 #include <algorithm>

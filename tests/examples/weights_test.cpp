@@ -17,9 +17,9 @@
 #include "../../examples/support/weights/peer_team.hpp"
 #include "../../examples/support/weights/share.hpp"
 
-#include <penstock/crc32c.hpp>
+#include <penstock/formats/safetensors.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/safetensors.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/target.hpp"
 
-#include <penstock/sources/detail/array_header.hpp>
-#include <penstock/sources/detail/idx_header.hpp>
+#include <penstock/formats/detail/array_header.hpp>
+#include <penstock/formats/idx_header.hpp>
 
 PENSTOCK_FUZZ_TARGET(fuzz_idx) {
   using namespace penstock::detail;

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/target.hpp"
 
+#include <penstock/formats/token_header.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
-#include <penstock/sources/detail/token_header.hpp>
 
 #include <algorithm>
 #include <cstdint>

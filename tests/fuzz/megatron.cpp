@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/target.hpp"
 
-#include <penstock/sources/detail/megatron_index.hpp>
-#include <penstock/sources/detail/token_header.hpp>
+#include <penstock/formats/detail/megatron_index.hpp>
+#include <penstock/formats/token_header.hpp>
 
 #include <cstdint>
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/target.hpp"
 
-#include <penstock/sources/detail/array_header.hpp>
-#include <penstock/sources/detail/npy_header.hpp>
+#include <penstock/formats/detail/array_header.hpp>
+#include <penstock/formats/detail/npy_header.hpp>
 
 PENSTOCK_FUZZ_TARGET(fuzz_npy) {
   using namespace penstock::detail;

@@ -6,9 +6,9 @@
 
 #include "fuzz/target.hpp"
 
-#include <penstock/detail/base/shared.hpp>
-#include <penstock/sources/detail/npz_format.hpp>
-#include <penstock/sources/zlib_inflate.hpp>
+#include <penstock/detail/base/owners.hpp>
+#include <penstock/formats/npz_format.hpp>
+#include <penstock/formats/zlib_inflate.hpp>
 
 #include <algorithm>
 #include <array>

@@ -4,13 +4,13 @@
 
 #include "fuzz/target.hpp"
 
-#include <penstock/decoders/detail/crop_box.hpp>
-#include <penstock/decoders/detail/exif.hpp>
-#include <penstock/decoders/detail/picture_decoder.hpp>
-#include <penstock/decoders/detail/pixel_buffer.hpp>
-#include <penstock/decoders/detail/resizer.hpp>
-#include <penstock/decoders/detail/upright.hpp>
 #include <penstock/error.hpp>
+#include <penstock/formats/detail/crop_box.hpp>
+#include <penstock/formats/detail/exif.hpp>
+#include <penstock/formats/detail/picture_decoder.hpp>
+#include <penstock/formats/detail/pixel_buffer.hpp>
+#include <penstock/formats/detail/resizer.hpp>
+#include <penstock/formats/detail/upright.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "fuzz/pictures.hpp"
 #include "fuzz/target.hpp"
 
-#include <penstock/decoders/detail/libpng.hpp>
+#include <penstock/formats/libpng.hpp>
 
 #include <cstddef>
 #include <span>

@@ -5,12 +5,12 @@
 // of it, to every fuzz target; then reads the files that the corpus's list names, and compares what
 // comes out with what the program that wrote them has in memory.
 
-#include <penstock/sources/mnist.hpp>
-#include <penstock/sources/npy.hpp>
-#include <penstock/sources/npz.hpp>
-#include <penstock/sources/safetensors.hpp>
-#include <penstock/sources/tokens.hpp>
-#include <penstock/sources/zlib_inflate.hpp>
+#include <penstock/formats/mnist.hpp>
+#include <penstock/formats/npy.hpp>
+#include <penstock/formats/npz.hpp>
+#include <penstock/formats/safetensors.hpp>
+#include <penstock/formats/tokens.hpp>
+#include <penstock/formats/zlib_inflate.hpp>
 
 #include <algorithm>
 #include <cstddef>

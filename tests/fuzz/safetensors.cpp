@@ -6,8 +6,8 @@
 #include "fuzz/target.hpp"
 
 #include <penstock/error.hpp>
-#include <penstock/sources/detail/safetensors_header.hpp>
-#include <penstock/sources/detail/safetensors_parser.hpp>
+#include <penstock/formats/detail/safetensors_header.hpp>
+#include <penstock/formats/detail/safetensors_parser.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,12 +6,12 @@
 
 #include "fuzz/target.hpp"
 
-#include <penstock/crc32c.hpp>
+#include <penstock/formats/detail/tar_index.hpp>
+#include <penstock/formats/detail/tar_kind.hpp>
+#include <penstock/formats/detail/tar_name.hpp>
+#include <penstock/formats/detail/tar_samples.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/io/posix.hpp>
-#include <penstock/sources/detail/tar_index.hpp>
-#include <penstock/sources/detail/tar_kind.hpp>
-#include <penstock/sources/detail/tar_name.hpp>
-#include <penstock/sources/detail/tar_samples.hpp>
 
 #include <array>
 #include <cstddef>

@@ -6,7 +6,7 @@
 
 #include "fuzz/target.hpp"
 
-#include <penstock/sources/detail/tfrecord_files.hpp>
+#include <penstock/formats/tfrecord_files.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/callables/workspace.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/host/algorithm.hpp>
-#include <penstock/workspace.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -7,7 +7,7 @@
 #include "support/faulty_io.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
 #include <penstock/io/uring.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/mix.hpp>

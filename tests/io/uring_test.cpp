@@ -9,8 +9,8 @@
 #include "support/temp_dir.hpp"
 
 #include <penstock/io/uring.hpp>
+#include <penstock/order/permutation.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/permutation.hpp>
 #include <penstock/sources/concat.hpp>
 #include <penstock/sources/slice.hpp>
 #include <penstock/sources/where.hpp>

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/links/ahead.hpp>
+#include <penstock/detail/turns/ahead.hpp>
 
 #include "scenario.hpp"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include <penstock/fence.hpp>
+#include <penstock/device/fence.hpp>
 
 #include "scenario.hpp"
 

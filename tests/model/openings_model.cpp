@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/links/fillings.hpp>
-#include <penstock/detail/links/openings.hpp>
-#include <penstock/detail/links/parts.hpp>
-#include <penstock/ring.hpp>
+#include <penstock/detail/turns/fillings.hpp>
+#include <penstock/detail/turns/openings.hpp>
+#include <penstock/detail/turns/parts.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include "scenario.hpp"
 

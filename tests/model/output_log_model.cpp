@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/links/output_log.hpp>
+#include <penstock/order/detail/origins.hpp>
 
 #include "scenario.hpp"
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/links/parts.hpp>
-#include <penstock/ring.hpp>
+#include <penstock/detail/turns/parts.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include "scenario.hpp"
 

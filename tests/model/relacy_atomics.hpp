@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/ring.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include <chrono>
 #include <cstdint>

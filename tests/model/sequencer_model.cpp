@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/links/sequencer.hpp>
+#include <penstock/detail/turns/sequencer.hpp>
 
 #include "scenario.hpp"
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/links/used_up.hpp>
+#include <penstock/detail/turns/used_up.hpp>
 
 #include "scenario.hpp"
 

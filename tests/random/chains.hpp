@@ -6,10 +6,10 @@
 #include "random/sources.hpp"
 #include "random/work.hpp"
 
-#include <penstock/any_batches.hpp>
-#include <penstock/any_pipeline.hpp>
 #include <penstock/host/device.hpp>
-#include <penstock/pipeline.hpp>
+#include <penstock/pipeline/any.hpp>
+#include <penstock/pipeline/any_pipeline.hpp>
+#include <penstock/pipeline/pipeline.hpp>
 #include <penstock/stages/decoder.hpp>
 #include <penstock/stages/reader.hpp>
 

@@ -3,8 +3,8 @@
 
 #include "random/chains.hpp"
 
-#include <penstock/counted.hpp>
-#include <penstock/replayed.hpp>
+#include <penstock/callables/replayed.hpp>
+#include <penstock/data/counted.hpp>
 #include <penstock/stages/async_copier.hpp>
 #include <penstock/stages/consumer.hpp>
 #include <penstock/stages/kernel.hpp>

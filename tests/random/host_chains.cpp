@@ -3,7 +3,7 @@
 
 #include "random/chains.hpp"
 
-#include <penstock/row.hpp>
+#include <penstock/data/row.hpp>
 #include <penstock/stages/consumer.hpp>
 #include <penstock/stages/writer.hpp>
 

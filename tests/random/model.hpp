@@ -6,8 +6,8 @@
 #include "random/sources.hpp"
 #include "random/work.hpp"
 
-#include <penstock/detail/order/sequence.hpp>
-#include <penstock/permutation.hpp>
+#include <penstock/order/detail/sequence.hpp>
+#include <penstock/order/permutation.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -6,13 +6,13 @@
 #include "random/work.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/data/schema.hpp>
 #include <penstock/error.hpp>
+#include <penstock/formats/lines.hpp>
 #include <penstock/io/uring.hpp>
-#include <penstock/schema.hpp>
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/concat.hpp>
 #include <penstock/sources/generate.hpp>
-#include <penstock/sources/lines.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/mix.hpp>
 #include <penstock/sources/records.hpp>

@@ -4,10 +4,10 @@
 
 #include "random/draw.hpp"
 
-#include <penstock/batch.hpp>
-#include <penstock/memory.hpp>
-#include <penstock/output.hpp>
-#include <penstock/visit.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/memory.hpp>
+#include <penstock/data/output.hpp>
+#include <penstock/data/visit.hpp>
 
 #include <atomic>
 #include <chrono>

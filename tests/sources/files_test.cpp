@@ -4,9 +4,9 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/formats/files.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/any_source.hpp>
-#include <penstock/sources/files.hpp>
 #include <penstock/sources/slice.hpp>
 #include <penstock/sources/where.hpp>
 

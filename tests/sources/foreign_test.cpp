@@ -9,14 +9,14 @@
 #include "support/format_files.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/sources/files.hpp>
-#include <penstock/sources/lines.hpp>
-#include <penstock/sources/mnist.hpp>
-#include <penstock/sources/npy.hpp>
-#include <penstock/sources/npz.hpp>
+#include <penstock/formats/files.hpp>
+#include <penstock/formats/lines.hpp>
+#include <penstock/formats/mnist.hpp>
+#include <penstock/formats/npy.hpp>
+#include <penstock/formats/npz.hpp>
+#include <penstock/formats/tfrecord.hpp>
+#include <penstock/formats/tokens.hpp>
 #include <penstock/sources/records.hpp>
-#include <penstock/sources/tfrecord.hpp>
-#include <penstock/sources/tokens.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,11 +5,11 @@
 #include "support/counted_new.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/formats/lines.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/concat.hpp>
-#include <penstock/sources/lines.hpp>
 #include <penstock/sources/mix.hpp>
 #include <penstock/sources/slice.hpp>
 

@@ -5,7 +5,7 @@
 // each begins, its bytes and its name in hexadecimal; or "refused:" and why.
 
 #include <penstock/error.hpp>
-#include <penstock/sources/tar.hpp>
+#include <penstock/formats/tar.hpp>
 
 #include <iostream>
 #include <string>

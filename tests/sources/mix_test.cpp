@@ -5,8 +5,8 @@
 #include "support/made_source.hpp"
 
 #include <penstock/detail/base/splitmix.hpp>
+#include <penstock/order/permutation.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/permutation.hpp>
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/concat.hpp>
 #include <penstock/sources/mix.hpp>

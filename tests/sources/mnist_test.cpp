@@ -5,7 +5,7 @@
 #include "support/format_files.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/sources/mnist.hpp>
+#include <penstock/formats/mnist.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -7,9 +7,9 @@
 #include "support/format_files.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
+#include <penstock/formats/npy.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/npy.hpp>
 
 #include <cstddef>
 #include <cstdint>

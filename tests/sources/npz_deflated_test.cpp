@@ -8,9 +8,9 @@
 #include "support/temp_dir.hpp"
 #include "support/zip_files.hpp"
 
+#include <penstock/formats/npz.hpp>
+#include <penstock/formats/zlib_inflate.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/npz.hpp>
-#include <penstock/sources/zlib_inflate.hpp>
 
 #include <atomic>
 #include <cerrno>

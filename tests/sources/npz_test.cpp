@@ -9,10 +9,10 @@
 #include "support/temp_dir.hpp"
 #include "support/zip_files.hpp"
 
+#include <penstock/formats/npy.hpp>
+#include <penstock/formats/npz.hpp>
+#include <penstock/formats/npz_format.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/detail/npz_format.hpp>
-#include <penstock/sources/npy.hpp>
-#include <penstock/sources/npz.hpp>
 
 #include <algorithm>
 #include <cerrno>

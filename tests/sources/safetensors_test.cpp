@@ -7,8 +7,8 @@
 #include "support/safetensors_files.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/formats/safetensors.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/safetensors.hpp>
 
 #include <algorithm>
 #include <cstddef>

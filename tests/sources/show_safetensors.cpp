@@ -9,8 +9,8 @@
 #include "support/safetensors_files.hpp"
 
 #include <penstock/error.hpp>
-#include <penstock/sources/safetensors.hpp>
-#include <penstock/sources/tensor_info.hpp>
+#include <penstock/formats/safetensors.hpp>
+#include <penstock/formats/tensor_info.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,9 +6,9 @@
 #include "support/tar_file.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/formats/tar.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/sources/any_source.hpp>
-#include <penstock/sources/tar.hpp>
 
 #include <algorithm>
 #include <cerrno>

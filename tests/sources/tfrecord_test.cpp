@@ -4,9 +4,9 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/crc32c.hpp>
+#include <penstock/formats/tfrecord.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/tfrecord.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -7,8 +7,8 @@
 #include "support/format_files.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/formats/tokens.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/tokens.hpp>
 #include <penstock/sources/windows.hpp>
 
 #include <algorithm>

@@ -7,7 +7,7 @@
 
 #include "suite/on_stream.hpp"
 
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
 
 #include <cmath>
 #include <limits>

@@ -11,8 +11,8 @@
 #include "support/outcome.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/fan_out.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <array>
 #include <atomic>

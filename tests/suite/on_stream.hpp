@@ -7,7 +7,7 @@
 #include "support/catch.hpp"
 #include "support/sanitizer.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
 
 #include <cstddef>

@@ -7,8 +7,8 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/device_array.hpp>
-#include <penstock/permutation.hpp>
+#include <penstock/device/device_array.hpp>
+#include <penstock/order/permutation.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -9,7 +9,7 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
-#include <penstock/device_array.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <atomic>

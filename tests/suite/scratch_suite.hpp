@@ -9,8 +9,8 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
-#include <penstock/device_array.hpp>
-#include <penstock/scratch.hpp>
+#include <penstock/callables/scratch.hpp>
+#include <penstock/device/device_array.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
-#include <penstock/memory.hpp>
-#include <penstock/sources/labelled_file.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/memory.hpp>
+#include <penstock/formats/labelled_file.hpp>
 
 #include <algorithm>
 #include <cstddef>

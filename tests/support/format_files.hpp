@@ -5,7 +5,7 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
 #include <penstock/error.hpp>
 #include <penstock/sources/source.hpp>
 

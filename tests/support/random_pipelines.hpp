@@ -4,7 +4,7 @@
 
 #include "support/simulated_run.hpp"
 
-#include <penstock/verdict.hpp>
+#include <penstock/diagnose/verdict.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 // What a watch recorded of the first, blocking way of each program in bench/blocking_events/, on an
 // NVIDIA H100, 2026-11-25. Of kernels and functions the first ones.
 
-#include <penstock/gpu_watch_summary.hpp>
+#include <penstock/diagnose/gpu_watch_summary.hpp>
 
 #include <cstdint>
 #include <vector>

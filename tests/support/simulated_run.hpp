@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/report.hpp>
+#include <penstock/run/report.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,8 @@
 
 // The suite of kernels and the way back on the host device, whose copies come late.
 
+#include <penstock/formats/lines.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/lines.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -10,8 +10,8 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/diagnose/verdict.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/verdict.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -14,8 +14,8 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/detail/base/processor_set.hpp>
-#include <penstock/detail/memory/mapping.hpp>
+#include <penstock/machine/detail/mapping.hpp>
+#include <penstock/machine/detail/processor_set.hpp>
 
 #include <atomic>
 #include <cerrno>

@@ -13,9 +13,9 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/formats/lines.hpp>
 #include <penstock/host/algorithm.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/lines.hpp>
 #include <penstock/sources/mix.hpp>
 
 #include <algorithm>

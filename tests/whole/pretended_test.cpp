@@ -8,9 +8,9 @@
 #include "support/sleeping.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/fan_out.hpp>
+#include <penstock/diagnose/verdict.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/verdict.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <chrono>
 #include <cstddef>

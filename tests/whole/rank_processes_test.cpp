@@ -7,7 +7,7 @@
 #include "support/environment.hpp"
 #include "support/free_port.hpp"
 
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 #include <penstock/rank_watch.hpp>
 
 #include <algorithm>

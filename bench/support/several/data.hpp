@@ -4,8 +4,8 @@
 
 #include "support/file.hpp"
 
-#include <penstock/batch.hpp>
-#include <penstock/memory.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/memory.hpp>
 
 #include <atomic>
 #include <cerrno>

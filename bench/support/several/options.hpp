@@ -6,7 +6,7 @@
 #include "support/several/devices.hpp"
 #include "support/several/ranks.hpp"
 
-#include <penstock/usable.hpp>
+#include <penstock/machine/usable.hpp>
 
 #include <benchmark/benchmark.h>
 

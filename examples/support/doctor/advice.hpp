@@ -7,9 +7,9 @@
 #include "verdict_here.hpp"
 #include "workload.hpp"
 
+#include <penstock/diagnose/verdict.hpp>
+#include <penstock/machine/usable.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/usable.hpp>
-#include <penstock/verdict.hpp>
 
 #include <algorithm>
 #include <cmath>

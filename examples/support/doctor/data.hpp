@@ -5,8 +5,8 @@
 #include "memory_budget.hpp"
 #include "timing.hpp"
 
+#include <penstock/formats/files.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/files.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/usable.hpp>
+#include <penstock/machine/usable.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -8,8 +8,8 @@
 #include "verdict_here.hpp"
 #include "workload.hpp"
 
-#include <penstock/json.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/run/json.hpp>
 
 #include <iomanip>
 #include <optional>

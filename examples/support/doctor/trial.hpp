@@ -9,10 +9,10 @@
 #include "reading.hpp"
 #include "timing.hpp"
 
-#include <penstock/host_observer.hpp>
+#include <penstock/callables/replayed.hpp>
+#include <penstock/diagnose/host_observer.hpp>
+#include <penstock/formats/files.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/replayed.hpp>
-#include <penstock/sources/files.hpp>
 #include <penstock/sources/slice.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda/for_each.cuh>

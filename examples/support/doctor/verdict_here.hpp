@@ -7,8 +7,8 @@
 #include "prospect.hpp"
 #include "workload.hpp"
 
+#include <penstock/diagnose/verdict.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/verdict.hpp>
 
 #include <algorithm>
 #include <cstddef>

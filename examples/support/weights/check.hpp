@@ -4,11 +4,11 @@
 
 #include "../link.hpp"
 
-#include <penstock/crc32c.hpp>
-#include <penstock/json.hpp>
+#include <penstock/formats/safetensors.hpp>
+#include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/rank_watch.hpp>
-#include <penstock/sources/safetensors.hpp>
+#include <penstock/run/json.hpp>
 
 #include <algorithm>
 #include <cerrno>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/sources/tensor_info.hpp>
+#include <penstock/formats/tensor_info.hpp>
 
 #include <algorithm>
 #include <cstddef>

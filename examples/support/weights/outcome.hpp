@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/json.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/run/json.hpp>
 
 #include <algorithm>
 #include <cstddef>

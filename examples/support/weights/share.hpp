@@ -4,8 +4,8 @@
 
 #include "layout.hpp"
 
+#include <penstock/formats/safetensors.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/safetensors.hpp>
 
 #include <algorithm>
 #include <cstddef>

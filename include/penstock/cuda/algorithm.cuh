@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/callables/workspace.hpp>
 #include <penstock/config.hpp>
 #include <penstock/cuda/detail/launch.cuh>
 #include <penstock/cuda/device.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/for_each.cuh>
 #include <penstock/host/algorithm.hpp>
-#include <penstock/workspace.hpp>
 
 #include <algorithm>
 #include <cstddef>

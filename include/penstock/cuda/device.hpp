@@ -3,20 +3,20 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/cuda/copy_pieces.hpp>
 #include <penstock/cuda/detail/capture_mode.hpp>
-#include <penstock/cuda/detail/copy_pieces.hpp>
 #include <penstock/cuda/detail/current_device.hpp>
-#include <penstock/cuda/detail/launch_check.hpp>
-#include <penstock/cuda/detail/memory_info.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/graph.hpp>
+#include <penstock/cuda/launch_check.hpp>
+#include <penstock/cuda/memory_info.hpp>
 #include <penstock/cuda/stream.hpp>
-#include <penstock/detail/base/near_device.hpp>
-#include <penstock/detail/base/processor_set.hpp>
-#include <penstock/detail/memory/mapping.hpp>
-#include <penstock/device.hpp>
+#include <penstock/detail/engine/near_device.hpp>
+#include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
+#include <penstock/machine/detail/mapping.hpp>
+#include <penstock/machine/detail/processor_set.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -6,10 +6,10 @@
 // 2.13 or later, which CUDA's toolkit does not bring.
 
 #include <penstock/cuda/detail/capture_mode.hpp>
+#include <penstock/data/float16.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
-#include <penstock/float16.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 #include <penstock/rank_watch.hpp>
 
 #include <cstddef>

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/column.hpp>
 #include <penstock/cuda/convert.cuh>
 #include <penstock/cuda/detail/launch.cuh>
 #include <penstock/cuda/detail/pack.cuh>
+#include <penstock/data/column.hpp>
 #include <penstock/host/normalize.hpp>
 
 #include <cstddef>

@@ -9,7 +9,7 @@
 // some nanoseconds. It needs CUDA's headers alone: no library and no GPU.
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/observe/trace.hpp>
+#include <penstock/detail/measure/trace.hpp>
 
 #include <cstdint>
 

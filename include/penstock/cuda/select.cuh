@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/callables/workspace.hpp>
 #include <penstock/cuda/algorithm.cuh>
 #include <penstock/cuda/error.hpp>
 #include <penstock/host/select.hpp>
-#include <penstock/workspace.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,19 +4,19 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/memory/mapping.hpp>
-#include <penstock/detail/observe/calls_here.hpp>
-#include <penstock/device.hpp>
+#include <penstock/detail/measure/calls_here.hpp>
+#include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host/attachment.hpp>
 #include <penstock/host/counts.hpp>
 #include <penstock/host/detail/machine.hpp>
 #include <penstock/host/detail/pace.hpp>
-#include <penstock/host/detail/pinned_pieces.hpp>
 #include <penstock/host/detail/pretended.hpp>
 #include <penstock/host/graph.hpp>
 #include <penstock/host/options.hpp>
+#include <penstock/host/pinned_pieces.hpp>
 #include <penstock/host/stream.hpp>
+#include <penstock/machine/detail/mapping.hpp>
 
 #include <cassert>
 #include <concepts>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/observe/calls_here.hpp>
+#include <penstock/detail/measure/calls_here.hpp>
 #include <penstock/host/detail/context.hpp>
 #include <penstock/host/detail/pace.hpp>
 #include <penstock/host/detail/queue.hpp>

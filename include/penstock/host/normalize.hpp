@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/column.hpp>
 #include <penstock/config.hpp>
+#include <penstock/data/column.hpp>
 #include <penstock/host/convert.hpp>
 #include <penstock/host/device.hpp>
 

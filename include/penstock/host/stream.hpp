@@ -4,8 +4,8 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/shared.hpp>
-#include <penstock/detail/observe/calls_here.hpp>
+#include <penstock/detail/base/owners.hpp>
+#include <penstock/detail/measure/calls_here.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/context.hpp>
 #include <penstock/host/detail/pace.hpp>

@@ -5,7 +5,7 @@
 #include <penstock/detail/base/fixed_path.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
-#include <penstock/io/detail/persist.hpp>
+#include <penstock/io/persist.hpp>
 #include <penstock/io/posix.hpp>
 
 #include <algorithm>

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/opening.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
+#include <penstock/io/detail/opening.hpp>
 #include <penstock/io/file.hpp>
-#include <penstock/prepare_options.hpp>
+#include <penstock/run/options.hpp>
 
 #include <algorithm>
 #include <cerrno>

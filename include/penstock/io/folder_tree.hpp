@@ -3,9 +3,9 @@
 #pragma once
 
 #include <penstock/detail/base/fixed_path.hpp>
-#include <penstock/detail/base/opening.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
+#include <penstock/io/detail/opening.hpp>
 #include <penstock/io/folder.hpp>
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/detail/base/threads.hpp>
-#include <penstock/usable.hpp>
+#include <penstock/machine/usable.hpp>
 
 #include <algorithm>
 #include <cerrno>

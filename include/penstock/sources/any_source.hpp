@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/memory.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
-#include <penstock/memory.hpp>
-#include <penstock/order.hpp>
-#include <penstock/prepare_options.hpp>
-#include <penstock/sources/detail/held_source.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/run/options.hpp>
+#include <penstock/sources/held_source.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
 

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/prepare_options.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/joined.hpp>
+#include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/detail/several.hpp>
-#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>

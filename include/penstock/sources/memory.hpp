@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/data/schema.hpp>
 #include <penstock/detail/base/throwing.hpp>
-#include <penstock/schema.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/source.hpp>
 

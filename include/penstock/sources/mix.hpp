@@ -5,12 +5,12 @@
 #include <penstock/detail/base/splitmix.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
-#include <penstock/permutation.hpp>
-#include <penstock/prepare_options.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/order/permutation.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/detail/joined.hpp>
-#include <penstock/sources/detail/told.hpp>
+#include <penstock/sources/detail/optional_members.hpp>
 
 #include <algorithm>
 #include <cstddef>

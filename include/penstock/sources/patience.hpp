@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/interrupt.hpp>
-#include <penstock/detail/observe/meter.hpp>
+#include <penstock/detail/measure/meter.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/memory.hpp>
+#include <penstock/data/schema.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/io/many_reads.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/io/whole_records.hpp>
-#include <penstock/memory.hpp>
-#include <penstock/prepare_options.hpp>
-#include <penstock/schema.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/record_files.hpp>

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/part_of.hpp>
 #include <penstock/detail/base/throwing.hpp>
-#include <penstock/prepare_options.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/given.hpp>
+#include <penstock/sources/detail/optional_members.hpp>
+#include <penstock/sources/detail/part_of.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
-#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
 

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/memory.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
-#include <penstock/memory.hpp>
-#include <penstock/order.hpp>
-#include <penstock/prepare_options.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/patience.hpp>
 
 #include <concepts>

@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/data/schema.hpp>
 #include <penstock/detail/base/splitmix.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
-#include <penstock/prepare_options.hpp>
-#include <penstock/schema.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/given.hpp>
+#include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
-#include <penstock/sources/detail/told.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/data/schema.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
-#include <penstock/prepare_options.hpp>
-#include <penstock/schema.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/opening_in_turn.hpp>
-#include <penstock/sources/detail/told.hpp>
+#include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>

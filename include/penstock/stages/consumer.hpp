@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/callables/each_worker.hpp>
+#include <penstock/callables/replayed.hpp>
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
-#include <penstock/detail/device_side/device_consumer.hpp>
-#include <penstock/detail/device_side/replayed_consumer.hpp>
+#include <penstock/detail/ends/device_consumer.hpp>
+#include <penstock/detail/ends/host_consumer.hpp>
+#include <penstock/detail/ends/replayed_consumer.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/host_side/host_consumer.hpp>
-#include <penstock/each_worker.hpp>
-#include <penstock/replayed.hpp>
 #include <penstock/stage.hpp>
 
 #include <type_traits>

@@ -2,21 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/callables/each_worker.hpp>
+#include <penstock/data/row.hpp>
+#include <penstock/data/visit.hpp>
 #include <penstock/detail/base/callable.hpp>
-#include <penstock/detail/chain/decoder_form.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/decoding/decoder_form.hpp>
+#include <penstock/detail/decoding/decoder_node.hpp>
+#include <penstock/detail/decoding/ragged_decoder_node.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/host_side/decoder_node.hpp>
-#include <penstock/detail/host_side/make_outputs.hpp>
-#include <penstock/detail/host_side/ragged_decoder_node.hpp>
-#include <penstock/each_worker.hpp>
-#include <penstock/on_error.hpp>
-#include <penstock/row.hpp>
+#include <penstock/detail/outputs/make_outputs.hpp>
+#include <penstock/run/on_error.hpp>
 #include <penstock/sources/source.hpp>
 #include <penstock/stage.hpp>
 #include <penstock/stages/decoder_options.hpp>
-#include <penstock/visit.hpp>
 
 #include <cstddef>
 #include <cstdint>

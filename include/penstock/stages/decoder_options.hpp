@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/on_error.hpp>
+#include <penstock/run/on_error.hpp>
 
 #include <cstddef>
 #include <vector>

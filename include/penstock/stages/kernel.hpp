@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
-#include <penstock/counted.hpp>
+#include <penstock/callables/replayed.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/counted.hpp>
+#include <penstock/data/schema.hpp>
 #include <penstock/detail/base/callable.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
@@ -13,8 +15,6 @@
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/error.hpp>
-#include <penstock/replayed.hpp>
-#include <penstock/schema.hpp>
 #include <penstock/stage.hpp>
 
 #include <algorithm>

@@ -6,8 +6,8 @@
 #include <penstock/detail/chain/chain.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/host_side/stager_node.hpp>
 #include <penstock/stage.hpp>
+#include <penstock/stages/stager_node.hpp>
 
 #include <cstddef>
 #include <type_traits>

@@ -3,21 +3,21 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/plan.hpp>
 #include <penstock/detail/engine/run_control.hpp>
-#include <penstock/detail/host_side/dealt_ranges.hpp>
-#include <penstock/detail/host_side/ordered_reader_node.hpp>
-#include <penstock/detail/host_side/range_dealer.hpp>
-#include <penstock/detail/links/ahead.hpp>
-#include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/memory/layout.hpp>
-#include <penstock/detail/order/make_order.hpp>
-#include <penstock/detail/order/ordered_numbers.hpp>
-#include <penstock/detail/order/run_order.hpp>
-#include <penstock/sources/detail/told.hpp>
+#include <penstock/detail/links/layout.hpp>
+#include <penstock/detail/reading/make_order.hpp>
+#include <penstock/detail/reading/ordered_reader_node.hpp>
+#include <penstock/detail/reading/range_dealer.hpp>
+#include <penstock/detail/reading/ranges.hpp>
+#include <penstock/detail/turns/ahead.hpp>
+#include <penstock/detail/turns/flush.hpp>
+#include <penstock/order/detail/ordered_numbers.hpp>
+#include <penstock/order/detail/run_order.hpp>
+#include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/source.hpp>
 #include <penstock/stages/reader_options.hpp>
 

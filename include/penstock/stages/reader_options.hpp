@@ -4,11 +4,11 @@
 
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/engine/plan.hpp>
-#include <penstock/detail/links/flush.hpp>
+#include <penstock/detail/turns/flush.hpp>
 #include <penstock/error.hpp>
-#include <penstock/on_error.hpp>
-#include <penstock/order.hpp>
-#include <penstock/ranks.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/order/ranks.hpp>
+#include <penstock/run/on_error.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>

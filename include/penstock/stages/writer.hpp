@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/host_side/writer_node.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/stage.hpp>
+#include <penstock/stages/writer_node.hpp>
 
 #include <string>
 #include <type_traits>

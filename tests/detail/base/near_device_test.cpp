@@ -7,11 +7,11 @@
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/detail/base/near_device.hpp>
-#include <penstock/detail/base/processor_set.hpp>
-#include <penstock/detail/memory/mapping.hpp>
+#include <penstock/detail/engine/near_device.hpp>
+#include <penstock/machine/detail/mapping.hpp>
+#include <penstock/machine/detail/processor_set.hpp>
+#include <penstock/machine/usable.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/usable.hpp>
 
 #include <atomic>
 #include <cstddef>

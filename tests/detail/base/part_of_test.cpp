@@ -4,8 +4,8 @@
 #include "support/caught.hpp"
 #include "support/made_source.hpp"
 
-#include <penstock/detail/base/part_of.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/sources/detail/part_of.hpp>
 
 #include <cstddef>
 #include <cstdint>

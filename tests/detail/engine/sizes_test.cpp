@@ -8,8 +8,8 @@
 
 #include <penstock/detail/engine/fed_devices.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/machine/usable.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <cstdint>

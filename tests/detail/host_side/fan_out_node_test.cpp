@@ -7,8 +7,8 @@
 #include "support/catch.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/detail/host_side/fan_out_node.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out_node.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/links/output_log.hpp>
+#include <penstock/order/detail/origins.hpp>
 
 #include <atomic>
 #include <cstddef>

@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/links/ramp.hpp>
+#include <penstock/detail/turns/ramp.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/detail/links/sequencer.hpp>
+#include <penstock/detail/turns/sequencer.hpp>
 
 #include <atomic>
 #include <chrono>

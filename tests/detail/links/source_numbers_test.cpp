@@ -7,7 +7,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/links/source_numbers.hpp>
+#include <penstock/order/detail/source_numbers.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 
-#include <penstock/detail/memory/mapping.hpp>
+#include <penstock/machine/detail/mapping.hpp>
 
 #include <algorithm>
 #include <csignal>

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 
-#include <penstock/detail/observe/call_times.hpp>
-#include <penstock/detail/observe/calls_here.hpp>
-#include <penstock/detail/observe/meter.hpp>
-#include <penstock/stage_report.hpp>
+#include <penstock/detail/measure/call_times.hpp>
+#include <penstock/detail/measure/calls_here.hpp>
+#include <penstock/detail/measure/meter.hpp>
+#include <penstock/run/stage_report.hpp>
 
 #include <chrono>
 #include <memory>

@@ -5,8 +5,8 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/observe/observer.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/observer.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/observe/unit_times.hpp>
+#include <penstock/detail/measure/times.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>

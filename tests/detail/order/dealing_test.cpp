@@ -5,7 +5,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/order/dealing.hpp>
+#include <penstock/order/detail/dealing.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -6,7 +6,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/order/sequence.hpp>
+#include <penstock/order/detail/sequence.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 
 #include <penstock/detail/ranks/meeting_place.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <cstdint>
 #include <set>

@@ -3,17 +3,17 @@
 #pragma once
 
 #include <penstock/detail/base/callable.hpp>
-#include <penstock/detail/base/near_device.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/throwing.hpp>
-#include <penstock/detail/chain/verdict.hpp>
-#include <penstock/detail/device_side/device_loop.hpp>
+#include <penstock/detail/chain/fit.hpp>
+#include <penstock/detail/ends/device_loop.hpp>
+#include <penstock/detail/ends/host_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
 #include <penstock/detail/engine/fed_devices.hpp>
-#include <penstock/detail/host_side/host_loop.hpp>
+#include <penstock/detail/engine/near_device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host/device.hpp>
-#include <penstock/prepare_options.hpp>
+#include <penstock/run/options.hpp>
 
 #include <cstddef>
 #include <tuple>

@@ -4,7 +4,7 @@
 
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/device.hpp>
+#include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
 
 #include <iterator>

@@ -8,7 +8,7 @@
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
-#include <penstock/device.hpp>
+#include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
 
 #include <algorithm>

@@ -9,12 +9,12 @@
 #include <penstock/detail/device_side/each_slot.hpp>
 #include <penstock/detail/device_side/poison.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/source_numbers.hpp>
-#include <penstock/detail/memory/allocation.hpp>
-#include <penstock/detail/observe/meter.hpp>
-#include <penstock/detail/observe/trace.hpp>
-#include <penstock/detail/order/run_order.hpp>
-#include <penstock/fence.hpp>
+#include <penstock/detail/measure/meter.hpp>
+#include <penstock/detail/measure/trace.hpp>
+#include <penstock/device/detail/allocation.hpp>
+#include <penstock/device/fence.hpp>
+#include <penstock/order/detail/run_order.hpp>
+#include <penstock/order/detail/source_numbers.hpp>
 
 #include <algorithm>
 #include <array>

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/device_side/copier.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/links/source_numbers.hpp>
+#include <penstock/order/detail/source_numbers.hpp>
 
 #include <cstdint>
 #include <utility>

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/fetch_step.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/detail/memory/allocation.hpp>
-#include <penstock/detail/observe/trace.hpp>
+#include <penstock/detail/measure/trace.hpp>
+#include <penstock/device/detail/allocation.hpp>
 #include <penstock/error.hpp>
 
 #include <algorithm>

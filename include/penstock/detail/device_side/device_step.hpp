@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/detail/engine/node.hpp>
-#include <penstock/detail/ring/state.hpp>
-#include <penstock/device.hpp>
+#include <penstock/device/device.hpp>
+#include <penstock/ring/detail/state.hpp>
 
 namespace penstock::detail {
 

@@ -4,7 +4,7 @@
 
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/source_numbers.hpp>
+#include <penstock/order/detail/source_numbers.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/device_side/slot_filler.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/source_numbers.hpp>
-#include <penstock/detail/memory/allocation.hpp>
-#include <penstock/fence.hpp>
+#include <penstock/device/detail/allocation.hpp>
+#include <penstock/device/fence.hpp>
+#include <penstock/order/detail/source_numbers.hpp>
 
 #include <array>
 #include <cstddef>

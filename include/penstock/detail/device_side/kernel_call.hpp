@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
+#include <penstock/callables/replayed.hpp>
+#include <penstock/data/batch.hpp>
 #include <penstock/detail/device_side/captured_groups.hpp>
 #include <penstock/detail/links/device_link.hpp>
-#include <penstock/replayed.hpp>
 
 #include <cstddef>
 #include <functional>

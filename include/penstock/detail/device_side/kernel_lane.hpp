@@ -5,9 +5,9 @@
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/memory/allocation.hpp>
-#include <penstock/detail/observe/meter.hpp>
-#include <penstock/fence.hpp>
+#include <penstock/detail/measure/meter.hpp>
+#include <penstock/device/detail/allocation.hpp>
+#include <penstock/device/fence.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <cstddef>

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/counted.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/data/counted.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/device_step.hpp>
 #include <penstock/detail/device_side/kernel_call.hpp>
 #include <penstock/detail/device_side/kernel_lane.hpp>
 #include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/detail/engine/sizes.hpp>
-#include <penstock/fence.hpp>
+#include <penstock/device/fence.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/device.hpp>
+#include <penstock/device/device.hpp>
 
 #include <cstddef>
 

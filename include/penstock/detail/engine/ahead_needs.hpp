@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/throwing.hpp>
-#include <penstock/detail/links/ahead.hpp>
+#include <penstock/detail/turns/ahead.hpp>
 #include <penstock/error.hpp>
 
 #include <cstdint>

@@ -3,21 +3,21 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/ahead_needs.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/engine/node_name.hpp>
 #include <penstock/detail/engine/plan.hpp>
 #include <penstock/detail/engine/shared_thread.hpp>
-#include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/device_link.hpp>
-#include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/source_numbers.hpp>
-#include <penstock/detail/order/run_order.hpp>
-#include <penstock/device.hpp>
-#include <penstock/prepare_options.hpp>
+#include <penstock/detail/turns/ahead.hpp>
+#include <penstock/detail/turns/flush.hpp>
+#include <penstock/device/device.hpp>
+#include <penstock/order/detail/run_order.hpp>
+#include <penstock/order/detail/source_numbers.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <cstddef>

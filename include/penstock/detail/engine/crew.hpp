@@ -3,13 +3,13 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/processor_set.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/error.hpp>
+#include <penstock/machine/detail/processor_set.hpp>
 
 #include <algorithm>
 #include <chrono>

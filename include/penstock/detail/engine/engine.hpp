@@ -2,21 +2,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/emplaced.hpp>
-#include <penstock/detail/base/near_device.hpp>
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
+#include <penstock/detail/engine/emplaced.hpp>
 #include <penstock/detail/engine/fed_devices.hpp>
+#include <penstock/detail/engine/near_device.hpp>
 #include <penstock/detail/engine/onlookers.hpp>
 #include <penstock/detail/engine/run_sums.hpp>
-#include <penstock/detail/order/run_order.hpp>
-#include <penstock/run_options.hpp>
-#include <penstock/usable.hpp>
+#include <penstock/machine/usable.hpp>
+#include <penstock/order/detail/run_order.hpp>
+#include <penstock/run/run_options.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,7 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/engine/engine.hpp>
 
 #include <utility>

@@ -8,11 +8,11 @@
 #include <penstock/detail/engine/node_setup.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
-#include <penstock/detail/links/used_up.hpp>
-#include <penstock/detail/observe/meter.hpp>
-#include <penstock/detail/observe/trace.hpp>
+#include <penstock/detail/measure/meter.hpp>
+#include <penstock/detail/measure/trace.hpp>
+#include <penstock/detail/turns/used_up.hpp>
 #include <penstock/error.hpp>
-#include <penstock/on_error.hpp>
+#include <penstock/run/on_error.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/engine/run_control.hpp>
-#include <penstock/stage_report.hpp>
+#include <penstock/run/stage_report.hpp>
 
 #include <algorithm>
 #include <chrono>

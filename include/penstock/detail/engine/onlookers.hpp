@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/report.hpp>
-#include <penstock/run_options.hpp>
+#include <penstock/run/report.hpp>
+#include <penstock/run/run_options.hpp>
 
 #include <utility>
 

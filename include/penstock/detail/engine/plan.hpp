@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/schema.hpp>
+#include <penstock/data/schema.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -8,9 +8,9 @@
 #include <penstock/detail/engine/failure.hpp>
 #include <penstock/detail/engine/skip_notes.hpp>
 #include <penstock/detail/engine/stop_gate.hpp>
-#include <penstock/detail/observe/wait_clock.hpp>
+#include <penstock/detail/measure/wait_clock.hpp>
 #include <penstock/error.hpp>
-#include <penstock/ring.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include <cerrno>
 #include <condition_variable>

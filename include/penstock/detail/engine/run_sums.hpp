@@ -5,9 +5,9 @@
 #include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
-#include <penstock/detail/observe/limiting_stage.hpp>
-#include <penstock/detail/order/run_order.hpp>
-#include <penstock/report.hpp>
+#include <penstock/detail/measure/limiting_stage.hpp>
+#include <penstock/order/detail/run_order.hpp>
+#include <penstock/run/report.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -7,10 +7,10 @@
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/ramp.hpp>
-#include <penstock/detail/memory/allocation.hpp>
+#include <penstock/detail/turns/ramp.hpp>
+#include <penstock/device/detail/allocation.hpp>
 #include <penstock/error.hpp>
-#include <penstock/usable.hpp>
+#include <penstock/machine/usable.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
-#include <penstock/report.hpp>
+#include <penstock/run/report.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,8 +4,8 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/observe/meter.hpp>
-#include <penstock/fence.hpp>
+#include <penstock/detail/measure/meter.hpp>
+#include <penstock/device/fence.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/links/ahead.hpp>
 #include <penstock/detail/links/consumer_watch.hpp>
-#include <penstock/detail/links/flush.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
-#include <penstock/detail/links/source_numbers.hpp>
 #include <penstock/detail/links/uses_ahead.hpp>
-#include <penstock/detail/order/run_order.hpp>
-#include <penstock/fence.hpp>
-#include <penstock/ring.hpp>
+#include <penstock/detail/turns/ahead.hpp>
+#include <penstock/detail/turns/flush.hpp>
+#include <penstock/device/fence.hpp>
+#include <penstock/order/detail/run_order.hpp>
+#include <penstock/order/detail/source_numbers.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include <algorithm>
 #include <cstddef>

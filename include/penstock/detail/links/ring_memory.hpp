@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/memory/allocation.hpp>
-#include <penstock/detail/memory/layout.hpp>
+#include <penstock/detail/links/layout.hpp>
+#include <penstock/device/detail/allocation.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -4,8 +4,8 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/links/ahead.hpp>
-#include <penstock/fence.hpp>
+#include <penstock/detail/turns/ahead.hpp>
+#include <penstock/device/fence.hpp>
 
 #include <cstddef>
 #include <cstdint>

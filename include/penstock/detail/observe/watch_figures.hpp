@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/observe/call_names.hpp>
-#include <penstock/detail/observe/figures.hpp>
-#include <penstock/gpu_watch_summary.hpp>
+#include <penstock/diagnose/detail/call_names.hpp>
+#include <penstock/diagnose/detail/figures.hpp>
+#include <penstock/diagnose/gpu_watch_summary.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
 #include <penstock/detail/ranks/socket.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -7,7 +7,7 @@
 #include <penstock/detail/ranks/greeting.hpp>
 #include <penstock/detail/ranks/meeting_place.hpp>
 #include <penstock/detail/ranks/socket.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <cerrno>
 #include <chrono>

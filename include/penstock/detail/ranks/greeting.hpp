@@ -8,7 +8,7 @@
 #include <penstock/detail/ranks/socket.hpp>
 #include <penstock/detail/ranks/words.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <chrono>
 #include <cstddef>

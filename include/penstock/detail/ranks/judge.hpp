@@ -7,7 +7,7 @@
 #include <penstock/detail/ranks/connection.hpp>
 #include <penstock/detail/ranks/greeting.hpp>
 #include <penstock/detail/ranks/words.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <cstdint>
 #include <string>

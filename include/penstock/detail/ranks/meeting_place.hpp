@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/slurm_step.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
-#include <penstock/ranks.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/order/ranks.hpp>
+#include <penstock/order/slurm_step.hpp>
 
 #include <cstdint>
 #include <string>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
+#include <penstock/data/batch.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 

@@ -4,14 +4,14 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/io/descriptors.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/many_reads.hpp>
 #include <penstock/sources/detail/held_bytes.hpp>
-#include <penstock/sources/detail/told.hpp>
+#include <penstock/sources/detail/optional_members.hpp>
 
 #include <algorithm>
 #include <cstddef>

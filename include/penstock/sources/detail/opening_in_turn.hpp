@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/prepare_options.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/source.hpp>
 
 namespace penstock::detail {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/io/many_reads.hpp>
-#include <penstock/sources/detail/read_numbered.hpp>
+#include <penstock/sources/detail/reads.hpp>
 
 #include <algorithm>
 #include <cstddef>

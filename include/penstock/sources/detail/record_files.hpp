@@ -3,25 +3,25 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/opening.hpp>
 #include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/shared.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/descriptors.hpp>
+#include <penstock/io/detail/opening.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/folder.hpp>
 #include <penstock/io/many_reads.hpp>
 #include <penstock/io/whole_records.hpp>
-#include <penstock/prepare_options.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/file_parts.hpp>
 #include <penstock/sources/detail/held_bytes.hpp>
 #include <penstock/sources/detail/one_ending.hpp>
+#include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/detail/read_many.hpp>
-#include <penstock/sources/detail/told.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/batch.hpp>
-#include <penstock/detail/base/part_of.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/schema.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
-#include <penstock/schema.hpp>
-#include <penstock/sources/detail/read_numbered.hpp>
+#include <penstock/sources/detail/part_of.hpp>
+#include <penstock/sources/detail/reads.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
 

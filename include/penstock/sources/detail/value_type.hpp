@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/data/float16.hpp>
 #include <penstock/detail/base/text.hpp>
-#include <penstock/float16.hpp>
 
 #include <algorithm>
 #include <cstddef>

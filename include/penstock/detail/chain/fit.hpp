@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/data/counted.hpp>
+#include <penstock/data/memory.hpp>
+#include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/chain/chain.hpp>
+#include <penstock/detail/chain/refused.hpp>
+#include <penstock/device/device.hpp>
+#include <penstock/stage.hpp>
+
+#include <type_traits>
+
+namespace penstock::detail {
+
+/// Returns whether S is a stage that was refused already.
+template <class S> consteval bool refused_before() {
+  if constexpr (Stage<S>) {
+    return S::refused;
+  } else {
+    return false;
+  }
+}
+
+enum class Verdict {
+  fits,
+  silent,
+  not_a_stage,
+  no_reader_first,
+  after_the_last,
+  reader_inside,
+  pageable_to_pinned,
+  pageable_to_device,
+  pinned_to_device,
+  pinned_to_pageable,
+  device_to_host,
+  columns_in_a_row,
+  ragged_to_host,
+  counted_to_plain,
+  other_records,
+  other_stream,
+  two_devices
+};
+
+template <class Next, class On> consteval bool stream_fits() {
+  if constexpr (AnyDevice<On> && !std::is_void_v<typename Next::stream_parameter>) {
+    return std::is_convertible_v<Stream<On>, typename Next::stream_parameter>;
+  } else {
+    return true;
+  }
+}
+
+/// Returns whether Next names no device, the chain's device, or the first one of the chain.
+template <class Next, class On> consteval bool device_fits() {
+  using Named = typename Next::device_type;
+  return std::is_same_v<On, NoDevice> || std::is_same_v<Named, NoDevice> ||
+         std::is_same_v<On, Named>;
+}
+
+template <class G, class T> consteval Verdict verdict_of_spaces() {
+  if constexpr (std::is_same_v<typename G::space, Pageable>) {
+    return T::device ? Verdict::pageable_to_device : Verdict::pageable_to_pinned;
+  } else if constexpr (std::is_same_v<typename G::space, Pinned>) {
+    return T::device ? Verdict::pinned_to_device : Verdict::pinned_to_pageable;
+  } else {
+    return Verdict::device_to_host;
+  }
+}
+
+/// Returns whether Next can follow Left, and if not, the first thing that is wrong.
+template <class Left, class Next, class Gives, class Takes, class On> consteval Verdict
+find_verdict() {
+  using G = batch_of<Gives>;
+  using T = batch_of<Takes>;
+  if constexpr (std::is_same_v<Left, Refused> || std::is_same_v<Next, Refused> ||
+                refused_before<Next>() || refused_before<typename chain<Left>::last>()) {
+    return Verdict::silent;
+  } else if constexpr (!Part<Next>) {
+    return Verdict::not_a_stage;
+  } else if constexpr (!chain<Left>::starts) {
+    return Verdict::no_reader_first;
+  } else if constexpr (std::is_void_v<Gives>) {
+    return Verdict::after_the_last;
+  } else if constexpr (is_pipeline<Next> || std::is_void_v<Takes>) {
+    return Verdict::reader_inside;
+  } else if constexpr (!Space<typename G::space> || !Space<typename T::space>) {
+    return Verdict::silent;
+  } else if constexpr (!std::is_same_v<typename G::space, typename T::space>) {
+    return verdict_of_spaces<G, T>();
+  } else if constexpr (Next::one_array_alone && schema_traits<typename G::schema>::named) {
+    return Verdict::columns_in_a_row;
+  } else if constexpr (Next::fixed_length_alone && schema_traits<typename G::schema>::ragged) {
+    return Verdict::ragged_to_host;
+  } else if constexpr (is_counted<typename G::schema> && !is_counted<typename T::schema>) {
+    return Verdict::counted_to_plain;
+  } else if constexpr (!std::is_same_v<typename G::schema, typename T::schema>) {
+    return Verdict::other_records;
+  } else if constexpr (!device_fits<Next, On>()) {
+    return Verdict::two_devices;
+  } else if constexpr (!stream_fits<Next, On>()) {
+    return Verdict::other_stream;
+  } else {
+    return Verdict::fits;
+  }
+}
+
+template <bool Fits, class L, class R> struct join {
+  using type = Refused;
+};
+template <class L, class R> struct join<true, L, R> {
+  using type = Pipeline<L, R>;
+};
+template <class... S, class R> struct join<true, Pipeline<S...>, R> {
+  using type = Pipeline<S..., R>;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/owners.hpp>
+#include <penstock/detail/ends/host_lender.hpp>
+#include <penstock/detail/engine/batch_source.hpp>
+#include <penstock/detail/engine/node.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace penstock::detail {
+
+/// Stands in for the last stage of an open pipeline whose batches lie in host memory.
+template <class T, class Where>
+class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
+  using B = Batch<const T, Where>;
+
+ public:
+  HostLoop(const NodeSetup& setup, const Shared<HostLink>& in)
+      : Node{setup}, lender_{new_shared<HostLender>(in)} {}
+
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const override {
+    Node::report(seconds, stage);
+    stage.slot_bytes = lender_->link().layout().bytes();
+  }
+
+  void enter(StreamHandle) noexcept override {
+    lender_->belong_here();
+    meter(0).start();
+  }
+  Lease<B> next() noexcept override {
+    body_.reset();
+    meter(0).spent(Activity::busy, Activity::starved);
+    used_up(behind_);
+    HostRing::Take taken;
+    const CallsBeforeSleep tells{meter(0).before_waits()};
+    if (!attempt(delivered_,
+                 [&] {
+                   lender_->check_no_strays();
+                   // Checked for each slot: those of skipped records take up a place too.
+                   do {
+                     lender_->out().check_next();
+                     taken = lender_->link().ring.take(Empties::give);
+                   } while (taken && taken.fill() == Fill::none);
+                 }) ||
+        !taken) {
+      return {};
+    }
+    meter(0).spent(Activity::starved, Activity::busy);
+    const std::uint64_t ticket = taken.ticket();
+    const std::size_t place = taken.place();
+    HostLink& link = lender_->link();
+    const HostSlot& slot = lender_->out().keep(std::move(taken), link.credits(place)).slot();
+    const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.units);
+    meter(0).did(slot.units, slot.bytes);
+    behind_ = link.has_turns ? link.place_behind(slot) : RunOrder::unknown;
+    body_.emplace(&meter(0).calls());
+    return {link.batch<const T, Where>(place, slot, index), lender_, ticket, slot.epoch};
+  }
+  void leave(bool early) noexcept override {
+    body_.reset();
+    if (!attempt(delivered_, [&] { lender_->check_no_strays(); }) && early) {
+      control().owe();
+    }
+    lender_->belong_to_all();
+    meter(0).stop();
+  }
+
+ private:
+  void reset() override {
+    lender_->out().reset(lender_->forget_strays());
+    delivered_ = 0;
+    behind_ = lender_->link().has_turns ? 0 : RunOrder::unknown;
+  }
+  const Shared<HostLender> lender_;
+  std::optional<CallsCountIn> body_; // while the thread is in it
+  std::uint64_t delivered_{};
+  std::uint64_t behind_{}; // the place behind the batch that the loop has
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,220 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/owners.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/ragged.hpp>
+#include <penstock/detail/reading/range_dealer.hpp>
+#include <penstock/detail/reading/reading_node.hpp>
+#include <penstock/detail/reading/slot_ranges.hpp>
+#include <penstock/sources/source.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace penstock::detail {
+
+/// Fills the slots of its ring from a source, several at once, each with its own range.
+template <Source From, class Where> class ReaderNode : public ReadingNode<From> {
+  using Base = ReadingNode<From>;
+  using T = typename From::schema;
+  static constexpr bool ragged = schema_traits<T>::ragged;
+
+ public:
+  /// Reads the slots that `ranges` says, or, unless it is null, those that `dealt` deals out, and
+  /// hands a slot on when `flush` says: there is then one worker, if the source gives for now.
+  [[gnu::cold]] ReaderNode(const NodeSetup& setup, const Shared<HostLink>& out, From source,
+                           const SlotRanges& ranges, Owned<RangeDealer> dealt, const Flush& flush,
+                           const OnError& on_error)
+      : Base{setup, out, std::move(source), on_error}, ranges_{ranges}, dealt_{std::move(dealt)},
+        flush_{flush} {
+    out_->order->mix_from(&source_);
+    if (dealt_) {
+      dealt_->be_watched(setup.control);
+    }
+    if (out_->layout().units == 1 && out_->layout().bytes() > usual_read) {
+      note_ = joined({"a record of ", out_->layout().bytes(), " bytes is a slot"});
+    }
+  }
+
+ protected:
+  using Base::on_error_;
+  using Base::out_;
+  using Base::source_;
+  using typename Base::Item;
+
+  /// Fills a slot, whose records need not be neighbours in the source. No node of another order
+  /// than the source's is a ReaderNode alone: see OrderedReaderNode.
+  virtual void read_ordered(std::size_t /*place*/, HostSlot& /*slot*/, Filled& /*got*/,
+                            unsigned /*attempt*/, Meter& /*meter*/) {}
+  /// Does so with each record as an item: its neighbours have nothing to do with it.
+  virtual Item read_singly(std::size_t /*place*/, HostSlot& /*slot*/, Filled& /*got*/,
+                           Meter& /*meter*/) {
+    return Item::failed;
+  }
+  // Returns what says which record of the source a unit is of.
+  auto record_of(std::uint64_t epoch, std::uint64_t unit) const noexcept {
+    return [=, this] { return out_->order->visit(epoch, out_->layout().in_records(unit)).record; };
+  }
+  void note_read(std::size_t place, Filled& got, std::size_t count) const noexcept {
+    if (flush_ && got.count == 0) {
+      out_->dues(place)->read = Flush::Clock::now();
+    }
+    got.count += count;
+  }
+
+ private:
+  [[gnu::cold]] void reset() override {
+    this->note_begin();
+    out_->reset();
+    ranges_.begin(*out_->order, out_->layout().units_a_record);
+    if (dealt_) {
+      dealt_->reset(ranges_);
+    } else if (ranges_.known()) {
+      out_->ring.end_at(ranges_.slots());
+    }
+  }
+
+  void work(unsigned /*worker*/, Meter& meter) override {
+    HostRing& ring = out_->ring;
+    const Layout& layout = out_->layout();
+    for (;;) {
+      HostRing::Claim claim = ring.try_claim();
+      const bool at_once = claim && !dealt_;
+      if (!claim && !(claim = ring.claim())) {
+        meter.spent(Activity::blocked, Activity::busy);
+        return;
+      }
+      HostSlot& slot = claim.slot();
+      slot.units = 0;
+      const SlotRanges::Range range =
+          dealt_ ? dealt_->next(claim.ticket(), ring) : ranges_.of(claim.ticket());
+      meter.goes_on(at_once, Activity::blocked, Activity::busy);
+      const std::uint64_t first = range.first;
+      const std::size_t wanted = range.units;
+      if (wanted == 0) {
+        return;
+      }
+      slot.index = ranges_.index(range);
+      slot.source.start(first);
+      slot.epoch = range.epoch;
+      slot.units = wanted;
+      Filled got = 0;
+      const bool singly = on_error_.skips != 0 && !out_->order->plain();
+      const Item item =
+          singly ? read_singly(claim.place(), slot, got, meter)
+                 : this->attempt_item(on_error_, meter, record_of(slot.epoch, first),
+                                      layout.whole_records(first, wanted), [&](unsigned attempt) {
+                                        const TraceRange shown =
+                                            this->trace(layout.in_records(slot.index));
+                                        read(claim.place(), slot, got, attempt, meter);
+                                      });
+      if (item == Item::failed) {
+        slot.units = 0; // the slot goes on, empty, to a thread that did not see the ring fail
+        return;
+      }
+      meter.spent(Activity::busy, Activity::blocked);
+      const bool ends = item == Item::good && got.count < wanted && !got.for_now && !singly;
+      const bool cut = item == Item::good && got.count < wanted && got.for_now;
+      slot.units = item == Item::good ? got.count : 0;
+      slot.ends_epoch = ends || (!cut && first + wanted == ranges_.end_of(range.epoch));
+      slot.bytes = slot.units != 0 ? out_->memory.used(claim.place(), slot.units) : 0;
+      meter.did(layout.whole_records(first, slot.units), slot.bytes);
+      meter.found_in_use(ring.was_in_use());
+      slot.units = ranges_.kept(slot.units, slot.ends_epoch);
+      if (Dues* const dues = out_->dues(claim.place())) {
+        dues->credits = slot.units;
+      }
+      if (dealt_) {
+        dealt_->give_back(wanted - slot.units);
+        if (cut && this->workers() == 1) { // of several, the run ends
+          dealt_->cut(range, slot.units);
+        }
+      }
+      if (ends) {
+        end_at(claim.ticket() + 1);
+      }
+      const Fill fill = slot.units == 0                                ? Fill::none
+                        : slot.ends_epoch || slot.units < layout.units ? Fill::partial
+                                                                       : Fill::full;
+      out_->publish(std::move(claim), fill);
+    }
+  }
+
+  [[gnu::cold]] void end_at(std::uint64_t ticket) noexcept {
+    if (dealt_) {
+      dealt_->end_at(ticket, out_->ring);
+    } else {
+      out_->ring.end_at(ticket);
+    }
+  }
+  // Fills a slot, from record got.count on, and counts there: what came in order, and perhaps for
+  // now, cannot be asked for again by another attempt.
+  void read(std::size_t place, HostSlot& slot, Filled& got, unsigned attempt, Meter& meter) {
+    const std::uint64_t first = slot.source[0];
+    const std::size_t wanted = slot.units;
+    if (!out_->order->plain()) {
+      return read_ordered(place, slot, got, attempt, meter);
+    }
+    if constexpr (ReadsBytes<From>) {
+      if (out_->layout().in_pieces()) {
+        source_.read_bytes(first, std::span{out_->memory.data(place), wanted});
+        note_read(place, got, wanted);
+        return;
+      }
+    }
+    if constexpr (!GivesForNow<From>) {
+      got = 0;
+    }
+    if constexpr (ragged) {
+      open_ragged(out_->memory, place, wanted, got.count);
+    }
+    do {
+      const std::uint64_t next = first + got.count;
+      const Filled filled = read_some(
+          source_, rest(place, slot, got),
+          Patience{this->control().interrupt(), meter, slot.epoch, attempt, due(place, got)});
+      check_count(filled.count, wanted - got.count, next, false);
+      if constexpr (ragged) {
+        check_ragged(out_->memory, place, got.count + filled.count, first);
+      }
+      note_read(place, got, filled.count);
+      got.for_now = filled.for_now;
+    } while (GivesForNow<From> && got.for_now && got.count < wanted &&
+             !this->control().interrupt().raised() &&
+             !(got.count != 0 && flush_.is_due(out_->was_read(place))));
+    // What was told to return gave what it had; the rings are closed, and it counts as dropped.
+    if (!got.for_now && !this->control().interrupt().raised()) {
+      check_count(got.count, wanted, first, ranges_.known());
+    }
+  }
+  // Returns what of a slot is still to be filled.
+  Batch<T, Where> rest(std::size_t place, const HostSlot& slot, const Filled& got) const {
+    const std::uint64_t next = slot.source[0] + got.count;
+    if constexpr (GivesForNow<From>) {
+      if (got.count != 0) {
+        return out_->template part<T, Where>(place, slot, next, got.count, slot.units - got.count);
+      }
+    }
+    return out_->template batch<T, Where>(place, slot, next);
+  }
+  // Returns when the records that a slot has so far are due.
+  Flush::Clock::time_point due(std::size_t place, const Filled& got) const noexcept {
+    return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(out_->was_read(place));
+  }
+
+  using Base::note_;
+  SlotRanges ranges_;
+  const Owned<RangeDealer> dealt_; // null if a slot's number says what it holds
+  const Flush flush_;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/diagnose/detail/activity_records.hpp>
+#include <penstock/diagnose/detail/call_names.hpp>
+#include <penstock/diagnose/detail/cupti_calls.hpp>
+#include <penstock/diagnose/detail/loop_calls.hpp>
+#include <penstock/diagnose/detail/process_use.hpp>
+#include <penstock/diagnose/detail/watch_timeline.hpp>
+#include <penstock/diagnose/gpu_watch_summary.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <cupti.h>
+
+namespace penstock::detail {
+
+/// What a watch counts from its beginning on, or from the first cudaProfilerStart(). A copy can be
+/// summed up while the watch goes on.
+class WatchSums {
+ public:
+  void add(const SeenCall& call, double seconds) noexcept {
+    WatchedCalls& function = functions_[number(call.domain)][call.id];
+    ++function.calls;
+    function.seconds += seconds;
+    loop_.add(call.kind, seconds);
+  }
+  /// Fills in all that is counted here, and what CUPTI's records say. `use`: what the process has
+  /// used by now.
+  void finish(WatchSummary& sum, const ProcessUse& use, ActivityRecords& records) {
+    sum.gpu.dropped = records.dropped;
+    timeline.finish(sum);
+    sum.loop = loop_.later();
+    for (const CUpti_CallbackDomain domain :
+         {CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_DRIVER_API}) {
+      for (std::uint32_t id = 0; id != CallSubscription::most_ids; ++id) {
+        if (const WatchedCalls& calls = functions_[number(domain)][id]; calls.calls != 0) {
+          add_function(sum, CallSubscription::name_of(domain, id), calls);
+        }
+      }
+    }
+    for (auto& [name, kernel] : records.kernels) {
+      kernel.sum.sizes = kernel.sizes.size();
+      sum.kernels.push_back(std::move(kernel.sum));
+    }
+    std::ranges::stable_sort(sum.functions, [](const auto& a, const auto& b) {
+      return a.calls.seconds > b.calls.seconds;
+    });
+    std::ranges::stable_sort(sum.kernels,
+                             [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+    sum.device_memory = records.device_memory;
+    sum.memory_bytes_per_s = records.memory_bytes_per_s;
+    sum.host_peak_bytes = use.peak_bytes;
+    sum.cpu_s = use.cpu_s - before_.cpu_s;
+    sum.processors = use.processors;
+  }
+
+  WatchTimeline timeline; ///< What happened when.
+
+ private:
+  static std::size_t number(CUpti_CallbackDomain domain) noexcept {
+    return domain == CUPTI_CB_DOMAIN_DRIVER_API ? 1 : 0;
+  }
+  static void add_function(WatchSummary& sum, const char* name, const WatchedCalls& calls) {
+    const std::string plain{plain_name(name)};
+    const auto same = std::ranges::find(sum.functions, plain, &WatchedFunction::name);
+    WatchedFunction& function = same != sum.functions.end()
+                                    ? *same
+                                    : sum.functions.emplace_back(WatchedFunction{plain, {}});
+    const auto add = [&](WatchedCalls& to) {
+      to.calls += calls.calls;
+      to.seconds += calls.seconds;
+    };
+    add(function.calls);
+    switch (cuda_call(name)) {
+    case CudaCall::launch:
+      return add(sum.launches);
+    case CudaCall::wait:
+      return add(sum.waits);
+    case CudaCall::page_lock:
+      add(sum.page_locks);
+      return add(sum.allocations);
+    case CudaCall::allocation:
+      return add(sum.allocations);
+    case CudaCall::release:
+      return add(sum.releases);
+    case CudaCall::copy:
+      return add(sum.copies);
+    case CudaCall::other:
+      return;
+    }
+  }
+
+  std::array<std::array<WatchedCalls, CallSubscription::most_ids>, 2> functions_{};
+  LoopCalls loop_;
+  ProcessUse before_{ProcessUse::now()};
+};
+
+} // namespace penstock::detail

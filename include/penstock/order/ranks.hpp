@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/config.hpp>
+#include <penstock/detail/base/throwing.hpp>
+#include <penstock/error.hpp>
+#include <penstock/order/order.hpp>
+#include <penstock/order/slurm_step.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+namespace penstock {
+
+namespace detail {
+
+/// The environment variables in which a launcher tells a rank, the world, and both on this host;
+/// null where it has none.
+struct RankVariables {
+  const char* names[4];
+  bool by_srun_too; // which sets them for an MPI library
+};
+
+inline constexpr RankVariables torchrun_variables{
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, false};
+inline constexpr RankVariables mpi_variables[] = {
+    {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+      "OMPI_COMM_WORLD_LOCAL_SIZE"},
+     false},
+    {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK",
+      "MV2_COMM_WORLD_LOCAL_SIZE"},
+     false},
+    {{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}, true}, // Hydra: MPICH, Intel
+    {{"PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"}, true},   // HPE Cray
+    {{"PMI_ID", nullptr, nullptr, nullptr}, false},                         // Hydra's -pmi-port
+    {{"PMIX_RANK", nullptr, nullptr, nullptr}, true}};
+/// SLURM_NTASKS, SLURM_NTASKS_PER_NODE and SLURM_TASKS_PER_NODE may be the job's, or a request.
+inline constexpr RankVariables slurm_variables{
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"}, false};
+
+[[gnu::cold]] inline bool set_by_srun(const RankVariables& of) {
+  if (!of.by_srun_too || !of.names[1]) {
+    return of.by_srun_too && variable("PMIX_NAMESPACE").substr(0, 6) == "slurm.";
+  }
+  return variable(of.names[0]) == variable(slurm_variables.names[0]) &&
+         variable(of.names[1]) == variable(slurm_variables.names[1]);
+}
+
+/// Throws an OptionError if such ranks cannot be; `names` are what it calls the four numbers.
+[[gnu::cold]] inline void check_ranks(const Ranks& ranks, const char* const (&names)[4],
+                                      std::string_view cure) {
+  const std::uint32_t values[] = {ranks.rank, ranks.world, ranks.local_rank, ranks.local_world};
+  const auto refuse = [&](int a, std::string_view is, int b, std::string_view since) {
+    throw_error<OptionError>(
+        {"penstock: ", names[a], "=", values[a], is, names[b], "=", values[b], since, cure});
+  };
+  if (ranks.world == 0 || ranks.local_world == 0) {
+    const int none = ranks.world == 0 ? 1 : 3;
+    throw_error<OptionError>({"penstock: ", names[none],
+                              "=0 is no number of processes: it must be "
+                              "at least 1. ",
+                              cure});
+  }
+  if (ranks.rank >= ranks.world) {
+    refuse(0, " is no rank of ", 1, ": ranks count from 0. ");
+  }
+  if (ranks.local_rank >= ranks.local_world) {
+    refuse(2, " is no rank on a host with ", 3, ": ranks count from 0. ");
+  }
+  if (ranks.local_world > ranks.world) {
+    refuse(3, " is more than ", 1, ", and those of this host are among all. ");
+  }
+}
+
+/// Returns ranks that were given by hand; throws an OptionError if they cannot be.
+[[gnu::cold]] inline Ranks checked(const Ranks& ranks) {
+  check_ranks(ranks,
+              {"order.ranks.rank", "order.ranks.world", "order.ranks.local_rank",
+               "order.ranks.local_world"},
+              "Correct the Reader's, or take what ps::ranks() returns.");
+  return ranks;
+}
+
+/// What environment variables have told.
+class ToldRanks {
+ public:
+  /// Adds what these tell. The first to tell a number counts; ranks and worlds must not differ.
+  [[gnu::cold]] void ask(const RankVariables& of) {
+    for (int i = 0; i < 4; ++i) {
+      const std::string_view text = variable(of.names[i]);
+      if (!text.data()) {
+        continue;
+      }
+      const bool nodes = i == 3 && &of == &slurm_variables;
+      const auto number = nodes ? slurm_tasks_here(text) : whole_number(text);
+      if (!number) {
+        throw_error<OptionError>({"penstock: ", of.names[i], "=", text,
+                                  " is no whole number from 0 to 4294967295. Correct or unset it, "
+                                  "or give ps::Ranks by hand."});
+      }
+      if (!of_[i]) {
+        of_[i] = &of;
+        value_[i] = *number;
+      } else if (i < 2 && value_[i] != *number) {
+        throw_error<OptionError>({"penstock: ", name(i), "=", value_[i], " and ", of.names[i], "=",
+                                  text, " disagree about ", what[i],
+                                  ". Unset the one that does not count, or give ps::Ranks by "
+                                  "hand."});
+      }
+    }
+  }
+
+  /// Returns it; throws an OptionError if too little was told.
+  [[gnu::cold]] Ranks ranks() const {
+    int told = 0;
+    while (told < 4 && !of_[told]) {
+      ++told;
+    }
+    if (told == 4) {
+      return {};
+    }
+    for (int i = 0; i < 3; ++i) {
+      const bool alone = i == 2 && value_[1] <= 1;
+      if (!of_[i] && !alone) {
+        const char* missing =
+            of_[told]->names[i] ? of_[told]->names[i] : torchrun_variables.names[i];
+        throw_error<OptionError>({"penstock: ", name(told), "=", value_[told], " without ", missing,
+                                  ": nothing tells ", what[i], ". Set ",
+                                  torchrun_variables.names[i], " for each process, unset ",
+                                  name(told), " if there is only one, or give ps::Ranks by hand."});
+      }
+    }
+    const int local_world = of_[3] ? 3 : 1;
+    const Ranks ranks{value_[0], value_[1], value_[2], value_[local_world]};
+    check_ranks(ranks, {name(0), name(1), name(2), name(local_world)},
+                "Correct or unset them, or give ps::Ranks by hand.");
+    return ranks;
+  }
+
+ private:
+  static constexpr const char* what[] = {
+      "which process this is", "how many processes there are",
+      "which of this host's processes this is, and so which GPU it takes"};
+
+  const char* name(int i) const { return (of_[i] ? of_[i] : &torchrun_variables)->names[i]; }
+
+  const RankVariables* of_[4]{};
+  std::uint32_t value_[4]{};
+};
+
+/// Returns whether mpirun started this process, perhaps within a step of Slurm's.
+[[gnu::cold]] inline bool started_by_mpirun() {
+  return std::any_of(
+      std::begin(mpi_variables), std::end(mpi_variables),
+      [](const RankVariables& of) { return variable(of.names[0]).data() && !set_by_srun(of); });
+}
+/// Returns whether torchrun started this process.
+[[gnu::cold]] inline bool started_by_torchrun() {
+  return variable("TORCHELASTIC_RUN_ID").data() && variable("RANK").data();
+}
+
+} // namespace detail
+
+/// Returns which of several processes this is, from the environment variables of what started it.
+/// The innermost launcher counts: torchrun; else mpirun or mpiexec (Open MPI, MPICH, Intel MPI, HPE
+/// Cray, MVAPICH2, or another with PMI or PMIx); else srun. If there was none, this is rank 0 of 1.
+/// RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE set by hand add what a launcher does not tell.
+/// If nothing tells how many processes this host has, `local_world` is `world`.
+///
+/// Throws an OptionError if variables contradict each other, are no numbers or tell only part: its
+/// text has their names and values. Looks at nothing but the environment, each time anew, and does
+/// not block. Any thread may call it while no other one changes the environment.
+[[gnu::cold]] inline Ranks ranks() {
+  detail::ToldRanks told;
+  told.ask(detail::torchrun_variables);
+  if (detail::started_by_torchrun()) {
+    return told.ranks();
+  }
+  const bool within = detail::started_by_mpirun();
+  for (const detail::RankVariables& of : detail::mpi_variables) {
+    if (!within || !detail::set_by_srun(of)) {
+      told.ask(of);
+    }
+  }
+  if (!within && detail::in_slurm_step()) {
+    told.ask(detail::slurm_variables);
+  }
+  return told.ranks();
+}
+
+} // namespace penstock
