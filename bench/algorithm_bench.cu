@@ -20,7 +20,6 @@
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>
 #include <penstock/cuda/convert.cuh>
-#include <penstock/cuda/select.cuh>
 #include <penstock/data/float16.hpp>
 
 #include <cstddef>

@@ -16,7 +16,7 @@
 #include "support/inspect_tar.hpp"
 #include "support/inspected.hpp"
 
-#include <penstock/formats/array_info.hpp>
+#include <penstock/formats/array_options.hpp>
 #include <penstock/formats/lines.hpp>
 #include <penstock/formats/mnist.hpp>
 #include <penstock/formats/npy.hpp>

@@ -12,7 +12,7 @@
 
 #include "support/watch_files.hpp"
 
-#include <penstock/diagnose/watch_log.hpp>
+#include <penstock/diagnose/watch.hpp>
 #include <penstock/gpu_watch_text.hpp>
 
 #include <algorithm>

@@ -14,11 +14,11 @@
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
 
-#include <penstock/host/select.hpp>
+#include <penstock/host/algorithm.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)
-#include <penstock/cuda/select.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #endif
 
 #include <cstddef>

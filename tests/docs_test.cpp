@@ -4,13 +4,13 @@
 // The code of docs/, word for word, and checks that it does what the pages say. Code that needs a
 // GPU is in cuda/docs_test.cu; tools/check_docs.py compares both with the pages.
 
-#include <penstock/detail/workers/slot_by_slot.hpp>
+#include <penstock/detail/workers/part_by_part.hpp>
 #include <penstock/diagnose/verdict.hpp>
 #include <penstock/formats/mnist.hpp>
 #include <penstock/formats/npy.hpp>
 #include <penstock/formats/npz.hpp>
 #include <penstock/formats/tokens.hpp>
-#include <penstock/host/select.hpp>
+#include <penstock/host/algorithm.hpp>
 #include <penstock/io/uring.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/rank_watch.hpp>

@@ -7,8 +7,8 @@
 #include "support/recorded_watches.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/diagnose/detail/loop_calls.hpp>
-#include <penstock/diagnose/pcie_link.hpp>
+#include <penstock/diagnose/detail/watch_sums.hpp>
+#include <penstock/diagnose/watch.hpp>
 #include <penstock/gpu_watch_findings.hpp>
 #include <penstock/gpu_watch_text.hpp>
 

@@ -4,7 +4,6 @@
 #include "support/spin_only.hpp"
 
 #include <penstock/parking.hpp>
-#include <penstock/ring/doorbell.hpp>
 #include <penstock/ring/ring.hpp>
 
 #include <atomic>

@@ -7,7 +7,6 @@
 
 #include "support/randomness.hpp"
 
-#include <penstock/order/feistel.hpp>
 #include <penstock/order/permutation.hpp>
 
 #include <algorithm>

@@ -10,7 +10,6 @@
 
 #include <penstock/host/algorithm.hpp>
 #include <penstock/host/device.hpp>
-#include <penstock/order/feistel.hpp>
 #include <penstock/order/permutation.hpp>
 
 #include <algorithm>

@@ -21,7 +21,7 @@
 #include "gpt/gpu_ops.cuh"
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/for_each.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #include <penstock/data/float16.hpp>
 #include <penstock/device/device_array.hpp>
 

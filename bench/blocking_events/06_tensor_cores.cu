@@ -23,7 +23,7 @@
 #include "gpt/products.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/for_each.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #include <penstock/data/float16.hpp>
 #include <penstock/device/device_array.hpp>
 #include <penstock/host/device.hpp>

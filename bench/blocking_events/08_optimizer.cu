@@ -39,7 +39,7 @@
 #include "gpt/adamw.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/for_each.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #include <penstock/data/float16.hpp>
 #include <penstock/device/device_array.hpp>
 

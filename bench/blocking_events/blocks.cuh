@@ -10,7 +10,7 @@
 #include "gpt/stack.hpp"
 
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/for_each.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #include <penstock/data/float16.hpp>
 #include <penstock/device/device_array.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <penstock/callables/deferred.hpp>
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/for_each.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #include <penstock/data/float16.hpp>
 #include <penstock/device/device_array.hpp>
 #include <penstock/host/device.hpp>

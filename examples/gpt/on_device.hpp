@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #if defined(__CUDACC__)
-#include <penstock/cuda/for_each.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #else
 #include <penstock/host/algorithm.hpp>
 #endif

@@ -8,7 +8,7 @@
 #include <penstock/penstock.hpp>
 #include <penstock/sources/windows.hpp>
 #if defined(__CUDACC__)
-#include <penstock/cuda/for_each.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #else
 #include <penstock/host/algorithm.hpp>
 #endif

@@ -7,7 +7,7 @@
 #include <penstock/data/visit.hpp>
 #include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/position.hpp>
 

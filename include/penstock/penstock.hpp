@@ -36,15 +36,12 @@
 #include <penstock/order/permutation.hpp>
 #include <penstock/order/ranks.hpp>
 #include <penstock/pipeline/any.hpp>
-#include <penstock/pipeline/any_pipeline.hpp>
 #include <penstock/pipeline/batches.hpp>
 #include <penstock/pipeline/fan_out.hpp>
 #include <penstock/pipeline/pipeline.hpp>
 #include <penstock/ring/ring.hpp>
-#include <penstock/run/on_error.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/run/report.hpp>
-#include <penstock/run/run_options.hpp>
 #include <penstock/sources/generate.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/records.hpp>

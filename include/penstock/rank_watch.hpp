@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/threads.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/ranks/board.hpp>
 #include <penstock/detail/ranks/hub.hpp>
 #include <penstock/detail/ranks/meeting_place.hpp>

@@ -3,8 +3,8 @@
 
 // The suite of permutations on a GPU.
 
+#include <penstock/cuda/algorithm.cuh>
 #include <penstock/cuda/device.hpp>
-#include <penstock/cuda/for_each.cuh>
 
 using TestDevice = penstock::CudaDevice;
 

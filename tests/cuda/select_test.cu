@@ -5,7 +5,7 @@
 
 #include "gate.hpp"
 
-#include <penstock/cuda/select.cuh>
+#include <penstock/cuda/algorithm.cuh>
 
 using TestDevice = penstock::CudaDevice;
 using TestGate = penstock::tests::Gate<TestDevice>;

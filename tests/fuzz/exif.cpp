@@ -6,7 +6,7 @@
 
 #include "fuzz/target.hpp"
 
-#include <penstock/formats/detail/exif.hpp>
+#include <penstock/formats/detail/upright.hpp>
 
 #include <cstddef>
 #include <cstdint>

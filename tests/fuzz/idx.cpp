@@ -3,7 +3,7 @@
 #include "fuzz/target.hpp"
 
 #include <penstock/formats/detail/array_header.hpp>
-#include <penstock/formats/idx_header.hpp>
+#include <penstock/formats/mnist.hpp>
 
 PENSTOCK_FUZZ_TARGET(fuzz_idx) {
   using namespace penstock::detail;

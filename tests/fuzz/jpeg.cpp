@@ -6,7 +6,7 @@
 #include "fuzz/pictures.hpp"
 #include "fuzz/target.hpp"
 
-#include <penstock/formats/turbo_jpeg.hpp>
+#include <penstock/formats/jpeg.hpp>
 
 #include <cstddef>
 #include <span>

@@ -6,7 +6,7 @@
 #include "fuzz/target.hpp"
 
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/formats/detail/line_index.hpp>
+#include <penstock/formats/detail/text_files.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fuzz/target.hpp"
 
-#include <penstock/formats/token_header.hpp>
+#include <penstock/formats/tokens.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #include "fuzz/target.hpp"
 
 #include <penstock/formats/detail/megatron_index.hpp>
-#include <penstock/formats/token_header.hpp>
+#include <penstock/formats/tokens.hpp>
 
 #include <cstdint>
 

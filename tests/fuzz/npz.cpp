@@ -7,7 +7,7 @@
 #include "fuzz/target.hpp"
 
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/formats/npz_format.hpp>
+#include <penstock/formats/npz.hpp>
 #include <penstock/formats/zlib_inflate.hpp>
 
 #include <algorithm>

@@ -6,7 +6,6 @@
 
 #include <penstock/error.hpp>
 #include <penstock/formats/detail/crop_box.hpp>
-#include <penstock/formats/detail/exif.hpp>
 #include <penstock/formats/detail/picture_decoder.hpp>
 #include <penstock/formats/detail/pixel_buffer.hpp>
 #include <penstock/formats/detail/resizer.hpp>

@@ -6,7 +6,7 @@
 #include "fuzz/pictures.hpp"
 #include "fuzz/target.hpp"
 
-#include <penstock/formats/libpng.hpp>
+#include <penstock/formats/png.hpp>
 
 #include <cstddef>
 #include <span>

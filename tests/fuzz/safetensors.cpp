@@ -7,7 +7,7 @@
 
 #include <penstock/error.hpp>
 #include <penstock/formats/detail/safetensors_header.hpp>
-#include <penstock/formats/detail/safetensors_parser.hpp>
+#include <penstock/formats/detail/tensor_list.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -7,7 +7,7 @@
 #include "fuzz/target.hpp"
 
 #include <penstock/error.hpp>
-#include <penstock/formats/shard_index.hpp>
+#include <penstock/formats/safetensors.hpp>
 
 #include <cstddef>
 #include <span>

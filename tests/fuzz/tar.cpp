@@ -6,9 +6,8 @@
 
 #include "fuzz/target.hpp"
 
+#include <penstock/formats/detail/tar_header.hpp>
 #include <penstock/formats/detail/tar_index.hpp>
-#include <penstock/formats/detail/tar_kind.hpp>
-#include <penstock/formats/detail/tar_name.hpp>
 #include <penstock/formats/detail/tar_samples.hpp>
 #include <penstock/io/crc32c.hpp>
 #include <penstock/io/posix.hpp>

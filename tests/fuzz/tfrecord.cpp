@@ -6,7 +6,7 @@
 
 #include "fuzz/target.hpp"
 
-#include <penstock/formats/tfrecord_files.hpp>
+#include <penstock/formats/tfrecord.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,7 +5,7 @@
 
 #include "support/host_gate.hpp"
 
-#include <penstock/host/select.hpp>
+#include <penstock/host/algorithm.hpp>
 
 using TestDevice = penstock::HostDevice;
 using TestGate = penstock::tests::HostGate;

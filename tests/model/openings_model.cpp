@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/turns/fillings.hpp>
 #include <penstock/detail/turns/openings.hpp>
 #include <penstock/detail/turns/parts.hpp>
 #include <penstock/ring/ring.hpp>

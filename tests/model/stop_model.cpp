@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-#include <penstock/detail/engine/stop_gate.hpp>
+#include <penstock/detail/engine/run_control.hpp>
 
 #include "scenario.hpp"
 

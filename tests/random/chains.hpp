@@ -8,7 +8,6 @@
 
 #include <penstock/host/device.hpp>
 #include <penstock/pipeline/any.hpp>
-#include <penstock/pipeline/any_pipeline.hpp>
 #include <penstock/pipeline/pipeline.hpp>
 #include <penstock/stages/decoder.hpp>
 #include <penstock/stages/reader.hpp>

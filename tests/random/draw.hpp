@@ -4,7 +4,7 @@
 
 #include <penstock/detail/base/splitmix.hpp>
 #include <penstock/stages/async_copier.hpp>
-#include <penstock/stages/decoder_options.hpp>
+#include <penstock/stages/decoder.hpp>
 #include <penstock/stages/reader_options.hpp>
 
 #include <chrono>

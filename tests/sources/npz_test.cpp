@@ -11,7 +11,6 @@
 
 #include <penstock/formats/npy.hpp>
 #include <penstock/formats/npz.hpp>
-#include <penstock/formats/npz_format.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>

@@ -7,8 +7,7 @@
 // so a planted rate is right to within a few percent over a tenth of a second. They are too slow on
 // a machine that is too busy to wake them, never too fast.
 
-#include <penstock/host/detail/average_sleep.hpp>
-#include <penstock/host/detail/turns.hpp>
+#include <penstock/host/detail/machine.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/sources/source.hpp>
 

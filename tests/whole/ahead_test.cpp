@@ -9,7 +9,7 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/detail/engine/ahead_needs.hpp>
+#include <penstock/detail/engine/build.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>

@@ -6,9 +6,9 @@
 #include "support/catch.hpp"
 #include "support/watchdog.hpp"
 
-#include <penstock/detail/measure/calls_here.hpp>
+#include <penstock/detail/measure/times.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/ring/detail/before_sleep.hpp>
+#include <penstock/ring/detail/wait_word.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -5,7 +5,7 @@
 #include <penstock/penstock.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda.hpp>
-#include <penstock/cuda/for_each.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #endif
 
 #include <cstddef>

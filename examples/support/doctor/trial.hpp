@@ -15,7 +15,7 @@
 #include <penstock/penstock.hpp>
 #include <penstock/sources/slice.hpp>
 #if defined(__CUDACC__)
-#include <penstock/cuda/for_each.cuh>
+#include <penstock/cuda/algorithm.cuh>
 #endif
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/data/memory.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/device/detail/allocation.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/device/fence.hpp>

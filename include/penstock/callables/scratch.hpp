@@ -6,7 +6,7 @@
 #include <penstock/callables/workspace.hpp>
 #include <penstock/config.hpp>
 #include <penstock/data/memory.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/device/detail/allocation.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/error.hpp>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/data/memory.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/device/detail/allocation.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/error.hpp>

@@ -7,7 +7,6 @@
 #include <penstock/cuda/detail/launch.cuh>
 #include <penstock/cuda/device.hpp>
 #include <penstock/cuda/error.hpp>
-#include <penstock/cuda/for_each.cuh>
 #include <penstock/host/algorithm.hpp>
 
 #include <algorithm>
@@ -17,7 +16,38 @@
 
 #include <cub/device/device_histogram.cuh>
 #include <cub/device/device_reduce.cuh>
+#include <cub/device/device_select.cuh>
 #include <cuda_runtime.h>
+
+// The part of cuda/algorithm.cuh that needs no CUB, so that it compiles in less time. All that is
+// said there holds for it.
+namespace penstock {
+
+namespace detail {
+
+template <class F> __global__ void __launch_bounds__(block_threads)
+    for_each_kernel(std::size_t n, F f) {
+  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
+    f(i);
+  }
+}
+
+} // namespace detail
+
+/// Calls f(i) for each i from 0 to n - 1, in no order to rely on. `f` is copied to the GPU, and
+/// what it points to must be there.
+template <class F> void for_each(cudaStream_t stream, std::size_t n, F f) {
+  static_assert(std::is_trivially_copyable_v<F>,
+                "penstock: a functor is copied to the GPU byte by byte, so it must be trivially "
+                "copyable: let it hold pointers and numbers only.");
+  if (n == 0) {
+    return;
+  }
+  detail::launch(stream, n, detail::block_threads, detail::for_each_kernel<F>, n, f);
+}
+
+} // namespace penstock
 
 // Work on a GPU's stream, with the signatures that host/algorithm.hpp has for a HostStream&: code
 // for both devices includes this header under nvcc, and that one otherwise. For nvcc alone, and an
@@ -114,6 +144,33 @@ inline void histogram(cudaStream_t stream, const std::uint8_t* in, std::size_t n
                  });
     for_each(stream, byte_values, AddCounts{piece, counts});
   }
+}
+
+} // namespace penstock
+
+// Work on a GPU's stream, with the signatures that host/select.hpp has for a HostStream&. What
+// cuda/algorithm.cuh says of its algorithms holds for these too. For nvcc alone. Any n will do,
+// also more than 2^31.
+namespace penstock {
+
+/// Copies those of in[0] to in[n - 1] for which `predicate` is true, in their order, to the front
+/// of `out`, and writes their number to *count. All are device memory, and must not overlap; `out`
+/// has room for n. `predicate(const T&)` is copied to the GPU, and what it points to must be there.
+/// The workspace needs some 16 bytes for each thousand elements; throws Error if it has less.
+template <class T, class Predicate>
+void select(cudaStream_t stream, const T* in, std::size_t n, Predicate predicate, T* out,
+            std::uint64_t* count, Workspace<CudaDevice>& workspace) {
+  static_assert(std::is_trivially_copyable_v<Predicate>,
+                "penstock: a functor is copied to the GPU byte by byte, so it must be trivially "
+                "copyable: let it hold pointers and numbers only.");
+  if (n == 0) {
+    detail::cuda_check(cudaMemsetAsync(count, 0, sizeof *count, stream), "cudaMemsetAsync");
+    return;
+  }
+  detail::with_scratch("select", workspace, 0, [&](void* scratch, std::size_t& bytes) {
+    return cub::DeviceSelect::If(scratch, bytes, in, out, count, static_cast<std::int64_t>(n),
+                                 predicate, stream);
+  });
 }
 
 } // namespace penstock

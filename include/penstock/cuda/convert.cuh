@@ -3,7 +3,6 @@
 #pragma once
 
 #include <penstock/cuda/detail/launch.cuh>
-#include <penstock/cuda/detail/pack.cuh>
 #include <penstock/host/convert.hpp>
 
 #include <algorithm>

@@ -3,21 +3,19 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/cuda/copy_pieces.hpp>
 #include <penstock/cuda/detail/capture_mode.hpp>
 #include <penstock/cuda/detail/current_device.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/graph.hpp>
-#include <penstock/cuda/launch_check.hpp>
-#include <penstock/cuda/memory_info.hpp>
 #include <penstock/cuda/stream.hpp>
-#include <penstock/detail/engine/near_device.hpp>
+#include <penstock/detail/engine/fed_devices.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/machine/detail/mapping.hpp>
 #include <penstock/machine/detail/processor_set.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -26,6 +24,91 @@
 #include <utility>
 
 #include <cuda_runtime_api.h>
+
+namespace penstock::detail {
+
+/// Enqueues several copies from pinned memory to a GPU's, up to 16 of them by one call: columns are
+/// few.
+inline void copy_pieces(std::span<const CopyPiece> pieces, cudaStream_t stream) {
+  constexpr std::size_t most = 16;
+  void* to[most];
+  const void* from[most];
+  std::size_t bytes[most];
+  while (!pieces.empty()) {
+    const std::size_t count = std::min(pieces.size(), most);
+    for (std::size_t i = 0; i < count; ++i) {
+      to[i] = pieces[i].to;
+      from[i] = pieces[i].from;
+      bytes[i] = pieces[i].bytes;
+    }
+    std::size_t first = 0;
+    cudaMemcpyAttributes in_order{};
+    in_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    cuda_check(cudaMemcpyBatchAsync(to, from, bytes, count, &in_order, &first, 1, stream),
+               "cudaMemcpyBatchAsync", bytes[0], " and more to the device");
+    pieces = pieces.subspan(count);
+  }
+}
+
+/// Finds what a callable's own CUDA calls have left behind: `kernel<<<…>>>` returns nothing, and a
+/// launch that CUDA refuses (more threads than a block may have, no code for this GPU) only latches
+/// an error in its thread. One peek a callable, some 25 ns. For the calling thread alone.
+///
+/// It sees a code that was not latched before. An error with the code of a pending one stays
+/// unseen, as does one that the callable has cleared, as CUB's launches do.
+class CudaLaunchCheck {
+ public:
+  /// Call before the first callable: an error latched by now is somebody else's, and stays.
+  void begin() noexcept { before_ = cudaPeekAtLastError(); }
+  /// Call after each callable; `whose` names it. Throws CudaError, and clears the error that it
+  /// throws.
+  void check(const char* whose) {
+    const cudaError_t now = cudaPeekAtLastError();
+    if (now != before_ && now != cudaSuccess) [[unlikely]] {
+      before_ = cudaSuccess;
+      cuda_fail(now, "a launch, or another CUDA call,", std::string{" in "} + whose,
+                "What it was to do did not happen. For a launch check its blocks, its threads, its "
+                "shared memory, and that the program has code for this GPU.");
+    }
+    before_ = now;
+  }
+  /// Call after a callable that threw: its exception tells of the error, which is not the next
+  /// one's.
+  void forget() noexcept {
+    if (cudaPeekAtLastError() != before_) {
+      cudaGetLastError();
+      before_ = cudaSuccess;
+    }
+  }
+
+ private:
+  cudaError_t before_{cudaSuccess};
+};
+
+/// The memory of the current GPU, in bytes; zeros if CUDA does not say.
+struct MemoryInfo {
+  MemoryInfo() {
+    const cudaError_t status = cudaMemGetInfo(&free, &total);
+    if (status != cudaSuccess) {
+      cuda_ignore(status);
+      free = total = 0;
+    }
+  }
+
+  std::size_t free{};
+  std::size_t total{};
+};
+
+/// Returns what to do when the current GPU has not enough memory.
+inline std::string memory_cure() {
+  const MemoryInfo memory;
+  const std::string cure = "Take a smaller batch, copy or depth.";
+  return memory.total == 0 ? cure
+                           : "Of its " + std::to_string(memory.total) + " bytes " +
+                                 std::to_string(memory.free) + " are free. " + cure;
+}
+
+} // namespace penstock::detail
 
 namespace penstock {
 

@@ -7,7 +7,7 @@
 
 #include <penstock/cuda/detail/capture_mode.hpp>
 #include <penstock/data/float16.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/rank_watch.hpp>

@@ -4,7 +4,6 @@
 
 #include <penstock/cuda/convert.cuh>
 #include <penstock/cuda/detail/launch.cuh>
-#include <penstock/cuda/detail/pack.cuh>
 #include <penstock/data/column.hpp>
 #include <penstock/host/normalize.hpp>
 

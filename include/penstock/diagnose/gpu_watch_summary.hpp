@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/run/gpu_activity_summary.hpp>
+#include <penstock/run/report.hpp>
 
 #include <cstdint>
 #include <string>

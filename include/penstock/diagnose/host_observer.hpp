@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/machine/detail/control_groups.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/run/report.hpp>
-#include <penstock/run/run_observer.hpp>
 
 #include <algorithm>
 #include <exception>

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/batch.hpp>
 #include <penstock/data/memory.hpp>
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
-#include <penstock/formats/files_options.hpp>
 #include <penstock/formats/labelled_file.hpp>
 #include <penstock/io/detail/opening.hpp>
 #include <penstock/io/file.hpp>
@@ -29,6 +29,18 @@
 #include <vector>
 
 namespace penstock {
+
+/// Options of files().
+struct FilesOptions {
+  /// The endings of the names that count, such as `{".jpg", ".jpeg"}`, whatever the case of their
+  /// letters; none: all files count.
+  std::vector<std::string> endings = {};
+  /// The largest file that is taken, in bytes.
+  std::uint64_t largest = std::uint64_t{64} << 20;
+  /// Whether a folder in the given one may have no file that counts. It has its number in either
+  /// case; without this it is refused, since a class without files is seldom meant.
+  bool empty_classes = false;
+};
 
 /// A source that has a file's bytes as each record. Made by files(). Copies share what open() has
 /// found. Io makes the system calls: see PosixIo.

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/order/order.hpp>
-#include <penstock/run/on_error.hpp>
+#include <penstock/run/options.hpp>
 
 #include <array>
 #include <cstddef>

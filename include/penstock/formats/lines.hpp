@@ -7,16 +7,15 @@
 #include <penstock/data/memory.hpp>
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
-#include <penstock/formats/detail/line_index.hpp>
 #include <penstock/formats/detail/text_files.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/reads.hpp>
 #include <penstock/sources/detail/record_files.hpp>
-#include <penstock/sources/detail/thread_buffer.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/config.hpp>
-#include <penstock/formats/detail/tar_name.hpp>
+#include <penstock/formats/detail/tar_header.hpp>
 
 #include <cstdint>
 #include <string>

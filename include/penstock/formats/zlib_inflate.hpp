@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/borrowed.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/formats/inflate.hpp>
 
 #include <algorithm>

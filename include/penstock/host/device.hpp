@@ -3,21 +3,19 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/measure/calls_here.hpp>
+#include <penstock/config.hpp>
+#include <penstock/detail/base/owners.hpp>
+#include <penstock/detail/measure/times.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
-#include <penstock/host/attachment.hpp>
-#include <penstock/host/counts.hpp>
 #include <penstock/host/detail/machine.hpp>
-#include <penstock/host/detail/pace.hpp>
-#include <penstock/host/detail/pretended.hpp>
 #include <penstock/host/graph.hpp>
 #include <penstock/host/options.hpp>
-#include <penstock/host/pinned_pieces.hpp>
 #include <penstock/host/stream.hpp>
 #include <penstock/machine/detail/mapping.hpp>
 
+#include <algorithm>
+#include <array>
 #include <cassert>
 #include <concepts>
 #include <cstddef>
@@ -29,6 +27,134 @@
 #include <span>
 #include <string>
 #include <system_error>
+
+namespace penstock {
+
+/// What a HostDevice has done and holds.
+struct HostCounts {
+  /// Counted calls, failed ones included: those that fail_call() counts.
+  std::uint64_t calls = 0;
+  std::uint64_t copies = 0;       ///< Copies enqueued.
+  std::uint64_t copied_bytes = 0; ///< Bytes of those copies.
+  std::uint64_t launches = 0;     ///< Work enqueued, and graphs launched, a graph as one.
+  std::uint64_t records = 0;      ///< Events recorded.
+  std::uint64_t waits = 0;        ///< Times a stream was told to wait.
+  std::uint64_t queries = 0;      ///< Calls of is_done().
+  std::uint64_t syncs = 0;        ///< Blocking waits.
+  /// Bytes ever page-locked, given back or not.
+  std::uint64_t pinned_bytes = 0;
+  std::size_t live_allocations = 0; ///< Pieces of device memory not given back yet.
+  std::size_t live_pinned = 0;      ///< Pieces of pinned memory not given back yet.
+  std::size_t live_streams = 0;     ///< Streams that exist now.
+  std::size_t live_events = 0;      ///< Events that exist now.
+};
+
+/// What HostDevice::attach() returns: a guard of nothing. Its destructor keeps compilers from
+/// warning of an unused variable.
+struct HostAttachment {
+  ~HostAttachment() {}
+};
+
+} // namespace penstock
+
+namespace penstock::detail {
+
+/// Which memory is page-locked. Any thread. Devices in static storage may outlive other objects, so
+/// this one has nothing to destroy, and keeps what it allocates.
+///
+/// Nothing takes a lock: that would order threads, and hide from ThreadSanitizer what they forgot
+/// to order. A piece is one word, its first page and how many it has, so nobody sees half of one.
+/// Who has a pointer into a piece has been told of it after it was noted here: relaxed will do.
+class PinnedPieces {
+ public:
+  constexpr PinnedPieces() = default;
+  PinnedPieces(const PinnedPieces&) = delete;
+  PinnedPieces& operator=(const PinnedPieces&) = delete;
+
+  /// Notes a piece of whole pages; of more than 2 TiB the first. If the process has no memory left
+  /// for that, the piece counts as pageable.
+  void add(const void* at, std::size_t bytes) noexcept {
+    for (Group* group = &first_; group != nullptr; group = made_after(*group)) {
+      for (Piece& piece : group->pieces) {
+        std::uint64_t none = 0;
+        // An exchange takes the cache line from those that look here, also if it fails.
+        if (piece.load(StdAtomics::relaxed) == 0 &&
+            piece.compare_exchange_strong(none, word(at, bytes), StdAtomics::relaxed)) {
+          return;
+        }
+      }
+    }
+  }
+  /// Forgets a piece.
+  void remove(const void* at, std::size_t bytes) noexcept {
+    any([is = word(at, bytes)](Piece& piece) {
+      if (piece.load(StdAtomics::relaxed) != is) {
+        return false;
+      }
+      piece.store(0, StdAtomics::relaxed);
+      return true;
+    });
+  }
+  /// Returns whether all these bytes lie in one piece.
+  bool has(const void* at, std::size_t bytes) noexcept {
+    const auto begin = reinterpret_cast<std::uintptr_t>(at);
+    return any([&](const Piece& piece) {
+      const std::uint64_t is = piece.load(StdAtomics::relaxed);
+      const std::uint64_t first = is >> count_bits << page_bits;
+      const std::uint64_t size = is % (std::uint64_t{1} << count_bits) << page_bits;
+      return begin >= first && begin - first < size && bytes <= size - (begin - first);
+    });
+  }
+
+ private:
+  using Piece = StdAtomics::Atomic<std::uint64_t>;
+  struct Group {
+    std::array<Piece, 32> pieces{};
+    StdAtomics::Atomic<Group*> next{nullptr};
+  };
+  static constexpr unsigned page_bits = 12;
+  static constexpr unsigned count_bits = 29; // an address has 47 bits, less those of a page
+
+  static std::uint64_t word(const void* at, std::size_t bytes) noexcept {
+    const std::uint64_t first = reinterpret_cast<std::uintptr_t>(at) >> page_bits;
+    constexpr std::uint64_t most = (std::uint64_t{1} << count_bits) - 1;
+    return first << count_bits | std::min<std::uint64_t>(bytes >> page_bits, most);
+  }
+  // Returns null if there is no memory for another group.
+  static Group* made_after(Group& group) noexcept {
+    Group* next = group.next.load(StdAtomics::acquire); // pairs with the exchange below
+    if (next == nullptr) {
+      auto* const made = new (std::nothrow) Group;
+      if (made != nullptr && group.next.compare_exchange_strong(
+                                 next, made, StdAtomics::release,
+                                 StdAtomics::acquire)) { // pair with each other, and with any()
+        return made;
+      }
+      delete made;
+    }
+    return next;
+  }
+  // Returns whether f(piece) returned true for any piece; asks no more then.
+  template <class F> bool any(F f) noexcept {
+    for (Group* group = &first_; group != nullptr;) {
+      for (Piece& piece : group->pieces) {
+        if (f(piece)) {
+          return true;
+        }
+      }
+      group = group->next.load(StdAtomics::acquire); // pairs with made_after()
+    }
+    return false;
+  }
+
+  Group first_;
+};
+
+/// What all HostDevices of the process have page-locked: each of them may copy it as such, as a GPU
+/// may what another one's context has. One object also for libraries that hide their symbols.
+[[gnu::visibility("default")]] inline constinit PinnedPieces pinned_pieces{};
+
+} // namespace penstock::detail
 
 namespace penstock {
 

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/measure/calls_here.hpp>
+#include <penstock/detail/base/owners.hpp>
+#include <penstock/detail/measure/times.hpp>
 #include <penstock/host/detail/context.hpp>
-#include <penstock/host/detail/pace.hpp>
+#include <penstock/host/detail/machine.hpp>
 #include <penstock/host/detail/queue.hpp>
 
 #include <cstdint>

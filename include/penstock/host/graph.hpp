@@ -5,7 +5,7 @@
 #include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/host/detail/pace.hpp>
+#include <penstock/host/detail/machine.hpp>
 
 #include <algorithm>
 #include <cstddef>

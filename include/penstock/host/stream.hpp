@@ -3,12 +3,11 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/measure/calls_here.hpp>
+#include <penstock/detail/measure/times.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/context.hpp>
-#include <penstock/host/detail/pace.hpp>
+#include <penstock/host/detail/machine.hpp>
 #include <penstock/host/detail/queue.hpp>
 #include <penstock/host/event.hpp>
 #include <penstock/host/graph.hpp>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/fixed_path.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/detail/opening.hpp>
 #include <penstock/io/folder.hpp>

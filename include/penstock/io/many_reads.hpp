@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/owners.hpp>
+#include <penstock/detail/base/text.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -50,3 +51,65 @@ template <ReadsMany Io> struct ManyReadsOf<Io> {
 
 } // namespace detail
 } // namespace penstock
+
+namespace penstock::detail {
+
+/// Returns how many records of `bytes` a file of `size` bytes has behind `offset`.
+inline std::uint64_t whole_records(std::uint64_t size, std::uint64_t offset,
+                                   std::size_t bytes) noexcept {
+  return size < offset ? 0 : (size - offset) / bytes;
+}
+
+/// Returns the number of the first of these files that has `most` files of more than `empty` bytes
+/// before it.
+template <class Files>
+[[gnu::cold]] std::size_t behind_first(std::size_t most, const Files& files,
+                                       std::uint64_t empty) noexcept {
+  std::size_t i = 0;
+  for (; i < files.size() && most != 0; ++i) {
+    most -= files[i].size > empty ? 1 : 0;
+  }
+  return i;
+}
+
+/// Throws SourceError if a file's records are, with the `before` of files before it, more than 64
+/// bits count.
+[[gnu::cold]] inline void check_countable(const std::string& path, std::uint64_t size,
+                                          std::uint64_t records, std::uint64_t before) {
+  if (records >= ~std::uint64_t{0} - before) {
+    throw_source_error({"penstock: ", path, " has ", size,
+                        " bytes, and with the files before it these are more records than 64 bits "
+                        "can count: read fewer files at once."},
+                       path, 0, before);
+  }
+}
+
+/// Returns how many whole records a file has that has `before` records in the files before it.
+/// Throws SourceError if the file ends before the offset or, unless it is to be dropped, in the
+/// middle of a record, and if all records together are more than 64 bits count.
+[[gnu::cold]] inline std::uint64_t checked_whole_records(const std::string& path,
+                                                         std::uint64_t size, std::uint64_t offset,
+                                                         std::size_t bytes, std::uint64_t before,
+                                                         bool drop_partial) {
+  if (size < offset) {
+    throw_source_error({"penstock: ", path, " has ", size, " bytes, fewer than the offset of ",
+                        offset,
+                        " that is passed over in each file: check the offset and the file."},
+                       path, size, before);
+  }
+  const std::uint64_t records = whole_records(size, offset, bytes);
+  const std::uint64_t rest = size - offset - records * bytes;
+  if (rest != 0 && !drop_partial) {
+    throw_source_error({"penstock: ", path, " has ", size, " bytes, and after the offset of ",
+                        offset, " these are no whole number of records of ", bytes,
+                        " bytes: ", rest,
+                        " are left over. If the file is whole, the record's type, record_bytes or "
+                        "offset is wrong; else cut it to ",
+                        size - rest, " bytes, or set .drop_partial."},
+                       path, size - rest, before + records);
+  }
+  check_countable(path, size, records, before);
+  return records;
+}
+
+} // namespace penstock::detail

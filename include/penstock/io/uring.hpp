@@ -4,10 +4,9 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/io/descriptors.hpp>
-#include <penstock/io/detail/linux_io_uring.hpp>
 #include <penstock/io/detail/uring_ring.hpp>
 #include <penstock/io/many_reads.hpp>
 #include <penstock/io/posix.hpp>

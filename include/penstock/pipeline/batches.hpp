@@ -3,12 +3,11 @@
 #pragma once
 
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/engine/batch_source.hpp>
 #include <penstock/detail/engine/engine.hpp>
 #include <penstock/detail/engine/loops.hpp>
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>
-#include <penstock/run/run_options.hpp>
+#include <penstock/run/options.hpp>
 
 #include <cstddef>
 #include <exception>

@@ -3,27 +3,165 @@
 #pragma once
 
 #include <penstock/detail/base/callable.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/thread_end.hpp>
+#include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/chain/assembly.hpp>
 #include <penstock/detail/chain/chain.hpp>
-#include <penstock/detail/chain/refused.hpp>
+#include <penstock/detail/chain/fit.hpp>
 #include <penstock/detail/ends/device_loop.hpp>
 #include <penstock/detail/ends/host_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
-#include <penstock/detail/engine/engine_owner.hpp>
 #include <penstock/pipeline/batches.hpp>
 #include <penstock/pipeline/join.hpp>
-#include <penstock/pipeline/watch.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/run/report.hpp>
-#include <penstock/run/run_options.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <stop_token>
+#include <system_error>
+#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+
+namespace penstock::detail {
+
+/// Calls f again and again on a thread of its own, for as long as it lives. f does not throw.
+class PeriodicThread {
+ public:
+  [[gnu::cold]] PeriodicThread(std::chrono::milliseconds every, Job f)
+      : thread_{start_thread([this, every, f = std::move(f)] {
+          std::unique_lock lock{mutex_};
+          while (!changed_.wait_for(lock, every, [this] { return over_; })) {
+            lock.unlock();
+            f();
+            lock.lock();
+          }
+        })} {}
+  PeriodicThread(const PeriodicThread&) = delete;
+  PeriodicThread& operator=(const PeriodicThread&) = delete;
+  [[gnu::cold]] ~PeriodicThread() {
+    {
+      const std::scoped_lock lock{mutex_};
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_{};
+  std::thread thread_; // last, since it uses the others
+};
+
+/// Looks at a run from time to time, and reports its progress and its stalls. One thread.
+class Observer {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  explicit Observer(RunOptions options, Clock::time_point now = Clock::now())
+      : options_{std::move(options)}, told_{now}, moved_{now} {
+    // A time too long to be added to another would look like none.
+    options_.every = std::min(options_.every, longest);
+    options_.stall_limit = std::min(options_.stall_limit, longest);
+  }
+
+  /// Returns how often to look.
+  std::chrono::milliseconds period() const {
+    constexpr std::chrono::milliseconds least{1};
+    const auto limit = options_.stall_limit / 4;
+    return std::max(least, !options_.stalled    ? options_.every
+                           : !options_.progress ? limit
+                                                : std::min(options_.every, limit));
+  }
+
+  [[gnu::cold]] void look(const Report& report, Clock::time_point now = Clock::now()) {
+    if (options_.progress && now - told_ >= options_.every) {
+      told_ = now;
+      options_.progress(report);
+    }
+    if (!options_.stalled) {
+      return;
+    }
+    std::uint64_t sum = 0;
+    for (const StageReport& stage : report.stages) {
+      sum += stage.records + stage.bytes + stage.skipped + stage.retries;
+    }
+    if (sum != sum_) {
+      sum_ = sum;
+      moved_ = now;
+      reported_ = false;
+    } else if (!reported_ && now - moved_ >= options_.stall_limit) {
+      reported_ = true;
+      options_.stalled(describe(report, std::chrono::duration<double>(now - moved_).count()));
+    }
+  }
+
+ private:
+  // The last stage that is at work holds up the rest; if none is at work, time is lost at the last
+  // stage that waits for room.
+  [[gnu::cold]] static Stall describe(const Report& report, double seconds) {
+    Stall stall{report.stages.front().name, "waits for what comes in", seconds, report};
+    for (const StageReport& stage : report.stages) {
+      if (stage.blocked_now != 0) {
+        stall.stage = stage.name;
+        stall.reason = "waits for room after it";
+      }
+    }
+    for (const StageReport& stage : report.stages) {
+      if (stage.busy_now != 0) {
+        stall.stage = stage.name;
+        stall.reason = stage.kind == StageKind::loop && stage.records == 0
+                           ? "has asked for no batch"
+                           : "is at work and has not come back";
+      }
+    }
+    return stall;
+  }
+
+  static constexpr std::chrono::milliseconds longest = std::chrono::hours{24 * 365};
+
+  RunOptions options_;
+  Clock::time_point told_;
+  Clock::time_point moved_;
+  std::uint64_t sum_{};
+  bool reported_{};
+};
+
+/// Shows a run to the application from time to time, on a thread of its own.
+class PeriodicWatch final : public Watch {
+ public:
+  PeriodicWatch(const RunOptions& options, Engine& engine)
+      : observer_{options}, thread_{observer_.period(), [this, &engine] { look(engine); }} {}
+
+ private:
+  [[gnu::cold]] void look(Engine& engine) {
+    const auto f = [&] { observer_.look(engine.report()); };
+    caught(f, [&] { engine.fail("progress"); });
+  }
+
+  Observer observer_;
+  PeriodicThread thread_; // last, since its thread uses the observer
+};
+
+[[gnu::cold]] inline Watch* start_watch(const RunOptions& options, Engine& engine) {
+  try {
+    return new PeriodicWatch{options, engine};
+  } catch (const std::system_error& e) {
+    throw_error<Error>({"penstock: no thread could be started to watch the run: ", e.what(),
+                        ": leave out progress and stalled, or raise the limit on threads."});
+  }
+}
+
+} // namespace penstock::detail
 
 namespace penstock {
 

@@ -4,20 +4,117 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/parking.hpp>
+#include <penstock/ring/detail/mpmc_ring.hpp>
+#include <penstock/ring/detail/spsc_ring.hpp>
 #include <penstock/ring/detail/state.hpp>
 #include <penstock/ring/detail/tickets.hpp>
-#include <penstock/ring/detail/word.hpp>
-#include <penstock/ring/doorbell.hpp>
+#include <penstock/ring/detail/wait_word.hpp>
 #include <penstock/ring/ring_lease.hpp>
-#include <penstock/ring/ring_slots.hpp>
 #include <penstock/ring/ring_types.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
+
+namespace penstock::detail {
+
+/// Wakes one thread that watches several rings; each of them rings it after a change. The watcher
+/// reads count(), looks at its rings, and then waits for another count.
+template <class Policy> class Doorbell {
+  using Atomics = typename Policy::Atomics;
+  using Parking = typename Policy::Parking;
+
+ public:
+  /// Counts a change, and wakes the watcher if it sleeps. Any thread; never blocks.
+  void ring() noexcept {
+    // Pairs with count() and wait(): who sees the ring sees what was done before it.
+    const std::uint32_t before = word_.fetch_add(one, Atomics::release);
+    if constexpr (Parking::sleeps) {
+      if (before & sleeper) {
+        word_.fetch_and(~sleeper, Atomics::relaxed);
+        Parking::wake(word_);
+      }
+    }
+  }
+
+  /// Returns the count of changes: to be read before looking at the rings.
+  std::uint32_t count() const noexcept {
+    return word_.load(Atomics::acquire) & ~sleeper; // pairs with ring()
+  }
+
+  /// Returns at once if the bell has rung since `count` was read, else when it rings or `limit` has
+  /// passed (negative: no limit). One thread.
+  void wait(std::uint32_t count, std::chrono::nanoseconds limit) noexcept {
+    if constexpr (Parking::sleeps) {
+      std::uint32_t seen = count;
+      // Relaxed: it only says that a thread sleeps. The next count() shows what moved the count on.
+      if (!word_.compare_exchange_strong(seen, count | sleeper, Atomics::relaxed,
+                                         Atomics::relaxed)) {
+        return;
+      }
+      Parking::sleep(word_, count | sleeper, limit);
+      word_.fetch_and(~sleeper, Atomics::relaxed);
+    } else {
+      Parking::pause();
+    }
+  }
+
+ private:
+  static constexpr std::uint32_t sleeper = 1;
+  static constexpr std::uint32_t one = 2;
+
+  alignas(cache_line) typename Atomics::template Atomic<std::uint32_t> word_{0};
+};
+
+/// A ring's slots, in one of two forms: for one thread on each side, or for many on one of them. A
+/// form that the ring is known never to have costs nothing.
+template <class Slot, class Policy, RingKind Kind> class RingSlots {
+ public:
+  static constexpr bool maybe_one = Kind != RingKind::with_many; // to one
+  static constexpr bool maybe_many = Kind != RingKind::one_to_one;
+
+  RingSlots(std::size_t slots, Side claimers, Side takers)
+      : one_to_one_{!maybe_many || (maybe_one && claimers == Side::one && takers == Side::one)},
+        spsc_{one_to_one_ ? slots : 0}, mpmc_{one_to_one_ ? 0 : slots, claimers, takers} {}
+
+  /// Calls f with the slots, in the form that they have.
+  /// @{
+  template <class F> decltype(auto) with(F f) { return with(*this, f); }
+  template <class F> decltype(auto) with(F f) const { return with(*this, f); }
+  /// @}
+  /// Return the slots in one form: that for one to one has no slots if the ring has many, and in
+  /// the other form only many may be asked for.
+  /// @{
+  SpscRing<Slot, Policy>& one() noexcept { return spsc_; }
+  MpmcRing<Slot, Policy>& many() noexcept { return mpmc_; }
+  /// @}
+
+ private:
+  struct Absent {
+    explicit Absent(std::size_t /*slots*/, Side = {}, Side = {}) noexcept {}
+  };
+
+  template <class Self, class F> static decltype(auto) with(Self& self, F& f) {
+    if constexpr (!maybe_many) {
+      return f(self.spsc_);
+    } else if constexpr (!maybe_one) {
+      return f(self.mpmc_);
+    } else {
+      return self.one_to_one_ ? f(self.spsc_) : f(self.mpmc_);
+    }
+  }
+
+  const bool one_to_one_;
+  [[no_unique_address]] std::conditional_t<maybe_one, SpscRing<Slot, Policy>, Absent> spsc_;
+  [[no_unique_address]] std::conditional_t<maybe_many, MpmcRing<Slot, Policy>, Absent> mpmc_;
+};
+
+} // namespace penstock::detail
 
 namespace penstock {
 

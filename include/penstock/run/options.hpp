@@ -3,15 +3,121 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/order/position.hpp>
+#include <penstock/run/report.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <stop_token>
+#include <string>
 #include <type_traits>
 #include <utility>
 
 namespace penstock {
+
+/// What a Reader or a Decoder does when an item fails, with any exception. An item is a slot; for a
+/// Decoder it is what its callable got, a record or a batch. By default the first error ends the
+/// run: `.on_error = {.skips = 100}` leaves out up to 100 items, `.on_error = {.retries = 3}` tries
+/// each up to three times more.
+struct OnError {
+  /// How often an item is tried again before it counts as bad, after a pause of 1 ms that doubles
+  /// each time, up to 1 s, and that the run's end cuts short. A Reader also tries so often to open
+  /// its source.
+  unsigned retries = 0;
+  /// How many bad items a run may leave out; one more ends it. The Report lists what was left out.
+  std::uint64_t skips = 0;
+};
+
+struct Report;
+
+/// Looks at a run more closely than a Report does by itself, since looking costs:
+/// `pipeline.run({.observe = &observer})`. HostObserver (host_observer.hpp) tells which processor
+/// time was taken away, and GpuObserver (cuda/gpu_observer.hpp) what the GPU did. It must outlive
+/// the run, and observes one run at a time.
+class RunObserver {
+ public:
+  virtual ~RunObserver() = default;
+  /// Called on the thread that runs the pipeline, before the run begins; what it throws ends the
+  /// run before anything is read.
+  virtual void begin() = 0;
+  /// Called on that thread when the run has ended, however it did, to add to its Report; also if
+  /// the run could not begin after begin(), with an empty one. A FanOut's run may end on another
+  /// thread, and a run that not all loops joined ends when the FanOut dies. Must not throw.
+  virtual void end(Report& report) noexcept = 0;
+};
+
+/// A run in which nothing has moved for some time.
+struct Stall {
+  /// The stage that holds up the others, and what it does.
+  std::string stage;
+  /// Why, in words.
+  std::string reason;
+  /// Seconds since a record moved anywhere.
+  double seconds{};
+  /// What every stage does now: see its busy_now, starved_now and blocked_now.
+  Report report;
+};
+
+struct RunOptions;
+
+namespace detail {
+
+class Engine;
+/// Shows a run to the application until it dies.
+struct Watch {
+  virtual ~Watch() = default;
+};
+/// Starts to show a run as its options say, and returns what the caller is to delete: in
+/// detail/engine/watch.hpp. Throws Error.
+inline Watch* start_watch(const RunOptions& options, Engine& engine);
+
+/// A callable that a run calls from time to time, or none. Only a program that gives one compiles
+/// what watches a run.
+template <class Seen> class Callback {
+ public:
+  Callback(std::nullptr_t = nullptr) {}
+  /// Takes what std::function takes.
+  template <class F>
+    requires(std::is_invocable_v<F&, const Seen&> && !std::is_same_v<F, Callback>)
+  Callback(F f) : call_{std::move(f)}, start_{call_ ? &start_watch : nullptr} {}
+
+  explicit operator bool() const noexcept { return start_ != nullptr; }
+  void operator()(const Seen& seen) const { call_(seen); }
+  /// Returns start_watch; null if there is no callable.
+  auto start() const noexcept { return start_; }
+
+ private:
+  std::function<void(const Seen&)> call_;
+  Watch* (*start_)(const RunOptions&, Engine&){};
+};
+
+} // namespace detail
+
+/// Options of a run: `pipeline.run({.progress = f})`.
+struct RunOptions {
+  /// Where the run begins: at a position that an earlier one had, or at the beginning. Throws
+  /// OptionError, before anything is read, for a position of another order.
+  Position from = {};
+  /// Ends the run early, which is no error; at once, if the stop was requested before the run.
+  /// request_stop() takes a lock: in a signal handler call Pipeline::stop() instead.
+  std::stop_token stop = {};
+  /// `void(const Report&)`, called with what the run has done so far, on a thread of its own, one
+  /// call at a time, and never after run() has returned. It may call stop(), which has no effect
+  /// while nothing runs; what it throws ends the run.
+  detail::Callback<Report> progress = {};
+  /// How often progress is called.
+  std::chrono::milliseconds every{500};
+  /// `void(const Stall&)`, called when no record has moved in any stage for `stall_limit`, and
+  /// again only after one has; on the same thread as progress. A call that never returns cannot be
+  /// ended from outside, but it can be named.
+  detail::Callback<Stall> stalled = {};
+  /// How long no record must have moved before `stalled` is called.
+  std::chrono::milliseconds stall_limit{10'000};
+  /// What looks at the run more closely, or null.
+  RunObserver* observe = nullptr;
+};
 
 /// How far prepare() is with the files of a source.
 struct Preparation {

@@ -3,10 +3,9 @@
 #pragma once
 
 #include <penstock/run/options.hpp>
-#include <penstock/sources/detail/given.hpp>
+#include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/joined.hpp>
 #include <penstock/sources/detail/optional_members.hpp>
-#include <penstock/sources/detail/several.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 #include <penstock/data/batch.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/sources/patience.hpp>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/data/schema.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/source.hpp>
 

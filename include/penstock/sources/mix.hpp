@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/detail/base/splitmix.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/order/permutation.hpp>

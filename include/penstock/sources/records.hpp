@@ -9,13 +9,11 @@
 #include <penstock/io/file.hpp>
 #include <penstock/io/many_reads.hpp>
 #include <penstock/io/posix.hpp>
-#include <penstock/io/whole_records.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
-#include <penstock/sources/records_options.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
@@ -29,6 +27,25 @@
 #include <vector>
 
 namespace penstock {
+
+/// Options of records().
+struct RecordsOptions {
+  /// Bytes to pass over at the start of each file.
+  std::uint64_t offset = 0;
+  /// Bytes of one record, if T is a single byte; 0: one T.
+  std::size_t record_bytes = 0;
+  /// Leaves out what a file has after its last whole record, as one may that is still being
+  /// written; without it such a file is refused.
+  bool drop_partial = false;
+  /// Whether files are read past the page cache. Such reads leave nothing there for the next run,
+  /// so `automatic` makes none if all files together fit into half of the memory that is free.
+  DirectReads direct = DirectReads::automatic;
+  /// Takes files whatever they begin with. Without it a file that is compressed is refused, and so
+  /// is one of another format unless `offset` passes over how it begins; records of one byte are
+  /// taken from any. Of more than 256 files the others are looked at only if their names end as
+  /// those of compressed ones do.
+  bool as_it_is = false;
+};
 
 /// A source of records that lie back to back in files, as they lie in memory. Made by records().
 /// Copies share what open() has opened. Io makes the system calls: see PosixIo.

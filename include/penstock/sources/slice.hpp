@@ -2,10 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
-#include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/detail/part_of.hpp>
 #include <penstock/sources/detail/renumbered.hpp>

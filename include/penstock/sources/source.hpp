@@ -4,7 +4,7 @@
 
 #include <penstock/data/batch.hpp>
 #include <penstock/data/memory.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/run/options.hpp>

@@ -3,10 +3,9 @@
 #pragma once
 
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
-#include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/detail/reads.hpp>
 #include <penstock/sources/detail/renumbered.hpp>

@@ -4,12 +4,11 @@
 
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/splitmix.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
-#include <penstock/sources/detail/given.hpp>
 #include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/memory.hpp>

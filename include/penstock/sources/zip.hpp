@@ -4,9 +4,8 @@
 
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/text.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/run/options.hpp>
-#include <penstock/sources/detail/given.hpp>
+#include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/opening_in_turn.hpp>
 #include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/source.hpp>

@@ -5,10 +5,9 @@
 #include <penstock/data/counted.hpp>
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
-#include <penstock/detail/device_side/copier_node.hpp>
-#include <penstock/detail/device_side/counted_fetcher_node.hpp>
+#include <penstock/detail/device_side/copier.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/fetcher_node.hpp>
 #include <penstock/detail/engine/build.hpp>

@@ -5,11 +5,10 @@
 #include <penstock/callables/each_worker.hpp>
 #include <penstock/callables/replayed.hpp>
 #include <penstock/detail/base/callable.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/ends/device_consumer.hpp>
 #include <penstock/detail/ends/host_consumer.hpp>
-#include <penstock/detail/ends/replayed_consumer.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/stage.hpp>

@@ -8,7 +8,7 @@
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/kernel_node.hpp>

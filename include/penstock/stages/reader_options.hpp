@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/throwing.hpp>
-#include <penstock/detail/engine/plan.hpp>
-#include <penstock/detail/turns/flush.hpp>
+#include <penstock/detail/base/text.hpp>
+#include <penstock/detail/engine/build.hpp>
+#include <penstock/detail/turns/ahead.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/order/ranks.hpp>
-#include <penstock/run/on_error.hpp>
+#include <penstock/run/options.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>

@@ -5,7 +5,6 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/owners.hpp>
 
 #include <thread>

@@ -7,7 +7,6 @@
 #include "support/caught.hpp"
 
 #include <penstock/detail/base/text.hpp>
-#include <penstock/detail/base/throwing.hpp>
 
 #include <cstddef>
 #include <cstdint>

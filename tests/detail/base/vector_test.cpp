@@ -6,7 +6,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 
 #include <atomic>

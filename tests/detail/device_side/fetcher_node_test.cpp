@@ -6,8 +6,8 @@
 
 #include "support/catch.hpp"
 
+#include <penstock/detail/device_side/fetch_step.hpp>
 #include <penstock/detail/device_side/fetcher_node.hpp>
-#include <penstock/detail/device_side/slot_filler.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/host/device.hpp>
 

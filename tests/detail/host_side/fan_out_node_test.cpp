@@ -8,7 +8,7 @@
 #include "support/watchdog.hpp"
 
 #include <penstock/penstock.hpp>
-#include <penstock/pipeline/fan_out_node.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <chrono>
 #include <cstddef>

@@ -7,7 +7,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/order/detail/source_numbers.hpp>
+#include <penstock/order/detail/origins.hpp>
 
 #include <cstddef>
 #include <cstdint>

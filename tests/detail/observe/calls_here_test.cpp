@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 
-#include <penstock/detail/measure/call_times.hpp>
-#include <penstock/detail/measure/calls_here.hpp>
 #include <penstock/detail/measure/meter.hpp>
+#include <penstock/detail/measure/times.hpp>
 #include <penstock/run/stage_report.hpp>
 
 #include <chrono>

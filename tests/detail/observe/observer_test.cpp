@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 
 #include <penstock/penstock.hpp>
-#include <penstock/pipeline/observer.hpp>
+#include <penstock/pipeline/pipeline.hpp>
 
 #include <atomic>
 #include <chrono>

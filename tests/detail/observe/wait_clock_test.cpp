@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 
-#include <penstock/detail/measure/wait_clock.hpp>
+#include <penstock/detail/measure/meter.hpp>
 
 #include <atomic>
 #include <cstdint>

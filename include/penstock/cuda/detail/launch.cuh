@@ -2,14 +2,62 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/cuda/error.hpp>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 #include <cuda_runtime.h>
 
 namespace penstock::detail {
+
+/// The most bytes that one instruction loads or stores.
+inline constexpr std::size_t widest_access = 16;
+
+template <std::size_t bytes> struct Access;
+template <> struct Access<2> {
+  using type = std::uint16_t;
+};
+template <> struct Access<4> {
+  using type = std::uint32_t;
+};
+template <> struct Access<8> {
+  using type = uint2;
+};
+template <> struct Access<16> {
+  using type = uint4;
+};
+
+/// `size` adjacent elements, aligned as a whole. Loaded and stored as one word: compilers take
+/// arrays of small elements apart.
+template <class T, std::size_t size> struct Pack {
+  T elements[size];
+
+  __device__ static Pack load(const T* from) {
+    Pack pack;
+    if constexpr (size == 1) {
+      pack.elements[0] = *from;
+    } else {
+      using Word = typename Access<sizeof(Pack)>::type;
+      const Word word = *reinterpret_cast<const Word*>(from);
+      std::memcpy(&pack, &word, sizeof word);
+    }
+    return pack;
+  }
+  __device__ void store(T* to) const {
+    if constexpr (size == 1) {
+      *to = elements[0];
+    } else {
+      using Word = typename Access<sizeof(Pack)>::type;
+      Word word;
+      std::memcpy(&word, this, sizeof word);
+      __stwb(reinterpret_cast<Word*>(to), word); // compilers may take an assignment apart, too
+    }
+  }
+};
 
 inline constexpr unsigned block_threads = 256;
 /// More blocks than any GPU holds at once; with more work, each thread takes several pieces.

@@ -4,8 +4,8 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/detail/base/origin.hpp>
-#include <penstock/detail/base/owned.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/owners.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/parking.hpp>
 

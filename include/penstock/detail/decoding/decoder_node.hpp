@@ -2,19 +2,134 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/callables/each_worker.hpp>
+#include <penstock/data/batch.hpp>
+#include <penstock/data/row.hpp>
+#include <penstock/data/visit.hpp>
+#include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/decoding/decoding_node.hpp>
+#include <penstock/detail/links/host_link.hpp>
+#include <penstock/detail/links/ring_memory.hpp>
+#include <penstock/detail/workers/calling_node.hpp>
 #include <penstock/detail/workers/part_by_part.hpp>
-#include <penstock/detail/workers/slot_by_slot.hpp>
-#include <penstock/order/detail/source_numbers.hpp>
+#include <penstock/detail/workers/warned.hpp>
+#include <penstock/order/detail/origins.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <type_traits>
 
 namespace penstock::detail {
+
+/// Which records of a slot's part a Decoder kept: how many, and which of the slot's came first.
+struct Kept {
+  std::size_t count{};
+  std::size_t first{};
+};
+
+/// What the nodes of a Decoder have in common. Its callable has the parameters P.
+template <class F, class From, class To> class DecodingNode : public CallingNode<F> {
+ protected:
+  using Item = Node::Item;
+  using P = called_parameters<F>;
+  using InView = BatchView<typename From::schema>;
+  using OutView = BatchView<typename To::schema>;
+
+ public:
+  DecodingNode(const NodeSetup& setup, const Shared<HostLink>& in, const Shared<HostLink>& out,
+               const F& f, const OnError& on_error)
+      : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, out_{out} {
+    this->fills(out_->memory, out_->ring.slots());
+  }
+
+  [[gnu::cold]] void report(double seconds, StageReport& stage) const final {
+    Node::report(seconds, stage);
+    if constexpr (is_warned) {
+      warned_.tell(stage.note);
+    }
+  }
+
+ protected:
+  void reset() override {
+    out_->reset();
+    warned_.reset();
+  }
+  void make(unsigned worker) final {
+    CallingNode<F>::make(worker);
+    if constexpr (is_warned) {
+      this->call_of(worker).tell_of_warnings(warned_);
+    }
+  }
+
+  /// Calls `call` for record `i` of a slot, to fill record `at` of another.
+  template <class Call>
+  void call_for(Call& call, const HostSlot& given, const InView& in, std::size_t i,
+                const OutView& out, std::size_t at) const {
+    auto&& from = record_at<parameter_t<0, P>>(in, i);
+    auto&& to = record_at<parameter_t<1, P>>(out, at);
+    if constexpr (P::count == 3) {
+      std::invoke(call, from, to, in_->visit(given, i));
+    } else {
+      std::invoke(call, from, to);
+    }
+  }
+
+  /// Calls one(i, at) for each record i among a slot's `units`, to make record `at` of those kept:
+  /// the next record takes the place of one that is left out. Gives `numbers` those kept. Returns
+  /// false if the run is to end. May throw std::bad_alloc.
+  template <class One>
+  bool each_record(const HostSlot& given, PartOf units, Kept& kept, SourceNumbers& numbers,
+                   Meter& meter, One one) {
+    kept = {};
+    std::size_t i = units.begin;
+    std::size_t unbroken = i; // from here to before i all are kept
+    const auto keep = [&] {
+      if (i != unbroken) {
+        kept.first = kept.count == 0 ? unbroken : kept.first;
+        numbers.go_on(kept.count, given.source, unbroken, i - unbroken);
+        kept.count += i - unbroken;
+      }
+    };
+    unsigned tries = 0;
+    while (i != units.end) {
+      try {
+        // One try block for many records: a cheap callable's loop is then as fast as its own.
+        for (; i != units.end; ++i, tries = 0) {
+          one(i, kept.count + (i - unbroken));
+        }
+      } catch (const ThreadEnd&) {
+        fail_of_thread_end(
+            [&] { this->thrown(on_error_, meter, 0, in_->visit(given, i).record, 1); });
+        throw;
+      } catch (...) {
+        const Item item = this->thrown(on_error_, meter, tries++, in_->visit(given, i).record, 1);
+        if (item == Item::failed) {
+          return false;
+        }
+        if (item == Item::skipped) {
+          keep();
+          unbroken = ++i;
+          tries = 0;
+        }
+      }
+    }
+    keep();
+    return true;
+  }
+
+  const OnError on_error_;
+  const Shared<HostLink> in_;
+  const Shared<HostLink> out_;
+
+ private:
+  static constexpr bool is_warned = IsWarned<typename called<F>::type>;
+
+  Warned<> warned_;
+};
 
 /// Turns slots of one ring into slots of the next, slot t into slot t. All workers share a slot's
 /// records, however few they are or long each takes: the callable gets one record after the other
@@ -185,6 +300,83 @@ class DecoderNode final : public DecodingNode<F, From, To> {
   using Base::out_;
   Parts<> parts_;
   Vector<Decoded> decoded_; // by place of the ring before it, and part
+};
+
+/// Turns slots of one ring into slots of the next, slot t into slot t, several at once, where one
+/// of them has a Ragged column. A slot is one worker's, since nobody knows where a part of its
+/// output begins: the callable gets the slot's records, one after the other, if it is of `Single`
+/// records, else the slot.
+template <bool Single, class F, class From, class To>
+class RaggedDecoderNode final : public DecodingNode<F, From, To> {
+  using Base = DecodingNode<F, From, To>;
+  using typename Base::Item;
+
+ public:
+  using Base::Base;
+
+ private:
+  void work(unsigned worker, Meter& meter) override {
+    slot_by_slot(*in_, *out_, meter, [&](const HostRing::Take& from, HostRing::Claim& to) {
+      const TraceRange range = this->trace(from.slot().index);
+      bool done = false;
+      // The run ends if there is no memory to note the skipped records.
+      return this->attempt(in_->visit(from.slot(), 0).record, [&] {
+        if constexpr (Single) {
+          done = records(this->call_of(worker), from, to, meter);
+        } else {
+          done = whole_slot(this->call_of(worker), from, to, meter);
+        }
+      }) && done;
+    });
+  }
+
+  // Return false if the run is to end.
+  template <class Call>
+  bool whole_slot(Call& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) {
+    const HostSlot& given = from.slot();
+    HostSlot& slot = to.slot();
+    const std::uint64_t first = in_->visit(given, 0).record;
+    slot.source.start(given.source[0]);
+    const auto in = in_->template batch<const typename From::schema, typename From::space>(
+        from.place(), given, given.index);
+    const auto out =
+        out_->template batch<typename To::schema, typename To::space>(to.place(), slot, slot.index);
+    const Item item = this->attempt_item(on_error_, meter, first, given.units, [&] {
+      open_ragged(out_->memory, to.place(), given.units);
+      std::invoke(call, in, out);
+      check_ragged(out_->memory, to.place(), given.units, first);
+    });
+    slot.units = item == Item::good ? given.units : 0;
+    out_->check_left(slot.units, given.units);
+    slot.source.take(from.slot().source);
+    return item != Item::failed;
+  }
+  template <class Call>
+  bool records(Call& call, const HostRing::Take& from, HostRing::Claim& to, Meter& meter) {
+    const HostSlot& given = from.slot();
+    HostSlot& slot = to.slot();
+    const auto in =
+        in_->memory.template view<typename From::schema>(from.place(), given.units, 0, 0);
+    auto out = out_->memory.template view<typename To::schema>(to.place(), given.units, 0, 0);
+    const auto one = [&](std::size_t i, std::size_t at) {
+      out.source_index = in_->visit(given, i).record - at; // so that put() names the record
+      open_ragged(out_->memory, to.place(), at + 1, at);
+      this->call_for(call, given, in, i, out, at);
+      check_ragged(out_->memory, to.place(), at + 1, out.source_index, at);
+    };
+    Kept kept;
+    const PartOf units{given.units, 1, 0};
+    const bool done = this->each_record(given, units, kept, slot.source, meter, one);
+    slot.units = kept.count;
+    slot.source.go_on(kept.count, given.source[given.units]);
+    out_->check_left(kept.count, given.units);
+    slot.index = kept.count != 0 ? in_->index_of(given, kept.first) : slot.index;
+    return done;
+  }
+
+  using Base::in_;
+  using Base::on_error_;
+  using Base::out_;
 };
 
 } // namespace penstock::detail

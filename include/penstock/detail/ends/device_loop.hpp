@@ -5,7 +5,7 @@
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/ends/device_consumer.hpp>
-#include <penstock/detail/engine/batch_source.hpp>
+#include <penstock/detail/engine/loops.hpp>
 
 #include <cstddef>
 #include <cstdint>

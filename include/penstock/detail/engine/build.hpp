@@ -2,29 +2,139 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/data/schema.hpp>
 #include <penstock/detail/base/owners.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/engine/ahead_needs.hpp>
 #include <penstock/detail/engine/node.hpp>
-#include <penstock/detail/engine/node_name.hpp>
-#include <penstock/detail/engine/plan.hpp>
-#include <penstock/detail/engine/shared_thread.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/turns/ahead.hpp>
-#include <penstock/detail/turns/flush.hpp>
 #include <penstock/device/device.hpp>
+#include <penstock/error.hpp>
+#include <penstock/order/detail/origins.hpp>
 #include <penstock/order/detail/run_order.hpp>
-#include <penstock/order/detail/source_numbers.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/source.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <string>
+#include <string_view>
 #include <utility>
 
 namespace penstock::detail {
+
+/// What the stages of a chain say of themselves before the first is built: all host stages share
+/// one number of records a slot.
+struct Plan {
+  std::size_t largest{}; // bytes of a record, among those that Decoders give
+  bool whole{};          // a stage on the host must see whole records
+  bool ragged{};         // a slot is a batch
+  bool to_device{};
+  bool fills_up{};         // a copier makes batches of its own of what lies in the slots
+  std::size_t batch{};     // that the copier was asked for, of what the Reader gives
+  unsigned recounts{};     // Decoders that give another number of records
+  std::size_t recounted{}; // the batch that the copier behind it was asked for
+  bool batched{};          // there is that copier: those behind it do not count
+  std::size_t group{1};    // records that it takes together
+  unsigned workers{};      // the most that a stage has that does work for each record
+  unsigned local_world{1}; // ranks that share this host's processors
+  unsigned devices{1};     // of this process that pipelines feed
+
+  /// Returns how many pipelines run side by side on this host.
+  std::uint64_t parts() const noexcept { return std::uint64_t{local_world} * devices; }
+
+  /// Note what a host stage sees and gives. Stages after a device have slots of their own.
+  /// @{
+  void sees_records() { whole = whole || !to_device; }
+  void works(unsigned with) noexcept {
+    sees_records();
+    workers = to_device ? workers : std::max(workers, with);
+  }
+  template <class Schema> void gives(std::size_t record_bytes) {
+    if (to_device) {
+      return;
+    }
+    largest = std::max(largest, record_bytes);
+    ragged = ragged || schema_traits<Schema>::ragged;
+  }
+  /// @}
+};
+
+/// How many units of the source a chain must be allowed to have read for its last stage to get a
+/// batch: each stage that fills batches may hold all but the last piece of one, and wait for that.
+///
+///   batches of 64, and then slots of 100: 64 lie in a slot, and 36 in a batch, which wants 28 more
+class AheadNeeds {
+ public:
+  /// The Reader deals out whole slots of `each`.
+  void whole(std::uint64_t each) noexcept { units_ = grain_ = each; }
+  /// A stage gathers what comes in batches of `each`.
+  void gather(std::uint64_t each) noexcept {
+    // Batches that were gathered before share their credits, rounded down, and what is kept of
+    // several such shares may have more than its part.
+    if (out_ != 1 && std::exchange(shared_, true)) {
+      round_up();
+    }
+    const std::uint64_t waiting = each - std::gcd(grain_, each);
+    units_ += waiting / out_ * in_ + (waiting % out_ * in_ + out_ - 1) / out_;
+    grain_ = each;
+  }
+  /// A stage makes `out` units of each `in`.
+  void recount(std::uint64_t in, std::uint64_t out) noexcept {
+    const std::uint64_t same = std::gcd(in, out);
+    const std::uint64_t before = std::gcd(in_, out / same);
+    const std::uint64_t after = std::gcd(in / same, out_);
+    in_ = in_ / before * (in / same / after);
+    out_ = out_ / after * (out / same / before);
+    grain_ = out;
+  }
+  /// A stage may leave units out: those that it keeps share the credits of a batch, rounded up.
+  void leave_out() noexcept {
+    grain_ = 1;
+    round_up();
+  }
+
+  /// Tells `ahead`, when all stages are known. Throws OptionError if that is too small for them.
+  [[gnu::cold]] void check(Ahead<>& ahead) const {
+    ahead.needs(units_);
+    if (units_ > ahead.most()) {
+      throw_error<OptionError>(
+          {"penstock: Reader: ahead is ", ahead.records(ahead.most()),
+           ", but the batches of this chain, while they fill, may hold ", ahead.records(units_),
+           " records, and would never be full: give it at least that, or smaller batches, or "
+           ".flush, and they are handed on as they are."});
+    }
+  }
+
+ private:
+  void round_up() noexcept {
+    in_ = (in_ + out_ - 1) / out_;
+    out_ = 1;
+  }
+
+  std::uint64_t units_{1};
+  std::uint64_t grain_{1}; // units come in whole ones of so many, but for an epoch's last
+  // in_ units of the source are out_ units here.
+  std::uint64_t in_{1};
+  std::uint64_t out_{1};
+  bool shared_{}; // whether batches were gathered where out_ was not 1
+};
+
+/// Returns the name of the next node of a kind: "Decoder", and then "Decoder 2".
+[[gnu::cold]] inline std::string name_of_next(std::string_view kind,
+                                              const Vector<Owned<Node>>& nodes) {
+  std::size_t same = 0;
+  for (const auto& node : nodes) {
+    const std::string_view name = node->name();
+    same += name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1U
+                                                                                               : 0U;
+  }
+  return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
+}
 
 // Belongs to a floor above this one: a stage makes it, and steps are added to it here.
 template <AnyDevice D> class DeviceThread;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/threads.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/error.hpp>

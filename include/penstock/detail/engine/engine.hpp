@@ -2,31 +2,97 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/origin.hpp>
-#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
-#include <penstock/detail/engine/emplaced.hpp>
 #include <penstock/detail/engine/fed_devices.hpp>
-#include <penstock/detail/engine/near_device.hpp>
-#include <penstock/detail/engine/onlookers.hpp>
 #include <penstock/detail/engine/run_sums.hpp>
 #include <penstock/machine/usable.hpp>
 #include <penstock/order/detail/run_order.hpp>
-#include <penstock/run/run_options.hpp>
+#include <penstock/run/options.hpp>
+#include <penstock/run/report.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <stop_token>
 #include <string>
 #include <utility>
 
 namespace penstock::detail {
+
+/// A T, or none: the part of std::optional that needs no T until there is one. What never calls
+/// emplace() compiles nothing of T.
+template <class T> class Emplaced {
+ public:
+  Emplaced() = default;
+  Emplaced(const Emplaced&) = delete;
+  Emplaced& operator=(const Emplaced&) = delete;
+  ~Emplaced() { reset(); }
+
+  /// Makes a T. There must be none.
+  template <class... Args> void emplace(Args&&... args) {
+    ::new (static_cast<void*>(at_)) T(std::forward<Args>(args)...);
+    destroy_ = [](void* at) noexcept { static_cast<T*>(at)->~T(); };
+  }
+  /// Destroys the T, if there is one.
+  void reset() noexcept {
+    if (destroy_) {
+      std::exchange(destroy_, nullptr)(at_);
+    }
+  }
+
+ private:
+  alignas(T) std::byte at_[sizeof(T)];
+  void (*destroy_)(void* at) noexcept {};
+};
+
+/// Those who look on at a run: the user's observer, and a thread that shows the run to the
+/// application. One thread.
+class Onlookers {
+ public:
+  /// Forgets those of the last run.
+  void reset() noexcept { observer_ = nullptr; }
+  /// Has the observer begin, calls begun(), and starts the thread. Throws if one of them cannot.
+  template <class Begun>
+  [[gnu::cold]] void begin(const RunOptions& options, Engine& engine, Begun begun) {
+    if (options.observe) {
+      options.observe->begin();
+      observer_ = options.observe;
+      begun();
+    }
+    const auto start = options.progress ? options.progress.start() : options.stalled.start();
+    if (!start) {
+      return;
+    }
+    try {
+      watch_ = Owned<Watch>{start(options, engine)};
+    } catch (...) {
+      Report of_no_run;
+      end(of_no_run);
+      throw;
+    }
+  }
+  /// Blocks until the thread has ended.
+  [[gnu::cold]] void stop_watching() noexcept { watch_ = {}; }
+  /// Has the observer add to the Report.
+  [[gnu::cold]] void end(Report& report) noexcept {
+    if (RunObserver* const observer = std::exchange(observer_, nullptr)) {
+      observer->end(report);
+    }
+  }
+
+ private:
+  Owned<Watch> watch_;
+  RunObserver* observer_{};
+};
 
 /// A prepared pipeline: its nodes, their rings and memory, and the threads that run them.
 class Engine {
@@ -252,6 +318,41 @@ class Engine {
   Report report_;
   std::uint64_t batches_{};
   Shared<RunOrder> order_;
+};
+
+/// Shares an engine with the loops over it. One thread makes the engine while others may ask for
+/// it. May be moved while nobody asks. A forked child leaves the engine as it is: the threads that
+/// it would wait for are not there. So does exit() that is called in a callable.
+class EngineOwner {
+ public:
+  EngineOwner() = default;
+  EngineOwner(EngineOwner&& other) noexcept
+      : shared_{std::move(other.shared_)}, engine_{other.engine_.exchange(nullptr)} {}
+  EngineOwner& operator=(EngineOwner&& other) noexcept {
+    engine_.store(other.engine_.exchange(nullptr), StdAtomics::relaxed);
+    shared_ = std::move(other.shared_);
+    return *this;
+  }
+
+  /// Throws std::bad_alloc, and then destroys the engine.
+  [[gnu::cold]] void set(Owned<Engine> engine) {
+    shared_ = detail::share(engine, destroy);
+    engine_.store(shared_.get(), StdAtomics::release); // pairs with get()
+  }
+  /// Returns the engine; null before set().
+  Engine* get() const noexcept { return engine_.load(StdAtomics::acquire); } // pairs with set()
+  /// Returns a share of the engine. Only the thread that makes it calls this.
+  const Shared<Engine>& share() const noexcept { return shared_; }
+
+ private:
+  [[gnu::cold]] static void destroy(Engine* engine) noexcept {
+    if (engine->is_here() && !engine->stays()) {
+      delete engine;
+    }
+  }
+
+  Shared<Engine> shared_;
+  StdAtomics::Atomic<Engine*> engine_{nullptr};
 };
 
 } // namespace penstock::detail

@@ -3,16 +3,17 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/engine/node_setup.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/measure/meter.hpp>
 #include <penstock/detail/measure/trace.hpp>
 #include <penstock/detail/turns/used_up.hpp>
 #include <penstock/error.hpp>
-#include <penstock/run/on_error.hpp>
+#include <penstock/run/options.hpp>
+#include <penstock/run/stage_report.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -24,6 +25,40 @@
 #include <utility>
 
 namespace penstock::detail {
+
+/// A thread that works for several nodes, none of which has a thread of its own. The engine owns it
+/// and has it run once a run.
+class SharedThread {
+ public:
+  SharedThread() = default;
+  SharedThread(const SharedThread&) = delete;
+  SharedThread& operator=(const SharedThread&) = delete;
+  virtual ~SharedThread() = default;
+
+  /// Returns the name of the first node that it works for.
+  virtual const std::string& name() const noexcept = 0;
+  /// Forgets the last run, before the next, while all threads rest.
+  virtual void reset() noexcept = 0;
+  /// Does its part of a run, on the thread itself. Throws nothing, but a callable may end the
+  /// thread.
+  virtual void run() = 0;
+};
+
+/// Returns how long to wait before the next try: from 1 ms on twice as long each time, at most 1 s.
+inline std::chrono::milliseconds retry_pause(unsigned failures) noexcept {
+  return std::chrono::milliseconds{std::min(1U << std::min(failures, 10U), 1000U)};
+}
+
+/// What every node is made with: its stage's name in the Report and in errors, how many workers it
+/// has, the control by which its run ends, and, where there are several devices, the one that it
+/// works on; null if it works for all.
+struct NodeSetup {
+  std::string name;
+  unsigned workers;
+  RunControl& control;
+  StageKind kind{StageKind::other};
+  const void* side{};
+};
 
 /// A stage at work: what prepare() makes of a stage's description. Each of its workers runs work()
 /// once a run, in a thread of its own; worker 0 of the last stage is the thread that called run().

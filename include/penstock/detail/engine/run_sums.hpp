@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/detail/measure/limiting_stage.hpp>

@@ -4,16 +4,14 @@
 
 #include <penstock/config.hpp>
 #include <penstock/data/batch.hpp>
-#include <penstock/detail/base/owned.hpp>
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/turns/ahead.hpp>
-#include <penstock/detail/turns/flush.hpp>
 #include <penstock/detail/turns/sequencer.hpp>
+#include <penstock/order/detail/origins.hpp>
 #include <penstock/order/detail/run_order.hpp>
-#include <penstock/order/detail/source_numbers.hpp>
 #include <penstock/ring/ring.hpp>
 
 #include <cstddef>

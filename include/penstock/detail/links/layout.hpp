@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/data/schema.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/device/detail/allocation.hpp>
 #include <penstock/error.hpp>

@@ -6,7 +6,6 @@
 #include <penstock/data/output.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/links/ragged.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host/device.hpp>

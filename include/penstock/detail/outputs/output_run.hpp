@@ -2,14 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/outputs/output_slots.hpp>
+#include <penstock/detail/turns/ahead.hpp>
 #include <penstock/detail/turns/openings.hpp>
+#include <penstock/detail/turns/ramp.hpp>
 #include <penstock/order/detail/origins.hpp>
 #include <penstock/order/detail/run_order.hpp>
+#include <penstock/ring/ring.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -17,6 +21,143 @@
 #include <utility>
 
 namespace penstock::detail {
+
+/// The slots of a link that several workers fill with outputs, in any number of each share: what is
+/// known of each slot while it fills, and who publishes it.
+class OutputSlots {
+ public:
+  /// What a share brings to the slots that it fills.
+  struct Share {
+    std::uint64_t number;   // of its next output
+    std::uint64_t left_out; // outputs before it, in slots that go on empty
+    std::uint64_t epoch;
+    Flush::Clock::time_point read; // when what it is made of was read
+  };
+
+  /// `drop_last`: an epoch's last slot is left out if it is short.
+  [[gnu::cold]] OutputSlots(Shared<HostLink> link, const Ramp& size, bool drop_last)
+      : link_{std::move(link)}, size_{size}, drop_last_{drop_last},
+        fillings_{link_->ring.slots(), size}, known_(link_->ring.slots()) {}
+
+  HostLink& link() const noexcept { return *link_; }
+  /// Forgets the last run; the first output to be delivered is number `first`.
+  [[gnu::cold]] void reset(std::uint64_t first) noexcept {
+    first_ = first;
+    fillings_.reset();
+    for (std::size_t i = 0; i != known_.size(); ++i) {
+      known_[i].forget();
+    }
+  }
+
+  /// Blocks until the slot of a piece is free to be filled. Returns false if the run ends.
+  bool begin(const Room::Piece& piece, const Share& share) noexcept {
+    if (!link_->ring.await_free(piece.ticket)) {
+      return false;
+    }
+    note(piece, share);
+    return true;
+  }
+  /// Says that the piece is filled, with the last output of what `credits` were taken for.
+  void end(const Room::Piece& piece, std::uint64_t credits) noexcept {
+    add(piece.ticket, credits);
+    if (fillings_.filled(piece)) {
+      publish(piece.ticket);
+    }
+  }
+  /// Fills room with f(piece), and says the number of each piece's credits by credits(piece); false
+  /// if the run ends. What f throws, it throws.
+  template <class F, class Credits>
+  bool fill(const Room& room, Share& share, F f, Credits credits) {
+    return fillings_.fill(
+        link_->ring, room,
+        [&](HostSlot&, const Room::Piece& piece) {
+          note(piece, share);
+          f(piece);
+          add(piece.ticket, credits(piece));
+          share.number += piece.units;
+        },
+        [this](std::uint64_t ticket) { publish(ticket); });
+  }
+  /// Leaves room void, behind the last output of its slot. Returns false if the run ends.
+  bool leave_void(const Room& room, const Share& share, bool ends_epoch) noexcept {
+    return fillings_.fill(
+        link_->ring, room,
+        [&](HostSlot&, const Room::Piece& piece) {
+          note(piece, share);
+          known(piece.ticket).void_units = piece.units;
+          known(piece.ticket).ends_epoch = ends_epoch;
+        },
+        [this](std::uint64_t ticket) { publish(ticket); });
+  }
+
+ private:
+  // Written by different workers, each another member; the last reads all.
+  struct alignas(cache_line) Known {
+    std::uint64_t number{}; // of its first output
+    std::uint64_t left_out{};
+    std::uint64_t epoch{};
+    Flush::Clock::time_point read{};
+    std::size_t void_units{};
+    bool ends_epoch{};
+    StdAtomics::Atomic<std::uint64_t> credits{0};
+
+    void forget() noexcept {
+      void_units = 0;
+      ends_epoch = false;
+      credits.store(0, StdAtomics::relaxed);
+    }
+  };
+
+  Known& known(std::uint64_t ticket) noexcept { return known_[ticket % known_.size()]; }
+  void note(const Room::Piece& piece, const Share& share) noexcept {
+    if (piece.first == 0) {
+      Known& slot = known(piece.ticket);
+      slot.number = share.number;
+      slot.left_out = share.left_out;
+      slot.epoch = share.epoch;
+      slot.read = share.read;
+    }
+  }
+  void add(std::uint64_t ticket, std::uint64_t credits) noexcept {
+    if (credits != 0) { // relaxed: handed on with the piece
+      known(ticket).credits.fetch_add(credits, StdAtomics::relaxed);
+    }
+  }
+  void publish(std::uint64_t ticket) noexcept {
+    HostRing::Claim claim = link_->ring.claim_at(ticket);
+    if (!claim) {
+      return;
+    }
+    Known& known = this->known(ticket);
+    HostSlot& slot = claim.slot();
+    const bool dropped = drop_last_ && known.ends_epoch && known.void_units != 0;
+    slot.units = dropped ? 0 : size_.size(ticket) - known.void_units;
+    slot.index = known.number - known.left_out - first_;
+    slot.source.start(known.number);
+    slot.epoch = known.epoch;
+    slot.ends_epoch = known.ends_epoch;
+    slot.bytes = slot.units != 0 ? link_->memory.used(claim.place(), slot.units) : 0;
+    const std::uint64_t credits = known.credits.load(StdAtomics::relaxed);
+    if (Dues* const dues = link_->dues(claim.place())) {
+      *dues = {slot.units != 0 ? credits : 0, known.read};
+    }
+    if (slot.units == 0) {
+      link_->use_up(credits);
+    }
+    known.forget();
+    const bool full = slot.units == link_->layout().units && !slot.ends_epoch;
+    link_->publish(std::move(claim), slot.units == 0 ? Fill::none
+                                     : full          ? Fill::full
+                                                     : Fill::partial);
+  }
+
+  const Shared<HostLink> link_;
+  const Ramp size_;
+  const bool drop_last_;
+  std::uint64_t first_{};
+  Fillings<> fillings_;
+  Vector<Known> known_; // by place
+};
 
 /// How a Decoder of another number of records is to work.
 struct OutputForm {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/data/output.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/measure/meter.hpp>

@@ -3,11 +3,9 @@
 #pragma once
 
 #include <penstock/detail/base/text.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/order/ranks.hpp>
-#include <penstock/order/slurm_step.hpp>
 
 #include <cstdint>
 #include <string>

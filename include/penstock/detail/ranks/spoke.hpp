@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/ranks/board.hpp>
 #include <penstock/detail/ranks/connection.hpp>
 #include <penstock/detail/ranks/greeting.hpp>

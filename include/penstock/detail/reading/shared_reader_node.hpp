@@ -3,12 +3,12 @@
 #pragma once
 
 #include <penstock/detail/base/owners.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/links/ragged.hpp>
-#include <penstock/detail/reading/reading_node.hpp>
-#include <penstock/detail/reading/slot_ranges.hpp>
+#include <penstock/detail/links/ring_memory.hpp>
+#include <penstock/detail/reading/ranges.hpp>
+#include <penstock/detail/reading/reader_node.hpp>
 #include <penstock/detail/workers/part_by_part.hpp>
 #include <penstock/sources/source.hpp>
 

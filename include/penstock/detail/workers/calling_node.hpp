@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/callables/each_worker.hpp>
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
 

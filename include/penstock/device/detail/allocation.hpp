@@ -5,7 +5,7 @@
 #include <penstock/config.hpp>
 #include <penstock/data/memory.hpp>
 #include <penstock/detail/base/origin.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/run/gpu_activity_summary.hpp>
+#include <penstock/run/report.hpp>
 
 #include <algorithm>
 #include <cstdint>

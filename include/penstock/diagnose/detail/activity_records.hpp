@@ -4,7 +4,7 @@
 
 #include <penstock/diagnose/detail/activity_intervals.hpp>
 #include <penstock/diagnose/detail/call_names.hpp>
-#include <penstock/diagnose/detail/cupti_check.hpp>
+#include <penstock/diagnose/detail/cupti_calls.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
 
 #include <algorithm>

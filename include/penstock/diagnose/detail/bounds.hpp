@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/measure/branches.hpp>
 #include <penstock/detail/measure/limiting_stage.hpp>
 #include <penstock/run/report.hpp>
 

@@ -6,7 +6,6 @@
 #include <penstock/diagnose/detail/activity_intervals.hpp>
 #include <penstock/diagnose/detail/activity_records.hpp>
 #include <penstock/diagnose/detail/cupti_calls.hpp>
-#include <penstock/diagnose/detail/cupti_check.hpp>
 #include <penstock/error.hpp>
 
 #include <array>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/data/schema.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/formats/array_options.hpp>
 #include <penstock/formats/detail/array_files.hpp>
 #include <penstock/io/posix.hpp>

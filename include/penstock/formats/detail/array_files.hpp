@@ -4,9 +4,8 @@
 
 #include <penstock/data/batch.hpp>
 #include <penstock/data/memory.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/formats/array_info.hpp>
 #include <penstock/formats/array_options.hpp>
 #include <penstock/formats/detail/array_header.hpp>
 #include <penstock/io/file.hpp>

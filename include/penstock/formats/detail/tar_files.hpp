@@ -3,12 +3,10 @@
 #pragma once
 
 #include <penstock/detail/base/text.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/formats/detail/tar_columns.hpp>
 #include <penstock/formats/detail/tar_header.hpp>
 #include <penstock/formats/detail/tar_index.hpp>
-#include <penstock/formats/detail/tar_kind.hpp>
 #include <penstock/formats/detail/tar_samples.hpp>
 #include <penstock/formats/tar_options.hpp>
 #include <penstock/io/direct.hpp>

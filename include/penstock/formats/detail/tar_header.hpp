@@ -10,12 +10,62 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace penstock::detail {
+
+/// What a member is that is no regular file, and what helps if its bytes are wanted.
+struct TarKind {
+  std::string is;
+  const char* cure;
+};
+
+/// Returns the kind of a header's type.
+[[gnu::cold]] inline TarKind tar_kind(char type) {
+  struct {
+    std::string_view types;
+    const char* is;
+    const char* cure;
+  } const kinds[]{
+      {"1", "a hard link", "write the archive with --hard-dereference"},
+      {"2", "a symbolic link", "write the archive with --dereference"},
+      {"346", "a device or a pipe", "write the archive without it"},
+      {"5", "a directory", "write the archive without it"},
+      {"M", "the rest of a file that another volume begins", "join the volumes"},
+      {"S", "a sparse file", "write the archive without --sparse"},
+      {"V", "a volume label", "write the archive without --label"},
+  };
+  const auto* const kind = std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& one) {
+    return one.types.find(type) != std::string_view::npos;
+  });
+  if (kind != std::end(kinds)) {
+    return {kind->is, kind->cure};
+  }
+  return {joined({"of the type \"", shown(std::string_view{&type, 1}), "\""}),
+          "write the archive without it"};
+}
+
+/// A member's name, cut as WebDataset cuts it: at the first dot behind the last slash.
+struct TarName {
+  std::string_view key;    // none: the member belongs to no sample
+  std::string_view ending; // without its dot
+
+  explicit TarName(std::string_view name) noexcept {
+    const std::size_t base = name.rfind('/') + 1; // 0 if there is no slash
+    const std::size_t dot = name.find('.', base);
+    const std::string_view outermost = name.substr(0, name.find('/'));
+    const bool of_the_format =
+        outermost.size() > 4 && outermost.starts_with("__") && outermost.ends_with("__");
+    if (dot != std::string_view::npos && dot != base && !of_the_format) {
+      key = name.substr(0, dot);
+      ending = name.substr(dot + 1);
+    }
+  }
+};
 
 // A tar archive is a row of blocks of 512 bytes: a header, the bytes of its member, zeros up to the
 // next block, and so on; two blocks of zeros end it. See POSIX.1-2017, pax, and GNU tar's manual.

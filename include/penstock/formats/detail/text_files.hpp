@@ -4,26 +4,196 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
-#include <penstock/detail/base/throwing.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/formats/detail/line_index.hpp>
 #include <penstock/io/detail/opening.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/largest_sums.hpp>
+#include <penstock/sources/detail/reads.hpp>
 #include <penstock/sources/detail/record_files.hpp>
-#include <penstock/sources/detail/thread_buffer.hpp>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
 #include <span>
 #include <string>
 #include <utility>
 
 namespace penstock::detail {
+
+/// The line ends in a piece of a file. Each takes two bytes: its place in a block of 32 KiB, and
+/// whether "\r" stands before it.
+class LineEnds {
+ public:
+  /// Bytes of all pieces but a file's last.
+  static constexpr std::size_t piece_bytes = thread_buffer_bytes;
+
+  /// One "\n": where in the piece, and whether "\r" stands before it.
+  struct End {
+    std::size_t at;
+    bool is_two;
+  };
+
+  LineEnds() = default;
+  /// Looks through a piece. `before` is the byte before it, if there is one. Calls length(bytes)
+  /// for each line that begins behind an end in this piece and ends in it.
+  template <class F> LineEnds(std::span<const std::byte> bytes, std::byte before, F length) {
+    std::size_t feeds = 0;
+    each_word(bytes, [&](std::size_t, std::uint64_t found) {
+      feeds += (found >> 7) * 0x0101'0101'0101'0101 >> 56; // without the processor's own count
+    });
+    ends_ = Vector<std::uint16_t>(feeds);
+    std::size_t count = 0;
+    std::size_t begin = 0; // of a line
+    each_word(bytes, [&](std::size_t word, std::uint64_t found) {
+      for (; found != 0; found &= found - 1) {
+        const std::size_t at = word + static_cast<std::size_t>(std::countr_zero(found)) / 8;
+        const bool is_two = (at == 0 ? before : bytes[at - 1]) == std::byte{'\r'};
+        ends_[count] = static_cast<std::uint16_t>(at % block_bytes | (is_two ? two : 0));
+        if (count != 0) {
+          length(at - begin - (is_two ? 1 : 0));
+        }
+        begin = at + 1;
+        counts_[at / block_bytes] = static_cast<std::uint32_t>(++count);
+      }
+    });
+    for (std::size_t block = 1; block != blocks; ++block) {
+      counts_[block] = std::max(counts_[block], counts_[block - 1]);
+    }
+  }
+
+  std::size_t size() const noexcept { return ends_.size(); }
+  End operator[](std::size_t i) const noexcept {
+    const auto block = std::upper_bound(counts_.begin(), counts_.end(), i) - counts_.begin();
+    return {static_cast<std::size_t>(block) * block_bytes + (ends_[i] & (two - 1U)),
+            (ends_[i] & two) != 0};
+  }
+
+ private:
+  static constexpr std::size_t block_bytes = std::size_t{1} << 15;
+  static constexpr std::size_t blocks = piece_bytes / block_bytes;
+  static constexpr unsigned two = block_bytes;
+
+  // Calls f(at, found) for each eight bytes from `at` on: `found` has the highest bit of those that
+  // are "\n". Lines are short, and to call memchr() for each takes twice as long.
+  template <class F> static void each_word(std::span<const std::byte> bytes, F f) {
+    static_assert(std::endian::native == std::endian::little);
+    constexpr std::uint64_t low = 0x7f7f'7f7f'7f7f'7f7f;
+    constexpr std::uint64_t feed = 0x0a0a'0a0a'0a0a'0a0a;
+    const auto look = [&](std::size_t at, std::uint64_t word) {
+      word ^= feed; // a byte behind the last becomes no 0
+      f(at, ~(((word & low) + low) | word | low));
+    };
+    std::uint64_t word = 0;
+    std::size_t at = 0;
+    for (; at + sizeof word <= bytes.size(); at += sizeof word) {
+      std::memcpy(&word, bytes.data() + at, sizeof word);
+      look(at, word);
+    }
+    if (at != bytes.size()) {
+      word = 0;
+      std::memcpy(&word, bytes.data() + at, bytes.size() - at);
+      look(at, word);
+    }
+  }
+
+  Vector<std::uint16_t> ends_;
+  std::array<std::uint32_t, blocks> counts_{}; // ends up to the end of each block
+};
+
+/// Where the lines of a file lie. A line is what stands before "\n" or "\r\n"; and what stands
+/// behind the last of these, if anything does.
+class LineIndex {
+ public:
+  /// A line's bytes in the file, without its end.
+  struct Place {
+    std::uint64_t begin;
+    std::uint64_t end;
+  };
+
+  LineIndex() = default;
+  /// Joins the pieces of a file of `bytes` bytes. Calls length(bytes) for each line that none of
+  /// them could tell of.
+  template <class F>
+  LineIndex(Vector<LineEnds> pieces, std::uint64_t bytes, F length)
+      : pieces_{std::move(pieces)}, bytes_{bytes} {
+    before_.reserve(pieces_.size());
+    std::uint64_t begin = 0; // of the line that goes on
+    for (std::size_t i = 0; i != pieces_.size(); ++i) {
+      const LineEnds& piece = pieces_[i];
+      before_.push_back(size_);
+      size_ += piece.size();
+      if (piece.size() != 0) {
+        const std::uint64_t base = i * LineEnds::piece_bytes;
+        const LineEnds::End first = piece[0];
+        length(base + first.at - (first.is_two ? 1 : 0) - begin);
+        begin = base + piece[piece.size() - 1].at + 1;
+      }
+    }
+    size_ += begin != bytes ? 1 : 0;
+    length(bytes - begin);
+  }
+
+  /// Returns how many lines there are.
+  std::uint64_t size() const noexcept { return size_; }
+  /// Returns where line `number` lies.
+  Place operator[](std::uint64_t number) const {
+    Place found{};
+    each(number, 1, [&](std::uint64_t, Place place) {
+      found = place;
+      return true;
+    });
+    return found;
+  }
+  /// Calls f(number, place) for `count` lines from number `first` on, until f returns false.
+  template <class F> void each(std::uint64_t first, std::uint64_t count, F f) const {
+    if (count == 0) {
+      return;
+    }
+    auto [piece, at] = find(first);
+    std::uint64_t begin = 0;
+    if (first != 0) {
+      const auto [before, last] = find(first - 1);
+      begin = before * LineEnds::piece_bytes + pieces_[before][last].at + 1;
+    }
+    for (std::uint64_t number = first; number != first + count; ++number, ++at) {
+      while (piece != pieces_.size() && at == pieces_[piece].size()) {
+        ++piece;
+        at = 0;
+      }
+      Place place{begin, bytes_}; // without an end
+      if (piece != pieces_.size()) {
+        const LineEnds::End end = pieces_[piece][at];
+        const std::uint64_t stop = piece * LineEnds::piece_bytes + end.at;
+        place.end = stop - (end.is_two ? 1 : 0);
+        begin = stop + 1;
+      }
+      if (!f(number, place)) {
+        return;
+      }
+    }
+  }
+
+ private:
+  // Returns the piece in which a line ends, and the number of its end there. For one without an
+  // end, that is behind the last.
+  std::pair<std::size_t, std::size_t> find(std::uint64_t line) const noexcept {
+    const auto behind = std::upper_bound(before_.begin(), before_.end(), line);
+    const auto piece = static_cast<std::size_t>(behind - before_.begin()) - 1;
+    return {piece, line - before_[piece]};
+  }
+
+  Vector<LineEnds> pieces_;
+  Vector<std::uint64_t> before_; // lines that end before a piece
+  std::uint64_t bytes_{};
+  std::uint64_t size_{};
+};
 
 /// Text files, one after the other, and where their lines lie.
 template <class Io> class TextFiles {

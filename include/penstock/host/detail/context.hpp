@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/machine.hpp>
 #include <penstock/host/detail/queue.hpp>

@@ -9,7 +9,6 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/machine.hpp>
-#include <penstock/host/detail/pace.hpp>
 
 #include <concepts>
 #include <condition_variable>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
-#include <penstock/detail/base/borrowed.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/run/options.hpp>

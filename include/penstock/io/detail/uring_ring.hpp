@@ -3,10 +3,10 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/origin.hpp>
-#include <penstock/detail/base/owned.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/io/detail/linux_io_uring.hpp>
 #include <penstock/io/file.hpp>
 #include <penstock/io/many_reads.hpp>
 
@@ -18,6 +18,18 @@
 #include <span>
 
 #include <sys/mman.h>
+
+/// \file
+/// The kernel's words for io_uring, without macros that come with them and whose names a program
+/// may want for itself.
+
+#pragma push_macro("BLOCK_SIZE")
+#pragma push_macro("BLOCK_SIZE_BITS")
+#pragma push_macro("NR_FILE")
+#include <linux/io_uring.h>
+#pragma pop_macro("BLOCK_SIZE")
+#pragma pop_macro("BLOCK_SIZE_BITS")
+#pragma pop_macro("NR_FILE")
 
 namespace penstock::detail {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/config.hpp>
+#include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/threads.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/machine/detail/processor_set.hpp>
 #include <penstock/machine/usable.hpp>

@@ -2,15 +2,64 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/ring/detail/before_sleep.hpp>
+#include <penstock/config.hpp>
 #include <penstock/ring/detail/state.hpp>
-#include <penstock/ring/detail/word.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 namespace penstock::detail {
+
+/// What a slot's 32 bits say: | lap | roused | halted | ended | sleeper | state, 2 bits |.
+///
+/// Lap and state tell whose slot it is, and every change of hands changes them. `sleeper` says that
+/// a thread may sleep on the word. `ended` and `halted` are set when the ring's state changes, only
+/// to make the word another one, so that sleepers look again: the next change of hands drops them.
+/// `roused` is flipped for the same reason, when a thread is woken for something counted elsewhere.
+template <unsigned LapBits = 26> struct RingWord {
+  static constexpr unsigned most_lap_bits = 26;
+  static_assert(
+      LapBits >= 2 && LapBits <= most_lap_bits,
+      "penstock: a lap has 2 to 26 bits: a word must not look like the one two laps ago.");
+
+  enum State : std::uint32_t { free, full, partial, none };
+  static constexpr std::uint32_t state_mask = 3, sleeper = 4, ended = 8, halted = 16, roused = 32;
+  static constexpr unsigned lap_shift = 6;
+  static constexpr std::uint32_t lap_mask = ((1U << LapBits) - 1) << lap_shift;
+
+  static constexpr std::uint32_t make(std::uint64_t lap, std::uint32_t state) noexcept {
+    return (static_cast<std::uint32_t>(lap << lap_shift) & lap_mask) | state;
+  }
+  static constexpr bool is_free(std::uint32_t word, std::uint64_t lap) noexcept {
+    return (word & (lap_mask | state_mask)) == make(lap, free);
+  }
+  static constexpr bool is_filled(std::uint32_t word, std::uint64_t lap) noexcept {
+    return (word & lap_mask) == make(lap, 0) && (word & state_mask) != free;
+  }
+};
+
+/// What a thread calls before it falls asleep for a slot: nothing, but for one that tells others
+/// when it waits. A wait that ends while the thread still spins is too short to be told of.
+struct BeforeSleep {
+  void (*call)(void* with) noexcept {};
+  void* with{};
+};
+inline constinit thread_local BeforeSleep before_sleep{};
+
+/// While it lives, this thread calls that and nothing else.
+class [[nodiscard]] CallsBeforeSleep {
+ public:
+  explicit CallsBeforeSleep(const BeforeSleep& call) noexcept
+      : outside_{std::exchange(before_sleep, call)} {}
+  CallsBeforeSleep(const CallsBeforeSleep&) = delete;
+  CallsBeforeSleep& operator=(const CallsBeforeSleep&) = delete;
+  ~CallsBeforeSleep() { before_sleep = outside_; }
+
+ private:
+  const BeforeSleep outside_;
+};
 
 /// A 32-bit word that a ring's threads look at and sleep on: the word of a slot, which says whose
 /// the slot is, or of a side that counts the tickets it is given.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <penstock/detail/base/text.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/io/crc32c.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/value_type.hpp>

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/base/borrowed.hpp>
+#include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/sources/detail/utf8.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 

@@ -5,7 +5,6 @@
 #include <penstock/data/batch.hpp>
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/text.hpp>
-#include <penstock/detail/base/throwing.hpp>
 #include <penstock/error.hpp>
 #include <penstock/sources/detail/part_of.hpp>
 #include <penstock/sources/detail/reads.hpp>
