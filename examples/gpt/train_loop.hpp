@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "../support/meeting.hpp"
 #include "corpus.hpp"
 #include "curve_picture.hpp"
 #include "feeds.hpp"
@@ -17,9 +18,9 @@
 #include "training.hpp"
 
 #include <penstock/penstock.hpp>
-#include <penstock/rank_watch.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -45,11 +46,10 @@ template <class Ops> class TrainLoop {
   /// Makes model and feeds, and loads `from` if there is one. `ops_options` go to Ops. Blocks, also
   /// until all ranks are here.
   template <class... OpsOptions>
-  TrainLoop(D& device, penstock::RankWatch& watch, const TrainOptions& options,
-            const TrainPlan& plan, const Corpus& corpus, const Checkpoint<>* from,
-            OpsOptions... ops_options)
-      : device_{device}, watch_{watch}, options_{options}, plan_{plan},
-        reducer_{make_reducer<Loss>(device, watch)},
+  TrainLoop(D& device, Meeting& meeting, const TrainOptions& options, const TrainPlan& plan,
+            const Corpus& corpus, const Checkpoint<>* from, OpsOptions... ops_options)
+      : device_{device}, options_{options}, plan_{plan},
+        reducer_{make_reducer<Loss>(device, meeting, std::chrono::seconds{options.stall})},
         training_{device, plan.config, plan.training, ops_options...},
         characters_{corpus.vocabulary().characters()}, files_{device, training_},
         held_out_losses_{device, plan.held_out.records / plan.held_out.batch} {
@@ -79,7 +79,7 @@ template <class Ops> class TrainLoop {
   /// Waits for the work that an error has left on the stream: its memory dies now.
   ~TrainLoop() {
     try {
-      device_.sync(stream());
+      sync();
     } catch (const std::exception&) { // the device is lost, and its work with it
     }
   }
@@ -99,7 +99,7 @@ template <class Ops> class TrainLoop {
     }
     trained_->each(stream(), position_, [&](const penstock::Position& position) {
       const bool whole = training_.pass(); // inputs and targets have been filled
-      watch_.progress();
+      keep_pace();
       position_ = position;
       if (!whole) {
         return true;
@@ -113,6 +113,7 @@ template <class Ops> class TrainLoop {
       if (last || is_multiple(done, options_.eval_every) ||
           is_multiple(done, options_.checkpoint_every)) {
         const bool timing = clock.runs();
+        sync();
         clock.pause(stream());
         losses.take_all(tell);
         pause(rows, last, out);
@@ -161,7 +162,26 @@ template <class Ops> class TrainLoop {
     return of != 0 && step % of == 0;
   }
 
+  /// With several ranks, no wait is without an end: one of them may be gone.
+  /// @{
+  void keep_pace() {
+    if (reducer_) {
+      reducer_->keep_pace(stream());
+    }
+  }
+  void sync() {
+    if (reducer_) {
+      reducer_->sync(stream());
+    } else {
+      device_.sync(stream());
+    }
+  }
+  /// @}
+
   void start(StepClock<D>& clock) {
+    if (reducer_) {
+      reducer_->sync(stream());
+    }
     clock.start(stream());
     passes_before_ = training_.passes();
     evaluated_ = 0;
@@ -210,11 +230,12 @@ template <class Ops> class TrainLoop {
     const auto tell = [&sum](Loss loss) { sum += static_cast<double>(loss); };
     held_out_->each(stream(), {}, [&](const penstock::Position&) {
       training_.evaluate();
-      watch_.progress();
+      keep_pace();
       note_loss(held_out_losses_, tell);
       ++evaluated_;
       return true;
     });
+    sync();
     held_out_losses_.take_all(tell);
     held_out_losses_.clear();
     return sum / static_cast<double>(evaluated_ - before);
@@ -240,7 +261,6 @@ template <class Ops> class TrainLoop {
   }
 
   D& device_;
-  penstock::RankWatch& watch_;
   const TrainOptions& options_;
   const TrainPlan& plan_;
   std::unique_ptr<Reducer<Loss, D>> reducer_; // null for one rank
