@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <new>
 #include <span>
@@ -19,7 +20,6 @@
 #include <string>
 #include <system_error>
 
-#include <ctime>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -36,16 +36,15 @@ class SharedMemory {
   /// rank waits for the others; 0: for ever. Throws std::runtime_error.
   SharedMemory(Meeting& meeting, std::size_t bytes, std::chrono::seconds patience)
       : ranks_{meeting.ranks()}, patience_{patience}, memory_{nullptr, {head_bytes + bytes}} {
-    const penstock::Ranks& ranks = ranks_;
-    if (ranks.local_world != ranks.world) {
-      throw std::runtime_error{"of " + std::to_string(ranks.world) + " ranks only " +
-                               std::to_string(ranks.local_world) +
+    if (ranks_.local_world != ranks_.world) {
+      throw std::runtime_error{"of " + std::to_string(ranks_.world) + " ranks only " +
+                               std::to_string(ranks_.local_world) +
                                " are on this host, and without GPUs ranks share memory: start all "
                                "of them on one host, or give --device cuda"};
     }
     std::array<char, 64> path{};
     const auto bytes_of_path = std::as_writable_bytes(std::span{path});
-    if (ranks.rank == 0) {
+    if (ranks_.rank == 0) {
       const File file{::memfd_create("ranks", MFD_CLOEXEC)};
       make(file);
       std::snprintf(path.data(), path.size(), "/proc/%d/fd/%d", ::getpid(), file.fd);

@@ -78,9 +78,11 @@ template <class Ops> class TrainLoop {
   TrainLoop& operator=(const TrainLoop&) = delete;
   /// Waits for the work that an error has left on the stream: its memory dies now.
   ~TrainLoop() {
-    try {
-      sync();
-    } catch (const std::exception&) { // the device is lost, and its work with it
+    for (const bool ranks : {true, false}) {
+      try {
+        ranks ? wait_for_ranks() : device_.sync(stream());
+      } catch (const std::exception&) { // a rank, or the device, is lost, and its work with it
+      }
     }
   }
 
@@ -113,7 +115,7 @@ template <class Ops> class TrainLoop {
       if (last || is_multiple(done, options_.eval_every) ||
           is_multiple(done, options_.checkpoint_every)) {
         const bool timing = clock.runs();
-        sync();
+        wait_for_ranks();
         clock.pause(stream());
         losses.take_all(tell);
         pause(rows, last, out);
@@ -162,26 +164,22 @@ template <class Ops> class TrainLoop {
     return of != 0 && step % of == 0;
   }
 
-  /// With several ranks, no wait is without an end: one of them may be gone.
+  /// Are called before other waits for the device: these end with an error if a rank is gone.
   /// @{
   void keep_pace() {
     if (reducer_) {
       reducer_->keep_pace(stream());
     }
   }
-  void sync() {
+  void wait_for_ranks() {
     if (reducer_) {
       reducer_->sync(stream());
-    } else {
-      device_.sync(stream());
     }
   }
   /// @}
 
   void start(StepClock<D>& clock) {
-    if (reducer_) {
-      reducer_->sync(stream());
-    }
+    wait_for_ranks();
     clock.start(stream());
     passes_before_ = training_.passes();
     evaluated_ = 0;
@@ -197,6 +195,7 @@ template <class Ops> class TrainLoop {
   }
   Loss loss_now() {
     Loss loss{};
+    wait_for_ranks();
     device_.copy_to_host(&loss, training_.loss(), sizeof loss, stream());
     device_.sync(stream());
     return loss;
@@ -235,7 +234,7 @@ template <class Ops> class TrainLoop {
       ++evaluated_;
       return true;
     });
-    sync();
+    wait_for_ranks();
     held_out_losses_.take_all(tell);
     held_out_losses_.clear();
     return sum / static_cast<double>(evaluated_ - before);
