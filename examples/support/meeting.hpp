@@ -41,16 +41,12 @@ class Meeting {
     if (ranks.world == 1 || ranks.rank != 0) {
       return;
     }
-    std::error_code why;
-    if (::mkdir(folder_.c_str(), 0700) != 0) {
-      why = {errno, std::generic_category()};
-    }
-    if (why == std::errc::file_exists && std::filesystem::is_empty(folder_, why) && !why) {
-      return;
-    }
-    if (why) {
-      throw std::runtime_error{"rank 0 cannot make the folder " + folder_ + ": " + why.message() +
-                               ". If another job has left it, remove it; or " + cure};
+    const int refused = ::mkdir(folder_.c_str(), 0700) == 0 ? 0 : errno;
+    std::error_code none;
+    if (refused != 0 && !(refused == EEXIST && std::filesystem::is_empty(folder_, none))) {
+      throw std::runtime_error{"rank 0 cannot make the folder " + folder_ + ": " +
+                               std::generic_category().message(refused) +
+                               ". If another job has left it, remove it. " + other_folder};
     }
   }
   Meeting(const Meeting&) = delete;
@@ -78,10 +74,10 @@ class Meeting {
       return;
     }
     if (!comes(file)) {
-      throw std::runtime_error{"rank " + std::to_string(ranks_.rank) + " of " +
-                               std::to_string(ranks_.world) + " has waited " +
-                               std::to_string(patience_.count()) + " ms for " + file +
-                               ", which rank 0 writes: rank 0 is gone, or " + cure};
+      throw std::runtime_error{
+          "rank " + std::to_string(ranks_.rank) + " of " + std::to_string(ranks_.world) +
+          " has waited " + std::to_string(patience_.count()) + " ms for " + file +
+          ", which rank 0 writes: rank 0 is gone, or has another parent process. " + other_folder};
     }
     std::ifstream in{file, std::ios::binary};
     const std::string found{std::istreambuf_iterator<char>{in}, {}};
@@ -114,9 +110,9 @@ class Meeting {
   }
 
  private:
-  static constexpr const char* cure =
-      "has another parent process or host. Set the variable MEETING to a folder that all ranks see "
-      "and that is empty or not there yet, the same for all";
+  static constexpr const char* other_folder =
+      "Set the variable MEETING to a folder that all ranks see and that is empty or not there yet, "
+      "the same for all";
 
   static std::string folder_of(const penstock::Ranks& ranks) {
     if (const char* const given = std::getenv("MEETING"); given != nullptr && *given != '\0') {
@@ -124,9 +120,8 @@ class Meeting {
     }
     if (ranks.local_world != ranks.world) {
       throw std::runtime_error{"of " + std::to_string(ranks.world) + " ranks only " +
-                               std::to_string(ranks.local_world) +
-                               " are on this host. Set the variable MEETING to a folder that all "
-                               "ranks see and that is empty or not there yet, the same for all"};
+                               std::to_string(ranks.local_world) + " are on this host. " +
+                               other_folder};
     }
     const char* const restarts = std::getenv("TORCHELASTIC_RESTART_COUNT"); // of the same parent
     const char* const memory = "/dev/shm";
