@@ -76,6 +76,19 @@ inline ncclRedOp_t nccl_operation(Reduction reduction) noexcept {
                                        : ncclSum;
 }
 
+/// Gives a communicator back; waits for no rank if that may be in vain.
+struct NcclGiveBack {
+  int exceptions = std::uncaught_exceptions();
+
+  void operator()(ncclComm_t communicator) const noexcept {
+    ncclResult_t state = ncclSuccess;
+    const bool lost = std::uncaught_exceptions() > exceptions ||
+                      ncclCommGetAsyncError(communicator, &state) != ncclSuccess ||
+                      state != ncclSuccess;
+    static_cast<void>(lost ? ncclCommAbort(communicator) : ncclCommDestroy(communicator));
+  }
+};
+
 } // namespace detail
 
 /// Options of an Nccl.
@@ -182,17 +195,6 @@ class Nccl {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct GiveBack {
-    int exceptions = std::uncaught_exceptions();
-
-    void operator()(ncclComm_t communicator) const noexcept {
-      ncclResult_t state = ncclSuccess;
-      const bool lost = std::uncaught_exceptions() > exceptions ||
-                        ncclCommGetAsyncError(communicator, &state) != ncclSuccess ||
-                        state != ncclSuccess;
-      static_cast<void>(lost ? ncclCommAbort(communicator) : ncclCommDestroy(communicator));
-    }
-  };
 
   static void leave_multicast_off() {
     ::setenv("NCCL_NVLS_ENABLE", "0", 0); // as it is, if it is set
@@ -248,7 +250,7 @@ class Nccl {
 
   Ranks ranks_;
   NcclOptions options_;
-  std::unique_ptr<std::remove_pointer_t<ncclComm_t>, GiveBack> communicator_;
+  std::unique_ptr<std::remove_pointer_t<ncclComm_t>, detail::NcclGiveBack> communicator_;
   const char* latest_ = "ncclCommInitRank"; // of the calls here
   std::optional<NcclError> lost_;
 };
