@@ -48,7 +48,7 @@ struct Runtime {
   std::map<cudaStream_t, int> records; // events recorded on a stream
   int device_syncs = 0;
   int not_ready = 0; // so many questions get this answer
-  int live = 0; // streams, events, graphs, memory
+  int live = 0;      // streams, events, graphs, memory
   // Made so far, given back or not.
   int events = 0;
   std::size_t device_bytes = 0;
