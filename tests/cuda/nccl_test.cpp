@@ -14,14 +14,17 @@
 #include "support/fake_cuda.hpp"
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -40,6 +43,7 @@ struct Fake {
   ncclResult_t refusal = ncclSuccess; // of the next call
   ncclResult_t state = ncclSuccess;
   std::string last_error;
+  std::atomic<bool> graphs = false; // while there are any, an abort waits
 
   ncclResult_t call(const std::string& what) {
     const std::scoped_lock lock{mutex};
@@ -86,7 +90,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t) {
   return fake->call("destroy");
 }
 ncclResult_t ncclCommAbort(ncclComm_t) {
-  return fake->call("abort");
+  const ncclResult_t status = fake->call("abort");
+  while (fake->graphs) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return status;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) {
   *state = fake->state;
@@ -297,9 +305,7 @@ TEST_CASE("a collective that outlasts its time is aborted, and is one error from
         "ranks have printed, and start all anew.");
     CHECK(error.call() == "ncclAllReduce");
     CHECK(error.code() == ncclRemoteError);
-    CHECK(nccl.calls.back() == "abort");
     CHECK(made.get() == nullptr);
-    const std::size_t calls = nccl.calls.size();
     const std::string said = error.what();
     CHECK(caught<NcclError>([&] { made.sync(nullptr); }).what() == said);
     CHECK(caught<NcclError>([&] { made.sync(CudaEvent{}); }).what() == said);
@@ -307,15 +313,16 @@ TEST_CASE("a collective that outlasts its time is aborted, and is one error from
     CHECK(caught<NcclError>([&] { made.all_gather(nullptr, &one, 1, &one); }).what() == said);
     Nccl moved{std::move(made)};
     CHECK(caught<NcclError>([&] { moved.broadcast(nullptr, &one, 1); }).what() == said);
-    CHECK(nccl.calls.size() == calls);
   }
-  CHECK(nccl.calls.back() == "abort"); // nothing is left to destroy
+  CHECK(nccl.calls ==
+        std::vector<std::string>{"init 2 of 4 by iii", "all_reduce 1 of type 7 by 0", "abort"});
 }
 
 TEST_CASE("an error that NCCL reports while one waits is aborted at once") {
   Faked nccl;
   HostDevice device;
-  Nccl made{device, {1, 2, 1, 2}, Nccl::new_id()};
+  std::optional<Nccl> held{std::in_place, device, Ranks{1, 2, 1, 2}, Nccl::new_id()};
+  Nccl& made = *held;
   float one = 0;
   made.broadcast(nullptr, &one, 1);
   fake_cuda::runtime().not_ready = 1'000'000'000;
@@ -327,8 +334,9 @@ TEST_CASE("an error that NCCL reports while one waits is aborted at once") {
             "penstock: rank 1 of 2: ncclBroadcast failed: unhandled system error. peer?closed"
             " Another rank may be gone"));
   CHECK(error.code() == ncclSystemError);
-  CHECK(nccl.calls.back() == "abort");
   CHECK(caught<NcclError>([&] { made.sync(nullptr); }).what() == std::string{error.what()});
+  held.reset();
+  CHECK(nccl.calls.back() == "abort");
 
   nccl.state = ncclSuccess;
   Nccl second{device, {1, 2, 1, 2}, Nccl::new_id()};
@@ -339,9 +347,26 @@ TEST_CASE("an error that NCCL reports while one waits is aborted at once") {
 TEST_CASE("one that was given up says so") {
   Faked nccl;
   HostDevice device;
-  Nccl made{device, Ranks{}, Nccl::new_id()};
-  made.abort();
-  made.abort();
+  {
+    Nccl made{device, Ranks{}, Nccl::new_id()};
+    made.abort();
+    made.abort();
+    CHECK(
+        has(caught<NcclError>([&] { made.sync(nullptr); }), "given up by abort(), or moved from"));
+  }
   CHECK(nccl.calls == std::vector<std::string>{"init 0 of 1 by iii", "abort"});
-  CHECK(has(caught<NcclError>([&] { made.sync(nullptr); }), "given up by abort(), or moved from"));
+}
+
+TEST_CASE("an error does not wait for the graphs that NCCL waits for") {
+  Faked nccl;
+  HostDevice device;
+  {
+    Nccl made{device, Ranks{0, 2, 0, 2}, Nccl::new_id(), {.timeout = std::chrono::milliseconds{1}}};
+    nccl.graphs = true;
+    fake_cuda::runtime().not_ready = 1'000'000'000;
+    caught<NcclError>([&] { made.sync(nullptr); });
+    fake_cuda::runtime().not_ready = 0;
+    nccl.graphs = false; // they go first
+  }
+  CHECK(nccl.calls.back() == "abort");
 }

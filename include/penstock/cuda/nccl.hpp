@@ -5,6 +5,7 @@
 // Include this only where you want it, and link -lnccl: NCCL 2.13 or later.
 
 #include <penstock/cuda/detail/capture_mode.hpp>
+#include <penstock/cuda/detail/nccl_owner.hpp>
 #include <penstock/cuda/detail/nccl_types.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
@@ -18,13 +19,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <exception>
 #include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
-#include <type_traits>
 #include <utility>
 
 #include <cuda_runtime_api.h>
@@ -76,19 +75,6 @@ inline ncclRedOp_t nccl_operation(Reduction reduction) noexcept {
                                        : ncclSum;
 }
 
-/// Gives a communicator back; waits for no rank if that may be in vain.
-struct NcclGiveBack {
-  int exceptions = std::uncaught_exceptions();
-
-  void operator()(ncclComm_t communicator) const noexcept {
-    ncclResult_t state = ncclSuccess;
-    const bool lost = std::uncaught_exceptions() > exceptions ||
-                      ncclCommGetAsyncError(communicator, &state) != ncclSuccess ||
-                      state != ncclSuccess;
-    static_cast<void>(lost ? ncclCommAbort(communicator) : ncclCommDestroy(communicator));
-  }
-};
-
 } // namespace detail
 
 /// Options of an Nccl.
@@ -102,9 +88,10 @@ struct NcclOptions {
 /// Each call enqueues on a stream, and is done when all ranks' are: all must make the same calls in
 /// the same order. sync() waits for them, and is an error if a rank does not come.
 ///
-/// It owns NCCL's communicator, and moves; one moved from may only be assigned to or destroyed. It
-/// has no thread. One thread at a time. Calls throw NcclError; after a sync() that does, each
-/// throws that error again, at once.
+/// It owns NCCL's communicator, and moves; one moved from may only be assigned to or destroyed.
+/// Graphs that have captured its calls must be destroyed before it: NCCL waits for them. One thread
+/// at a time. Calls throw NcclError; after a sync() that does, each throws that error again, at
+/// once.
 class Nccl {
  public:
   /// Makes what tells these ranks from others. Rank 0 calls it, and brings it to all by MPI_Bcast,
@@ -140,8 +127,8 @@ class Nccl {
   /// Takes over what the other owns, and gives up its own.
   Nccl& operator=(Nccl&&) noexcept = default;
   /// Gives the communicator back: enqueued calls are still done, which it may wait for. If an
-  /// exception is on its way, or a call has failed on the GPU, it waits for no rank, and they are
-  /// not. Never throws.
+  /// exception is on its way, or a call has failed, they are not, and it waits for NCCL no longer
+  /// than 5 s. Never throws.
   ~Nccl() = default;
 
   /// Puts the `count` values of each rank behind each other, by rank: `to` has room for world times
@@ -182,11 +169,11 @@ class Nccl {
     wait_until([&event] { return event.is_done(); });
   }
   /// Waits for no rank any more: what is enqueued ends, its values are lost, and the other ranks'
-  /// calls of it fail or outlast their time. Each later call throws. Never throws itself.
+  /// calls of it fail or outlast their time. Each later call throws. Returns at once, and never
+  /// throws itself: a thread calls NCCL, which the destructor joins.
   void abort() noexcept {
     if (communicator_) {
-      const detail::RelaxedCapture relaxed;
-      static_cast<void>(ncclCommAbort(communicator_.release()));
+      aborting_ = detail::nccl_abort(communicator_.release());
     }
   }
 
@@ -250,7 +237,8 @@ class Nccl {
 
   Ranks ranks_;
   NcclOptions options_;
-  std::unique_ptr<std::remove_pointer_t<ncclComm_t>, detail::NcclGiveBack> communicator_;
+  detail::NcclOwner communicator_;
+  std::unique_ptr<detail::NcclAborting> aborting_;
   const char* latest_ = "ncclCommInitRank"; // of the calls here
   std::optional<NcclError> lost_;
 };
