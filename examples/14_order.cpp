@@ -6,22 +6,18 @@
 //
 //   14_order --records N [--seed S] [--block B --window W] [--rank R --world W]
 //            [--uneven drop|repeat|keep] [--epochs E] [--batch B] [--from POSITION]
-//            [--stop-after BATCHES] [--workers W] [--bad-every K] [--positions FILE]
-//            [--stall SECONDS] [--step-ms MS]
+//            [--stop-after BATCHES] [--workers W] [--bad-every K] [--positions FILE] [--step-ms MS]
 //
 // It prints the number of each record, one a line, and flushes them after each batch. Then it adds
 // a line to FILE: how many lines it has printed, and its position. With --bad-every a Decoder
 // leaves out each K-th record. Its last line, on stderr, is "position: " and its position.
 //
 // Without --rank and --world it is the rank that a launcher says: torchrun, mpirun, srun, or
-// examples/run_ranks. All must have the same options, but for --positions. If one rank fails then,
-// or makes no progress for --stall, all end. A batch takes at least --step-ms, as it would if there
-// were something to compute.
-
-#include "support/require_same.hpp"
+// examples/run_ranks. All must have the same options, but for --positions: with another seed on one
+// rank, records would come twice, and others never. If one rank fails, the launcher ends the
+// others. A batch takes at least --step-ms, as it would if there were something to compute.
 
 #include <penstock/penstock.hpp>
-#include <penstock/rank_watch.hpp>
 
 #include <chrono>
 #include <cstddef>
@@ -69,20 +65,12 @@ class Options {
     }
     return std::stoull(text);
   }
-  /// Returns what must be the same on all ranks that work together: all but where one writes.
-  std::string of_all_ranks() const {
-    std::string text;
-    for (const auto& [name, value] : given_) {
-      text += name == "--positions" ? "" : name + '=' + value + ' ';
-    }
-    return text;
-  }
 
  private:
   inline static const std::set<std::string> known{
-      "--records",   "--seed",      "--block", "--window", "--rank",    "--world",
-      "--uneven",    "--epochs",    "--batch", "--from",   "--workers", "--stop-after",
-      "--bad-every", "--positions", "--stall", "--step-ms"};
+      "--records", "--seed",       "--block",     "--window",    "--rank",
+      "--world",   "--uneven",     "--epochs",    "--batch",     "--from",
+      "--workers", "--stop-after", "--bad-every", "--positions", "--step-ms"};
 
   std::map<std::string, std::string> given_;
 };
@@ -111,7 +99,7 @@ ps::Order order_of(const Options& options) {
           .uneven = uneven.at(options.text("--uneven"))};
 }
 
-ps::Position print_numbers(const Options& options, ps::RankWatch& watch) {
+ps::Position print_numbers(const Options& options) {
   const auto workers = static_cast<unsigned>(options.number("--workers", 2));
   const std::uint64_t bad_every = options.number("--bad-every", 0);
   const auto numbers = ps::generate<std::uint64_t>(
@@ -157,7 +145,6 @@ ps::Position print_numbers(const Options& options, ps::RankWatch& watch) {
     position = batch.position();
     positions << lines << ' ' << position << '\n' << std::flush;
     std::this_thread::sleep_for(step);
-    watch.progress();
   }
   return position;
 }
@@ -166,14 +153,7 @@ ps::Position print_numbers(const Options& options, ps::RankWatch& watch) {
 
 int main(int argc, char** argv) try {
   const Options options{argc, argv};
-  const bool by_hand = options.has("--rank") || options.has("--world");
-  ps::RankWatch watch{by_hand ? ps::Ranks{} : ps::ranks(), // ranks by hand need not run at a time
-                      {.stall = std::chrono::seconds{options.number("--stall", 60)}}};
-  const ps::Position position = watch.run([&] {
-    // With another seed on one rank, records would come twice, and others never.
-    require_same(watch, options.of_all_ranks(), "the options");
-    return print_numbers(options, watch);
-  });
+  const ps::Position position = print_numbers(options);
   std::cerr << "position: " + position.text() + '\n'; // at once: other ranks write there, too
 } catch (const std::exception& e) {
   std::cerr << std::string{"14_order: "} + e.what() + '\n'; // at once: other ranks write there, too

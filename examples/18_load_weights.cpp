@@ -15,13 +15,15 @@
 //
 // Without FILE it makes a small one. It prints how long that took from the first look at the files
 // to the last byte on the last device: headers, device memory and page-locked memory included.
-// NCCL, and what lets GPUs reach each other, is there before. --check then compares the CRC-32C of
-// every tensor on every device with that of the bytes in its file, and lists them. nvcc compiles
-// this source for both kinds of devices, any other compiler for host devices alone.
+// NCCL, and what lets GPUs reach each other, is there before. If a rank fails, the launcher ends
+// the others. Where it does not, a wait for NCCL ends after a minute. --check then compares the
+// CRC-32C of every tensor on every device with that of the bytes in its file, and lists them. nvcc
+// compiles this source for both kinds of devices, any other compiler for host devices alone.
 
 #include "support/devices.hpp"
 #include "support/in_threads.hpp"
 #include "support/link.hpp"
+#include "support/meeting.hpp"
 #include "support/require_same.hpp"
 #include "support/temporary_file.hpp"
 #include "support/weights/check.hpp"
@@ -38,7 +40,9 @@
 #include <penstock/formats/safetensors.hpp>
 #include <penstock/machine/usable.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/rank_watch.hpp>
+#include <penstock/ranks.hpp>
+#include <penstock/sources/safetensors.hpp>
+#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -91,24 +95,20 @@ template <ps::AnyDevice D> class Weights {
   /// Returns the seconds since `begin`.
   template <class Gather>
   double load(Gather gather, const ps::ReaderOptions& options, Clock::time_point begin,
-              const std::stop_token& stop, ps::RankWatch& watch) {
+              const std::stop_token& stop) {
     auto pipeline =
         ps::Reader{share_, ps::to_pinned, options} | ps::AsyncCopier{device_} |
         ps::Consumer{[&](ps::Batch<const std::byte, ps::Device> bytes, ps::Stream<D> stream) {
           gather_until(take(bytes, stream), gather, stream);
-          watch.progress();
         }};
-    // A rank that fails says so before it gives memory back, which would wait for the others.
-    return watch.run([&] {
-      report = pipeline.run(stop);
-      if (!report.stopped) {
-        auto idle = device_.stream();
-        ps::Stream<D> stream = idle;
-        gather_until(layout_.before(layout_.bytes()), gather, stream);
-        gather.finish();
-      }
-      return seconds_since(begin);
-    });
+    report = pipeline.run(stop);
+    if (!report.stopped) {
+      auto idle = device_.stream();
+      ps::Stream<D> stream = idle;
+      gather_until(layout_.before(layout_.bytes()), gather, stream);
+      gather.finish();
+    }
+    return seconds_since(begin);
   }
 
   ps::Report report;
@@ -156,15 +156,14 @@ ps::ReaderOptions reading(std::size_t devices) {
 /// Brings the model to all devices of a team, of which these are this process's, and says how long
 /// that took.
 template <ps::AnyDevice D, class Team>
-void load(std::deque<D>& devices, Team& team, const weights::Options& options,
-          ps::RankWatch& watch) {
+void load(std::deque<D>& devices, Team& team, const weights::Options& options, Meeting& meeting) {
   const std::vector<double> none(1);
   team.all(none); // all ranks begin at a time
   const auto begin = Clock::now();
   auto model = ps::safetensors(options.files);
   model.open();
   const double open_s = seconds_since(begin);
-  require_same(watch, weights::text_of(model.tensors()), "the tensors in the files");
+  require_same(meeting, weights::text_of(model.tensors()), "the tensors in the files");
   const weights::Layout layout{model.tensors(), team.shares(), options.piece};
   Loaded<D> loaded(devices.size());
   in_threads(devices.size(), [&](std::size_t i, const std::stop_token&) {
@@ -176,15 +175,21 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options,
   for (const auto& one : loaded) {
     memories.push_back(one->memory());
   }
-  const ps::ReaderOptions reads = reading(devices.size() * watch.ranks().local_world);
+  const ps::ReaderOptions reads = reading(devices.size() * meeting.ranks().local_world);
   std::vector<double> seconds(devices.size());
-  in_threads(devices.size(), [&](std::size_t i, const std::stop_token& stop) {
-    const auto attached = devices[i].attach();
-    seconds[i] = loaded[i]->load(team.gather(i, memories), reads, begin, stop, watch);
-  });
-  seconds = team.all(seconds);
+  try {
+    in_threads(devices.size(), [&](std::size_t i, const std::stop_token& stop) {
+      const auto attached = devices[i].attach();
+      seconds[i] = loaded[i]->load(team.gather(i, memories), reads, begin, stop);
+    });
+    seconds = team.all(seconds);
+  } catch (...) {
+    team.give_up(); // to give memory back would wait for the other ranks
+    throw;
+  }
+  meeting.end();
   if (options.check) {
-    weights::check(model, devices, loaded, !options.json && team.speaks(), watch);
+    weights::check(model, devices, loaded, !options.json && team.speaks());
   }
   std::optional<double> links = links_bytes_per_s(devices, [&] { team.all(none); });
   if (links) {
@@ -196,7 +201,7 @@ void load(std::deque<D>& devices, Team& team, const weights::Options& options,
   }
   const weights::Outcome outcome{
       model.tensors().size(), model.size(), open_s, memory_s, seconds, links, team.way(),
-      watch.ranks()};
+      meeting.ranks()};
   outcome.print(options.json);
   if (!options.json) {
     std::cout << (options.check ? "every tensor is as in its file\n" : "");
@@ -214,34 +219,26 @@ int main(int argc, char** argv) try {
                                 std::to_string(ranks.world) +
                                 " ranks, which have a GPU each: leave it out"};
   }
+  Meeting meeting{ranks};
   std::optional<TemporaryFile> made;
   if (options.files.empty()) {
     options.files.push_back(made.emplace(weights::some_weights()).path());
   }
-  // It ends the process where it is: nothing else would remove the file then.
-  const auto fail = [&made](const std::string& why) {
-    made.reset();
-    std::cerr << why + '\n';
-    std::_Exit(EXIT_FAILURE);
-  };
-  ps::RankWatch watch{ranks, {.on_failure = fail}};
   const auto gpus = std::max<std::size_t>(options.gpus, 1);
   const auto first = static_cast<int>(ranks.local_rank);
-  watch.run([&] {
-    require_same(watch, options.device + ' ' + std::to_string(options.piece),
-                 "the options --device and --piece");
-    with_devices(options.device, gpus, first, [&](auto& devices) {
+  require_same(meeting, options.device + ' ' + std::to_string(options.piece),
+               "the options --device and --piece");
+  with_devices(options.device, gpus, first, [&](auto& devices) {
 #if defined(EXAMPLES_HAVE_NCCL)
-      if constexpr (std::is_same_v<decltype(devices), std::deque<ps::CudaDevice>&>) {
-        if (ranks.world != 1) {
-          weights::NcclTeam team{devices.front(), watch, options.piece};
-          return load(devices, team, options, watch);
-        }
+    if constexpr (std::is_same_v<decltype(devices), std::deque<ps::CudaDevice>&>) {
+      if (ranks.world != 1) {
+        weights::NcclTeam team{devices.front(), meeting, options.piece};
+        return load(devices, team, options, meeting);
       }
+    }
 #endif
-      weights::PeerTeam team{devices};
-      load(devices, team, options, watch);
-    });
+    weights::PeerTeam team{devices};
+    load(devices, team, options, meeting);
   });
 } catch (const std::exception& error) {
   std::cerr << std::string{"18_load_weights: "} + error.what() +

@@ -13,7 +13,6 @@
 #include <penstock/host/algorithm.hpp>
 #include <penstock/io/uring.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/rank_watch.hpp>
 #include <penstock/sources/any_source.hpp>
 #include <penstock/sources/concat.hpp>
 #include <penstock/sources/mix.hpp>
@@ -22,7 +21,6 @@
 #include <penstock/sources/windows.hpp>
 
 #include "support/catch.hpp"
-#include "support/environment.hpp"
 #include "support/format_files.hpp"
 #include "support/temp_dir.hpp"
 #include "support/zip_files.hpp"
@@ -541,25 +539,6 @@ TEST_CASE("stages: what Feeds says of a Reader and an AsyncCopier, with and with
   CHECK(!ps::Feeds<Pageable, Copier>);
   CHECK(ps::Feeds<Pageable, ps::PinnedStager<>>);
   CHECK(ps::Feeds<Pinned, Copier>);
-}
-
-TEST_CASE("docs/ranks.md: a watch over ranks") {
-  const ps::tests::Environment alone;
-  auto pipeline =
-      ps::Reader{ps::generate<int>(
-                     1000, [](std::span<int> out, std::uint64_t) { std::ranges::fill(out, 1); }),
-                 {.batch = 100}} |
-      ps::Decoder{[](const int& in, int& out) { out = in; }};
-  int steps = 0;
-  const auto step = [&steps](const auto&) { ++steps; };
-  ps::RankWatch watch{ps::ranks(), {.stall = std::chrono::seconds{60}}};
-  watch.run([&] {
-    for (auto batch : pipeline.batches()) {
-      step(batch);
-      watch.progress();
-    }
-  });
-  CHECK(steps == 10);
 }
 
 TEST_CASE("docs/order.md: a shuffle, its quality, ranks, positions") {

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "../support/meeting.hpp"
 #include "reducer.hpp"
 #include "shared_memory.hpp"
 
 #include <penstock/host/device.hpp>
-#include <penstock/rank_watch.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 
 namespace transformer {
@@ -17,10 +18,11 @@ namespace transformer {
 /// GPUs. Values are added in the order of the ranks, so all ranks have the same bits, each time.
 template <class W> class HostReducer final : public Reducer<W, penstock::HostDevice> {
  public:
-  /// Returns when all ranks of the watch are here. Throws std::runtime_error.
-  explicit HostReducer(penstock::RankWatch& watch)
-      : rank_{watch.ranks().rank}, world_{watch.ranks().world},
-        memory_{watch, 2 * world_ * piece * sizeof(W)} {}
+  /// Returns when all ranks are here. `patience`: for how long a rank waits for the others; 0: for
+  /// ever. Throws std::runtime_error.
+  HostReducer(Meeting& meeting, std::chrono::seconds patience)
+      : rank_{meeting.ranks().rank}, world_{meeting.ranks().world},
+        memory_{meeting, 2 * world_ * piece * sizeof(W), patience} {}
 
   void sum(penstock::HostStream& stream, W* values, std::size_t count) override {
     stream.enqueue([this, values, count] {
@@ -29,6 +31,10 @@ template <class W> class HostReducer final : public Reducer<W, penstock::HostDev
       }
     });
   }
+  // The work itself throws if a rank does not come: that breaks the device down, and each call of
+  // it throws then.
+  void keep_pace(penstock::HostStream&) override {}
+  void sync(penstock::HostStream& stream) override { stream.sync(); }
 
  private:
   static constexpr std::size_t piece = std::size_t{1} << 16;

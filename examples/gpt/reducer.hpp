@@ -17,6 +17,11 @@ template <class W, penstock::AnyDevice D> class Reducer {
   /// capture it. One stream at a time: the call before must have been made on the same one, or be
   /// waited for by it.
   virtual void sum(penstock::Stream<D> stream, W* values, std::size_t count) = 0;
+  /// To be called once a step, when all of it is enqueued: blocks until the step before is done.
+  /// Throws if a rank has kept the others waiting for too long.
+  virtual void keep_pace(penstock::Stream<D> stream) = 0;
+  /// Blocks until all that is enqueued is done. Throws as keep_pace() does.
+  virtual void sync(penstock::Stream<D> stream) = 0;
 };
 
 } // namespace transformer

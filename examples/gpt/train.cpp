@@ -13,6 +13,7 @@
 // together; the first one writes files and prints.
 
 #include "../support/devices.hpp"
+#include "../support/meeting.hpp"
 #include "../support/require_same.hpp"
 #include "corpus.hpp"
 #include "host_ops.hpp"
@@ -29,11 +30,10 @@
 #include <penstock/data/float16.hpp>
 #include <penstock/order/ranks.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/rank_watch.hpp>
+#include <penstock/ranks.hpp>
 #include <penstock/with_device.hpp>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -50,7 +50,7 @@ namespace ps = penstock;
 using namespace transformer;
 
 struct Task {
-  ps::RankWatch& watch;
+  Meeting& meeting;
   const TrainOptions& options;
   const TrainPlan& plan;
   const Corpus& corpus;
@@ -86,20 +86,19 @@ std::string about(const Task& task, const std::string& device) {
 /// Trains with some operations. Returns what the program returns.
 template <class Ops, class... OpsOptions>
 int train(typename Ops::device_type& device, const Task& task, OpsOptions... ops_options) {
-  TrainLoop<Ops> loop{device,      task.watch, task.options,  task.plan,
-                      task.corpus, task.from,  ops_options...};
+  TrainLoop<Ops> loop{device,      task.meeting, task.options,  task.plan,
+                      task.corpus, task.from,    ops_options...};
+  task.meeting.end(); // what ranks tell each other from now on, the loop does
   if (!task.options.dump_gradients.empty()) {
     loop.dump_gradients();
     return 0;
   }
-  const bool is_first = task.watch.ranks().rank == 0;
+  const bool is_first = task.meeting.ranks().rank == 0;
   std::ostream nowhere{nullptr};
   if (is_first) {
     std::cout << about(task, device.name()) << std::endl;
   }
-  // A failure is told from in here: the loop's end may wait for other ranks.
-  const TrainSummary summary =
-      task.watch.run([&] { return loop.run(is_first ? std::cout : nowhere); });
+  const TrainSummary summary = loop.run(is_first ? std::cout : nowhere);
   if (!is_first) {
     return 0;
   }
@@ -157,8 +156,8 @@ void check_written(const TrainOptions& options, const ps::Ranks& ranks) {
   }
 }
 
-int run(ps::RankWatch& watch, TrainOptions options, const std::string& arguments) {
-  check_written(options, watch.ranks());
+int run(Meeting& meeting, TrainOptions options, const std::string& arguments) {
+  check_written(options, meeting.ranks());
   std::optional<Checkpoint<>> from;
   if (!options.resume.empty()) {
     from.emplace(options.resume);
@@ -169,7 +168,6 @@ int run(ps::RankWatch& watch, TrainOptions options, const std::string& arguments
   const bool has_characters = from && from->state() && !from->state()->characters.empty();
   const Corpus corpus{options.data, options.val, DataFormat::automatic,
                       has_characters ? Vocabulary{from->state()->characters} : Vocabulary{}};
-  watch.progress(); // that has read all of the data
   if (has_characters && !corpus.is_text()) {
     throw std::invalid_argument{options.resume + " was trained on a text, and " + options.data +
                                 " has tokens: resume with the text that it was trained on"};
@@ -177,20 +175,20 @@ int run(ps::RankWatch& watch, TrainOptions options, const std::string& arguments
   // A model may know more tokens than occur here.
   const std::size_t known = from && !corpus.is_text() ? from->config().vocabulary : 0;
   const TrainPlan plan =
-      make_plan(options, std::max(corpus.ids(), known), corpus.held_out(), watch.ranks());
+      make_plan(options, std::max(corpus.ids(), known), corpus.held_out(), meeting.ranks());
   if (from) {
     require_same(*from, plan.config);
-    require_same(*from, plan.fixed, watch.ranks().world);
+    require_same(*from, plan.fixed, meeting.ranks().world);
   }
-  require_same(watch,
+  require_same(meeting,
                arguments + std::to_string(corpus.trained()) + ' ' +
                    std::to_string(corpus.held_out()) + ' ' + std::to_string(corpus.crc()) + ' ' +
                    std::to_string(plan.config.vocabulary) +
                    (from && from->state() ? from->state()->text() : ""),
                "the options, the data or the checkpoint");
-  return with_device_of(watch.ranks(), options.device, [&](auto& device) {
+  return with_device_of(meeting.ranks(), options.device, [&](auto& device) {
     const auto attached = device.attach();
-    return train_on(device, {watch, options, plan, corpus, from ? &*from : nullptr});
+    return train_on(device, {meeting, options, plan, corpus, from ? &*from : nullptr});
   });
 }
 
@@ -206,9 +204,9 @@ int main(int argc, char** argv) try {
   for (int i = 1; i < argc; ++i) {
     arguments += std::string{argv[i]} + '\n';
   }
-  ps::RankWatch watch{ps::ranks(), {.stall = std::chrono::seconds{options.stall}}};
-  const TrainOptions mine = watch.ranks().rank == 0 ? options : options.beside_first();
-  return watch.run([&] { return run(watch, mine, arguments); });
+  Meeting meeting{ps::ranks()};
+  const TrainOptions mine = meeting.ranks().rank == 0 ? options : options.beside_first();
+  return run(meeting, mine, arguments);
 } catch (const std::exception& error) {
   std::cerr << std::string{"train: "} + error.what() +
                    '\n'; // at once: other ranks write there, too

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "../support/meeting.hpp"
 #include "corpus.hpp"
 #include "curve_picture.hpp"
 #include "feeds.hpp"
@@ -17,9 +18,9 @@
 #include "training.hpp"
 
 #include <penstock/penstock.hpp>
-#include <penstock/rank_watch.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -45,11 +46,10 @@ template <class Ops> class TrainLoop {
   /// Makes model and feeds, and loads `from` if there is one. `ops_options` go to Ops. Blocks, also
   /// until all ranks are here.
   template <class... OpsOptions>
-  TrainLoop(D& device, penstock::RankWatch& watch, const TrainOptions& options,
-            const TrainPlan& plan, const Corpus& corpus, const Checkpoint<>* from,
-            OpsOptions... ops_options)
-      : device_{device}, watch_{watch}, options_{options}, plan_{plan},
-        reducer_{make_reducer<Loss>(device, watch)},
+  TrainLoop(D& device, Meeting& meeting, const TrainOptions& options, const TrainPlan& plan,
+            const Corpus& corpus, const Checkpoint<>* from, OpsOptions... ops_options)
+      : device_{device}, options_{options}, plan_{plan},
+        reducer_{make_reducer<Loss>(device, meeting, std::chrono::seconds{options.stall})},
         training_{device, plan.config, plan.training, ops_options...},
         characters_{corpus.vocabulary().characters()}, files_{device, training_},
         held_out_losses_{device, plan.held_out.records / plan.held_out.batch} {
@@ -78,9 +78,11 @@ template <class Ops> class TrainLoop {
   TrainLoop& operator=(const TrainLoop&) = delete;
   /// Waits for the work that an error has left on the stream: its memory dies now.
   ~TrainLoop() {
-    try {
-      device_.sync(stream());
-    } catch (const std::exception&) { // the device is lost, and its work with it
+    for (const bool ranks : {true, false}) {
+      try {
+        ranks ? wait_for_ranks() : device_.sync(stream());
+      } catch (const std::exception&) { // a rank, or the device, is lost, and its work with it
+      }
     }
   }
 
@@ -99,7 +101,7 @@ template <class Ops> class TrainLoop {
     }
     trained_->each(stream(), position_, [&](const penstock::Position& position) {
       const bool whole = training_.pass(); // inputs and targets have been filled
-      watch_.progress();
+      keep_pace();
       position_ = position;
       if (!whole) {
         return true;
@@ -113,6 +115,7 @@ template <class Ops> class TrainLoop {
       if (last || is_multiple(done, options_.eval_every) ||
           is_multiple(done, options_.checkpoint_every)) {
         const bool timing = clock.runs();
+        wait_for_ranks();
         clock.pause(stream());
         losses.take_all(tell);
         pause(rows, last, out);
@@ -161,7 +164,22 @@ template <class Ops> class TrainLoop {
     return of != 0 && step % of == 0;
   }
 
+  /// Are called before other waits for the device: these end with an error if a rank is gone.
+  /// @{
+  void keep_pace() {
+    if (reducer_) {
+      reducer_->keep_pace(stream());
+    }
+  }
+  void wait_for_ranks() {
+    if (reducer_) {
+      reducer_->sync(stream());
+    }
+  }
+  /// @}
+
   void start(StepClock<D>& clock) {
+    wait_for_ranks();
     clock.start(stream());
     passes_before_ = training_.passes();
     evaluated_ = 0;
@@ -177,6 +195,7 @@ template <class Ops> class TrainLoop {
   }
   Loss loss_now() {
     Loss loss{};
+    wait_for_ranks();
     device_.copy_to_host(&loss, training_.loss(), sizeof loss, stream());
     device_.sync(stream());
     return loss;
@@ -210,11 +229,12 @@ template <class Ops> class TrainLoop {
     const auto tell = [&sum](Loss loss) { sum += static_cast<double>(loss); };
     held_out_->each(stream(), {}, [&](const penstock::Position&) {
       training_.evaluate();
-      watch_.progress();
+      keep_pace();
       note_loss(held_out_losses_, tell);
       ++evaluated_;
       return true;
     });
+    wait_for_ranks();
     held_out_losses_.take_all(tell);
     held_out_losses_.clear();
     return sum / static_cast<double>(evaluated_ - before);
@@ -240,7 +260,6 @@ template <class Ops> class TrainLoop {
   }
 
   D& device_;
-  penstock::RankWatch& watch_;
   const TrainOptions& options_;
   const TrainPlan& plan_;
   std::unique_ptr<Reducer<Loss, D>> reducer_; // null for one rank

@@ -42,7 +42,7 @@ struct TrainOptions {
   std::string dump_gradients;
   std::string csv;
   std::string svg;
-  std::uint64_t stall = 60; ///< Seconds; 0: for ever.
+  std::uint64_t stall = 60; ///< Seconds that a rank waits for the others; 0: for ever.
   bool profile = false;
   bool json = false;
   bool help = false;
@@ -166,7 +166,7 @@ struct TrainOptions {
     line.text("--csv", csv, "FILE", "write losses as they come; goes on at --resume");
     line.text("--svg", svg, "FILE", "draw the losses at the end");
     line.number("--stall", stall, Range<std::uint64_t>{0, 1'000'000},
-                "seconds without progress after which all ranks end; 60; 0: any");
+                "seconds to wait for other ranks, then it is an error; 60; 0: any");
     line.flag("--profile", profile, "print which kernels took the time (GPU)");
     line.flag("--json", json, "print one line at the end, as JSON");
     return line;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What is asked of NCCL, with an NCCL of the test's own in its place: no test needs a GPU or
-// libnccl.
+// What is asked of NCCL, with an NCCL and a CUDA of the test's own in their places: no test needs a
+// GPU or libnccl.
 
 #include "../../examples/gpt/nccl_reducer.hpp"
 
@@ -11,16 +11,17 @@
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"
-#include "support/environment.hpp"
-#include "support/free_port.hpp"
+#include "support/fake_cuda.hpp"
 
-#include <algorithm>
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -42,6 +43,7 @@ struct Fake {
   ncclResult_t refusal = ncclSuccess; // of the next call
   ncclResult_t state = ncclSuccess;
   std::string last_error;
+  std::atomic<bool> graphs = false; // while there are any, an abort waits
 
   ncclResult_t call(const std::string& what) {
     const std::scoped_lock lock{mutex};
@@ -88,7 +90,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t) {
   return fake->call("destroy");
 }
 ncclResult_t ncclCommAbort(ncclComm_t) {
-  return fake->call("abort");
+  const ncclResult_t status = fake->call("abort");
+  while (fake->graphs) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return status;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* state) {
   *state = fake->state;
@@ -117,40 +123,25 @@ ncclResult_t ncclBroadcast(const void* from, void* to, std::size_t count, ncclDa
 }
 }
 
-TEST_CASE("all ranks join by the id that rank 0 has made") {
-  const tests::Environment environment;
+TEST_CASE("ranks join by the id that rank 0 has made") {
   Faked nccl;
-  const std::uint16_t port = tests::free_port();
-  std::vector<std::thread> ranks;
+  HostDevice device;
+  ncclUniqueId id = Nccl::new_id();
+  id.internal[127] = 'j';
   for (std::uint32_t rank = 0; rank < 3; ++rank) {
-    ranks.emplace_back([rank, port] {
-      RankWatch watch{{rank, 3, rank, 3}, {.port = port}};
-      HostDevice device;
-      const Nccl joined{device, watch};
-    });
-  }
-  for (std::thread& rank : ranks) {
-    rank.join();
+    const Nccl joined{device, {rank, 3, rank, 3}, id};
   }
   CHECK(nccl.ids == 1);
-  std::vector<std::string> joined;
-  for (const std::string& call : nccl.calls) {
-    if (call != "destroy") {
-      joined.push_back(call);
-    }
-  }
-  std::sort(joined.begin(), joined.end());
-  CHECK(joined ==
-        std::vector<std::string>{"init 0 of 3 by iii", "init 1 of 3 by iii", "init 2 of 3 by iii"});
-  CHECK(nccl.calls.size() == 6);
+  CHECK(nccl.calls == std::vector<std::string>{"init 0 of 3 by iij", "destroy",
+                                               "init 1 of 3 by iij", "destroy",
+                                               "init 2 of 3 by iij", "destroy"});
 }
 
 TEST_CASE("calls are handed on, with NCCL's name of the type") {
   Faked nccl;
-  RankWatch watch{{}};
   HostDevice device;
   {
-    Nccl made{device, watch};
+    Nccl made{device, Ranks{}, Nccl::new_id()};
     CHECK(made.get() == communicator_of(0));
     Nccl shared{std::move(made)};
     made = std::move(shared);
@@ -181,26 +172,42 @@ TEST_CASE("calls are handed on, with NCCL's name of the type") {
 
 TEST_CASE("docs/ranks.md: a mean over all ranks") {
   namespace ps = penstock;
+  using Bytes = int;
+  constexpr Bytes MPI_BYTE = 1;
+  constexpr int MPI_COMM_WORLD = 0;
+  const auto MPI_Bcast = [](void*, std::size_t, Bytes, int, int) {};
   Faked fakes;
-  ps::RankWatch watch{{}};
   ps::HostDevice gpu;
+  const ps::Ranks me;
   constexpr std::size_t count = 5;
   std::array<float, count> values{};
   float* const gradients = values.data();
   cudaStream_t stream = nullptr;
-  ps::Nccl nccl{gpu, watch};
+  ncclUniqueId id{};
+  if (me.rank == 0) {
+    id = ps::Nccl::new_id();
+  }
+  MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD); // or a store, or a file
+  ps::Nccl nccl{gpu, me, id, {.timeout = std::chrono::seconds{60}}};
   nccl.all_reduce(stream, gradients, count, gradients, ps::Reduction::mean);
+  nccl.sync(stream); // throws if a rank is gone, or late by more than 60 s
   CHECK(fakes.calls.back() == "all_reduce 5 of type 7 by 4");
 }
 
-TEST_CASE("examples/gpt adds up gradients where they lie") {
+TEST_CASE("examples/gpt adds up gradients where they lie, one step ahead at most") {
   Faked nccl;
-  RankWatch watch{{}};
   HostDevice device;
   {
-    transformer::NcclReducer<float> reducer{device, watch};
+    transformer::NcclReducer<float> reducer{device, {}, Nccl::new_id(), {}};
     std::array<float, 9> values{};
     reducer.sum(nullptr, values.data(), 7);
+    reducer.keep_pace(nullptr);
+    fake_cuda::runtime().not_ready = 3;
+    reducer.keep_pace(nullptr);
+    CHECK(fake_cuda::runtime().not_ready == 0);
+    fake_cuda::runtime().not_ready = 3;
+    reducer.sync(nullptr);
+    CHECK(fake_cuda::runtime().not_ready == 0);
   }
   CHECK(nccl.calls ==
         std::vector<std::string>{"init 0 of 1 by iii", "all_reduce 7 of type 7 by 0", "destroy"});
@@ -208,21 +215,19 @@ TEST_CASE("examples/gpt adds up gradients where they lie") {
 
 TEST_CASE("NVLink's multicast stays off, unless the user has set it") {
   Faked nccl;
-  RankWatch watch{{}};
   HostDevice device;
   ::unsetenv("NCCL_NVLS_ENABLE");
-  const Nccl made{device, watch};
+  const Nccl made{device, Ranks{}, Nccl::new_id()};
   CHECK(std::string{std::getenv("NCCL_NVLS_ENABLE")} == "0");
   ::setenv("NCCL_NVLS_ENABLE", "2", 1);
-  const Nccl other{device, watch};
+  const Nccl other{device, Ranks{}, Nccl::new_id()};
   CHECK(std::string{std::getenv("NCCL_NVLS_ENABLE")} == "2");
 }
 
 TEST_CASE("a call that fails is an NcclError with what NCCL says") {
   Faked nccl;
-  RankWatch watch{{}};
   HostDevice device;
-  Nccl made{device, watch};
+  Nccl made{device, Ranks{}, Nccl::new_id()};
   float one = 0;
   nccl.refusal = ncclSystemError;
   nccl.last_error = "socket\nclosed";
@@ -237,32 +242,131 @@ TEST_CASE("a call that fails is an NcclError with what NCCL says") {
   nccl.refusal = ncclUnhandledCudaError;
   CHECK(caught<NcclError>([&] { made.broadcast(nullptr, &one, 1); }).sticky());
   nccl.refusal = ncclSystemError;
-  CHECK(has(caught<NcclError>([&] { const Nccl refused{device, watch}; }),
+  CHECK(has(caught<NcclError>([&] { const Nccl refused{device, Ranks{}, Nccl::new_id()}; }),
             "penstock: ncclGetUniqueId failed: unhandled system error. NCCL_DEBUG=WARN"));
 }
 
 TEST_CASE("a communicator is aborted where other ranks may be gone") {
   Faked nccl;
-  RankWatch watch{{}};
   HostDevice device;
   const auto last_call = [&nccl] { return nccl.calls.back(); };
   {
-    const Nccl made{device, watch};
+    const Nccl made{device, Ranks{}, Nccl::new_id()};
   }
   CHECK(last_call() == "destroy");
   try {
-    const Nccl made{device, watch};
+    const Nccl made{device, Ranks{}, Nccl::new_id()};
     throw std::runtime_error{"mine"};
   } catch (const std::runtime_error&) {
     CHECK(last_call() == "abort");
   }
   {
-    const Nccl made{device, watch};
+    const Nccl made{device, Ranks{}, Nccl::new_id()};
   }
   CHECK(last_call() == "destroy");
   nccl.state = ncclSystemError;
   {
-    const Nccl made{device, watch};
+    const Nccl made{device, Ranks{}, Nccl::new_id()};
   }
   CHECK(last_call() == "abort");
+}
+
+TEST_CASE("a wait ends when what was enqueued is done") {
+  Faked nccl;
+  HostDevice device;
+  Nccl made{device, Ranks{}, Nccl::new_id(), {.timeout = std::chrono::milliseconds{0}}};
+  const CudaEvent event;
+  fake_cuda::runtime().not_ready = 50;
+  made.sync(nullptr);
+  CHECK(fake_cuda::runtime().not_ready == 0);
+  fake_cuda::runtime().not_ready = 50;
+  made.sync(event);
+  CHECK(fake_cuda::runtime().not_ready == 0);
+  CHECK(nccl.calls == std::vector<std::string>{"init 0 of 1 by iii"});
+}
+
+TEST_CASE("a collective that outlasts its time is aborted, and is one error from then on") {
+  Faked nccl;
+  HostDevice device;
+  float one = 0;
+  {
+    Nccl made{device, {2, 4, 2, 4}, Nccl::new_id(), {.timeout = std::chrono::milliseconds{30}}};
+    made.all_reduce(nullptr, &one, 1, &one);
+    fake_cuda::runtime().not_ready = 1'000'000'000;
+    const auto begun = std::chrono::steady_clock::now();
+    const auto error = caught<NcclError>([&] { made.sync(nullptr); });
+    const auto took = std::chrono::steady_clock::now() - begun;
+    fake_cuda::runtime().not_ready = 0;
+    CHECK(took >= std::chrono::milliseconds{30});
+    CHECK(
+        std::string{error.what()} ==
+        "penstock: rank 2 of 4: ncclAllReduce has outlasted 30 ms. Give NcclOptions::timeout more "
+        "if a rank may need that. Another rank may be gone, or make other calls: see what the "
+        "ranks have printed, and start all anew.");
+    CHECK(error.call() == "ncclAllReduce");
+    CHECK(error.code() == ncclRemoteError);
+    CHECK(made.get() == nullptr);
+    const std::string said = error.what();
+    CHECK(caught<NcclError>([&] { made.sync(nullptr); }).what() == said);
+    CHECK(caught<NcclError>([&] { made.sync(CudaEvent{}); }).what() == said);
+    CHECK(caught<NcclError>([&] { made.all_reduce(nullptr, &one, 1, &one); }).what() == said);
+    CHECK(caught<NcclError>([&] { made.all_gather(nullptr, &one, 1, &one); }).what() == said);
+    Nccl moved{std::move(made)};
+    CHECK(caught<NcclError>([&] { moved.broadcast(nullptr, &one, 1); }).what() == said);
+  }
+  CHECK(nccl.calls ==
+        std::vector<std::string>{"init 2 of 4 by iii", "all_reduce 1 of type 7 by 0", "abort"});
+}
+
+TEST_CASE("an error that NCCL reports while one waits is aborted at once") {
+  Faked nccl;
+  HostDevice device;
+  std::optional<Nccl> held{std::in_place, device, Ranks{1, 2, 1, 2}, Nccl::new_id()};
+  Nccl& made = *held;
+  float one = 0;
+  made.broadcast(nullptr, &one, 1);
+  fake_cuda::runtime().not_ready = 1'000'000'000;
+  nccl.state = ncclSystemError;
+  nccl.last_error = "peer\nclosed";
+  const auto error = caught<NcclError>([&] { made.sync(nullptr); });
+  fake_cuda::runtime().not_ready = 0;
+  CHECK(has(error,
+            "penstock: rank 1 of 2: ncclBroadcast failed: unhandled system error. peer?closed"
+            " Another rank may be gone"));
+  CHECK(error.code() == ncclSystemError);
+  CHECK(caught<NcclError>([&] { made.sync(nullptr); }).what() == std::string{error.what()});
+  held.reset();
+  CHECK(nccl.calls.back() == "abort");
+
+  nccl.state = ncclSuccess;
+  Nccl second{device, {1, 2, 1, 2}, Nccl::new_id()};
+  nccl.state = ncclSystemError; // and what was enqueued is done
+  CHECK(has(caught<NcclError>([&] { second.sync(nullptr); }), "ncclCommInitRank failed"));
+}
+
+TEST_CASE("one that was given up says so") {
+  Faked nccl;
+  HostDevice device;
+  {
+    Nccl made{device, Ranks{}, Nccl::new_id()};
+    made.abort();
+    made.abort();
+    CHECK(
+        has(caught<NcclError>([&] { made.sync(nullptr); }), "given up by abort(), or moved from"));
+  }
+  CHECK(nccl.calls == std::vector<std::string>{"init 0 of 1 by iii", "abort"});
+}
+
+TEST_CASE("an error does not wait for the graphs that NCCL waits for") {
+  Faked nccl;
+  HostDevice device;
+  {
+    Nccl made{device, Ranks{0, 2, 0, 2}, Nccl::new_id(), {.timeout = std::chrono::milliseconds{1}}};
+    nccl.graphs = true;
+    fake_cuda::runtime().not_ready = 1'000'000'000;
+    caught<NcclError>([&] { made.sync(nullptr); });
+    fake_cuda::runtime().not_ready = 0;
+    nccl.graphs = false; // they go first
+  }
+  CHECK(nccl.calls.back() == "abort");
 }

@@ -19,10 +19,10 @@
 #include "../../examples/gpt/train_options.hpp"
 #include "../../examples/gpt/train_plan.hpp"
 #include "../../examples/gpt/training.hpp"
+#include "../../examples/support/meeting.hpp"
 
 #include <penstock/error.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/rank_watch.hpp>
 
 #include <chrono>
 #include <cmath>
@@ -207,7 +207,7 @@ TEST_CASE("a training whose data end too early has not succeeded") {
   TrainPlan plan = make_plan(some, corpus.ids(), corpus.held_out());
   plan.trained.epochs = 1;
   ps::HostDevice device;
-  ps::RankWatch alone{{}};
+  Meeting alone{{}};
   TrainLoop<HostOps<float>> loop{device, alone, some, plan, corpus, nullptr};
   std::ostringstream out;
   CHECK(has(caught<std::runtime_error>([&] { loop.run(out); }).what(),

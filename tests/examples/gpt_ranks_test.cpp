@@ -7,7 +7,7 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 #include "support/environment.hpp"
-#include "support/free_port.hpp"
+#include "support/temp_dir.hpp"
 
 #include "../../examples/gpt/config.hpp"
 #include "../../examples/gpt/dropout.hpp"
@@ -15,13 +15,14 @@
 #include "../../examples/gpt/host_reducer.hpp"
 #include "../../examples/gpt/reducers.hpp"
 #include "../../examples/gpt/training.hpp"
+#include "../../examples/support/meeting.hpp"
 
 #include <penstock/data/float16.hpp>
 #include <penstock/device/device_array.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host/device.hpp>
-#include <penstock/rank_watch.hpp>
 
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -37,23 +38,26 @@ namespace ps = penstock;
 using namespace transformer;
 using ps::tests::caught;
 using ps::tests::Environment;
+using ps::tests::TempDir;
 
 namespace {
 
 constexpr Config smallest{.layers = 2, .width = 16, .heads = 2, .context = 8, .vocabulary = 40};
 
-/// Calls f(watch) for each rank, all at a time, and returns what each returns.
+constexpr std::chrono::seconds patience{60};
+
+/// Calls f(meeting) for each rank, all at a time, and returns what each returns.
 template <class F> auto on_ranks(std::uint32_t world, F f) {
-  const Environment none;
-  const std::uint16_t port = ps::tests::free_port();
-  std::vector<std::future<std::invoke_result_t<F&, ps::RankWatch&>>> running;
+  const TempDir folder;
+  const Environment environment{"MEETING=" + folder.path()};
+  std::vector<std::future<std::invoke_result_t<F&, Meeting&>>> running;
   for (std::uint32_t rank = 0; rank < world; ++rank) {
-    running.push_back(std::async(std::launch::async, [&f, rank, world, port] {
-      ps::RankWatch watch{{rank, world, rank, world}, {.port = port}};
-      return f(watch);
+    running.push_back(std::async(std::launch::async, [&f, rank, world] {
+      Meeting meeting{{rank, world, rank, world}};
+      return f(meeting);
     }));
   }
-  std::vector<std::invoke_result_t<F&, ps::RankWatch&>> results;
+  std::vector<std::invoke_result_t<F&, Meeting&>> results;
   for (auto& one : running) {
     results.push_back(one.get());
   }
@@ -74,12 +78,12 @@ constexpr std::size_t samples = 12; // of a step
 constexpr std::size_t steps = 6;
 
 /// Trains a rank with its part of each step's samples.
-template <class T> Outcome trained(ps::RankWatch& watch, TrainingOptions options) {
-  const ps::Ranks& ranks = watch.ranks();
+template <class T> Outcome trained(Meeting& meeting, TrainingOptions options) {
+  const ps::Ranks& ranks = meeting.ranks();
   options.ranks = ranks;
   options.batch = samples / ranks.world / options.micro_batches;
   ps::HostDevice device;
-  const auto reducer = make_reducer<Wide<T>>(device, watch);
+  const auto reducer = make_reducer<Wide<T>>(device, meeting, patience);
   Training<HostOps<T>> training{device, smallest, options};
   if (reducer) {
     training.reduce_by(*reducer);
@@ -143,14 +147,14 @@ TEST_CASE("sums of ranks are in the order of the ranks, on all the same") {
   };
   for (const std::uint32_t world : {2U, 3U}) {
     for (const std::size_t count : {1UL, 65'536UL, 65'537UL, 200'000UL}) {
-      const auto found = on_ranks(world, [&](ps::RankWatch& watch) {
+      const auto found = on_ranks(world, [&](Meeting& meeting) {
         ps::HostDevice device;
         auto stream = device.stream();
-        HostReducer<float> reducer{watch};
+        HostReducer<float> reducer{meeting, patience};
         std::vector<float> values(count);
         for (int again = 0; again < 3; ++again) {
           for (std::size_t i = 0; i < count; ++i) {
-            values[i] = value(watch.ranks().rank, i);
+            values[i] = value(meeting.ranks().rank, i);
           }
           reducer.sum(stream, values.data(), count);
           device.sync(stream);
@@ -175,12 +179,12 @@ TEST_CASE("ranks make the steps of one process, and all have the same bits") {
     options.adamw.rate = 0.01F;
     options.adamw.epsilon = 1e-3F; // a gradient of nearly 0 has no sign to go by
     options.dropout = 0.1F;
-    ps::RankWatch one{{}};
+    Meeting one{{}};
     TrainingOptions plain = options;
     plain.micro_batches = 1;
     const Outcome alone = trained<float>(one, plain);
     const std::vector<Outcome> all =
-        on_ranks(world, [&](ps::RankWatch& watch) { return trained<float>(watch, options); });
+        on_ranks(world, [&](Meeting& meeting) { return trained<float>(meeting, options); });
     for (const Outcome& rank : all) {
       CHECK(rank == all[0]);
     }
@@ -204,8 +208,8 @@ TEST_CASE("ranks make the steps of one process, and all have the same bits") {
 }
 
 TEST_CASE("ranks add up in floats what is trained in bf16") {
-  const std::vector<Outcome> all = on_ranks(2, [&](ps::RankWatch& watch) {
-    return trained<ps::BFloat16>(watch, {.adamw = {.rate = 0.01F}});
+  const std::vector<Outcome> all = on_ranks(2, [&](Meeting& meeting) {
+    return trained<ps::BFloat16>(meeting, {.adamw = {.rate = 0.01F}});
   });
   CHECK(all[0] == all[1]);
   CHECK(all[0].losses.back() < all[0].losses.front());
@@ -213,8 +217,8 @@ TEST_CASE("ranks add up in floats what is trained in bf16") {
 
 TEST_CASE("one rank needs nothing that adds up, and several do") {
   ps::HostDevice device;
-  ps::RankWatch one{{}};
-  CHECK(make_reducer<float>(device, one) == nullptr);
+  Meeting one{{}};
+  CHECK(make_reducer<float>(device, one, patience) == nullptr);
   Training<HostOps<float>> training{
       device, smallest, {.batch = 1, .ranks = {.rank = 1, .world = 4}}};
   CHECK(std::string{caught<ps::Error>([&] { training.pass(); }).what()} ==
@@ -222,15 +226,28 @@ TEST_CASE("one rank needs nothing that adds up, and several do") {
 }
 
 TEST_CASE("ranks on several hosts cannot share memory") {
-  const Environment somewhere{"MASTER_ADDR=127.0.0.1"};
-  const std::uint16_t port = ps::tests::free_port();
-  const auto said = [port](std::uint32_t rank) {
-    ps::RankWatch watch{{rank, 2, 0, 1}, {.port = port}};
-    return std::string{caught<std::runtime_error>([&] { HostReducer<float>{watch}; }).what()};
-  };
-  auto other = std::async(std::launch::async, said, 1);
-  const std::string here = said(0);
-  CHECK(here == other.get());
-  CHECK(here == "of 2 ranks only 1 are on this host, and without GPUs ranks share memory: start "
-                "all of them on one host, or give --device cuda");
+  const TempDir folder;
+  const Environment environment{"MEETING=" + folder.path()};
+  Meeting meeting{{1, 2, 0, 1}};
+  CHECK(
+      std::string{
+          caught<std::runtime_error>([&] { HostReducer<float>{meeting, patience}; }).what()} ==
+      "of 2 ranks only 1 are on this host, and without GPUs ranks share memory: start all of them "
+      "on one host, or give --device cuda");
+}
+
+TEST_CASE("a sum that another rank has no part in ends with an error") {
+  const auto said = on_ranks(2, [](Meeting& meeting) {
+    ps::HostDevice device;
+    auto stream = device.stream();
+    HostReducer<float> reducer{meeting, std::chrono::seconds{1}};
+    float value = 1;
+    if (meeting.ranks().rank == 0) {
+      return std::string{"gone"};
+    }
+    reducer.sum(stream, &value, 1);
+    return std::string{caught<ps::DeviceError>([&] { reducer.sync(stream); }).what()};
+  });
+  CHECK(said[1].find("rank 1 of 2 has waited 1 s for the others: one is gone, or stopped.") !=
+        std::string::npos);
 }

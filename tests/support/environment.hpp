@@ -22,7 +22,7 @@ class Environment {
       const std::string name = text.substr(0, text.find('='));
       for (const char* start :
            {"RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "TORCHELASTIC_", "OMPI_", "MV2_", "MPI_",
-            "PMI", "SLURM_", "ENVIRONMENT", "MASTER_", "PENSTOCK_PORT"}) {
+            "PMI", "SLURM_", "ENVIRONMENT", "MASTER_", "MEETING"}) {
         if (name.rfind(start, 0) == 0) {
           before_[name] = text.substr(name.size() + 1);
         }

@@ -47,7 +47,8 @@ struct Runtime {
   std::set<cudaEvent_t> captured_events;
   std::map<cudaStream_t, int> records; // events recorded on a stream
   int device_syncs = 0;
-  int live = 0; // streams, events, graphs, memory
+  int not_ready = 0; // so many questions get this answer
+  int live = 0;      // streams, events, graphs, memory
   // Made so far, given back or not.
   int events = 0;
   std::size_t device_bytes = 0;
@@ -218,6 +219,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   }
   return cudaSuccess;
 }
+static bool is_busy() {
+  auto& cuda = fake_cuda::runtime();
+  const std::scoped_lock lock{cuda.mutex};
+  return cuda.not_ready > 0 && cuda.not_ready-- > 0;
+}
 static cudaError_t ask_event(cudaEvent_t event) {
   auto& cuda = fake_cuda::runtime();
   {
@@ -232,7 +238,7 @@ static cudaError_t ask_event(cudaEvent_t event) {
   return fake_cuda::unsafe();
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  return ask_event(event);
+  return is_busy() ? cudaErrorNotReady : ask_event(event);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return ask_event(event);
@@ -256,7 +262,7 @@ static cudaError_t ask_stream(cudaStream_t stream) {
   return fake_cuda::unsafe();
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  return ask_stream(stream);
+  return is_busy() ? cudaErrorNotReady : ask_stream(stream);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return ask_stream(stream);

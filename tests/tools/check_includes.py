@@ -24,7 +24,7 @@ FLOORS = {  # top first
     "devices": ["host/", "cuda/"],
     "what stages are made of": ["stage", "refused", "replayed", "each_worker", "counted", "sources/", "lease", "ring", "fence", "device_array",
                                 "workspace"],
-    "memory, files, measuring": ["crc32c", "host_observer", "detail/memory/", "detail/observe/", "io/", "detail/ranks/", "rank_watch", "ranks", "usable", "gpu_watch_findings",
+    "memory, files, measuring": ["crc32c", "host_observer", "detail/memory/", "detail/observe/", "io/", "ranks", "usable", "gpu_watch_findings",
                                  "gpu_watch_text"],
     "batches and slots": ["batch", "column", "row", "output", "ring_lease", "detail/ring/", "detail/order/", "permutation", "detail/base/"],
     "words": ["schema", "visit", "memory", "cause", "device", "error", "json", "device_calls", "stage_report", "gpu_activity_summary", "gpu_watch_summary", "report", "report_prometheus", "run_observer", "skipped_item", "run_options", "prepare_options", "on_error", "order", "position", "float16", "atomics",

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts programs as several ranks, for tests."""
 import os
+import shutil
 import subprocess
 import uuid
 from pathlib import Path
 
 LIMIT = 60
 RUN_RANKS = str(Path(__file__).resolve().parents[2] / "examples" / "run_ranks")
-LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "TORCHELASTIC_", "OMPI_", "MV2_", "MPI_", "PMI", "SLURM_", "MASTER_", "PENSTOCK_PORT")
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "TORCHELASTIC_", "OMPI_", "MV2_", "MPI_", "PMI", "SLURM_", "MASTER_", "MEETING")
 MARK = f"PENSTOCK_TEST={uuid.uuid4()}"  # in the environment of all that this test starts
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)} | dict([MARK.split("=")])
 
@@ -25,6 +26,8 @@ class Job:
 
     def wait(self) -> tuple[int, list[str], str]:
         out, errors = self.process.communicate(timeout=LIMIT)
+        for folder in Path("/dev/shm").glob(f"ranks-{os.geteuid()}-{self.process.pid}-*"):
+            shutil.rmtree(folder)  # a rank 0 that was killed could not
         return self.process.returncode, out.splitlines(), errors
 
     def ranks(self) -> dict[int, int]:

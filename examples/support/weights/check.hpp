@@ -7,8 +7,7 @@
 #include <penstock/formats/safetensors.hpp>
 #include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/rank_watch.hpp>
-#include <penstock/run/json.hpp>
+#include <penstock/sources/safetensors.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -82,7 +81,7 @@ template <penstock::AnyDevice D> class CrcOn {
 /// where the device of number i has the tensor of number k. Prints each tensor if it is to.
 template <penstock::AnyDevice D, class Loaded>
 void check(const penstock::Safetensors<>& model, std::deque<D>& devices, const Loaded& loaded,
-           bool print, penstock::RankWatch& watch) {
+           bool print) {
   using penstock::Json;
   std::deque<CrcOn<D>> crc_on;
   for (D& device : devices) {
@@ -103,7 +102,6 @@ void check(const penstock::Safetensors<>& model, std::deque<D>& devices, const L
                 << Json::array({tensor.shape.begin(), tensor.shape.end()}).text() << " crc32c "
                 << crc << '\n';
     }
-    watch.progress();
   }
 }
 

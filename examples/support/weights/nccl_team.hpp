@@ -3,14 +3,16 @@
 #pragma once
 
 #include "../link.hpp"
+#include "../meeting.hpp"
+#include "../nccl_id.hpp"
 #include "layout.hpp"
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/nccl.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/rank_watch.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -37,7 +39,7 @@ class NcclTeam {
                              row.each, memory_ + row.at);
     }
     /// Blocks until all rows are there.
-    void finish() { team_.stream_.sync(); }
+    void finish() { team_.nccl_.sync(team_.stream_); }
 
    private:
     NcclTeam& team_;
@@ -47,14 +49,16 @@ class NcclTeam {
 
   /// Makes the communicator, and has it gather pieces of so many bytes once, or large ones if these
   /// are larger still, and small ones: NCCL connects GPUs only then, for each protocol anew.
-  NcclTeam(penstock::CudaDevice& gpu, penstock::RankWatch& watch, std::uint64_t piece)
-      : gpu_{gpu}, ranks_{watch.ranks()}, nccl_{gpu, watch}, stream_{gpu.stream()},
-        sent_{gpu, 4096, true}, shared_{gpu, ranks_.world * sizeof(double), false} {
+  NcclTeam(penstock::CudaDevice& gpu, Meeting& meeting, std::uint64_t piece)
+      : gpu_{gpu}, ranks_{meeting.ranks()},
+        nccl_{gpu, ranks_, nccl_id(meeting), {.timeout = std::chrono::minutes{1}}},
+        stream_{gpu.stream()}, sent_{gpu, 4096, true},
+        shared_{gpu, ranks_.world * sizeof(double), false} {
     constexpr std::uint64_t large = std::uint64_t{64} << 20;
     piece = std::min(piece, large);
     const DeviceMemory<penstock::CudaDevice> row{gpu, ranks_.world * piece, false};
     nccl_.all_gather(stream_, row.at + ranks_.rank * piece, piece, row.at);
-    stream_.sync();
+    nccl_.sync(stream_);
     all({0});
   }
 
@@ -76,11 +80,13 @@ class NcclTeam {
     std::vector<double> of_all(ranks_.world);
     for (double& value : of_all) {
       gpu_.copy_to_host(sent_.at, values + (&value - of_all.data()), sizeof(double), stream_);
-      stream_.sync();
+      nccl_.sync(stream_);
       std::memcpy(&value, sent_.at, sizeof(double));
     }
     return of_all;
   }
+  /// Waits for no rank any more. To be called before memory that is gathered goes.
+  void give_up() noexcept { nccl_.abort(); }
   /// Returns what gathers for this rank's GPU.
   Gather gather(std::size_t, const std::vector<std::byte*>& memories) {
     return Gather{*this, memories.front()};

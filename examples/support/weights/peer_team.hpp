@@ -132,6 +132,8 @@ template <penstock::AnyDevice D> class PeerTeam {
   const std::string& way() const { return way_; }
   /// Returns the values of all devices, given those of this process's.
   std::vector<double> all(std::vector<double> here) const { return here; }
+  /// Nothing: no device waits for another one's pieces.
+  void give_up() noexcept {}
   /// Returns what gathers for a device; `memories` has the memory of each one.
   Gather gather(std::size_t device, std::vector<std::byte*> memories) {
     return Gather{devices_[device], device, std::move(memories)};

@@ -15,7 +15,15 @@ using ncclComm_t = struct ncclComm*;
 struct ncclUniqueId {
   char internal[128];
 };
-enum ncclResult_t { ncclSuccess, ncclUnhandledCudaError, ncclSystemError };
+enum ncclResult_t {
+  ncclSuccess,
+  ncclUnhandledCudaError,
+  ncclSystemError,
+  ncclInternalError,
+  ncclInvalidArgument,
+  ncclInvalidUsage,
+  ncclRemoteError
+};
 enum ncclRedOp_t { ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg };
 enum ncclDataType_t {
   ncclInt8,
