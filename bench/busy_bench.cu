@@ -5,10 +5,10 @@
 //
 // A file in the page cache goes through Reader to_pinned | AsyncCopier | Consumer, by run(), with a
 // kernel of 1.5 ms a batch of 37.6 MB and one of 100 us a batch of 1 MiB, measured alone: more than
-// twice and five times what the copies take. CUPTI (cuda/activity.hpp) records the GPU's intervals
-// in a run of their own, since recording slows down launches; the time of a run without recording
-// is given beside them. The steady state of a recording lies between 5 % and 95 % of its span.
-// Shares of the steady state:
+// twice and five times what the copies take. CUPTI (diagnose/activity.hpp) records the GPU's
+// intervals in a run of their own, since recording slows down launches; the time of a run without
+// recording is given beside them. The steady state of a recording lies between 5 % and 95 % of its
+// span. Shares of the steady state:
 //
 //   busy_kernels   a kernel ran
 //   busy_union     a kernel or a copy ran

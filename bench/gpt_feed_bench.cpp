@@ -27,6 +27,7 @@
 
 #include <penstock/order/permutation.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/sources/windows.hpp>
 #include <penstock/with_device.hpp>
 
 #include <algorithm>

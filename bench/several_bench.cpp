@@ -39,6 +39,7 @@
 
 #include <penstock/machine/usable.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -13,6 +13,7 @@
 
 #include "support/arguments.hpp"
 
+#include <penstock/callables/deferred.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)

@@ -17,6 +17,7 @@
 
 #include <penstock/data/float16.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda/algorithm.cuh>

@@ -14,6 +14,7 @@
 
 #include "support/arguments.hpp"
 
+#include <penstock/callables/scratch.hpp>
 #include <penstock/device/device_array.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>

@@ -39,10 +39,8 @@
 
 #include <penstock/formats/safetensors.hpp>
 #include <penstock/machine/usable.hpp>
+#include <penstock/order/ranks.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/ranks.hpp>
-#include <penstock/sources/safetensors.hpp>
-#include <penstock/usable.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -14,6 +14,7 @@
 #include "support/arguments.hpp"
 #include "support/temporary_file.hpp"
 
+#include <penstock/callables/scratch.hpp>
 #include <penstock/host/algorithm.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>

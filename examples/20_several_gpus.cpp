@@ -15,6 +15,7 @@
 #include "support/temporary_file.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>

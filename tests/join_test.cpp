@@ -14,12 +14,12 @@
 #include <utility>
 
 namespace ps = penstock;
-using ps::detail::Verdict;
+using ps::detail::Fit;
 
 namespace {
 
 template <class Left, class Next>
-constexpr Verdict verdict = ps::detail::find_verdict<
+constexpr Fit verdict = ps::detail::find_fit<
     Left, Next, typename ps::detail::chain<Left>::gives,
     typename ps::detail::taken<Next, typename ps::detail::chain<Left>::gives>::type,
     typename ps::detail::chain<Left>::device>();
@@ -65,57 +65,57 @@ using Back = ps::Pipeline<Pinned, Copier, InPlace, Home>;
 static_assert(std::is_same_v<decltype(ps::Reader{std::declval<const Bytes>()}), Pageable>);
 static_assert(std::is_same_v<decltype(ps::Consumer{std::declval<const OnHost<ps::Pageable>>()}),
                              ps::Consumer<OnHost<ps::Pageable>>>);
-static_assert(verdict<Pageable, Stager> == Verdict::fits);
-static_assert(verdict<ps::Pipeline<Pageable, Stager>, Copier> == Verdict::fits);
-static_assert(verdict<Pinned, Copier> == Verdict::fits);
-static_assert(verdict<Copied, Use> == Verdict::fits);
-static_assert(verdict<Pageable, ps::Consumer<OnHost<ps::Pageable>>> == Verdict::fits);
-static_assert(verdict<Pinned, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::fits);
+static_assert(verdict<Pageable, Stager> == Fit::fits);
+static_assert(verdict<ps::Pipeline<Pageable, Stager>, Copier> == Fit::fits);
+static_assert(verdict<Pinned, Copier> == Fit::fits);
+static_assert(verdict<Copied, Use> == Fit::fits);
+static_assert(verdict<Pageable, ps::Consumer<OnHost<ps::Pageable>>> == Fit::fits);
+static_assert(verdict<Pinned, ps::Consumer<OnHost<ps::Pinned>>> == Fit::fits);
 
-static_assert(verdict<Copied, Make> == Verdict::fits);
-static_assert(verdict<Copied, InPlace> == Verdict::fits);
-static_assert(verdict<Made, ps::Kernel<Turn<float>>> == Verdict::fits);
-static_assert(verdict<Made, ps::Consumer<OnDevice<float>>> == Verdict::fits);
-static_assert(verdict<Made, Home> == Verdict::fits);
-static_assert(verdict<Copied, Home> == Verdict::fits);
-static_assert(verdict<Back, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::fits);
-static_assert(verdict<Back, ps::Writer<>> == Verdict::fits);
-static_assert(verdict<Back, Copier> == Verdict::fits);
+static_assert(verdict<Copied, Make> == Fit::fits);
+static_assert(verdict<Copied, InPlace> == Fit::fits);
+static_assert(verdict<Made, ps::Kernel<Turn<float>>> == Fit::fits);
+static_assert(verdict<Made, ps::Consumer<OnDevice<float>>> == Fit::fits);
+static_assert(verdict<Made, Home> == Fit::fits);
+static_assert(verdict<Copied, Home> == Fit::fits);
+static_assert(verdict<Back, ps::Consumer<OnHost<ps::Pinned>>> == Fit::fits);
+static_assert(verdict<Back, ps::Writer<>> == Fit::fits);
+static_assert(verdict<Back, Copier> == Fit::fits);
 
-static_assert(verdict<Pageable, Copier> == Verdict::pageable_to_pinned);
-static_assert(verdict<Pageable, Use> == Verdict::pageable_to_device);
-static_assert(verdict<Pinned, Use> == Verdict::pinned_to_device);
-static_assert(verdict<Pinned, Stager> == Verdict::pinned_to_pageable);
-static_assert(verdict<Copied, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::device_to_host);
-static_assert(verdict<Copied, ps::Writer<>> == Verdict::device_to_host);
-static_assert(verdict<Made, ps::Consumer<OnHost<ps::Pinned>>> == Verdict::device_to_host);
-static_assert(verdict<Pageable, Make> == Verdict::pageable_to_device);
-static_assert(verdict<Pinned, InPlace> == Verdict::pinned_to_device);
-static_assert(verdict<Pageable, Home> == Verdict::pageable_to_device);
-static_assert(verdict<Pinned, Home> == Verdict::pinned_to_device);
-static_assert(verdict<Back, Home> == Verdict::pinned_to_device);
-static_assert(verdict<Back, InPlace> == Verdict::pinned_to_device);
-static_assert(verdict<Back, Stager> == Verdict::pinned_to_pageable);
-static_assert(verdict<Back, ps::Consumer<OnHost<ps::Pageable>>> == Verdict::pinned_to_pageable);
+static_assert(verdict<Pageable, Copier> == Fit::pageable_to_pinned);
+static_assert(verdict<Pageable, Use> == Fit::pageable_to_device);
+static_assert(verdict<Pinned, Use> == Fit::pinned_to_device);
+static_assert(verdict<Pinned, Stager> == Fit::pinned_to_pageable);
+static_assert(verdict<Copied, ps::Consumer<OnHost<ps::Pinned>>> == Fit::device_to_host);
+static_assert(verdict<Copied, ps::Writer<>> == Fit::device_to_host);
+static_assert(verdict<Made, ps::Consumer<OnHost<ps::Pinned>>> == Fit::device_to_host);
+static_assert(verdict<Pageable, Make> == Fit::pageable_to_device);
+static_assert(verdict<Pinned, InPlace> == Fit::pinned_to_device);
+static_assert(verdict<Pageable, Home> == Fit::pageable_to_device);
+static_assert(verdict<Pinned, Home> == Fit::pinned_to_device);
+static_assert(verdict<Back, Home> == Fit::pinned_to_device);
+static_assert(verdict<Back, InPlace> == Fit::pinned_to_device);
+static_assert(verdict<Back, Stager> == Fit::pinned_to_pageable);
+static_assert(verdict<Back, ps::Consumer<OnHost<ps::Pageable>>> == Fit::pinned_to_pageable);
 static_assert(verdict<ps::Pipeline<Pinned, ps::Decoder<Spell>, Copier>, Home> ==
-              Verdict::ragged_to_host);
-static_assert(verdict<Made, Make> == Verdict::other_records);
-static_assert(verdict<Made, InPlace> == Verdict::other_records);
-static_assert(verdict<Copied, ps::Kernel<Turn<std::byte, OtherStream>>> == Verdict::other_stream);
-static_assert(verdict<Closed, InPlace> == Verdict::after_the_last);
-static_assert(verdict<Closed, Home> == Verdict::after_the_last);
-static_assert(verdict<Make, Home> == Verdict::no_reader_first);
-static_assert(verdict<Copied, Change> == Verdict::not_a_stage);
-static_assert(verdict<Copied, ps::Consumer<OnDevice<float>>> == Verdict::other_records);
-static_assert(verdict<Copied, ps::Consumer<OnOther>> == Verdict::other_stream);
+              Fit::ragged_to_host);
+static_assert(verdict<Made, Make> == Fit::other_records);
+static_assert(verdict<Made, InPlace> == Fit::other_records);
+static_assert(verdict<Copied, ps::Kernel<Turn<std::byte, OtherStream>>> == Fit::other_stream);
+static_assert(verdict<Closed, InPlace> == Fit::after_the_last);
+static_assert(verdict<Closed, Home> == Fit::after_the_last);
+static_assert(verdict<Make, Home> == Fit::no_reader_first);
+static_assert(verdict<Copied, Change> == Fit::not_a_stage);
+static_assert(verdict<Copied, ps::Consumer<OnDevice<float>>> == Fit::other_records);
+static_assert(verdict<Copied, ps::Consumer<OnOther>> == Fit::other_stream);
 static_assert(verdict<ps::Pipeline<Pageable, ps::PinnedStager<OtherDevice>>, Copier> ==
-              Verdict::two_devices);
-static_assert(verdict<Closed, Stager> == Verdict::after_the_last);
-static_assert(verdict<Stager, Copier> == Verdict::no_reader_first);
-static_assert(verdict<Pageable, Pinned> == Verdict::reader_inside);
-static_assert(verdict<Copied, OnDevice<std::byte>> == Verdict::not_a_stage);
-static_assert(verdict<ps::Refused, Use> == Verdict::silent);
-static_assert(verdict<Copied, ps::Refused> == Verdict::silent);
+              Fit::two_devices);
+static_assert(verdict<Closed, Stager> == Fit::after_the_last);
+static_assert(verdict<Stager, Copier> == Fit::no_reader_first);
+static_assert(verdict<Pageable, Pinned> == Fit::reader_inside);
+static_assert(verdict<Copied, OnDevice<std::byte>> == Fit::not_a_stage);
+static_assert(verdict<ps::Refused, Use> == Fit::silent);
+static_assert(verdict<Copied, ps::Refused> == Fit::silent);
 
 static_assert(ps::Feeds<Pinned, Copier> && !ps::Feeds<Pageable, Copier>);
 

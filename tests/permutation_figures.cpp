@@ -3,7 +3,8 @@
 
 // How random are permutations of so many rounds? Prints the largest deviation of sixteen keys for
 // each statistic, in standard deviations of an order at random. docs/order.md and
-// penstock/permutation.hpp have these figures; tests/permutation_test.cpp checks what they say.
+// penstock/order/permutation.hpp have these figures; tests/permutation_test.cpp checks what they
+// say.
 
 #include "support/randomness.hpp"
 

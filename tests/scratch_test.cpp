@@ -6,6 +6,7 @@
 
 #include "support/counted_new.hpp"
 
+#include <penstock/callables/scratch.hpp>
 #include <penstock/penstock.hpp>
 
 #include <atomic>

@@ -7,7 +7,7 @@
 #include <penstock/cuda/device.hpp>
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/nccl.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <cstddef>
 #include <utility>

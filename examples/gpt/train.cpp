@@ -30,7 +30,6 @@
 #include <penstock/data/float16.hpp>
 #include <penstock/order/ranks.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/ranks.hpp>
 #include <penstock/with_device.hpp>
 
 #include <algorithm>

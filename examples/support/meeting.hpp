@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <cerrno>
 #include <chrono>

@@ -4,7 +4,7 @@
 
 #include "meeting.hpp"
 
-#include <penstock/crc32c.hpp>
+#include <penstock/io/crc32c.hpp>
 
 #include <cstdint>
 #include <span>

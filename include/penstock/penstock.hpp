@@ -3,7 +3,8 @@
 #pragma once
 
 /// \file
-/// The whole core: everything that needs no CUDA toolkit. `penstock/cuda.hpp` adds the GPU.
+/// All that a first pipeline needs, without the CUDA toolkit. `penstock/cuda.hpp` adds the GPU;
+/// other headers are named by their pages.
 ///
 /// \namespace penstock
 /// All that the library has; its pages and examples say `namespace ps = penstock`.
@@ -16,10 +17,8 @@
 #include <penstock/data/column.hpp>
 #include <penstock/data/counted.hpp>
 
-#include <penstock/callables/deferred.hpp>
 #include <penstock/callables/each_worker.hpp>
 #include <penstock/callables/replayed.hpp>
-#include <penstock/callables/scratch.hpp>
 #include <penstock/callables/workspace.hpp>
 #include <penstock/data/memory.hpp>
 #include <penstock/data/row.hpp>
@@ -33,11 +32,9 @@
 #include <penstock/host/device.hpp>
 #include <penstock/lease.hpp>
 #include <penstock/machine/usable.hpp>
-#include <penstock/order/permutation.hpp>
 #include <penstock/order/ranks.hpp>
 #include <penstock/pipeline/any.hpp>
 #include <penstock/pipeline/batches.hpp>
-#include <penstock/pipeline/fan_out.hpp>
 #include <penstock/pipeline/pipeline.hpp>
 #include <penstock/ring/ring.hpp>
 #include <penstock/run/options.hpp>
@@ -45,8 +42,6 @@
 #include <penstock/sources/generate.hpp>
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/records.hpp>
-#include <penstock/sources/windows.hpp>
-#include <penstock/sources/zip.hpp>
 #include <penstock/stage.hpp>
 #include <penstock/stages/async_copier.hpp>
 #include <penstock/stages/consumer.hpp>

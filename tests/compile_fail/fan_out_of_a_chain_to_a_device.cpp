@@ -3,6 +3,7 @@
 
 // refused: this chain is on a device already: leave out its AsyncCopier
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <deque>
 #include <utility>

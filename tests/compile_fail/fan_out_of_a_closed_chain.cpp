@@ -3,6 +3,7 @@
 
 // refused: a FanOut takes what begins with a Reader and has no last stage
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <deque>
 #include <utility>

@@ -3,6 +3,7 @@
 
 // refused: a FanOut copies from pinned memory, and this chain ends in other memory
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <deque>
 

@@ -3,6 +3,7 @@
 
 // refused: a FanOut takes a chain, a range of devices of one kind, or of pointers to them
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <deque>
 

@@ -3,6 +3,7 @@
 
 // refused: a FanOut's devices must outlive it, and these are a temporary
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <deque>
 

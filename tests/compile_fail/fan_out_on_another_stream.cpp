@@ -3,6 +3,7 @@
 
 // refused: this stream does not belong to the FanOut's devices
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <deque>
 

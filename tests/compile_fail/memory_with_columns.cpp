@@ -3,6 +3,7 @@
 
 // refused: reads T's as they lie, and T has columns
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <vector>
 

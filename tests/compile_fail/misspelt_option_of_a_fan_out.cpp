@@ -3,6 +3,7 @@
 
 // refused: a FanOut takes a chain, .* by name in this order: \.batch, \.depth\.
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <deque>
 

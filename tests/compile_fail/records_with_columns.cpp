@@ -3,6 +3,7 @@
 
 // refused: reads T's as they lie in the files, and T has columns
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 namespace ps = penstock;
 struct Sample : ps::Columns<ps::Field<"label", char>, ps::Field<"value", float>> {};

@@ -4,6 +4,7 @@
 // refused: reads whole windows, and From gives fewer tokens for now: write them into a file first
 #include <penstock/penstock.hpp>
 #include <penstock/sources/fifo.hpp>
+#include <penstock/sources/windows.hpp>
 
 #include <string>
 

@@ -4,6 +4,7 @@
 // refused: a mix has an order of its own, which windows\(\) would lose
 #include <penstock/penstock.hpp>
 #include <penstock/sources/mix.hpp>
+#include <penstock/sources/windows.hpp>
 
 namespace ps = penstock;
 

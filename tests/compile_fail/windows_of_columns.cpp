@@ -3,6 +3,8 @@
 
 // refused: takes a source of plain tokens, such as std::uint16_t, and From's records have columns
 #include <penstock/penstock.hpp>
+#include <penstock/sources/windows.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <cstdint>
 #include <vector>

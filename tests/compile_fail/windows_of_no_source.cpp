@@ -3,6 +3,7 @@
 
 // refused: takes tokens that lie in memory, such as a std::vector, or a source of them
 #include <penstock/penstock.hpp>
+#include <penstock/sources/windows.hpp>
 
 #include <cstdint>
 #include <string>

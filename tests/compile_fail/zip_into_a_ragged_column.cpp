@@ -3,6 +3,7 @@
 
 // refused: zip\(\) cannot fill a Ragged column: write a source
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 namespace ps = penstock;
 

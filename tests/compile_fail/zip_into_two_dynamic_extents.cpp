@@ -3,6 +3,7 @@
 
 // refused: a column may have one at most
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 namespace ps = penstock;
 

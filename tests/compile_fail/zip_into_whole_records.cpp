@@ -3,6 +3,7 @@
 
 // refused: zip<Schema> fills the columns of a schema: derive it from ps::Columns
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 namespace ps = penstock;
 #ifdef PENSTOCK_REFUSED

@@ -3,6 +3,7 @@
 
 // refused: one of From gives fewer for now: read it by a Reader of its own
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,6 +4,7 @@
 // refused: a mix has an order of its own, which zip\(\) would lose
 #include <penstock/penstock.hpp>
 #include <penstock/sources/mix.hpp>
+#include <penstock/sources/zip.hpp>
 
 namespace ps = penstock;
 

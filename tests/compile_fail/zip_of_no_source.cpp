@@ -4,6 +4,7 @@
 // refused: zip<Schema>\(sources\.\.\.\) reads each column from a source, such as
 // ps::records<T>\(path\)
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 namespace ps = penstock;
 

@@ -3,6 +3,7 @@
 
 // refused: takes one source for each column of the schema
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 namespace ps = penstock;
 

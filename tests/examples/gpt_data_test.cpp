@@ -15,6 +15,7 @@
 
 #include <penstock/order/permutation.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/sources/windows.hpp>
 
 #include <algorithm>
 #include <array>

@@ -12,7 +12,7 @@
 #include "../../examples/support/meeting.hpp"
 #include "../../examples/support/require_same.hpp"
 
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -12,6 +12,7 @@
 #include <penstock/sources/mix.hpp>
 #include <penstock/sources/slice.hpp>
 #include <penstock/sources/where.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <algorithm>
 #include <cmath>

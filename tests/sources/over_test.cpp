@@ -17,6 +17,7 @@
 #include <penstock/sources/mix.hpp>
 #include <penstock/sources/slice.hpp>
 #include <penstock/sources/where.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -8,6 +8,7 @@
 #include "support/watchdog.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <algorithm>
 #include <atomic>

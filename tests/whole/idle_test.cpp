@@ -10,6 +10,7 @@
 #include "support/watchdog.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 #include <penstock/sources/fifo.hpp>
 
 #include <algorithm>

@@ -13,9 +13,11 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/callables/deferred.hpp>
 #include <penstock/formats/lines.hpp>
 #include <penstock/host/algorithm.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 #include <penstock/sources/mix.hpp>
 
 #include <algorithm>

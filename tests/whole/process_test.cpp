@@ -7,6 +7,7 @@
 #include "support/sanitizer.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/callables/deferred.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>

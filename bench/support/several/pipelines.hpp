@@ -10,6 +10,7 @@
 #include "support/threads.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <algorithm>
 #include <cstddef>

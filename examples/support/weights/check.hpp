@@ -7,7 +7,7 @@
 #include <penstock/formats/safetensors.hpp>
 #include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/safetensors.hpp>
+#include <penstock/run/json.hpp>
 
 #include <algorithm>
 #include <cerrno>

@@ -148,7 +148,7 @@ inline void histogram(cudaStream_t stream, const std::uint8_t* in, std::size_t n
 
 } // namespace penstock
 
-// Work on a GPU's stream, with the signatures that host/select.hpp has for a HostStream&. What
+// Work on a GPU's stream, with the signatures that host/algorithm.hpp has for a HostStream&. What
 // cuda/algorithm.cuh says of its algorithms holds for these too. For nvcc alone. Any n will do,
 // also more than 2^31.
 namespace penstock {

@@ -9,7 +9,7 @@
 #include <penstock/cuda/event.hpp>
 #include <penstock/cuda/graph.hpp>
 #include <penstock/cuda/stream.hpp>
-#include <penstock/detail/engine/fed_devices.hpp>
+#include <penstock/device/detail/fed_devices.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/machine/detail/mapping.hpp>

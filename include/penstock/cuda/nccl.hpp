@@ -10,9 +10,9 @@
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
 #include <penstock/detail/base/text.hpp>
-#include <penstock/device.hpp>
+#include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order.hpp>
+#include <penstock/order/order.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -127,8 +127,8 @@ class Nccl {
   /// Takes over what the other owns, and gives up its own.
   Nccl& operator=(Nccl&&) noexcept = default;
   /// Gives the communicator back: enqueued calls are still done, which it may wait for. If an
-  /// exception is on its way, or a call has failed, they are not, and it waits for NCCL no longer
-  /// than 5 s. Never throws.
+  /// exception is on its way, or a call has failed, they are not. Graphs that have captured calls
+  /// must be destroyed before. Never throws.
   ~Nccl() = default;
 
   /// Puts the `count` values of each rank behind each other, by rank: `to` has room for world times
@@ -219,7 +219,8 @@ class Nccl {
       std::this_thread::sleep_for(std::clamp<Clock::duration>(took / 16, 5us, 1ms));
     }
   }
-  [[noreturn, gnu::cold]] void lose(std::initializer_list<detail::Piece> how, ncclResult_t status) {
+  [[noreturn, gnu::cold]] void lose(std::initializer_list<detail::TextPart> how,
+                                    ncclResult_t status) {
     lost_.emplace(detail::joined({"penstock: rank ", ranks_.rank, " of ", ranks_.world, ": ",
                                   latest_, " ", detail::joined(how),
                                   "Another rank may be gone, or make other calls: see what the "

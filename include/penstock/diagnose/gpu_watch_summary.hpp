@@ -80,7 +80,7 @@ struct KernelsInARow {
   double busy_s{};  ///< Seconds of these in which a kernel ran.
 };
 
-/// What a program asked of a GPU and what the GPU did, as ps::Watch (cuda/watch.hpp) and
+/// What a program asked of a GPU and what the GPU did, as ps::Watch (diagnose/watch.hpp) and
 /// `17_doctor --run` record it. findings() names the causes of idle time, and `os << summary`
 /// prints both.
 struct WatchSummary {

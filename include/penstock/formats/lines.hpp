@@ -47,7 +47,7 @@ struct Line : Columns<Field<"text", Ragged<char>>> {};
 template <class Io = PosixIo> class Lines {
   using Files = detail::TextFiles<Io>;
   using Part = typename Files::Part;
-  using Place = detail::LineIndex::Place;
+  using LinePlace = detail::LineIndex::LinePlace;
 
  public:
   /// The type of its records.
@@ -94,7 +94,7 @@ template <class Io = PosixIo> class Lines {
     auto to = into.begin();
     files().each_part(first, into.size(),
                       [&](const Part& part, std::uint64_t number, std::uint64_t count) {
-                        part.lines.each(number, count, [&](std::uint64_t, Place line) {
+                        part.lines.each(number, count, [&](std::uint64_t, LinePlace line) {
                           *to++ = line.end - line.begin;
                           return true;
                         });
@@ -129,9 +129,9 @@ template <class Io = PosixIo> class Lines {
   static void read_part(const Files& files, const Part& part, std::uint64_t first,
                         std::uint64_t count, const Column<Ragged<char>>& text, std::size_t at) {
     const std::uint64_t end = part.lines[first + count - 1].end;
-    Place held{};
+    LinePlace held{};
     const std::span<std::byte> buffer = detail::thread_buffer();
-    part.lines.each(first, count, [&](std::uint64_t number, Place line) {
+    part.lines.each(first, count, [&](std::uint64_t number, LinePlace line) {
       const std::size_t bytes = line.end - line.begin;
       const auto read = [&](std::span<std::byte> into) {
         try {
@@ -158,7 +158,7 @@ template <class Io = PosixIo> class Lines {
   static std::uint64_t line_at(const Part& part, std::uint64_t number, std::uint64_t end,
                                std::uint64_t byte) {
     std::uint64_t found = number;
-    part.lines.each(number, end - number, [&](std::uint64_t line, Place place) {
+    part.lines.each(number, end - number, [&](std::uint64_t line, LinePlace place) {
       found = line;
       return place.end <= byte;
     });

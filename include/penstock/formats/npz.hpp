@@ -76,7 +76,7 @@ class ZipMember {
       file_.refuse(entry_.offset,
                    {"has the member \"", shown(entry_.name),
                     "\" deflated, as "
-                    "np.savez_compressed() writes it: include penstock/sources/zlib_inflate.hpp "
+                    "np.savez_compressed() writes it: include penstock/formats/zlib_inflate.hpp "
                     "and set .inflate = ps::zlib_inflate, or write it by np.savez()."});
     }
     // No deflated data is shorter by a larger factor.
@@ -164,7 +164,7 @@ class ZipMember {
       refuse({"inflates to bytes of another CRC-32 than the directory says"});
     }
   }
-  [[noreturn, gnu::cold]] void refuse(std::initializer_list<Piece> what) const {
+  [[noreturn, gnu::cold]] void refuse(std::initializer_list<TextPart> what) const {
     file_.refuse(entry_.offset,
                  {"has the member \"", shown(entry_.name), "\", which ", joined(what),
                   ". The archive is damaged, or was not written by NumPy: write it anew."});

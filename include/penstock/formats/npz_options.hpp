@@ -14,7 +14,7 @@ struct NpzOptions {
   /// Whether files are read past the page cache: see RecordsOptions::direct. Deflated members are
   /// read once, through it.
   DirectReads direct = DirectReads::automatic;
-  /// What inflates deflated members, such as zlib_inflate of `sources/zlib_inflate.hpp`; without it
+  /// What inflates deflated members, such as zlib_inflate of `formats/zlib_inflate.hpp`; without it
   /// they are refused.
   Inflate inflate = nullptr;
   /// How many bytes inflated members may have, those of all files and columns together. They are

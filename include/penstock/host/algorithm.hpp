@@ -92,7 +92,7 @@ inline void histogram(HostStream& stream, const std::uint8_t* in, std::size_t n,
 
 } // namespace penstock
 
-// Work on a host stream, with the signatures that cuda/select.cuh has for a cudaStream_t. What
+// Work on a host stream, with the signatures that cuda/algorithm.cuh has for a cudaStream_t. What
 // host/algorithm.hpp says of its algorithms holds for these too.
 namespace penstock {
 

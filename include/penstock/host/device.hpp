@@ -75,7 +75,7 @@ class PinnedPieces {
   /// for that, the piece counts as pageable.
   void add(const void* at, std::size_t bytes) noexcept {
     for (Group* group = &first_; group != nullptr; group = made_after(*group)) {
-      for (Piece& piece : group->pieces) {
+      for (Entry& piece : group->pieces) {
         std::uint64_t none = 0;
         // An exchange takes the cache line from those that look here, also if it fails.
         if (piece.load(StdAtomics::relaxed) == 0 &&
@@ -87,7 +87,7 @@ class PinnedPieces {
   }
   /// Forgets a piece.
   void remove(const void* at, std::size_t bytes) noexcept {
-    any([is = word(at, bytes)](Piece& piece) {
+    any([is = word(at, bytes)](Entry& piece) {
       if (piece.load(StdAtomics::relaxed) != is) {
         return false;
       }
@@ -98,7 +98,7 @@ class PinnedPieces {
   /// Returns whether all these bytes lie in one piece.
   bool has(const void* at, std::size_t bytes) noexcept {
     const auto begin = reinterpret_cast<std::uintptr_t>(at);
-    return any([&](const Piece& piece) {
+    return any([&](const Entry& piece) {
       const std::uint64_t is = piece.load(StdAtomics::relaxed);
       const std::uint64_t first = is >> count_bits << page_bits;
       const std::uint64_t size = is % (std::uint64_t{1} << count_bits) << page_bits;
@@ -107,9 +107,9 @@ class PinnedPieces {
   }
 
  private:
-  using Piece = StdAtomics::Atomic<std::uint64_t>;
+  using Entry = StdAtomics::Atomic<std::uint64_t>;
   struct Group {
-    std::array<Piece, 32> pieces{};
+    std::array<Entry, 32> pieces{};
     StdAtomics::Atomic<Group*> next{nullptr};
   };
   static constexpr unsigned page_bits = 12;
@@ -137,7 +137,7 @@ class PinnedPieces {
   // Returns whether f(piece) returned true for any piece; asks no more then.
   template <class F> bool any(F f) noexcept {
     for (Group* group = &first_; group != nullptr;) {
-      for (Piece& piece : group->pieces) {
+      for (Entry& piece : group->pieces) {
         if (f(piece)) {
           return true;
         }

@@ -35,7 +35,7 @@ class CapturedWork {
     Pace::Clock::time_point end = begin;
     for (std::size_t lane = lanes_.size(); lane-- != 0;) {
       pace.go_back(begin);
-      for (const std::unique_ptr<Piece>& work : lanes_[lane]) {
+      for (const std::unique_ptr<Work>& work : lanes_[lane]) {
         work->run(pace);
       }
       end = std::max(end, pace.at());
@@ -44,17 +44,17 @@ class CapturedWork {
   }
 
  private:
-  struct Piece {
-    virtual ~Piece() = default;
+  struct Work {
+    virtual ~Work() = default;
     virtual void run(Pace& pace) = 0;
   };
-  template <class F> struct Kept final : Piece {
+  template <class F> struct Kept final : Work {
     explicit Kept(F f) : work{std::move(f)} {}
     void run(Pace& pace) override { work(pace); }
     F work;
   };
 
-  Vector<Vector<std::unique_ptr<Piece>>> lanes_;
+  Vector<Vector<std::unique_ptr<Work>>> lanes_;
 };
 
 /// Where a stream puts its work while it is captured.

@@ -52,7 +52,7 @@ template <class Io = PosixIo> class Descriptors {
   /// often. Null if there is none, since few reads need none, it cannot be opened again, the
   /// process has many files open, or another file has its name now: the file's own serves.
   const Descriptor* of(const File<Io>& file) {
-    Place& place = places_[detail::thread_number() % places_.size()];
+    WorkerFile& place = places_[detail::thread_number() % places_.size()];
     // Pairs with the exchange below.
     if (const Descriptor* const open = place.descriptor.load(StdAtomics::acquire)) {
       return open;
@@ -63,7 +63,7 @@ template <class Io = PosixIo> class Descriptors {
 
   /// Returns whether a thread has one.
   bool any() const noexcept {
-    return std::any_of(places_.begin(), places_.end(), [](const Place& place) {
+    return std::any_of(places_.begin(), places_.end(), [](const WorkerFile& place) {
       return place.descriptor.load(StdAtomics::relaxed) != nullptr;
     });
   }
@@ -72,12 +72,12 @@ template <class Io = PosixIo> class Descriptors {
   // Reads by the file's own, before a thread has one.
   static constexpr unsigned most_shared = 32;
 
-  struct alignas(detail::cache_line) Place {
+  struct alignas(detail::cache_line) WorkerFile {
     StdAtomics::Atomic<const Descriptor*> descriptor{nullptr};
     StdAtomics::Atomic<unsigned> asked{0};
   };
 
-  [[gnu::cold]] const Descriptor* open(Place& place, const File<Io>& file) {
+  [[gnu::cold]] const Descriptor* open(WorkerFile& place, const File<Io>& file) {
     const Descriptor* made = nullptr;
     try {
       made = new Descriptor{file.opened_again(1)};
@@ -98,7 +98,7 @@ template <class Io = PosixIo> class Descriptors {
     return made;
   }
 
-  detail::Vector<Place> places_;
+  detail::Vector<WorkerFile> places_;
   StdAtomics::Atomic<bool> given_up_{false};
 };
 

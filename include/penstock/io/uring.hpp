@@ -103,7 +103,7 @@ template <class Calls> class UringReads {
     if (std::count_if(parts.begin(), parts.end(), [this](auto& part) { return gains(part); }) < 2) {
       return;
     }
-    Place& place = places_[detail::thread_number() % places_.size()];
+    WorkerRing& place = places_[detail::thread_number() % places_.size()];
     // Pairs with the store below: the ring is as the thread before left it.
     if (place.in_use.exchange(true, StdAtomics::acquire)) {
       return;
@@ -134,7 +134,7 @@ template <class Calls> class UringReads {
   // As many as readers there may be.
   static constexpr std::size_t most_rings = 16;
 
-  struct alignas(detail::cache_line) Place {
+  struct alignas(detail::cache_line) WorkerRing {
     StdAtomics::Atomic<bool> in_use{false};
     detail::Owned<detail::UringRing<Calls>> ring;
   };
@@ -142,7 +142,7 @@ template <class Calls> class UringReads {
   bool gains(const FileRead& part) const noexcept {
     return part.into.size() <= most_bytes && part.file < files_.size() && files_[part.file] >= 0;
   }
-  [[gnu::cold]] void make(Place& place) noexcept {
+  [[gnu::cold]] void make(WorkerRing& place) noexcept {
     int error = 0;
     place.ring = detail::UringRing<Calls>::made(calls_, {files_.data(), files_.size()}, error);
     if (place.ring) {
@@ -151,7 +151,7 @@ template <class Calls> class UringReads {
       refused_.store(error, StdAtomics::relaxed);
     }
   }
-  void read(Place& place, std::span<FileRead> parts) noexcept {
+  void read(WorkerRing& place, std::span<FileRead> parts) noexcept {
     for (FileRead& part : parts) {
       if (gains(part)) {
         place.ring->put(part);
@@ -165,7 +165,7 @@ template <class Calls> class UringReads {
 
   Calls calls_;
   detail::Vector<int> files_;
-  detail::Vector<Place> places_;
+  detail::Vector<WorkerRing> places_;
   bool any_{};
   StdAtomics::Atomic<bool> made_{false};
   StdAtomics::Atomic<int> refused_{0}; // an errno

@@ -9,6 +9,9 @@
 
 namespace penstock {
 
+/// What size() of a source returns if nobody knows before its end is reached.
+inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
+
 /// A number that makes things random in a way that can be repeated, or none. A type of its own,
 /// since a bool is no seed: `.shuffle = true` does not compile.
 class Seed {

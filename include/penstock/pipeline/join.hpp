@@ -13,9 +13,9 @@ namespace penstock {
 /// Whether `left | next` compiles. The refusal itself, with its reason, is in operator|.
 template <class Left, class Next>
 concept Feeds =
-    detail::find_verdict<Left, Next, typename detail::chain<Left>::gives,
-                         typename detail::taken<Next, typename detail::chain<Left>::gives>::type,
-                         typename detail::chain<Left>::device>() == detail::Verdict::fits;
+    detail::find_fit<Left, Next, typename detail::chain<Left>::gives,
+                     typename detail::taken<Next, typename detail::chain<Left>::gives>::type,
+                     typename detail::chain<Left>::device>() == detail::Fit::fits;
 
 /// Joins a stage, or a pipeline not yet run, with the next stage. Two that do not fit do not
 /// compile; the first message names what one gives, what the other takes, and the cure.
@@ -23,26 +23,26 @@ template <class Left, class Next, class Last = typename detail::chain<Left>::las
           class Gives = typename detail::chain<Left>::gives,
           class Takes = typename detail::taken<Next, Gives>::type,
           class On = typename detail::chain<Left>::device,
-          detail::Verdict Judged = detail::find_verdict<Left, Next, Gives, Takes, On>()>
+          detail::Fit Judged = detail::find_fit<Left, Next, Gives, Takes, On>()>
   requires(detail::Part<Left> || detail::Part<Next>)
-[[nodiscard]] typename detail::join<Judged == detail::Verdict::fits, Left, Next>::type
+[[nodiscard]] typename detail::join<Judged == detail::Fit::fits, Left, Next>::type
 operator|(Left left, Next next) {
-  using detail::Verdict;
-  constexpr bool a_stage = Judged != Verdict::not_a_stage;
-  constexpr bool reader_first = Judged != Verdict::no_reader_first;
-  constexpr bool goes_on = Judged != Verdict::after_the_last;
-  constexpr bool no_reader_inside = Judged != Verdict::reader_inside;
-  constexpr bool pinned = Judged != Verdict::pageable_to_pinned;
-  constexpr bool staged_and_copied = Judged != Verdict::pageable_to_device;
-  constexpr bool copied = Judged != Verdict::pinned_to_device;
-  constexpr bool pageable = Judged != Verdict::pinned_to_pageable;
-  constexpr bool on_the_host = Judged != Verdict::device_to_host;
-  constexpr bool one_array = Judged != Verdict::columns_in_a_row;
-  constexpr bool fixed_length = Judged != Verdict::ragged_to_host;
-  constexpr bool plain = Judged != Verdict::counted_to_plain;
-  constexpr bool same_records = Judged != Verdict::other_records;
-  constexpr bool same_device = Judged != Verdict::two_devices;
-  constexpr bool same_stream = Judged != Verdict::other_stream;
+  using detail::Fit;
+  constexpr bool a_stage = Judged != Fit::not_a_stage;
+  constexpr bool reader_first = Judged != Fit::no_reader_first;
+  constexpr bool goes_on = Judged != Fit::after_the_last;
+  constexpr bool no_reader_inside = Judged != Fit::reader_inside;
+  constexpr bool pinned = Judged != Fit::pageable_to_pinned;
+  constexpr bool staged_and_copied = Judged != Fit::pageable_to_device;
+  constexpr bool copied = Judged != Fit::pinned_to_device;
+  constexpr bool pageable = Judged != Fit::pinned_to_pageable;
+  constexpr bool on_the_host = Judged != Fit::device_to_host;
+  constexpr bool one_array = Judged != Fit::columns_in_a_row;
+  constexpr bool fixed_length = Judged != Fit::ragged_to_host;
+  constexpr bool plain = Judged != Fit::counted_to_plain;
+  constexpr bool same_records = Judged != Fit::other_records;
+  constexpr bool same_device = Judged != Fit::two_devices;
+  constexpr bool same_stream = Judged != Fit::other_stream;
   static_assert(a_stage, "penstock: what stands right of | is not a stage: wrap a callable in a "
                          "Decoder or a Consumer.");
   static_assert(reader_first, "penstock: a pipeline starts with a Reader, and this one does not: "
@@ -84,7 +84,7 @@ operator|(Left left, Next next) {
   static_assert(same_device,
                 "penstock: one device a pipeline, and Next names another than the stages "
                 "before it do: give all of them the same.");
-  if constexpr (Judged == Verdict::fits) {
+  if constexpr (Judged == Fit::fits) {
     return typename detail::join<true, Left, Next>::type{
         detail::stages_of(std::move(left), std::move(next))};
   } else {

@@ -137,9 +137,9 @@ class Observer {
 };
 
 /// Shows a run to the application from time to time, on a thread of its own.
-class PeriodicWatch final : public Watch {
+class PeriodicMonitor final : public RunMonitor {
  public:
-  PeriodicWatch(const RunOptions& options, Engine& engine)
+  PeriodicMonitor(const RunOptions& options, Engine& engine)
       : observer_{options}, thread_{observer_.period(), [this, &engine] { look(engine); }} {}
 
  private:
@@ -152,9 +152,9 @@ class PeriodicWatch final : public Watch {
   PeriodicThread thread_; // last, since its thread uses the observer
 };
 
-[[gnu::cold]] inline Watch* start_watch(const RunOptions& options, Engine& engine) {
+[[gnu::cold]] inline RunMonitor* start_monitor(const RunOptions& options, Engine& engine) {
   try {
-    return new PeriodicWatch{options, engine};
+    return new PeriodicMonitor{options, engine};
   } catch (const std::system_error& e) {
     throw_error<Error>({"penstock: no thread could be started to watch the run: ", e.what(),
                         ": leave out progress and stalled, or raise the limit on threads."});

@@ -33,9 +33,9 @@ struct OnError {
 struct Report;
 
 /// Looks at a run more closely than a Report does by itself, since looking costs:
-/// `pipeline.run({.observe = &observer})`. HostObserver (host_observer.hpp) tells which processor
-/// time was taken away, and GpuObserver (cuda/gpu_observer.hpp) what the GPU did. It must outlive
-/// the run, and observes one run at a time.
+/// `pipeline.run({.observe = &observer})`. HostObserver (diagnose/host_observer.hpp) tells which
+/// processor time was taken away, and GpuObserver (diagnose/gpu_observer.hpp) what the GPU did. It
+/// must outlive the run, and observes one run at a time.
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
@@ -66,12 +66,12 @@ namespace detail {
 
 class Engine;
 /// Shows a run to the application until it dies.
-struct Watch {
-  virtual ~Watch() = default;
+struct RunMonitor {
+  virtual ~RunMonitor() = default;
 };
 /// Starts to show a run as its options say, and returns what the caller is to delete: in
-/// detail/engine/watch.hpp. Throws Error.
-inline Watch* start_watch(const RunOptions& options, Engine& engine);
+/// pipeline/pipeline.hpp. Throws Error.
+inline RunMonitor* start_monitor(const RunOptions& options, Engine& engine);
 
 /// A callable that a run calls from time to time, or none. Only a program that gives one compiles
 /// what watches a run.
@@ -81,16 +81,16 @@ template <class Seen> class Callback {
   /// Takes what std::function takes.
   template <class F>
     requires(std::is_invocable_v<F&, const Seen&> && !std::is_same_v<F, Callback>)
-  Callback(F f) : call_{std::move(f)}, start_{call_ ? &start_watch : nullptr} {}
+  Callback(F f) : call_{std::move(f)}, start_{call_ ? &start_monitor : nullptr} {}
 
   explicit operator bool() const noexcept { return start_ != nullptr; }
   void operator()(const Seen& seen) const { call_(seen); }
-  /// Returns start_watch; null if there is no callable.
+  /// Returns start_monitor; null if there is no callable.
   auto start() const noexcept { return start_; }
 
  private:
   std::function<void(const Seen&)> call_;
-  Watch* (*start_)(const RunOptions&, Engine&){};
+  RunMonitor* (*start_)(const RunOptions&, Engine&){};
 };
 
 } // namespace detail

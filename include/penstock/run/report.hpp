@@ -35,7 +35,7 @@ struct SkippedItem {
   std::string reason;
 };
 
-/// What a GPU did in some span of time, as GpuActivity (cuda/activity.hpp) recorded it.
+/// What a GPU did in some span of time, as GpuActivity (diagnose/activity.hpp) recorded it.
 /// `os << summary` prints it in one line. Times are seconds of the span in which at least one of
 /// the named things went on, so that two kernels side by side count once.
 struct GpuActivitySummary {
@@ -148,7 +148,8 @@ struct Report {
   std::uint64_t skipped{};
   /// The first thousand failures, in the order in which they happened.
   std::vector<SkippedItem> skips;
-  /// The stage that held the others back. judge() (verdict.hpp) says why, and what to change.
+  /// The stage that held the others back. judge() (diagnose/verdict.hpp) says why, and what to
+  /// change.
   std::string limiting_stage;
   /// The device's name, or "none".
   std::string device;

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/order/order.hpp>
 #include <penstock/run/json.hpp>
 #include <penstock/run/report.hpp>
-#include <penstock/sources/source.hpp>
 
 #include <cstddef>
 #include <cstdint>

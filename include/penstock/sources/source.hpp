@@ -20,9 +20,6 @@
 
 namespace penstock {
 
-/// What size() of a source returns if nobody knows before its end is reached.
-inline constexpr std::uint64_t unknown_size = ~std::uint64_t{0};
-
 namespace detail {
 
 /// Whether S, const or not, fills batches in Where, and is told how long it may wait.

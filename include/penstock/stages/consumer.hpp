@@ -86,14 +86,14 @@ class Consumer : public StageBase {
 
   /// Copies `f`, once for each worker. Its parameters, written out, are the stage's types.
   template <class Takes = detail::called_parameters<F>,
-            detail::ConsumerForm Verdict = detail::consumer_form<F, Takes>()>
+            detail::ConsumerForm Form = detail::consumer_form<F, Takes>()>
   explicit Consumer(F f, ConsumerOptions options = {}) : f_{std::move(f)}, options_{options} {
     using detail::ConsumerForm;
-    constexpr bool written_out = Verdict != ConsumerForm::not_written_out;
-    constexpr bool a_batch_and_stream = Verdict != ConsumerForm::other_parameters;
-    constexpr bool only_reads = Verdict != ConsumerForm::writes_input;
-    constexpr bool one_worker = Verdict != ConsumerForm::made_for_a_device;
-    constexpr bool copies = Verdict != ConsumerForm::not_copyable;
+    constexpr bool written_out = Form != ConsumerForm::not_written_out;
+    constexpr bool a_batch_and_stream = Form != ConsumerForm::other_parameters;
+    constexpr bool only_reads = Form != ConsumerForm::writes_input;
+    constexpr bool one_worker = Form != ConsumerForm::made_for_a_device;
+    constexpr bool copies = Form != ConsumerForm::not_copyable;
     static_assert(written_out,
                   "penstock: a Consumer learns its types from its callable's parameters, so write "
                   "them out (no auto, no overloads): [](ps::Batch<const In, ps::Device> in, "

@@ -66,7 +66,7 @@ struct DecoderOptions {
 /// throws ends the run, unless `.on_error` says otherwise.
 template <class F, class Where = void> class Decoder : public StageBase {
   using P = detail::called_parameters<F>;
-  static constexpr detail::DecoderForm form = detail::decoder_verdict<F, P, Where>();
+  static constexpr detail::DecoderForm form = detail::decoder_form_of<F, P, Where>();
   static constexpr bool single =
       form == detail::DecoderForm::records || form == detail::DecoderForm::outputs_of_records;
   static constexpr bool recounts = form == detail::DecoderForm::outputs_of_records ||
@@ -83,22 +83,22 @@ template <class F, class Where = void> class Decoder : public StageBase {
 
   /// Copies `f`, once for each worker. Its parameters, written out, are the stage's types.
   template <class Takes = detail::called_parameters<F>,
-            detail::DecoderForm Verdict = detail::decoder_verdict<F, Takes, Where>()>
+            detail::DecoderForm Form = detail::decoder_form_of<F, Takes, Where>()>
   explicit Decoder(F f, DecoderOptions options = {})
       : f_{std::move(f)}, options_{std::move(options)} {
     using detail::DecoderForm;
-    constexpr bool written_out = Verdict != DecoderForm::not_written_out;
-    constexpr bool two_batches_or_records = Verdict != DecoderForm::other_parameters;
-    constexpr bool columns_as_rows = Verdict != DecoderForm::columns_as_record;
-    constexpr bool one_or_many = Verdict != DecoderForm::one_and_many;
-    constexpr bool visits_records = Verdict != DecoderForm::visit_of_batch;
-    constexpr bool takes_a_visit = Verdict != DecoderForm::other_visit;
-    constexpr bool fills_the_output = Verdict != DecoderForm::output_copied;
-    constexpr bool reads_first = Verdict != DecoderForm::writes_input;
-    constexpr bool fills_second = Verdict != DecoderForm::reads_output;
-    constexpr bool fills_bytes = Verdict != DecoderForm::not_bytes;
-    constexpr bool copies = Verdict != DecoderForm::not_copyable;
-    constexpr bool lets_errors_pass = Verdict != DecoderForm::never_throws;
+    constexpr bool written_out = Form != DecoderForm::not_written_out;
+    constexpr bool two_batches_or_records = Form != DecoderForm::other_parameters;
+    constexpr bool columns_as_rows = Form != DecoderForm::columns_as_record;
+    constexpr bool one_or_many = Form != DecoderForm::one_and_many;
+    constexpr bool visits_records = Form != DecoderForm::visit_of_batch;
+    constexpr bool takes_a_visit = Form != DecoderForm::other_visit;
+    constexpr bool fills_the_output = Form != DecoderForm::output_copied;
+    constexpr bool reads_first = Form != DecoderForm::writes_input;
+    constexpr bool fills_second = Form != DecoderForm::reads_output;
+    constexpr bool fills_bytes = Form != DecoderForm::not_bytes;
+    constexpr bool copies = Form != DecoderForm::not_copyable;
+    constexpr bool lets_errors_pass = Form != DecoderForm::never_throws;
     static_assert(written_out,
                   "penstock: a Decoder learns its types from its callable's parameters, so write "
                   "them out (no auto, no overloads): [](ps::Batch<const In, ps::Pageable> in, "

@@ -92,7 +92,7 @@ template <class P> consteval KernelForm kernel_form() {
 }
 
 /// Returns a callable's form; not_copyable if it cannot be copied.
-template <class F, class P> consteval KernelForm kernel_verdict() {
+template <class F, class P> consteval KernelForm kernel_form() {
   constexpr KernelForm form = kernel_form<P>();
   const bool good = form == KernelForm::two_batches || form == KernelForm::in_place;
   return good && !std::is_copy_constructible_v<F> ? KernelForm::not_copyable : form;
@@ -113,7 +113,7 @@ template <class F, class P> consteval KernelForm kernel_verdict() {
 template <class F, class Told = KernelOptions>
 class Kernel : public StageBase {
   using P = detail::parameters_of<F>;
-  static constexpr detail::KernelForm form = detail::kernel_verdict<F, P>();
+  static constexpr detail::KernelForm form = detail::kernel_form<F, P>();
   static constexpr bool in_place = form == detail::KernelForm::in_place;
   using In = detail::batch_of<detail::batch_parameter<0, P>>;
   using Out = detail::batch_of<detail::batch_parameter<in_place ? 0 : 1, P>>;
@@ -130,17 +130,17 @@ class Kernel : public StageBase {
 
   /// Copies `f`. Its parameters, written out, are the stage's types.
   template <class Takes = detail::parameters_of<F>,
-            detail::KernelForm Verdict = detail::kernel_verdict<F, Takes>()>
+            detail::KernelForm Form = detail::kernel_form<F, Takes>()>
   explicit Kernel(F f, KernelOptions options = {})
       : f_{std::move(f)}, options_{std::move(options)} {
     using detail::KernelForm;
-    constexpr bool written_out = Verdict != KernelForm::not_written_out;
-    constexpr bool batches_and_stream = Verdict != KernelForm::other_parameters;
-    constexpr bool reads_first = Verdict != KernelForm::writes_input;
-    constexpr bool fills_last = Verdict != KernelForm::reads_output;
-    constexpr bool fills_bytes = Verdict != KernelForm::not_bytes;
-    constexpr bool fixed_length = Verdict != KernelForm::ragged;
-    constexpr bool copies = Verdict != KernelForm::not_copyable;
+    constexpr bool written_out = Form != KernelForm::not_written_out;
+    constexpr bool batches_and_stream = Form != KernelForm::other_parameters;
+    constexpr bool reads_first = Form != KernelForm::writes_input;
+    constexpr bool fills_last = Form != KernelForm::reads_output;
+    constexpr bool fills_bytes = Form != KernelForm::not_bytes;
+    constexpr bool fixed_length = Form != KernelForm::ragged;
+    constexpr bool copies = Form != KernelForm::not_copyable;
     static_assert(written_out,
                   "penstock: a Kernel learns its types from its callable's parameters, so write "
                   "them out (no auto, no overloads): [](ps::Batch<const In, ps::Device> in, "

@@ -27,11 +27,11 @@
 namespace penstock::detail {
 
 /// The file of the current run, open or not yet; it does not move while workers write.
-template <class Io> using Output = std::optional<NewFile<Io>>;
+template <class Io> using OutputFile = std::optional<NewFile<Io>>;
 
 /// Writes a batch's bytes to the offset that its first record's number gives.
 template <class T, class Where, class Io> struct WriteBatch {
-  const Output<Io>* output;
+  const OutputFile<Io>* output;
 
   void operator()(Batch<const T, Where> batch) const {
     (*output)->write(batch.index() * batch.record_bytes(),
@@ -96,7 +96,7 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
   std::mutex mutex_; // each worker takes it twice a run
   unsigned came_{};
   unsigned gone_{};
-  Output<Io> output_;
+  OutputFile<Io> output_;
 };
 
 } // namespace penstock::detail

@@ -7,7 +7,7 @@
 #include "support/catch.hpp"
 #include "support/temp_dir.hpp"
 
-#include <penstock/detail/engine/fed_devices.hpp>
+#include <penstock/device/detail/fed_devices.hpp>
 #include <penstock/machine/detail/mapping.hpp>
 #include <penstock/machine/detail/processor_set.hpp>
 #include <penstock/machine/usable.hpp>

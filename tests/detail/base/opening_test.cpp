@@ -10,6 +10,7 @@
 #include "support/temp_dir.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <algorithm>
 #include <array>

@@ -6,8 +6,8 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/detail/engine/fed_devices.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/device/detail/fed_devices.hpp>
 #include <penstock/machine/usable.hpp>
 #include <penstock/penstock.hpp>
 

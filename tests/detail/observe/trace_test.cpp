@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What a tool is told through the hooks of detail/observe/trace.hpp.
+// What a tool is told through the hooks of detail/measure/trace.hpp.
 
 #include "support/counted_new.hpp"
 

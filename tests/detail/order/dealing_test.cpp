@@ -120,7 +120,7 @@ TEST_CASE("Ranks go on from a place with what each would have had") {
       for (unsigned rank = 0; rank < world; ++rank) {
         const Dealing whole = dealing(begin, end, block, rank, world, uneven);
         for (std::uint64_t i = 0; i < whole.most(); ++i) {
-          const Dealing::Place place = whole.place(i);
+          const Dealing::Dealt place = whole.place(i);
           const Dealing rest = dealing(place.step, end, block, rank, world, uneven);
           CAPTURE(begin, end, block, world, rank, i, static_cast<int>(uneven));
           REQUIRE(steps_of(rest, place.inside) == steps_of(whole, i));
@@ -141,7 +141,7 @@ TEST_CASE("Ranks that go on inside a block may make something else of the uneven
         for (std::uint64_t k = 0; k < i; ++k) {
           all.insert(before.step(k));
         }
-        const Dealing::Place place = before.place(i);
+        const Dealing::Dealt place = before.place(i);
         for (const std::uint64_t step : steps_of(
                  dealing(place.step, end, block, rank, world, ps::Uneven::keep), place.inside)) {
           all.insert(step);

@@ -4,9 +4,7 @@
 
 #include <penstock/cuda/detail/capture_mode.hpp>
 
-#include <chrono>
 #include <exception>
-#include <future>
 #include <memory>
 #include <thread>
 #include <type_traits>
@@ -18,32 +16,18 @@ namespace penstock::detail {
 
 /// Has NCCL end what is enqueued on a communicator, and give it back. NCCL does the first at once,
 /// and may wait with the second: for graphs that have captured calls, which are to be destroyed
-/// meanwhile, and for other ranks. So a thread of its own calls it.
+/// meanwhile, and for other ranks. So a thread of its own calls it, which this outlives.
 class NcclAborting {
  public:
   /// Returns at once. Throws std::system_error if there can be no thread.
-  explicit NcclAborting(ncclComm_t communicator) {
-    std::packaged_task<void()> task{[communicator] {
-      const RelaxedCapture relaxed;
-      static_cast<void>(ncclCommAbort(communicator));
-    }};
-    ended_ = task.get_future();
-    thread_ = std::thread{std::move(task)};
-  }
-  NcclAborting(const NcclAborting&) = delete;
-  NcclAborting& operator=(const NcclAborting&) = delete;
-  /// Waits for NCCL, for 5 s at most: a rank that cannot end would be no better than a lost one.
-  ~NcclAborting() {
-    if (ended_.wait_for(std::chrono::seconds{5}) == std::future_status::ready) {
-      thread_.join();
-    } else {
-      thread_.detach(); // it has nothing but NCCL's handle
-    }
-  }
+  explicit NcclAborting(ncclComm_t communicator)
+      : thread_{[communicator] {
+          const RelaxedCapture relaxed;
+          static_cast<void>(ncclCommAbort(communicator));
+        }} {}
 
  private:
-  std::future<void> ended_;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 /// Begins to abort; does all of it if there can be no thread.

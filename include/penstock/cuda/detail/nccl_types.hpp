@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/float16.hpp>
+#include <penstock/data/float16.hpp>
 
 #include <cstddef>
 #include <type_traits>

@@ -23,24 +23,24 @@ inline const char* text_of(const std::exception& e) noexcept {
 }
 
 /// A piece of a text: characters, which must stay while it lives, or a whole number.
-class Piece {
+class TextPart {
  public:
   /// Are the characters.
   /// @{
-  Piece(const char* text) noexcept : Piece{std::string_view{text}} {}
-  Piece(const std::string& text) noexcept : text_{text.data()}, value_{text.size()} {}
-  Piece(std::string_view text) noexcept
+  TextPart(const char* text) noexcept : TextPart{std::string_view{text}} {}
+  TextPart(const std::string& text) noexcept : text_{text.data()}, value_{text.size()} {}
+  TextPart(std::string_view text) noexcept
       : text_{text.empty() ? "" : text.data()}, value_{text.size()} {}
   /// @}
   /// Are the number, in decimal.
   /// @{
-  Piece(unsigned long long number) noexcept : value_{number} {}
-  Piece(unsigned long number) noexcept : value_{number} {}
-  Piece(unsigned number) noexcept : value_{number} {}
+  TextPart(unsigned long long number) noexcept : value_{number} {}
+  TextPart(unsigned long number) noexcept : value_{number} {}
+  TextPart(unsigned number) noexcept : value_{number} {}
   /// @}
 
  private:
-  friend std::string joined(std::initializer_list<Piece> pieces);
+  friend std::string joined(std::initializer_list<TextPart> pieces);
 
   const char* text_{};       // null: a number
   unsigned long long value_; // or how many characters
@@ -48,9 +48,9 @@ class Piece {
 
 /// Returns one text of all the pieces. This is compiled once, where a chain of std::string's + is
 /// compiled at each place, and most places are errors that nobody meets.
-[[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<Piece> pieces) {
+[[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<TextPart> pieces) {
   std::string text;
-  for (const Piece& piece : pieces) {
+  for (const TextPart& piece : pieces) {
     if (piece.text_) {
       text.append(piece.text_, static_cast<std::size_t>(piece.value_));
       continue;
@@ -72,7 +72,7 @@ class Piece {
 
 /// Throws an E (Error or OptionError) with the text of all the pieces.
 template <class E>
-[[noreturn, gnu::cold, gnu::noinline]] void throw_error(std::initializer_list<Piece> what) {
+[[noreturn, gnu::cold, gnu::noinline]] void throw_error(std::initializer_list<TextPart> what) {
   throw E{joined(what)};
 }
 
@@ -80,8 +80,8 @@ template <class E>
 /// characters, also such as steer a terminal. A '?' stands for each of those.
 template <class E = SourceError>
 [[noreturn, gnu::cold, gnu::noinline]] void
-throw_source_error(std::initializer_list<Piece> what, std::string_view file, std::uint64_t offset,
-                   std::optional<std::uint64_t> record = {}) {
+throw_source_error(std::initializer_list<TextPart> what, std::string_view file,
+                   std::uint64_t offset, std::optional<std::uint64_t> record = {}) {
   std::string text = joined(what);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return (c >= '\0' && c < ' ') || c == '\x7f'; }, '?');

@@ -10,7 +10,7 @@
 #include <penstock/detail/ends/device_loop.hpp>
 #include <penstock/detail/ends/host_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
-#include <penstock/detail/engine/fed_devices.hpp>
+#include <penstock/device/detail/fed_devices.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/host/device.hpp>

@@ -48,7 +48,7 @@ template <class S> consteval bool refused_before() {
   }
 }
 
-enum class Verdict {
+enum class Fit {
   fits,
   silent,
   not_a_stage,
@@ -83,50 +83,49 @@ template <class Next, class On> consteval bool device_fits() {
          std::is_same_v<On, Named>;
 }
 
-template <class G, class T> consteval Verdict verdict_of_spaces() {
+template <class G, class T> consteval Fit fit_of_spaces() {
   if constexpr (std::is_same_v<typename G::space, Pageable>) {
-    return T::device ? Verdict::pageable_to_device : Verdict::pageable_to_pinned;
+    return T::device ? Fit::pageable_to_device : Fit::pageable_to_pinned;
   } else if constexpr (std::is_same_v<typename G::space, Pinned>) {
-    return T::device ? Verdict::pinned_to_device : Verdict::pinned_to_pageable;
+    return T::device ? Fit::pinned_to_device : Fit::pinned_to_pageable;
   } else {
-    return Verdict::device_to_host;
+    return Fit::device_to_host;
   }
 }
 
 /// Returns whether Next can follow Left, and if not, the first thing that is wrong.
-template <class Left, class Next, class Gives, class Takes, class On> consteval Verdict
-find_verdict() {
+template <class Left, class Next, class Gives, class Takes, class On> consteval Fit find_fit() {
   using G = batch_of<Gives>;
   using T = batch_of<Takes>;
   if constexpr (std::is_same_v<Left, Refused> || std::is_same_v<Next, Refused> ||
                 refused_before<Next>() || refused_before<typename chain<Left>::last>()) {
-    return Verdict::silent;
+    return Fit::silent;
   } else if constexpr (!Part<Next>) {
-    return Verdict::not_a_stage;
+    return Fit::not_a_stage;
   } else if constexpr (!chain<Left>::starts) {
-    return Verdict::no_reader_first;
+    return Fit::no_reader_first;
   } else if constexpr (std::is_void_v<Gives>) {
-    return Verdict::after_the_last;
+    return Fit::after_the_last;
   } else if constexpr (is_pipeline<Next> || std::is_void_v<Takes>) {
-    return Verdict::reader_inside;
+    return Fit::reader_inside;
   } else if constexpr (!Space<typename G::space> || !Space<typename T::space>) {
-    return Verdict::silent;
+    return Fit::silent;
   } else if constexpr (!std::is_same_v<typename G::space, typename T::space>) {
-    return verdict_of_spaces<G, T>();
+    return fit_of_spaces<G, T>();
   } else if constexpr (Next::one_array_alone && schema_traits<typename G::schema>::named) {
-    return Verdict::columns_in_a_row;
+    return Fit::columns_in_a_row;
   } else if constexpr (Next::fixed_length_alone && schema_traits<typename G::schema>::ragged) {
-    return Verdict::ragged_to_host;
+    return Fit::ragged_to_host;
   } else if constexpr (is_counted<typename G::schema> && !is_counted<typename T::schema>) {
-    return Verdict::counted_to_plain;
+    return Fit::counted_to_plain;
   } else if constexpr (!std::is_same_v<typename G::schema, typename T::schema>) {
-    return Verdict::other_records;
+    return Fit::other_records;
   } else if constexpr (!device_fits<Next, On>()) {
-    return Verdict::two_devices;
+    return Fit::two_devices;
   } else if constexpr (!stream_fits<Next, On>()) {
-    return Verdict::other_stream;
+    return Fit::other_stream;
   } else {
-    return Verdict::fits;
+    return Fit::fits;
   }
 }
 

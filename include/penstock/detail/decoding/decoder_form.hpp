@@ -132,7 +132,7 @@ consteval bool is_good(DecoderForm form) {
 }
 /// Returns a callable's form; not_copyable if workers cannot each have a copy, and never_throws if
 /// it is noexcept and fills what may throw.
-template <class F, class P, class Where> consteval DecoderForm decoder_verdict() {
+template <class F, class P, class Where> consteval DecoderForm decoder_form_of() {
   constexpr DecoderForm form = decoder_form<P, Where>();
   if constexpr (is_good(form)) {
     using Out = shape_at<1, P>;

@@ -41,7 +41,7 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
     HostRing& ring = in_->ring;
     Draws draws{parts_};
     for (;;) {
-      const Share share = draws.next();
+      const PartRange share = draws.next();
       const bool at_once = ring.is_filled(share.ticket);
       const HostSlot* const slot = ring.await_filled(share.ticket);
       meter.goes_on(at_once, Activity::starved, Activity::busy);

@@ -10,8 +10,8 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/crew.hpp>
-#include <penstock/detail/engine/fed_devices.hpp>
 #include <penstock/detail/engine/run_sums.hpp>
+#include <penstock/device/detail/fed_devices.hpp>
 #include <penstock/machine/usable.hpp>
 #include <penstock/order/detail/run_order.hpp>
 #include <penstock/run/options.hpp>
@@ -73,7 +73,7 @@ class Onlookers {
       return;
     }
     try {
-      watch_ = Owned<Watch>{start(options, engine)};
+      watch_ = Owned<RunMonitor>{start(options, engine)};
     } catch (...) {
       Report of_no_run;
       end(of_no_run);
@@ -90,7 +90,7 @@ class Onlookers {
   }
 
  private:
-  Owned<Watch> watch_;
+  Owned<RunMonitor> watch_;
   RunObserver* observer_{};
 };
 

@@ -25,13 +25,13 @@ template <class S> class OutputBuffer {
 
  public:
   /// A place in it, which copy() moves on.
-  struct Place {
+  struct Cursor {
     std::size_t chunk{};
     std::size_t at{};
   };
   /// How full it was.
   struct Mark {
-    Place end;
+    Cursor end;
     std::size_t before;
   };
 
@@ -94,7 +94,7 @@ template <class S> class OutputBuffer {
   /// Copies `count` records from a place on into record `unit`, and those after it, of a place of a
   /// ring; only moves the place on if `to` is null. Throws Error if the values of a Ragged column
   /// do not fit.
-  void copy(Place& from, std::size_t count, const RingMemory* to, std::size_t place,
+  void copy(Cursor& from, std::size_t count, const RingMemory* to, std::size_t place,
             std::size_t unit) const {
     while (count != 0) {
       const Chunk& chunk = chunks_[from.chunk];

@@ -122,7 +122,7 @@ class OutputNode final : public CallingNode<F> {
     Worker& mine = *workers_[worker];
     Draws draws{parts_};
     for (;;) {
-      const Share share = draws.next();
+      const PartRange share = draws.next();
       const bool filled = in_->ring.is_filled(share.ticket);
       const HostSlot* const given = in_->ring.await_filled(share.ticket);
       meter.goes_on(filled, Activity::starved, Activity::busy);
@@ -146,14 +146,14 @@ class OutputNode final : public CallingNode<F> {
     }
   }
 
-  Turn turn_of(const Share& share) const noexcept {
+  Turn turn_of(const PartRange& share) const noexcept {
     const std::uint64_t number = share.ticket * parts_.parts();
     return {number + share.first, number + share.end, share.end == parts_.parts()};
   }
 
   // Returns false if the run is to end.
   template <class Call>
-  bool decode(Call& call, Worker& mine, const Share& share, const HostSlot& given,
+  bool decode(Call& call, Worker& mine, const PartRange& share, const HostSlot& given,
               const TurnGroups& groups, Meter& meter) {
     const PartOf part{groups.count(), parts_.parts(), share};
     const bool tries_once = on_error_.skips == 0 && on_error_.retries == 0;

@@ -27,7 +27,7 @@ namespace penstock::detail {
 class OutputSlots {
  public:
   /// What a share brings to the slots that it fills.
-  struct Share {
+  struct SlotHeading {
     std::uint64_t number;   // of its next output
     std::uint64_t left_out; // outputs before it, in slots that go on empty
     std::uint64_t epoch;
@@ -50,7 +50,7 @@ class OutputSlots {
   }
 
   /// Blocks until the slot of a piece is free to be filled. Returns false if the run ends.
-  bool begin(const Room::Piece& piece, const Share& share) noexcept {
+  bool begin(const Room::Piece& piece, const SlotHeading& share) noexcept {
     if (!link_->ring.await_free(piece.ticket)) {
       return false;
     }
@@ -67,7 +67,7 @@ class OutputSlots {
   /// Fills room with f(piece), and says the number of each piece's credits by credits(piece); false
   /// if the run ends. What f throws, it throws.
   template <class F, class Credits>
-  bool fill(const Room& room, Share& share, F f, Credits credits) {
+  bool fill(const Room& room, SlotHeading& share, F f, Credits credits) {
     return fillings_.fill(
         link_->ring, room,
         [&](HostSlot&, const Room::Piece& piece) {
@@ -79,7 +79,7 @@ class OutputSlots {
         [this](std::uint64_t ticket) { publish(ticket); });
   }
   /// Leaves room void, behind the last output of its slot. Returns false if the run ends.
-  bool leave_void(const Room& room, const Share& share, bool ends_epoch) noexcept {
+  bool leave_void(const Room& room, const SlotHeading& share, bool ends_epoch) noexcept {
     return fillings_.fill(
         link_->ring, room,
         [&](HostSlot&, const Room::Piece& piece) {
@@ -109,7 +109,7 @@ class OutputSlots {
   };
 
   Known& known(std::uint64_t ticket) noexcept { return known_[ticket % known_.size()]; }
-  void note(const Room::Piece& piece, const Share& share) noexcept {
+  void note(const Room::Piece& piece, const SlotHeading& share) noexcept {
     if (piece.first == 0) {
       Known& slot = known(piece.ticket);
       slot.number = share.number;
@@ -172,9 +172,8 @@ struct OutputForm {
 class LoggedOutputs final : public OutputOrigins {
  public:
   [[gnu::cold]] void reset(std::uint64_t dropped) noexcept override { log.reset(dropped); }
-  [[gnu::cold]] Origin origin(std::uint64_t outputs) const noexcept override {
-    const auto found = log.origin(outputs);
-    return {found.place, found.made};
+  [[gnu::cold]] MadeFrom origin(std::uint64_t outputs) const noexcept override {
+    return log.origin(outputs);
   }
 
   OutputLog<> log;

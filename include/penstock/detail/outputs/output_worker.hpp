@@ -212,7 +212,7 @@ template <class S> class OutputWorker final : public Outlet<S> {
   }
   // Copies the buffer to where it goes. Returns false if the run ends.
   bool copy(const OutputRun::Told& told) {
-    typename OutputBuffer<S>::Place from;
+    typename OutputBuffer<S>::Cursor from;
     buffer_.seal(*this);
     buffer_.copy(from, told.dropped, nullptr, 0, 0);
     std::size_t done = told.dropped;
@@ -250,7 +250,7 @@ template <class S> class OutputWorker final : public Outlet<S> {
   bool alone_{}, ended_{}, misused_{};
   bool opened_{}; // its room is taken, and it writes there
   OutputRun::Told told_{};
-  OutputSlots::Share share_{};
+  OutputSlots::SlotHeading share_{};
   Room::Piece piece_{}; // that it writes, if it is opened
 
   // The group at hand.

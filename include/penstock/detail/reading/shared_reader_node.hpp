@@ -66,7 +66,7 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
   void work(unsigned worker, Meter& meter) override {
     Draws draws{parts_};
     for (;;) {
-      const Share share = draws.next();
+      const PartRange share = draws.next();
       HostSlot* const slot = out_->ring.await_free(share.ticket);
       meter.spent(Activity::blocked, Activity::busy);
       if (!slot) {
@@ -107,7 +107,7 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
   }
 
   // Returns false if the run is to end.
-  bool read(Desk& desk, const Share& share, const SlotRanges::Range& range, PartOf units,
+  bool read(Desk& desk, const PartRange& share, const SlotRanges::Range& range, PartOf units,
             Meter& meter) {
     const std::uint64_t first = range.first + units.begin;
     bool ends = false;

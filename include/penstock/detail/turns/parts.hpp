@@ -21,7 +21,7 @@ template <class Policy = RingPolicy> class Parts {
 
  public:
   /// Parts of the slot of `ticket`, from number `first` to before `end`.
-  struct Share {
+  struct PartRange {
     std::uint64_t ticket;
     std::size_t first;
     std::size_t end;
@@ -41,7 +41,7 @@ template <class Policy = RingPolicy> class Parts {
     next_.store(0, Atomics::relaxed);
   }
   /// Draws the next parts, `count` or as many as the slot at hand has left. Each comes once.
-  Share draw(std::uint64_t count) noexcept {
+  PartRange draw(std::uint64_t count) noexcept {
     if (parts_ == 1) {
       return {next_.fetch_add(1, Atomics::relaxed), 0, 1};
     }
@@ -54,7 +54,7 @@ template <class Policy = RingPolicy> class Parts {
     return {at / parts_, first, first + (end - at)};
   }
   /// Draws all parts that the slot of `ticket`, of which some were drawn, has left: perhaps none.
-  Share draw_rest(std::uint64_t ticket) noexcept {
+  PartRange draw_rest(std::uint64_t ticket) noexcept {
     const std::uint64_t end = (ticket + 1) * parts_;
     std::uint64_t at = next_.load(Atomics::relaxed);
     while (at < end &&
@@ -64,7 +64,7 @@ template <class Policy = RingPolicy> class Parts {
   }
   /// Says that a share is done. Returns true to the thread whose share was the slot's last: it sees
   /// what the others did to the slot, and is to claim, publish, take and release it.
-  bool finish(const Share& share) noexcept {
+  bool finish(const PartRange& share) noexcept {
     const std::uint64_t done = share.end - share.first;
     if (done == parts_) {
       return true;

@@ -18,7 +18,7 @@ namespace penstock::detail {
 /// of a ring with as many slots.
 template <class Policy = RingPolicy> class Sequencer {
   using Atomics = typename Policy::Atomics;
-  enum class Place : std::uint8_t {
+  enum class Stand : std::uint8_t {
     empty,
     due, // all before it is done, and no thread is at it
     here // the thread that brought it was too early
@@ -30,7 +30,7 @@ template <class Policy = RingPolicy> class Sequencer {
   /// Makes ticket 0 the next. No other thread may be inside.
   void reset() noexcept {
     for (std::size_t i = 0; i < count_; ++i) {
-      places_[i].place.store(i == 0 ? Place::due : Place::empty, Atomics::relaxed);
+      places_[i].place.store(i == 0 ? Stand::due : Stand::empty, Atomics::relaxed);
     }
   }
   /// Brings a ticket, each once. If those before it are done, calls f(place) for it and for those
@@ -40,20 +40,20 @@ template <class Policy = RingPolicy> class Sequencer {
     std::size_t at = ticket % count_;
     // Pairs with the exchange below, both ways: of who is too early it releases what he did, to
     // whoever does it; else it acquires what was done before.
-    if (places_[at].place.exchange(Place::here, Atomics::acq_rel) != Place::due) {
+    if (places_[at].place.exchange(Stand::here, Atomics::acq_rel) != Stand::due) {
       return;
     }
     do {
-      places_[at].place.store(Place::empty, Atomics::relaxed);
+      places_[at].place.store(Stand::empty, Atomics::relaxed);
       f(at);
       at = at + 1 == count_ ? 0 : at + 1;
       // Pairs with the exchange above.
-    } while (places_[at].place.exchange(Place::due, Atomics::acq_rel) == Place::here);
+    } while (places_[at].place.exchange(Stand::due, Atomics::acq_rel) == Stand::here);
   }
 
  private:
   struct alignas(cache_line) Line {
-    typename Atomics::template Atomic<Place> place{Place::empty};
+    typename Atomics::template Atomic<Stand> place{Stand::empty};
   };
 
   const std::size_t count_;
@@ -99,7 +99,7 @@ template <class Policy = RingPolicy> class TurnSequencer {
   }
 
  private:
-  struct alignas(cache_line) Place {
+  struct alignas(cache_line) Waiting {
     Changes<Policy> changes;
   };
 
@@ -109,7 +109,7 @@ template <class Policy = RingPolicy> class TurnSequencer {
   }
 
   alignas(cache_line) typename Atomics::template Atomic<std::uint64_t> turn_{0};
-  Vector<Place> places_;
+  Vector<Waiting> places_;
 };
 
 } // namespace penstock::detail

@@ -15,7 +15,7 @@
 
 namespace penstock::detail {
 
-using Share = Parts<>::Share;
+using PartRange = Parts<>::PartRange;
 
 /// How many parts each of a ring's slots of `units` has: some for each worker, so that a worker
 /// whose records take long holds up the others by little. Fewer in a ring of many slots, which keep
@@ -31,7 +31,7 @@ inline std::size_t parts_a_slot(unsigned workers, std::size_t units, std::size_t
 struct PartOf {
   PartOf(std::size_t units, std::size_t parts, std::size_t number) noexcept
       : begin{begin_of(units, parts, number)}, end{begin_of(units, parts, number + 1)} {}
-  PartOf(std::size_t units, std::size_t parts, const Share& share) noexcept
+  PartOf(std::size_t units, std::size_t parts, const PartRange& share) noexcept
       : begin{begin_of(units, parts, share.first)}, end{begin_of(units, parts, share.end)} {}
 
   std::size_t size() const noexcept { return end - begin; }
@@ -55,12 +55,12 @@ class Draws {
   explicit Draws(Parts<>& parts) noexcept : parts_{parts} {}
 
   /// Returns what the worker is to do next.
-  Share next() noexcept {
+  PartRange next() noexcept {
     return rest_.first != rest_.end ? std::exchange(rest_, {}) : parts_.draw(many_);
   }
   /// Notes how long it took, of a slot of so many `units`. If those are fewer than the parts, the
   /// last parts have none: the worker draws all of these, and learns nothing from them.
-  void took(const Share& share, std::size_t units, Meter::Clock::duration time) noexcept {
+  void took(const PartRange& share, std::size_t units, Meter::Clock::duration time) noexcept {
     if (share.end >= units && share.end != parts_.parts()) {
       rest_ = parts_.draw_rest(share.ticket);
     }
@@ -74,7 +74,7 @@ class Draws {
  private:
   Parts<>& parts_;
   std::size_t many_{1};
-  Share rest_{};
+  PartRange rest_{};
 };
 
 /// Does the work of a worker that, with others, turns slots of one ring into slots of the next:
@@ -87,7 +87,7 @@ void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Wor
                   Finish finish) {
   Draws draws{parts};
   for (;;) {
-    const Share share = draws.next();
+    const PartRange share = draws.next();
     const std::uint64_t ticket = share.ticket;
     const bool filled = in.ring.is_filled(ticket);
     HostSlot* const given = in.ring.await_filled(ticket);

@@ -135,7 +135,7 @@ class JsonText {
 
   /// Throws that there is something at byte `at` of the text which must not be there. `cure` is for
   /// what is no damage.
-  [[noreturn, gnu::cold]] void fail(std::size_t at, std::initializer_list<Piece> found,
+  [[noreturn, gnu::cold]] void fail(std::size_t at, std::initializer_list<TextPart> found,
                                     std::string_view cure = {}) const {
     const std::string text = joined(found);
     throw_source_error({"penstock: ", path_, " at byte ", offset_ + at, " has ", text, " in ",

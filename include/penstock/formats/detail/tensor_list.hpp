@@ -183,7 +183,8 @@ class SafetensorsParser {
       misplaced(end, {"ends the last tensor, and the file ends at byte ", size_});
     }
   }
-  [[noreturn, gnu::cold]] void misplaced(std::uint64_t at, std::initializer_list<Piece> how) const {
+  [[noreturn, gnu::cold]] void misplaced(std::uint64_t at,
+                                         std::initializer_list<TextPart> how) const {
     const std::string text = joined(how);
     throw_source_error({"penstock: ", path_, " at byte ", at, " ", text,
                         ", and tensors neither overlap nor leave gaps: ", safetensors_damaged},

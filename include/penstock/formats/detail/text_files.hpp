@@ -112,7 +112,7 @@ class LineEnds {
 class LineIndex {
  public:
   /// A line's bytes in the file, without its end.
-  struct Place {
+  struct LinePlace {
     std::uint64_t begin;
     std::uint64_t end;
   };
@@ -143,9 +143,9 @@ class LineIndex {
   /// Returns how many lines there are.
   std::uint64_t size() const noexcept { return size_; }
   /// Returns where line `number` lies.
-  Place operator[](std::uint64_t number) const {
-    Place found{};
-    each(number, 1, [&](std::uint64_t, Place place) {
+  LinePlace operator[](std::uint64_t number) const {
+    LinePlace found{};
+    each(number, 1, [&](std::uint64_t, LinePlace place) {
       found = place;
       return true;
     });
@@ -167,7 +167,7 @@ class LineIndex {
         ++piece;
         at = 0;
       }
-      Place place{begin, bytes_}; // without an end
+      LinePlace place{begin, bytes_}; // without an end
       if (piece != pieces_.size()) {
         const LineEnds::End end = pieces_[piece][at];
         const std::uint64_t stop = piece * LineEnds::piece_bytes + end.at;
@@ -252,7 +252,7 @@ template <class Io> class TextFiles {
   }
 
  private:
-  struct Piece {
+  struct Stretch {
     std::size_t part;
     std::uint64_t at; // in the file
     LineEnds ends{};
@@ -275,7 +275,7 @@ template <class Io> class TextFiles {
 
   // All pieces of all files side by side: a file of any size is read by many threads.
   [[gnu::cold]] void index() {
-    Vector<Piece> pieces;
+    Vector<Stretch> pieces;
     for (std::size_t i = 0; i != parts_.size(); ++i) {
       for (std::uint64_t at = 0; at < parts_[i].bytes; at += LineEnds::piece_bytes) {
         pieces.push_back({i, at});
@@ -298,7 +298,7 @@ template <class Io> class TextFiles {
     }
     sums_ = LargestSums{std::move(largest.all)};
   }
-  LineEnds ends_in(const Piece& piece, SharedLargest& largest) const {
+  LineEnds ends_in(const Stretch& piece, SharedLargest& largest) const {
     const Part& part = parts_[piece.part];
     const auto bytes = thread_buffer().first(
         std::min<std::uint64_t>(LineEnds::piece_bytes, part.bytes - piece.at));
@@ -334,7 +334,7 @@ template <class Io> class TextFiles {
     }
   }
   [[gnu::cold]] static void refuse_longer(const Part& part, std::uint64_t longest) {
-    part.lines.each(0, part.lines.size(), [&](std::uint64_t number, LineIndex::Place line) {
+    part.lines.each(0, part.lines.size(), [&](std::uint64_t number, LineIndex::LinePlace line) {
       if (line.end - line.begin > longest) {
         throw_source_error({"penstock: lines: line ", number + 1, " of ", part.path, ", from byte ",
                             line.begin, " on, has ", line.end - line.begin,

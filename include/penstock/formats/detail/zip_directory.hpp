@@ -363,7 +363,7 @@ class ZipDirectory {
     return all;
   }
   [[noreturn, gnu::cold]] void refuse(const ZipEntry& entry,
-                                      std::initializer_list<Piece> what) const {
+                                      std::initializer_list<TextPart> what) const {
     file_.refuse(entry.at, {"lists the member \"", shown(entry.name), "\", ", joined(what),
                             ". The archive is damaged, or made to mislead: write it anew."});
   }

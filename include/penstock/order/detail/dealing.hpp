@@ -55,11 +55,11 @@ class Dealing {
 
   /// Where all ranks stand that took `i` steps each, fewer than most(): behind which step, and how
   /// many of the block after it.
-  struct Place {
+  struct Dealt {
     std::uint64_t step;
     std::uint64_t inside;
   };
-  Place place(std::uint64_t i) const noexcept {
+  Dealt place(std::uint64_t i) const noexcept {
     if (world_ == 1) {
       return {begin_ + i, 0};
     }

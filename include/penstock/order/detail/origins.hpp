@@ -14,15 +14,15 @@
 
 namespace penstock::detail {
 
+/// A place in a run's order, and how many of the outputs made from there on come before another.
+struct MadeFrom {
+  std::uint64_t place;
+  std::uint64_t made;
+};
+
 /// What knows of which places in a run's order outputs are made, where a Decoder gives another
 /// number of records than it takes.
 struct OutputOrigins {
-  /// A place, and how many of the outputs made from there on come before another.
-  struct Origin {
-    std::uint64_t place;
-    std::uint64_t made;
-  };
-
   OutputOrigins() = default;
   OutputOrigins(const OutputOrigins&) = delete;
   OutputOrigins& operator=(const OutputOrigins&) = delete;
@@ -30,7 +30,7 @@ struct OutputOrigins {
   /// Begins a run, whose first `dropped` outputs an earlier run has given.
   virtual void reset(std::uint64_t dropped) noexcept = 0;
   /// Returns where what follows the first `outputs` comes from. Any thread.
-  virtual Origin origin(std::uint64_t outputs) const noexcept = 0;
+  virtual MadeFrom origin(std::uint64_t outputs) const noexcept = 0;
 };
 
 /// The numbers in their source of units that travel together, some of which may have been skipped,
@@ -172,12 +172,6 @@ template <class Policy = RingPolicy> class OutputLog {
   using Number = typename Atomics::template Atomic<std::uint64_t>;
 
  public:
-  /// A place in the order, and how many of the outputs made from there on come before another.
-  struct Origin {
-    std::uint64_t place;
-    std::uint64_t made;
-  };
-
   /// Keeps at most so many places, a multiple of 4.
   explicit OutputLog(std::size_t most = 4096) : list_(most) { reset(0); }
 
@@ -203,12 +197,12 @@ template <class Policy = RingPolicy> class OutputLog {
     version_.store(version + 2, Atomics::release); // pairs with origin()
   }
   /// Returns where what follows the first `outputs` comes from. Waits while note() runs.
-  Origin origin(std::uint64_t outputs) const noexcept {
+  MadeFrom origin(std::uint64_t outputs) const noexcept {
     outputs = outputs < dropped_ ? dropped_ : outputs;
     for (;;) {
       const std::uint64_t version = version_.load(Atomics::acquire); // pairs with note()
       if (version % 2 == 0) {
-        const Origin found = search(outputs);
+        const MadeFrom found = search(outputs);
         if (version_.load(Atomics::relaxed) == version) {
           return found;
         }
@@ -239,7 +233,7 @@ template <class Policy = RingPolicy> class OutputLog {
     return 3 * quarter;
   }
   // Any one with as many outputs or fewer is true, and what was seen here only becomes newer.
-  Origin search(std::uint64_t outputs) const noexcept {
+  MadeFrom search(std::uint64_t outputs) const noexcept {
     std::size_t first = 0;
     for (std::size_t end = count_.load(Atomics::relaxed); end - first > 1;) {
       const std::size_t middle = first + (end - first) / 2;

@@ -37,7 +37,7 @@ namespace penstock::detail {
   }
 }
 
-[[noreturn, gnu::cold]] inline void differ(std::initializer_list<Piece> how) {
+[[noreturn, gnu::cold]] inline void differ(std::initializer_list<TextPart> how) {
   throw_error<OptionError>({"penstock: this position is of another order: ", joined(how),
                             ". Resume with the same order and data, or begin anew without "
                             ".from."});
@@ -47,15 +47,15 @@ namespace penstock::detail {
     differ({what, there, " there and ", here, " here"});
   }
 }
-inline Piece piece_of(const Seed& seed) noexcept {
-  return seed ? Piece{seed.value()} : Piece{"none"};
+inline TextPart text_of_seed(const Seed& seed) noexcept {
+  return seed ? TextPart{seed.value()} : TextPart{"none"};
 }
 
 /// Throws OptionError if a position is of another order than `here`.
 [[gnu::cold]] inline void check_identity(const OrderIdentity& it, const OrderIdentity& here) {
   if (it.shuffle != here.shuffle) {
-    differ({"the seed of .shuffle is ", piece_of(it.shuffle), " there and ", piece_of(here.shuffle),
-            " here"});
+    differ({"the seed of .shuffle is ", text_of_seed(it.shuffle), " there and ",
+            text_of_seed(here.shuffle), " here"});
   }
   check_same(".block is ", it.block, here.block);
   check_same(".window is ", it.window, here.window);
@@ -269,8 +269,7 @@ class RunOrder {
     if (epoch_ >= epochs_) {
       return outputs_ ? begin_of(epochs_, 0) : at(epochs_, {});
     }
-    const OutputOrigins::Origin of =
-        outputs_ ? outputs_->origin(place) : OutputOrigins::Origin{place, 0};
+    const MadeFrom of = outputs_ ? outputs_->origin(place) : MadeFrom{place, 0};
     if (of.place <= in_first) {
       return position_of(epoch_, first_, inside_, inside_ + of.place, of.made);
     }
@@ -288,7 +287,7 @@ class RunOrder {
     return {step, std::max(identity_.records, step), identity_.block, order_.ranks, order_.uneven};
   }
 
-  Position at(std::uint64_t epoch, const Dealing::Place& place,
+  Position at(std::uint64_t epoch, const Dealing::Dealt& place,
               std::uint64_t begun = 0) const noexcept {
     const std::uint64_t world = place.inside == 0 ? 0 : order_.ranks.world;
     return {identity_, epoch, place.step, {.inside = place.inside, .world = world, .made = begun}};

@@ -65,7 +65,7 @@ class HeaderFile {
 
   /// Throws SourceError: "PATH at byte AT …", or "MEMBER in PATH at byte AT …".
   [[noreturn, gnu::cold, gnu::noinline]] void refuse(std::uint64_t at,
-                                                     std::initializer_list<Piece> what) const {
+                                                     std::initializer_list<TextPart> what) const {
     const std::string said = joined(what);
     throw_source_error({"penstock: ", member_.name, member_.name.empty() ? "" : " in ", path_,
                         " at byte ", at, " ", said},

@@ -173,7 +173,7 @@ class FedDevice {
   [[gnu::cold]] static unsigned count() noexcept {
     std::uintptr_t seen[most];
     std::uintptr_t* end = seen;
-    for (const Place& place : fed_) {
+    for (const Entry& place : fed_) {
       const std::uintptr_t device = place.load(StdAtomics::relaxed);
       if (device != none && std::find(seen, end, device) == end) {
         *end++ = device;
@@ -183,20 +183,20 @@ class FedDevice {
   }
 
  private:
-  using Place = StdAtomics::Atomic<std::uintptr_t>;
+  using Entry = StdAtomics::Atomic<std::uintptr_t>;
   static constexpr std::size_t most = 128; // pipelines
   static constexpr std::uintptr_t none = 0;
 
   // A forked child has its parent's places, but none of its pipelines.
   static void forget_the_parents() noexcept {
-    for (Place& place : fed_) {
+    for (Entry& place : fed_) {
       place.store(none, StdAtomics::relaxed);
     }
   }
 
-  static inline constinit Place fed_[most]{};
+  static inline constinit Entry fed_[most]{};
 
-  Place* place_{};
+  Entry* place_{};
 };
 
 } // namespace penstock::detail
