@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compares README.md and the pages of docs/ with the tree.
+"""Compares README.md, examples/README.md and the pages of docs/ with the tree.
 
 check_docs.py ROOT
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(root / "docs"))
 from for_doxygen import anchor, headings  # noqa: E402
 
 names = [str(path.relative_to(root)) for path in tree_files(root)]
-pages = {name: (root / name).read_text() for name in names if fnmatch(name, "docs/*.md") or name == "README.md"}
+pages = {name: (root / name).read_text() for name in names if fnmatch(name, "docs/*.md") or name in ("README.md", "examples/README.md")}
 headers = {name: (root / name).read_text() for name in names if fnmatch(name, "include/*.hpp") or fnmatch(name, "include/*.cuh")}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 problems = []
@@ -78,7 +78,7 @@ def check_link(page: str, target: str):
 
 # Files and members, in `code`.
 FOLDERS = ["", "include/penstock/", "include/", "tests/", "tests/suite/", "tests/model/", "examples/", "examples/gpt/",
-           "bench/", "bench/blocking_events/"]
+           "bench/", "bench/blocking_events/", "tests/cookbook/"]
 FILE = re.compile(r"(?<![\w./<*-])[\w./*-]+\.(?:hpp|cuh|cpp|cu|py)\b")
 MEMBER = re.compile(r"(?<![\w:])([A-Z]\w*|detail)::(\w+)")
 
