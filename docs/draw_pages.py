@@ -5,9 +5,9 @@
 
 docs/draw_pages.py [--check]
 
-What lies between such a line and the next `<!-- end -->` is drawn:
+The block behind the first kind of line, and the text between the others and the next `<!-- end -->`, are drawn:
 
-<!-- code: EVENT LABEL -->   what stands between `// page: LABEL` and `// page: end` in bench/blocking_events/EVENT.cu
+<!-- code: EVENT LABEL -->   the lines between `// page: LABEL` and `// page: end` in bench/blocking_events/EVENT.cu
 <!-- measured: EVENT -->     the newest results of bench/results/h200/ that have the program's events
 <!-- symptoms -->            a row for each page: what you see, and what the cure gained
 
@@ -25,7 +25,8 @@ from events import Events, ceiling_ms, figure, table  # noqa: E402
 PAGES = ROOT / "docs" / "blocking_events"
 PROGRAMS = ROOT / "bench" / "blocking_events"
 RESULTS = ROOT / "bench" / "results" / "h200"
-DRAWN = re.compile(r"^<!-- (code|measured|symptoms)(?:: (.+?))? -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^<!-- code: (\S+) (\S+) -->\n```cpp\n.*?^```$", re.MULTILINE | re.DOTALL)
+DRAWN = re.compile(r"^<!-- (measured|symptoms)(?:: (.+?))? -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
 class Drawing:
@@ -86,6 +87,7 @@ class Drawing:
             kind, arguments = block[1], (block[2] or "").split()
             head = block[0].split("\n", maxsplit=1)[0]
             return "\n".join([head, *getattr(self, kind)(*arguments), "<!-- end -->"])
+        text = CODE.sub(lambda block: "\n".join([block[0].split("\n", maxsplit=1)[0], *self.code(block[1], block[2])]), text)
         return DRAWN.sub(drawn, text)
 
 
