@@ -9,7 +9,7 @@ The block behind the first kind of line, and the text between the others and the
 
 <!-- code: EVENT LABEL -->   the lines between `// page: LABEL` and `// page: end` in bench/blocking_events/EVENT.cu
 <!-- measured: EVENT -->     the newest results of bench/results/h200/ that have the program's events
-<!-- symptoms -->            a row for each page: what you see, and what the cure gained
+<!-- symptoms -->            a row for each page: its symptom, and the gain of its cure
 
 With --check nothing is written; the exit code says whether the pages are as they would be drawn.
 """
@@ -70,7 +70,7 @@ class Drawing:
         return f"{figure(max(factors))} times"
 
     def symptoms(self) -> list[str]:
-        lines = ["| what you see | what it is | what the cure gained |", "| --- | --- | --- |"]
+        lines = ["| symptom | page | gain of the cure |", "| --- | --- | --- |"]
         for page in sorted(PAGES.glob("[0-9]*.md")):
             text = page.read_text(encoding="utf-8")
             title, symptom = re.match(r"# (.+)", text), re.search(r"^\*\*(.+?)\*\*", text, re.MULTILINE | re.DOTALL)
