@@ -5,11 +5,11 @@
 
 docs/draw_pages.py [--check]
 
-What lies between such a line and the next `<!-- end -->` is drawn:
+The block behind the first kind of line, and the text between the others and the next `<!-- end -->`, are drawn:
 
-<!-- code: EVENT LABEL -->   what stands between `// page: LABEL` and `// page: end` in bench/blocking_events/EVENT.cu
+<!-- code: EVENT LABEL -->   the lines between `// page: LABEL` and `// page: end` in bench/blocking_events/EVENT.cu
 <!-- measured: EVENT -->     the newest results of bench/results/h200/ that have the program's events
-<!-- symptoms -->            a row for each page: what you see, and what the cure gained
+<!-- symptoms -->            a row for each page: its symptom, and the gain of its cure
 
 With --check nothing is written; the exit code says whether the pages are as they would be drawn.
 """
@@ -25,7 +25,8 @@ from events import Events, ceiling_ms, figure, table  # noqa: E402
 PAGES = ROOT / "docs" / "blocking_events"
 PROGRAMS = ROOT / "bench" / "blocking_events"
 RESULTS = ROOT / "bench" / "results" / "h200"
-DRAWN = re.compile(r"^<!-- (code|measured|symptoms)(?:: (.+?))? -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^<!-- code: (\S+) (\S+) -->\n```cpp\n.*?^```$", re.MULTILINE | re.DOTALL)
+DRAWN = re.compile(r"^<!-- (measured|symptoms)(?:: (.+?))? -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
 class Drawing:
@@ -69,7 +70,7 @@ class Drawing:
         return f"{figure(max(factors))} times"
 
     def symptoms(self) -> list[str]:
-        lines = ["| what you see | what it is | what the cure gained |", "| --- | --- | --- |"]
+        lines = ["| symptom | page | gain of the cure |", "| --- | --- | --- |"]
         for page in sorted(PAGES.glob("[0-9]*.md")):
             text = page.read_text(encoding="utf-8")
             title, symptom = re.match(r"# (.+)", text), re.search(r"^\*\*(.+?)\*\*", text, re.MULTILINE | re.DOTALL)
@@ -86,6 +87,7 @@ class Drawing:
             kind, arguments = block[1], (block[2] or "").split()
             head = block[0].split("\n", maxsplit=1)[0]
             return "\n".join([head, *getattr(self, kind)(*arguments), "<!-- end -->"])
+        text = CODE.sub(lambda block: "\n".join([block[0].split("\n", maxsplit=1)[0], *self.code(block[1], block[2])]), text)
         return DRAWN.sub(drawn, text)
 
 

@@ -31,8 +31,8 @@ def with_references(page: Path) -> str:
             return link[0]
         path, _, section = target.partition("#")
         name = label(Path(path)) if path else label(page)
-        if path and not path.endswith(".md"):
-            return text  # a file that is no page
+        if path and (not path.endswith(".md") or "examples/" in path):
+            return text  # a file that is no page of the reference
         return f"[{text}](@ref {name}{'-' + section if section else ''})"
 
     parts = re.split(r"(^```.*?^```$)", page.read_text(), flags=re.MULTILINE | re.DOTALL)

@@ -216,12 +216,10 @@ template <class P> class FromPipeline : public Way {
 
   std::uint64_t run() override {
     OwnWork work{rounds_};
-    // page: loop
     for (auto batch : pipeline_.on(stream_)) { // the next ones come while this one is worked on
       sums_.add_up(batch.data(), batch.index() / piece_words_, stream_);
       work.do_a_piece();
     }
-    // page: end
     return sums_.checksum(stream_) + work.result();
   }
 

@@ -131,7 +131,6 @@ template <class D> class DoubleBuffer : public Way {
     for (std::size_t i = 0; i < job_.steps; ++i) {
       Buffer& buffer = buffers_[i % 2];
       const std::span<float> pinned = buffer.pinned.span();
-      // page: double_buffer
       device_.sync(buffer.used); // until the step before the last is done
       data_.load(i, pinned);     // while the last one runs
       device_.copy_to_device(buffer.batch.data(), pinned.data(), pinned.size_bytes(), copying_);
@@ -139,7 +138,6 @@ template <class D> class DoubleBuffer : public Way {
       device_.wait(computing_, buffer.copied);
       training_.model.step(buffer.batch.data(), buffer.batch.size(), computing_);
       device_.record(buffer.used, computing_);
-      // page: end
       training_.losses.put(training_.model.loss(), computing_);
     }
     return training_.checksum();

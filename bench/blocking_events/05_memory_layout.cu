@@ -256,21 +256,17 @@ template <ps::AnyDevice D, class T> class Coalesced : public Lookups<D, T> {
       : Lookups<D, T>{device, sizes}, table_{device, sizes.rows * row_values} {
     const ps::DeviceArray<float, D> table = make_table(device, sizes, this->stream());
     const ps::Stream<D> stream = this->stream();
-    // page: narrow
     ps::convert(stream, table.data(), table.size(), table_.data()); // once: floats to Ts
-    // page: end
     device.sync(stream);
   }
 
  protected:
   void look_up(const std::uint32_t* wanted, T* out, ps::Stream<D> stream) override {
     const std::size_t lookups = this->sizes().lookups;
-    // page: launch
     constexpr std::size_t parts = row_values * sizeof(T) / sizeof(Part); // of a row
     const auto* table = reinterpret_cast<const Part*>(table_.data());
     ps::for_each(stream, lookups * parts,
                  CopyPart<parts>{table, wanted, reinterpret_cast<Part*>(out)});
-    // page: end
   }
 
  private:

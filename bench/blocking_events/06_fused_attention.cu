@@ -67,13 +67,11 @@ class Attended {
       : in_{in}, ops_{gpu, shape, {.fused = fused}}, kept_{gpu, ops_.attention_kept()},
         out_{gpu, shape.values()}, d_qkv_{gpu, 3 * shape.values()} {}
 
-  // page: calls
   void forward() { ops_.attention({in_.qkv.data(), out_.data(), kept_.data()}); }
   void backward() {
     ops_.attention_backward(
         {in_.d_out.data(), in_.qkv.data(), out_.data(), kept_.data(), d_qkv_.data()});
   }
-  // page: end
 
   ps::CudaStream& stream() noexcept { return ops_.stream(); }
   std::size_t kept_bytes() const noexcept { return kept_.size(); }

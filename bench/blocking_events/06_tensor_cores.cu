@@ -70,7 +70,6 @@ PENSTOCK_HD float gelu(float x) {
   return 0.5F * x * (1 + tanhf(0.7978845608F * (x + 0.044715F * x * x * x)));
 }
 
-// page: before
 template <class T> struct alignas(16) Part { // what one instruction loads or stores
   static constexpr std::size_t count = 16 / sizeof(T);
   T at[count];
@@ -90,7 +89,6 @@ template <class T> struct BiasAndGelu {
     values[i] = part;
   }
 };
-// page: end
 
 /// How many values are compared, all over the result.
 constexpr std::size_t samples = 4096;
@@ -214,14 +212,12 @@ int main(int argc, char** argv) {
             gpu, sizes, layer, behind == Behind::nothing ? plain : activated, precision, behind);
       });
     };
-    // page: ways
     add("fp32", floats, Precision::exact, Behind::kernel);
     add("fp32_epilogue", floats, Precision::exact, Behind::epilogue);
     add("tf32", floats, Precision::tf32, Behind::epilogue);
     add("bf16_kernel", bf16, Precision::exact, Behind::kernel);
     add("bf16", bf16, Precision::exact, Behind::epilogue);
     add("bf16_alone", bf16, Precision::exact, Behind::nothing);
-    // page: end
     return run_all();
   });
 }

@@ -52,10 +52,8 @@ class Recomputed : public Way {
 
   std::uint64_t run() override {
     for (std::size_t i = 0; i < passes; ++i) {
-      // page: pass
       blocks_.stack().clear_gradients();
       blocks_.pass(); // forward, and backward, which recomputes if it has to
-      // page: end
     }
     const double off = off_(blocks_.stack().gradients(), wanted_, blocks_.parameters(),
                             blocks_.ops().stream().get());

@@ -145,9 +145,7 @@ enum class By { tensor, block, all };
 void step(Optimiser& optimiser, By by, std::size_t layers, cudaStream_t stream) {
   switch (by) {
   case By::tensor:
-    // page: before
     optimiser.each_tensor(stream); // 12 blocks of 12 tensors: 144 kernels
-    // page: end
     return;
   case By::block:
     for (std::size_t block = 0; block < layers; ++block) {
@@ -274,13 +272,11 @@ class AfterBackward : public Training {
  private:
   void enqueue_steps() override {
     for (std::size_t done = 0; done < passes; done += micro_batches_) {
-      // page: accumulated
       blocks_.stack().clear_gradients();
       for (std::size_t i = 0; i < micro_batches_; ++i) {
         blocks_.pass(); // forward, and backward, which adds to the gradients
       }
       optimiser_.begin_step(micro_batches_); // takes their mean
-      // page: end
       step(optimiser_, by_, shape().layers, stream());
     }
   }
@@ -321,7 +317,6 @@ class BesideBackward : public Training {
 class BehindBackward : public BesideBackward {
  public:
   BehindBackward(ps::CudaDevice& gpu, const Shape& shape) : BesideBackward{gpu, shape} {
-    // page: behind
     int least = 0;
     int greatest = 0;
     transformer::check(cudaDeviceGetStreamPriorityRange(&least, &greatest),
@@ -330,7 +325,6 @@ class BehindBackward : public BesideBackward {
     value.priority = greatest; // a stream has the least unless it is told otherwise
     transformer::check(cudaStreamSetAttribute(stream(), cudaStreamAttributePriority, &value),
                        "cudaStreamSetAttribute");
-    // page: end
   }
 };
 

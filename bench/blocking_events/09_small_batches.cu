@@ -130,13 +130,11 @@ template <ps::AnyDevice D> class ByHand : public Way {
 
 template <ps::AnyDevice D>
 auto launched(D& device, std::size_t records, std::size_t batch_size, AddByNumber add) {
-  // page: sized
   return ps::Reader{ps::generate<Sample>(records, MakeSamples{}), ps::to_pinned} |
          ps::AsyncCopier{device, {.batch = batch_size}} |
          ps::Consumer{[add](ps::Batch<const Sample, ps::Device> batch, ps::Stream<D> stream) {
            sum_records(stream, batch.data(), batch.size(), add);
          }};
-  // page: end
 }
 
 template <ps::AnyDevice D>

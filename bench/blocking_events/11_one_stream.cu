@@ -186,7 +186,6 @@ class PinnedStreams : public Way {
   std::uint64_t run() override {
     ps::CudaDevice& gpu = task_.gpu;
     const std::span<Matrix> matrices = task_.matrices();
-    // page: streams
     for (std::size_t i = 0; i < matrices.size() + lanes_.size(); ++i) {
       Lane& lane = lanes_[i % lanes_.size()];
       if (i >= lanes_.size()) { // what the lane did before
@@ -199,7 +198,6 @@ class PinnedStreams : public Way {
         gpu.copy_to_host(lane.product.data(), lane.out.data(), sizeof(Matrix), lane.stream);
       }
     }
-    // page: end
     return task_.used();
   }
 

@@ -149,12 +149,10 @@ class PinnedInPlace {
 };
 
 std::uint64_t pinned_in_place(Target<ps::CudaDevice>& target) {
-  // page: in_place
   std::vector<std::uint64_t> words(target.words);
   make_words(words, 0);
   const PinnedInPlace pinned{words}; // cudaHostRegister
   return target.send(words);
-  // page: end
 }
 #endif
 

@@ -151,12 +151,10 @@ template <class D> class Loop : public Way {
 
   std::uint64_t run() override {
     training_.losses.clear();
-    // page: loop
     for (auto images : pipeline_.on(stream_)) {
       training_.model.step(images.data(), images.size_bytes(), stream_);
       training_.losses.put(training_.model.loss(), stream_);
     }
-    // page: end
     return training_.checksum();
   }
   std::string label() const override { return "held back by " + pipeline_.report().limiting_stage; }
