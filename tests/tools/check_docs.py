@@ -129,7 +129,7 @@ OPTIONS = {
     "What can you tell a run?": ["RunOptions"],
     "What can you tell prepare()?": ["PrepareOptions"],
 }
-WHERE = re.compile(r"include/penstock/((stages|sources)/\w+|decoders/image_options|run_options|prepare_options|on_error|replayed|scratch|deferred)\.hpp")
+WHERE = re.compile(r"include/penstock/((stages|sources|formats)/\w+|run/options|callables/(replayed|scratch|deferred))\.hpp")
 # How a page writes a default that C++ writes differently.
 WRITTEN = {"{}": ["none", "`{}`"], "std::uint64_t{64} << 20": ["64 MiB"], "100": ["100 ms"], "500": ["500 ms"], "10'000": ["10 s"], "false": ["no"],
            "nullptr": ["none", "nullptr"]}
