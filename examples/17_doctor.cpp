@@ -18,18 +18,18 @@
 // explains the figures. nvcc compiles this source for both devices, any other compiler for the host
 // device alone.
 
-#include "support/doctor/advice.hpp"
-#include "support/doctor/arguments.hpp"
-#include "support/doctor/data.hpp"
-#include "support/doctor/device.hpp"
-#include "support/doctor/disk.hpp"
-#include "support/doctor/findings.hpp"
-#include "support/doctor/limits.hpp"
-#include "support/doctor/made_file.hpp"
-#include "support/doctor/memory.hpp"
-#include "support/doctor/print.hpp"
-#include "support/doctor/trial.hpp"
-#include "support/doctor/workload.hpp"
+#include "doctor/advice.hpp"
+#include "doctor/arguments.hpp"
+#include "doctor/data.hpp"
+#include "doctor/device.hpp"
+#include "doctor/disk.hpp"
+#include "doctor/findings.hpp"
+#include "doctor/limits.hpp"
+#include "doctor/made_file.hpp"
+#include "doctor/memory.hpp"
+#include "doctor/print.hpp"
+#include "doctor/trial.hpp"
+#include "doctor/workload.hpp"
 
 #include <penstock/penstock.hpp>
 #include <penstock/with_device.hpp>

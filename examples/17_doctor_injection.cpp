@@ -10,10 +10,11 @@
 // handlers. The files are written while it runs too: two seconds or a twentieth of the run are lost
 // at most.
 
+#include "doctor/watch_print.hpp"
 #include "support/watch_files.hpp"
 
+#include <penstock/diagnose/gpu_watch_summary.hpp>
 #include <penstock/diagnose/watch.hpp>
-#include <penstock/gpu_watch_text.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -114,8 +115,8 @@ class Watcher {
   }
   void write(const ps::WatchSummary& summary, bool ended) {
     std::ostringstream text;
-    text << summary;
-    files_.write(program(), ended, ps::to_json(summary), text.str());
+    doctor::print(text, summary);
+    files_.write(program(), ended, doctor::json_with_findings(summary), text.str());
   }
   static std::string program() {
     std::error_code failed;

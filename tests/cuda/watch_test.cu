@@ -11,6 +11,8 @@
 #include <penstock/diagnose/watch.hpp>
 #include <penstock/penstock.hpp>
 
+#include "../examples/doctor/watch_figures.hpp"
+#include "../examples/doctor/watch_findings.hpp"
 #include "../examples/support/run_watched.hpp"
 #include "support/catch.hpp"
 #include "support/caught.hpp"
@@ -94,7 +96,8 @@ Outcome doctor_run(const char* what, const char* items, bool json = false) {
 
 } // namespace
 
-TEST_CASE("a Watch counts each call and copy of a wait for each item, and names the page") {
+TEST_CASE(
+    "a Watch counts each call and copy of a wait for each item, and the doctor names the page") {
   constexpr std::uint64_t items = 300;
   score_items(1);
   ps::Watch watch; // GPU 0, from here on
@@ -102,7 +105,7 @@ TEST_CASE("a Watch counts each call and copy of a wait for each item, and names 
   std::cout << watch.stop();
   const ps::WatchSummary sum = watch.stop();
   check_items(sum, items);
-  const std::vector<ps::WatchFinding> found = findings(sum);
+  const std::vector<doctor::WatchFinding> found = doctor::findings(sum);
   REQUIRE_FALSE(found.empty());
   CHECK(found.front().page == "10_sync_per_item");
   std::ostringstream text;

@@ -3,11 +3,11 @@
 
 // What 17_doctor takes for a workload, what it tries, and what it says.
 
-#include "../examples/support/doctor/advice.hpp"
-#include "../examples/support/doctor/findings.hpp"
-#include "../examples/support/doctor/print.hpp"
-#include "../examples/support/doctor/reading.hpp"
-#include "../examples/support/doctor/workload.hpp"
+#include "../examples/doctor/advice.hpp"
+#include "../examples/doctor/findings.hpp"
+#include "../examples/doctor/print.hpp"
+#include "../examples/doctor/reading.hpp"
+#include "../examples/doctor/workload.hpp"
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"

@@ -81,8 +81,8 @@ struct KernelsInARow {
 };
 
 /// What a program asked of a GPU and what the GPU did, as ps::Watch (diagnose/watch.hpp) and
-/// `17_doctor --run` record it. findings() names the causes of idle time, and `os << summary`
-/// prints both.
+/// `17_doctor --run` record it. watch_text.hpp prints it, and the doctor names the causes of idle
+/// time.
 struct WatchSummary {
   double seconds{};            ///< How long the program was watched.
   GpuActivitySummary gpu{};    ///< What the GPU did; its `seconds` are these.
@@ -116,22 +116,6 @@ struct WatchSummary {
   std::vector<WatchedFunction> functions{};
   /// By time, longest first.
   std::vector<WatchedKernel> kernels{};
-};
-
-/// A cause of lost time, with its cure.
-struct WatchFinding {
-  std::string cause{}; ///< Such as "a wait for each item".
-  /// The page in docs/blocking_events/ that has the cure: "10_sync_per_item".
-  std::string page{};
-  /// Another cause that one recording cannot tell from it, with the trial that would; else empty.
-  std::string or_cause{};
-  /// The page of that; or empty.
-  std::string or_page{};
-  std::string evidence{}; ///< The figures that show it.
-  /// Seconds that the cause cost, at most; 0 for one that costs memory and not time.
-  double cost_s{};
-  /// Nothing shows that the cause costs anything here. A hint stands alone.
-  bool hint{};
 };
 
 } // namespace penstock

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Where does a loop's time go, and which page has the cure? For any program, with or without a
-// pipeline. It needs CUPTI, which comes with the CUDA toolkit, and -lcupti.
+// Where does a loop's time go? For any program, with or without a pipeline. It needs CUPTI, which
+// comes with the CUDA toolkit, and -lcupti.
 
 #include <penstock/config.hpp>
 #include <penstock/cuda/detail/current_device.hpp>
@@ -15,7 +15,7 @@
 #include <penstock/diagnose/detail/idle_sweep.hpp>
 #include <penstock/diagnose/detail/watch_sums.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
-#include <penstock/gpu_watch_text.hpp>
+#include <penstock/diagnose/watch_text.hpp>
 #include <penstock/machine/detail/control_groups.hpp>
 
 #include <algorithm>
@@ -255,8 +255,7 @@ class WatchLog final : public CallListener {
 namespace penstock {
 
 /// Watches, from construction until stop(), what all threads of the process ask of CUDA and what
-/// one GPU does. `std::cout << watch.stop()` prints what held the GPU back, what it cost, and which
-/// page has the cure.
+/// one GPU does. `std::cout << watch.stop()` prints how idle the GPU was, and what was asked of it.
 ///
 /// If the program calls cudaProfilerStart(), only what lies between that and cudaProfilerStop()
 /// counts. A Watch makes each call of CUDA slower by a microsecond or so. It sums up as it goes,

@@ -79,18 +79,4 @@ constexpr bool is_product(std::string_view kernel) noexcept {
   return false;
 }
 
-/// Whether such a product of floats does without tensor cores.
-constexpr bool is_plain_product(std::string_view kernel) noexcept {
-  const auto has = [&](std::string_view part) { return kernel.find(part) != kernel.npos; };
-  return is_product(kernel) && (has("sgemm") || has("simt") || has("ffma")) && !has("tensorop") &&
-         !has("tf32") && !has("bf16");
-}
-
-/// Whether a kernel computes a softmax that is not part of a fused attention.
-constexpr bool is_softmax(std::string_view kernel) noexcept {
-  const auto has = [&](std::string_view part) { return kernel.find(part) != kernel.npos; };
-  return (has("softmax") || has("Softmax") || has("SoftMax")) && !has("flash") && !has("fmha") &&
-         !has("attention");
-}
-
 } // namespace penstock::detail

@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/observe/watch_figures.hpp>
+#include "watch_figures.hpp"
+
 #include <penstock/diagnose/detail/figures.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
 
@@ -10,7 +11,7 @@
 #include <cstdint>
 #include <string>
 
-namespace penstock::detail {
+namespace doctor {
 
 /// The causes by which a GPU waits for the host, or copies and kernels for each other.
 class FeedingRules : public WatchFigures {
@@ -162,4 +163,4 @@ class FeedingRules : public WatchFigures {
   RankedFindings& found_;
 };
 
-} // namespace penstock::detail
+} // namespace doctor

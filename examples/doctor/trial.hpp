@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "../link.hpp"
+#include "../support/link.hpp"
 #include "data.hpp"
 #include "disk.hpp"
 #include "prospect.hpp"

@@ -12,7 +12,37 @@
 #include <utility>
 #include <vector>
 
-namespace penstock::detail {
+namespace doctor {
+
+using penstock::WatchedCalls;
+using penstock::WatchedFunction;
+using penstock::WatchedKernel;
+using penstock::WatchSummary;
+using penstock::detail::copy_waits;
+using penstock::detail::counted;
+using penstock::detail::figure;
+using penstock::detail::figure_bytes;
+using penstock::detail::figure_ms;
+using penstock::detail::figure_us;
+using penstock::detail::is_product;
+using penstock::detail::percent;
+using penstock::detail::short_name;
+
+/// A cause of lost time, with its cure.
+struct WatchFinding {
+  std::string cause{}; ///< Such as "a wait for each item".
+  /// The page in docs/blocking_events/ that has the cure: "10_sync_per_item".
+  std::string page{};
+  /// Another cause that one recording cannot tell from it, with the trial that would; else empty.
+  std::string or_cause{};
+  /// The page of that; or empty.
+  std::string or_page{};
+  std::string evidence{}; ///< The figures that show it.
+  /// Seconds that the cause cost, at most; 0 for one that costs memory and not time.
+  double cost_s{};
+  /// Nothing shows that the cause costs anything here. A hint stands alone.
+  bool hint{};
+};
 
 /// What comes first: several causes at once; one cause; what may be two; what costs no time.
 enum class WatchRank : std::uint8_t { several, one, perhaps, memory };
@@ -165,4 +195,4 @@ class RankedFindings {
   std::vector<RankedFinding> all_;
 };
 
-} // namespace penstock::detail
+} // namespace doctor

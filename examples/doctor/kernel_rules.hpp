@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/detail/observe/watch_figures.hpp>
+#include "watch_figures.hpp"
+
 #include <penstock/diagnose/detail/call_names.hpp>
 #include <penstock/diagnose/detail/figures.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
@@ -11,7 +12,21 @@
 #include <string>
 #include <string_view>
 
-namespace penstock::detail {
+namespace doctor {
+
+/// Whether a product of floats does without tensor cores.
+constexpr bool is_plain_product(std::string_view kernel) noexcept {
+  const auto has = [&](std::string_view part) { return kernel.find(part) != kernel.npos; };
+  return is_product(kernel) && (has("sgemm") || has("simt") || has("ffma")) && !has("tensorop") &&
+         !has("tf32") && !has("bf16");
+}
+
+/// Whether a kernel computes a softmax that is not part of a fused attention.
+constexpr bool is_softmax(std::string_view kernel) noexcept {
+  const auto has = [&](std::string_view part) { return kernel.find(part) != kernel.npos; };
+  return (has("softmax") || has("Softmax") || has("SoftMax")) && !has("flash") && !has("fmha") &&
+         !has("attention");
+}
 
 /// The causes that lie in what kernels do.
 class KernelRules : public WatchFigures {
@@ -173,4 +188,4 @@ class KernelRules : public WatchFigures {
   KernelSums kernels_;
 };
 
-} // namespace penstock::detail
+} // namespace doctor

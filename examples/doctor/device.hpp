@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "../link.hpp"
+#include "../support/link.hpp"
 #include "limits.hpp"
 #include "memory_budget.hpp"
 #include "timing.hpp"
