@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 
-#include <penstock/diagnose/detail/watch_sums.hpp>
+#include <penstock/diagnose/detail/watch_timeline.hpp>
 
 #include <algorithm>
 #include <cstddef>

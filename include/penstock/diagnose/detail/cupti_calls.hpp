@@ -15,7 +15,8 @@
 #include <cupti.h>
 
 #if !__has_include(<cupti.h>)
-#error "penstock/cuda/activity.hpp needs CUPTI: install cuda-cupti-dev, or -I extras/CUPTI/include."
+#error                                                                                             \
+    "penstock/diagnose/activity.hpp needs CUPTI: install cuda-cupti-dev, or -I extras/CUPTI/include."
 #include "penstock: see the error above" // no such file
 #endif
 #include <cupti.h>
