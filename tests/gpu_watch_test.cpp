@@ -7,7 +7,6 @@
 #include "support/recorded_watches.hpp"
 
 #include <penstock/diagnose/detail/call_names.hpp>
-#include <penstock/diagnose/detail/figures.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
 #include <penstock/diagnose/watch_text.hpp>
 

@@ -4,8 +4,8 @@
 
 #include "watch_figures.hpp"
 
-#include <penstock/diagnose/detail/figures.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
+#include <penstock/diagnose/watch_text.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -5,8 +5,8 @@
 #include "watch_figures.hpp"
 
 #include <penstock/diagnose/detail/call_names.hpp>
-#include <penstock/diagnose/detail/figures.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
+#include <penstock/diagnose/watch_text.hpp>
 
 #include <cstdint>
 #include <string>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <penstock/diagnose/detail/call_names.hpp>
-#include <penstock/diagnose/detail/figures.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
+#include <penstock/diagnose/watch_text.hpp>
 
 #include <algorithm>
 #include <cstdint>

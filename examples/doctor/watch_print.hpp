@@ -7,7 +7,6 @@
 #include "watch_figures.hpp"
 #include "watch_findings.hpp"
 
-#include <penstock/diagnose/detail/figures.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
 #include <penstock/diagnose/watch_text.hpp>
 #include <penstock/run/json.hpp>

@@ -5,10 +5,9 @@
 // Include this only where you want it, and link -lnccl: NCCL 2.13 or later.
 
 #include <penstock/cuda/detail/capture_mode.hpp>
-#include <penstock/cuda/detail/nccl_owner.hpp>
-#include <penstock/cuda/detail/nccl_types.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/cuda/event.hpp>
+#include <penstock/data/float16.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
@@ -19,15 +18,88 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+
+namespace penstock::detail {
+
+/// Returns NCCL's name of a type.
+template <class T> constexpr ncclDataType_t nccl_type() noexcept {
+  if constexpr (std::is_same_v<T, float>) {
+    return ncclFloat32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return ncclFloat64;
+  } else if constexpr (std::is_same_v<T, Half>) {
+    return ncclFloat16;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return ncclBfloat16;
+  } else if constexpr (std::is_same_v<T, std::byte>) {
+    return ncclUint8;
+  } else {
+    static_assert(std::is_integral_v<T> && sizeof(T) != 2,
+                  "NCCL knows float, double, ps::Half, ps::BFloat16, std::byte, and whole numbers "
+                  "of 8, 32 and 64 bits: cast the pointer to one of them");
+    constexpr bool is_signed = std::is_signed_v<T>;
+    return sizeof(T) == 1   ? (is_signed ? ncclInt8 : ncclUint8)
+           : sizeof(T) == 4 ? (is_signed ? ncclInt32 : ncclUint32)
+                            : (is_signed ? ncclInt64 : ncclUint64);
+  }
+}
+
+/// Has NCCL end what is enqueued on a communicator, and give it back. NCCL does the first at once,
+/// and may wait with the second: for graphs that have captured calls, which are to be destroyed
+/// meanwhile, and for other ranks. So a thread of its own calls it, which this outlives.
+class NcclAborting {
+ public:
+  /// Returns at once. Throws std::system_error if there can be no thread.
+  explicit NcclAborting(ncclComm_t communicator)
+      : thread_{[communicator] {
+          const RelaxedCapture relaxed;
+          static_cast<void>(ncclCommAbort(communicator));
+        }} {}
+
+ private:
+  std::jthread thread_;
+};
+
+/// Begins to abort; does all of it if there can be no thread.
+[[gnu::cold]] inline std::unique_ptr<NcclAborting> nccl_abort(ncclComm_t communicator) noexcept {
+  try {
+    return std::make_unique<NcclAborting>(communicator);
+  } catch (const std::exception&) {
+    static_cast<void>(ncclCommAbort(communicator));
+    return nullptr;
+  }
+}
+
+/// Gives a communicator back; waits for no rank if that may be in vain.
+struct NcclGiveBack {
+  int exceptions = std::uncaught_exceptions();
+
+  void operator()(ncclComm_t communicator) const noexcept {
+    ncclResult_t state = ncclSuccess;
+    if (std::uncaught_exceptions() > exceptions ||
+        ncclCommGetAsyncError(communicator, &state) != ncclSuccess || state != ncclSuccess) {
+      nccl_abort(communicator);
+    } else {
+      static_cast<void>(ncclCommDestroy(communicator));
+    }
+  }
+};
+
+/// The owner of a communicator.
+using NcclOwner = std::unique_ptr<std::remove_pointer_t<ncclComm_t>, NcclGiveBack>;
+
+} // namespace penstock::detail
 
 namespace penstock {
 
