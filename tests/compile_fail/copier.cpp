@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Mistakes with an AsyncCopier, and cures: tests/tools/check_refusals.py.
+
 #include <penstock/penstock.hpp>
 
 namespace ps = penstock;

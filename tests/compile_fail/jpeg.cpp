@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Mistakes with decoders of pictures, and cures: tests/tools/check_refusals.py.
+
 #include <penstock/decoders/jpeg.hpp>
 #include <penstock/penstock.hpp>
 
