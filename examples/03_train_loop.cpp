@@ -200,3 +200,9 @@ int main(int argc, char** argv) try {
   std::cerr << "03_train_loop: " << error.what() << '\n';
   return 1;
 }
+
+// prints with --device host:
+//   loss: 4.79… before the first step, 0.003… before the last
+//   weights: 0.999… (1.0000) -2.000… (-2.0000) 2.999… (3.0000) 0.500… (0.5000) 0.2… (0.2500)
+//   262144 records, … on host
+//   …

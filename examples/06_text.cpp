@@ -139,3 +139,8 @@ int main(int argc, char** argv) try {
   std::cerr << "06_text: " << error.what() << '\n';
   return 1;
 }
+
+// prints with --device host:
+//   50000 lines, 549997 words, 3491297 characters, the longest line has 154
+//   50000 records, … on host
+//   …

@@ -194,3 +194,9 @@ int main(int argc, char** argv) try {
   std::cerr << "08_tokens: " << error.what() << '\n';
   return 1;
 }
+
+// prints with --device host:
+//   1747384 of 1996800 tokens guessed, 87.5 %
+//   went on from penstock-position 1 epoch=1 step=256 …
+//   719 records, … on host
+//   …

@@ -115,3 +115,8 @@ int main(int argc, char** argv) try {
   std::cerr << "09_small_batches: " << error.what() << '\n';
   return 1;
 }
+
+// prints with --device host:
+//   148343426 is the sum of 16384000 samples
+//   4000 batches one by one: … ms
+//   4000 batches replayed in groups: … ms

@@ -58,3 +58,7 @@ int main(int argc, char** argv) try {
   std::cerr << "10_file_to_file: " << error.what() << '\n';
   return 1;
 }
+
+// prints:
+//   1000000 records, …
+//   …

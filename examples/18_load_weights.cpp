@@ -243,3 +243,12 @@ int main(int argc, char** argv) try {
                    '\n'; // at once: other ranks write there, too
   return 1;
 }
+
+// prints with --check --device host:
+//   "wte.weight" F32 [1000, 768] crc32c 2948110264
+//   "ln_f.bias" BF16 [769] crc32c 2917863072
+//   "wpe.weight" F32 [64, 768] crc32c 2632628241
+//   3 tensors, 3270146 bytes, in … s: … GB/s
+//   every tensor is as in its file
+//   3270146 records, … on host
+//   …

@@ -111,3 +111,8 @@ int main(int argc, char** argv) try {
   std::cerr << "19_select_records: " << error.what() << '\n';
   return 1;
 }
+
+// prints with --device host:
+//   99924 of 1000003 events are of high energy
+//   99924 records, … on host
+//   …

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // What the training loop of examples/gpt/ is made of: its plan, its losses, its clock, its files.
-// Whole trainings run in tools/check_example.py.
+// Whole trainings run in tools/examples/train.py.
 
 #include "support/catch.hpp"
 #include "support/caught.hpp"

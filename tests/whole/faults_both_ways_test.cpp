@@ -7,24 +7,18 @@
 #include "suite/through.hpp"
 #include "support/catch.hpp"
 #include "support/caught.hpp"
-#include "support/failing_device.hpp"
+#include "support/fail_each_call.hpp"
 #include "support/outcome.hpp"
-#include "support/sanitizer.hpp"
 #include "support/watchdog.hpp"
 
 #include <penstock/host/algorithm.hpp>
 
 #include <atomic>
-#include <cstdio>
 #include <stdexcept>
-#include <string>
-#include <thread>
 #include <vector>
 
 using namespace suite;
-using tests::Calls;
 using tests::Came;
-using tests::FailingDevice;
 using tests::Outcome;
 using tests::outcome_of;
 
@@ -36,7 +30,7 @@ using Out = ps::Batch<Number, ps::Device>;
 
 constexpr std::size_t batch = 100;
 constexpr std::size_t batches = 7;
-constexpr std::size_t records = batch * batches - 30;
+constexpr std::size_t count = batch * batches - 30;
 
 struct Twice {
   const Number* in;
@@ -50,10 +44,11 @@ struct PlusOne {
 
 // What a run delivered. The numbers of two runs differ.
 struct Seen {
+  static constexpr std::uint64_t records = count, at_once = batch;
   Number run{};
   // As delivered. After a failed run some may come late: nobody waits for a lost device.
-  std::vector<std::atomic<Number>> numbers = std::vector<std::atomic<Number>>(records);
-  std::size_t given{};
+  std::vector<std::atomic<Number>> numbers = std::vector<std::atomic<Number>>(count);
+  std::uint64_t given{};
   std::uint64_t trap = ~std::uint64_t{0}; // the batch whose work throws
   int trapped_by = 0;                     // in which kernel
 
@@ -74,18 +69,26 @@ struct Seen {
       stream.enqueue([] { throw std::runtime_error{"a trap"}; });
     }
   }
-  bool right() const {
-    for (std::size_t i = 0; i < records; ++i) {
-      if (numbers[i].load(std::memory_order_relaxed) != 2 * (i + (run << 20)) + 1) {
-        return false;
+  bool right() const { return came() <= count; }
+  bool whole() const { return given == count && came() == count; }
+  // Returns how many right numbers came, or more than all if one was wrong.
+  std::size_t came() const {
+    std::size_t right = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const Number number = numbers[i].load(std::memory_order_relaxed);
+      const bool is_late = run != 0 && number == 2 * (i + ((run - 1) << 20)) + 1;
+      if (number == 2 * (i + (run << 20)) + 1) {
+        ++right;
+      } else if (number != 0 && !is_late) {
+        return count + 1;
       }
     }
-    return given == records;
+    return right;
   }
 };
 
 template <class D> auto through_kernels(D& device, Seen& seen) {
-  return ps::Reader{ps::generate<Number>(records,
+  return ps::Reader{ps::generate<Number>(count,
                                          [&seen](std::span<Number> out, std::uint64_t first) {
                                            for (Number& number : out) {
                                              number = first++ + (seen.run << 20);
@@ -113,116 +116,36 @@ template <class D> auto home(D& device, Seen& seen) {
                       {.workers = 1}};
 }
 
-constexpr int fault_code = 77;
-
-bool one_of(const std::string& stage, const char* last) {
-  return stage == "AsyncCopier" || stage == "Kernel" || stage == "Kernel 2" || stage == last;
-}
-
-// Makes the k-th device call of a pipeline fail; returns false if it made fewer. `Make(device,
-// seen)` makes the pipeline, and `run` runs it.
-template <class Make, class Run>
-bool fail_call(Make make, Run run, const char* last, Calls calls, std::uint64_t k,
-               const ps::HostFault& fault, int& in_run) {
-  FailingDevice device{{.late_seed = k % 8 == 0 ? k : 0}};
-  Seen seen;
-  bool fired = false;
-  {
-    ps::HostStream stream = device.stream();
-    auto pipeline = make(device, seen);
-    device.fail(calls, k, fault);
-    Outcome out = outcome_of([&] { pipeline.prepare(); });
-    fired = device.fired();
-    CHECK((out.came == Came::device_error) == fired);
-    if (fired) {
-      const ps::HostCounts now = device.counts();
-      CHECK(now.live_allocations + now.live_pinned + now.live_events == 0);
-      CHECK(now.live_streams == 1);
-    } else {
-      out = outcome_of([&] { run(pipeline, seen, stream); });
-      CAPTURE(out);
-      fired = device.fired();
-      in_run += fired ? 1 : 0;
-      if (fired && out.came == Came::device_error) {
-        // An exception of a loop's body is the application's own.
-        CHECK((fault.sticky || fault.persistent));
-        CHECK(last == std::string{"loop"});
-      } else if (fired) {
-        CHECK(out.came == Came::stage_error);
-        CHECK(out.cause == Came::device_error);
-        CHECK(one_of(out.stage, last));
-        CHECK(out.record <= records);
-      }
-      if (fired) {
-        CHECK(out.code == fault.code);
-        CHECK(out.sticky == fault.sticky);
-      } else {
-        CHECK(out.came == Came::nothing);
-        CHECK(seen.right());
-      }
-    }
-    if (fired) {
-      device.mend();
-      seen.next_run();
-      out = outcome_of([&] { run(pipeline, seen, stream); });
-      CAPTURE(out);
-      if (fault.sticky) {
-        CHECK(out.sticky);
-        CHECK(seen.given == 0);
-      } else {
-        CHECK(out.came == Came::nothing);
-        CHECK(seen.right());
-        CHECK(device.last_error() == 0);
-      }
+// A pipeline, and one run of it.
+template <class P> struct Ran {
+  P pipeline;
+  void run() { pipeline.run(); }
+};
+template <class P> struct Looped {
+  P pipeline;
+  Seen& seen;
+  ps::HostStream& stream;
+  void run() {
+    for (auto numbers : pipeline.on(stream)) {
+      stream.enqueue([&seen = seen, view = In{numbers}] { seen.keep(view); });
+      seen.given += numbers.size();
     }
   }
-  ps::tests::check_nothing_lives(device);
-  return fired;
-}
-
-template <class Make, class Run> void fail_each_call(const char* last, Make make, Run run) {
-  tests::Watchdog watchdog{last};
-  for (const ps::HostFault& fault :
-       {ps::HostFault{.code = fault_code}, ps::HostFault{.persistent = true, .code = fault_code},
-        ps::HostFault{.sticky = true, .code = fault_code}}) {
-    CAPTURE(fault.persistent, fault.sticky);
-    int others = 0;
-    for (std::uint64_t k = 1, missed = 0; missed < 3; ++k) {
-      CAPTURE(k);
-      watchdog.progress(k);
-      missed = fail_call(make, run, last, Calls::others, k, fault, others) ? 0 : missed + 1;
-    }
-    // Only the first ones fail, each in turn; how many there are depends on how long the fences
-    // take.
-    int questions = 0;
-    constexpr std::uint64_t each = tests::under_tsan ? 4 : 12;
-    for (std::uint64_t k = 1, missed = 0; missed < 2; k += k < each ? 1 : k / 2) {
-      CAPTURE(k);
-      watchdog.progress(k);
-      missed = fail_call(make, run, last, Calls::questions, k, fault, questions) ? 0 : missed + 1;
-    }
-    std::printf("to the %s: %d calls and %d questions failed in run()\n", last, others, questions);
-    CHECK(others >= 30); // copies both ways, waits, records, of each batch
-    CHECK(questions >= 3);
-  }
-}
+};
 
 } // namespace
 
 TEST_CASE("whichever device call fails, a pipeline both ways ends with it") {
-  fail_each_call(
-      "AsyncCopier 2", [](FailingDevice& device, Seen& seen) { return home(device, seen); },
-      [](auto& pipeline, Seen&, ps::HostStream&) { pipeline.run(); });
+  tests::fail_each_call<Seen>(
+      {"both ways", {"AsyncCopier", "Kernel", "Kernel 2", "AsyncCopier 2"}, 20, 30},
+      [](tests::Bench<Seen> b) { return Ran{home(b.device, b.seen)}; });
 }
 
 TEST_CASE("whichever device call fails, a loop behind kernels ends with it") {
-  fail_each_call(
-      "loop", [](FailingDevice& device, Seen& seen) { return through_kernels(device, seen); },
-      [](auto& pipeline, Seen& seen, ps::HostStream& stream) {
-        for (auto numbers : pipeline.on(stream)) {
-          stream.enqueue([&seen, view = In{numbers}] { seen.keep(view); });
-          seen.given += numbers.size();
-        }
+  tests::fail_each_call<Seen>(
+      {"a loop behind kernels", {"AsyncCopier", "Kernel", "Kernel 2", "loop"}, 20, 30},
+      [](tests::Bench<Seen> b) {
+        return Looped{through_kernels(b.device, b.seen), b.seen, b.stream};
       });
 }
 

@@ -85,6 +85,15 @@ struct Result {
   bool failed() const { return prepare.came != Came::nothing || run.came != Came::nothing; }
 };
 
+// Its bytes are still to be looked at.
+template <class P> Result result_of(P& pipeline) {
+  Result result{outcome_of([&] { pipeline.prepare(); }), {}, false};
+  if (result.prepare.came == Came::nothing) {
+    result.run = outcome_of([&] { pipeline.run(); });
+  }
+  return result;
+}
+
 Result through_records(const Files& files, const Io& io, ps::DirectReads direct) {
   std::vector<std::byte> got(total);
   auto pipeline = ps::Reader{ps::records<std::byte>(files.paths,
@@ -95,10 +104,7 @@ Result through_records(const Files& files, const Io& io, ps::DirectReads direct)
                                              batch.size_bytes());
                                },
                                {.workers = 2}};
-  Result result{outcome_of([&] { pipeline.prepare(); }), {}, false};
-  if (result.prepare.came == Came::nothing) {
-    result.run = outcome_of([&] { pipeline.run(); });
-  }
+  Result result = result_of(pipeline);
   result.right = got == files.bytes;
   return result;
 }
@@ -117,10 +123,7 @@ Result through_device(const Files& files, const Io& io) {
                              ps::to_pinned,
                              {.workers = 2}} |
                   ps::AsyncCopier{device, {.batch = 2}} | ps::Consumer{std::ref(got)};
-  Result result{outcome_of([&] { pipeline.prepare(); }), {}, false};
-  if (result.prepare.came == Came::nothing) {
-    result.run = outcome_of([&] { pipeline.run(); });
-  }
+  Result result = result_of(pipeline);
   result.right = got.in_order && got.holds(files.bytes);
   return result;
 }
@@ -155,10 +158,7 @@ Result through_decoder(const ColumnFiles& files, const Io& io) {
                      keep(ps::get<"label">(batch), labels);
                    },
                    {.workers = 2}};
-  Result result{outcome_of([&] { pipeline.prepare(); }), {}, false};
-  if (result.prepare.came == Came::nothing) {
-    result.run = outcome_of([&] { pipeline.run(); });
-  }
+  Result result = result_of(pipeline);
   result.right = images == files.images && labels == files.labels;
   return result;
 }

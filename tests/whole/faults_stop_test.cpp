@@ -6,6 +6,7 @@
 
 #include "suite/through.hpp"
 #include "support/catch.hpp"
+#include "support/caught.hpp"
 #include "support/outcome.hpp"
 #include "support/sanitizer.hpp"
 #include "support/watchdog.hpp"
@@ -128,12 +129,6 @@ auto both_ways(ps::HostDevice& device, Behaviour& b) {
                       {.workers = 2}};
 }
 
-bool nothing_lives(const ps::HostDevice& device) {
-  const ps::HostCounts now = device.counts();
-  return now.live_allocations == 0 && now.live_pinned == 0 && now.live_streams == 0 &&
-         now.live_events == 0;
-}
-
 // Returns when nothing moves any more, as far as can be seen from outside.
 void await_rest(const Behaviour& b) {
   for (std::uint64_t before = ~std::uint64_t{0}; before != b.read + b.used;) {
@@ -236,7 +231,7 @@ template <class Make> void stop_at_random_times(const char* chain, Make make) {
     }
   }
   CHECK(b.right);
-  CHECK(nothing_lives(device));
+  ps::tests::check_nothing_lives(device);
   std::printf("%s: 200 stops at random times, at most %.2f ms to return\n", chain, ms(worst));
   CHECK(worst < bounded);
 }
@@ -251,7 +246,7 @@ Clock::duration time_of_death(Make make, Before before) {
   const Clock::time_point start = Clock::now();
   pipeline.reset();
   const Clock::duration time = Clock::now() - start;
-  CHECK(nothing_lives(device));
+  ps::tests::check_nothing_lives(device);
   CHECK(b.right);
   return time;
 }

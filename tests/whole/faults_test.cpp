@@ -7,25 +7,19 @@
 #include "suite/through.hpp"
 #include "support/catch.hpp"
 #include "support/caught.hpp"
-#include "support/failing_device.hpp"
+#include "support/fail_each_call.hpp"
 #include "support/outcome.hpp"
-#include "support/sanitizer.hpp"
 #include "support/watchdog.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <functional>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 using namespace suite;
-using tests::Calls;
 using tests::Came;
-using tests::FailingDevice;
 using tests::Outcome;
 using tests::outcome_of;
 
@@ -86,6 +80,7 @@ bool holds(const ps::Batch<const Text, ps::Device>& batch, std::uint32_t value) 
 
 // The bytes that a run delivered, looked at on the device's streams.
 struct Seen {
+  static constexpr std::uint64_t records = count, at_once = 1;
   template <class B> void look(const B& batch, ps::HostStream& stream) {
     ++given;
     enqueue(batch, stream, std::chrono::microseconds{0});
@@ -98,7 +93,7 @@ struct Seen {
   void enqueue(const B& batch, ps::HostStream& stream, std::chrono::microseconds late) {
     stream.enqueue([this, batch, late, value = value_of(batch.index(), run)] {
       std::this_thread::sleep_for(late);
-      right = right && holds(batch, value);
+      all_right = all_right && holds(batch, value);
       ++looked_at;
     });
   }
@@ -110,7 +105,9 @@ struct Seen {
   std::uint32_t run{};
   std::uint64_t given{};
   std::atomic<std::uint64_t> looked_at{0};
-  std::atomic<bool> right{true};
+  bool right() const { return all_right; }
+  bool whole() const { return given == count && looked_at >= count; }
+  std::atomic<bool> all_right{true};
 };
 
 auto items(const Seen& seen) {
@@ -145,14 +142,7 @@ template <class P> struct Looped {
   }
   template <class B> static B as_batch(const ps::Lease<B>& lease) { return lease; }
 };
-// The device's memory that a test brings along: it is there before and after.
-struct Bench {
-  FailingDevice& device;
-  Seen& seen;
-  ps::HostStream& stream;
-  ps::HostStream& other;
-  ps::HostEvent& event;
-};
+using Bench = tests::Bench<Seen>;
 
 template <class S> auto consumer(Seen& seen) {
   return ps::Consumer{[&seen](ps::Batch<const S, ps::Device> batch, ps::HostStream& stream) {
@@ -192,130 +182,9 @@ auto loop_of_two_streams(Bench b) {
       b.seen, b.stream, &b.other, &b.event};
 }
 
-constexpr int fault_code = 77;
-struct Wanted {
-  ps::HostFault fault;
-  const char* name;
-};
-// After a sticky fault all calls fail.
-constexpr Wanted all_faults[] = {
-    {{.persistent = false, .sticky = false, .code = fault_code}, "once"},
-    {{.persistent = true, .sticky = false, .code = fault_code}, "from then on"},
-    {{.persistent = false, .sticky = true, .code = fault_code}, "sticky"},
-};
-
-void check_error_of_fault(const Outcome& out, const ps::HostFault& fault, bool in_run,
-                          const char* last) {
-  CAPTURE(out);
-  if (in_run && out.came == Came::device_error) {
-    // An exception of a loop's body is the application's own.
-    CHECK((fault.sticky || fault.persistent));
-    CHECK(last == std::string{"loop"});
-  } else if (in_run) {
-    CHECK(out.came == Came::stage_error);
-    CHECK(out.cause == Came::device_error);
-    CHECK(out.record <= count);
-    CHECK((out.stage == "AsyncCopier" || out.stage == last));
-    CHECK(out.says("penstock: " + out.stage + " failed at record "));
-  } else {
-    CHECK(out.came == Came::device_error);
-  }
-  CHECK(out.code == fault.code);
-  CHECK(out.sticky == fault.sticky);
-}
-
-struct Fired {
-  int in_prepare = 0;
-  int in_run = 0;
-};
-
-// Runs one pipeline whose k-th device call fails; returns false if it made fewer.
-template <class Make>
-bool fail_call(Make make, const char* last, Calls calls, std::uint64_t k,
-               const ps::HostFault& fault, Fired& fired) {
-  FailingDevice device{{.late_seed = k % 8 == 0 ? k : 0}};
-  Seen seen;
-  bool in_prepare = false;
-  bool in_run = false;
-  {
-    ps::HostStream stream = device.stream();
-    ps::HostStream other = device.stream();
-    ps::HostEvent event = device.event();
-    auto chain = make(Bench{device, seen, stream, other, event});
-    device.fail(calls, k, fault);
-    Outcome out = outcome_of([&] { chain.pipeline.prepare(); });
-    in_prepare = device.fired();
-    if (in_prepare) {
-      check_error_of_fault(out, fault, false, last);
-      // As if prepare() had not been called.
-      const ps::HostCounts now = device.counts();
-      CHECK(now.live_allocations + now.live_pinned == 0);
-      CHECK(now.live_streams == 2);
-      CHECK(now.live_events == 1);
-    } else {
-      CHECK(out.came == Came::nothing);
-      out = outcome_of([&] { chain.run(); });
-      in_run = device.fired();
-      if (in_run) {
-        check_error_of_fault(out, fault, true, last);
-        // The Report counts the batches handed over, and not the one at which a call failed.
-        CHECK(chain.pipeline.report().records <= seen.given + 1);
-        CHECK(chain.pipeline.report().records + 1 >= seen.given);
-      } else {
-        CHECK(out.came == Came::nothing);
-        CHECK(seen.given == count);
-      }
-    }
-    if (in_prepare || in_run) {
-      device.mend();
-      seen.next_run();
-      out = outcome_of([&] { chain.run(); });
-      CAPTURE(out);
-      if (fault.sticky) {
-        CHECK(seen.given == 0);
-        CHECK(out.code == fault.code);
-        CHECK(out.sticky);
-      } else {
-        CHECK(device.last_error() == 0);
-        CHECK(out.came == Came::nothing);
-        CHECK(seen.given == count);
-        CHECK(seen.looked_at >= count);
-      }
-    }
-  }
-  CHECK(seen.right);
-  ps::tests::check_nothing_lives(device);
-  fired.in_prepare += in_prepare ? 1 : 0;
-  fired.in_run += in_run ? 1 : 0;
-  return in_prepare || in_run;
-}
-
-template <class Make>
-void fail_each_call(const char* chain, const char* last, Make make) {
-  tests::Watchdog watchdog{chain};
-  for (const auto& [fault, name] : all_faults) {
-    CAPTURE(name);
-    Fired others;
-    for (std::uint64_t k = 1, missed = 0; missed < 3; ++k) {
-      CAPTURE(k);
-      watchdog.progress(k);
-      missed = fail_call(make, last, Calls::others, k, fault, others) ? 0 : missed + 1;
-    }
-    // Only the first ones fail, each in turn; how many there are depends on how long the fences
-    // take.
-    Fired questions;
-    constexpr std::uint64_t each = tests::under_tsan ? 4 : 12;
-    for (std::uint64_t k = 1, missed = 0; missed < 2; k += k < each ? 1 : k / 2) {
-      CAPTURE(k);
-      watchdog.progress(k);
-      missed = fail_call(make, last, Calls::questions, k, fault, questions) ? 0 : missed + 1;
-    }
-    std::printf("%s, %s: %d calls failed in prepare(), %d and %d questions in run()\n", chain, name,
-                others.in_prepare, others.in_run, questions.in_run);
-    CHECK(others.in_prepare >= 20); // memory, streams, events
-    CHECK(others.in_run >= 10);     // copies, waits, records
-    CHECK(questions.in_run >= 3);
-  }
+// Memory, streams and events of prepare(); copies, waits and records of a run.
+template <class Make> void fail_each_call(const char* chain, const char* last, Make make) {
+  tests::fail_each_call<Seen>({chain, {"AsyncCopier", last}, 20, 10}, make);
 }
 
 } // namespace
@@ -369,7 +238,7 @@ TEST_CASE("a run whose waiting at the end fails too leaves a pipeline that runs 
     seen.next_run();
     CHECK(pipeline.run().records == count);
     CHECK(seen.looked_at >= count);
-    CHECK(seen.right);
+    CHECK(seen.right());
   }
 }
 
@@ -405,7 +274,7 @@ TEST_CASE("a lease whose giving back fails after the loop is waited for before t
       }
       CHECK(records == count);
     }
-    CHECK(seen.right);
+    CHECK(seen.right());
   }
 }
 
@@ -433,7 +302,7 @@ TEST_CASE("a second stream's use of a lease that outlives its loop is waited for
     }
     CHECK(records == count);
   }
-  CHECK(seen.right);
+  CHECK(seen.right());
 }
 
 TEST_CASE("work that throws on the device ends the run, and every later one at once") {
