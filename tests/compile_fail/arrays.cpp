@@ -3,11 +3,11 @@
 
 // Mistakes with sources of arrays and tokens, and cures: tests/tools/check_refusals.py.
 
+#include <penstock/formats/mnist.hpp>
+#include <penstock/formats/npy.hpp>
+#include <penstock/formats/npz.hpp>
+#include <penstock/formats/tokens.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/sources/mnist.hpp>
-#include <penstock/sources/npy.hpp>
-#include <penstock/sources/npz.hpp>
-#include <penstock/sources/tokens.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -4,6 +4,7 @@
 // Mistakes with a FanOut, and cures: tests/tools/check_refusals.py.
 
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <deque>
 #include <utility>

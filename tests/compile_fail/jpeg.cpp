@@ -3,7 +3,7 @@
 
 // Mistakes with decoders of pictures, and cures: tests/tools/check_refusals.py.
 
-#include <penstock/decoders/jpeg.hpp>
+#include <penstock/formats/jpeg.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstdint>

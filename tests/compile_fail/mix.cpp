@@ -8,6 +8,8 @@
 #include <penstock/sources/mix.hpp>
 #include <penstock/sources/slice.hpp>
 #include <penstock/sources/where.hpp>
+#include <penstock/sources/windows.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <vector>
 

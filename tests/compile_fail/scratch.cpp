@@ -3,8 +3,8 @@
 
 // Mistakes with scratch memory, and cures: tests/tools/check_refusals.py.
 
+#include <penstock/callables/scratch.hpp>
 #include <penstock/penstock.hpp>
-#include <penstock/scratch.hpp>
 
 namespace ps = penstock;
 

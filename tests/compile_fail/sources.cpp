@@ -5,6 +5,7 @@
 
 #include <penstock/penstock.hpp>
 #include <penstock/sources/any_source.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -5,6 +5,8 @@
 
 #include <penstock/penstock.hpp>
 #include <penstock/sources/fifo.hpp>
+#include <penstock/sources/windows.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <cstdint>
 #include <string>

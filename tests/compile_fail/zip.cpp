@@ -4,6 +4,7 @@
 // Mistakes with zip(), and cures: tests/tools/check_refusals.py.
 
 #include <penstock/penstock.hpp>
+#include <penstock/sources/zip.hpp>
 
 #include <cstddef>
 #include <cstdint>
