@@ -4,6 +4,7 @@
 // The code of docs/, word for word, and checks that it does what the pages say. Code that needs a
 // GPU is in cuda/docs_test.cu; tools/check_docs.py compares both with the pages.
 
+#include <penstock/callables/deferred.hpp>
 #include <penstock/callables/scratch.hpp>
 #include <penstock/detail/workers/part_by_part.hpp>
 #include <penstock/diagnose/verdict.hpp>

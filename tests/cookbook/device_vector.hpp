@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/callables/deferred.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>

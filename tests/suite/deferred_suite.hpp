@@ -6,6 +6,7 @@
 
 #include "support/catch.hpp"
 
+#include <penstock/callables/deferred.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstdint>

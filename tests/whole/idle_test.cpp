@@ -9,6 +9,7 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/callables/deferred.hpp>
 #include <penstock/penstock.hpp>
 #include <penstock/pipeline/fan_out.hpp>
 #include <penstock/sources/fifo.hpp>
