@@ -31,7 +31,7 @@ counts = dict.fromkeys(["blocks", "links", "files", "members", "options"], 0)
 # Blocks. A comment may be wrapped differently in a file, and then has its // more than once. Of programs that must not
 # compile, many in a file, the pages show the refused part of one.
 COMPILED = {
-    "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/decoders/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/cuda/activity_test.cu",
+    "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/formats/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/cuda/activity_test.cu",
             "tests/cuda/watch_test.cu", "tests/cuda/nccl_test.cpp", "tests/cookbook/*",
             "bench/blocking_events/*.cu", "tests/compile_fail/*.cpp"],
     "meson": ["tests/*/meson.build"],

@@ -184,7 +184,9 @@ def meson(*args) -> str:
 def configure(build: Build, commands: Commands) -> int:
     """Sets the build folder up, anew if anything has changed that Meson remembers."""
     tools = [shutil.which(tool) for tool in (MESON, build.compiler, "nvcc", "pkg-config", "cmake", "spin", "fiu-run")]
-    made_with = json.dumps([build.options, meson("--version"), tools, Path("/usr/include/relacy").exists(), str(ROOT)])
+    # Meson looks for headers when it sets a folder up.
+    headers = sorted(str(path) for path in (ROOT / "include").rglob("*.[hc]*"))
+    made_with = json.dumps([build.options, meson("--version"), tools, Path("/usr/include/relacy").exists(), str(ROOT), headers])
     stamp = build.folder / "made-with"
     if stamp.exists() and stamp.read_text() == made_with:
         # Reads a changed meson.build now, so that the queries of the folder below are not out of date.

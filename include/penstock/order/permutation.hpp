@@ -148,7 +148,7 @@ class Permutation {
   }
 
  private:
-  // Six is the least number of rounds in which no statistic of tests/permutation_test.cpp finds
+  // Six is the least number of rounds in which no statistic of tests/order/permutation_test.cpp finds
   // anything. Of sixteen orders of 2^20 numbers, in standard deviations of an order at random,
   // where orders of std::shuffle reach 2.8: what knows nothing of the network finds up to 102 in
   // two rounds, and no more than 2.5 in three; the XOR of numbers that have a half in common finds
