@@ -21,35 +21,29 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-CELLS = "penstock/detail/ring/cells.hpp"
-COUNTER = "penstock/detail/ring/counter.hpp"
-STATE = "penstock/detail/ring/state.hpp"
-TICKETS = "penstock/detail/ring/tickets.hpp"
-MPMC = "penstock/detail/ring/mpmc_ring.hpp"
-SPSC = "penstock/detail/ring/spsc_ring.hpp"
-SIDE = "penstock/detail/ring/spsc_side.hpp"
-WAIT = "penstock/detail/ring/wait_word.hpp"
-BELL = "penstock/detail/ring/doorbell.hpp"
-WORD = "penstock/detail/ring/word.hpp"
-RING = "penstock/ring.hpp"
-LEASE = "penstock/ring_lease.hpp"
-TURNS = "penstock/detail/links/sequencer.hpp"
-ONE_BY_ONE = "penstock/detail/links/turn_sequencer.hpp"
-PARTS = "penstock/detail/links/parts.hpp"
-AHEAD = "penstock/detail/links/ahead.hpp"
-CHANGES = "penstock/detail/links/changes.hpp"
-OPENINGS = "penstock/detail/links/openings.hpp"
-FILLINGS = "penstock/detail/links/fillings.hpp"
-LOG = "penstock/detail/links/output_log.hpp"
-USED = "penstock/detail/links/used_up.hpp"
-FENCE = "penstock/fence.hpp"
-GATE = "penstock/detail/engine/stop_gate.hpp"
+STATE = "penstock/ring/detail/state.hpp"
+TICKETS = "penstock/ring/detail/tickets.hpp"
+MPMC = "penstock/ring/detail/mpmc_ring.hpp"
+SPSC = "penstock/ring/detail/spsc_ring.hpp"
+WAIT = "penstock/ring/detail/wait_word.hpp"
+RING = "penstock/ring/ring.hpp"
+LEASE = "penstock/ring/ring_lease.hpp"
+TURNS = "penstock/detail/turns/sequencer.hpp"
+ONE_BY_ONE = "penstock/detail/turns/turn_sequencer.hpp"
+PARTS = "penstock/detail/turns/parts.hpp"
+AHEAD = "penstock/detail/turns/ahead.hpp"
+CHANGES = "penstock/detail/turns/changes.hpp"
+OPENINGS = "penstock/detail/turns/openings.hpp"
+LOG = "penstock/order/detail/origins.hpp"
+USED = "penstock/detail/turns/used_up.hpp"
+FENCE = "penstock/device/fence.hpp"
+GATE = "penstock/detail/engine/run_control.hpp"
 # Files proved by another model than the ring's.
 MODEL_OF = {TURNS: "sequencer_model.cpp", ONE_BY_ONE: "openings_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", CHANGES: "ahead_model.cpp",
-            OPENINGS: "openings_model.cpp", FILLINGS: "openings_model.cpp", LOG: "output_log_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
+            OPENINGS: "openings_model.cpp", LOG: "output_log_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
 # Models that see a weaker order soon; all others are asked after them.
-SEES = {BELL: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], COUNTER: ["laps wrap"],
-        STATE: ["empty ring, end", "empty ring, fail"], CELLS: ["one to many"]}
+SEES = {RING: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], TICKETS: ["laps wrap"],
+        STATE: ["empty ring, end", "empty ring, fail"], MPMC: ["one to many"]}
 # Seconds: many times what all models need. The checker itself ends threads that spin for ever.
 LIMIT = 900
 
@@ -87,7 +81,7 @@ PLANTED = [
      "        Parking::sleep(word_, word_.load(Atomics::relaxed));\n"
      "        continue;\n      }\n      if (ready(seen)) {",
      ["empty ring, end", "empty ring, fail"]),
-    ("the last slot does not hear of a change", CELLS,
+    ("the last slot does not hear of a change", MPMC,
      "for (std::size_t i = 0; i < slots_; ++i) {\n      cells_[i].word.announce(bit);",
      "for (std::size_t i = 0; i + 1 < slots_; ++i) {\n      cells_[i].word.announce(bit);",
      ["full ring", "empty ring, two takers, end"]),
@@ -127,10 +121,10 @@ PLANTED = [
      "if (state.over(ticket)) {\n        return {};\n      }\n      if (!(cells_.*ready)(ticket, place)) {",
      {"} else if (state.over(ticket)) { // asked afterwards: see draw()\n        return {};\n      } else if":
       "} else if"}, ["beyond the end, by"]),
-    ("a taker of one claimer asks for the end before it looks at the slot", SIDE,
+    ("a taker of one claimer asks for the end before it looks at the slot", SPSC,
      "const bool came = word_.await", "const bool came = !state.over(ticket) && word_.await",
      {"}) && !state.over(ticket); // asked afterwards: see MpmcRing": "});"}, ["beyond the end, one"]),
-    ("one that tries of one claimer asks for the end before it looks at the slot", SIDE,
+    ("one that tries of one claimer asks for the end before it looks at the slot", SPSC,
      "return (ticket < known_ || look(other, ticket, 1)) && !state.over(ticket);",
      "return !state.over(ticket) && (ticket < known_ || look(other, ticket, 1));", ["beyond the end, one"]),
     ("a stop is forgotten for the end", STATE,
@@ -140,7 +134,7 @@ PLANTED = [
      "closed_.compare_exchange_strong(closed, first ? ticket : before, Atomics::release,\n"
      "                                    Atomics::relaxed);",
      "closed_.store(first ? ticket : before, Atomics::release);", ["end and stop"]),
-    ("a released slot stays in its lap", CELLS,
+    ("a released slot stays in its lap", MPMC,
      "Words::make(lap(ticket) + 1, Words::free)", "Words::make(lap(ticket), Words::free)",
      ["roles swap"]),
     ("what is counted is not looked for again before sleeping", WAIT,
@@ -154,23 +148,23 @@ PLANTED = [
     ("a sleeper's bit may come back as it was", WAIT,
      "word_.fetch_xor(Words::sleeper | Words::roused, Atomics::relaxed);",
      "word_.fetch_and(~Words::sleeper, Atomics::relaxed);", ["one to many, no nap ends"]),
-    ("only whose turn it was is woken, not those behind", CELLS,
+    ("only whose turn it was is woken, not those behind", MPMC,
      "for (count = counter.give(ticket, place, count); count != 0; --count) {",
      "for (count = counter.give(ticket, place, count) != 0; count != 0; --count) {",
      ["bunch to many, no nap ends"]),
-    ("what comes out of turn is handed on at once", COUNTER,
+    ("what comes out of turn is handed on at once", TICKETS,
      "if (ticket != given_.load(Atomics::relaxed)) {", "if (false) {", ["bunch to one"]),
-    ("what came out of turn is forgotten", COUNTER,
+    ("what came out of turn is forgotten", TICKETS,
      "early_[next] = false;", "early_[next] = false;\n      break;", ["bunch to one"]),
-    ("what came out of turn comes again in the next lap", COUNTER,
+    ("what came out of turn comes again in the next lap", TICKETS,
      "early_[next] = false;", ";", ["leases out of turn"]),
-    ("more is known than the other side gave", SIDE,
+    ("more is known than the other side gave", SPSC,
      "known_ = std::min<std::uint64_t>(given, lap_begin_ + slots_);",
      "known_ = lap_begin_ + slots_;", ["one to one"]),
-    ("a lap goes on behind the last slot", SIDE,
+    ("a lap goes on behind the last slot", SPSC,
      "known_ = std::min<std::uint64_t>(given, lap_begin_ + slots_);",
      "known_ = given;", ["runs by one taker"]),
-    ("what is known is handed out after the end", SIDE,
+    ("what is known is handed out after the end", SPSC,
      "return ticket < known_ && !state.over(ticket);", "return ticket < known_;",
      ["stop between claims"]),
     ("the bell rings before the slot is handed over", RING,
@@ -190,18 +184,18 @@ PLANTED = [
      "ring_bell(publish_bell_);\n    if (state_.set_end(ticket)) {\n      announce",
      {"    ring_bell(publish_bell_);\n    ring_bell(release_bell_);": "    ring_bell(release_bell_);"},
      ["bell, taker, end"]),
-    ("who waits for the bell does not say so", BELL,
+    ("who waits for the bell does not say so", RING,
      "word_.compare_exchange_strong(seen, count | sleeper,",
      "word_.compare_exchange_strong(seen, count,", ["bell"],
      {"Parking::sleep(word_, count | sleeper, limit);": "Parking::sleep(word_, count, limit);"}),
-    ("the bell wakes nobody", BELL, "Parking::wake(word_);", ";", ["bell"]),
-    ("the bell forgets its sleeper after the wake-up, not before", BELL,
+    ("the bell wakes nobody", RING, "Parking::wake(word_);", ";", ["bell"]),
+    ("the bell forgets its sleeper after the wake-up, not before", RING,
      "word_.fetch_and(~sleeper, Atomics::relaxed);\n        Parking::wake(word_);",
      "Parking::wake(word_);\n        word_.fetch_and(~sleeper, Atomics::relaxed);", ["bell, rung"]),
-    ("sleepers' bits change whose slot it is", WORD,
+    ("sleepers' bits change whose slot it is", WAIT,
      "return (word & (lap_mask | state_mask)) == make(lap, free);",
      "return word == make(lap, free);", ["full ring, two", "roles swap"]),
-    ("a taker takes slots of any lap", WORD,
+    ("a taker takes slots of any lap", WAIT,
      "return (word & lap_mask) == make(lap, 0) && (word & state_mask) != free;",
      "return (word & state_mask) != free + (lap & 0);", ["many to one", "roles swap"]),
     ("two that try take the same ticket", TICKETS,
@@ -225,24 +219,24 @@ PLANTED = [
      "return state() == Flow::ended && state_.over(was_taken());",
      "return state() == Flow::ended;", ["bell, taker, end"]),
     ("who came too early is forgotten", TURNS,
-     "} while (places_[at].place.exchange(Place::due, Atomics::acq_rel) == Place::here);",
-     "} while (places_[at].place.exchange(Place::due, Atomics::acq_rel) == Place::empty);",
+     "} while (places_[at].place.exchange(Stand::due, Atomics::acq_rel) == Stand::here);",
+     "} while (places_[at].place.exchange(Stand::due, Atomics::acq_rel) == Stand::empty);",
      ["in order"]),
     ("who comes too early goes before", TURNS,
-     "!= Place::due) {", "== Place::here) {", ["in order"]),
+     "!= Stand::due) {", "== Stand::here) {", ["in order"]),
     ("it is looked who is there, and then said who is due", TURNS,
-     "places_[at].place.exchange(Place::due, Atomics::acq_rel) == Place::here",
-     "places_[at].place.load(Atomics::acquire) == Place::here ||\n"
-     "             (places_[at].place.store(Place::due, Atomics::release), false)", ["in order"]),
+     "places_[at].place.exchange(Stand::due, Atomics::acq_rel) == Stand::here",
+     "places_[at].place.load(Atomics::acquire) == Stand::here ||\n"
+     "             (places_[at].place.store(Stand::due, Atomics::release), false)", ["in order"]),
     ("it is looked who is due, and then said who is there", TURNS,
-     "if (places_[at].place.exchange(Place::here, Atomics::acq_rel) != Place::due) {",
-     "const bool due = places_[at].place.load(Atomics::acquire) == Place::due;\n"
-     "    places_[at].place.store(Place::here, Atomics::release);\n    if (!due) {", ["in order"]),
+     "if (places_[at].place.exchange(Stand::here, Atomics::acq_rel) != Stand::due) {",
+     "const bool due = places_[at].place.load(Atomics::acquire) == Stand::due;\n"
+     "    places_[at].place.store(Stand::here, Atomics::release);\n    if (!due) {", ["in order"]),
     ("a place is empty again only after its turn", TURNS,
-     "      places_[at].place.store(Place::empty, Atomics::relaxed);\n      f(at);",
-     "      f(at);\n      places_[at].place.store(Place::empty, Atomics::relaxed);", ["laps"]),
+     "      places_[at].place.store(Stand::empty, Atomics::relaxed);\n      f(at);",
+     "      f(at);\n      places_[at].place.store(Stand::empty, Atomics::relaxed);", ["laps"]),
     ("a place stays as it was", TURNS,
-     "places_[at].place.store(Place::empty, Atomics::relaxed);\n      f(at);", "f(at);", ["laps"]),
+     "places_[at].place.store(Stand::empty, Atomics::relaxed);\n      f(at);", "f(at);", ["laps"]),
     ("the first to finish a slot hands it on", PARTS, "!= done) {", "!= parts_) {", ["parts, one"]),
     ("each part of a slot hands it on", PARTS, "!= done) {", "== 0) {", ["parts, one"]),
     ("a part is dealt to two workers", PARTS,
@@ -309,20 +303,20 @@ PLANTED = [
     ("a slot that has begun stays open at the end", OPENINGS, "next_.unit == 0 && !empty", "!empty",
      ["openings, a short"]),
     ("an end lets nobody go who waits for a turn", OPENINGS, "turns_.stop();", "", ["openings, a stop"]),
-    ("a worker waits for all of his room before he fills any", FILLINGS,
+    ("a worker waits for all of his room before he fills any", OPENINGS,
      "    while (room.units != 0) {\n",
      "    for (Room all = room; all.units != 0;) {\n"
      "      if (!ring.await_free(all.next(size_).ticket)) {\n        return false;\n      }\n    }\n"
      "    while (room.units != 0) {\n", ["openings, more"]),
-    ("a worker fills a slot that is not free", FILLINGS,
+    ("a worker fills a slot that is not free", OPENINGS,
      "auto* const slot = ring.await_free(piece.ticket);",
      "auto* const slot = ring.await_free(piece.ticket % 2);", ["openings, laps"]),
-    ("the first to fill a slot hands it on", FILLINGS,
+    ("the first to fill a slot hands it on", OPENINGS,
      "piece.units) {\n      return false;", "size_.size(0)) {\n      return false;", ["openings, one"]),
-    ("a slot that was filled is not counted anew for the next lap", FILLINGS,
+    ("a slot that was filled is not counted anew for the next lap", OPENINGS,
      "      return false;\n    }\n    count_anew(piece.ticket);\n", "      return false;\n    }\n",
      ["openings, laps"]),
-    ("a slot counts a piece as one unit", FILLINGS,
+    ("a slot counts a piece as one unit", OPENINGS,
      "units.fetch_sub(piece.units, Atomics::acq_rel)", "units.fetch_sub(1, Atomics::acq_rel)",
      ["openings, laps"]),
     ("who asks does not look whether a note was written meanwhile", LOG,
@@ -381,7 +375,7 @@ PLANTED = [
 
 def order_mutants(include):
     """Yields every memory order that is not relaxed, one at a time."""
-    for where in (BELL, WAIT, COUNTER, STATE, CELLS, TICKETS, SIDE, SPSC, MPMC, WORD, RING, LEASE, TURNS, ONE_BY_ONE, PARTS, AHEAD, CHANGES, OPENINGS, FILLINGS, LOG, USED, FENCE, GATE):
+    for where in (RING, WAIT, TICKETS, STATE, MPMC, SPSC, LEASE, TURNS, ONE_BY_ONE, PARTS, AHEAD, CHANGES, OPENINGS, LOG, USED, FENCE, GATE):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1

@@ -5,7 +5,7 @@
 #include <penstock/config.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/turns/changes.hpp>
-#include <penstock/detail/turns/sequencer.hpp>
+#include <penstock/detail/turns/turn_sequencer.hpp>
 #include <penstock/ring/ring.hpp>
 
 #include <algorithm>
