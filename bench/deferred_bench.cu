@@ -15,6 +15,7 @@
 #include "support/contender.hpp"
 #include "support/gpu.hpp"
 
+#include <penstock/callables/deferred.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>
 

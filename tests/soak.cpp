@@ -9,6 +9,7 @@
 #include "support/temp_dir.hpp"
 
 #include <penstock/device/device_array.hpp>
+#include <penstock/sources/zip.hpp>
 #include <penstock/with_device.hpp>
 #if defined(__CUDACC__)
 #include <penstock/cuda/algorithm.cuh>

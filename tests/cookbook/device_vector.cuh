@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/callables/deferred.hpp>
+#include <penstock/callables/scratch.hpp>
 #include <penstock/cuda.hpp>
 
 #include <cstddef>

@@ -3,6 +3,7 @@
 
 // The suite of scratch memory on a GPU.
 
+#include <penstock/callables/scratch.hpp>
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>
 

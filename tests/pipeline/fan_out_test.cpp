@@ -5,6 +5,7 @@
 // and what only a host device can tell.
 
 #include <penstock/host/device.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <cstddef>
 #include <deque>

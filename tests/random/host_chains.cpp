@@ -4,6 +4,7 @@
 #include "random/chains.hpp"
 
 #include <penstock/data/row.hpp>
+#include <penstock/sources/windows.hpp>
 #include <penstock/stages/consumer.hpp>
 #include <penstock/stages/writer.hpp>
 

@@ -14,6 +14,8 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/callables/deferred.hpp>
+#include <penstock/callables/scratch.hpp>
 #include <penstock/cuda.hpp>
 
 #include <atomic>

@@ -12,6 +12,7 @@
 #include "support/threads.hpp"
 
 #include <penstock/parking.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <algorithm>
 #include <atomic>
