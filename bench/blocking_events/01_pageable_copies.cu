@@ -162,7 +162,6 @@ class ByHand : public Way {
  private:
   std::uint64_t blocking(OwnWork& work) {
     const cudaStream_t stream = cudaStreamLegacy; // the stream in which cudaMemcpy copies
-    // page: before
     for (std::size_t piece = 0; piece < pieces; ++piece) {
       timed([&] { return cudaMemcpy(to(piece), from(piece), bytes(), cudaMemcpyHostToDevice); });
       sums_.add_up(to(piece), piece, stream);

@@ -96,7 +96,6 @@ template <class D> class InTurn : public Way {
     LossSum sum;
     const std::span<float> pinned = pinned_.span();
     std::uint64_t loss = 0;
-    // page: in_turn
     for (std::size_t i = 0; i < job_.steps; ++i) {
       data_.load(i, pinned);
       device_.copy_to_device(batch_.data(), pinned.data(), pinned.size_bytes(), stream_);

@@ -130,7 +130,6 @@ template <class D> class OneThread : public Way {
     LossSum sum;
     std::uint64_t loss = 0;
     const std::size_t bytes = samples_.size() * sizeof(Sample);
-    // page: one_thread
     for (std::size_t i = 0; i < job_.steps; ++i) {
       parse_all(text_.batch(i), samples_);
       device_.copy_to_device(batch_.data(), samples_.data(), bytes, stream_);

@@ -64,7 +64,6 @@ template <class D> using Streams = std::span<typename D::stream_type>;
 
 /// Uses the streams in turn.
 template <class D> void launch_each(std::span<const Tensor> tensors, Streams<D> streams) {
-  // page: before
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     ps::for_each(streams[i % streams.size()], tensor_floats, Scale{tensors[i]});
   }

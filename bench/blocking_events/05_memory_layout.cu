@@ -82,7 +82,6 @@ struct FillRows {
   PENSTOCK_HD void operator()(std::size_t i) const { wanted[i] = row_of(i, rows); }
 };
 
-// page: before
 struct Row {
   std::uint32_t id;
   std::uint32_t hits;

@@ -93,7 +93,6 @@ int main(int argc, char** argv) {
         return std::make_unique<Recomputed>(gpu, shape, group, kept.stack().gradients());
       });
     };
-    // page: ways
     add("kept", shape.layers); // one group of all blocks
     add("recomputed_4", 4);
     add("recomputed_2", 2);

@@ -153,7 +153,6 @@ void step(Optimiser& optimiser, By by, std::size_t layers, cudaStream_t stream) 
     }
     return;
   case By::all:
-    // page: fused
     optimiser.all(stream); // one kernel for what lies there one after the other
     // page: end
   }

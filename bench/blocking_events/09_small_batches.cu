@@ -109,7 +109,6 @@ template <ps::AnyDevice D> class ByHand : public Way {
         in_{device, batch_size}, stream_{device.stream()} {}
 
   std::uint64_t run() override {
-    // page: before
     for (std::size_t first = 0; first < samples_.size(); first += batch_size_) {
       const Samples batch = samples_.subspan(first, batch_size_);
       device_.copy_to_device(in_.data(), batch.data(), batch.size_bytes(), stream_);

@@ -66,7 +66,6 @@ class ScoreSum {
   std::uint64_t sum_{};
 };
 
-// page: before
 template <ps::AnyDevice D>
 std::uint64_t score(const Item& item, D& device, ps::Stream<D> stream) {
   auto* const in = static_cast<Item*>(device.allocate(sizeof(Item)));
@@ -167,7 +166,6 @@ template <class D, std::size_t most> class Loop : public Way {
   std::uint64_t run() override {
     auto& scores = scores_.values();
     scores.clear();
-    // page: loop
     for (std::size_t first = 0; first < items_.size(); first += most) {
       const Items batch = items_.subspan(first, std::min(most, items_.size() - first));
       device_.copy_to_device(in_.data(), batch.data(), batch.size_bytes(), stream_);

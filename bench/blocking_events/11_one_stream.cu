@@ -142,7 +142,6 @@ class DefaultStream : public Way {
     const cudaStream_t stream = cudaStreamLegacy;
     Matrix* const in = in_.data();
     Matrix* const out = out_.data();
-    // page: before
     for (std::size_t i = 0; i < task_.matrices().size(); ++i) {
       const Matrix& matrix = task_.matrices()[i];
       check(cudaMemcpy(in, &matrix, sizeof matrix, cudaMemcpyHostToDevice), "cudaMemcpy");

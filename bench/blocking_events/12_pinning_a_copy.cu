@@ -123,7 +123,6 @@ template <class D> class Target {
 };
 
 template <class D> std::uint64_t pin_a_copy(Target<D>& target) {
-  // page: before
   std::vector<std::uint64_t> words(target.words);
   make_words(words, 0);
   const PinnedArray<std::uint64_t, D> pinned{target.device, words.size()}; // as much memory again
@@ -157,7 +156,6 @@ std::uint64_t pinned_in_place(Target<ps::CudaDevice>& target) {
 #endif
 
 template <class D> std::uint64_t pinned_from_the_start(Target<D>& target) {
-  // page: from_the_start
   const PinnedArray<std::uint64_t, D> pinned{target.device, target.words};
   make_words(pinned.span(), 0);
   return target.send(pinned.span());

@@ -12,7 +12,6 @@
 #include "support/threads.hpp"
 
 #include <penstock/parking.hpp>
-#include <penstock/pipeline/fan_out.hpp>
 
 #include <algorithm>
 #include <atomic>
