@@ -6,7 +6,7 @@
 #include "random/sources.hpp"
 #include "random/work.hpp"
 
-#include <penstock/order/detail/dealing.hpp>
+#include <penstock/order/detail/sequence.hpp>
 #include <penstock/order/permutation.hpp>
 
 #include <algorithm>

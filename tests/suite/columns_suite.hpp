@@ -9,6 +9,8 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 
+#include <penstock/sources/zip.hpp>
+
 #include <algorithm>
 #include <array>
 #include <functional>

@@ -13,7 +13,7 @@
 #include <penstock/detail/ends/host_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
 #include <penstock/pipeline/batches.hpp>
-#include <penstock/pipeline/join.hpp>
+#include <penstock/pipeline/pipe_operator.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/run/report.hpp>
 

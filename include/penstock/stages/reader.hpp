@@ -17,6 +17,7 @@
 #include <penstock/detail/reading/reader_node.hpp>
 #include <penstock/detail/reading/shared_reader_node.hpp>
 #include <penstock/detail/turns/ahead.hpp>
+#include <penstock/detail/turns/flush.hpp>
 #include <penstock/order/detail/ordered_numbers.hpp>
 #include <penstock/order/detail/run_order.hpp>
 #include <penstock/sources/detail/optional_members.hpp>

@@ -4,7 +4,7 @@
 
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/build.hpp>
-#include <penstock/detail/turns/ahead.hpp>
+#include <penstock/detail/turns/flush.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/order/ranks.hpp>

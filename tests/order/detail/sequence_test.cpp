@@ -6,7 +6,7 @@
 
 #include "support/catch.hpp"
 
-#include <penstock/order/detail/dealing.hpp>
+#include <penstock/order/detail/sequence.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -6,8 +6,10 @@
 #include <penstock/data/counted.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/detail/device_side/captured_groups.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/kernel_call.hpp>
+#include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/measure/meter.hpp>
 #include <penstock/device/detail/allocation.hpp>

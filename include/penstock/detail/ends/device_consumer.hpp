@@ -6,7 +6,8 @@
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/vector.hpp>
-#include <penstock/detail/device_side/kernel_call.hpp>
+#include <penstock/detail/device_side/captured_groups.hpp>
+#include <penstock/detail/device_side/launch_check.hpp>
 #include <penstock/detail/ends/device_lender.hpp>
 #include <penstock/detail/engine/node.hpp>
 #include <penstock/device/device.hpp>

@@ -10,6 +10,7 @@
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/turns/ahead.hpp>
+#include <penstock/detail/turns/flush.hpp>
 #include <penstock/device/device.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/detail/origins.hpp>

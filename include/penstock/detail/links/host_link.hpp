@@ -9,6 +9,7 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/turns/ahead.hpp>
+#include <penstock/detail/turns/flush.hpp>
 #include <penstock/detail/turns/sequencer.hpp>
 #include <penstock/order/detail/origins.hpp>
 #include <penstock/order/detail/run_order.hpp>

@@ -8,7 +8,7 @@
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/run_control.hpp>
 #include <penstock/detail/links/host_link.hpp>
-#include <penstock/detail/turns/ahead.hpp>
+#include <penstock/detail/turns/flush.hpp>
 #include <penstock/detail/turns/openings.hpp>
 #include <penstock/detail/turns/ramp.hpp>
 #include <penstock/order/detail/origins.hpp>

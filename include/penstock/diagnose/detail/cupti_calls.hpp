@@ -12,8 +12,6 @@
 #include <string>
 #include <utility>
 
-#include <cupti.h>
-
 #if !__has_include(<cupti.h>)
 #error                                                                                             \
     "penstock/diagnose/activity.hpp needs CUPTI: install cuda-cupti-dev, or -I extras/CUPTI/include."

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/order/detail/dealing.hpp>
 #include <penstock/order/detail/run_order.hpp>
+#include <penstock/order/detail/sequence.hpp>
 
 #include <cstddef>
 #include <cstdint>
