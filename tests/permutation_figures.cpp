@@ -3,8 +3,8 @@
 
 // How random are permutations of so many rounds? Prints the largest deviation of sixteen keys for
 // each statistic, in standard deviations of an order at random. docs/order.md and
-// penstock/order/permutation.hpp have these figures; tests/order/permutation_test.cpp checks what they
-// say.
+// penstock/order/permutation.hpp have these figures; tests/order/permutation_test.cpp checks what
+// they say.
 
 #include "support/randomness.hpp"
 

@@ -195,6 +195,7 @@ class Nccl {
     }
     communicator_.reset(made);
   }
+  /// Takes over what the other owns.
   Nccl(Nccl&&) noexcept = default;
   /// Takes over what the other owns, and gives up its own.
   Nccl& operator=(Nccl&&) noexcept = default;

@@ -148,13 +148,13 @@ class Permutation {
   }
 
  private:
-  // Six is the least number of rounds in which no statistic of tests/order/permutation_test.cpp finds
-  // anything. Of sixteen orders of 2^20 numbers, in standard deviations of an order at random,
-  // where orders of std::shuffle reach 2.8: what knows nothing of the network finds up to 102 in
-  // two rounds, and no more than 2.5 in three; the XOR of numbers that have a half in common finds
-  // 98 in three rounds, and no more than 2.7 in four or five; a statistic made for such networks
-  // finds 28.5 in four and in five rounds, 2.2 in six, and 2.3 and 2.6 in seven and eight. So what
-  // may be asked of a shuffle would be content with two rounds fewer. A round takes 2 ns.
+  // Six is the least number of rounds in which no statistic of tests/order/permutation_test.cpp
+  // finds anything. Of sixteen orders of 2^20 numbers, in standard deviations of an order at
+  // random, where orders of std::shuffle reach 2.8: what knows nothing of the network finds up to
+  // 102 in two rounds, and no more than 2.5 in three; the XOR of numbers that have a half in common
+  // finds 98 in three rounds, and no more than 2.7 in four or five; a statistic made for such
+  // networks finds 28.5 in four and in five rounds, 2.2 in six, and 2.3 and 2.6 in seven and eight.
+  // So what may be asked of a shuffle would be content with two rounds fewer. A round takes 2 ns.
   //
   // Small halves forget slowly. Of 200,000 orders of 5 numbers some come more often than others by
   // 2104 standard deviations after six rounds, 48 after twelve, 6 after sixteen, 0.8 after 20 and
