@@ -164,8 +164,8 @@ namespace detail {
   if (verdict.cause != Cause::kernel && !verdict.stage.empty()) {
     detail::advise_copy_once(verdict, finding);
   }
-  // What held back only for a part of the run may have overlapped with what did for the rest, and
-  // a run's beginning and end stay.
+  // A stage that limited only part of the run may have overlapped with the others, and start-up
+  // does not shrink: such gains are upper bounds.
   const bool at_ring = verdict.cause == Cause::depth || verdict.cause == Cause::too_few_units;
   if ((finding.share < detail::binding && !at_ring && !finding.short_calls()) ||
       detail::seconds_of_one_unit(finding) > 0.05 * report.seconds) {

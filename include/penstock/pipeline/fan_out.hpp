@@ -269,8 +269,8 @@ template <class P> using schema_given = typename batch_of<typename chain<P>::giv
 /// the others that is the end, and no error: report().stopped tells.
 ///
 /// A lease that is kept past its loop must be given back before any device begins the next run.
-/// What keeps a run from beginning, each loop throws once, unless one tries again before and begins
-/// it.
+/// If a run cannot begin, every loop throws that error once. If one of them tries again first and
+/// succeeds, the others join its run.
 ///
 /// Movable. The devices must outlive it and its loops. T is a record's type, D the devices'.
 template <class T, class D> class FanOut {

@@ -83,9 +83,9 @@ concept Fills =
 ///   in which order its records come, as a Mix does. record_of() is the number of the record that
 ///   comes as number `visit`, counted over all epochs: a function of its arguments alone. group()
 ///   is how many visits belong together: each group of them has the same share of everything;
-/// - `identity() const`: after open(), a number that another source of as many records has not,
-///   such as a hash of the options that choose them: a Position of the one is then refused by a
-///   run of the other. Without it 0;
+/// - `identity() const`: after open(), a number that tells this source from others with as many
+///   records, such as a hash of its options. A run refuses a Position whose source had another
+///   number. Without it 0;
 /// - `note(std::string& to) const`: appends to the Report's note how the records were read. Any
 ///   thread, during a run. If it throws, the note says so, and the run goes on.
 ///

@@ -20,10 +20,9 @@ namespace penstock {
 
 /// Options of a Reader.
 struct ReaderOptions {
-  /// Threads that read at once; 0: five of eight processors into pinned memory, else half, since
-  /// other stages need some; at most 12. If ranks share the host, or pipelines of this process feed
-  /// several devices, each has its part of the processors, of which six of eight read into pinned
-  /// memory.
+  /// Threads that read at once; 0: 5/8 of the processors for pinned memory, else 1/2, and 12 at
+  /// most. The processors are divided first among the ranks and the devices of this host; each then
+  /// has 6/8 of its part for pinned memory.
   unsigned workers = 0;
   /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
   std::size_t depth = 0;
@@ -36,8 +35,8 @@ struct ReaderOptions {
   std::size_t batch = 0;
   /// Leaves out the last batch of each epoch if it is short; the Report counts its records as
   /// dropped. Behind an AsyncCopier to the device a batch is the copier's. Else, and with a Ragged
-  /// column, it is a slot: then give its `batch`. What a later stage leaves out of a slot makes it
-  /// no shorter here.
+  /// column, it is a slot: then give its `batch`. Records that a later stage leaves
+  /// out do not make it short.
   bool drop_last = false;
   /// How many records may be read and not yet used up, from the call of the source's read() until
   /// the last stage, or its work on the device, is done with them; 0: as many as the rings hold. At

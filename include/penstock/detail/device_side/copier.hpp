@@ -49,10 +49,10 @@ void copy_pieces(D& device, std::span<const CopyPiece> pieces, Stream<D> stream)
 /// batch of its own.
 template <AnyDevice D> class Copier {
  public:
-  /// `on_the_way`, unless it is null, is told the turns. `by_turn`, unless it is null, says which
-  /// units are a batch. `drop_last`: of each epoch it leaves out the last batch if that is short;
-  /// with a Ragged column the Reader does. `from`, unless it is null, says how much of the first
-  /// batch an earlier run has given.
+  /// `on_the_way`, unless it is null, gets the source numbers of what was sent. `by_turn`, unless
+  /// it is null, says which units are a batch. `drop_last`: of each epoch it leaves out the last
+  /// batch if that is short; with a Ragged column the Reader does. `from`, unless it is null, says
+  /// how much of the first batch an earlier run has given.
   [[gnu::cold]] Copier(D& device, HostLink& in, DeviceLink<D>& out, std::size_t copy_bytes,
                        OnTheWay* on_the_way = nullptr, bool drop_last = false,
                        const Flush& flush = {}, Owned<BatchesByTurn> by_turn = {},
@@ -257,7 +257,8 @@ template <AnyDevice D> class Copier {
   const Owned<BatchesByTurn> by_turn_;
   const RunOrder* const from_;
   typename D::stream_type stream_;
-  // Four events for at most two copies in flight: a user that is late asks about an older one.
+  // Two copies are in flight at most. Two more events stay valid for a stage that asks late about a
+  // finished copy.
   Timeline<D> line_;
   const std::size_t most_records_;
   const std::size_t most_slots_;

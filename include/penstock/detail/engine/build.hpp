@@ -75,8 +75,8 @@ class AheadNeeds {
   void whole(std::uint64_t each) noexcept { units_ = grain_ = each; }
   /// A stage gathers what comes in batches of `each`.
   void gather(std::uint64_t each) noexcept {
-    // Batches that were gathered before share their credits, rounded down, and what is kept of
-    // several such shares may have more than its part.
+    // Credits were split by rounding down once already. Rounding down again could leave a batch
+    // with more credits than its records have.
     if (out_ != 1 && std::exchange(shared_, true)) {
       round_up();
     }

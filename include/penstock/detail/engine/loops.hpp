@@ -24,11 +24,11 @@ class Loops {
     told_.reserve(count);
   }
 
-  /// Lets a loop into the run, and calls begin() if there is none. If that throws, the loop has not
-  /// entered, and each other one throws the same once, unless one of them begins a run before: a
-  /// run would wait for those that have thrown. Blocks while the loop has left a run which others
-  /// have not, and returns false, with the loop in no run, if `stop` says so meanwhile. Throws
-  /// Error if it is in the run. Without `loops`, each run has one.
+  /// Lets a loop into the run, and calls begin() if there is none. If begin() throws, this loop
+  /// stays outside, and each other loop throws the same error once. A loop that begins a run later
+  /// clears it: that run would wait for loops that gave up. Blocks while the loop has left a run
+  /// which others have not, and returns false, with the loop in no run, if `stop` says so
+  /// meanwhile. Throws Error if it is in the run. Without `loops`, each run has one.
   template <class F>
   static bool enter(Loops* loops, const void* loop, const std::stop_token& stop, F begin) {
     std::unique_lock<std::mutex> lock;

@@ -193,7 +193,7 @@ struct HostLink {
     explicit Counted(std::size_t slots) : turns{slots}, held(slots) {}
 
     Sequencer<> turns;
-    std::uint64_t units{}; // delivered so far: whose turn it is, his
+    std::uint64_t units{}; // delivered so far: only the thread whose turn it is touches this
     Vector<Held> held;     // by place: what is filled, until its turn
   };
 

@@ -180,7 +180,7 @@ class LoggedOutputs final : public OutputOrigins {
 };
 
 /// What the workers of a Decoder of another number of records share: in turn each learns where the
-/// outputs of his share go.
+/// outputs of its share go.
 class OutputRun {
  public:
   /// A place in the run's order, noted before the output of this number in its share.
@@ -276,7 +276,7 @@ class OutputRun {
   const Shared<RunOrder> order_;
   LoggedOutputs* outputs_{};
   std::uint64_t dropped_{}; // of the run's first outputs
-  // Whose turn it is, his.
+  // Only the worker whose turn it is touches these.
   std::uint64_t epoch_{};    // of the last share
   std::uint64_t made_{};     // outputs so far
   std::uint64_t left_out_{}; // of them, in epochs' last slots

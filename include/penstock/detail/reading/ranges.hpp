@@ -189,7 +189,7 @@ class DealtRanges final : public RangeDealer {
   const SlotRanges* ranges_{};
   const Shared<Ahead<>> ahead_;
   const bool whole_;
-  Range next_{}; // whose turn it is, his
+  Range next_{}; // only the worker whose turn it is touches this
 };
 
 } // namespace penstock::detail

@@ -43,9 +43,9 @@ struct Room {
 };
 
 /// Gives out the room of a ring's slots where nobody knows beforehand how much each worker needs.
-/// What they work on is numbered. In turn, in the order of these numbers, each opens the room that
-/// he needs, however much, and passes the turn on; only then he waits for the slots and fills them,
-/// beside the others. All whom he may wait for are before him: a ring of two slots suffices.
+/// Their shares of the work are numbered. Workers reserve room in the order of these numbers, as
+/// much as they need, and pass the turn on. Then they wait for their slots, and fill them side by
+/// side. A worker waits only for lower numbers, so that even a ring of two slots suffices.
 template <class Policy = RingPolicy> class Openings {
  public:
   /// Slots have as many units as `size` says. For so many workers.
@@ -104,7 +104,7 @@ template <class Policy = RingPolicy> class Openings {
 
  private:
   const Ramp size_;
-  Room next_; // whose turn it is, his: where the next unit goes
+  Room next_; // where the next unit goes: only the worker whose turn it is touches this
   TurnSequencer<Policy> turns_;
 };
 

@@ -37,8 +37,8 @@ template <class Policy = RingPolicy> class Sequencer {
   /// ticket come that has the same place in the next lap.
   template <class F> void bring(std::uint64_t ticket, F f) noexcept {
     std::size_t at = ticket % count_;
-    // Pairs with the exchange below, both ways: of who is too early it releases what he did, to
-    // whoever does it; else it acquires what was done before.
+    // Pairs with the exchange below, both ways: of a thread that is too early it releases what that
+    // did, to whoever does it; else it acquires what was done before.
     if (places_[at].place.exchange(Stand::here, Atomics::acq_rel) != Stand::due) {
       return;
     }

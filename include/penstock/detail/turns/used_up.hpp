@@ -60,8 +60,9 @@ template <class Policy = RingPolicy> class UsedInTurn {
   UsedUp<Policy>& all_;
   Sequencer<Policy> turns_;
   Vector<std::uint64_t> behind_; // by the slot's place in the ring
-  std::uint64_t last_{};         // whose turn it is, his, and so is
-  std::uint64_t next_{};         // the ticket that is due
+  // Only the thread whose turn it is touches these.
+  std::uint64_t last_{};
+  std::uint64_t next_{}; // the ticket that is due
 };
 
 } // namespace penstock::detail

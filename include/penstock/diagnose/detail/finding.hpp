@@ -76,7 +76,7 @@ struct Finding {
   [[gnu::cold]] explicit Finding(const Report& of)
       : report{of}, at{limiting_stage(of.stages, of.seconds, of.waited_s)}, stage{of.stages[at]},
         bounds{of}, share{bounds.of(at).share},
-        // What is not the stage's time stays, however fast it gets.
+        // The rest of the run does not get shorter.
         most{share < binding && !short_calls() &&
                      lost_at_ring(of.stages, at, of.seconds) < much_lost
                  ? 1 / std::max(1 - held_back() / of.seconds, 0.02)
