@@ -151,7 +151,7 @@ TEST_CASE("a member is an array as a .npy file is, and errors count its bytes") 
     CHECK(e.offset() >= zip.headers[1] + 35);
     CHECK(e.offset() <= zip.entries[0]);
   };
-  says(npy_file(npy_text("<i4", "(3, 1)", "True"), small_data), "Fortran order");
+  says(npy_file(npy_text("<i4", "(3, 2)", "True"), small_data), "Fortran order");
   says(npy_file(npy_text("|O", "(3,)"), small_data), "Python objects");
   says(npy_file("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (3,), }", small_data),
        "structures");

@@ -11,6 +11,8 @@
 #include "support/temp_dir.hpp"
 #include "support/watchdog.hpp"
 
+#include <penstock/sources/zip.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>

@@ -134,7 +134,9 @@ void copy_others(const Row<const From>& in, const Row<To>& out, const Columns<T.
                                                       std::string_view what,
                                                       std::string_view library_says) {
   const auto first = std::as_bytes(file.first(std::min(file.size(), foreign_bytes)));
-  if (const std::string kind = foreign_kind(first, file.size()); !kind.empty()) {
+  const std::string kind = foreign_kind(first, file.size());
+  const bool own = kind.find(joined({"ps::", name, "."})) != std::string::npos;
+  if (!kind.empty() && !own) {
     throw_error<Error>(
         {"penstock: ", name, ": a file that ", kind, " Leave such records out by .on_error."});
   }
