@@ -4,7 +4,7 @@
 // How calls of CUDA are heard and recorded, with a CUPTI of the test's own in its place: no test
 // needs a GPU or libcupti.
 
-#include <penstock/diagnose/detail/watch_sums.hpp>
+#include <penstock/diagnose/detail/allocated_memory.hpp>
 #include <penstock/diagnose/gpu_observer.hpp>
 #include <penstock/diagnose/watch.hpp>
 

@@ -9,6 +9,7 @@
 #include <penstock/cuda/detail/current_device.hpp>
 #include <penstock/cuda/error.hpp>
 #include <penstock/diagnose/detail/activity_records.hpp>
+#include <penstock/diagnose/detail/allocated_memory.hpp>
 #include <penstock/diagnose/detail/cupti.hpp>
 #include <penstock/diagnose/detail/cupti_calls.hpp>
 #include <penstock/diagnose/detail/idle_sweep.hpp>

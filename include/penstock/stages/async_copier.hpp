@@ -7,6 +7,7 @@
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
+#include <penstock/detail/device_side/batches_by_turn.hpp>
 #include <penstock/detail/device_side/copier.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/fetcher_node.hpp>

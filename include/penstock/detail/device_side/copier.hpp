@@ -5,6 +5,7 @@
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/batch_filler.hpp>
+#include <penstock/detail/device_side/batches_by_turn.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
 #include <penstock/detail/device_side/poison.hpp>
 #include <penstock/detail/engine/sizes.hpp>

@@ -15,6 +15,7 @@
 #include <penstock/error.hpp>
 #include <penstock/order/detail/origins.hpp>
 #include <penstock/order/detail/run_order.hpp>
+#include <penstock/order/detail/whole_batches.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/source.hpp>
 

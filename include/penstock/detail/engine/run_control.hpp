@@ -6,6 +6,7 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/failure.hpp>
+#include <penstock/detail/engine/skip_notes.hpp>
 #include <penstock/detail/measure/meter.hpp>
 #include <penstock/error.hpp>
 #include <penstock/ring/ring.hpp>

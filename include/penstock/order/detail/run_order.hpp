@@ -8,6 +8,7 @@
 #include <penstock/error.hpp>
 #include <penstock/order/detail/dealing.hpp>
 #include <penstock/order/detail/origins.hpp>
+#include <penstock/order/detail/whole_batches.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/order/position.hpp>
 
