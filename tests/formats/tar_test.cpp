@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -618,7 +619,7 @@ TEST_CASE("archives that would be refused may be left out, and are listed") {
     CHECK(note.find("left out") == std::string::npos);
   }
   // By its name one is not whole, whatever is in it.
-  for (const char* name : {"3.tar.gz", "1.tar.part"}) {
+  for (const char* name : {"3.tar.gz", "1.tar.part", "1.tgz"}) {
     fs::remove(dir / "1.tar");
     const std::string path = write(dir, name, whole);
     CHECK(has(caught<ps::SourceError>([&] { open({}); }), "fetch or unpack the whole file"));
@@ -670,6 +671,33 @@ TEST_CASE("an archive that cannot be read may be left out, but not since descrip
   }
   for (const int error : {EMFILE, ENFILE, ENOMEM}) {
     CHECK(has(caught<ps::SourceError>([&] { open("open", error); }), "cannot open " + paths[1]));
+  }
+}
+
+TEST_CASE("under a low limit on open files many archives are opened, and their indexes kept") {
+  const TempDir dir;
+  constexpr std::size_t archives = 100;
+  const std::string whole = tar_member("a.cls", "7") + tar_member("a.jpg", "x") + tar_end;
+  for (std::size_t i = 0; i != archives; ++i) {
+    write(dir, std::to_string(i) + ".tar", whole);
+  }
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  for (const bool there : {false, true}) {
+    const rlimit few{24, before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    auto source = ps::tar<Plain>(dir.path(), {.keep_index = true});
+    std::string error;
+    try {
+      source.open();
+    } catch (const ps::SourceError& e) {
+      error = e.what();
+    }
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    CAPTURE(there);
+    REQUIRE(error.empty());
+    CHECK(source.size() == archives);
+    CHECK(fs::exists(dir / ".0.tar.penstock-index"));
   }
 }
 

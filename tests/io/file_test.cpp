@@ -116,6 +116,19 @@ TEST_CASE("a file is read in full, whatever a single read gives") {
   }
 }
 
+TEST_CASE("a folder is listed once a descriptor is free again") {
+  const TempDir dir;
+  const std::string path = dir.write("a", "x");
+  for (const int error : {EMFILE, ENFILE}) {
+    CAPTURE(error);
+    int refusals = 0;
+    const FaultyIo<> io{IoFaults::fail(
+        [&](const IoCall& c) { return c.name == "open_folder" && ++refusals <= 20 ? error : 0; })};
+    CHECK(ps::files_at(io, dir.path()) == std::vector{path});
+    CHECK(io.pauses() == 20);
+  }
+}
+
 TEST_CASE("an interrupted call is made again at once, and one to be tried later after a pause") {
   const TempDir dir;
   const auto bytes = some_bytes(100);
