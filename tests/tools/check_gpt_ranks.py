@@ -132,6 +132,7 @@ def check_failures(trial: Trial):
         assert code == 128 + signal.SIGKILL and took < 20, (launcher, code, errors, took)
         code, errors, took = end_one(trial, launcher, signal.SIGSTOP)  # no launcher sees that
         assert code == 1 and " of 3 has waited 2 s for the others: one is gone, or stopped." in errors and 2 < took < 20, (launcher, code, errors, took)
+        print(f"{launcher}, --stall 2: all have ended {took:.1f} s after a rank was stopped")
 
     def fails(ranks: int, script: str, *more) -> str:
         command = [str(word) for word in trial.arguments(ranks, *more)]
