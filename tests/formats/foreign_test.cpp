@@ -263,6 +263,7 @@ TEST_CASE("what begins almost as another kind does is taken") {
                                    raw("LZIP text"),
                                    llm_c(20240326, 99),
                                    llm_c(20240325, 1),
+                                   llm_c(20240326, 0),
                                    raw("\5\0\0\0\0\0\0\0\xea\xb2\x04\x3f"),
                                    zeros(300),
                                    raw("\x30\0\0\0\0\0\0\0[\"a\":"),
@@ -275,6 +276,8 @@ TEST_CASE("what begins almost as another kind does is taken") {
       CHECK(kind.open(path) != 0);
     }
   }
+  // Records that begin with a date as a number.
+  CHECK(as_they_lie[0].open(written(dir, llm_c(20240801, 0))) != 0);
   // Files of every length that a kind's magic is cut to.
   for (const auto* kinds : {&packed, &others}) {
     for (const Foreign& foreign : *kinds) {
