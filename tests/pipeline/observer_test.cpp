@@ -111,48 +111,62 @@ TEST_CASE("a stall names the stage at work that is furthest on, else the one tha
   CHECK(named == std::vector<std::string>{"Reader", "loop", "AsyncCopier", "Reader"});
 }
 
-TEST_CASE("a callable that does not return is named while it holds the pipeline up") {
+namespace {
+
+struct Told {
+  std::string stage;
+  std::string reason;
+};
+
+// Runs a pipeline that `held` holds up until a stall is told, and returns the first one.
+Told first_stall(const std::string& held) {
   const std::vector<std::uint32_t> values(2'000'000, 7);
   ps::HostDevice device;
+  std::atomic<bool> let_go{false};
+  std::atomic<bool> held_once{false};
+  const auto hold = [&](const std::string& here) {
+    while (here == held && !let_go) {
+      held_once = true;
+      std::this_thread::sleep_for(milliseconds{1});
+    }
+  };
+  auto pipeline = ps::Reader{ps::memory(values), {.workers = 2, .depth = 2}} |
+                  ps::Decoder{[&](ps::Batch<const std::uint32_t, ps::Pageable> in,
+                                  ps::Batch<std::uint32_t, ps::Pinned> out) {
+                                hold("Decoder");
+                                std::copy_n(in.data(), in.size(), out.data());
+                              },
+                              {.workers = 2, .depth = 2}} |
+                  ps::AsyncCopier{device, {.batch = 100'000}} |
+                  ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Device>, ps::HostStream&) {
+                    hold("Consumer");
+                  }};
+  Told told;
+  const auto stalled = [&](const ps::Stall& stall) {
+    if (!let_go) {
+      told = {stall.stage, stall.reason};
+      std::printf("stall of %s told after %.0f ms, limit 200 ms\n", stall.stage.c_str(),
+                  stall.seconds * 1e3);
+      let_go = true;
+    }
+  };
+  const ps::Report& report = pipeline.run({.stalled = stalled, .stall_limit = milliseconds{200}});
+  CHECK(held_once);
+  CHECK(report.records == values.size());
+  return told;
+}
+
+} // namespace
+
+TEST_CASE("a callable that does not return is named while it holds the pipeline up") {
   for (const std::string held : {"Decoder", "Consumer"}) {
     CAPTURE(held);
-    std::atomic<bool> let_go{false};
-    std::atomic<bool> held_once{false};
-    const auto hold = [&](const std::string& here) {
-      while (here == held && !let_go) {
-        held_once = true;
-        std::this_thread::sleep_for(milliseconds{1});
-      }
-    };
-    auto pipeline = ps::Reader{ps::memory(values), {.workers = 2, .depth = 2}} |
-                    ps::Decoder{[&](ps::Batch<const std::uint32_t, ps::Pageable> in,
-                                    ps::Batch<std::uint32_t, ps::Pinned> out) {
-                                  hold("Decoder");
-                                  std::copy_n(in.data(), in.size(), out.data());
-                                },
-                                {.workers = 2, .depth = 2}} |
-                    ps::AsyncCopier{device, {.batch = 100'000}} |
-                    ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Device>, ps::HostStream&) {
-                      hold("Consumer");
-                    }};
-    std::string stage;
-    std::string reason;
-    double seconds = 0;
-    const ps::Report& report = pipeline.run({.stalled =
-                                                 [&](const ps::Stall& stall) {
-                                                   if (let_go) {
-                                                     return; // a stall of a busy machine
-                                                   }
-                                                   stage = stall.stage;
-                                                   reason = stall.reason;
-                                                   seconds = stall.seconds;
-                                                   let_go = true;
-                                                 },
-                                             .stall_limit = milliseconds{200}});
-    std::printf("stall of %s told after %.0f ms, limit 200 ms\n", held.c_str(), seconds * 1e3);
-    CHECK(held_once);
-    CHECK(stage == held);
-    CHECK(reason.find("at work") != std::string::npos);
-    CHECK(report.records == values.size());
+    Told told;
+    // A busy machine may hold another thread up for as long, and then that one is named.
+    for (int run = 0; run != 5 && told.stage != held; ++run) {
+      told = first_stall(held);
+    }
+    CHECK(told.stage == held);
+    CHECK(told.reason.find("at work") != std::string::npos);
   }
 }
