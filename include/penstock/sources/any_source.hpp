@@ -9,7 +9,7 @@
 #include <penstock/error.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/run/options.hpp>
-#include <penstock/sources/detail/optional_members.hpp>
+#include <penstock/sources/detail/held_source.hpp>
 #include <penstock/sources/detail/reads.hpp>
 #include <penstock/sources/patience.hpp>
 #include <penstock/sources/source.hpp>
@@ -24,42 +24,29 @@
 
 namespace penstock::detail {
 
-/// What a source is asked for, without its type.
-template <class Schema> struct HeldSource {
-  virtual ~HeldSource() = default;
-  virtual HeldSource* copy() const = 0;
+/// What a source of records of one schema is asked for, whatever its type.
+template <class Schema> struct AnyHeld : HeldSource {
+  virtual AnyHeld* copy() const = 0;
   virtual void open(const PrepareOptions& preparing) = 0;
-  virtual std::uint64_t size() const = 0;
-  virtual bool in_order() const = 0;
   virtual std::size_t record_bytes() const = 0;
-  virtual std::vector<std::size_t> extents() const = 0;
-  virtual Abilities abilities() const = 0;
   virtual Filled read(Batch<Schema, Pageable> into, const Patience& patience) const = 0;
   virtual Filled read(Batch<Schema, Pinned> into, const Patience& patience) const = 0;
   virtual std::size_t read_at(std::span<const std::uint64_t> numbers,
                               Batch<Schema, Pageable> into) const = 0;
   virtual std::size_t read_at(std::span<const std::uint64_t> numbers,
                               Batch<Schema, Pinned> into) const = 0;
-  virtual void read_bytes(std::uint64_t at, std::span<std::byte> into) const = 0;
-  virtual void will_read(std::uint64_t first, std::uint64_t count) const = 0;
-  virtual void lengths(std::uint64_t first, std::span<std::uint64_t> into) const = 0;
-  virtual std::uint64_t record_of(std::uint64_t visit, Seed shuffle) const = 0;
-  virtual std::uint64_t group() const = 0;
-  virtual std::uint64_t identity() const = 0;
-  virtual std::uint64_t value_bytes(std::uint64_t records) const = 0;
-  virtual void note(std::string& to) const = 0;
 };
 
-template <Source S> class HeldOf final : public HeldSource<typename S::schema> {
+template <Source S> class AnyHeldOf final : public HeldOf<S, AnyHeld<typename S::schema>> {
   using T = typename S::schema;
+  using Base = HeldOf<S, AnyHeld<T>>;
 
  public:
-  explicit HeldOf(S source) : source_{std::move(source)} {}
+  using Base::Base;
 
-  HeldSource<T>* copy() const override { return new HeldOf{source_}; }
+ private:
+  AnyHeld<T>* copy() const override { return new AnyHeldOf{source_}; }
   void open(const PrepareOptions& preparing) override { open_source(source_, preparing); }
-  std::uint64_t size() const override { return source_.size(); }
-  bool in_order() const override { return comes_in_order(source_); }
   std::size_t record_bytes() const override {
     if constexpr (HasColumns<T>) {
       return 0;
@@ -67,9 +54,6 @@ template <Source S> class HeldOf final : public HeldSource<typename S::schema> {
       return record_bytes_of(source_);
     }
   }
-  std::vector<std::size_t> extents() const override { return extents_of(source_); }
-  Abilities abilities() const override { return abilities_of(source_); }
-
   Filled read(Batch<T, Pageable> into, const Patience& patience) const override {
     return read_some(source_, into, patience);
   }
@@ -84,52 +68,8 @@ template <Source S> class HeldOf final : public HeldSource<typename S::schema> {
                       Batch<T, Pinned> into) const override {
     return read_numbered(source_, numbers, into, Patience{}).count;
   }
-  void read_bytes(std::uint64_t at, std::span<std::byte> into) const override {
-    if constexpr (ReadsBytes<S>) {
-      source_.read_bytes(at, into);
-    } else {
-      lacks("read_bytes");
-    }
-  }
-  void will_read(std::uint64_t first, std::uint64_t count) const override {
-    if constexpr (HearsWhatComes<S>) {
-      source_.will_read(first, count);
-    }
-  }
-  void lengths(std::uint64_t first, std::span<std::uint64_t> into) const override {
-    if constexpr (KnowsLengths<S>) {
-      source_.lengths(first, into);
-    } else {
-      lacks("lengths");
-    }
-  }
-  std::uint64_t record_of(std::uint64_t visit, Seed shuffle) const override {
-    if constexpr (SaysOrder<S>) {
-      return source_.record_of(visit, shuffle);
-    } else {
-      lacks("record_of");
-    }
-  }
-  std::uint64_t group() const override {
-    if constexpr (SaysOrder<S>) {
-      return source_.group();
-    } else {
-      lacks("group");
-    }
-  }
-  std::uint64_t identity() const override { return identity_of(source_); }
-  std::uint64_t value_bytes(std::uint64_t records) const override {
-    return value_bytes_of(source_, records);
-  }
-  void note(std::string& to) const override { note_of(source_, to); }
 
- private:
-  [[noreturn, gnu::cold]] static void lacks(const char* member) {
-    throw_error<Error>({"penstock: the source in an AnySource has no ", member,
-                        "(): what it holds can do only what its own type can."});
-  }
-
-  S source_;
+  using Base::source_;
 };
 
 } // namespace penstock::detail
@@ -169,7 +109,7 @@ template <class Schema> class AnySource {
                                 "of its Schema, and the records of S are others: decode those in a "
                                 "pipeline of their own, or give both one schema.");
     if constexpr (named && a_source && same_records) {
-      held_ = detail::Owned<Held>{new detail::HeldOf<S>{std::move(source)}};
+      held_ = detail::Owned<Held>{new detail::AnyHeldOf<S>{std::move(source)}};
     }
   }
   /// Copy the source, or take it away.
@@ -249,7 +189,7 @@ template <class Schema> class AnySource {
   void note(std::string& to) const { held().note(to); }
 
  private:
-  using Held = detail::HeldSource<Schema>;
+  using Held = detail::AnyHeld<Schema>;
 
   Held& held() const {
     if (!held_) {

@@ -16,11 +16,11 @@
 #include <penstock/detail/reading/ranges.hpp>
 #include <penstock/detail/reading/reader_node.hpp>
 #include <penstock/detail/reading/shared_reader_node.hpp>
+#include <penstock/detail/reading/slot_source.hpp>
 #include <penstock/detail/turns/ahead.hpp>
 #include <penstock/detail/turns/flush.hpp>
 #include <penstock/order/detail/ordered_numbers.hpp>
 #include <penstock/order/detail/run_order.hpp>
-#include <penstock/sources/detail/optional_members.hpp>
 #include <penstock/sources/source.hpp>
 #include <penstock/stage.hpp>
 #include <penstock/stages/reader_options.hpp>
@@ -29,33 +29,67 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace penstock::detail {
 
-/// Returns what an order needs to know of a source, opened, whose records have so many bytes.
-template <Source From>
-[[gnu::cold]] OrderedSource ordered_source(const From& source, std::size_t bytes,
-                                           const std::vector<std::size_t>& extents) {
-  OrderedSource of{.size = source.size(),
-                   .in_order = comes_in_order(source),
-                   .record_bytes = std::max<std::size_t>(bytes, 1),
-                   .ragged = schema_traits<typename From::schema>::ragged,
-                   .extents = extents,
-                   .identity = identity_of(source)};
-  if constexpr (SaysOrder<From>) {
-    if (!abilities_of(source).says_order) {
-      return of;
-    }
-    of.mix = [](const void* mix, std::uint64_t visit, Seed shuffle) -> std::uint64_t {
-      return static_cast<const From*>(mix)->record_of(visit, shuffle);
-    };
-    of.group = source.group();
+/// Returns how many threads read records of so many bytes.
+[[gnu::cold]] inline unsigned reading_workers(const ReaderOptions& options,
+                                              std::size_t record_bytes, bool to_pinned,
+                                              const Plan& plan) {
+  // Small records at random places take most of the processors to read.
+  constexpr std::size_t small = 8192;
+  const bool many = options.order.shuffle && record_bytes < small;
+  // A small part of the processors must still read as fast as a link copies.
+  constexpr ProcessorShare pinned{5, 12, 6};
+  constexpr ProcessorShare pageable{4, 12};
+  const ProcessorShare share = many ? ProcessorShare{7, 24} : to_pinned ? pinned : pageable;
+  return checked_workers("Reader", options.workers, std::max(processors(plan, share), 2U));
+}
+
+/// How the records of a Reader lie in its slots.
+struct ReadSlots {
+  bool in_pieces; // a record takes several slots
+  Layout layout;
+  Ramp ramp; // of the first epoch
+};
+
+/// Returns how many records a slot has: several slots for all that the Reader may be ahead, so that
+/// the stages have work side by side. As many on all ranks, also where some read one more.
+[[gnu::cold]] inline std::size_t read_together(const ReaderOptions& options,
+                                               std::size_t record_bytes, const RunOrder& order,
+                                               const Plan& plan) {
+  const std::size_t usual = records_a_slot(options.batch, record_bytes, order.most_of_run(), plan);
+  const bool fixed = options.ahead == 0 || options.batch != 0 || plan.ragged;
+  const std::size_t some = fixed ? usual : std::clamp<std::size_t>(options.ahead / 8, 1, usual);
+  const std::size_t group = options.batch != 0 ? 1 : plan.group;
+  return (some + group - 1) / group * group;
+}
+[[gnu::cold]] inline ReadSlots slots_to_read(const ReaderOptions& options, const SlotSource& source,
+                                             std::span<const std::size_t> extents,
+                                             const RunOrder& order, const Plan& plan) {
+  const std::size_t bytes = source.fixed_bytes(extents);
+  const std::uint64_t records = order.records_of_run();
+  // Large ones, which nothing on the host must see whole.
+  const bool may_go_in_pieces = bytes > usual_read && plan.to_device && !plan.whole &&
+                                options.batch == 0 && options.on_error.skips == 0;
+  if (may_go_in_pieces && source.abilities().read_bytes && records != unknown_size &&
+      records < unknown_size / bytes) {
+    const Layout layout = Layout{1, bytes}.pieces(usual_read);
+    return {true, layout, Ramp{layout.units}};
   }
-  return of;
+  const bool fixed = options.batch != 0 || plan.group != 1 || (plan.ragged && plan.batch != 0);
+  // Where ranks have equally many, one rank may read a record twice.
+  const std::uint64_t times = order.one_rank() ? 1 : 2;
+  const RaggedRoom room = ragged_room(source, read_together(options, bytes, order, plan), fixed,
+                                      options.value_bytes, times);
+  const Layout layout = source.layout(room.records, extents, room.value_bytes);
+  // Batches of all ranks are equally large.
+  const bool grows = order.one_rank() && plan.group == 1;
+  return {false, layout, grows ? ramp_of(options.batch, layout, plan) : Ramp{layout.units}};
 }
 
 /// What deals out the slots of a Reader with `.ahead` or `.flush`.
@@ -65,24 +99,6 @@ struct Dealt {
   std::uint64_t units{}; // that may be read and not used up
   bool whole{};          // a slot that is not an epoch's last is full
 };
-
-/// What ReaderOptions may ask for, as functions that only a Reader with options refers to: a
-/// program without such a Reader does not compile them.
-template <class From, class Where> struct ReaderExtras {
-  /// Throws OptionError for options that cannot work.
-  void (*check)(const ReaderOptions&, const OrderedSource&, const Plan&);
-  RunOrder::Numbers* numbers;
-  Dealt (*deal)(const ReaderOptions&, const Layout&, const Plan&, unsigned workers);
-  Node* (*make)(const NodeSetup&, const Shared<HostLink>&, From&&, const SlotRanges&,
-                Owned<RangeDealer>, const Flush&, const OnError&);
-};
-
-[[gnu::cold]] inline void check_reader(const ReaderOptions& options, const OrderedSource& of,
-                                       const Plan& plan) {
-  check_epochs(options, of.size);
-  check_ranks(options, plan);
-  check_order(options.order, of);
-}
 
 [[gnu::cold]] inline Dealt deal_slots(const ReaderOptions& options, const Layout& layout,
                                       const Plan& plan, unsigned workers) {
@@ -99,15 +115,125 @@ template <class From, class Where> struct ReaderExtras {
   Owned<RangeDealer> ranges{new DealtRanges{ahead, whole}};
   return {std::move(ranges), std::move(ahead), units, whole};
 }
+/// Says what is known of slots that are dealt out.
+template <class D>
+[[gnu::cold]] void say_dealt(const ReaderOptions& options, const Dealt& dealt,
+                             const SlotRanges& ranges, const Layout& layout, Build<D>& build) {
+  if (!dealt.ranges) {
+    return;
+  }
+  build.ahead = options.ahead != 0 ? dealt.ahead : nullptr;
+  build.flush = {options.flush, build.ahead.get()};
+  if (dealt.whole) {
+    build.needs.whole(layout.units);
+  }
+  build.slots_of_a_run = std::min(build.slots_of_a_run, dealt.units);
+  // Nobody knows how many slots, and with flush batches, there will be.
+  build.slots_read = dealt.whole ? ranges.slots() : unknown_size;
+  build.units = build.flush ? unknown_size : build.units;
+}
 
-template <class From, class Where>
-inline constexpr ReaderExtras<From, Where> reader_extras{
+/// What ReaderOptions may ask for, as functions that only a Reader with options refers to: a
+/// program without such a Reader does not compile them.
+struct ReaderExtras {
+  /// Throws OptionError for options that cannot work.
+  void (*check)(const ReaderOptions&, const SlotSource&, const Plan&);
+  RunOrder::Numbers* numbers;
+  Dealt (*deal)(const ReaderOptions&, const Layout&, const Plan&, unsigned workers);
+  Node* (*make)(const NodeSetup&, const Shared<HostLink>&, Owned<SlotSource>, const SlotRanges&,
+                Owned<RangeDealer>, const Flush&, const OnError&);
+};
+
+[[gnu::cold]] inline void check_reader(const ReaderOptions& options, const SlotSource& source,
+                                       const Plan& plan) {
+  check_epochs(options, source.size());
+  check_ranks(options, plan);
+  check_order(options.order, source);
+}
+
+inline constexpr ReaderExtras reader_extras{
     &check_reader, &ordered_numbers, &deal_slots,
-    [](const NodeSetup& setup, const Shared<HostLink>& out, From&& source, const SlotRanges& ranges,
-       Owned<RangeDealer> dealt, const Flush& flush, const OnError& on_error) -> Node* {
-      return new OrderedReaderNode<From, Where>{
-          setup, out, std::move(source), ranges, std::move(dealt), flush, on_error};
+    [](const NodeSetup& setup, const Shared<HostLink>& out, Owned<SlotSource> source,
+       const SlotRanges& ranges, Owned<RangeDealer> dealt, const Flush& flush,
+       const OnError& on_error) -> Node* {
+      return new OrderedReaderNode{setup, out,     std::move(source), ranges, std::move(dealt),
+                                   flush, on_error};
     }};
+
+/// Makes the node of a source that knows lengths: only what has one compiles it.
+using MakeShared = Node*(const NodeSetup&, const Shared<HostLink>&, Owned<SlotSource>,
+                         const SlotRanges&, const OnError&);
+[[gnu::cold]] inline Node* make_shared_reader(const NodeSetup& setup, const Shared<HostLink>& out,
+                                              Owned<SlotSource> source, const SlotRanges& ranges,
+                                              const OnError& on_error) {
+  return new SharedReaderNode{setup, out, std::move(source), ranges, on_error};
+}
+
+/// Makes the ring of a Reader, in Where, and the node that fills it from an opened source.
+/// `extras`: null if nothing asks for any. `make_shared`: null unless the source knows lengths.
+template <class Where, class D>
+[[gnu::cold]] void build_reader(const ReaderOptions& options, const ReaderExtras* extras,
+                                MakeShared* make_shared, Owned<SlotSource> source,
+                                Build<D>& build) {
+  const Plan& plan = build.plan;
+  const Abilities can = source->abilities();
+  const bool in_order = source->in_order();
+  if (source->waits()) {
+    build.control.interrupt().connect();
+  }
+  check_skips(options.on_error, *source);
+  build.epochs = options.epochs;
+  const bool drops_slots = options.drop_last && !plan.fills_up && plan.recounts == 0;
+  build.drop_last = options.drop_last;
+  build.skip(drops_slots || options.on_error.skips != 0);
+  const std::vector<std::size_t> extents = source->extents();
+  const std::size_t bytes = source->fixed_bytes(extents);
+  const unsigned most = reading_workers(options, bytes, std::is_same_v<Where, Pinned>, plan);
+  // A slot that is cut moves those after it, and is to be the only one that is read.
+  const bool cuts = can.for_now && options.flush != never;
+  const unsigned workers = cuts || in_order ? 1 : most;
+  if (extras) {
+    extras->check(options, *source, plan);
+  }
+  build.order =
+      make_order(options.order, *source, extents, build.epochs, extras ? extras->numbers : nullptr);
+  build.records = build.order->records_of_run();
+  if (build.records != unknown_size && plan.recounts == 0) {
+    check_left(options, build.order->turns(), drops_slots ? options.batch : plan.batch);
+  }
+  const ReadSlots slots = slots_to_read(options, *source, extents, *build.order, plan);
+  const Layout& layout = slots.layout;
+  build.units = slots.in_pieces ? build.records * bytes : build.records;
+  build.slots_of_a_run =
+      places_of_a_run(build.units, layout.units, build.epochs) + slots.ramp.slots();
+  build.fixed_slots = options.batch != 0;
+  SlotRanges ranges{layout.units, slots.ramp, drops_slots};
+  ranges.begin(*build.order, layout.units_a_record);
+  build.slots_read = ranges.slots();
+  Dealt dealt = extras ? extras->deal(options, layout, plan, workers) : Dealt{};
+  say_dealt(options, dealt, ranges, layout, build);
+  const auto out = build.template host_output<Where>(
+      "Reader", host_slots("Reader", options.depth, layout, build.slots_of_a_run, plan), layout,
+      workers == 1 ? Side::one : Side::many);
+  const NodeSetup setup = build.setup("Reader", workers, StageKind::reader);
+  if (drops_slots) {
+    check_slots(options, plan);
+    build.drop_short(layout.units);
+    build.whole_batches.leave_out_short(layout.units, false);
+    build.slots_read = ranges.known() ? build.units / layout.units : 0;
+  }
+  const bool knows = make_shared && can.lengths && !can.for_now && ranges.known();
+  if (knows && !dealt.ranges && workers > 1 && options.on_error.skips == 0 &&
+      build.order->plain()) {
+    build.add(make_shared(setup, out, std::move(source), ranges, options.on_error));
+  } else if (extras) {
+    build.add(extras->make(setup, out, std::move(source), ranges, std::move(dealt.ranges),
+                           build.flush, options.on_error));
+  } else {
+    build.template add<ReaderNode>(setup, out, std::move(source), ranges, std::move(dealt.ranges),
+                                   build.flush, options.on_error);
+  }
+}
 
 } // namespace penstock::detail
 
@@ -150,12 +276,11 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   /// @{
   explicit Reader(From source) : source_{std::move(source)} {
     if constexpr (detail::SaysOrder<From>) { // it has records in an order of its own
-      extras_ = &detail::reader_extras<From, Where>;
+      extras_ = &detail::reader_extras;
     }
   }
   Reader(From source, ReaderOptions options)
-      : source_{std::move(source)}, options_{options},
-        extras_{&detail::reader_extras<From, Where>} {}
+      : source_{std::move(source)}, options_{options}, extras_{&detail::reader_extras} {}
   /// @}
   /// Reads straight into pinned memory.
   /// @{
@@ -171,142 +296,19 @@ template <class From, class Where = Pageable> class Reader : public StageBase {
   /// For prepare(): opens the source, makes the ring.
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     detail::checked_depth("Reader", options_.depth);
-    From source = detail::opened(source_, build.preparing, options_.on_error.retries);
-    const detail::Abilities can = detail::abilities_of(source);
-    // A slot that is cut moves those after it, and is to be the only one that is read.
-    const bool cuts = can.for_now && options_.flush != never;
-    if constexpr (detail::TakesPatience<const From, Where>) {
-      build.control.interrupt().connect();
-    }
-    if (options_.on_error.skips != 0 && detail::comes_in_order(source)) {
-      throw OptionError{"penstock: Reader: the records of this source come in order only, so skips "
-                        "cannot say which it left out: let a Decoder leave out bad ones."};
-    }
-    build.epochs = options_.epochs;
-    const bool drops_slots = options_.drop_last && !build.plan.fills_up && build.plan.recounts == 0;
-    build.drop_last = options_.drop_last;
-    build.skip(drops_slots || options_.on_error.skips != 0);
-    const std::vector<std::size_t> extents = detail::extents_of(source);
-    const std::size_t bytes = detail::fixed_bytes<T>(extents, "Reader");
-    const unsigned most = this->most(bytes, build.plan);
-    const unsigned workers = cuts || detail::comes_in_order(source) ? 1 : most;
-    const detail::OrderedSource of = detail::ordered_source(source, bytes, extents);
-    if (extras_) {
-      extras_->check(options_, of, build.plan);
-    }
-    build.order =
-        detail::make_order(options_.order, of, build.epochs, extras_ ? extras_->numbers : nullptr);
-    build.records = build.order->records_of_run();
-    if (build.records != unknown_size && build.plan.recounts == 0) {
-      detail::check_left(options_, build.order->turns(),
-                         drops_slots ? options_.batch : build.plan.batch);
-    }
-    const bool pieces = can.read_bytes && in_pieces(bytes, build.plan) &&
-                        build.records != unknown_size && build.records < unknown_size / bytes;
-    const bool fixed = options_.batch != 0 || build.plan.group != 1 ||
-                       (build.plan.ragged && build.plan.batch != 0);
-    // Where ranks have equally many, one rank may read a record twice.
-    const detail::RaggedRoom room =
-        detail::ragged_room(source, records_a_slot(bytes, build), fixed, options_.value_bytes,
-                            build.order->one_rank() ? 1 : 2);
-    const detail::Layout layout =
-        pieces ? detail::Layout{1, bytes}.pieces(detail::usual_read)
-               : detail::layout_of<T>(room.records, extents, room.value_bytes, "Reader");
-    // Batches of all ranks are equally large.
-    const detail::Ramp ramp = build.order->one_rank() && build.plan.group == 1
-                                  ? detail::ramp_of(options_.batch, layout, build.plan)
-                                  : detail::Ramp{layout.units};
-    build.units = pieces ? build.records * bytes : build.records;
-    build.slots_of_a_run =
-        detail::places_of_a_run(build.units, layout.units, build.epochs) + ramp.slots();
-    build.fixed_slots = options_.batch != 0;
-    detail::SlotRanges ranges{layout.units, ramp, drops_slots};
-    ranges.begin(*build.order, layout.units_a_record);
-    build.slots_read = ranges.slots();
-    detail::Owned<detail::RangeDealer> dealt = deal(ranges, layout, workers, build);
-    const std::size_t slots =
-        detail::host_slots("Reader", options_.depth, layout, build.slots_of_a_run, build.plan);
-    const auto out = build.template host_output<Where>("Reader", slots, layout,
-                                                       workers == 1 ? Side::one : Side::many);
-    const detail::NodeSetup setup = build.setup("Reader", workers, StageKind::reader);
-    if (drops_slots) {
-      detail::check_slots(options_, build.plan);
-      build.drop_short(layout.units);
-      build.whole_batches.leave_out_short(layout.units, false);
-      build.slots_read = ranges.known() ? build.units / layout.units : 0;
-    }
+    detail::Owned<detail::SlotSource> source{new detail::SlotSourceOf<From, Where>{
+        detail::opened(source_, build.preparing, options_.on_error.retries)}};
+    detail::MakeShared* make_shared = nullptr;
     if constexpr (detail::KnowsLengths<From>) {
-      const bool shared = can.lengths && !can.for_now && !dealt && ranges.known();
-      if (shared && workers > 1 && options_.on_error.skips == 0 && build.order->plain()) {
-        build.template add<detail::SharedReaderNode<From, Where>>(setup, out, std::move(source),
-                                                                  ranges, options_.on_error);
-        return;
-      }
+      make_shared = &detail::make_shared_reader;
     }
-    if (extras_) {
-      build.add(extras_->make(setup, out, std::move(source), ranges, std::move(dealt), build.flush,
-                              options_.on_error));
-      return;
-    }
-    build.template add<detail::ReaderNode<From, Where>>(
-        setup, out, std::move(source), ranges, std::move(dealt), build.flush, options_.on_error);
+    detail::build_reader<Where>(options_, extras_, make_shared, std::move(source), build);
   }
 
  private:
-  // Returns what deals slots out where these are not all as `ranges` says; null if they are.
-  template <class D>
-  [[gnu::cold]] detail::Owned<detail::RangeDealer>
-  deal(const detail::SlotRanges& ranges, const detail::Layout& layout, unsigned workers,
-       detail::Build<D>& build) const {
-    detail::Dealt dealt =
-        extras_ ? extras_->deal(options_, layout, build.plan, workers) : detail::Dealt{};
-    if (dealt.ranges) {
-      build.ahead = options_.ahead != 0 ? dealt.ahead : nullptr;
-      build.flush = {options_.flush, build.ahead.get()};
-      if (dealt.whole) {
-        build.needs.whole(layout.units);
-      }
-      build.slots_of_a_run = std::min(build.slots_of_a_run, dealt.units);
-      // Nobody knows how many slots, and with flush batches, there will be.
-      build.slots_read = dealt.whole ? ranges.slots() : unknown_size;
-      build.units = build.flush ? unknown_size : build.units;
-    }
-    return std::move(dealt.ranges);
-  }
-  // Small records at random places take most of the processors to read.
-  unsigned most(std::size_t record_bytes, const detail::Plan& plan) const {
-    constexpr std::size_t small = 8192;
-    const bool many = options_.order.shuffle && record_bytes < small;
-    // A small part of the processors must still read as fast as a link copies.
-    constexpr detail::ProcessorShare pinned{5, 12, 6};
-    constexpr detail::ProcessorShare pageable{4, 12};
-    const detail::ProcessorShare share = many ? detail::ProcessorShare{7, 24}
-                                         : std::is_same_v<Where, Pinned> ? pinned
-                                                                         : pageable;
-    return detail::checked_workers("Reader", options_.workers,
-                                   std::max(detail::processors(plan, share), 2U));
-  }
-  // Several slots for all that the Reader may be ahead, so that the stages have work side by side.
-  // As many records on all ranks, also where some read one more than others.
-  template <class D>
-  [[gnu::cold]] std::size_t records_a_slot(std::size_t record_bytes,
-                                           const detail::Build<D>& build) const {
-    const std::size_t usual = detail::records_a_slot(options_.batch, record_bytes,
-                                                     build.order->most_of_run(), build.plan);
-    const bool fixed = options_.ahead == 0 || options_.batch != 0 || build.plan.ragged;
-    const std::size_t some = fixed ? usual : std::clamp<std::size_t>(options_.ahead / 8, 1, usual);
-    const std::size_t group = options_.batch != 0 ? 1 : build.plan.group;
-    return (some + group - 1) / group * group;
-  }
-  // Whether records go in pieces: large ones, which nothing on the host must see whole.
-  bool in_pieces(std::size_t record_bytes, const detail::Plan& plan) const {
-    return record_bytes > detail::usual_read && plan.to_device && !plan.whole &&
-           options_.batch == 0 && options_.on_error.skips == 0;
-  }
-
   From source_;
   ReaderOptions options_;
-  const detail::ReaderExtras<From, Where>* extras_{}; // null if nothing asks for any
+  const detail::ReaderExtras* extras_{}; // null if nothing asks for any
 };
 /// Refuses options that fit no list.
 template <class From> class Reader<From, detail::Misspelt> : public detail::RefusedStage {

@@ -9,6 +9,7 @@
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/reading/ranges.hpp>
+#include <penstock/detail/reading/slot_source.hpp>
 #include <penstock/order/position.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/run/report.hpp>
@@ -27,10 +28,10 @@
 namespace penstock::detail {
 
 /// What the nodes of a Reader have in common: a source, and what the Report says of it.
-template <Source From> class ReadingNode : public Node {
+class ReadingNode : public Node {
  public:
-  [[gnu::cold]] ReadingNode(const NodeSetup& setup, const Shared<HostLink>& out, From source,
-                            const OnError& on_error)
+  [[gnu::cold]] ReadingNode(const NodeSetup& setup, const Shared<HostLink>& out,
+                            Owned<SlotSource> source, const OnError& on_error)
       : Node{setup}, source_{std::move(source)}, on_error_{on_error}, out_{out} {
     fills(out_->memory, out_->ring.slots());
   }
@@ -43,7 +44,7 @@ template <Source From> class ReadingNode : public Node {
         "of a run before; for others give the Reader .epochs = n, and take them in one loop, or "
         "begin each run .from the position() of the last batch";
     stage.note = note_;
-    add_note_of(source_, stage.note);
+    add_note_of(*source_, stage.note);
     try {
       if (shuffles()) {
         stage.note.reserve(stage.note.size() + again.size() + 2); // here, and not in a later run
@@ -64,7 +65,7 @@ template <Source From> class ReadingNode : public Node {
     begun_anew_ = begun_anew_ || anew;
   }
 
-  From source_;
+  const Owned<SlotSource> source_;
   const OnError on_error_;
   const Shared<HostLink> out_;
   std::string note_;
@@ -77,20 +78,16 @@ template <Source From> class ReadingNode : public Node {
 };
 
 /// Fills the slots of its ring from a source, several at once, each with its own range.
-template <Source From, class Where> class ReaderNode : public ReadingNode<From> {
-  using Base = ReadingNode<From>;
-  using T = typename From::schema;
-  static constexpr bool ragged = schema_traits<T>::ragged;
-
+class ReaderNode : public ReadingNode {
  public:
   /// Reads the slots that `ranges` says, or, unless it is null, those that `dealt` deals out, and
   /// hands a slot on when `flush` says: there is then one worker, if the source gives for now.
-  [[gnu::cold]] ReaderNode(const NodeSetup& setup, const Shared<HostLink>& out, From source,
-                           const SlotRanges& ranges, Owned<RangeDealer> dealt, const Flush& flush,
-                           const OnError& on_error)
-      : Base{setup, out, std::move(source), on_error}, ranges_{ranges}, dealt_{std::move(dealt)},
+  [[gnu::cold]] ReaderNode(const NodeSetup& setup, const Shared<HostLink>& out,
+                           Owned<SlotSource> source, const SlotRanges& ranges,
+                           Owned<RangeDealer> dealt, const Flush& flush, const OnError& on_error)
+      : ReadingNode{setup, out, std::move(source), on_error}, ragged_{out_->layout().ragged()},
+        gives_for_now_{source_->abilities().for_now}, ranges_{ranges}, dealt_{std::move(dealt)},
         flush_{flush} {
-    out_->order->mix_from(&source_);
     if (dealt_) {
       dealt_->be_watched(setup.control);
     }
@@ -100,11 +97,6 @@ template <Source From, class Where> class ReaderNode : public ReadingNode<From> 
   }
 
  protected:
-  using Base::on_error_;
-  using Base::out_;
-  using Base::source_;
-  using typename Base::Item;
-
   /// Fills a slot, whose records need not be neighbours in the source. No node of another order
   /// than the source's is a ReaderNode alone: see OrderedReaderNode.
   virtual void read_ordered(std::size_t /*place*/, HostSlot& /*slot*/, Filled& /*got*/,
@@ -125,9 +117,11 @@ template <Source From, class Where> class ReaderNode : public ReadingNode<From> 
     got.count += count;
   }
 
+  const bool ragged_;
+
  private:
   [[gnu::cold]] void reset() override {
-    this->note_begin();
+    note_begin();
     out_->reset();
     ranges_.begin(*out_->order, out_->layout().units_a_record);
     if (dealt_) {
@@ -165,12 +159,11 @@ template <Source From, class Where> class ReaderNode : public ReadingNode<From> 
       const bool singly = on_error_.skips != 0 && !out_->order->plain();
       const Item item =
           singly ? read_singly(claim.place(), slot, got, meter)
-                 : this->attempt_item(on_error_, meter, record_of(slot.epoch, first),
-                                      layout.whole_records(first, wanted), [&](unsigned attempt) {
-                                        const TraceRange shown =
-                                            this->trace(layout.in_records(slot.index));
-                                        read(claim.place(), slot, got, attempt, meter);
-                                      });
+                 : attempt_item(on_error_, meter, record_of(slot.epoch, first),
+                                layout.whole_records(first, wanted), [&](unsigned attempt) {
+                                  const TraceRange shown = trace(layout.in_records(slot.index));
+                                  read(claim.place(), slot, got, attempt, meter);
+                                });
       if (item == Item::failed) {
         slot.units = 0; // the slot goes on, empty, to a thread that did not see the ring fail
         return;
@@ -189,7 +182,7 @@ template <Source From, class Where> class ReaderNode : public ReadingNode<From> 
       }
       if (dealt_) {
         dealt_->give_back(wanted - slot.units);
-        if (cut && this->workers() == 1) { // of several, the run ends
+        if (cut && workers() == 1) { // of several, the run ends
           dealt_->cut(range, slot.units);
         }
       }
@@ -213,59 +206,45 @@ template <Source From, class Where> class ReaderNode : public ReadingNode<From> 
   // Fills a slot, from record got.count on, and counts there: what came in order, and perhaps for
   // now, cannot be asked for again by another attempt.
   void read(std::size_t place, HostSlot& slot, Filled& got, unsigned attempt, Meter& meter) {
-    const std::uint64_t first = slot.source[0];
-    const std::size_t wanted = slot.units;
     if (!out_->order->plain()) {
       return read_ordered(place, slot, got, attempt, meter);
     }
-    if constexpr (ReadsBytes<From>) {
-      if (out_->layout().in_pieces()) {
-        source_.read_bytes(first, std::span{out_->memory.data(place), wanted});
-        note_read(place, got, wanted);
-        return;
-      }
+    const std::uint64_t first = slot.source[0];
+    const std::size_t wanted = slot.units;
+    if (out_->layout().in_pieces()) {
+      source_->read_bytes(first, std::span{out_->memory.data(place), wanted});
+      return note_read(place, got, wanted);
     }
-    if constexpr (!GivesForNow<From>) {
+    if (!gives_for_now_) {
       got = 0;
     }
-    if constexpr (ragged) {
+    if (ragged_) {
       open_ragged(out_->memory, place, wanted, got.count);
     }
     do {
       const std::uint64_t next = first + got.count;
-      const Filled filled = read_some(
-          source_, rest(place, slot, got),
-          Patience{this->control().interrupt(), meter, slot.epoch, attempt, due(place, got)});
+      const Filled filled = source_->fill(
+          {out_->memory, place, got.count, wanted - got.count, next, out_->shown(slot, got.count)},
+          Patience{control().interrupt(), meter, slot.epoch, attempt, due(place, got)});
       check_count(filled.count, wanted - got.count, next, false);
-      if constexpr (ragged) {
+      if (ragged_) {
         check_ragged(out_->memory, place, got.count + filled.count, first);
       }
       note_read(place, got, filled.count);
       got.for_now = filled.for_now;
-    } while (GivesForNow<From> && got.for_now && got.count < wanted &&
-             !this->control().interrupt().raised() &&
+    } while (got.for_now && got.count < wanted && !control().interrupt().raised() &&
              !(got.count != 0 && flush_.is_due(out_->was_read(place))));
     // What was told to return gave what it had; the rings are closed, and it counts as dropped.
-    if (!got.for_now && !this->control().interrupt().raised()) {
+    if (!got.for_now && !control().interrupt().raised()) {
       check_count(got.count, wanted, first, ranges_.known());
     }
-  }
-  // Returns what of a slot is still to be filled.
-  Batch<T, Where> rest(std::size_t place, const HostSlot& slot, const Filled& got) const {
-    const std::uint64_t next = slot.source[0] + got.count;
-    if constexpr (GivesForNow<From>) {
-      if (got.count != 0) {
-        return out_->template part<T, Where>(place, slot, next, got.count, slot.units - got.count);
-      }
-    }
-    return out_->template batch<T, Where>(place, slot, next);
   }
   // Returns when the records that a slot has so far are due.
   Flush::Clock::time_point due(std::size_t place, const Filled& got) const noexcept {
     return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(out_->was_read(place));
   }
 
-  using Base::note_;
+  const bool gives_for_now_;
   SlotRanges ranges_;
   const Owned<RangeDealer> dealt_; // null if a slot's number says what it holds
   const Flush flush_;

@@ -9,13 +9,13 @@
 #include <penstock/detail/links/ring_memory.hpp>
 #include <penstock/detail/reading/ranges.hpp>
 #include <penstock/detail/reading/reader_node.hpp>
+#include <penstock/detail/reading/slot_source.hpp>
 #include <penstock/detail/workers/part_by_part.hpp>
 #include <penstock/sources/source.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -23,19 +23,15 @@ namespace penstock::detail {
 
 /// Fills the slots of its ring from a source of known size, with Ragged columns, that knows the
 /// lengths of its records before it reads them: several workers then fill one slot, each a part.
-template <Source From, class Where> class SharedReaderNode final : public ReadingNode<From> {
-  using Base = ReadingNode<From>;
-  using typename Base::Item;
-  using T = typename From::schema;
-
+class SharedReaderNode final : public ReadingNode {
  public:
   /// Reads the slots that `ranges` says.
-  [[gnu::cold]] SharedReaderNode(const NodeSetup& setup, const Shared<HostLink>& out, From source,
-                                 const SlotRanges& ranges, const OnError& on_error)
-      : Base{setup, out, std::move(source), on_error}, ranges_{ranges},
-        parts_{out->ring.slots(),
-               parts_a_slot(this->workers(), out->layout().units, out->ring.slots())},
-        desks_(this->workers()) {
+  [[gnu::cold]] SharedReaderNode(const NodeSetup& setup, const Shared<HostLink>& out,
+                                 Owned<SlotSource> source, const SlotRanges& ranges,
+                                 const OnError& on_error)
+      : ReadingNode{setup, out, std::move(source), on_error}, ranges_{ranges},
+        parts_{out->ring.slots(), parts_a_slot(workers(), out->layout().units, out->ring.slots())},
+        desks_(workers()) {
     const Vector<Array>& arrays = out_->layout().parts;
     for (std::size_t i = 0; i != arrays.size(); ++i) {
       columns_ += arrays[i].kind == Array::offsets ? 1U : 0U;
@@ -44,6 +40,7 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
     for (Desk& desk : desks_) {
       desk.lengths = Vector<std::uint64_t>(columns_ * out_->layout().units, 0);
       desk.offsets = Vector<std::int64_t>(columns_ * (out_->layout().units + 1), 0);
+      desk.columns = Vector<OwnOffsets>(columns_, {});
     }
   }
 
@@ -53,10 +50,11 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
   struct Desk {
     Vector<std::uint64_t> lengths;
     Vector<std::int64_t> offsets;
+    Vector<OwnOffsets> columns;
   };
 
   [[gnu::cold]] void reset() override {
-    this->note_begin();
+    note_begin();
     out_->reset();
     parts_.reset();
     ranges_.begin(*out_->order, 1);
@@ -87,7 +85,7 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
         slot->epoch = range.epoch;
         slot->units = range.units;
         slot->ends_epoch = range.first + range.units == ranges_.end_of(range.epoch);
-        if (!this->attempt(range.first, [&] { check_seams(share.ticket, range); })) {
+        if (!attempt(range.first, [&] { check_seams(share.ticket, range); })) {
           return;
         }
         HostRing::Claim claim = out_->ring.claim_at(share.ticket);
@@ -111,64 +109,38 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
             Meter& meter) {
     const std::uint64_t first = range.first + units.begin;
     bool ends = false;
-    const Item item =
-        this->attempt_item(on_error_, meter, first, units.size(), [&](unsigned attempt) {
-          const TraceRange shown = this->trace(ranges_.index(range) + units.begin);
-          const std::size_t place = share.ticket % out_->ring.slots();
-          const Patience patience{this->control().interrupt(), meter, range.epoch, attempt};
-          std::fill_n(desk.lengths.data(), columns_ * units.end, 0);
-          source_.lengths(range.first, std::span{desk.lengths.data(), columns_ * units.end});
-          const auto got = read_some(source_, batch(desk, place, first, units), patience).count;
-          ends = got < units.size() && patience.stop_requested(); // it was told to return
-          if (!ends) {
-            check_count(got, units.size(), first, true);
-            keep_offsets(desk, place, first, units);
-            for (std::size_t column = 0; column != columns_; ++column) {
-              seams_of(share.ticket, share.first)[column] = sum_of(desk, column, 0, units.begin);
-            }
-          }
-        });
+    const Item item = attempt_item(on_error_, meter, first, units.size(), [&](unsigned attempt) {
+      const TraceRange shown = trace(ranges_.index(range) + units.begin);
+      const std::size_t place = share.ticket % out_->ring.slots();
+      const Patience patience{control().interrupt(), meter, range.epoch, attempt};
+      std::fill_n(desk.lengths.data(), columns_ * units.end, 0);
+      source_->lengths(range.first, std::span{desk.lengths.data(), columns_ * units.end});
+      open_desk(desk, units);
+      const SlotPart part{out_->memory, place, units.begin, units.size(), first, first};
+      const std::size_t got =
+          source_->fill_beside(part, {desk.columns.data(), columns_}, patience).count;
+      ends = got < units.size() && patience.stop_requested(); // it was told to return
+      if (!ends) {
+        check_count(got, units.size(), first, true);
+        keep_offsets(desk, place, first, units);
+        for (std::size_t column = 0; column != columns_; ++column) {
+          seams_of(share.ticket, share.first)[column] = sum_of(desk, column, 0, units.begin);
+        }
+      }
+    });
     return item == Item::good && !ends;
   }
 
-  // The part as a batch of its own, whose offsets begin at 0 and lie on the worker's desk: two
-  // workers would write the offset where their parts meet.
-  Batch<T, Where> batch(Desk& desk, std::size_t place, std::uint64_t first, PartOf units) {
-    auto view = out_->memory.template view<T>(place, units.size(), first, first);
-    for (const Array& array : out_->layout().parts) {
-      view.alignment = std::gcd(view.alignment, array.each);
+  // Empties a worker's own offsets for a part: two workers would write the offset where their parts
+  // meet.
+  void open_desk(Desk& desk, PartOf units) {
+    for (std::size_t column = 0; column != columns_; ++column) {
+      std::int64_t* const offsets = offsets_on(desk, column);
+      offsets[0] = 0;
+      std::fill_n(offsets + 1, units.size(), std::int64_t{-1});
+      desk.columns[column] = {offsets, sum_of(desk, column, 0, units.begin),
+                              sum_of(desk, column, units.begin, units.end)};
     }
-    std::size_t column = 0; // of the Ragged ones
-    std::size_t size = 0;   // of view.sizes
-    std::size_t at = 0;     // of the slot's arrays
-    each_column([&](bool ragged, std::size_t sizes) {
-      if (ragged) {
-        const std::uint64_t before = sum_of(desk, column, 0, units.begin);
-        const std::uint64_t values = sum_of(desk, column, units.begin, units.end);
-        const std::size_t capacity = view.sizes[size];
-        if (before > capacity || values > capacity - before) {
-          throw_source_error({"penstock: the records from ", first - units.begin, " to ",
-                              first + units.size() - 1, " have more than the ", capacity,
-                              " values that a slot holds: give the Reader more .value_bytes, or a "
-                              "smaller .batch."},
-                             {}, 0, first);
-        }
-        std::int64_t* const offsets = offsets_on(desk, column);
-        offsets[0] = 0;
-        std::fill_n(offsets + 1, units.size(), std::int64_t{-1});
-        view.parts[at] = offsets;
-        view.parts[at + 1] = static_cast<std::byte*>(view.parts[at + 1]) +
-                             before * out_->layout().parts[at + 1].each;
-        view.sizes[size] = values;
-        ++column;
-      } else {
-        view.parts[at] =
-            static_cast<std::byte*>(view.parts[at]) + units.begin * out_->layout().parts[at].each;
-      }
-      size += sizes;
-      at += ragged ? 2 : 1;
-    });
-    return Batch<T, Where>{view};
   }
 
   // Writes the part's offsets into the slot's, but for that of its first record: that one the part
@@ -200,11 +172,6 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
     }
   }
 
-  template <class F> static void each_column(F f) {
-    [&]<class... Fields>(Columns<Fields...>*) {
-      (f(column_traits<Fields>::ragged, column_traits<Fields>::sizes), ...);
-    }(static_cast<typename columns_of<T>::type*>(nullptr));
-  }
   // By the last worker of a slot: throws if lengths() told two workers different things. Each share
   // must begin where the one before it ends.
   void check_seams(std::uint64_t ticket, const SlotRanges::Range& range) {
@@ -246,9 +213,6 @@ template <Source From, class Where> class SharedReaderNode final : public Readin
     return sum;
   }
 
-  using Base::on_error_; // without skips
-  using Base::out_;
-  using Base::source_;
   SlotRanges ranges_;
   Parts<> parts_;
   Vector<Desk> desks_;          // by worker
