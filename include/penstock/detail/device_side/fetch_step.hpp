@@ -97,8 +97,7 @@ class SlotFiller {
     while (handed_on_ != filling_ && serials_[handed_on_ % serials_.size()] <= serial) {
       HostRing::Claim& claim = claims_[handed_on_++ % claims_.size()];
       f(std::as_const(claim.slot()));
-      const bool full = claim.slot().units == out_.layout().units && !claim.slot().ends_epoch;
-      claim.publish(full ? Fill::full : Fill::partial);
+      out_.publish(std::move(claim));
     }
   }
   /// Says that nothing more will come: all was handed on.

@@ -8,6 +8,7 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/ring_memory.hpp>
+#include <penstock/detail/measure/meter.hpp>
 #include <penstock/detail/turns/ahead.hpp>
 #include <penstock/detail/turns/flush.hpp>
 #include <penstock/detail/turns/sequencer.hpp>
@@ -24,6 +25,25 @@ namespace penstock::detail {
 
 /// What travels with a slot of a host ring.
 struct HostSlot {
+  /// Head a slot before it is filled: one of `count` units that follow each other in the source,
+  /// the first of which is unit `number` of the run; one that is made of another slot's units.
+  /// Units that it gets no more than these are taken off `units` later.
+  /// @{
+  void begin(std::uint64_t number, std::uint64_t turn, std::uint64_t of_epoch,
+             std::size_t count) noexcept {
+    index = number;
+    source.start(turn);
+    epoch = of_epoch;
+    units = count;
+  }
+  void begin(const HostSlot& given) noexcept {
+    index = given.index;
+    epoch = given.epoch;
+    units = given.units;
+    ends_epoch = given.ends_epoch;
+  }
+  /// @}
+
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
   [[no_unique_address]] SourceNumbers source{}; // their turns, and that behind: see RunOrder
   bool ends_epoch{};                            // in the padding of the member before it
@@ -122,8 +142,8 @@ struct HostLink {
   /// Forgets the last run, before the next. No slot may be in use.
   [[gnu::cold]] void reset() {
     if (counted_) {
-      for (Counted::Held& held : counted_->held) {
-        held.claim = {};
+      for (HostRing::Claim& held : counted_->held) {
+        held = {};
       }
       counted_->turns.reset();
       counted_->units = 0;
@@ -153,23 +173,28 @@ struct HostLink {
       ahead->give_back(credits);
     }
   }
-  /// Publishes a slot that a worker has filled, or left empty. Never blocks.
-  void publish(HostRing::Claim&& claim, Fill fill) noexcept {
+  /// Notes how many bytes the units of a slot have that a worker has filled, or left empty, and
+  /// books both.
+  void book(std::size_t place, HostSlot& slot, Meter& meter) const noexcept {
+    slot.bytes = slot.units != 0 ? memory.used(place, slot.units) : 0;
+    meter.did(layout().whole_records(slot.source[0], slot.units), slot.bytes);
+    meter.found_in_use(ring.was_in_use());
+  }
+  /// Publishes a slot whose head is complete. Never blocks.
+  void publish(HostRing::Claim&& claim) noexcept {
     if (!counted_) {
-      claim.publish(fill);
+      publish_now(claim);
       return;
     }
     Counted& counted = *counted_;
     const std::uint64_t ticket = claim.ticket();
-    Counted::Held& mine = counted.held[claim.place()];
-    mine.claim = std::move(claim);
-    mine.fill = fill;
-    counted.turns.bring(ticket, [&counted](std::size_t place) {
-      Counted::Held& held = counted.held[place];
-      HostSlot& slot = held.claim.slot();
+    counted.held[claim.place()] = std::move(claim);
+    counted.turns.bring(ticket, [this, &counted](std::size_t place) {
+      HostRing::Claim& held = counted.held[place];
+      HostSlot& slot = held.slot();
       slot.index = counted.units;
       counted.units += slot.units;
-      held.claim.publish(held.fill);
+      publish_now(held);
     });
   }
 
@@ -186,16 +211,19 @@ struct HostLink {
 
  private:
   struct Counted {
-    struct Held {
-      HostRing::Claim claim;
-      Fill fill{};
-    };
     explicit Counted(std::size_t slots) : turns{slots}, held(slots) {}
 
     Sequencer<> turns;
-    std::uint64_t units{}; // delivered so far: only the thread whose turn it is touches this
-    Vector<Held> held;     // by place: what is filled, until its turn
+    std::uint64_t units{};        // delivered so far: only the thread whose turn it is touches this
+    Vector<HostRing::Claim> held; // by place: what is filled, until its turn
   };
+
+  // A slot is full only if its batch may go on behind it.
+  void publish_now(HostRing::Claim& claim) const noexcept {
+    const HostSlot& slot = claim.slot();
+    const bool full = slot.units == layout().units && !slot.ends_epoch;
+    claim.publish(slot.units == 0 ? Fill::none : full ? Fill::full : Fill::partial);
+  }
 
   Owned<Counted> counted_;
   Vector<Dues> dues_; // by place

@@ -131,10 +131,8 @@ class OutputSlots {
     Known& known = this->known(ticket);
     HostSlot& slot = claim.slot();
     const bool dropped = drop_last_ && known.ends_epoch && known.void_units != 0;
-    slot.units = dropped ? 0 : size_.size(ticket) - known.void_units;
-    slot.index = known.number - known.left_out - first_;
-    slot.source.start(known.number);
-    slot.epoch = known.epoch;
+    slot.begin(known.number - known.left_out - first_, known.number, known.epoch,
+               dropped ? 0 : size_.size(ticket) - known.void_units);
     slot.ends_epoch = known.ends_epoch;
     slot.bytes = slot.units != 0 ? link_->memory.used(claim.place(), slot.units) : 0;
     const std::uint64_t credits = known.credits.load(StdAtomics::relaxed);
@@ -145,10 +143,7 @@ class OutputSlots {
       link_->use_up(credits);
     }
     known.forget();
-    const bool full = slot.units == link_->layout().units && !slot.ends_epoch;
-    link_->publish(std::move(claim), slot.units == 0 ? Fill::none
-                                     : full          ? Fill::full
-                                                     : Fill::partial);
+    link_->publish(std::move(claim));
   }
 
   const Shared<HostLink> link_;

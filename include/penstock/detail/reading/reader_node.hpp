@@ -151,10 +151,7 @@ class ReaderNode : public ReadingNode {
       if (wanted == 0) {
         return;
       }
-      slot.index = ranges_.index(range);
-      slot.source.start(first);
-      slot.epoch = range.epoch;
-      slot.units = wanted;
+      slot.begin(ranges_.index(range), first, range.epoch, wanted);
       Filled got = 0;
       const bool singly = on_error_.skips != 0 && !out_->order->plain();
       const Item item =
@@ -173,9 +170,7 @@ class ReaderNode : public ReadingNode {
       const bool cut = item == Item::good && got.count < wanted && got.for_now;
       slot.units = item == Item::good ? got.count : 0;
       slot.ends_epoch = ends || (!cut && first + wanted == ranges_.end_of(range.epoch));
-      slot.bytes = slot.units != 0 ? out_->memory.used(claim.place(), slot.units) : 0;
-      meter.did(layout.whole_records(first, slot.units), slot.bytes);
-      meter.found_in_use(ring.was_in_use());
+      out_->book(claim.place(), slot, meter);
       slot.units = ranges_.kept(slot.units, slot.ends_epoch);
       if (Dues* const dues = out_->dues(claim.place())) {
         dues->credits = slot.units;
@@ -189,10 +184,7 @@ class ReaderNode : public ReadingNode {
       if (ends) {
         end_at(claim.ticket() + 1);
       }
-      const Fill fill = slot.units == 0                                ? Fill::none
-                        : slot.ends_epoch || slot.units < layout.units ? Fill::partial
-                                                                       : Fill::full;
-      out_->publish(std::move(claim), fill);
+      out_->publish(std::move(claim));
     }
   }
 

@@ -80,10 +80,7 @@ class SharedReaderNode final : public ReadingNode {
       }
       draws.took(share, range.units, meter.spent(Activity::busy, Activity::blocked));
       if (parts_.finish(share)) {
-        slot->index = ranges_.index(range);
-        slot->source.start(range.first);
-        slot->epoch = range.epoch;
-        slot->units = range.units;
+        slot->begin(ranges_.index(range), range.first, range.epoch, range.units);
         slot->ends_epoch = range.first + range.units == ranges_.end_of(range.epoch);
         if (!attempt(range.first, [&] { check_seams(share.ticket, range); })) {
           return;
@@ -92,14 +89,9 @@ class SharedReaderNode final : public ReadingNode {
         if (!claim) {
           return;
         }
-        slot->bytes = out_->memory.used(claim.place(), range.units);
-        meter.did(range.units, slot->bytes);
-        meter.found_in_use(out_->ring.was_in_use());
+        out_->book(claim.place(), *slot, meter);
         slot->units = ranges_.kept(range.units, slot->ends_epoch);
-        const bool full = !slot->ends_epoch && slot->units == out_->layout().units;
-        out_->publish(std::move(claim), slot->units == 0 ? Fill::none
-                                        : full           ? Fill::full
-                                                         : Fill::partial);
+        out_->publish(std::move(claim));
       }
     }
   }

@@ -105,11 +105,7 @@ void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Wor
       }
     }
     if (parts.finish(share)) {
-      slot->index = given->index;
-      slot->epoch = given->epoch;
-      slot->ends_epoch = given->ends_epoch;
-      slot->units = given->units;
-      slot->bytes = 0;
+      slot->begin(*given);
       if (slot->units != 0 && !finish(ticket, *given, *slot)) {
         return;
       }
@@ -120,15 +116,8 @@ void part_by_part(HostLink& in, HostLink& out, Parts<>& parts, Meter& meter, Wor
       if (!claim) {
         break;
       }
-      if (slot->units != 0) {
-        slot->bytes = out.memory.used(claim.place(), slot->units);
-        meter.did(out.layout().whole_records(slot->source[0], slot->units), slot->bytes);
-      }
-      meter.found_in_use(out.ring.was_in_use());
-      const Fill fill = slot->units == 0             ? Fill::none
-                        : slot->units < given->units ? Fill::partial
-                                                     : taken.fill();
-      out.publish(std::move(claim), fill);
+      out.book(claim.place(), *slot, meter);
+      out.publish(std::move(claim));
     }
     draws.took(share, units, meter.spent(Activity::busy, Activity::starved));
   }
@@ -161,26 +150,15 @@ void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
     }
     const HostSlot& given = from.slot();
     HostSlot& slot = to.slot();
-    slot.index = given.index;
-    slot.epoch = given.epoch;
-    slot.units = given.units;
-    slot.ends_epoch = given.ends_epoch;
+    slot.begin(given);
     if (slot.units != 0 && !work(from, to)) {
       slot.units = 0; // it goes on, empty, to a thread that did not see the ring fail
       return;
     }
     out.hand_on(in, from.ticket(), given, slot);
-    slot.bytes = 0;
     meter.spent(Activity::busy, Activity::starved);
-    if (slot.units != 0) {
-      slot.bytes = out.memory.used(to.place(), slot.units);
-      meter.did(out.layout().whole_records(slot.source[0], slot.units), slot.bytes);
-    }
-    meter.found_in_use(out.ring.was_in_use());
-    const Fill fill = slot.units == 0            ? Fill::none
-                      : slot.units < given.units ? Fill::partial
-                                                 : from.fill();
-    out.publish(std::move(to), fill);
+    out.book(to.place(), slot, meter);
+    out.publish(std::move(to));
   }
   if (in.ring.state() == Flow::ended) {
     out.ring.end_at(in.ring.end_ticket());
