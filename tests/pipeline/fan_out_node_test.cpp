@@ -32,9 +32,7 @@ auto make_ring(ps::HostDevice& device) {
 void publish_one(HostLink& link) {
   auto claim = link.ring.claim();
   REQUIRE(claim);
-  claim.slot().source.start(0);
-  claim.slot().units = 1;
-  claim.slot().bytes = record;
+  claim.slot().begin(0, 0, 0, 1);
   claim.publish(ps::Fill::full);
 }
 

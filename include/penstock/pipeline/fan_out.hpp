@@ -148,11 +148,7 @@ template <AnyDevice D> class FanOutNode final : public Node {
           return true; // the run ends
         }
         HostSlot& slot = claim.slot();
-        slot.index = given.index;
-        slot.ends_epoch = given.ends_epoch;
-        slot.epoch = given.epoch;
-        slot.units = given.units;
-        slot.bytes = given.bytes;
+        slot.begin(given);
         if (given.units != 0 && !attempt(given.index, [&] {
               slot.source.go_on(0, given.source, 0, given.units + 1);
             })) {
@@ -162,7 +158,8 @@ template <AnyDevice D> class FanOutNode final : public Node {
         claim.publish(taken.fill());
       }
       if (given.units != 0) {
-        meter.did(in_->layout().whole_records(given.source[0], given.units), given.bytes);
+        meter.did(in_->layout().whole_records(given.source[0], given.units),
+                  in_->bytes(taken.place(), given));
       }
       ++taken_;
       any = true;

@@ -53,11 +53,7 @@ struct Bench {
       std::memcpy(in.memory.data(claim.place()) + i * record, &index, sizeof index);
     }
     ps::detail::HostSlot& slot = claim.slot();
-    slot.index = published;
-    slot.source.start(published);
-    slot.epoch = epoch;
-    slot.units = records;
-    slot.bytes = records * record;
+    slot.begin(published, published, epoch, records);
     slot.ends_epoch = ends_epoch;
     published += records;
     epoch += ends_epoch ? 1 : 0;

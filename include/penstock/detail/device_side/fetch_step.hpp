@@ -69,7 +69,6 @@ class SlotFiller {
       describe(slot, filled_, done, part);
       filled_ += part;
       slot.units = filled_;
-      slot.bytes = filled_ * out_.layout().unit_bytes();
       serials_[open_place()] = serial;
       delivered_ += part;
       done += part;
@@ -266,7 +265,7 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   }
   void hand_on() {
     filler_.hand_on(landed_, [this](const HostSlot& slot) {
-      meter(0).did(slot.units, slot.bytes);
+      meter(0).did(slot.units, slot.units * out_->layout().unit_bytes());
       meter(0).found_in_use(out_->ring.was_in_use());
     });
   }

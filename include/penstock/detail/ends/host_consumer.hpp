@@ -55,8 +55,9 @@ template <class F, class T, class Where> class HostConsumer : public CallingNode
           if (!call(worker, place, *slot, units)) {
             return;
           }
+          const std::size_t bytes = in_->bytes(place, *slot);
           const bool all = units.size() == slot->units;
-          meter.did(units.size(), all ? slot->bytes : slot->bytes * units.size() / slot->units);
+          meter.did(units.size(), all ? bytes : bytes * units.size() / slot->units);
         }
       }
       draws.took(share, slot->units, meter.spent(Activity::busy, Activity::starved));

@@ -99,7 +99,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     HostLink& link = lender_->link();
     const HostSlot& slot = lender_->out().keep(std::move(taken), link.credits(place)).slot();
     const std::uint64_t index = std::exchange(delivered_, delivered_ + slot.units);
-    meter(0).did(slot.units, slot.bytes);
+    meter(0).did(slot.units, link.bytes(place, slot));
     behind_ = link.has_turns ? link.place_behind(slot) : RunOrder::unknown;
     body_.emplace(&meter(0).calls());
     return {link.batch<const T, Where>(place, slot, index), lender_, ticket, slot.epoch};

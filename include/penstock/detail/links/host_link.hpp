@@ -45,11 +45,10 @@ struct HostSlot {
   /// @}
 
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
-  [[no_unique_address]] SourceNumbers source{}; // their turns, and that behind: see RunOrder
-  bool ends_epoch{};                            // in the padding of the member before it
-  std::uint64_t epoch{};                        // of its units
-  std::size_t units{};                          // in it
-  std::size_t bytes{};
+  SourceNumbers source{}; // their turns, and that behind: see RunOrder
+  bool ends_epoch{};
+  std::uint64_t epoch{}; // of its units
+  std::size_t units{};   // in it
 };
 // The ring's word and fill lie before the slot, in 8 bytes: one byte more, and a slot takes two
 // cache lines, each of which a stage fetches from the processor of the stage before. For small
@@ -173,11 +172,13 @@ struct HostLink {
       ahead->give_back(credits);
     }
   }
-  /// Notes how many bytes the units of a slot have that a worker has filled, or left empty, and
-  /// books both.
-  void book(std::size_t place, HostSlot& slot, Meter& meter) const noexcept {
-    slot.bytes = slot.units != 0 ? memory.used(place, slot.units) : 0;
-    meter.did(layout().whole_records(slot.source[0], slot.units), slot.bytes);
+  /// Returns how many bytes the units of a slot have.
+  std::size_t bytes(std::size_t place, const HostSlot& slot) const noexcept {
+    return slot.units != 0 ? memory.used(place, slot.units) : 0;
+  }
+  /// Books what a worker has filled a slot with, or that it left it empty.
+  void book(std::size_t place, const HostSlot& slot, Meter& meter) const noexcept {
+    meter.did(layout().whole_records(slot.source[0], slot.units), bytes(place, slot));
     meter.found_in_use(ring.was_in_use());
   }
   /// Publishes a slot whose head is complete. Never blocks.

@@ -134,7 +134,6 @@ class OutputSlots {
     slot.begin(known.number - known.left_out - first_, known.number, known.epoch,
                dropped ? 0 : size_.size(ticket) - known.void_units);
     slot.ends_epoch = known.ends_epoch;
-    slot.bytes = slot.units != 0 ? link_->memory.used(claim.place(), slot.units) : 0;
     const std::uint64_t credits = known.credits.load(StdAtomics::relaxed);
     if (Dues* const dues = link_->dues(claim.place())) {
       *dues = {slot.units != 0 ? credits : 0, known.read};
