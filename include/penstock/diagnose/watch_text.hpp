@@ -4,6 +4,7 @@
 
 #include <penstock/config.hpp>
 #include <penstock/diagnose/detail/call_names.hpp>
+#include <penstock/diagnose/detail/words.hpp>
 #include <penstock/diagnose/gpu_watch_summary.hpp>
 #include <penstock/run/json.hpp>
 
@@ -51,14 +52,6 @@ inline std::string figure_bytes(std::uint64_t bytes) {
   }
   return (unit == 0 ? std::to_string(bytes) : figure(value)) + ' ' + units[unit];
 }
-/// Writes "1 wait" and "2 waits".
-inline std::string counted(std::uint64_t count, const char* one, const char* many = nullptr) {
-  return std::to_string(count) + ' ' +
-         (count == 1        ? one
-          : many != nullptr ? many
-                            : std::string{one} + 's');
-}
-
 /// Returns what is written in the source for a mangled name, without a return type and parameters.
 inline std::string source_name(const std::string& mangled) {
   int status = 0;
@@ -108,7 +101,7 @@ namespace detail {
 /// Writes "3000 waits (cudaStreamSynchronize, 31 ms)": the function of that kind that took longest.
 inline std::string of_kind(const WatchSummary& summary, CudaCall kind, const WatchedCalls& calls,
                            const char* one, const char* many = nullptr) {
-  std::string text = counted(calls.calls, one, many);
+  std::string text = counted(static_cast<double>(calls.calls), one, many);
   for (const WatchedFunction& function : summary.functions) {
     const CudaCall is = cuda_call(function.name);
     if (is == kind || (kind == CudaCall::allocation && is == CudaCall::page_lock)) {
@@ -140,8 +133,9 @@ inline std::string later_lines(const WatchSummary& is) {
   std::string text;
   for (std::size_t i = 0; i < std::min<std::size_t>(is.kernels.size(), 3); ++i) {
     const WatchedKernel& kernel = is.kernels[i];
-    text += "   kernel " + short_name(kernel.name) + ": " + counted(kernel.launches, "time") +
-            ", " + figure_ms(kernel.seconds) + '\n';
+    text += "   kernel " + short_name(kernel.name) + ": " +
+            counted(static_cast<double>(kernel.launches), "time") + ", " +
+            figure_ms(kernel.seconds) + '\n';
   }
   if (is.gpu.dropped != 0) {
     text += std::to_string(is.gpu.dropped) + " records were lost: figures are too low.\n";

@@ -189,7 +189,7 @@ class FolderTree {
       if (folder == 0) {
         const bool is_first = empty_ == outermost_.size();
         outermost_.push_back(std::move(entry.name));
-        empty_ += is_first && files_.size() != before ? 1 : 0;
+        empty_ += is_first && files_.size() != before ? 1U : 0U;
       }
     }
   }

@@ -6,13 +6,13 @@
 #include <penstock/detail/measure/limiting_stage.hpp>
 #include <penstock/diagnose/cause.hpp>
 #include <penstock/diagnose/detail/bounds.hpp>
+#include <penstock/diagnose/detail/words.hpp>
 #include <penstock/run/report.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,12 +22,6 @@ namespace penstock::detail {
 // Figures as a person reads them.
 
 /// Returns the number with as many digits behind the point.
-[[gnu::cold, gnu::noinline]] inline std::string digits(double number, int behind_the_point) {
-  char text[64];
-  const int length = std::snprintf(text, sizeof text, "%.*f", behind_the_point,
-                                   std::isfinite(number) && std::abs(number) < 1e15 ? number : 0);
-  return {text, static_cast<std::size_t>(length)};
-}
 inline std::string per_cent(double share) {
   return digits(100 * share, 0) + " %";
 }
@@ -37,17 +31,6 @@ inline double promised(double gain) {
 }
 inline std::string times(double gain) {
   return "x " + digits(promised(gain), 1);
-}
-/// "1 wait", "2 waits"; `many` if that is not `one` and an s.
-[[gnu::cold]] inline std::string counted(double count, const char* one,
-                                         const char* many = nullptr) {
-  std::string text = digits(count, 0) + ' ';
-  if (std::round(count) == 1) {
-    text += one;
-  } else {
-    many ? text += many : (text += one) += 's';
-  }
-  return text;
 }
 [[gnu::cold]] inline std::string time_of(double seconds) {
   return seconds < 1e-3 ? digits(seconds * 1e6, 1) + " us"

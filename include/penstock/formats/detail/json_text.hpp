@@ -128,7 +128,7 @@ class JsonText {
     }
     if (at_ != text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
       ++at_;
-      at_ += at_ != text_.size() && (text_[at_] == '+' || text_[at_] == '-') ? 1 : 0;
+      at_ += at_ != text_.size() && (text_[at_] == '+' || text_[at_] == '-') ? 1U : 0U;
       digits();
     }
   }

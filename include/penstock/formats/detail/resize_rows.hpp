@@ -123,7 +123,8 @@ class PlainRows {
  private:
   // What sums of products that lose `cut` bits, and then `after` in all, begin with.
   template <class Sum, unsigned cut> static Sum before(std::size_t taps, unsigned after) noexcept {
-    return static_cast<Sum>((Sum{1} << after >> 1) + (cut == 0 ? 0 : taps / 2));
+    const std::size_t half = (std::size_t{1} << after) >> 1;
+    return static_cast<Sum>(half + (cut == 0 ? 0 : taps / 2));
   }
 
   template <class Sum, unsigned cut>
