@@ -12,18 +12,18 @@
 // does not.
 #if !defined(__linux__) || !defined(__x86_64__)
 #error "penstock needs Linux on x86-64, and this is another system: build for x86_64-linux-gnu."
-#elif defined(__clang__) && __clang_major__ < 19
-#error "penstock needs clang 19 or later, and this is clang 18 or older: take clang++-19."
+#elif defined(__clang__) && __clang_major__ < 17
+#error "penstock needs clang 17 or later, and this is clang 16 or older: take clang++-19."
 #elif !defined(__clang__) && defined(__GNUC__) && __GNUC__ < 12
 #error "penstock needs g++ 12 or later, and this is g++ 11 or older: take g++-12."
-#elif defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ < 13
-#error "penstock needs nvcc 13.0 or later, and this is nvcc 12 or older: install CUDA 13."
+#elif defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1204
+#error "penstock needs nvcc 12.4 or later, and this is an older one: install CUDA 13."
 #elif __cplusplus < 202002L
 #error "penstock needs C++20, and this is an older standard: compile with -std=c++20."
 #elif !defined(__cpp_exceptions)
 #error "penstock needs exceptions, and this build has none: compile without -fno-exceptions."
 #elif !defined(__cpp_lib_jthread)
-#error "penstock needs std::stop_token, and this library has none: take libstdc++, not libc++."
+#error "penstock needs std::stop_token, and this library has none: give libc++ -fexperimental-library."
 #else
 #define PENSTOCK_SUPPORTED
 #endif

@@ -18,18 +18,18 @@ LIMIT = 100
 MOST_LINES = 7  # besides those that tell which file includes which
 CXX17 = "penstock needs C++20, and this is an older standard: compile with -std=c++20."
 SYSTEM = "penstock needs Linux on x86-64, and this is another system: build for x86_64-linux-gnu."
-TOOLKIT = "penstock needs CUDA 13.0 or later, and these are headers of an older one: install CUDA 13."
+TOOLKIT = "penstock needs CUDA 12.4 or later, and these are headers of an older one: install CUDA 13."
 # What is defined differently from here, and what penstock then says.
 OLD = {
     "g++": [("__GNUC__", "11", "penstock needs g++ 12 or later, and this is g++ 11 or older: take g++-12.")],
-    "clang++": [("__clang_major__", "18",
-                 "penstock needs clang 19 or later, and this is clang 18 or older: take clang++-19.")],
-    "nvcc": [("__CUDACC_VER_MAJOR__", "12",
-              "penstock needs nvcc 13.0 or later, and this is nvcc 12 or older: install CUDA 13.")],
+    "clang++": [("__clang_major__", "16",
+                 "penstock needs clang 17 or later, and this is clang 16 or older: take clang++-19.")],
+    "nvcc": [("__CUDACC_VER_MAJOR__", "11",
+              "penstock needs nvcc 12.4 or later, and this is an older one: install CUDA 13.")],
 }
 NO_EXCEPTIONS = "penstock needs exceptions, and this build has none: compile without -fno-exceptions."
 # libc++ has stop tokens only in its experimental part.
-NO_TOKENS = "penstock needs std::stop_token, and this library has none: take libstdc++, not libc++."
+NO_TOKENS = "penstock needs std::stop_token, and this library has none: give libc++ -fexperimental-library."
 WITHOUT_TOKENS = "#include <version>\n#undef __cpp_lib_jthread\n"
 # Code that once needed RTTI: exceptions of a device while it captures.
 WITHOUT_RTTI = """#include <penstock/penstock.hpp>
@@ -85,7 +85,7 @@ def check(compiler: str, folder: Path):
         stops(compiler, folder, header, CXX17, standard="c++17")
     if kind != "nvcc":
         toolkit = folder / "cuda_runtime_api.h"
-        toolkit.write_text("#define CUDART_VERSION 12090\n")
+        toolkit.write_text("#define CUDART_VERSION 12030\n")
         stops(compiler, folder, "penstock/cuda.hpp", TOOLKIT)
         toolkit.unlink()
 

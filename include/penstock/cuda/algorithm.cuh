@@ -16,6 +16,9 @@
 
 #include <cub/device/device_histogram.cuh>
 #include <cub/device/device_reduce.cuh>
+#if CUDART_VERSION < 12080
+#include <cub/iterator/transform_input_iterator.cuh>
+#endif
 #include <cub/device/device_select.cuh>
 #include <cuda_runtime.h>
 
@@ -108,8 +111,13 @@ template <class T, class R, class Op>
 void reduce(cudaStream_t stream, const T* in, std::size_t n, R* out, R init, Op op,
             Workspace<CudaDevice>& workspace) {
   detail::with_scratch("reduce", workspace, 0, [&](void* scratch, std::size_t& bytes) {
+#if CUDART_VERSION >= 12080
     return cub::DeviceReduce::TransformReduce(scratch, bytes, in, out, n, op,
                                               detail::ConvertTo<R>{}, init, stream);
+#else
+    const cub::TransformInputIterator<R, detail::ConvertTo<R>, const T*> converted{in, {}};
+    return cub::DeviceReduce::Reduce(scratch, bytes, converted, out, n, op, init, stream);
+#endif
   });
 }
 

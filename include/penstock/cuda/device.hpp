@@ -27,8 +27,32 @@
 
 namespace penstock::detail {
 
-/// Enqueues several copies from pinned memory to a GPU's, up to 16 of them by one call: columns are
-/// few.
+/// Enqueues `count` copies, 16 at most.
+inline void copy_together(void* const* to, const void* const* from, const std::size_t* bytes,
+                          std::size_t count, cudaStream_t stream) {
+#if CUDART_VERSION >= 12080
+  std::size_t first = 0;
+  cudaMemcpyAttributes in_order{};
+  in_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+#if CUDART_VERSION >= 13000
+  const cudaError_t status =
+      cudaMemcpyBatchAsync(to, from, bytes, count, &in_order, &first, 1, stream);
+#else
+  std::size_t failed = 0;
+  const cudaError_t status = cudaMemcpyBatchAsync(const_cast<void**>(to), const_cast<void**>(from),
+                                                  const_cast<std::size_t*>(bytes), count, &in_order,
+                                                  &first, 1, &failed, stream);
+#endif
+  cuda_check(status, "cudaMemcpyBatchAsync", bytes[0], " and more to the device");
+#else
+  for (std::size_t i = 0; i != count; ++i) {
+    cuda_check(cudaMemcpyAsync(to[i], from[i], bytes[i], cudaMemcpyDefault, stream),
+               "cudaMemcpyAsync", bytes[i], " to the device");
+  }
+#endif
+}
+/// Enqueues several copies from pinned memory to a GPU's: from CUDA 12.8 on, up to 16 of them by
+/// one call, since columns are few.
 inline void copy_pieces(std::span<const CopyPiece> pieces, cudaStream_t stream) {
   constexpr std::size_t most = 16;
   void* to[most];
@@ -41,11 +65,7 @@ inline void copy_pieces(std::span<const CopyPiece> pieces, cudaStream_t stream) 
       from[i] = pieces[i].from;
       bytes[i] = pieces[i].bytes;
     }
-    std::size_t first = 0;
-    cudaMemcpyAttributes in_order{};
-    in_order.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-    cuda_check(cudaMemcpyBatchAsync(to, from, bytes, count, &in_order, &first, 1, stream),
-               "cudaMemcpyBatchAsync", bytes[0], " and more to the device");
+    copy_together(to, from, bytes, count, stream);
     pieces = pieces.subspan(count);
   }
 }

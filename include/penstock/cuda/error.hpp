@@ -10,8 +10,8 @@
 
 #include <cuda_runtime_api.h>
 
-#if CUDART_VERSION < 13000
-#error "penstock needs CUDA 13.0 or later, and these are headers of an older one: install CUDA 13."
+#if CUDART_VERSION < 12040
+#error "penstock needs CUDA 12.4 or later, and these are headers of an older one: install CUDA 13."
 #include "penstock: see the error above" // no such file
 #endif
 
@@ -22,7 +22,10 @@ namespace detail {
 /// Whether `status` leaves the GPU unusable until the process ends.
 constexpr bool is_sticky(cudaError_t status) noexcept {
   switch (status) {
+#if CUDART_VERSION >= 12080
   case cudaErrorContained:
+  case cudaErrorTensorMemoryLeak:
+#endif
   case cudaErrorIllegalAddress:
   case cudaErrorLaunchTimeout:
   case cudaErrorAssert:
@@ -32,7 +35,6 @@ constexpr bool is_sticky(cudaError_t status) noexcept {
   case cudaErrorInvalidAddressSpace:
   case cudaErrorInvalidPc:
   case cudaErrorLaunchFailure:
-  case cudaErrorTensorMemoryLeak:
   case cudaErrorMpsClientTerminated:
   case cudaErrorExternalDevice:
     return true;

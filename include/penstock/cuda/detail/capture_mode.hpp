@@ -37,17 +37,26 @@ class RelaxedCapture {
   cudaStreamCaptureMode mode_{cudaStreamCaptureModeRelaxed}; // later the mode before
 };
 
+/// Returns one of the driver's functions, found through the runtime, so that nothing need link with
+/// libcuda; null if the driver has none of this name.
+template <class F> F driver_function(const char* name) noexcept {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
+  // A driver of CUDA 12 answers null to a question for a newer version.
+  constexpr unsigned version = 12000;
+  cuda_ignore(cudaGetDriverEntryPointByVersion(name, &found, version, cudaEnableDefault, &result));
+#else
+  cuda_ignore(cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &result));
+#endif
+  return reinterpret_cast<F>(found);
+}
+
 /// Does what cudaStreamIsCapturing() does. Each batch asks, so this asks the driver itself: in 14
 /// ns, where the runtime takes 47 (the host of an H200, CUDA 13.0).
 inline cudaError_t capture_status(cudaStream_t stream, cudaStreamCaptureStatus& status) noexcept {
   using Ask = CUresult (*)(CUstream, CUstreamCaptureStatus*);
-  static const auto ask = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    cuda_ignore(cudaGetDriverEntryPointByVersion("cuStreamIsCapturing", &found, 13000,
-                                                 cudaEnableDefault, &result));
-    return reinterpret_cast<Ask>(found);
-  }();
+  static const auto ask = driver_function<Ask>("cuStreamIsCapturing");
   CUstreamCaptureStatus answer{};
   // A thread that has not called the runtime yet has no context; the runtime gives it one.
   if (!ask || ask(stream, &answer) != CUDA_SUCCESS) {

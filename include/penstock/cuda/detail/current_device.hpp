@@ -10,7 +10,7 @@
 
 namespace penstock::detail {
 
-/// The driver's calls for contexts, found through the runtime: nothing need link with libcuda.
+/// The driver's calls for contexts.
 struct ContextCalls {
   decltype(&cuDeviceGet) device{};
   decltype(&cuDevicePrimaryCtxRetain) retain{};
@@ -32,11 +32,8 @@ struct ContextCalls {
 
  private:
   template <class F> static bool find(const char* name, F& call) noexcept {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    cuda_ignore(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result));
-    call = reinterpret_cast<F>(found);
-    return found != nullptr;
+    call = driver_function<F>(name);
+    return call != nullptr;
   }
 };
 

@@ -48,7 +48,7 @@ class TextPart {
 
 /// Returns one text of all the pieces. This is compiled once, where a chain of std::string's + is
 /// compiled at each place, and most places are errors that nobody meets.
-[[gnu::cold, gnu::noinline]] inline std::string joined(std::initializer_list<TextPart> pieces) {
+[[gnu::cold]] inline std::string joined(std::initializer_list<TextPart> pieces) {
   std::string text;
   for (const TextPart& piece : pieces) {
     if (piece.text_) {
