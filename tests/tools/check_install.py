@@ -3,7 +3,8 @@
 """Installs penstock and uses it from other projects (tests/install), whose sources know nothing of this one.
 
 check_install.py stage --work FOLDER --stamp FILE     copies the project, installs the copy below FOLDER and deletes it
-check_install.py WAY --work FOLDER --cxx COMPILER     pkg_config, meson, subproject, cmake, meson_nvcc or cmake_nvcc
+check_install.py WAY --work FOLDER --cxx COMPILER     pkg_config, meson, subproject, cmake, cmake_folder, cmake_fetch,
+                                                      meson_nvcc or cmake_nvcc
 
 The exit code is 77 if a tool is missing.
 """
@@ -60,6 +61,7 @@ def stage(work: Path):
     found = {path.relative_to(root / PREFIX): path.read_bytes() for path in root.rglob("*") if path.is_file()}
     others = {"share/pkgconfig/penstock.pc"}
     if runs("cmake"):
+        installs_as_cmake(source, work, found)
         others |= {f"share/cmake/penstock/penstock{name}.cmake" for name in ("Config", "ConfigVersion")}
     wrong = sorted(map(str, set(found) ^ {*headers, *map(Path, others)}))
     assert headers and not wrong, f"installed though they should not be, or the other way round: {wrong}"
@@ -69,6 +71,21 @@ def stage(work: Path):
         text = found[Path(name)].decode()
         assert str(work) not in text, f"{name} names the folder it was built in:\n{text}"
     shutil.rmtree(source)
+    shutil.rmtree(build)
+
+
+def installs_as_cmake(source: Path, work: Path, by_meson: dict[Path, bytes]):
+    """Checks that CMake alone installs the same headers, and a package with the same files."""
+    build, root = fresh(work / "cmake-build"), fresh(work / "cmake-root")
+    run("cmake", "-S", source / "include", "-B", build, f"-DCMAKE_INSTALL_PREFIX=/{PREFIX}", "-DCMAKE_INSTALL_INCLUDEDIR=include")
+    run("cmake", "--install", build, DESTDIR=root)
+    found = {path.relative_to(root / PREFIX): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    headers = {name: text for name, text in by_meson.items() if name.parts[0] == "include"}
+    assert {name: text for name, text in found.items() if name.parts[0] == "include"} == headers, "CMake installs other headers"
+    packages = [{str(name) for name in some if name.suffix == ".cmake"} for some in (found, by_meson)]
+    assert packages[0] == packages[1], f"the packages differ: {packages}"
+    text = found[Path("share/cmake/penstock/penstockConfig.cmake")].decode()
+    assert str(work) not in text, f"the package names the folder it was built in:\n{text}"
     shutil.rmtree(build)
 
 
@@ -135,6 +152,23 @@ def with_meson(work: Path, root: Path, cxx: str, way: str, kind: str):
     works(build / "mine", re.search(r"penstock .*found: YES (\S+)", said)[1], kind == "gpu")
 
 
+def with_sources(work: Path, cxx: str, way: str):
+    """Uses the project's folder from CMake, where nothing is installed."""
+    folder = foreign(work, way, "host")
+    copy_project(folder / "penstock")
+    how = "add_subdirectory(penstock/include)" if way == "cmake_folder" else \
+        'include(FetchContent)\nFetchContent_Declare(penstock URL "${CMAKE_SOURCE_DIR}/penstock" SOURCE_SUBDIR include)\n' \
+        "FetchContent_MakeAvailable(penstock)"
+    project = folder / "CMakeLists.txt"
+    project.write_text(project.read_text().replace("find_package(penstock 0.1 REQUIRED)", how))
+    said = run("cmake", "-G", "Ninja", "-S", folder, "-B", folder / "build", CXX=cxx)
+    where = folder / "penstock" if way == "cmake_folder" else folder / "build/_deps/penstock-src"
+    finds(folder / "build", where / "include")
+    is_quiet(said + run("ninja", "-C", folder / "build"))
+    version = re.search(r'PENSTOCK_VERSION "(.+)"', (ROOT / "include/penstock/version.hpp").read_text())[1]
+    works(folder / "build/mine", version)
+
+
 def with_cmake(work: Path, root: Path, cxx: str, way: str, kind: str):
     folder = foreign(work, way, kind)
     build = folder / "build"
@@ -173,6 +207,8 @@ try:
         args.stamp.touch()
     elif args.way == "pkg_config":
         pkg_config(work, root, args.cxx)
+    elif args.way in ("cmake_folder", "cmake_fetch"):
+        with_sources(work, args.cxx, args.way)
     elif args.way.startswith("cmake"):
         with_cmake(work, root, args.cxx, args.way, kind)
     else:
