@@ -23,7 +23,7 @@
 #elif !defined(__cpp_exceptions)
 #error "penstock needs exceptions, and this build has none: compile without -fno-exceptions."
 #elif !defined(__cpp_lib_jthread)
-#error "penstock needs std::stop_token, and this library has none: give libc++ -fexperimental-library."
+#error "penstock needs std::stop_token: take libstdc++, or give libc++ -fexperimental-library."
 #else
 #define PENSTOCK_SUPPORTED
 #endif

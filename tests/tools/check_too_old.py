@@ -29,7 +29,7 @@ OLD = {
 }
 NO_EXCEPTIONS = "penstock needs exceptions, and this build has none: compile without -fno-exceptions."
 # libc++ has stop tokens only in its experimental part.
-NO_TOKENS = "penstock needs std::stop_token, and this library has none: give libc++ -fexperimental-library."
+NO_TOKENS = "penstock needs std::stop_token: take libstdc++, or give libc++ -fexperimental-library."
 WITHOUT_TOKENS = "#include <version>\n#undef __cpp_lib_jthread\n"
 # Code that once needed RTTI: exceptions of a device while it captures.
 WITHOUT_RTTI = """#include <penstock/penstock.hpp>
