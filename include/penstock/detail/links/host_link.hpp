@@ -176,27 +176,16 @@ struct HostLink {
   std::size_t bytes(std::size_t place, const HostSlot& slot) const noexcept {
     return slot.units != 0 ? memory.used(place, slot.units) : 0;
   }
-  /// Books what a worker has filled a slot with, or that it left it empty.
-  void book(std::size_t place, const HostSlot& slot, Meter& meter) const noexcept {
+  /// Books what a worker has filled a slot with, or that it left it empty. Inline, since a call
+  /// costs a hop between two threads 4 % of its time.
+  [[gnu::always_inline]] void book(std::size_t place, const HostSlot& slot,
+                                   Meter& meter) const noexcept {
     meter.did(layout().whole_records(slot.source[0], slot.units), bytes(place, slot));
     meter.found_in_use(ring.was_in_use());
   }
   /// Publishes a slot whose head is complete. Never blocks.
   void publish(HostRing::Claim&& claim) noexcept {
-    if (!counted_) {
-      publish_now(claim);
-      return;
-    }
-    Counted& counted = *counted_;
-    const std::uint64_t ticket = claim.ticket();
-    counted.held[claim.place()] = std::move(claim);
-    counted.turns.bring(ticket, [this, &counted](std::size_t place) {
-      HostRing::Claim& held = counted.held[place];
-      HostSlot& slot = held.slot();
-      slot.index = counted.units;
-      counted.units += slot.units;
-      publish_now(held);
-    });
+    counted_ ? publish_in_turn(std::move(claim)) : publish_now(claim);
   }
 
   HostRing ring;
@@ -219,6 +208,18 @@ struct HostLink {
     Vector<HostRing::Claim> held; // by place: what is filled, until its turn
   };
 
+  [[gnu::noinline]] void publish_in_turn(HostRing::Claim&& claim) noexcept {
+    Counted& counted = *counted_;
+    const std::uint64_t ticket = claim.ticket();
+    counted.held[claim.place()] = std::move(claim);
+    counted.turns.bring(ticket, [this, &counted](std::size_t place) {
+      HostRing::Claim& held = counted.held[place];
+      HostSlot& slot = held.slot();
+      slot.index = counted.units;
+      counted.units += slot.units;
+      publish_now(held);
+    });
+  }
   // A slot is full only if its batch may go on behind it.
   void publish_now(HostRing::Claim& claim) const noexcept {
     const HostSlot& slot = claim.slot();
