@@ -3,15 +3,15 @@
 #pragma once
 
 // Says what the standard library has. On a system that is refused below, its headers may fail too.
-#if defined(__linux__) && defined(__x86_64__) && __cplusplus >= 202002L
+#if defined(__linux__) && __cplusplus >= 202002L
 #include <version>
 #endif
 
 // A system or compiler that is not tested is refused, whichever header a user includes first: each
 // includes this one before all others. An #error alone would let compilers go on; a missing file
 // does not.
-#if !defined(__linux__) || !defined(__x86_64__)
-#error "penstock needs Linux on x86-64, and this is another system: build for x86_64-linux-gnu."
+#if !defined(__linux__) || !(defined(__x86_64__) || defined(__aarch64__))
+#error "penstock needs Linux on x86-64 or Arm64, and this is another system: build for one of them."
 #elif defined(__clang__) && __clang_major__ < 17
 #error "penstock needs clang 17 or later, and this is clang 16 or older: take clang++-19."
 #elif !defined(__clang__) && defined(__GNUC__) && __GNUC__ < 12
@@ -54,6 +54,8 @@ inline constexpr std::size_t cache_line = 64;
 /// pairs.
 inline constexpr std::size_t cache_lines = 2 * cache_line;
 
+/// What reads and rings are laid out for. A kernel for Arm may have pages of 64 KiB: what must be a
+/// whole page of the system's asks that.
 inline constexpr std::size_t page = 4096;
 
 } // namespace penstock::detail

@@ -28,7 +28,14 @@ struct SpinThenFutex {
   static constexpr int spins = 200;
 
   /// Pauses between two looks.
-  static void pause() noexcept { __builtin_ia32_pause(); }
+  static void pause() noexcept {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    // As long as x86's pause; "yield" does nothing on most Arm processors.
+    asm volatile("isb" ::: "memory");
+#endif
+  }
   /// Blocks while `word` holds `seen`, until woken; may return early. `limit` < 0 means for ever.
   static void sleep(Word& word, std::uint32_t seen,
                     std::chrono::nanoseconds limit = std::chrono::nanoseconds{-1}) noexcept {

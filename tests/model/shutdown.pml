@@ -79,7 +79,7 @@ byte head[RINGS];
 byte tail[RINGS];
 byte sleeps[THREADS]; // the word it sleeps on, counted from 1
 
-// device_side/device_thread.hpp. Whether the bell has rung since its count was read.
+// detail/device_side/device_thread.hpp. Whether the bell has rung since its count was read.
 bool rung;
 bool drained;
 byte copying; // copies enqueued and not done
@@ -281,7 +281,7 @@ inline come_to_rest() {
   atomic { t = 0; ok = false; working-- }
 }
 
-// host_side/reader_node.hpp
+// detail/reading/reader_node.hpp
 proctype reader(byte me) {
   LOCALS;
   byte served;
@@ -324,7 +324,7 @@ proctype reader(byte me) {
 }
 
 #if HOST_STAGES > 1
-// host_side/stager_node.hpp, and any stage that makes one slot of each slot
+// detail/workers/part_by_part.hpp, slot_by_slot(): any stage that makes one slot of each slot
 proctype stager(byte me; byte stage) {
   LOCALS;
   byte served;
@@ -379,7 +379,7 @@ proctype stager(byte me; byte stage) {
 #define OUT (RINGS - 1)
 #define DEVICE_OVER (flow[OUT] != OPEN || (has_ended && in_flight == 0 && drained))
 
-// device_side/device_thread.hpp and copier.hpp, with batches of one record
+// detail/device_side/device_thread.hpp and copier.hpp, with batches of one record
 proctype device_thread(byte me) {
   LOCALS;
   byte served, in_flight, published, taken;
@@ -530,7 +530,7 @@ proctype stopper() {
   fi
 }
 
-// engine/engine.hpp and host_side/host_consumer.hpp: the thread that called run()
+// detail/engine/engine.hpp and detail/ends/host_consumer.hpp: the thread that called run()
 init {
   LOCALS;
   byte next;

@@ -17,7 +17,7 @@ INCLUDE = ROOT / "include"
 LIMIT = 100
 MOST_LINES = 7  # besides those that tell which file includes which
 CXX17 = "penstock needs C++20, and this is an older standard: compile with -std=c++20."
-SYSTEM = "penstock needs Linux on x86-64, and this is another system: build for x86_64-linux-gnu."
+SYSTEM = "penstock needs Linux on x86-64 or Arm64, and this is another system: build for one of them."
 TOOLKIT = "penstock needs CUDA 12.4 or later, and these are headers of an older one: install CUDA 13."
 # What is defined differently from here, and what penstock then says.
 OLD = {

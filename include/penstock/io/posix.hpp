@@ -88,14 +88,15 @@ class PosixIo {
     if (at == MAP_FAILED) {
       return -1;
     }
-    const std::uint64_t pages = (size - 1) / detail::page + 1;
+    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    const std::uint64_t pages = (size - 1) / page + 1;
     const std::uint64_t places = std::min(pages, most_places);
     std::uint64_t found = 0;
     int result = 0;
     for (std::uint64_t place = 0; place < places && result == 0; ++place) {
       unsigned char in_cache = 0;
       const std::uint64_t number = place * (pages / places) + pages / places / 2;
-      result = ::mincore(static_cast<std::byte*>(at) + number * detail::page, 1, &in_cache);
+      result = ::mincore(static_cast<std::byte*>(at) + number * page, 1, &in_cache);
       found += in_cache & 1U;
     }
     share = static_cast<double>(found) / static_cast<double>(places);

@@ -84,7 +84,7 @@ throw_source_error(std::initializer_list<TextPart> what, std::string_view file,
                    std::uint64_t offset, std::optional<std::uint64_t> record = {}) {
   std::string text = joined(what);
   std::replace_if(
-      text.begin(), text.end(), [](char c) { return (c >= '\0' && c < ' ') || c == '\x7f'; }, '?');
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == '\x7f'; }, '?');
   throw E{text, std::string{file}, offset, record};
 }
 
