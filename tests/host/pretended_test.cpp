@@ -304,15 +304,20 @@ TEST_CASE("what handing work over takes is part of a launch, but a wait for room
     }
   }));
   ps::detail::PretendedMachine<> quick{{.launch_s = 0.001}};
-  std::thread{[&] { // which has slept for nothing too long
-    launch(quick, 8ms, false);
-    CHECK(time_of([&] {
-            for (int i = 0; i < 8; ++i) {
-              launch(quick, 0ms, true);
-            }
-          }) >= 5ms);
-  }}
-      .join();
+  Clock::duration longest{};
+  // A busy machine may let a thread sleep too long, which the thread then makes up for.
+  for (int turn = 0; turn != 5 && longest < 5ms; ++turn) {
+    std::thread{[&] { // which has slept for nothing too long
+      launch(quick, 8ms, false);
+      longest = std::max(longest, time_of([&] {
+                           for (int i = 0; i < 8; ++i) {
+                             launch(quick, 0ms, true);
+                           }
+                         }));
+    }}
+        .join();
+  }
+  CHECK(longest >= 5ms);
 }
 
 TEST_CASE("with a bus a pageable copy is slower, and keeps its caller until it is done") {
