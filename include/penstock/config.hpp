@@ -3,7 +3,7 @@
 #pragma once
 
 // Says what the standard library has. On a system that is refused below, its headers may fail too.
-#if defined(__linux__) && __cplusplus >= 202002L
+#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__)) && __cplusplus >= 202002L
 #include <version>
 #endif
 

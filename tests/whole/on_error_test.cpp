@@ -17,11 +17,15 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <numeric>
 #include <set>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <tuple>
@@ -838,4 +842,41 @@ TEST_CASE("the Report prints what was left out") {
   CHECK(text.str().find("skipped by Reader: record 200 to 299: penstock: bad sector") !=
         std::string::npos);
   CHECK(text.str().find("record 500 to 599") != std::string::npos);
+}
+
+namespace {
+
+// Counts, in order only; once it gives half of what it was asked for, which fails.
+struct Counting {
+  using schema = std::uint32_t;
+
+  std::uint64_t size() const { return 1000; }
+  bool random_access() const { return false; }
+  template <ps::HostSpace W> std::size_t read(ps::Batch<std::uint32_t, W> into) const {
+    const bool half = into.index() >= 200 && !std::exchange(state->gave_half, true);
+    const std::size_t count = half ? into.size() / 2 : into.size();
+    std::iota(into.data(), into.data() + count, state->next);
+    state->next += static_cast<std::uint32_t>(count);
+    return count;
+  }
+
+  struct State {
+    std::uint32_t next{};
+    bool gave_half{};
+  };
+  std::shared_ptr<State> state = std::make_shared<State>();
+};
+
+} // namespace
+
+TEST_CASE("what came of a source in order is not asked for again by another attempt") {
+  std::uint32_t next = 0;
+  auto pipeline = ps::Reader{Counting{}, {.batch = 100, .on_error = {.retries = 1}}} |
+                  ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Pageable> in) {
+                    for (const std::uint32_t number : std::span{in.data(), in.size()}) {
+                      CHECK(number == next++);
+                    }
+                  }};
+  CHECK(pipeline.run().records == 1000);
+  CHECK(next == 1000);
 }

@@ -86,8 +86,8 @@ class ReaderNode : public ReadingNode {
                            Owned<SlotSource> source, const SlotRanges& ranges,
                            Owned<RangeDealer> dealt, const Flush& flush, const OnError& on_error)
       : ReadingNode{setup, out, std::move(source), on_error}, ragged_{out_->layout().ragged()},
-        gives_for_now_{source_->abilities().for_now}, ranges_{ranges}, dealt_{std::move(dealt)},
-        flush_{flush} {
+        starts_anew_{!source_->abilities().for_now && !source_->in_order()}, ranges_{ranges},
+        dealt_{std::move(dealt)}, flush_{flush} {
     if (dealt_) {
       dealt_->be_watched(setup.control);
     }
@@ -207,7 +207,7 @@ class ReaderNode : public ReadingNode {
       source_->read_bytes(first, std::span{out_->memory.data(place), wanted});
       return note_read(place, got, wanted);
     }
-    if (!gives_for_now_) {
+    if (starts_anew_) {
       got = 0;
     }
     if (ragged_) {
@@ -236,7 +236,7 @@ class ReaderNode : public ReadingNode {
     return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(out_->was_read(place));
   }
 
-  const bool gives_for_now_;
+  const bool starts_anew_; // an attempt may ask for all of a slot again
   SlotRanges ranges_;
   const Owned<RangeDealer> dealt_; // null if a slot's number says what it holds
   const Flush flush_;
