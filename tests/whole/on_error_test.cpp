@@ -854,10 +854,10 @@ struct Counting {
   bool random_access() const { return false; }
   template <ps::HostSpace W> std::size_t read(ps::Batch<std::uint32_t, W> into) const {
     const bool half = into.index() >= 200 && !std::exchange(state->gave_half, true);
-    const std::size_t count = half ? into.size() / 2 : into.size();
-    std::iota(into.data(), into.data() + count, state->next);
-    state->next += static_cast<std::uint32_t>(count);
-    return count;
+    const std::size_t given = half ? into.size() / 2 : into.size();
+    std::iota(into.data(), into.data() + given, state->next);
+    state->next += static_cast<std::uint32_t>(given);
+    return given;
   }
 
   struct State {
