@@ -62,8 +62,8 @@ class SlotSource : public HeldSource {
   virtual Filled fill_numbered(std::span<const std::uint64_t> numbers, const SlotPart& into,
                                const Patience& patience) const = 0;
   /// @}
-  /// Fills a part of a slot with Ragged columns while other workers fill the rest: those write to
-  /// `own`, one for each of them in order. Throws SourceError if the values do not fit.
+  /// Fills a part of a slot with Ragged columns while other workers fill the rest. `own` has an
+  /// entry for each Ragged column, in order. Throws SourceError if the values do not fit.
   virtual Filled fill_beside(const SlotPart& into, std::span<const OwnOffsets> own,
                              const Patience& patience) const = 0;
 };
