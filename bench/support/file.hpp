@@ -35,6 +35,11 @@ inline constexpr std::size_t image_batch_bytes = 256 * image_bytes;
 /// batches.
 inline constexpr std::uint64_t file_unit = 4 * image_batch_bytes;
 
+/// The small records as which these programs read files.
+struct Block {
+  std::uint8_t bytes[16384];
+};
+
 /// A program's options besides Google Benchmark's, which must be gone from argv.
 struct FileOptions {
   /// --file=PATH: made if it is missing, or of another size.
@@ -147,5 +152,31 @@ inline void prepare_file(const FileOptions& options) {
   in_chunks(options.bytes,
             [&](std::uint64_t at, std::span<std::uint8_t> buffer) { file.read(at, buffer); });
 }
+
+/// A file that is gone when this dies.
+class FileCopy {
+ public:
+  /// Copies the first `bytes` bytes of `from` into a file in `folder`.
+  FileCopy(const std::string& folder, const OpenFile& from, std::uint64_t bytes)
+      : path_{folder + "/penstock-bench-" + std::to_string(::getpid()) + ".bin"} {
+    try {
+      const OpenFile file{path_, O_RDWR | O_CREAT | O_TRUNC};
+      in_chunks(bytes, [&](std::uint64_t at, std::span<std::uint8_t> buffer) {
+        from.read(at, buffer);
+        file.write(at, buffer);
+      });
+    } catch (...) {
+      ::unlink(path_.c_str());
+      throw;
+    }
+  }
+  FileCopy(const FileCopy&) = delete;
+  FileCopy& operator=(const FileCopy&) = delete;
+  ~FileCopy() { ::unlink(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 } // namespace penstock_bench

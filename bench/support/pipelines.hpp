@@ -6,6 +6,7 @@
 
 #include "support/checksum.cuh"
 #include "support/contender.hpp"
+#include "support/file.hpp"
 #include "support/gpu.hpp"
 #include "support/light.cuh"
 
@@ -21,10 +22,6 @@
 
 namespace penstock_bench {
 
-/// The small records as which these programs read files.
-struct Block {
-  std::uint8_t bytes[16384];
-};
 /// Returns the bytes of `batch`, of blocks or of single bytes.
 template <class AnyBatch> const std::uint8_t* bytes_of(const AnyBatch& batch) {
   return reinterpret_cast<const std::uint8_t*>(batch.data());

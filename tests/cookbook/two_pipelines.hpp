@@ -38,8 +38,8 @@ struct Trained {
 /// Two epochs; after every 100 batches a look at all of the validation data.
 template <ps::AnyDevice D>
 Trained train(D& device, const std::string& training, const std::string& validation) {
-  // One Reader has five of eight processors by default: here two have them together.
-  const unsigned readers = std::max(ps::usable_processors() * 5 / 8, 2U);
+  // One Reader has all processors but two by default: here two have them together.
+  const unsigned readers = std::clamp(ps::usable_processors(), 4U, 16U) - 2;
   const unsigned for_checks = std::max(readers / 4, 1U);
   auto data = ps::Reader{ps::records<float>(training),
                          ps::to_pinned,

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <system_error>
@@ -22,11 +21,6 @@
 #include <sys/mman.h>
 
 namespace penstock_bench {
-
-/// The records as which data is read.
-struct Block {
-  std::uint8_t bytes[16384];
-};
 
 /// Anonymous memory.
 class Mapped {
@@ -62,32 +56,6 @@ class Mapped {
 
   void* at_;
   std::size_t bytes_;
-};
-
-/// A file that is gone when this dies.
-class FileCopy {
- public:
-  /// Copies the first `bytes` bytes of `from` into a file in `folder`.
-  FileCopy(const std::string& folder, const OpenFile& from, std::uint64_t bytes)
-      : path_{folder + "/penstock-several-" + std::to_string(::getpid()) + ".bin"} {
-    try {
-      const OpenFile file{path_, O_RDWR | O_CREAT | O_TRUNC};
-      in_chunks(bytes, [&](std::uint64_t at, std::span<std::uint8_t> buffer) {
-        from.read(at, buffer);
-        file.write(at, buffer);
-      });
-    } catch (...) {
-      ::unlink(path_.c_str());
-      throw;
-    }
-  }
-  FileCopy(const FileCopy&) = delete;
-  FileCopy& operator=(const FileCopy&) = delete;
-  ~FileCopy() { ::unlink(path_.c_str()); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 /// Returns the sum of all 64-bit words of the file.

@@ -43,10 +43,12 @@ namespace penstock::detail {
   // Small records at random places take most of the processors to read.
   constexpr std::size_t small = 8192;
   const bool many = options.order.shuffle && record_bytes < small;
-  // A small part of the processors must still read as fast as a link copies.
-  constexpr ProcessorShare pinned{5, 12, 6};
-  constexpr ProcessorShare pageable{4, 12};
-  const ProcessorShare share = many ? ProcessorShare{7, 24} : to_pinned ? pinned : pageable;
+  // A link takes all that slow processors can read, but not those of the two threads that drive the
+  // device. bench/host_bench.cu has the rates by the number of readers.
+  constexpr ProcessorShare for_link{8, 14, 2};
+  constexpr ProcessorShare beside_others{4, 12};
+  const bool feeds_link = to_pinned && plan.workers == 0;
+  const ProcessorShare share = many ? ProcessorShare{7, 24} : feeds_link ? for_link : beside_others;
   return checked_workers("Reader", options.workers, std::max(processors(plan, share), 2U));
 }
 

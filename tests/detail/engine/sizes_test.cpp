@@ -26,7 +26,7 @@ namespace detail = penstock::detail;
 
 namespace {
 
-constexpr detail::ProcessorShare pinned{5, 12, 6};
+constexpr detail::ProcessorShare pinned{8, 14, 2};
 
 // Several objects may be of one device.
 struct NumberedDevice : ps::HostDevice {
@@ -43,19 +43,21 @@ template <ps::AnyDevice D> auto pipeline_to(D& device, const std::vector<std::ui
 } // namespace
 
 TEST_CASE("a pipeline alone takes its share of the processors, up to its most") {
-  CHECK(detail::processors_of(32, 1, pinned) == 12);
-  CHECK(detail::processors_of(16, 1, pinned) == 10);
-  CHECK(detail::processors_of(8, 1, pinned) == 5);
-  CHECK(detail::processors_of(1, 1, pinned) == 1);
+  CHECK(detail::processors_of(32, 1, pinned) == 14);
+  CHECK(detail::processors_of(16, 1, pinned) == 14);
+  CHECK(detail::processors_of(8, 1, pinned) == 6);
+  for (const unsigned few : {1U, 2U, 3U}) {
+    CHECK(detail::processors_of(few, 1, pinned) == 1);
+  }
   CHECK(detail::processors_of(32, 1, {4, 16}) == 16);
   CHECK(detail::processors_of(64, 1, {7, 24}) == 24);
 }
 
-TEST_CASE("sixteen processors a pipeline give each reader into pinned memory twelve workers") {
+TEST_CASE("sixteen processors a pipeline give each reader into pinned memory fourteen workers") {
   for (const unsigned parts : {2U, 4U, 8U}) {
-    CHECK(detail::processors_of(16 * parts, parts, pinned) == 12);
+    CHECK(detail::processors_of(16 * parts, parts, pinned) == 14);
   }
-  CHECK(detail::processors_of(64, 2, pinned) == 12);
+  CHECK(detail::processors_of(64, 2, pinned) == 14);
   CHECK(detail::processors_of(32, 2, {4, 16}) == 8); // a Decoder's part is what it was
 }
 

@@ -83,13 +83,13 @@ inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usua
 /// What a stage takes of the processors, if nobody says how many.
 struct ProcessorShare {
   unsigned of_eight, most;
-  unsigned of_eight_in_part = of_eight; // where pipelines of several devices have a part each
+  unsigned spared = 0; // processors of each part that it leaves to other threads beforehand
 };
 /// Returns a share of so many processors, at least one. `parts`: pipelines that run side by side on
-/// this host.
+/// this host, each of which has its part of them.
 inline unsigned processors_of(unsigned usable, std::uint64_t parts, const ProcessorShare& share) {
-  const unsigned of_eight = parts == 1 ? share.of_eight : share.of_eight_in_part;
-  return std::clamp(static_cast<unsigned>(usable / parts) * of_eight / 8, 1U, share.most);
+  const auto part = static_cast<unsigned>(usable / parts);
+  return std::clamp((part - std::min(part, share.spared)) * share.of_eight / 8, 1U, share.most);
 }
 /// Returns a share of the processors that this process may use, at least one.
 inline unsigned processors(const Plan& plan, const ProcessorShare& share) {
