@@ -6,7 +6,9 @@
 
 #include <penstock/cuda.hpp>
 #include <penstock/cuda/algorithm.cuh>
+#include <penstock/sources/zip.hpp>
 
+#include "cookbook/cccl.cuh"
 #include "cookbook/device_vector.cuh"
 
 #include "support/catch.hpp"
@@ -258,4 +260,38 @@ TEST_CASE("cookbook: Thrust and CUB take a device batch, and a vector shows one"
   const Looked found = squares_of(gpu, numbers);
   CHECK(found.first_batch == first);
   CHECK(found.greatest == greatest);
+}
+
+TEST_CASE("cookbook: a stream_ref, an mdspan over a column, and rings in a pool's memory") {
+  struct CountingPool {
+    void* allocate(std::size_t bytes) {
+      ++allocations;
+      return gpu.allocate(bytes);
+    }
+    void deallocate(void* at, std::size_t bytes) noexcept {
+      ++deallocations;
+      gpu.deallocate(at, bytes);
+    }
+    ps::CudaDevice gpu;
+    int allocations{};
+    int deallocations{};
+  };
+  struct Shades {
+    float of[2][3];
+  };
+  constexpr std::size_t pictures = 250;
+  std::vector<Shades> shades(pictures);
+  const std::vector<int> labels(pictures);
+  std::vector<float> sums;
+  for (std::size_t i = 0; i < pictures; ++i) {
+    const auto shade = static_cast<float>(i);
+    shades[i] = {{{shade, 2 * shade, 3 * shade}, {4 * shade, 5 * shade, 6 * shade}}};
+    sums.push_back(15 * shade);
+  }
+  const auto source = ps::zip<Picture>(ps::memory(shades), ps::memory(labels));
+  CountingPool pool;
+  auto stream = pool.gpu.stream();
+  CHECK(second_rows(pool, source, cuda::stream_ref{stream.get()}) == sums);
+  CHECK(pool.allocations > 1);
+  CHECK(pool.deallocations == pool.allocations);
 }

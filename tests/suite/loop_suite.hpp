@@ -111,6 +111,12 @@ template <class S> void delay_first(const Bytes& batch, S&& stream) {
   }
 }
 
+/// Refers to a stream, as cuda::stream_ref does.
+template <class Device> struct StreamRef {
+  ps::Stream<Device> stream;
+  ps::Stream<Device> get() const { return stream; }
+};
+
 TEST_CASE("a loop is given every record once and in order, run after run, on any stream") {
   const auto expected = [] {
     std::vector<std::byte> all;
@@ -128,11 +134,14 @@ TEST_CASE("a loop is given every record once and in order, run after run, on any
       got.clear();
       ps::Stream<D> stream = run % 2 == 0 ? a : b;
       std::size_t batches = 0;
-      for (auto batch : pipeline.on(stream)) {
-        CHECK(batch.source_index() == batches % batch_count * batch_size);
-        got(batch, stream);
-        ++batches;
-      }
+      const auto walk = [&](auto given) {
+        for (auto batch : given) {
+          CHECK(batch.source_index() == batches % batch_count * batch_size);
+          got(batch, stream);
+          ++batches;
+        }
+      };
+      run < 2 ? walk(pipeline.on(stream)) : walk(pipeline.on(StreamRef<D>{stream}));
       CHECK(batches == 3 * batch_count);
       CHECK(got.in_order);
       CHECK(got.aligned);

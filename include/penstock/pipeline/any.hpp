@@ -148,8 +148,8 @@ template <class B> class AnyBatches {
       held_ = std::make_unique<OnHost<P>>(std::move(pipeline));
     }
   }
-  /// Takes a pipeline that ends on a device. `stream` must outlive this object; a HostStream must
-  /// also stay where it is.
+  /// Takes a pipeline that ends on a device. `stream`, see Pipeline::on(), must outlive this
+  /// object; a HostStream must also stay where it is.
   template <class P, class S, class Gives = typename detail::chain<P>::gives,
             class On = typename detail::chain<P>::device>
   AnyBatches(P pipeline, S& stream) {
@@ -167,7 +167,8 @@ template <class B> class AnyBatches {
                   "penstock: this stream does not belong to the pipeline's device: pass a "
                   "CudaStream or cudaStream_t for a CudaDevice, a HostStream for a HostDevice.");
     if constexpr (gives_these && on_a_device && own_stream) {
-      held_ = std::make_unique<OnStream<P, On>>(std::move(pipeline), stream);
+      held_ =
+          std::make_unique<OnStream<P, On>>(std::move(pipeline), detail::given_stream<On>(stream));
     }
   }
 

@@ -235,8 +235,8 @@ template <class... Stages> class Pipeline {
 
   /// Returns the batches of an open pipeline that ends on its device, for a loop of your own:
   /// `for (auto batch : pipeline.on(stream))`. Each is a Lease that is ready when `stream`, of that
-  /// device, reaches it. The loop runs on the calling thread: two device calls a batch. See
-  /// Batches.
+  /// device, reaches it. What gives such a stream by get(), as cuda::stream_ref does, is as good.
+  /// The loop runs on the calling thread: two device calls a batch. See Batches.
   template <class S, class StillGives = Gives, class Named = On>
     requires(!std::is_same_v<S, int>)
   [[nodiscard]] auto on(S&& stream, RunOptions options = {}) & {
@@ -256,7 +256,7 @@ template <class... Stages> class Pipeline {
       using T = typename detail::batch_of<StillGives>::schema;
       prepare();
       auto& loop = static_cast<detail::DeviceLoop<T, Named>&>(engine_.get()->last());
-      Stream<Named> taken = stream;
+      Stream<Named> taken = detail::given_stream<Named>(stream);
       return Batches<Batch<const T, Device>>{engine_.share(), loop, std::move(options),
                                              detail::StreamHandle::of(taken)};
     } else {

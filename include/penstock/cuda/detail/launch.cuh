@@ -54,7 +54,11 @@ template <class T, std::size_t size> struct Pack {
       using Word = typename Access<sizeof(Pack)>::type;
       Word word;
       std::memcpy(&word, this, sizeof word);
-      __stwb(reinterpret_cast<Word*>(to), word); // compilers may take an assignment apart, too
+#if defined(__NVCC__)
+      __stwb(reinterpret_cast<Word*>(to), word); // nvcc may take an assignment apart, too
+#else
+      *reinterpret_cast<Word*>(to) = word; // clang has no such call
+#endif
     }
   }
 };

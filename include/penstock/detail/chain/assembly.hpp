@@ -16,6 +16,7 @@
 #include <penstock/host/device.hpp>
 #include <penstock/run/options.hpp>
 
+#include <concepts>
 #include <cstddef>
 #include <iterator>
 #include <ranges>
@@ -141,11 +142,24 @@ template <class... Stages> struct Assembly {
   }
 };
 
+/// Whether S, such as cuda::stream_ref, has a stream of the device by get().
+template <class S, class D>
+concept RefersToStream = requires(S stream) {
+  { stream.get() } -> std::convertible_to<Stream<D>>;
+};
 template <class D, class S> consteval bool is_stream_of() {
   if constexpr (AnyDevice<D>) {
-    return std::is_convertible_v<S, Stream<D>>;
+    return std::is_convertible_v<S, Stream<D>> || RefersToStream<S, D>;
   } else {
     return true;
+  }
+}
+/// Returns a stream of the device, given as itself or by what refers to it.
+template <class D, class S> Stream<D> given_stream(S&& stream) {
+  if constexpr (std::is_convertible_v<S, Stream<D>>) {
+    return stream;
+  } else {
+    return stream.get();
   }
 }
 
