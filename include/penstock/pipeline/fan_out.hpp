@@ -212,7 +212,7 @@ template <class T, AnyDevice D> class FanOutStage : public StageBase {
   D* device() const noexcept { return (*devices_)[0]; }
   template <class Given> void plan(Plan& plan) const { copier(0).template plan<Given>(plan); }
   template <class Given> [[gnu::cold]] void build(Build<D>& build) const {
-    if (build.ahead || build.flush) {
+    if (build.facts.ahead || build.facts.flush) {
       throw OptionError{
           "penstock: FanOut: .ahead and .flush tell how long a record may take to one "
           "device, and here are several: leave them out of the Reader."};
@@ -224,13 +224,11 @@ template <class T, AnyDevice D> class FanOutStage : public StageBase {
     for (std::size_t i = 0; i != devices_->size(); ++i) {
       Build<D> other = before;
       Build<D>& branch = i == 0 ? build : other;
-      branch.device = (*devices_)[i];
-      branch.side = branch.device;
-      branch.branch(node.out(i));
+      branch.branch((*devices_)[i], node.out(i));
       copier(i).template build<Given>(branch);
       loops_->push_back(&branch.template add<FanOutLoop<T, D>>(
           branch.setup("loop", 1, StageKind::loop), *branch.device, branch.device_input(),
-          branch.depth, loops));
+          branch.facts.depth, loops));
     }
   }
 

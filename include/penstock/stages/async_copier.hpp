@@ -76,42 +76,44 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
     detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.host_input();
     const detail::Layout batch = this->batch(in->layout());
-    build.depth = options_.depth;
-    build.slots_read = in->layout().ragged() ? build.slots_read : 0;
+    build.facts.depth = options_.depth;
+    build.facts.slots_read = in->layout().ragged() ? build.facts.slots_read : 0;
     const auto& thread =
         build.add_thread(new detail::DeviceThread<On>{*build.device, build.control});
     in->ring.on_publish(thread.bell().get());
-    if (build.ahead) {
-      build.ahead->on_short(thread.bell().get());
+    if (build.facts.ahead) {
+      build.facts.ahead->on_short(thread.bell().get());
     }
     const auto out = detail::new_shared<detail::DeviceLink<On>>(
-        *build.device, detail::device_places(options_.depth, batch, build.units, build.epochs),
-        batch, thread.bell());
+        *build.device,
+        detail::device_places(options_.depth, batch, build.facts.units, build.facts.epochs), batch,
+        thread.bell());
     build.device_output(out);
     if (!batch.ragged()) {
-      build.needs.gather(batch.units);
+      build.facts.needs.gather(batch.units);
     }
-    const bool by_turn = build.may_jump() && !build.outputs && !build.order->one_rank();
-    if (by_turn && build.drop_last) {
+    const bool by_turn = build.facts.batches_by_turn();
+    if (by_turn && build.facts.drop_last) {
       throw OptionError{"penstock: AsyncCopier: on several ranks a batch is short if records were "
                         "skipped, so drop_last cannot tell the last one: leave out drop_last, or "
                         "the skips."};
     }
     // A batch with a Ragged column is a slot, and the Reader leaves it out.
-    const bool leaves_out = build.drop_last && !batch.ragged();
-    const bool first = leaves_out && build.whole_batches.none();
+    const bool leaves_out = build.facts.drop_last && !batch.ragged();
+    const bool first = leaves_out && build.facts.whole_batches.none();
     if (leaves_out) {
-      build.whole_batches.leave_out_short(batch.records(), !build.may_jump() && !build.outputs &&
-                                                               build.order->one_rank());
+      build.facts.whole_batches.leave_out_short(batch.records(), !build.facts.jumps &&
+                                                                     !build.facts.outputs &&
+                                                                     build.facts.order->one_rank());
     }
     build.template add_step<detail::CopierNode<On>>(
         out, build.setup("AsyncCopier", 1, StageKind::copy_to_device), *build.device, in, out,
-        build.keep_numbers(), build.drop_last, build.flush,
+        build.keep_numbers(), build.facts.drop_last, build.facts.flush,
         detail::Owned<detail::BatchesByTurn>{by_turn ? new detail::BatchesByTurn{*in, batch.units}
                                                      : nullptr},
-        first ? build.order.get() : nullptr);
-    if (build.drop_last) {
-      build.drop_short(batch.units);
+        first ? build.facts.order.get() : nullptr);
+    if (build.facts.drop_last) {
+      build.facts.drop_short(batch.units);
     }
   }
 
@@ -159,30 +161,34 @@ template <> class AsyncCopier<const to_host_t> : public StageBase {
     const std::size_t depth = detail::checked_depth("AsyncCopier", options_.depth);
     const auto in = build.device_input();
     constexpr bool counted = detail::is_counted<typename detail::batch_of<Given>::schema>;
-    const bool by_turn = !counted && build.may_jump() && !build.outputs && !build.order->one_rank();
+    const bool by_turn = !counted && build.facts.batches_by_turn();
     const detail::Layout slot = this->slot(in->layout().uncounted(), by_turn);
-    build.units = build.units == unknown_size ? unknown_size : in->layout().in_records(build.units);
-    build.needs.recount(in->layout().units, in->layout().records());
+    build.facts.units = build.facts.units == unknown_size
+                            ? unknown_size
+                            : in->layout().in_records(build.facts.units);
+    build.facts.needs.recount(in->layout().units, in->layout().records());
     if (counted) {
-      build.needs.leave_out();
+      build.facts.needs.leave_out();
     }
-    build.needs.gather(slot.units);
+    build.facts.needs.gather(slot.units);
     using Node =
         std::conditional_t<counted, detail::CountedFetcherNode<On>, detail::FetcherNode<On>>;
-    build.slots_of_a_run = detail::places_of_a_run(build.units, slot.units, build.epochs);
-    build.slots_read = 0;
-    build.fixed_slots = options_.batch != 0;
-    const std::size_t slots = std::max(depth, detail::landing_slots(slot, build.slots_of_a_run));
+    build.facts.slots_of_a_run =
+        detail::places_of_a_run(build.facts.units, slot.units, build.facts.epochs);
+    build.facts.slots_read = 0;
+    build.facts.fixed_slots = options_.batch != 0;
+    const std::size_t slots =
+        std::max(depth, detail::landing_slots(slot, build.facts.slots_of_a_run));
     const auto out = build.template host_output<Pinned>("AsyncCopier", slots, slot, Side::one);
     out->counts = true;
     out->bell = build.device_thread().bell();
     out->ring.on_release(out->bell.get());
     build.template add_step<Node>(nullptr, build.setup("AsyncCopier", 1, StageKind::copy_to_host),
-                                  *build.device, in, out, build.one_for_one, build.kept_numbers(),
-                                  build.flush);
+                                  *build.device, in, out, build.facts.one_for_one,
+                                  build.kept_numbers(), build.facts.flush);
     build.leave_device();
-    build.count_anew();
-    build.whole_batches.make_others(slot.records());
+    build.facts.count_anew();
+    build.facts.whole_batches.make_others(slot.records());
   }
 
  private:

@@ -134,15 +134,15 @@ class Consumer : public StageBase {
       if constexpr (detail::is_replayed<F>) {
         build.template add<detail::ReplayedConsumer<F, T, D>>(
             build.setup("Consumer", 1, StageKind::consumer), *build.device, build.device_input(),
-            build.depth, f_);
+            build.facts.depth, f_);
       } else {
         build.template add<detail::DeviceConsumer<F, T, D>>(
             build.setup("Consumer", 1, StageKind::consumer), *build.device, build.device_input(),
-            build.depth, f_);
+            build.facts.depth, f_);
       }
     } else {
       using Where = typename detail::batch_of<In>::space;
-      const bool whole = build.fixed_slots || detail::schema_traits<T>::ragged;
+      const bool whole = build.facts.fixed_slots || detail::schema_traits<T>::ragged;
       build.template add<detail::HostConsumer<F, T, Where>>(
           build.setup("Consumer", workers, StageKind::consumer), build.counted_host_input(), f_,
           whole);

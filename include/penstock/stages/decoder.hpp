@@ -175,14 +175,14 @@ template <class F, class Where = void> class Decoder : public StageBase {
     using From = detail::batch_of<takes<Given>>;
     using To = detail::batch_of<gives<Given>>;
     detail::checked_depth("Decoder", options_.depth);
-    if (P::count == 3 && build.outputs) {
+    if (P::count == 3 && build.facts.outputs) {
       throw OptionError{
           "penstock: Decoder: its callable takes a ps::Visit, and the records here are "
           "made by a Decoder that gives another number: none is one of the source's. "
           "Take the Visit there."};
     }
     if constexpr (recounts) {
-      detail::build_outputs<single, F, From, To>(build, f_, options_, workers(build.plan));
+      detail::build_outputs<single, F, From, To>(build, f_, options_, workers(build.facts.plan));
     } else {
       build_same<From, To>(build);
     }
@@ -192,22 +192,23 @@ template <class F, class Where = void> class Decoder : public StageBase {
   // One record of each.
   template <class From, class To, class D> [[gnu::cold]] void
   build_same(detail::Build<D>& build) const {
-    build.skip(options_.on_error.skips != 0);
+    build.facts.skip(options_.on_error.skips != 0);
     const auto in = build.host_input();
     const detail::Layout layout = detail::layout_of<typename To::schema>(
         in->layout().units, options_.extents, detail::usual_values(options_.value_bytes),
         "Decoder");
-    const std::size_t slots =
-        detail::host_slots("Decoder", options_.depth, layout, build.slots_of_a_run, build.plan);
+    const std::size_t slots = detail::host_slots("Decoder", options_.depth, layout,
+                                                 build.facts.slots_of_a_run, build.facts.plan);
     const auto out =
         build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
-    const detail::NodeSetup setup = build.setup("Decoder", workers(build.plan), StageKind::decoder);
+    const detail::NodeSetup setup =
+        build.setup("Decoder", workers(build.facts.plan), StageKind::decoder);
     if constexpr (detail::schema_traits<typename From::schema>::ragged ||
                   detail::schema_traits<typename To::schema>::ragged) {
       build.template add<detail::RaggedDecoderNode<single, F, From, To>>(setup, in, out, f_,
                                                                          options_.on_error);
     } else {
-      const bool whole = !single && build.fixed_slots;
+      const bool whole = !single && build.facts.fixed_slots;
       build.template add<detail::DecoderNode<single, F, From, To>>(setup, in, out, f_, whole,
                                                                    options_.on_error);
     }

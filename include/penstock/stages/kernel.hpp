@@ -215,20 +215,22 @@ class Kernel : public StageBase {
       const detail::Layout plain = detail::layout_of<detail::uncounted_t<To>>(
           recount.of(batch), options_.extents, 0, "Kernel");
       const detail::Layout layout = detail::is_counted<To> ? plain.counted() : plain;
-      build.units = recount.of_run(
-          build.units == unknown_size ? unknown_size : in.layout().in_records(build.units),
-          build.epochs, batch);
-      build.needs.recount(in.layout().units, layout.units);
-      build.one_for_one = build.one_for_one && recount.same() && !detail::is_counted<To>;
-      build.depth = options_.depth != 0 ? options_.depth : build.depth;
+      build.facts.units = recount.of_run(build.facts.units == unknown_size
+                                             ? unknown_size
+                                             : in.layout().in_records(build.facts.units),
+                                         build.facts.epochs, batch);
+      build.facts.needs.recount(in.layout().units, layout.units);
+      build.facts.one_for_one =
+          build.facts.one_for_one && recount.same() && !detail::is_counted<To>;
+      build.facts.depth = options_.depth != 0 ? options_.depth : build.facts.depth;
       if constexpr (detail::is_replayed<F>) {
         return detail::new_shared<Link>(*build.device, in.ring.slots(), layout, bell, "Kernel");
       }
       const std::size_t copies =
           3 * detail::usual_copy / std::max<std::size_t>(layout.bytes(), 1) + 1;
-      return detail::new_shared<Link>(*build.device,
-                                      std::max(build.depth, std::min(copies, in.ring.slots())),
-                                      layout, bell, "Kernel");
+      return detail::new_shared<Link>(
+          *build.device, std::max(build.facts.depth, std::min(copies, in.ring.slots())), layout,
+          bell, "Kernel");
     }
   }
 

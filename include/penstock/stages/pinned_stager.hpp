@@ -91,10 +91,10 @@ class PinnedStager : public StageBase {
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     detail::checked_depth("PinnedStager", options_.depth);
     const unsigned workers = detail::checked_workers("PinnedStager", options_.workers,
-                                                     detail::processors(build.plan, {3, 8}));
+                                                     detail::processors(build.facts.plan, {3, 8}));
     const auto in = build.host_input();
     const std::size_t slots = detail::host_slots("PinnedStager", options_.depth, in->layout(),
-                                                 build.slots_of_a_run, build.plan);
+                                                 build.facts.slots_of_a_run, build.facts.plan);
     const auto out =
         build.template host_output<Pinned>("PinnedStager", slots, in->layout(), Side::many);
     build.template add<detail::StagerNode<>>(

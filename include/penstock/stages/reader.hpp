@@ -118,21 +118,20 @@ struct Dealt {
   return {std::move(ranges), std::move(ahead), units, whole};
 }
 /// Says what is known of slots that are dealt out.
-template <class D>
-[[gnu::cold]] void say_dealt(const ReaderOptions& options, const Dealt& dealt,
-                             const SlotRanges& ranges, const Layout& layout, Build<D>& build) {
+[[gnu::cold]] inline void say_dealt(const ReaderOptions& options, const Dealt& dealt,
+                                    const SlotRanges& ranges, const Layout& layout, Facts& facts) {
   if (!dealt.ranges) {
     return;
   }
-  build.ahead = options.ahead != 0 ? dealt.ahead : nullptr;
-  build.flush = {options.flush, build.ahead.get()};
+  facts.ahead = options.ahead != 0 ? dealt.ahead : nullptr;
+  facts.flush = {options.flush, facts.ahead.get()};
   if (dealt.whole) {
-    build.needs.whole(layout.units);
+    facts.needs.whole(layout.units);
   }
-  build.slots_of_a_run = std::min(build.slots_of_a_run, dealt.units);
+  facts.slots_of_a_run = std::min(facts.slots_of_a_run, dealt.units);
   // Nobody knows how many slots, and with flush batches, there will be.
-  build.slots_read = dealt.whole ? ranges.slots() : unknown_size;
-  build.units = build.flush ? unknown_size : build.units;
+  facts.slots_read = dealt.whole ? ranges.slots() : unknown_size;
+  facts.units = facts.flush ? unknown_size : facts.units;
 }
 
 /// What ReaderOptions may ask for, as functions that only a Reader with options refers to: a
@@ -171,69 +170,89 @@ using MakeShared = Node*(const NodeSetup&, const Shared<HostLink>&, Owned<SlotSo
   return new SharedReaderNode{setup, out, std::move(source), ranges, on_error};
 }
 
+/// What a Reader is made of, decided before there is a ring or a thread.
+struct Reading {
+  unsigned workers;
+  Layout layout; // of a slot
+  SlotRanges ranges;
+  Dealt dealt;
+};
+
+/// Decides what a Reader of an opened source is made of, and says in `facts`, which have the plan
+/// of the chain, what flows from it. Throws OptionError for options that cannot work. `extras`:
+/// null if nothing asks for any.
+[[gnu::cold]] inline Reading plan_reading(const ReaderOptions& options, const ReaderExtras* extras,
+                                          bool to_pinned, const SlotSource& source, Facts& facts) {
+  const Plan& plan = facts.plan;
+  check_skips(options.on_error, source);
+  facts.epochs = options.epochs;
+  const bool drops_slots = options.drop_last && !plan.fills_up && plan.recounts == 0;
+  facts.drop_last = options.drop_last;
+  facts.skip(drops_slots || options.on_error.skips != 0);
+  const std::vector<std::size_t> extents = source.extents();
+  const std::size_t bytes = source.fixed_bytes(extents);
+  const unsigned most = reading_workers(options, bytes, to_pinned, plan);
+  // A slot that is cut moves those after it, and is to be the only one that is read.
+  const bool cuts = source.abilities().for_now && options.flush != never;
+  const unsigned workers = cuts || source.in_order() ? 1 : most;
+  if (extras) {
+    extras->check(options, source, plan);
+  }
+  facts.order =
+      make_order(options.order, source, extents, facts.epochs, extras ? extras->numbers : nullptr);
+  facts.records = facts.order->records_of_run();
+  if (facts.records != unknown_size && plan.recounts == 0) {
+    check_left(options, facts.order->turns(), drops_slots ? options.batch : plan.batch);
+  }
+  const ReadSlots slots = slots_to_read(options, source, extents, *facts.order, plan);
+  const Layout& layout = slots.layout;
+  facts.units = slots.in_pieces ? facts.records * bytes : facts.records;
+  facts.slots_of_a_run =
+      places_of_a_run(facts.units, layout.units, facts.epochs) + slots.ramp.slots();
+  facts.fixed_slots = options.batch != 0;
+  SlotRanges ranges{layout.units, slots.ramp, drops_slots};
+  ranges.begin(*facts.order, layout.units_a_record);
+  facts.slots_read = ranges.slots();
+  Dealt dealt = extras ? extras->deal(options, layout, plan, workers) : Dealt{};
+  say_dealt(options, dealt, ranges, layout, facts);
+  if (drops_slots) {
+    check_slots(options, plan);
+    facts.drop_short(layout.units);
+    facts.whole_batches.leave_out_short(layout.units, false);
+    facts.slots_read = ranges.known() ? facts.units / layout.units : 0;
+  }
+  return {workers, layout, ranges, std::move(dealt)};
+}
+
 /// Makes the ring of a Reader, in Where, and the node that fills it from an opened source.
-/// `extras`: null if nothing asks for any. `make_shared`: null unless the source knows lengths.
+/// `extras`: see plan_reading(). `make_shared`: null unless the source knows lengths.
 template <class Where, class D>
 [[gnu::cold]] void build_reader(const ReaderOptions& options, const ReaderExtras* extras,
                                 MakeShared* make_shared, Owned<SlotSource> source,
                                 Build<D>& build) {
-  const Plan& plan = build.plan;
-  const Abilities can = source->abilities();
-  const bool in_order = source->in_order();
   if (source->waits()) {
     build.control.interrupt().connect();
   }
-  check_skips(options.on_error, *source);
-  build.epochs = options.epochs;
-  const bool drops_slots = options.drop_last && !plan.fills_up && plan.recounts == 0;
-  build.drop_last = options.drop_last;
-  build.skip(drops_slots || options.on_error.skips != 0);
-  const std::vector<std::size_t> extents = source->extents();
-  const std::size_t bytes = source->fixed_bytes(extents);
-  const unsigned most = reading_workers(options, bytes, std::is_same_v<Where, Pinned>, plan);
-  // A slot that is cut moves those after it, and is to be the only one that is read.
-  const bool cuts = can.for_now && options.flush != never;
-  const unsigned workers = cuts || in_order ? 1 : most;
-  if (extras) {
-    extras->check(options, *source, plan);
-  }
-  build.order =
-      make_order(options.order, *source, extents, build.epochs, extras ? extras->numbers : nullptr);
-  build.records = build.order->records_of_run();
-  if (build.records != unknown_size && plan.recounts == 0) {
-    check_left(options, build.order->turns(), drops_slots ? options.batch : plan.batch);
-  }
-  const ReadSlots slots = slots_to_read(options, *source, extents, *build.order, plan);
-  const Layout& layout = slots.layout;
-  build.units = slots.in_pieces ? build.records * bytes : build.records;
-  build.slots_of_a_run =
-      places_of_a_run(build.units, layout.units, build.epochs) + slots.ramp.slots();
-  build.fixed_slots = options.batch != 0;
-  SlotRanges ranges{layout.units, slots.ramp, drops_slots};
-  ranges.begin(*build.order, layout.units_a_record);
-  build.slots_read = ranges.slots();
-  Dealt dealt = extras ? extras->deal(options, layout, plan, workers) : Dealt{};
-  say_dealt(options, dealt, ranges, layout, build);
+  const Abilities can = source->abilities();
+  Facts& facts = build.facts;
+  Reading reading = plan_reading(options, extras, std::is_same_v<Where, Pinned>, *source, facts);
+  const SlotRanges& ranges = reading.ranges;
+  const unsigned workers = reading.workers;
   const auto out = build.template host_output<Where>(
-      "Reader", host_slots("Reader", options.depth, layout, build.slots_of_a_run, plan), layout,
-      workers == 1 ? Side::one : Side::many);
+      "Reader",
+      host_slots("Reader", options.depth, reading.layout, facts.slots_of_a_run, facts.plan),
+      reading.layout, workers == 1 ? Side::one : Side::many);
   const NodeSetup setup = build.setup("Reader", workers, StageKind::reader);
-  if (drops_slots) {
-    check_slots(options, plan);
-    build.drop_short(layout.units);
-    build.whole_batches.leave_out_short(layout.units, false);
-    build.slots_read = ranges.known() ? build.units / layout.units : 0;
-  }
   const bool knows = make_shared && can.lengths && !can.for_now && ranges.known();
-  if (knows && !dealt.ranges && workers > 1 && options.on_error.skips == 0 &&
-      build.order->plain()) {
+  if (knows && !reading.dealt.ranges && workers > 1 && options.on_error.skips == 0 &&
+      facts.order->plain()) {
     build.add(make_shared(setup, out, std::move(source), ranges, options.on_error));
   } else if (extras) {
-    build.add(extras->make(setup, out, std::move(source), ranges, std::move(dealt.ranges),
-                           build.flush, options.on_error));
+    build.add(extras->make(setup, out, std::move(source), ranges, std::move(reading.dealt.ranges),
+                           facts.flush, options.on_error));
   } else {
-    build.template add<ReaderNode>(setup, out, std::move(source), ranges, std::move(dealt.ranges),
-                                   build.flush, options.on_error);
+    build.template add<ReaderNode>(setup, out, std::move(source), ranges,
+                                   std::move(reading.dealt.ranges), facts.flush, options.on_error);
   }
 }
 

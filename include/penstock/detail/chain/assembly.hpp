@@ -119,10 +119,10 @@ template <class... Stages> struct Assembly {
   static NearDevice build(const std::tuple<Stages...>& stages, Engine& engine, Backend* device,
                           const PrepareOptions& preparing, std::index_sequence<At...>) {
     auto build = engine.build(device, preparing);
-    build.plan.devices = FedDevice::count();
-    (std::get<At>(stages).template plan<GivenTo<At>>(build.plan), ...);
+    build.facts.plan.devices = FedDevice::count();
+    (std::get<At>(stages).template plan<GivenTo<At>>(build.facts.plan), ...);
     if constexpr (End::host) {
-      build.plan.sees_records();
+      build.facts.plan.sees_records();
     }
     (std::get<At>(stages).template build<GivenTo<At>>(build), ...);
     if constexpr (End::host) {
@@ -131,14 +131,14 @@ template <class... Stages> struct Assembly {
     } else if constexpr (End::device) {
       build.template add<DeviceLoop<typename End::schema, Backend>>(
           build.setup("loop", 1, StageKind::loop), *build.device, build.device_input(),
-          build.depth);
+          build.facts.depth);
     }
-    if (build.ahead && !build.flush) {
-      build.needs.check(*build.ahead);
+    if (build.facts.ahead && !build.facts.flush) {
+      build.facts.needs.check(*build.facts.ahead);
     }
-    build.order->set_batch(build.batch_records(), build.whole_batches);
-    engine.expect(build.order, build.batches());
-    return device ? NearDevice{*device, build.plan.parts()} : NearDevice{};
+    build.facts.order->set_batch(build.batch_records(), build.facts.whole_batches);
+    engine.expect(build.facts.order, build.batches());
+    return device ? NearDevice{*device, build.facts.plan.parts()} : NearDevice{};
   }
 };
 

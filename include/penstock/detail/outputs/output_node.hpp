@@ -275,23 +275,13 @@ class OutputNode final : public CallingNode<F> {
 template <class Schema, class D>
 [[gnu::cold]] std::size_t output_records(const Build<D>& build, std::size_t record_bytes,
                                          std::size_t given) {
-  if (build.fixed_slots || build.ahead || build.flush) {
+  if (build.facts.fixed_slots || build.facts.ahead || build.facts.flush) {
     return given;
   }
-  Plan plan = build.plan;
+  Plan plan = build.facts.plan;
   plan.ragged = schema_traits<Schema>::ragged;
   plan.batch = plan.recounted;
   return records_a_slot(0, record_bytes, unknown_size, plan);
-}
-
-/// Says what follows from a Decoder that gives any number of records of each `group`.
-template <class D> [[gnu::cold]] void count_outputs(Build<D>& build, std::uint64_t group) {
-  build.needs.leave_out();
-  build.needs.recount(group, 1);
-  build.one_for_one = build.one_for_one && !build.outputs; // of two, nobody knows where to go on
-  build.units = build.records = build.slots_of_a_run = unknown_size;
-  build.slots_read = 0;
-  build.count_outputs();
 }
 
 /// Builds a Decoder of another number of records.
@@ -310,16 +300,17 @@ template <bool Single, class F, class From, class To, class D, class Options>
                               " records by .batch: make .batch a "
                               "multiple of the group."});
   }
-  if (group != 1 && build.flush) {
+  if (group != 1 && build.facts.flush) {
     throw OptionError{"penstock: Decoder: .flush hands on what has come when its time is up, and a "
                       "group waits for its last record: leave out one of them."};
   }
-  const bool sized = build.fixed_slots || (schema_traits<S>::ragged && build.plan.recounted != 0);
-  if (build.drop_last && !build.plan.fills_up && !sized) {
+  const bool sized =
+      build.facts.fixed_slots || (schema_traits<S>::ragged && build.facts.plan.recounted != 0);
+  if (build.facts.drop_last && !build.facts.plan.fills_up && !sized) {
     throw OptionError{"penstock: Reader: drop_last leaves out short batches, and here a batch is a "
                       "slot, which has no size of yours: give the Reader a .batch."};
   }
-  if (build.drop_last && !build.plan.fills_up && build.ahead) {
+  if (build.facts.drop_last && !build.facts.plan.fills_up && build.facts.ahead) {
     throw OptionError{
         "penstock: Reader: drop_last leaves out an epoch's short batch, and behind a Decoder of "
         "another number of records .ahead makes some at any time: choose one of them."};
@@ -331,23 +322,23 @@ template <bool Single, class F, class From, class To, class D, class Options>
   const Layout chunk = layout_of<S>(
       std::clamp<std::size_t>(usual_chunk / std::max<std::size_t>(bytes, 1), 1, layout.units),
       options.extents, checked_bytes(2, values, "Decoder"), "Decoder");
-  count_outputs(build, group);
+  build.facts.recount_outputs(group);
   const std::size_t slots =
-      host_slots("Decoder", options.depth, layout, build.slots_of_a_run, build.plan);
+      host_slots("Decoder", options.depth, layout, build.facts.slots_of_a_run, build.facts.plan);
   const auto out =
       build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
-  Plan plan = build.plan;
+  Plan plan = build.facts.plan;
   plan.ragged = layout.ragged();
   plan.batch = plan.recounted;
-  const bool as_asked = build.fixed_slots || build.ahead || build.flush;
+  const bool as_asked = build.facts.fixed_slots || build.facts.ahead || build.facts.flush;
   const OutputForm form{.group = group,
                         .size = as_asked ? Ramp{layout.units} : ramp_of(0, layout, plan),
-                        .cuts = build.ahead || build.flush,
-                        .drop_last = build.drop_last && !build.plan.fills_up &&
-                                     build.recounts == build.plan.recounts,
-                        .has_positions = build.one_for_one};
+                        .cuts = build.facts.ahead || build.facts.flush,
+                        .drop_last = build.facts.drop_last && !build.facts.plan.fills_up &&
+                                     build.facts.recounts == build.facts.plan.recounts,
+                        .has_positions = build.facts.one_for_one};
   if (form.drop_last) {
-    build.whole_batches.leave_out_short(layout.units, false);
+    build.facts.whole_batches.leave_out_short(layout.units, false);
   }
   build.template add<OutputNode<Single, F, From, To>>(
       build.setup("Decoder", workers, StageKind::decoder), in, out, f, form, chunk,
