@@ -23,11 +23,13 @@ def binds(link: float, run: float, rates: dict[str, tuple[float, str]]) -> str:
     hand = max(ring, each)
     if run >= NEAR * link:
         return "the link binds"
-    if workers[0] >= AHEAD * run and workers[0] >= hand[0]:
+    if not all(rate for rate, _ in rates.values()):
+        return "more than the link binds; to know it takes all rows: leave out --quick and --filter"
+    if workers[0] >= AHEAD * run and workers[0] >= NEAR * hand[0]:
         return f"the number of workers binds: .workers = {workers[1]} gives {workers[0]:.1f}"
     if hand[0] >= AHEAD * run:
         return f"the pipeline binds: {'a ring' if hand == ring else 'no ring, but copies'} by hand, by {hand[1]} threads, has {hand[0]:.1f}"
-    if 0 < read < link:
+    if read < AHEAD * run:
         return f"reading binds: {threads} threads that only read have {read:.1f}"
     return "processors and memory bind: neither a loop by hand nor another number of workers is better"
 

@@ -9,7 +9,7 @@
 //              --benchmark_enable_random_interleaving=true
 //
 // host/ROW/DATA, where DATA is disk (the page cache) or tmpfs (/dev/shm, pages of 4 KiB), and T is
-// a number of threads that read, from half of the processors to all:
+// a number of threads that read, from half of the processors to all, but at most 24:
 //   link     (host/link/256MiB) the link alone
 //   read_T   plain threads that read 1 MiB each into memory of their own, and copy nothing
 //   each_T   threads that each read 4 MiB and copy that themselves
@@ -24,7 +24,10 @@
 #include <penstock/machine/usable.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <iostream>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -55,8 +58,8 @@ class Host : FromFile {
           },
           threads);
     }
-    for (const unsigned threads :
-         counts({all_ / 2, all_ * 5 / 8, all_ * 3 / 4, all_ - 3, all_ - 2, all_ - 1, all_})) {
+    for (const unsigned threads : counts({8, 10, 12, 14, 16, all_ / 2, all_ * 5 / 8, all_ * 3 / 4,
+                                          all_ - 3, all_ - 2, all_ - 1, all_})) {
       add_row("ring", threads, [=, this](const Work& work) {
         return std::make_unique<ThreeGrains>(options_.path,
                                              LoopOptions{.bytes = options_.bytes,
@@ -71,13 +74,14 @@ class Host : FromFile {
   }
 
  private:
+  // Leaves out what this host has not, and more than a link takes; what was less than 0 is among
+  // it.
   std::set<unsigned> counts(std::set<unsigned> asked) const {
-    std::set<unsigned> possible;
-    for (const unsigned count : asked) {
-      // What was less than 0 is no more than all.
-      possible.insert(count == 0 || count > all_ ? 1 : count);
-    }
-    return possible;
+    constexpr unsigned most = 24;
+    std::erase_if(asked,
+                  [&](unsigned count) { return count == 0 || count > std::min(all_, most); });
+    asked.insert(std::min(all_, most));
+    return asked;
   }
   template <class F> void add_row(std::string row, unsigned threads, F make, unsigned lanes = 1) {
     row += threads != 0 ? "_" + std::to_string(threads) : "";
@@ -102,14 +106,22 @@ class Host : FromFile {
 int main(int argc, char** argv) {
   return program<FileOptions>(argc, argv, [](const FileOptions& options) {
     prepare_file(options);
-    const FileCopy copy{"/dev/shm", OpenFile{options.path, O_RDONLY}, options.bytes};
-    FileOptions in_memory = options;
-    in_memory.path = copy.path();
     Host disk{options, "disk"};
-    Host tmpfs{in_memory, "tmpfs"};
     disk.add_link();
     disk.add_all();
-    tmpfs.add_all();
+    std::optional<FileCopy> copy;
+    std::optional<Host> tmpfs;
+    const char* const folder = "/dev/shm";
+    if (std::filesystem::space(folder).available > options.bytes) {
+      copy.emplace(folder, OpenFile{options.path, O_RDONLY}, options.bytes);
+      FileOptions in_memory = options;
+      in_memory.path = copy->path();
+      tmpfs.emplace(in_memory, "tmpfs");
+      tmpfs->add_all();
+    } else {
+      std::cerr << folder
+                << " has no room for a copy of the file: the rows of tmpfs are left out\n";
+    }
     return run_all();
   });
 }

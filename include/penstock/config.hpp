@@ -19,11 +19,13 @@
 #elif defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ < 1204
 #error "penstock needs nvcc 12.4 or later, and this is an older one: install CUDA 13."
 #elif __cplusplus < 202002L
-#error "penstock needs C++20, and this is an older standard: compile with -std=c++20."
+#error "penstock needs C++20, and this is older: compile with -std=c++20 (Meson: cpp_std=c++20)."
 #elif !defined(__cpp_exceptions)
 #error "penstock needs exceptions, and this build has none: compile without -fno-exceptions."
 #elif !defined(__cpp_lib_jthread)
 #error "penstock needs std::stop_token: take libstdc++, or give libc++ -fexperimental-library."
+#elif defined(PENSTOCK_IN_ONE_FILE)
+#error "penstock: a file that has all in one came before: name this header too when you make that."
 #else
 #define PENSTOCK_SUPPORTED
 #endif

@@ -48,7 +48,7 @@ struct StreamHandle {
     if constexpr (std::is_pointer_v<std::remove_cv_t<S>>) {
       return {stream, stream_kind<S>};
     } else if constexpr (requires { stream.get(); }) {
-      const auto native = stream.get();
+      auto&& native = stream.get();
       return of(native);
     } else {
       return {&stream, stream_kind<S>};

@@ -315,7 +315,7 @@ template <class Device> bool second_stream_sees_right(Device& device, bool said)
     got(batch, other);
     if (said) {
       batch.used_on(other);
-      batch.used_on(other); // says nothing new
+      batch.used_on(StreamRef<Device>{other}); // says nothing new
     }
   }
   device.sync(other);

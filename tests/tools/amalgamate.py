@@ -29,7 +29,7 @@ TOP = """// SPDX-FileCopyrightText: The penstock authors
 
 // They would define all twice. An #error alone would let compilers go on; a missing file does not.
 #if defined(PENSTOCK_VERSION)
-#error "penstock: this file has all in one, and another header of penstock came before: take one."
+#error "penstock: this file has all in one, and another header of penstock came before: include one."
 #include "penstock: see the error above" // no such file
 #endif
 """
@@ -62,6 +62,9 @@ class Amalgam:
                 lines += [] if ONCE.match(line) else [line]
             elif not condition and not depth:
                 self.add(ours[1])
+            elif self.conditional.get(ours[1], condition or name) != (condition or name):
+                sys.exit(f"amalgamate: {self.conditional[ours[1]]} and {name} include {ours[1]} under conditions, and of two copies one "
+                         "would be too many: name that one first")
             elif ours[1] not in self.done | self.conditional.keys():
                 self.conditional[ours[1]] = condition or name
                 lines.append(self.text(ours[1], condition or name))
@@ -75,6 +78,7 @@ def commit() -> str:
         return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=True).stdout.strip()
 
     try:
+        git("ls-files", "--error-unmatch", "include/penstock/version.hpp")  # else another repository lies around this folder
         changed = git("status", "--porcelain", "--", "include")
         return f"commit {git('rev-parse', 'HEAD')}" + (" with changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
@@ -90,11 +94,12 @@ def main():
     try:
         for header in ["penstock/version.hpp", *args.headers]:  # the version first: a second file looks for it
             amalgam.add(header)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         sys.exit(f"amalgamate: there is no header {error.filename}: write it as an #include does, penstock/cuda.hpp")
     version = re.search(r'PENSTOCK_VERSION "(.+)"', amalgam.parts[0])[1]
     top = TOP.format(version=version, commit=commit(), headers="\n//   ".join(args.headers))
-    text = "\n".join([top, *amalgam.parts])
+    # config.hpp, which each header of penstock includes first, refuses to come after this file.
+    text = "\n".join([top, *amalgam.parts, "#define PENSTOCK_IN_ONE_FILE\n"])
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(text)

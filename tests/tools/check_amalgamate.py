@@ -77,6 +77,9 @@ def on_host(work: Path, cxx: str):
     twice.write_text('#include "again.hpp"\n#include <penstock/penstock.hpp>\n')
     said = run(*build, "-fsyntax-only", twice, fails=True)
     assert "another header of penstock came before" in said and "redefinition" not in said, said
+    twice.write_text('#include "again.hpp"\n#include <penstock/formats/tar.hpp>\n')
+    said = run(cxx, "-std=c++20", f"-I{ROOT / 'include'}", "-fsyntax-only", twice, fails=True)
+    assert "name this header too" in said and "redefinition" not in said, said
 
 
 def with_nvcc(work: Path, nvcc: str):

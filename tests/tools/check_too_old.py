@@ -16,8 +16,9 @@ ROOT, COMPILERS = Path(sys.argv[1]), sys.argv[2:]
 INCLUDE = ROOT / "include"
 LIMIT = 100
 MOST_LINES = 7  # besides those that tell which file includes which
-CXX17 = "penstock needs C++20, and this is an older standard: compile with -std=c++20."
+CXX17 = "penstock needs C++20, and this is older: compile with -std=c++20 (Meson: cpp_std=c++20)."
 SYSTEM = "penstock needs Linux on x86-64 or Arm64, and this is another system: build for one of them."
+NO_CUDA = "penstock: a header that ends in .cuh needs nvcc or clang for CUDA: name your file .cu."
 TOOLKIT = "penstock needs CUDA 12.4 or later, and these are headers of an older one: install CUDA 13."
 # What is defined differently from here, and what penstock then says.
 OLD = {
@@ -84,6 +85,8 @@ def check(compiler: str, folder: Path):
     for header in public if kind == "g++" else ["penstock/penstock.hpp", "penstock/cuda.hpp", "penstock/cuda/algorithm.cuh"]:
         stops(compiler, folder, header, CXX17, standard="c++17")
     if kind != "nvcc":
+        for header in ["penstock/cuda/algorithm.cuh", "penstock/cuda/convert.cuh", "penstock/cuda/normalize.cuh"]:
+            stops(compiler, folder, header, NO_CUDA)
         toolkit = folder / "cuda_runtime_api.h"
         toolkit.write_text("#define CUDART_VERSION 12030\n")
         stops(compiler, folder, "penstock/cuda.hpp", TOOLKIT)

@@ -8,6 +8,10 @@
 #include <string>
 #include <utility>
 
+#if !__has_include(<cuda_runtime_api.h>)
+#error "penstock/cuda.hpp needs CUDA's headers: name their folder, as -I/usr/local/cuda/include."
+#include "penstock: see the error above" // no such file
+#endif
 #include <cuda_runtime_api.h>
 
 #if CUDART_VERSION < 12040

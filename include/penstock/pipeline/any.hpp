@@ -148,7 +148,7 @@ template <class B> class AnyBatches {
       held_ = std::make_unique<OnHost<P>>(std::move(pipeline));
     }
   }
-  /// Takes a pipeline that ends on a device. `stream`, see Pipeline::on(), must outlive this
+  /// Takes a pipeline that ends on a device. The stream, see Pipeline::on(), must outlive this
   /// object; a HostStream must also stay where it is.
   template <class P, class S, class Gives = typename detail::chain<P>::gives,
             class On = typename detail::chain<P>::device>

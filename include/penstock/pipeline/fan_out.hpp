@@ -322,7 +322,7 @@ template <class T, class D> class FanOut {
         detail::throw_error<OptionError>({"penstock: FanOut: there is no device number ", i,
                                           ": it has ", loops_.size(), ", from number 0 on."});
       }
-      Stream<D> taken = detail::given_stream<D>(stream);
+      Stream<D> taken = detail::given_stream<D>(std::forward<S>(stream));
       return Batches<Batch<const T, Device>>{engine_.share(), *loops_[i], std::move(options),
                                              detail::StreamHandle::of(taken)};
     } else {

@@ -256,7 +256,7 @@ template <class... Stages> class Pipeline {
       using T = typename detail::batch_of<StillGives>::schema;
       prepare();
       auto& loop = static_cast<detail::DeviceLoop<T, Named>&>(engine_.get()->last());
-      Stream<Named> taken = detail::given_stream<Named>(stream);
+      Stream<Named> taken = detail::given_stream<Named>(std::forward<S>(stream));
       return Batches<Batch<const T, Device>>{engine_.share(), loop, std::move(options),
                                              detail::StreamHandle::of(taken)};
     } else {

@@ -160,6 +160,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
           "for columns with ps::dynamic, and one, not 0, for records of bytes."};
     }
     plan.works(workers(plan));
+    plan.decodes = true;
     const std::size_t bytes = detail::fixed_bytes<To>(options_.extents, "Decoder");
     if constexpr (recounts) {
       detail::plan_outputs(plan, bytes, options_.group, single);

@@ -47,7 +47,7 @@ namespace penstock::detail {
   // device. bench/host_bench.cu has the rates by the number of readers.
   constexpr ProcessorShare for_link{8, 14, 2};
   constexpr ProcessorShare beside_others{4, 12};
-  const bool feeds_link = to_pinned && plan.workers == 0;
+  const bool feeds_link = to_pinned && plan.to_device && !plan.decodes;
   const ProcessorShare share = many ? ProcessorShare{7, 24} : feeds_link ? for_link : beside_others;
   return checked_workers("Reader", options.workers, std::max(processors(plan, share), 2U));
 }

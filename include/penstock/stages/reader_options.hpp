@@ -20,9 +20,9 @@ namespace penstock {
 
 /// Options of a Reader.
 struct ReaderOptions {
-  /// Threads that read at once; 0: all processors but two, and 14 at most, for pinned memory with
-  /// no Decoder behind, else 1/2, and 12 at most. The processors are divided first among the ranks
-  /// and the devices of this host.
+  /// Threads that read at once; 0: for pinned memory in a chain to a device without a Decoder all
+  /// processors but two (of up to four, but one), and 14 at most; else 1/2, and 12 at most. The
+  /// processors are divided first among the ranks and the devices of this host.
   unsigned workers = 0;
   /// Slots in flight, at least 2; 0: as many as 48 MiB hold.
   std::size_t depth = 0;

@@ -62,15 +62,25 @@ TEST_CASE("a Reader says how many records and slots a run has") {
   CHECK(facts.one_for_one);
 }
 
-TEST_CASE("a Reader has all processors but two, or half of them if a Decoder follows") {
+TEST_CASE("a Reader that feeds a link has most processors, or half of them beside a Decoder") {
   const unsigned usable = ps::usable_processors();
-  detail::Facts facts;
-  CHECK(read(ps::memory(numbers()), {}, facts).workers ==
-        std::clamp(usable - std::min(usable, 2U), 2U, 14U));
-  detail::Facts decoded;
-  decoded.plan.works(4);
-  CHECK(read(ps::memory(numbers()), {}, decoded).workers == std::clamp(usable / 2, 2U, 12U));
-  CHECK(read(ps::memory(numbers()), {.workers = 5}, facts).workers == 5);
+  const unsigned most = std::max(detail::processors_of(usable, 1, {8, 14, 2}), 2U);
+  const unsigned half = std::clamp(usable / 2, 2U, 12U);
+  const auto workers = [](const detail::Plan& plan, unsigned asked = 0) {
+    detail::Facts facts;
+    facts.plan = plan;
+    return read(ps::memory(numbers()), {.workers = asked}, facts).workers;
+  };
+  detail::Plan plan;
+  CHECK(workers(plan) == half); // it stays on the host
+  plan.works(4);                // a Consumer there
+  CHECK(workers(plan) == half);
+  plan = {};
+  plan.to_device = true;
+  CHECK(workers(plan) == most);
+  plan.decodes = true; // perhaps behind the way back
+  CHECK(workers(plan) == half);
+  CHECK(workers(plan, 5) == 5);
 }
 
 TEST_CASE("nobody knows how much a source of unknown size gives") {

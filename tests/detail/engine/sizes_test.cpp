@@ -46,9 +46,10 @@ TEST_CASE("a pipeline alone takes its share of the processors, up to its most") 
   CHECK(detail::processors_of(32, 1, pinned) == 14);
   CHECK(detail::processors_of(16, 1, pinned) == 14);
   CHECK(detail::processors_of(8, 1, pinned) == 6);
-  for (const unsigned few : {1U, 2U, 3U}) {
-    CHECK(detail::processors_of(few, 1, pinned) == 1);
-  }
+  CHECK(detail::processors_of(5, 1, pinned) == 3);
+  CHECK(detail::processors_of(4, 1, pinned) == 3); // of few it leaves one
+  CHECK(detail::processors_of(2, 1, pinned) == 1);
+  CHECK(detail::processors_of(1, 1, pinned) == 1);
   CHECK(detail::processors_of(32, 1, {4, 16}) == 16);
   CHECK(detail::processors_of(64, 1, {7, 24}) == 24);
 }

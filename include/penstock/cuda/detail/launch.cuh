@@ -3,6 +3,12 @@
 #pragma once
 
 #include <penstock/config.hpp>
+
+#if !defined(__CUDACC__)
+#error "penstock: a header that ends in .cuh needs nvcc or clang for CUDA: name your file .cu."
+#include "penstock: see the error above" // no such file
+#endif
+
 #include <penstock/cuda/error.hpp>
 
 #include <algorithm>

@@ -142,10 +142,13 @@ template <class... Stages> struct Assembly {
   }
 };
 
-/// Whether S, such as cuda::stream_ref, has a stream of the device by get().
+/// Whether S, such as cuda::stream_ref, refers to a stream of the device: get() gives a pointer or
+/// a reference, since an object that get() makes would be gone too soon.
 template <class S, class D>
 concept RefersToStream = requires(S stream) {
   { stream.get() } -> std::convertible_to<Stream<D>>;
+  requires std::is_pointer_v<decltype(stream.get())> ||
+               std::is_lvalue_reference_v<decltype(stream.get())>;
 };
 template <class D, class S> consteval bool is_stream_of() {
   if constexpr (AnyDevice<D>) {
@@ -157,7 +160,7 @@ template <class D, class S> consteval bool is_stream_of() {
 /// Returns a stream of the device, given as itself or by what refers to it.
 template <class D, class S> Stream<D> given_stream(S&& stream) {
   if constexpr (std::is_convertible_v<S, Stream<D>>) {
-    return stream;
+    return std::forward<S>(stream);
   } else {
     return stream.get();
   }

@@ -27,6 +27,7 @@ struct Plan {
   bool whole{};          // a stage on the host must see whole records
   bool ragged{};         // a slot is a batch
   bool to_device{};
+  bool decodes{};          // a Decoder works on the host, before the device or behind it
   bool fills_up{};         // a copier makes batches of its own of what lies in the slots
   std::size_t batch{};     // that the copier was asked for, of what the Reader gives
   unsigned recounts{};     // Decoders that give another number of records

@@ -83,13 +83,14 @@ inline unsigned checked_workers(const char* stage, unsigned asked, unsigned usua
 /// What a stage takes of the processors, if nobody says how many.
 struct ProcessorShare {
   unsigned of_eight, most;
-  unsigned spared = 0; // processors of each part that it leaves to other threads beforehand
+  unsigned spared = 0; // that each part leaves to others beforehand, but at most a quarter of it
 };
 /// Returns a share of so many processors, at least one. `parts`: pipelines that run side by side on
 /// this host, each of which has its part of them.
 inline unsigned processors_of(unsigned usable, std::uint64_t parts, const ProcessorShare& share) {
   const auto part = static_cast<unsigned>(usable / parts);
-  return std::clamp((part - std::min(part, share.spared)) * share.of_eight / 8, 1U, share.most);
+  const unsigned left = part - std::min(share.spared, part / 4 + (part % 4 != 0 ? 1 : 0));
+  return std::clamp(left * share.of_eight / 8, 1U, share.most);
 }
 /// Returns a share of the processors that this process may use, at least one.
 inline unsigned processors(const Plan& plan, const ProcessorShare& share) {
