@@ -80,7 +80,7 @@ int main() try {
     if (results[i].number != i + 2 || results[i].divisor != least_divisor(i + 2)) {
       throw std::runtime_error{"result " + std::to_string(i) + " is wrong"};
     }
-    primes += results[i].divisor == results[i].number ? 1 : 0;
+    primes += results[i].divisor == results[i].number ? 1U : 0U;
   }
   for (std::size_t i = 0; i < 5; ++i) {
     std::cout << results[i].number << " is divided by " << results[i].divisor << '\n';

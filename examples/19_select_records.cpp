@@ -74,7 +74,7 @@ std::uint64_t check(const std::string& in, const std::string& out) {
     if (IsHigh{}(event) && (!read(after, found) || !(found == event))) {
       throw std::runtime_error{out + ": event number " + std::to_string(kept) + " is wrong"};
     }
-    kept += IsHigh{}(event) ? 1 : 0;
+    kept += IsHigh{}(event) ? 1U : 0U;
   }
   if (read(after, found)) {
     throw std::runtime_error{out + " has more than " + std::to_string(kept) + " events"};

@@ -67,7 +67,7 @@ template <class Files>
                                        std::uint64_t empty) noexcept {
   std::size_t i = 0;
   for (; i < files.size() && most != 0; ++i) {
-    most -= files[i].size > empty ? 1 : 0;
+    most -= files[i].size > empty ? 1U : 0U;
   }
   return i;
 }

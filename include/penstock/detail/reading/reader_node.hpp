@@ -111,8 +111,9 @@ class ReaderNode : public ReadingNode {
     return [=, this] { return out_->order->visit(epoch, out_->layout().in_records(unit)).record; };
   }
   void note_read(std::size_t place, Filled& got, std::size_t count) const noexcept {
-    if (flush_ && got.count == 0) {
-      out_->dues(place)->read = Flush::Clock::now();
+    Dues* const dues = flush_ && got.count == 0 ? out_->dues(place) : nullptr;
+    if (dues) {
+      dues->read = Flush::Clock::now();
     }
     got.count += count;
   }
