@@ -36,20 +36,19 @@
 
 namespace penstock::detail {
 
-/// Returns how many threads read records of so many bytes.
-[[gnu::cold]] inline unsigned reading_workers(const ReaderOptions& options,
-                                              std::size_t record_bytes, bool to_pinned,
-                                              const Plan& plan) {
+/// Returns what the threads that read records of so many bytes take of the processors.
+[[gnu::cold]] inline ProcessorShare reading_share(const ReaderOptions& options,
+                                                  std::size_t record_bytes, bool to_pinned,
+                                                  const Plan& plan) {
   // Small records at random places take most of the processors to read.
   constexpr std::size_t small = 8192;
-  const bool many = options.order.shuffle && record_bytes < small;
+  if (options.order.shuffle && record_bytes < small) {
+    return {7, 24};
+  }
   // A link takes all that slow processors can read, but not those of the two threads that drive the
   // device. bench/host_bench.cu has the rates by the number of readers.
-  constexpr ProcessorShare for_link{8, 14, 2};
-  constexpr ProcessorShare beside_others{4, 12};
   const bool feeds_link = to_pinned && plan.to_device && !plan.decodes;
-  const ProcessorShare share = many ? ProcessorShare{7, 24} : feeds_link ? for_link : beside_others;
-  return checked_workers("Reader", options.workers, std::max(processors(plan, share), 2U));
+  return feeds_link ? ProcessorShare{8, 14, 2} : ProcessorShare{4, 12};
 }
 
 /// How the records of a Reader lie in its slots.
@@ -191,7 +190,8 @@ struct Reading {
   facts.skip(drops_slots || options.on_error.skips != 0);
   const std::vector<std::size_t> extents = source.extents();
   const std::size_t bytes = source.fixed_bytes(extents);
-  const unsigned most = reading_workers(options, bytes, to_pinned, plan);
+  const unsigned usual = processors(plan, reading_share(options, bytes, to_pinned, plan));
+  const unsigned most = checked_workers("Reader", options.workers, std::max(usual, 2U));
   // A slot that is cut moves those after it, and is to be the only one that is read.
   const bool cuts = source.abilities().for_now && options.flush != never;
   const unsigned workers = cuts || source.in_order() ? 1 : most;

@@ -8,7 +8,7 @@
 #include "support/outcome.hpp"
 
 #include <penstock/detail/engine/facts.hpp>
-#include <penstock/machine/usable.hpp>
+#include <penstock/detail/engine/sizes.hpp>
 #include <penstock/penstock.hpp>
 
 #include <algorithm>
@@ -63,24 +63,29 @@ TEST_CASE("a Reader says how many records and slots a run has") {
 }
 
 TEST_CASE("a Reader that feeds a link has most processors, or half of them beside a Decoder") {
-  const unsigned usable = ps::usable_processors();
-  const unsigned most = std::max(detail::processors_of(usable, 1, {8, 14, 2}), 2U);
-  const unsigned half = std::clamp(usable / 2, 2U, 12U);
-  const auto workers = [](const detail::Plan& plan, unsigned asked = 0) {
-    detail::Facts facts;
-    facts.plan = plan;
-    return read(ps::memory(numbers()), {.workers = asked}, facts).workers;
+  // Of 16 processors, whatever this machine has.
+  const auto readers = [](const detail::Plan& plan, const ps::ReaderOptions& options = {},
+                          bool to_pinned = true) {
+    return detail::processors_of(16, 1,
+                                 detail::reading_share(options, sizeof(Number), to_pinned, plan));
   };
   detail::Plan plan;
-  CHECK(workers(plan) == half); // it stays on the host
-  plan.works(4);                // a Consumer there
-  CHECK(workers(plan) == half);
+  CHECK(readers(plan) == 8); // it stays on the host
+  plan.works(4);             // a Consumer there
+  CHECK(readers(plan) == 8);
   plan = {};
   plan.to_device = true;
-  CHECK(workers(plan) == most);
-  plan.decodes = true; // perhaps behind the way back
-  CHECK(workers(plan) == half);
-  CHECK(workers(plan, 5) == 5);
+  CHECK(readers(plan) == 14);
+  CHECK(readers(plan, {}, false) == 8);
+  CHECK(readers(plan, {.order = {.shuffle = 1}}) == 14); // small records at random places
+  const ps::Decoder decoder{[](const Number& in, Number& out) { out = in; }};
+  decoder.plan<ps::Batch<const Number, ps::Pinned>>(plan); // behind the way back
+  CHECK(plan.workers == 0);
+  CHECK(readers(plan) == 8);
+  detail::Facts facts;
+  CHECK(read(ps::memory(numbers()), {.workers = 5}, facts).workers == 5);
+  CHECK(read(ps::memory(numbers()), {}, facts).workers ==
+        std::max(detail::processors(facts.plan, {4, 12}), 2U));
 }
 
 TEST_CASE("nobody knows how much a source of unknown size gives") {
