@@ -52,8 +52,7 @@ class [[gnu::visibility("default")]] SourceError : public Error {
   /// `file` is empty for sources that are not files; `offset` is in bytes from the file's start;
   /// `record` is the record's number in the source, where it is known.
   SourceError(const std::string& what, std::string file, std::uint64_t offset,
-              std::optional<std::uint64_t> record = {})
-      : Error{what}, file_{std::move(file)}, offset_{offset}, record_{record} {}
+              std::optional<std::uint64_t> record = {});
   /// Returns the file's path, or empty.
   const std::string& file() const noexcept { return file_; }
   /// Returns the offset in bytes from the file's start.
@@ -109,9 +108,7 @@ class [[gnu::visibility("default")]] StageError : public Error, public std::nest
  public:
   /// Makes one inside a catch block: the exception in flight becomes its cause.
   StageError(const std::string& what, std::string stage, std::uint64_t record,
-             std::string file = {}, std::uint64_t offset = 0, std::string enqueued_by = {})
-      : Error{what}, stage_{std::move(stage)}, record_{record}, file_{std::move(file)},
-        offset_{offset}, enqueued_by_{std::move(enqueued_by)} {}
+             std::string file = {}, std::uint64_t offset = 0, std::string enqueued_by = {});
   /// Returns the stage that saw the error, by its name in the Report.
   const std::string& stage() const noexcept { return stage_; }
   /// Returns the record at fault: exact if the source says which, else the first of the slot or
@@ -133,5 +130,17 @@ class [[gnu::visibility("default")]] StageError : public Error, public std::nest
   std::uint64_t offset_;
   std::string enqueued_by_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE SourceError::SourceError(const std::string& what, std::string file,
+                                         std::uint64_t offset, std::optional<std::uint64_t> record)
+    : Error{what}, file_{std::move(file)}, offset_{offset}, record_{record} {}
+
+PENSTOCK_INLINE StageError::StageError(const std::string& what, std::string stage,
+                                       std::uint64_t record, std::string file, std::uint64_t offset,
+                                       std::string enqueued_by)
+    : Error{what}, stage_{std::move(stage)}, record_{record}, file_{std::move(file)},
+      offset_{offset}, enqueued_by_{std::move(enqueued_by)} {}
+#endif
 
 } // namespace penstock

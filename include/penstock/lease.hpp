@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/data/batch.hpp>
 #include <penstock/data/visit.hpp>
 #include <penstock/detail/base/origin.hpp>
@@ -82,26 +83,15 @@ class Lender {
   void belong_to_all() noexcept { owner_.store({}, StdAtomics::relaxed); }
   /// @}
   /// Returns whether the calling thread may use the leases. Any thread.
-  bool is_owner() const noexcept {
-    const std::thread::id owner = owner_.load(StdAtomics::relaxed);
-    return owner == std::this_thread::get_id() || owner == std::thread::id{};
-  }
+  bool is_owner() const noexcept;
   /// Notes that a lease has come back on a thread that may not use it. Any thread.
-  [[gnu::cold]] void note_stray() noexcept {
-    strays_.fetch_add(1, StdAtomics::release); // pairs with forget_strays()
-  }
+  [[gnu::cold]] void note_stray() noexcept;
   /// Throws Error if that has happened.
-  void check_no_strays() const {
-    if (strays_.load(StdAtomics::relaxed) != 0) [[unlikely]] {
-      throw_strayed();
-    }
-  }
+  void check_no_strays() const;
   /// Returns how many leases are lost; the second forgets them.
   /// @{
   std::size_t strays() const noexcept { return strays_.load(StdAtomics::relaxed); }
-  std::size_t forget_strays() noexcept {
-    return strays_.exchange(0, StdAtomics::acquire); // pairs with note_stray()
-  }
+  std::size_t forget_strays() noexcept;
   /// @}
   /// Gives the places back that came back before and wait for others.
   virtual void record_given() noexcept {}
@@ -115,14 +105,37 @@ class Lender {
   const Origin origin;
 
  private:
-  [[noreturn, gnu::cold]] static void throw_strayed() {
-    throw Error{"penstock: a lease was released on another thread than the loop's, which takes no "
-                "lock: hand it back, and release it on the loop's thread."};
-  }
+  [[noreturn, gnu::cold]] static void throw_strayed();
 
   StdAtomics::Atomic<std::thread::id> owner_{}; // none: no loop goes on
   StdAtomics::Atomic<std::size_t> strays_{0};
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE bool Lender::is_owner() const noexcept {
+  const std::thread::id owner = owner_.load(StdAtomics::relaxed);
+  return owner == std::this_thread::get_id() || owner == std::thread::id{};
+}
+
+PENSTOCK_INLINE void Lender::note_stray() noexcept {
+  strays_.fetch_add(1, StdAtomics::release); // pairs with forget_strays()
+}
+
+PENSTOCK_INLINE void Lender::check_no_strays() const {
+  if (strays_.load(StdAtomics::relaxed) != 0) [[unlikely]] {
+    throw_strayed();
+  }
+}
+
+PENSTOCK_INLINE std::size_t Lender::forget_strays() noexcept {
+  return strays_.exchange(0, StdAtomics::acquire); // pairs with note_stray()
+}
+
+PENSTOCK_INLINE void Lender::throw_strayed() {
+  throw Error{"penstock: a lease was released on another thread than the loop's, which takes no "
+              "lock: hand it back, and release it on the loop's thread."};
+}
+#endif
 
 } // namespace detail
 

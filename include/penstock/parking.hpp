@@ -28,27 +28,36 @@ struct SpinThenFutex {
   static constexpr int spins = 200;
 
   /// Pauses between two looks.
-  static void pause() noexcept {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#else
-    // As long as x86's pause; "yield" does nothing on most Arm processors.
-    asm volatile("isb" ::: "memory");
-#endif
-  }
+  static void pause() noexcept;
   /// Blocks while `word` holds `seen`, until woken; may return early. `limit` < 0 means for ever.
   static void sleep(Word& word, std::uint32_t seen,
-                    std::chrono::nanoseconds limit = std::chrono::nanoseconds{-1}) noexcept {
-    timespec time{};
-    time.tv_sec = limit.count() / 1'000'000'000;
-    time.tv_nsec = limit.count() % 1'000'000'000;
-    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, limit.count() < 0 ? nullptr : &time,
-            nullptr, 0);
-  }
+                    std::chrono::nanoseconds limit = std::chrono::nanoseconds{-1}) noexcept;
   /// Wakes every thread that sleeps on `word`.
-  static void wake(Word& word) noexcept {
-    syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
-  }
+  static void wake(Word& word) noexcept;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void SpinThenFutex::pause() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  // As long as x86's pause; "yield" does nothing on most Arm processors.
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+PENSTOCK_INLINE void SpinThenFutex::sleep(Word& word, std::uint32_t seen,
+                                          std::chrono::nanoseconds limit) noexcept {
+  timespec time{};
+  time.tv_sec = limit.count() / 1'000'000'000;
+  time.tv_nsec = limit.count() % 1'000'000'000;
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, limit.count() < 0 ? nullptr : &time, nullptr,
+          0);
+}
+
+PENSTOCK_INLINE void SpinThenFutex::wake(Word& word) noexcept {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+#endif
 
 } // namespace penstock

@@ -35,6 +35,7 @@
 #include <penstock/order/ranks.hpp>
 #include <penstock/pipeline/any.hpp>
 #include <penstock/pipeline/batches.hpp>
+#include <penstock/pipeline/detail/instances.hpp>
 #include <penstock/pipeline/pipeline.hpp>
 #include <penstock/ring/ring.hpp>
 #include <penstock/run/options.hpp>

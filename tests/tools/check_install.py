@@ -57,7 +57,7 @@ def stage(work: Path):
     run(MESON, "setup", build, source, f"--prefix=/{PREFIX}", *NO_NVCC)
     run(MESON, "install", "-C", build, "--no-rebuild", "--quiet", f"--destdir={root}")
     headers = {path.relative_to(source): path.read_bytes()
-               for path in source.glob("include/penstock/**/*") if path.suffix in (".hpp", ".cuh")}
+               for path in source.glob("include/penstock/**/*") if path.suffix in (".hpp", ".cuh", ".cpp")}
     found = {path.relative_to(root / PREFIX): path.read_bytes() for path in root.rglob("*") if path.is_file()}
     others = {"share/pkgconfig/penstock.pc"}
     if runs("cmake"):
@@ -131,6 +131,16 @@ def pkg_config(work: Path, root: Path, cxx: str):
     run(cxx, "-std=c++20", *warnings,
         folder / "main.cpp", folder / "other.cpp", "-o", folder / "mine", *cflags, *libs)
     works(folder / "mine", version)
+    # The compiled part: once beside a source that uses it and one that does not, and not at all.
+    compiled = [cxx, "-std=c++20", *warnings, *cflags, "-DPENSTOCK_COMPILED"]
+    run(*compiled, "-c", folder / "main.cpp", "-o", folder / "main.o")
+    other = [cxx, "-std=c++20", *warnings, *cflags, "-c", folder / "other.cpp", "-o", folder / "other.o"]
+    for mixed in (False, True):
+        run(*other, *([] if mixed else ["-DPENSTOCK_COMPILED"]))
+        run(*compiled, folder / "main.o", folder / "other.o", root / PREFIX / "include/penstock/penstock.cpp", "-o", folder / "mine", *libs)
+        works(folder / "mine", version)
+    said = run(*compiled, folder / "main.o", "-o", folder / "mine", *libs, fails=True)
+    assert "undefined reference" in said, said
 
 
 def with_meson(work: Path, root: Path, cxx: str, way: str, kind: str):
@@ -149,7 +159,26 @@ def with_meson(work: Path, root: Path, cxx: str, way: str, kind: str):
     assert not re.search("^WARNING", said, re.M), "Meson warns"
     finds(build, include)
     is_quiet(run("ninja", "-C", build))
-    works(build / "mine", re.search(r"penstock .*found: YES (\S+)", said)[1], kind == "gpu")
+    version = re.search(r"penstock .*found: YES (\S+)", said)[1]
+    works(build / "mine", version, kind == "gpu")
+    if way == "subproject":
+        project = folder / "meson.build"
+        project.write_text(project.read_text().replace("dependency('penstock',", "dependency('penstock-compiled',"))
+        is_quiet(run("ninja", "-C", build))
+        assert (build / "subprojects/penstock/include/libpenstock.a").exists(), "the part is not compiled"
+        works(build / "mine", version)
+
+
+def compiled_once(folder: Path, cxx: str, version: str, *options: str):
+    """Checks that the project of a folder takes the compiled part of the same package."""
+    project, build = folder / "CMakeLists.txt", folder / "compiled"
+    text = project.read_text()
+    project.write_text(text.replace("penstock::penstock", "penstock::compiled"))
+    run("cmake", "-G", "Ninja", "-S", folder, "-B", build, *options, CXX=cxx)
+    is_quiet(run("ninja", "-C", build))
+    assert list(build.rglob("libpenstock_compiled.a")), "the part is not compiled"
+    works(build / "mine", version)
+    project.write_text(text)
 
 
 def with_sources(work: Path, cxx: str, way: str):
@@ -167,6 +196,7 @@ def with_sources(work: Path, cxx: str, way: str):
     is_quiet(said + run("ninja", "-C", folder / "build"))
     version = re.search(r'PENSTOCK_VERSION "(.+)"', (ROOT / "include/penstock/version.hpp").read_text())[1]
     works(folder / "build/mine", version)
+    compiled_once(folder, cxx, version)
 
 
 def with_cmake(work: Path, root: Path, cxx: str, way: str, kind: str):
@@ -180,6 +210,7 @@ def with_cmake(work: Path, root: Path, cxx: str, way: str, kind: str):
     version = re.search(r'set\(PACKAGE_VERSION "(.+)"\)', package.read_text())[1]
     works(build / "mine", version, kind == "gpu")
     if kind == "host":
+        compiled_once(folder, cxx, version, f"-DCMAKE_PREFIX_PATH={root / PREFIX}")
         project = folder / "CMakeLists.txt"
         text = project.read_text()
         for wanted in "9", "0.2", "0.0":  # before 1.0 each minor version is another interface

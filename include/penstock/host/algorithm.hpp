@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/callables/workspace.hpp>
+#include <penstock/config.hpp>
 #include <penstock/host/device.hpp>
 
 #include <algorithm>
@@ -53,8 +54,12 @@ inline constexpr std::size_t byte_values = 256;
 /// last.
 inline constexpr std::size_t histogram_tables = 4;
 
-inline void count_bytes(const std::uint8_t* in, std::size_t n, std::uint64_t* counts,
-                        std::uint64_t* tables) noexcept {
+void count_bytes(const std::uint8_t* in, std::size_t n, std::uint64_t* counts,
+                 std::uint64_t* tables) noexcept;
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void count_bytes(const std::uint8_t* in, std::size_t n, std::uint64_t* counts,
+                                 std::uint64_t* tables) noexcept {
   std::array<std::uint64_t*, histogram_tables> table;
   for (std::size_t k = 0; k < histogram_tables; ++k) {
     table[k] = tables + k * byte_values;
@@ -76,19 +81,25 @@ inline void count_bytes(const std::uint8_t* in, std::size_t n, std::uint64_t* co
     }
   }
 }
+#endif
 
 } // namespace detail
 
 /// Adds to counts[v] how often each byte value v occurs in in[0] to in[n - 1]; both are device
 /// memory, `counts` 256 numbers. Throws Error if the workspace has less than the 8 KiB it needs.
-inline void histogram(HostStream& stream, const std::uint8_t* in, std::size_t n,
-                      std::uint64_t* counts, Workspace<HostDevice>& workspace) {
+void histogram(HostStream& stream, const std::uint8_t* in, std::size_t n, std::uint64_t* counts,
+               Workspace<HostDevice>& workspace);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void histogram(HostStream& stream, const std::uint8_t* in, std::size_t n,
+                               std::uint64_t* counts, Workspace<HostDevice>& workspace) {
   using namespace detail;
   workspace.require(histogram_tables * byte_values * sizeof(std::uint64_t), "histogram");
   stream.enqueue([in, n, counts, tables = static_cast<std::uint64_t*>(workspace.data())] {
     count_bytes(in, n, counts, tables);
   });
 }
+#endif
 
 } // namespace penstock
 

@@ -209,25 +209,7 @@ class HostDevice {
 
   /// Returns `bytes` of memory aligned to 256 and filled with 0xCD, since a GPU's is not zero
   /// either; null for 0 bytes.
-  void* allocate(std::size_t bytes) {
-    const detail::NotedCall noted{detail::CallKind::allocation};
-    context_.gate.pass("allocate", bytes);
-    if (bytes == 0) {
-      return nullptr;
-    }
-    constexpr const char* why = "out of memory; take a smaller batch, copy or depth";
-    constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
-    if (bytes > most || !take(bytes)) {
-      fail("allocate", bytes, why);
-    }
-    void* const at = ::operator new(bytes, alignment, std::nothrow);
-    if (at == nullptr) {
-      allocated_bytes_.fetch_sub(bytes, StdAtomics::relaxed);
-      fail("allocate", bytes, why);
-    }
-    live_allocations_.fetch_add(1, StdAtomics::relaxed);
-    return std::memset(at, 0xCD, bytes);
-  }
+  void* allocate(std::size_t bytes);
   /// Gives memory back; no queued work may use it any more. Ignores null.
   void deallocate(void* at, std::size_t bytes) noexcept {
     if (at != nullptr) {
@@ -305,22 +287,7 @@ class HostDevice {
   int last_error() noexcept { return context_.gate.last_error(); }
 
   /// Returns the counts. Each is exact; together they are of one moment only when no call runs.
-  HostCounts counts() const noexcept {
-    const auto now = [](const auto& count) { return count.load(StdAtomics::relaxed); };
-    return {.calls = context_.gate.calls(),
-            .copies = now(copies_),
-            .copied_bytes = now(copied_bytes_),
-            .launches = now(context_.launches),
-            .records = now(context_.records),
-            .waits = now(context_.waits),
-            .queries = now(context_.queries),
-            .syncs = now(context_.syncs),
-            .pinned_bytes = now(pinned_bytes_),
-            .live_allocations = now(live_allocations_),
-            .live_pinned = now(live_pinned_),
-            .live_streams = now(context_.live_streams),
-            .live_events = now(context_.live_events)};
-  }
+  HostCounts counts() const noexcept;
 
  private:
   using Gate = detail::CallGate;
@@ -344,25 +311,7 @@ class HostDevice {
   }
 
   void copy(const char* call, detail::Way way, void* to, const void* from, std::size_t bytes,
-            HostStream& stream) {
-    using detail::CallKind;
-    const bool pageable = is_pageable(way, way == detail::Way::to_device ? from : to, bytes);
-    const detail::NotedCall noted{pageable ? CallKind::pageable_copy : CallKind::copy, bytes};
-    context_.gate.pass(call, bytes);
-    const std::uint64_t number = copies_.fetch_add(1, StdAtomics::relaxed);
-    copied_bytes_.fetch_add(bytes, StdAtomics::relaxed);
-    const detail::Cost cost = context_.copy(way, number, bytes, pageable);
-    stream.put([to, from, bytes, cost](detail::Pace& pace) {
-      pace.run(cost, [=] {
-        if (bytes != 0) {
-          std::memcpy(to, from, bytes);
-        }
-      });
-    });
-    if (pageable && context_.has_bus(way)) {
-      stream.finish(call);
-    }
-  }
+            HostStream& stream);
   // Returns false, without a look, if nobody wants to know.
   bool is_pageable(detail::Way way, const void* host, std::size_t bytes) noexcept {
     return bytes != 0 && (detail::calls_here != nullptr || context_.has_bus(way)) &&
@@ -382,5 +331,65 @@ class HostDevice {
 };
 
 static_assert(AnyDevice<HostDevice>);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void* HostDevice::allocate(std::size_t bytes) {
+  const detail::NotedCall noted{detail::CallKind::allocation};
+  context_.gate.pass("allocate", bytes);
+  if (bytes == 0) {
+    return nullptr;
+  }
+  constexpr const char* why = "out of memory; take a smaller batch, copy or depth";
+  constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
+  if (bytes > most || !take(bytes)) {
+    fail("allocate", bytes, why);
+  }
+  void* const at = ::operator new(bytes, alignment, std::nothrow);
+  if (at == nullptr) {
+    allocated_bytes_.fetch_sub(bytes, StdAtomics::relaxed);
+    fail("allocate", bytes, why);
+  }
+  live_allocations_.fetch_add(1, StdAtomics::relaxed);
+  return std::memset(at, 0xCD, bytes);
+}
+
+PENSTOCK_INLINE HostCounts HostDevice::counts() const noexcept {
+  const auto now = [](const auto& count) { return count.load(StdAtomics::relaxed); };
+  return {.calls = context_.gate.calls(),
+          .copies = now(copies_),
+          .copied_bytes = now(copied_bytes_),
+          .launches = now(context_.launches),
+          .records = now(context_.records),
+          .waits = now(context_.waits),
+          .queries = now(context_.queries),
+          .syncs = now(context_.syncs),
+          .pinned_bytes = now(pinned_bytes_),
+          .live_allocations = now(live_allocations_),
+          .live_pinned = now(live_pinned_),
+          .live_streams = now(context_.live_streams),
+          .live_events = now(context_.live_events)};
+}
+
+PENSTOCK_INLINE void HostDevice::copy(const char* call, detail::Way way, void* to, const void* from,
+                                      std::size_t bytes, HostStream& stream) {
+  using detail::CallKind;
+  const bool pageable = is_pageable(way, way == detail::Way::to_device ? from : to, bytes);
+  const detail::NotedCall noted{pageable ? CallKind::pageable_copy : CallKind::copy, bytes};
+  context_.gate.pass(call, bytes);
+  const std::uint64_t number = copies_.fetch_add(1, StdAtomics::relaxed);
+  copied_bytes_.fetch_add(bytes, StdAtomics::relaxed);
+  const detail::Cost cost = context_.copy(way, number, bytes, pageable);
+  stream.put([to, from, bytes, cost](detail::Pace& pace) {
+    pace.run(cost, [=] {
+      if (bytes != 0) {
+        std::memcpy(to, from, bytes);
+      }
+    });
+  });
+  if (pageable && context_.has_bus(way)) {
+    stream.finish(call);
+  }
+}
+#endif
 
 } // namespace penstock

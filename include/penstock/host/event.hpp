@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/measure/times.hpp>
 #include <penstock/host/detail/context.hpp>
@@ -27,27 +28,9 @@ class HostEvent {
   /// Marks the point after everything enqueued on `stream` so far. Never blocks.
   void record(HostStream& stream);
   /// Returns whether the latest point recorded was reached; true if there is none. Never blocks.
-  bool is_done() const {
-    detail::HostContext& c = state_->context;
-    c.gate.pass("is_done");
-    c.queries.fetch_add(1, StdAtomics::relaxed);
-    if (!latest().is_reached()) {
-      return false;
-    }
-    // The device may have broken down meanwhile. Its points are then reached whatever became of the
-    // work, but a GPU's events would not say that.
-    c.gate.check("is_done");
-    return true;
-  }
+  bool is_done() const;
   /// Blocks until the latest point recorded at the call is reached.
-  void sync() const {
-    detail::HostContext& c = state_->context;
-    const detail::NotedCall noted{detail::CallKind::wait};
-    c.gate.pass("sync");
-    c.syncs.fetch_add(1, StdAtomics::relaxed);
-    latest().await();
-    c.gate.check("sync");
-  }
+  void sync() const;
 
  private:
   friend class HostDevice;
@@ -59,15 +42,11 @@ class HostEvent {
 
     bool is_reached() const { return queue == nullptr || queue->is_reached(number); }
     // Returns what HostQueue::await() does.
-    detail::Pace::Clock::time_point await() const {
-      return queue != nullptr ? queue->await(number) : detail::Pace::Clock::time_point{};
-    }
+    detail::Pace::Clock::time_point await() const;
   };
   // Apart from the event, which can then move though its mutex cannot.
   struct State {
-    explicit State(detail::HostContext& c) : context{c} {
-      c.live_events.fetch_add(1, StdAtomics::relaxed);
-    }
+    explicit State(detail::HostContext& c);
     State(const State&) = delete;
     State& operator=(const State&) = delete;
     ~State() { context.live_events.fetch_sub(1, StdAtomics::relaxed); }
@@ -78,12 +57,46 @@ class HostEvent {
   };
 
   explicit HostEvent(detail::HostContext& c) : state_{new State{c}} {}
-  Point latest() const {
-    const std::lock_guard lock{state_->mutex};
-    return state_->latest;
-  }
+  Point latest() const;
 
   detail::Owned<State> state_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE bool HostEvent::is_done() const {
+  detail::HostContext& c = state_->context;
+  c.gate.pass("is_done");
+  c.queries.fetch_add(1, StdAtomics::relaxed);
+  if (!latest().is_reached()) {
+    return false;
+  }
+  // The device may have broken down meanwhile. Its points are then reached whatever became of the
+  // work, but a GPU's events would not say that.
+  c.gate.check("is_done");
+  return true;
+}
+
+PENSTOCK_INLINE void HostEvent::sync() const {
+  detail::HostContext& c = state_->context;
+  const detail::NotedCall noted{detail::CallKind::wait};
+  c.gate.pass("sync");
+  c.syncs.fetch_add(1, StdAtomics::relaxed);
+  latest().await();
+  c.gate.check("sync");
+}
+
+PENSTOCK_INLINE detail::Pace::Clock::time_point HostEvent::Point::await() const {
+  return queue != nullptr ? queue->await(number) : detail::Pace::Clock::time_point{};
+}
+
+PENSTOCK_INLINE HostEvent::State::State(detail::HostContext& c) : context{c} {
+  c.live_events.fetch_add(1, StdAtomics::relaxed);
+}
+
+PENSTOCK_INLINE HostEvent::Point HostEvent::latest() const {
+  const std::lock_guard lock{state_->mutex};
+  return state_->latest;
+}
+#endif
 
 } // namespace penstock

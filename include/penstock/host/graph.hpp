@@ -30,18 +30,7 @@ class CapturedWork {
   /// Runs all work. Lanes must not depend on each other, so the last one runs first: this finds out
   /// work that relies on the order in which it was enqueued. On the pretended machine they run side
   /// by side.
-  void run(Pace& pace) {
-    const Pace::Clock::time_point begin = pace.at();
-    Pace::Clock::time_point end = begin;
-    for (std::size_t lane = lanes_.size(); lane-- != 0;) {
-      pace.go_back(begin);
-      for (const std::unique_ptr<Work>& work : lanes_[lane]) {
-        work->run(pace);
-      }
-      end = std::max(end, pace.at());
-    }
-    pace.not_before(end);
-  }
+  void run(Pace& pace);
 
  private:
   struct Work {
@@ -62,6 +51,21 @@ struct Capture {
   CapturedWork* work{};
   std::size_t lane{};
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void CapturedWork::run(Pace& pace) {
+  const Pace::Clock::time_point begin = pace.at();
+  Pace::Clock::time_point end = begin;
+  for (std::size_t lane = lanes_.size(); lane-- != 0;) {
+    pace.go_back(begin);
+    for (const std::unique_ptr<Work>& work : lanes_[lane]) {
+      work->run(pace);
+    }
+    end = std::max(end, pace.at());
+  }
+  pace.not_before(end);
+}
+#endif
 
 } // namespace detail
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/measure/times.hpp>
 #include <penstock/host/detail/call_gate.hpp>
@@ -56,18 +57,10 @@ class HostStream {
   /// Returns at once. Throws while the stream is captured, since nothing runs then.
   void wait(const HostEvent& event);
   /// Blocks until all work enqueued before is done. Throws while the stream is captured.
-  void sync() {
-    const detail::NotedCall noted{detail::CallKind::wait};
-    passed("sync").syncs.fetch_add(1, StdAtomics::relaxed);
-    finish("sync");
-  }
+  void sync();
   /// Returns whether all work enqueued before is done. Never blocks. Throws while the stream is
   /// captured.
-  bool is_done() const {
-    detail::HostContext& c = passed("is_done");
-    c.queries.fetch_add(1, StdAtomics::relaxed);
-    return queue().is_reached(queue().end());
-  }
+  bool is_done() const;
 
  private:
   friend class HostDevice;
@@ -75,16 +68,10 @@ class HostStream {
   friend class HostGraph;
 
   struct State {
-    explicit State(detail::HostContext& c)
-        : context{c}, queue{c.queues.start(c.gate, c.machine.get())} {
-      c.live_streams.fetch_add(1, StdAtomics::relaxed);
-    }
+    explicit State(detail::HostContext& c);
     State(const State&) = delete;
     State& operator=(const State&) = delete;
-    ~State() {
-      context.queues.finish(queue);
-      context.live_streams.fetch_sub(1, StdAtomics::relaxed);
-    }
+    ~State();
     detail::HostContext& context;
     detail::HostQueue& queue;
     detail::Capture capture; // set while the stream is captured
@@ -116,43 +103,12 @@ class HostStream {
     }
   }
   // Blocks until all work enqueued is done; while the stream is captured, that is none.
-  void finish(const char* call) {
-    if (!state_->capture.work) {
-      queue().await(queue().end());
-      context().gate.check(call);
-    }
-  }
+  void finish(const char* call);
   // Passes a counted call that cannot be made while the stream is captured.
-  detail::HostContext& passed(const char* call) const {
-    detail::CallGate& gate = context().gate;
-    gate.pass(call);
-    if (state_->capture.work) {
-      gate.fail(call, detail::CallGate::captured,
-                detail::CallGate::text(call, {}, detail::CallGate::captured,
-                                       "the stream is being captured, so nothing runs"));
-    }
-    return context();
-  }
+  detail::HostContext& passed(const char* call) const;
 
   detail::Owned<State> state_;
 };
-
-inline void HostEvent::record(HostStream& stream) {
-  detail::HostContext& c = stream.passed("record");
-  c.records.fetch_add(1, StdAtomics::relaxed);
-  const Point point{&stream.queue(), stream.queue().end()};
-  const std::lock_guard lock{state_->mutex};
-  state_->latest = point;
-}
-
-inline void HostStream::wait(const HostEvent& event) {
-  detail::HostContext& c = passed("wait");
-  c.waits.fetch_add(1, StdAtomics::relaxed);
-  const HostEvent::Point point = event.latest();
-  if (!point.is_reached()) {
-    queue().push([point](detail::Pace& pace) { pace.not_before(point.await()); });
-  }
-}
 
 template <class F> HostGraph HostGraph::capture(std::span<HostStream> lanes, F f) {
   auto work = detail::new_shared<detail::CapturedWork>(lanes.size());
@@ -172,9 +128,68 @@ template <class F> HostGraph HostGraph::capture(std::span<HostStream> lanes, F f
   return HostGraph{std::move(work)};
 }
 
-inline void HostGraph::launch(HostStream& stream) const {
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void HostStream::sync() {
+  const detail::NotedCall noted{detail::CallKind::wait};
+  passed("sync").syncs.fetch_add(1, StdAtomics::relaxed);
+  finish("sync");
+}
+
+PENSTOCK_INLINE bool HostStream::is_done() const {
+  detail::HostContext& c = passed("is_done");
+  c.queries.fetch_add(1, StdAtomics::relaxed);
+  return queue().is_reached(queue().end());
+}
+
+PENSTOCK_INLINE HostStream::State::State(detail::HostContext& c)
+    : context{c}, queue{c.queues.start(c.gate, c.machine.get())} {
+  c.live_streams.fetch_add(1, StdAtomics::relaxed);
+}
+
+PENSTOCK_INLINE HostStream::State::~State() {
+  context.queues.finish(queue);
+  context.live_streams.fetch_sub(1, StdAtomics::relaxed);
+}
+
+PENSTOCK_INLINE void HostStream::finish(const char* call) {
+  if (!state_->capture.work) {
+    queue().await(queue().end());
+    context().gate.check(call);
+  }
+}
+
+PENSTOCK_INLINE detail::HostContext& HostStream::passed(const char* call) const {
+  detail::CallGate& gate = context().gate;
+  gate.pass(call);
+  if (state_->capture.work) {
+    gate.fail(call, detail::CallGate::captured,
+              detail::CallGate::text(call, {}, detail::CallGate::captured,
+                                     "the stream is being captured, so nothing runs"));
+  }
+  return context();
+}
+
+PENSTOCK_INLINE void HostEvent::record(HostStream& stream) {
+  detail::HostContext& c = stream.passed("record");
+  c.records.fetch_add(1, StdAtomics::relaxed);
+  const Point point{&stream.queue(), stream.queue().end()};
+  const std::lock_guard lock{state_->mutex};
+  state_->latest = point;
+}
+
+PENSTOCK_INLINE void HostStream::wait(const HostEvent& event) {
+  detail::HostContext& c = passed("wait");
+  c.waits.fetch_add(1, StdAtomics::relaxed);
+  const HostEvent::Point point = event.latest();
+  if (!point.is_reached()) {
+    queue().push([point](detail::Pace& pace) { pace.not_before(point.await()); });
+  }
+}
+
+PENSTOCK_INLINE void HostGraph::launch(HostStream& stream) const {
   stream.passed("launch");
   stream.launch([work = work_](detail::Pace& pace) { work->run(pace); });
 }
+#endif
 
 } // namespace penstock

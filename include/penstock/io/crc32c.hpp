@@ -18,7 +18,17 @@ namespace penstock {
 namespace detail {
 
 /// Goes on with the sum by eight tables, on any processor.
-inline std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t sum) {
+std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t sum);
+
+#if defined(__x86_64__)
+/// Goes on with the sum by the processor's own instruction, which SSE4.2 has.
+[[gnu::target("sse4.2")]] std::uint32_t crc32c_by_sse(std::span<const std::byte> bytes,
+                                                      std::uint32_t before);
+#endif
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes,
+                                               std::uint32_t sum) {
   using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
   // tables[n][b] is what byte b does to the sum with n bytes of zero behind it.
   static const Tables tables = [] {
@@ -51,10 +61,8 @@ inline std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uin
   return sum;
 }
 
-#if defined(__x86_64__)
-/// Goes on with the sum by the processor's own instruction, which SSE4.2 has.
-[[gnu::target("sse4.2")]] inline std::uint32_t crc32c_by_sse(std::span<const std::byte> bytes,
-                                                             std::uint32_t before) {
+PENSTOCK_INLINE std::uint32_t crc32c_by_sse(std::span<const std::byte> bytes,
+                                            std::uint32_t before) {
   std::uint64_t sum = before;
   for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
     std::uint64_t word;
@@ -73,7 +81,10 @@ inline std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uin
 
 /// Returns the CRC-32C (RFC 3720, B.4) of these bytes, behind others whose CRC-32C is `before`. Any
 /// thread. Takes a few GB/s on one thread, by SSE4.2 where the processor has it.
-inline std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0) {
+std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
 #if defined(__x86_64__)
   static const bool has_sse = __builtin_cpu_supports("sse4.2") != 0;
   if (has_sse) {
@@ -82,5 +93,6 @@ inline std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t befo
 #endif
   return ~detail::crc32c_by_tables(bytes, ~before);
 }
+#endif
 
 } // namespace penstock

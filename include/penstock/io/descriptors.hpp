@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/io/direct.hpp>
 #include <penstock/io/file.hpp>
@@ -17,11 +18,15 @@ namespace penstock {
 namespace detail {
 
 /// Returns a number of the calling thread: threads that start one after the other have neighbours.
-inline std::size_t thread_number() noexcept {
+std::size_t thread_number() noexcept;
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::size_t thread_number() noexcept {
   static StdAtomics::Atomic<std::size_t> next{0};
   thread_local const std::size_t mine = next.fetch_add(1, StdAtomics::relaxed);
   return mine;
 }
+#endif
 
 } // namespace detail
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
@@ -41,7 +42,10 @@ inline constexpr std::size_t bounce_bytes = (std::size_t{1} << 20) + 2 * most_di
 
 /// Returns aligned memory for direct reads that cannot go straight into place. Each thread has its
 /// own, from its first such read to its end.
-inline std::span<std::byte> bounce_buffer() {
+std::span<std::byte> bounce_buffer();
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::span<std::byte> bounce_buffer() {
   constexpr std::align_val_t alignment{most_direct_alignment};
   struct Buffer {
     ~Buffer() { ::operator delete(at, alignment); }
@@ -50,6 +54,7 @@ inline std::span<std::byte> bounce_buffer() {
   thread_local const Buffer buffer;
   return {static_cast<std::byte*>(buffer.at), bounce_bytes};
 }
+#endif
 
 } // namespace detail
 

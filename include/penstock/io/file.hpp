@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/fixed_path.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
@@ -52,7 +53,15 @@ template <class Io, class Call>
 }
 
 /// Returns how many descriptors the process has for files that are open for one read.
-[[gnu::cold]] inline std::size_t descriptors_for_a_read() noexcept {
+[[gnu::cold]] std::size_t descriptors_for_a_read() noexcept;
+
+/// Returns whether a file with this descriptor may stay open. A new descriptor has the lowest free
+/// number, so this one says how many of all that the process may have are taken, whoever has them.
+/// The upper half is left to the program, and to files that are open for one read.
+[[gnu::cold]] bool may_stay_open(int fd) noexcept;
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::size_t descriptors_for_a_read() noexcept {
   constexpr std::size_t many = 1024;
   rlimit files{};
   return ::getrlimit(RLIMIT_NOFILE, &files) != 0
@@ -60,13 +69,11 @@ template <class Io, class Call>
              : std::size_t{std::min<rlim_t>(files.rlim_cur / 2, many)};
 }
 
-/// Returns whether a file with this descriptor may stay open. A new descriptor has the lowest free
-/// number, so this one says how many of all that the process may have are taken, whoever has them.
-/// The upper half is left to the program, and to files that are open for one read.
-[[gnu::cold]] inline bool may_stay_open(int fd) noexcept {
+PENSTOCK_INLINE bool may_stay_open(int fd) noexcept {
   rlimit files{};
   return ::getrlimit(RLIMIT_NOFILE, &files) != 0 || static_cast<rlim_t>(fd) < files.rlim_cur / 2;
 }
+#endif
 
 } // namespace penstock::detail
 
@@ -83,68 +90,18 @@ class [[gnu::visibility("default")]] LacksRoom : public SourceError {
   using SourceError::SourceError;
 };
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_io_error(std::string_view doing,
-                                                                  const std::string& path,
-                                                                  int error,
-                                                                  std::uint64_t offset = 0) {
-  const char* cure = "Check the file and the file system it lies on.";
-  switch (error) {
-  case ENOENT:
-  case ENOTDIR:
-    cure =
-        path.find_first_of("*?[{") == std::string::npos
-            ? "Check the path."
-            : "Check the path: it is taken as it stands, and no pattern is filled in. Give a list "
-              "of paths, or a folder.";
-    break;
-  case EACCES:
-  case EPERM:
-    cure = "Give this user the right to read it.";
-    break;
-  case EMFILE:
-  case ENFILE:
-    cure = "Raise the limit on open files (ulimit -n).";
-    break;
-  case EIO:
-    cure = "The disk or the network below it has failed: see the system's log.";
-    break;
-  default:
-    break;
-  }
-  const std::string text = joined({"penstock: cannot ", doing, " ", path, ": ",
-                                   std::generic_category().message(error), ". ", cure});
-  if (error == EMFILE || error == ENFILE || error == ENOMEM) {
-    throw_source_error<LacksRoom>({text}, path, offset);
-  }
-  throw_source_error({text}, path, offset);
-}
+[[noreturn, gnu::cold]] void throw_io_error(std::string_view doing, const std::string& path,
+                                            int error, std::uint64_t offset = 0);
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void
-throw_read_error(const std::string& path, int error, std::uint64_t offset) {
-  throw_io_error(joined({"read byte ", offset, " of"}), path, error, offset);
-}
+[[noreturn, gnu::cold]] void throw_read_error(const std::string& path, int error,
+                                              std::uint64_t offset);
 
-[[noreturn, gnu::cold, gnu::noinline]] inline void throw_not_a_file(const std::string& path) {
-  throw_source_error({"penstock: ", path,
-                      " is not a regular file, so it cannot be read in parts, each at its "
-                      "place: copy what comes out of it into a file."},
-                     path, 0);
-}
+[[noreturn, gnu::cold]] void throw_not_a_file(const std::string& path);
 
 /// Checks a file that was opened again: `first` is its status when it was opened first, `now` the
 /// present one. Throws SourceError if it is another file or was written to.
-[[gnu::cold]] inline void check_same(const std::string& path, const FileStatus& first,
-                                     const FileStatus& now) {
-  if (now != first) {
-    const std::string how =
-        now.device != first.device || now.inode != first.inode ? "another file has its name now"
-        : now.size != first.size ? joined({"it had ", first.size, " bytes and now has ", now.size})
-                                 : "it was written to, or its time was set";
-    throw_source_error({"penstock: ", path, " changed while it was read: ", how,
-                        ". Leave a file alone as long as it is read."},
-                       path, 0);
-  }
-}
+[[gnu::cold]] void check_same(const std::string& path, const FileStatus& first,
+                              const FileStatus& now);
 
 struct direct_t {};
 
@@ -200,6 +157,67 @@ template <class Io> class Descriptor {
   Io io_;
   int fd_ = -1;
 };
+
+#if PENSTOCK_BODIES
+[[gnu::noinline]] PENSTOCK_INLINE void
+throw_io_error(std::string_view doing, const std::string& path, int error, std::uint64_t offset) {
+  const char* cure = "Check the file and the file system it lies on.";
+  switch (error) {
+  case ENOENT:
+  case ENOTDIR:
+    cure =
+        path.find_first_of("*?[{") == std::string::npos
+            ? "Check the path."
+            : "Check the path: it is taken as it stands, and no pattern is filled in. Give a list "
+              "of paths, or a folder.";
+    break;
+  case EACCES:
+  case EPERM:
+    cure = "Give this user the right to read it.";
+    break;
+  case EMFILE:
+  case ENFILE:
+    cure = "Raise the limit on open files (ulimit -n).";
+    break;
+  case EIO:
+    cure = "The disk or the network below it has failed: see the system's log.";
+    break;
+  default:
+    break;
+  }
+  const std::string text = joined({"penstock: cannot ", doing, " ", path, ": ",
+                                   std::generic_category().message(error), ". ", cure});
+  if (error == EMFILE || error == ENFILE || error == ENOMEM) {
+    throw_source_error<LacksRoom>({text}, path, offset);
+  }
+  throw_source_error({text}, path, offset);
+}
+
+[[gnu::noinline]] PENSTOCK_INLINE void throw_read_error(const std::string& path, int error,
+                                                        std::uint64_t offset) {
+  throw_io_error(joined({"read byte ", offset, " of"}), path, error, offset);
+}
+
+[[gnu::noinline]] PENSTOCK_INLINE void throw_not_a_file(const std::string& path) {
+  throw_source_error({"penstock: ", path,
+                      " is not a regular file, so it cannot be read in parts, each at its "
+                      "place: copy what comes out of it into a file."},
+                     path, 0);
+}
+
+PENSTOCK_INLINE void check_same(const std::string& path, const FileStatus& first,
+                                const FileStatus& now) {
+  if (now != first) {
+    const std::string how =
+        now.device != first.device || now.inode != first.inode ? "another file has its name now"
+        : now.size != first.size ? joined({"it had ", first.size, " bytes and now has ", now.size})
+                                 : "it was written to, or its time was set";
+    throw_source_error({"penstock: ", path, " changed while it was read: ", how,
+                        ". Leave a file alone as long as it is read."},
+                       path, 0);
+  }
+}
+#endif
 
 } // namespace detail
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/fixed_path.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
@@ -26,31 +27,18 @@ class FolderTree {
   /// Returns how many bytes file `i` had when it was found.
   std::uint64_t bytes(std::size_t i) const noexcept { return files_[i].bytes; }
   /// Returns the path of file `i`: an absolute one, so that a program may change its folder.
-  std::string path(std::size_t i) const {
-    const Folder& folder = folders_[files_[i].folder];
-    return joined({folder.path, folder.path.ends_with('/') ? "" : "/", name(i)});
-  }
+  std::string path(std::size_t i) const;
   /// Returns the name of file `i` in its folder.
-  const char* name(std::size_t i) const noexcept {
-    return folders_[files_[i].folder].names.c_str() + files_[i].name;
-  }
+  const char* name(std::size_t i) const noexcept;
   /// Returns where below the topmost folder the folder of file `i` lies; nothing for a list's
   /// files.
-  std::string_view folder(std::size_t i) const noexcept {
-    const std::string_view root = folders_.front().path;
-    std::string_view below = folders_[files_[i].folder].path;
-    below.remove_prefix(below.starts_with(root) ? root.size() : below.size());
-    below.remove_prefix(below.starts_with('/') ? 1 : 0);
-    return below;
-  }
+  std::string_view folder(std::size_t i) const noexcept;
   /// Returns which of outermost() file `i` lies in, at any depth; -1 if it lies in none.
   std::int32_t branch(std::size_t i) const noexcept { return folders_[files_[i].folder].branch; }
   /// Returns the names of the folders in the topmost one, whether they have files or not.
   const std::vector<std::string>& outermost() const noexcept { return outermost_; }
   /// Returns the first of outermost() that has no file, at any depth; null if there is none.
-  const std::string* empty() const noexcept {
-    return empty_ == outermost_.size() ? nullptr : &outermost_[empty_];
-  }
+  const std::string* empty() const noexcept;
 
   /// Finds the files below the folder `root` whose names `wanted` accepts, folder by folder in the
   /// order of the names' bytes. Follows links; passes over hidden entries and over what is neither
@@ -118,12 +106,7 @@ class FolderTree {
     std::vector<Entry> entries{};
   };
 
-  void add(std::size_t folder, std::string_view name, std::uint64_t bytes) {
-    std::string& names = folders_[folder].names;
-    files_.push_back({bytes, names.size(), static_cast<std::uint32_t>(folder)});
-    names += name;
-    names += '\0';
-  }
+  void add(std::size_t folder, std::string_view name, std::uint64_t bytes);
   // Lists the folders from number `begin` on, all of one depth, and appends those in them.
   template <class Io, class Wanted>
   void look_into(const Io& io, std::vector<Inner>& inner, std::size_t begin, Wanted wanted,
@@ -159,45 +142,80 @@ class FolderTree {
     }
   }
   static void check_no_loop(const std::vector<Inner>& inner, std::size_t in,
-                            const FileStatus& status, const std::string& path) {
-    for (std::size_t above = in;; above = inner[above].parent) {
-      if (inner[above].status.inode == status.inode &&
-          inner[above].status.device == status.device) {
-        throw_source_error({"penstock: files: ", path,
-                            " leads to a folder that it lies in, and so on without end: remove "
-                            "the link."},
-                           path, 0);
-      }
-      if (above == 0) {
-        return;
-      }
-    }
-  }
-  void put_in_order(std::vector<Inner>& inner, std::size_t folder) {
-    std::vector<Entry> entries = std::move(inner[folder].entries);
-    std::sort(entries.begin(), entries.end(),
-              [](const Entry& a, const Entry& b) { return a.name < b.name; });
-    for (Entry& entry : entries) {
-      if (entry.folder == 0) {
-        add(folder, entry.name, entry.bytes);
-        continue;
-      }
-      const std::size_t before = files_.size();
-      folders_[entry.folder].branch =
-          folder == 0 ? static_cast<std::int32_t>(outermost_.size()) : folders_[folder].branch;
-      put_in_order(inner, entry.folder);
-      if (folder == 0) {
-        const bool is_first = empty_ == outermost_.size();
-        outermost_.push_back(std::move(entry.name));
-        empty_ += is_first && files_.size() != before ? 1U : 0U;
-      }
-    }
-  }
+                            const FileStatus& status, const std::string& path);
+  void put_in_order(std::vector<Inner>& inner, std::size_t folder);
 
   std::vector<Folder> folders_;
   std::vector<File> files_;
   std::vector<std::string> outermost_;
   std::size_t empty_ = 0; // place in outermost_
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::string FolderTree::path(std::size_t i) const {
+  const Folder& folder = folders_[files_[i].folder];
+  return joined({folder.path, folder.path.ends_with('/') ? "" : "/", name(i)});
+}
+
+PENSTOCK_INLINE const char* FolderTree::name(std::size_t i) const noexcept {
+  return folders_[files_[i].folder].names.c_str() + files_[i].name;
+}
+
+PENSTOCK_INLINE std::string_view FolderTree::folder(std::size_t i) const noexcept {
+  const std::string_view root = folders_.front().path;
+  std::string_view below = folders_[files_[i].folder].path;
+  below.remove_prefix(below.starts_with(root) ? root.size() : below.size());
+  below.remove_prefix(below.starts_with('/') ? 1 : 0);
+  return below;
+}
+
+PENSTOCK_INLINE const std::string* FolderTree::empty() const noexcept {
+  return empty_ == outermost_.size() ? nullptr : &outermost_[empty_];
+}
+
+PENSTOCK_INLINE void FolderTree::add(std::size_t folder, std::string_view name,
+                                     std::uint64_t bytes) {
+  std::string& names = folders_[folder].names;
+  files_.push_back({bytes, names.size(), static_cast<std::uint32_t>(folder)});
+  names += name;
+  names += '\0';
+}
+
+PENSTOCK_INLINE void FolderTree::check_no_loop(const std::vector<Inner>& inner, std::size_t in,
+                                               const FileStatus& status, const std::string& path) {
+  for (std::size_t above = in;; above = inner[above].parent) {
+    if (inner[above].status.inode == status.inode && inner[above].status.device == status.device) {
+      throw_source_error({"penstock: files: ", path,
+                          " leads to a folder that it lies in, and so on without end: remove "
+                          "the link."},
+                         path, 0);
+    }
+    if (above == 0) {
+      return;
+    }
+  }
+}
+
+PENSTOCK_INLINE void FolderTree::put_in_order(std::vector<Inner>& inner, std::size_t folder) {
+  std::vector<Entry> entries = std::move(inner[folder].entries);
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.name < b.name; });
+  for (Entry& entry : entries) {
+    if (entry.folder == 0) {
+      add(folder, entry.name, entry.bytes);
+      continue;
+    }
+    const std::size_t before = files_.size();
+    folders_[entry.folder].branch =
+        folder == 0 ? static_cast<std::int32_t>(outermost_.size()) : folders_[folder].branch;
+    put_in_order(inner, entry.folder);
+    if (folder == 0) {
+      const bool is_first = empty_ == outermost_.size();
+      outermost_.push_back(std::move(entry.name));
+      empty_ += is_first && files_.size() != before ? 1U : 0U;
+    }
+  }
+}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 
@@ -55,10 +56,7 @@ template <ReadsMany Io> struct ManyReadsOf<Io> {
 namespace penstock::detail {
 
 /// Returns how many records of `bytes` a file of `size` bytes has behind `offset`.
-inline std::uint64_t whole_records(std::uint64_t size, std::uint64_t offset,
-                                   std::size_t bytes) noexcept {
-  return size < offset ? 0 : (size - offset) / bytes;
-}
+std::uint64_t whole_records(std::uint64_t size, std::uint64_t offset, std::size_t bytes) noexcept;
 
 /// Returns the number of the first of these files that has `most` files of more than `empty` bytes
 /// before it.
@@ -74,8 +72,24 @@ template <class Files>
 
 /// Throws SourceError if a file's records are, with the `before` of files before it, more than 64
 /// bits count.
-[[gnu::cold]] inline void check_countable(const std::string& path, std::uint64_t size,
-                                          std::uint64_t records, std::uint64_t before) {
+[[gnu::cold]] void check_countable(const std::string& path, std::uint64_t size,
+                                   std::uint64_t records, std::uint64_t before);
+
+/// Returns how many whole records a file has that has `before` records in the files before it.
+/// Throws SourceError if the file ends before the offset or, unless it is to be dropped, in the
+/// middle of a record, and if all records together are more than 64 bits count.
+[[gnu::cold]] std::uint64_t checked_whole_records(const std::string& path, std::uint64_t size,
+                                                  std::uint64_t offset, std::size_t bytes,
+                                                  std::uint64_t before, bool drop_partial);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::uint64_t whole_records(std::uint64_t size, std::uint64_t offset,
+                                            std::size_t bytes) noexcept {
+  return size < offset ? 0 : (size - offset) / bytes;
+}
+
+PENSTOCK_INLINE void check_countable(const std::string& path, std::uint64_t size,
+                                     std::uint64_t records, std::uint64_t before) {
   if (records >= ~std::uint64_t{0} - before) {
     throw_source_error({"penstock: ", path, " has ", size,
                         " bytes, and with the files before it these are more records than 64 bits "
@@ -84,13 +98,9 @@ template <class Files>
   }
 }
 
-/// Returns how many whole records a file has that has `before` records in the files before it.
-/// Throws SourceError if the file ends before the offset or, unless it is to be dropped, in the
-/// middle of a record, and if all records together are more than 64 bits count.
-[[gnu::cold]] inline std::uint64_t checked_whole_records(const std::string& path,
-                                                         std::uint64_t size, std::uint64_t offset,
-                                                         std::size_t bytes, std::uint64_t before,
-                                                         bool drop_partial) {
+PENSTOCK_INLINE std::uint64_t checked_whole_records(const std::string& path, std::uint64_t size,
+                                                    std::uint64_t offset, std::size_t bytes,
+                                                    std::uint64_t before, bool drop_partial) {
   if (size < offset) {
     throw_source_error({"penstock: ", path, " has ", size, " bytes, fewer than the offset of ",
                         offset,
@@ -111,5 +121,6 @@ template <class Files>
   check_countable(path, size, records, before);
   return records;
 }
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/fixed_path.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/file.hpp>
@@ -21,7 +22,16 @@ namespace penstock {
 
 namespace detail {
 
-inline const char* cure_of_writing(int error) {
+const char* cure_of_writing(int error);
+
+[[noreturn]] void throw_sink_error(const std::string& doing, const std::string& path, int error,
+                                   std::uint64_t offset = 0);
+
+/// Returns what comes before the name in a path: empty, or all up to the last slash.
+std::string folder_of(const std::string& path);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE const char* cure_of_writing(int error) {
   switch (error) {
   case ENOSPC:
     return "Free some space, or write to another disk.";
@@ -56,17 +66,17 @@ inline const char* cure_of_writing(int error) {
   }
 }
 
-[[noreturn]] inline void throw_sink_error(const std::string& doing, const std::string& path,
-                                          int error, std::uint64_t offset = 0) {
+PENSTOCK_INLINE void throw_sink_error(const std::string& doing, const std::string& path, int error,
+                                      std::uint64_t offset) {
   throw SinkError{"penstock: cannot " + doing + " " + path + ": " +
                       std::generic_category().message(error) + ". " + cure_of_writing(error),
                   path, offset};
 }
 
-/// Returns what comes before the name in a path: empty, or all up to the last slash.
-inline std::string folder_of(const std::string& path) {
+PENSTOCK_INLINE std::string folder_of(const std::string& path) {
   return path.substr(0, path.rfind('/') + 1); // npos + 1 is 0
 }
+#endif
 
 } // namespace detail
 

@@ -34,40 +34,17 @@ namespace penstock {
 class UringCalls {
  public:
   /// Makes a ring. Returns its descriptor.
-  int setup(unsigned entries, io_uring_params& params) const noexcept {
-    return static_cast<int>(::syscall(__NR_io_uring_setup, entries, &params));
-  }
+  int setup(unsigned entries, io_uring_params& params) const noexcept;
   /// Hands over `submit` entries, and returns when `complete` reads have ended, or earlier.
-  int enter(int ring, unsigned submit, unsigned complete) const noexcept {
-    return static_cast<int>(
-        ::syscall(__NR_io_uring_enter, ring, submit, complete, IORING_ENTER_GETEVENTS, nullptr, 0));
-  }
+  int enter(int ring, unsigned submit, unsigned complete) const noexcept;
   /// Changes what a ring has registered.
-  int change(int ring, unsigned what, const void* to, unsigned count) const noexcept {
-    return static_cast<int>(::syscall(__NR_io_uring_register, ring, what, to, count));
-  }
+  int change(int ring, unsigned what, const void* to, unsigned count) const noexcept;
   /// Opens an open file once more, whatever name it has by now. Fails if that gives another file,
   /// as where /proc is not this system's.
-  int open_again(int fd) const noexcept {
-    char path[48] = "/proc/thread-self/fd/"; // a thread may have descriptors of its own
-    *std::to_chars(path + std::char_traits<char>::length(path), std::end(path) - 1, fd).ptr = '\0';
-    const int again = ::open(path, O_RDONLY | O_CLOEXEC);
-    struct stat old, now;
-    if (again >= 0 && (::fstat(fd, &old) != 0 || ::fstat(again, &now) != 0 ||
-                       old.st_dev != now.st_dev || old.st_ino != now.st_ino)) {
-      ::close(again);
-      errno = EBADF;
-      return -1;
-    }
-    return again;
-  }
+  int open_again(int fd) const noexcept;
   /// Returns whether the file system reads for io_uring in place. Where it cannot, the kernel hands
   /// each read to a thread of its own, which takes several times as long as to read.
-  bool reads_in_place(int fd) const noexcept {
-    std::byte any;
-    const iovec into{&any, 1};
-    return ::preadv2(fd, &into, 1, 0, RWF_NOWAIT) >= 0 || errno != EOPNOTSUPP;
-  }
+  bool reads_in_place(int fd) const noexcept;
   int close(int fd) const noexcept { return ::close(fd); } ///< Closes a ring, or a file.
   void pause() const { PosixIo{}.pause(); }                ///< Waits before a call is made again.
 };
@@ -187,5 +164,41 @@ template <class Calls = UringCalls> class BasicUringIo : public PosixIo {
 };
 /// The usual one.
 using UringIo = BasicUringIo<>;
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE int UringCalls::setup(unsigned entries, io_uring_params& params) const noexcept {
+  return static_cast<int>(::syscall(__NR_io_uring_setup, entries, &params));
+}
+
+PENSTOCK_INLINE int UringCalls::enter(int ring, unsigned submit, unsigned complete) const noexcept {
+  return static_cast<int>(
+      ::syscall(__NR_io_uring_enter, ring, submit, complete, IORING_ENTER_GETEVENTS, nullptr, 0));
+}
+
+PENSTOCK_INLINE int UringCalls::change(int ring, unsigned what, const void* to,
+                                       unsigned count) const noexcept {
+  return static_cast<int>(::syscall(__NR_io_uring_register, ring, what, to, count));
+}
+
+PENSTOCK_INLINE int UringCalls::open_again(int fd) const noexcept {
+  char path[48] = "/proc/thread-self/fd/"; // a thread may have descriptors of its own
+  *std::to_chars(path + std::char_traits<char>::length(path), std::end(path) - 1, fd).ptr = '\0';
+  const int again = ::open(path, O_RDONLY | O_CLOEXEC);
+  struct stat old, now;
+  if (again >= 0 && (::fstat(fd, &old) != 0 || ::fstat(again, &now) != 0 ||
+                     old.st_dev != now.st_dev || old.st_ino != now.st_ino)) {
+    ::close(again);
+    errno = EBADF;
+    return -1;
+  }
+  return again;
+}
+
+PENSTOCK_INLINE bool UringCalls::reads_in_place(int fd) const noexcept {
+  std::byte any;
+  const iovec into{&any, 1};
+  return ::preadv2(fd, &into, 1, 0, RWF_NOWAIT) >= 0 || errno != EOPNOTSUPP;
+}
+#endif
 
 } // namespace penstock

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/machine/detail/control_groups.hpp>
 #include <penstock/machine/detail/processor_set.hpp>
 
@@ -17,7 +18,14 @@ namespace detail {
 
 /// Returns as many of `allowed` processors as the control groups' quotas of time are worth, rounded
 /// up; at least one. `root` comes before all paths.
-[[gnu::cold]] inline unsigned processors_within(const std::string& root, unsigned allowed) {
+[[gnu::cold]] unsigned processors_within(const std::string& root, unsigned allowed);
+
+/// Returns the bytes that the control groups leave of the machine's memory. `root` comes before all
+/// paths.
+[[gnu::cold]] std::uint64_t memory_within(const std::string& root);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE unsigned processors_within(const std::string& root, unsigned allowed) {
   std::uint64_t usable = std::max(allowed, 1U);
   const auto limit = [&usable](std::string_view quota_and_period) {
     const std::uint64_t quota = number_in(cut(quota_and_period, ' ')).value_or(0); // 0: none
@@ -34,9 +42,7 @@ namespace detail {
   return static_cast<unsigned>(usable);
 }
 
-/// Returns the bytes that the control groups leave of the machine's memory. `root` comes before all
-/// paths.
-[[gnu::cold]] inline std::uint64_t memory_within(const std::string& root) {
+PENSTOCK_INLINE std::uint64_t memory_within(const std::string& root) {
   static constexpr std::uint64_t unknown = std::numeric_limits<std::uint64_t>::max();
   const auto kib = number_of(text_of(joined({root, "/proc/meminfo"})), "MemAvailable:");
   std::uint64_t usable = kib ? *kib * 1024 : unknown;
@@ -63,6 +69,7 @@ namespace detail {
   }
   return usable == unknown ? 0 : usable;
 }
+#endif
 
 } // namespace detail
 
@@ -71,18 +78,24 @@ namespace detail {
 /// control groups, in version 1 or 2, are worth (a container's limit), where a part of one counts
 /// as one. Looks them up at each call, since limits may change: some ten small files, no more. Any
 /// thread. Throws nothing but std::bad_alloc.
-[[gnu::noinline]] inline unsigned usable_processors() {
-  const unsigned allowed = detail::ProcessorSet::of_this_thread().count();
-  return detail::processors_within("",
-                                   allowed != 0 ? allowed : std::thread::hardware_concurrency());
-}
+unsigned usable_processors();
 
 /// Returns the bytes of memory that are free for this process, or that the page cache would give
 /// up: of the machine, and no more than its control groups, in version 1 or 2, have left of their
 /// limits (a container's limit). 0 if nothing is left, or if the system does not say. Looks them up
 /// at each call. Any thread. Throws nothing but std::bad_alloc.
-[[gnu::noinline]] inline std::uint64_t usable_memory() {
+std::uint64_t usable_memory();
+
+#if PENSTOCK_BODIES
+[[gnu::noinline]] PENSTOCK_INLINE unsigned usable_processors() {
+  const unsigned allowed = detail::ProcessorSet::of_this_thread().count();
+  return detail::processors_within("",
+                                   allowed != 0 ? allowed : std::thread::hardware_concurrency());
+}
+
+[[gnu::noinline]] PENSTOCK_INLINE std::uint64_t usable_memory() {
   return detail::memory_within("");
 }
+#endif
 
 } // namespace penstock

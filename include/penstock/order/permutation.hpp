@@ -23,10 +23,7 @@ namespace penstock::detail {
 /// numbers, the worst case, 0.6 times a call.
 class Feistel {
  public:
-  Feistel(std::uint64_t size, std::uint64_t key, unsigned rounds) noexcept
-      : size_{size}, first_key_{splitmix(key, 1)}, next_key_{splitmix(key, 2)},
-        low_bits_{(static_cast<std::uint32_t>(std::bit_width(size - 1)) + 1) / 2},
-        highs_{static_cast<std::uint32_t>((size - 1) >> low_bits_) + 1}, rounds_{rounds} {}
+  Feistel(std::uint64_t size, std::uint64_t key, unsigned rounds) noexcept;
 
   PENSTOCK_HD std::uint64_t size() const noexcept { return size_; }
   /// Returns how many numbers the network itself permutes.
@@ -108,6 +105,13 @@ class Feistel {
   std::uint32_t rounds_;
 };
 
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Feistel::Feistel(std::uint64_t size, std::uint64_t key, unsigned rounds) noexcept
+    : size_{size}, first_key_{splitmix(key, 1)}, next_key_{splitmix(key, 2)},
+      low_bits_{(static_cast<std::uint32_t>(std::bit_width(size - 1)) + 1) / 2},
+      highs_{static_cast<std::uint32_t>((size - 1) >> low_bits_) + 1}, rounds_{rounds} {}
+#endif
+
 } // namespace penstock::detail
 
 namespace penstock {
@@ -160,27 +164,36 @@ class Permutation {
   // 2104 standard deviations after six rounds, 48 after twelve, 6 after sixteen, 0.8 after 20 and
   // 0.5 after 24. From 129 numbers on the pairs of numbers at two places show nothing in six
   // rounds: eight, up to where time counts, leave a margin.
-  static unsigned rounds(std::uint64_t size) noexcept {
-    return size > (1U << 14) ? 6 : size > (1U << 8) ? 8 : 24;
-  }
+  static unsigned rounds(std::uint64_t size) noexcept;
 
-  static std::uint64_t checked(std::uint64_t size) {
-    if (size == 0 || size > max_size) {
-      detail::throw_error<OptionError>(
-          {"penstock: Permutation: its size is ", size, ", and must be from 1 to ", max_size,
-           ": give the number of records, and make none where there are no records or it is not "
-           "known how many."});
-    }
-    return size;
-  }
+  static std::uint64_t checked(std::uint64_t size);
   // Seed, epoch and size each go through the hash by themselves: a sum of two would make seed 1 in
   // epoch 0 and seed 0 in epoch 1 the same order, and equal seeds would give sources of 1000 and of
   // 1001 records nearly the same one.
-  static std::uint64_t key(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch) noexcept {
-    return detail::splitmix(detail::splitmix(detail::splitmix(seed, 1) ^ epoch, 1) ^ size, 1);
-  }
+  static std::uint64_t key(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch) noexcept;
 
   detail::Feistel network_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE unsigned Permutation::rounds(std::uint64_t size) noexcept {
+  return size > (1U << 14) ? 6 : size > (1U << 8) ? 8 : 24;
+}
+
+PENSTOCK_INLINE std::uint64_t Permutation::checked(std::uint64_t size) {
+  if (size == 0 || size > max_size) {
+    detail::throw_error<OptionError>(
+        {"penstock: Permutation: its size is ", size, ", and must be from 1 to ", max_size,
+         ": give the number of records, and make none where there are no records or it is not "
+         "known how many."});
+  }
+  return size;
+}
+
+PENSTOCK_INLINE std::uint64_t Permutation::key(std::uint64_t size, std::uint64_t seed,
+                                               std::uint64_t epoch) noexcept {
+  return detail::splitmix(detail::splitmix(detail::splitmix(seed, 1) ^ epoch, 1) ^ size, 1);
+}
+#endif
 
 } // namespace penstock

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/order.hpp>
 
@@ -77,8 +78,7 @@ class Position {
 
   /// For the Reader: a place in a run of an order.
   Position(const detail::OrderIdentity& of, std::uint64_t epoch, std::uint64_t step,
-           const detail::PlaceInEpoch& place) noexcept
-      : identity_{of}, epoch_{epoch}, step_{step}, place_{place}, known_{true} {}
+           const detail::PlaceInEpoch& place) noexcept;
   /// For the Reader.
   /// @{
   const detail::OrderIdentity& identity() const noexcept { return identity_; }
@@ -99,91 +99,107 @@ namespace detail {
 inline constexpr std::string_view position_mark = "penstock-position 1";
 inline constexpr std::string_view any_position_mark = "penstock-position ";
 
-[[gnu::cold]] inline std::string_view without_space_around(std::string_view text) noexcept {
-  constexpr std::string_view space = " \t\r\n";
-  const std::size_t first = std::min(text.find_first_not_of(space), text.size());
-  return text.substr(first, text.find_last_not_of(space) + 1 - first);
-}
+[[gnu::cold]] std::string_view without_space_around(std::string_view text) noexcept;
 
 /// Takes numbers off a position's text, each behind its name.
 class PositionText {
  public:
-  [[gnu::cold]] explicit PositionText(std::string_view text)
-      : all_{without_space_around(text)}, rest_{all_} {
-    if (!rest_.starts_with(position_mark)) {
-      refuse();
-    }
-    rest_.remove_prefix(position_mark.size());
-  }
+  [[gnu::cold]] explicit PositionText(std::string_view text);
   /// Returns the number behind " name=", in base 10 or 16.
-  [[gnu::cold]] std::uint64_t number(std::string_view name, unsigned base = 10) {
-    begin(name);
-    std::uint64_t value = 0;
-    std::size_t digits = 0;
-    for (; digits != rest_.size(); ++digits) {
-      const char c = rest_[digits];
-      const unsigned digit = c >= '0' && c <= '9'   ? static_cast<unsigned>(c - '0')
-                             : c >= 'a' && c <= 'f' ? static_cast<unsigned>(c - 'a') + 10
-                                                    : base;
-      if (digit >= base) {
-        break;
-      }
-      if (value > (~std::uint64_t{0} - digit) / base) {
-        refuse();
-      }
-      value = value * base + digit;
-    }
-    if (digits == 0) {
-      refuse();
-    }
-    rest_.remove_prefix(digits);
-    return value;
-  }
-  [[gnu::cold]] Seed seed(std::string_view name) {
-    constexpr std::string_view none = "none";
-    const PositionText before = *this;
-    begin(name);
-    if (rest_.starts_with(none)) {
-      rest_.remove_prefix(none.size());
-      return {};
-    }
-    *this = before;
-    return number(name);
-  }
+  [[gnu::cold]] std::uint64_t number(std::string_view name, unsigned base = 10);
+  [[gnu::cold]] Seed seed(std::string_view name);
   bool ends() const noexcept { return rest_.empty(); }
   /// Throws OptionError if anything is left, or unless what it says `can_be`.
-  [[gnu::cold]] void end(bool can_be) const {
-    if (!rest_.empty() || !can_be) {
-      refuse();
-    }
-  }
+  [[gnu::cold]] void end(bool can_be) const;
 
  private:
-  void begin(std::string_view name) {
-    if (rest_.size() < name.size() + 2 || rest_[0] != ' ' || rest_.substr(1, name.size()) != name ||
-        rest_[name.size() + 1] != '=') {
-      refuse();
-    }
-    rest_.remove_prefix(name.size() + 2);
-  }
-  [[noreturn]] void refuse() const {
-    std::string shown{all_.substr(0, 256)};
-    std::replace_if(shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
-    const bool other_version = all_.starts_with(any_position_mark);
-    throw OptionError{"penstock: this is the text of no position" +
-                      std::string{other_version && !all_.starts_with(position_mark)
-                                      ? " of this version of penstock"
-                                      : ""} +
-                      ": \"" + shown +
-                      "\". Give all of the one line that text() returned, beginning with \"" +
-                      std::string{position_mark} + "\"."};
-  }
+  void begin(std::string_view name);
+  [[noreturn]] void refuse() const;
 
   std::string_view all_;
   std::string_view rest_;
 };
 
-[[gnu::cold]] inline std::string in_base_16(std::uint64_t value) {
+[[gnu::cold]] std::string in_base_16(std::uint64_t value);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::string_view without_space_around(std::string_view text) noexcept {
+  constexpr std::string_view space = " \t\r\n";
+  const std::size_t first = std::min(text.find_first_not_of(space), text.size());
+  return text.substr(first, text.find_last_not_of(space) + 1 - first);
+}
+
+PENSTOCK_INLINE PositionText::PositionText(std::string_view text)
+    : all_{without_space_around(text)}, rest_{all_} {
+  if (!rest_.starts_with(position_mark)) {
+    refuse();
+  }
+  rest_.remove_prefix(position_mark.size());
+}
+
+PENSTOCK_INLINE std::uint64_t PositionText::number(std::string_view name, unsigned base) {
+  begin(name);
+  std::uint64_t value = 0;
+  std::size_t digits = 0;
+  for (; digits != rest_.size(); ++digits) {
+    const char c = rest_[digits];
+    const unsigned digit = c >= '0' && c <= '9'   ? static_cast<unsigned>(c - '0')
+                           : c >= 'a' && c <= 'f' ? static_cast<unsigned>(c - 'a') + 10
+                                                  : base;
+    if (digit >= base) {
+      break;
+    }
+    if (value > (~std::uint64_t{0} - digit) / base) {
+      refuse();
+    }
+    value = value * base + digit;
+  }
+  if (digits == 0) {
+    refuse();
+  }
+  rest_.remove_prefix(digits);
+  return value;
+}
+
+PENSTOCK_INLINE Seed PositionText::seed(std::string_view name) {
+  constexpr std::string_view none = "none";
+  const PositionText before = *this;
+  begin(name);
+  if (rest_.starts_with(none)) {
+    rest_.remove_prefix(none.size());
+    return {};
+  }
+  *this = before;
+  return number(name);
+}
+
+PENSTOCK_INLINE void PositionText::end(bool can_be) const {
+  if (!rest_.empty() || !can_be) {
+    refuse();
+  }
+}
+
+PENSTOCK_INLINE void PositionText::begin(std::string_view name) {
+  if (rest_.size() < name.size() + 2 || rest_[0] != ' ' || rest_.substr(1, name.size()) != name ||
+      rest_[name.size() + 1] != '=') {
+    refuse();
+  }
+  rest_.remove_prefix(name.size() + 2);
+}
+
+PENSTOCK_INLINE void PositionText::refuse() const {
+  std::string shown{all_.substr(0, 256)};
+  std::replace_if(shown.begin(), shown.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  const bool other_version = all_.starts_with(any_position_mark);
+  throw OptionError{
+      "penstock: this is the text of no position" +
+      std::string{other_version && !all_.starts_with(position_mark) ? " of this version of penstock"
+                                                                    : ""} +
+      ": \"" + shown + "\". Give all of the one line that text() returned, beginning with \"" +
+      std::string{position_mark} + "\"."};
+}
+
+PENSTOCK_INLINE std::string in_base_16(std::uint64_t value) {
   std::string digits;
   do {
     digits.insert(digits.begin(), "0123456789abcdef"[value % 16]);
@@ -191,10 +207,28 @@ class PositionText {
   } while (value != 0);
   return digits;
 }
+#endif
 
 } // namespace detail
 
-[[gnu::cold]] inline Position::Position(std::string_view text) {
+/// Prints text().
+inline std::ostream& operator<<(std::ostream& os, const Position& position) {
+  return os << position.text();
+}
+/// Reads the next line that is not empty, which has text(). Throws OptionError if it has another.
+inline std::istream& operator>>(std::istream& is, Position& position) {
+  if (std::string line; std::getline(is >> std::ws, line)) {
+    position = Position{line};
+  }
+  return is;
+}
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Position::Position(const detail::OrderIdentity& of, std::uint64_t epoch,
+                                   std::uint64_t step, const detail::PlaceInEpoch& place) noexcept
+    : identity_{of}, epoch_{epoch}, step_{step}, place_{place}, known_{true} {}
+
+[[gnu::cold]] PENSTOCK_INLINE Position::Position(std::string_view text) {
   detail::PositionText from{text};
   epoch_ = from.number("epoch");
   step_ = from.number("step");
@@ -221,7 +255,8 @@ class PositionText {
   const bool can_be = identity_.group != 0 ? recounted : between || inside_block;
   from.end((known_ && can_be) || *this == Position{});
 }
-[[gnu::cold]] inline std::string Position::text() const {
+
+[[gnu::cold]] PENSTOCK_INLINE std::string Position::text() const {
   std::string text{detail::position_mark};
   const auto add = [&text](const char* name, const std::string& value) {
     text += std::string{" "} + name + "=" + value;
@@ -244,17 +279,6 @@ class PositionText {
   }
   return text;
 }
-
-/// Prints text().
-inline std::ostream& operator<<(std::ostream& os, const Position& position) {
-  return os << position.text();
-}
-/// Reads the next line that is not empty, which has text(). Throws OptionError if it has another.
-inline std::istream& operator>>(std::istream& is, Position& position) {
-  if (std::string line; std::getline(is >> std::ws, line)) {
-    position = Position{line};
-  }
-  return is;
-}
+#endif
 
 } // namespace penstock

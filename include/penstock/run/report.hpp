@@ -171,17 +171,31 @@ inline constexpr std::size_t most_skips_printed = 10;
 
 /// Some printed text, of one line at most: what is longer is cut off.
 struct Printed {
-  [[gnu::cold, gnu::format(printf, 2, 3)]] explicit Printed(const char* format, ...) {
-    va_list values;
-    va_start(values, format);
-    static_cast<void>(std::vsnprintf(text, sizeof text, format, values));
-    va_end(values);
-  }
+  [[gnu::cold, gnu::format(printf, 2, 3)]] explicit Printed(const char* format, ...);
   char text[192];
 };
 
 /// Prints a number with three digits, and a letter for thousands, millions and so on.
-[[gnu::cold]] inline Printed shortly(double number) {
+[[gnu::cold]] Printed shortly(double number);
+
+/// Prints "1 record", or "2 records".
+[[gnu::cold]] Printed in_records(std::uint64_t count);
+
+/// Prints the row of a stage, without an end. `last`: it waits itself.
+[[gnu::cold]] void print(std::ostream& os, const Report& report, const StageReport& stage,
+                         bool last);
+/// Prints what the run used of the machine, in lines.
+[[gnu::cold]] void print_use(std::ostream& os, const Report& report);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Printed::Printed(const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  static_cast<void>(std::vsnprintf(text, sizeof text, format, values));
+  va_end(values);
+}
+
+PENSTOCK_INLINE Printed shortly(double number) {
   const char* letter = " kMGTP";
   while (number >= 999.5 && letter[1] != '\0') {
     number /= 1000;
@@ -190,14 +204,12 @@ struct Printed {
   return Printed{"%.3g%.*s", number, *letter == ' ' ? 0 : 1, letter};
 }
 
-/// Prints "1 record", or "2 records".
-[[gnu::cold]] inline Printed in_records(std::uint64_t count) {
+PENSTOCK_INLINE Printed in_records(std::uint64_t count) {
   return Printed{"%llu record%s", static_cast<unsigned long long>(count), count == 1 ? "" : "s"};
 }
 
-/// Prints the row of a stage, without an end. `last`: it waits itself.
-[[gnu::cold]] inline void print(std::ostream& os, const Report& report, const StageReport& stage,
-                                bool last) {
+PENSTOCK_INLINE void print(std::ostream& os, const Report& report, const StageReport& stage,
+                           bool last) {
   const double a_second = report.seconds > 0 ? 1 / report.seconds : 0;
   const double of_waits = report.waited_s > 0 ? 100 / report.waited_s : 0;
   // A worker's time may begin before the last stage's.
@@ -222,8 +234,8 @@ struct Printed {
     os << "  (" << stage.note << ')';
   }
 }
-/// Prints what the run used of the machine, in lines.
-[[gnu::cold]] inline void print_use(std::ostream& os, const Report& report) {
+
+PENSTOCK_INLINE void print_use(std::ostream& os, const Report& report) {
   if (report.processors != 0 && report.seconds > 0) {
     os << Printed{"  processors in use: %.2f of %u", report.cpu_s / report.seconds,
                   report.processors}
@@ -247,6 +259,8 @@ struct Printed {
     os << "  " << *report.gpu;
   }
 }
+#endif
+
 } // namespace detail
 
 /// Prints the report as a table of several lines, each ended. A * marks the stage that held the

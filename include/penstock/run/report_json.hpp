@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/run/json.hpp>
 #include <penstock/run/report.hpp>
@@ -15,17 +16,25 @@
 namespace penstock {
 
 namespace detail {
-[[gnu::cold]] inline const char* words(StageKind kind) noexcept {
+[[gnu::cold]] const char* words(StageKind kind) noexcept;
+[[gnu::cold]] const char* words(MemoryKind kind) noexcept;
+[[gnu::cold]] Json to_json(const DeviceCalls& calls);
+[[gnu::cold]] Json to_json(const GpuActivitySummary& gpu);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE const char* words(StageKind kind) noexcept {
   static constexpr const char* names[]{"reader", "decoder",      "stager",   "copy_to_device",
                                        "kernel", "copy_to_host", "consumer", "writer",
                                        "loop",   "fan_out",      "other"};
   return names[static_cast<std::size_t>(kind)];
 }
-[[gnu::cold]] inline const char* words(MemoryKind kind) noexcept {
+
+PENSTOCK_INLINE const char* words(MemoryKind kind) noexcept {
   static constexpr const char* names[]{"pageable", "pinned", "device"};
   return names[static_cast<std::size_t>(kind)];
 }
-[[gnu::cold]] inline Json to_json(const DeviceCalls& calls) {
+
+PENSTOCK_INLINE Json to_json(const DeviceCalls& calls) {
   return Json::object({{"launches", calls.launches},
                        {"waits", calls.waits},
                        {"allocations", calls.allocations},
@@ -37,7 +46,8 @@ namespace detail {
                        {"allocation_s", calls.allocation_s},
                        {"copy_s", calls.copy_s}});
 }
-[[gnu::cold]] inline Json to_json(const GpuActivitySummary& gpu) {
+
+PENSTOCK_INLINE Json to_json(const GpuActivitySummary& gpu) {
   return Json::object({{"seconds", gpu.seconds},
                        {"kernel_s", gpu.kernel_s},
                        {"to_device_s", gpu.to_device_s},
@@ -53,13 +63,18 @@ namespace detail {
                        {"bytes_to_host", gpu.bytes_to_host},
                        {"dropped", gpu.dropped}});
 }
+#endif
+
 } // namespace detail
 
 /// Returns a Report as a JSON object: each member of Report, StageReport, DeviceCalls,
 /// GpuActivitySummary and SkippedItem by its name. The position is its text, or null if there is
 /// none; `records_in_all` is null if it is not known. `records_per_s` and `bytes_per_s` are added,
 /// to the stages too. Throws nothing but std::bad_alloc.
-[[gnu::cold]] inline Json to_json(const Report& report) {
+[[gnu::cold]] Json to_json(const Report& report);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Json to_json(const Report& report) {
   const auto a_second = [&](std::uint64_t count) {
     return report.seconds > 0 ? static_cast<double>(count) / report.seconds : 0.0;
   };
@@ -137,5 +152,6 @@ namespace detail {
                        {"error", report.error},
                        {"stages", Json::array(stages)}});
 }
+#endif
 
 } // namespace penstock

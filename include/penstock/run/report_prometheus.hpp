@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/run/report.hpp>
 
 #include <array>
@@ -22,11 +23,7 @@ class PrometheusText {
   explicit PrometheusText(std::string_view pipeline) : pipeline_{label("pipeline", pipeline)} {}
 
   /// Begins a metric, of which samples follow.
-  void metric(std::string_view name, std::string_view type, std::string_view help) {
-    name_ = name;
-    ((text_ += "# HELP penstock_") += name_).append(" ").append(help).append("\n# TYPE penstock_");
-    (text_ += name_).append(" ").append(type).append("\n");
-  }
+  void metric(std::string_view name, std::string_view type, std::string_view help);
   /// `kind`: the name of one more label, whose value follows.
   void sample(auto value, std::string_view stage = {}, std::string_view kind = {},
               std::string_view of_kind = {}) {
@@ -40,18 +37,29 @@ class PrometheusText {
   std::string take() { return std::move(text_); }
 
  private:
-  static std::string label(std::string_view name, std::string_view value) {
-    std::string text = std::string{name} + "=\"";
-    for (const char c : value) {
-      text += c == '\n' ? "\\n" : c == '"' ? "\\\"" : c == '\\' ? "\\\\" : std::string{c};
-    }
-    return text + '"';
-  }
+  static std::string label(std::string_view name, std::string_view value);
 
   std::string pipeline_;
   std::string name_;
   std::string text_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void PrometheusText::metric(std::string_view name, std::string_view type,
+                                            std::string_view help) {
+  name_ = name;
+  ((text_ += "# HELP penstock_") += name_).append(" ").append(help).append("\n# TYPE penstock_");
+  (text_ += name_).append(" ").append(type).append("\n");
+}
+
+PENSTOCK_INLINE std::string PrometheusText::label(std::string_view name, std::string_view value) {
+  std::string text = std::string{name} + "=\"";
+  for (const char c : value) {
+    text += c == '\n' ? "\\n" : c == '"' ? "\\\"" : c == '\\' ? "\\\\" : std::string{c};
+  }
+  return text + '"';
+}
+#endif
 
 } // namespace detail
 
@@ -59,7 +67,10 @@ class PrometheusText {
 /// collector or for a server of yours: counters and gauges whose names begin with `penstock_`, each
 /// with the label `pipeline`, and those of a stage with the label `stage`. All begin at 0 again in
 /// each run. Throws nothing but std::bad_alloc.
-[[gnu::cold]] inline std::string to_prometheus(const Report& report, std::string_view pipeline) {
+[[gnu::cold]] std::string to_prometheus(const Report& report, std::string_view pipeline);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::string to_prometheus(const Report& report, std::string_view pipeline) {
   detail::PrometheusText text{pipeline};
   const auto of_run = [&](const char* name, const char* type, const char* help, auto value) {
     text.metric(name, type, help);
@@ -122,5 +133,6 @@ class PrometheusText {
   }
   return text.take();
 }
+#endif
 
 } // namespace penstock

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/batch.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
@@ -36,87 +37,18 @@ class Inlet {
       : name_{"descriptor " + std::to_string(fd)}, part_(each, std::byte{}), fd_{fd} {}
   Inlet(const Inlet&) = delete;
   Inlet& operator=(const Inlet&) = delete;
-  ~Inlet() {
-    if (owns_ && fd_ >= 0) {
-      ::close(fd_);
-    }
-  }
+  ~Inlet();
 
-  [[gnu::cold]] void open() {
-    if (owns_ && fd_ < 0) {
-      // Without O_NONBLOCK a FIFO would open only when somebody writes to it.
-      fd_ = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    }
-    if ((fd_ < 0 && owns_) || ::fcntl(fd_, F_GETFD) < 0) {
-      throw_io_error("open", name_, errno);
-    }
-    if ((::fcntl(fd_, F_GETFL) & O_ACCMODE) == O_WRONLY) {
-      throw_source_error(
-          {"penstock: ", name_, " is open for writing only: give the end that can be read."}, name_,
-          0);
-    }
-    int type = SOCK_STREAM;
-    socklen_t size = sizeof type;
-    if (::getsockopt(fd_, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type != SOCK_STREAM) {
-      throw_source_error({"penstock: ", name_,
-                          " is a socket of packets, and what of a packet has no room would be "
-                          "lost: write a source whose read() takes them one by one."},
-                         name_, 0);
-    }
-  }
+  [[gnu::cold]] void open();
 
   /// Reads what is there into `into`, whose first record is number `first`.
-  Filled fill(std::span<std::byte> into, std::uint64_t first, const Patience& patience) {
-    if (!patience.readable(fd_)) {
-      return for_now(0);
-    }
-    std::copy_n(part_.data(), part_size_, into.data());
-    const std::int64_t got = read(into.subspan(part_size_));
-    if (got < 0) {
-      return for_now(0);
-    }
-    if (got == 0) {
-      check_end(first);
-      return 0;
-    }
-    cut_ = 0;
-    const std::size_t there = part_size_ + static_cast<std::size_t>(got);
-    part_size_ = there % part_.size();
-    const std::size_t whole = there - part_size_;
-    std::copy_n(into.data() + whole, part_size_, part_.data());
-    taken_ += whole;
-    return for_now(whole / part_.size());
-  }
+  Filled fill(std::span<std::byte> into, std::uint64_t first, const Patience& patience);
 
  private:
   // Returns 0 at the end, and -1 if nothing is there after all.
-  std::int64_t read(std::span<std::byte> into) const {
-    // A socket may have thrown away a damaged packet since it was asked, and would block.
-    std::int64_t got = ::recv(fd_, into.data(), into.size(), MSG_DONTWAIT);
-    if (got < 0 && errno == ENOTSOCK) {
-      got = ::read(fd_, into.data(), into.size());
-    }
-    if (got < 0 && errno == EIO && ::isatty(fd_) == 1) {
-      return 0; // nobody has the other end of the terminal open
-    }
-    if (got < 0 && errno != EINTR && errno != EAGAIN) {
-      throw_read_error(name_, errno, taken_ + part_size_);
-    }
-    return got;
-  }
+  std::int64_t read(std::span<std::byte> into) const;
   // A record that the end has cut is lost: another writer begins with a whole one.
-  void check_end(std::uint64_t first) {
-    if (part_size_ != 0) {
-      cut_ = std::exchange(part_size_, 0);
-      taken_ += cut_;
-    }
-    if (cut_ != 0) {
-      throw_source_error({"penstock: ", name_, " ended in the middle of a record: of the ",
-                          part_.size(), " bytes from byte ", taken_ - cut_, " on it gave ", cut_,
-                          ". Check the record's type, and that whoever writes sends all of it."},
-                         name_, taken_ - cut_, first);
-    }
-  }
+  void check_end(std::uint64_t first);
 
   const std::string name_;
   Vector<std::byte> part_;
@@ -126,6 +58,88 @@ class Inlet {
   int fd_ = -1;
   const bool owns_{};
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Inlet::~Inlet() {
+  if (owns_ && fd_ >= 0) {
+    ::close(fd_);
+  }
+}
+
+PENSTOCK_INLINE void Inlet::open() {
+  if (owns_ && fd_ < 0) {
+    // Without O_NONBLOCK a FIFO would open only when somebody writes to it.
+    fd_ = ::open(name_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  }
+  if ((fd_ < 0 && owns_) || ::fcntl(fd_, F_GETFD) < 0) {
+    throw_io_error("open", name_, errno);
+  }
+  if ((::fcntl(fd_, F_GETFL) & O_ACCMODE) == O_WRONLY) {
+    throw_source_error(
+        {"penstock: ", name_, " is open for writing only: give the end that can be read."}, name_,
+        0);
+  }
+  int type = SOCK_STREAM;
+  socklen_t size = sizeof type;
+  if (::getsockopt(fd_, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type != SOCK_STREAM) {
+    throw_source_error({"penstock: ", name_,
+                        " is a socket of packets, and what of a packet has no room would be "
+                        "lost: write a source whose read() takes them one by one."},
+                       name_, 0);
+  }
+}
+
+PENSTOCK_INLINE Filled Inlet::fill(std::span<std::byte> into, std::uint64_t first,
+                                   const Patience& patience) {
+  if (!patience.readable(fd_)) {
+    return for_now(0);
+  }
+  std::copy_n(part_.data(), part_size_, into.data());
+  const std::int64_t got = read(into.subspan(part_size_));
+  if (got < 0) {
+    return for_now(0);
+  }
+  if (got == 0) {
+    check_end(first);
+    return 0;
+  }
+  cut_ = 0;
+  const std::size_t there = part_size_ + static_cast<std::size_t>(got);
+  part_size_ = there % part_.size();
+  const std::size_t whole = there - part_size_;
+  std::copy_n(into.data() + whole, part_size_, part_.data());
+  taken_ += whole;
+  return for_now(whole / part_.size());
+}
+
+PENSTOCK_INLINE std::int64_t Inlet::read(std::span<std::byte> into) const {
+  // A socket may have thrown away a damaged packet since it was asked, and would block.
+  std::int64_t got = ::recv(fd_, into.data(), into.size(), MSG_DONTWAIT);
+  if (got < 0 && errno == ENOTSOCK) {
+    got = ::read(fd_, into.data(), into.size());
+  }
+  if (got < 0 && errno == EIO && ::isatty(fd_) == 1) {
+    return 0; // nobody has the other end of the terminal open
+  }
+  if (got < 0 && errno != EINTR && errno != EAGAIN) {
+    throw_read_error(name_, errno, taken_ + part_size_);
+  }
+  return got;
+}
+
+PENSTOCK_INLINE void Inlet::check_end(std::uint64_t first) {
+  if (part_size_ != 0) {
+    cut_ = std::exchange(part_size_, 0);
+    taken_ += cut_;
+  }
+  if (cut_ != 0) {
+    throw_source_error({"penstock: ", name_, " ended in the middle of a record: of the ",
+                        part_.size(), " bytes from byte ", taken_ - cut_, " on it gave ", cut_,
+                        ". Check the record's type, and that whoever writes sends all of it."},
+                       name_, taken_ - cut_, first);
+  }
+}
+#endif
 
 } // namespace detail
 

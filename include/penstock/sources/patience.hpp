@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/interrupt.hpp>
 #include <penstock/detail/measure/meter.hpp>
 
@@ -42,22 +43,15 @@ class Patience {
   Patience() : interrupt_{&never()} {}
   /// For stages: ends when `interrupt` says so, or at `until`; books on `meter` how long it waits.
   Patience(const detail::Interrupt& interrupt, detail::Meter& meter, std::uint64_t epoch,
-           unsigned attempt, Clock::time_point until = Clock::time_point::max())
-      : interrupt_{&interrupt}, meter_{&meter}, until_{until}, epoch_{epoch}, attempt_{attempt} {}
+           unsigned attempt, Clock::time_point until = Clock::time_point::max());
 
   /// Blocks, without using the processor, until `fd` can be read, has hung up or has failed, and
   /// returns true: the next read of it tells which. Returns false if read() should return first,
   /// what it has: the run ends, or until() has come.
-  bool readable(int fd) const {
-    return waiting([&] { return interrupt_->await_readable(fd, until_); });
-  }
+  bool readable(int fd) const;
   /// Blocks for `time`, and returns true; or returns false as readable() does. For a source that
   /// tries again by itself.
-  bool sleep_for(std::chrono::nanoseconds time) const {
-    const Clock::time_point now = Clock::now();
-    const bool whole = time <= until_ - now;
-    return waiting([&] { return interrupt_->sleep_until(whole ? now + time : until_); }) && whole;
-  }
+  bool sleep_for(std::chrono::nanoseconds time) const;
 
   /// Returns whether the run ends: read() should return then, and what it fills is dropped.
   bool stop_requested() const noexcept { return interrupt_->raised(); }
@@ -74,10 +68,7 @@ class Patience {
   unsigned attempt() const noexcept { return attempt_; }
 
  private:
-  static const detail::Interrupt& never() {
-    static const detail::Interrupt none;
-    return none;
-  }
+  static const detail::Interrupt& never();
   // Who waits for a source is not at work.
   template <class F> bool waiting(F f) const {
     if (!meter_) {
@@ -95,5 +86,26 @@ class Patience {
   std::uint64_t epoch_{};
   unsigned attempt_{};
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Patience::Patience(const detail::Interrupt& interrupt, detail::Meter& meter,
+                                   std::uint64_t epoch, unsigned attempt, Clock::time_point until)
+    : interrupt_{&interrupt}, meter_{&meter}, until_{until}, epoch_{epoch}, attempt_{attempt} {}
+
+PENSTOCK_INLINE bool Patience::readable(int fd) const {
+  return waiting([&] { return interrupt_->await_readable(fd, until_); });
+}
+
+PENSTOCK_INLINE bool Patience::sleep_for(std::chrono::nanoseconds time) const {
+  const Clock::time_point now = Clock::now();
+  const bool whole = time <= until_ - now;
+  return waiting([&] { return interrupt_->sleep_until(whole ? now + time : until_); }) && whole;
+}
+
+PENSTOCK_INLINE const detail::Interrupt& Patience::never() {
+  static const detail::Interrupt none;
+  return none;
+}
+#endif
 
 } // namespace penstock

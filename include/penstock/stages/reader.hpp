@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
@@ -37,9 +38,117 @@
 namespace penstock::detail {
 
 /// Returns what the threads that read records of so many bytes take of the processors.
-[[gnu::cold]] inline ProcessorShare reading_share(const ReaderOptions& options,
-                                                  std::size_t record_bytes, bool to_pinned,
-                                                  const Plan& plan) {
+[[gnu::cold]] ProcessorShare reading_share(const ReaderOptions& options, std::size_t record_bytes,
+                                           bool to_pinned, const Plan& plan);
+
+/// How the records of a Reader lie in its slots.
+struct ReadSlots {
+  bool in_pieces; // a record takes several slots
+  Layout layout;
+  Ramp ramp; // of the first epoch
+};
+
+/// Returns how many records a slot has: several slots for all that the Reader may be ahead, so that
+/// the stages have work side by side. As many on all ranks, also where some read one more.
+[[gnu::cold]] std::size_t read_together(const ReaderOptions& options, std::size_t record_bytes,
+                                        const RunOrder& order, const Plan& plan);
+[[gnu::cold]] ReadSlots slots_to_read(const ReaderOptions& options, const SlotSource& source,
+                                      std::span<const std::size_t> extents, const RunOrder& order,
+                                      const Plan& plan);
+
+/// What deals out the slots of a Reader with `.ahead` or `.flush`.
+struct Dealt {
+  Owned<RangeDealer> ranges{}; // null: the number of a slot says what it holds
+  Shared<Ahead<>> ahead{};
+  std::uint64_t units{}; // that may be read and not used up
+  bool whole{};          // a slot that is not an epoch's last is full
+};
+
+[[gnu::cold]] Dealt deal_slots(const ReaderOptions& options, const Layout& layout, const Plan& plan,
+                               unsigned workers);
+/// Says what is known of slots that are dealt out.
+[[gnu::cold]] void say_dealt(const ReaderOptions& options, const Dealt& dealt,
+                             const SlotRanges& ranges, const Layout& layout, Facts& facts);
+
+/// What ReaderOptions may ask for, as functions that only a Reader with options refers to: a
+/// program without such a Reader does not compile them.
+struct ReaderExtras {
+  /// Throws OptionError for options that cannot work.
+  void (*check)(const ReaderOptions&, const SlotSource&, const Plan&);
+  RunOrder::Numbers* numbers;
+  Dealt (*deal)(const ReaderOptions&, const Layout&, const Plan&, unsigned workers);
+  Node* (*make)(const NodeSetup&, const Shared<HostLink>&, Owned<SlotSource>, const SlotRanges&,
+                Owned<RangeDealer>, const Flush&, const OnError&);
+};
+
+[[gnu::cold]] void check_reader(const ReaderOptions& options, const SlotSource& source,
+                                const Plan& plan);
+
+inline constexpr ReaderExtras reader_extras{
+    &check_reader, &ordered_numbers, &deal_slots,
+    [](const NodeSetup& setup, const Shared<HostLink>& out, Owned<SlotSource> source,
+       const SlotRanges& ranges, Owned<RangeDealer> dealt, const Flush& flush,
+       const OnError& on_error) -> Node* {
+      return new OrderedReaderNode{setup, out,     std::move(source), ranges, std::move(dealt),
+                                   flush, on_error};
+    }};
+
+/// Makes the node of a source that knows lengths: only what has one compiles it.
+using MakeShared = Node*(const NodeSetup&, const Shared<HostLink>&, Owned<SlotSource>,
+                         const SlotRanges&, const OnError&);
+[[gnu::cold]] Node* make_shared_reader(const NodeSetup& setup, const Shared<HostLink>& out,
+                                       Owned<SlotSource> source, const SlotRanges& ranges,
+                                       const OnError& on_error);
+
+/// What a Reader is made of, decided before there is a ring or a thread.
+struct Reading {
+  unsigned workers;
+  Layout layout; // of a slot
+  SlotRanges ranges;
+  Dealt dealt;
+};
+
+/// Decides what a Reader of an opened source is made of, and says in `facts`, which have the plan
+/// of the chain, what flows from it. Throws OptionError for options that cannot work. `extras`:
+/// null if nothing asks for any.
+[[gnu::cold]] Reading plan_reading(const ReaderOptions& options, const ReaderExtras* extras,
+                                   bool to_pinned, const SlotSource& source, Facts& facts);
+
+/// Makes the ring of a Reader, in Where, and the node that fills it from an opened source.
+/// `extras`: see plan_reading(). `make_shared`: null unless the source knows lengths.
+template <class Where, class D>
+[[gnu::cold]] void build_reader(const ReaderOptions& options, const ReaderExtras* extras,
+                                MakeShared* make_shared, Owned<SlotSource> source,
+                                Build<D>& build) {
+  if (source->waits()) {
+    build.control.interrupt().connect();
+  }
+  const Abilities can = source->abilities();
+  Facts& facts = build.facts;
+  Reading reading = plan_reading(options, extras, std::is_same_v<Where, Pinned>, *source, facts);
+  const SlotRanges& ranges = reading.ranges;
+  const unsigned workers = reading.workers;
+  const auto out = build.template host_output<Where>(
+      "Reader",
+      host_slots("Reader", options.depth, reading.layout, facts.slots_of_a_run, facts.plan),
+      reading.layout, workers == 1 ? Side::one : Side::many);
+  const NodeSetup setup = build.setup("Reader", workers, StageKind::reader);
+  const bool knows = make_shared && can.lengths && !can.for_now && ranges.known();
+  if (knows && !reading.dealt.ranges && workers > 1 && options.on_error.skips == 0 &&
+      facts.order->plain()) {
+    build.add(make_shared(setup, out, std::move(source), ranges, options.on_error));
+  } else if (extras) {
+    build.add(extras->make(setup, out, std::move(source), ranges, std::move(reading.dealt.ranges),
+                           facts.flush, options.on_error));
+  } else {
+    build.template add<ReaderNode>(setup, out, std::move(source), ranges,
+                                   std::move(reading.dealt.ranges), facts.flush, options.on_error);
+  }
+}
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE ProcessorShare reading_share(const ReaderOptions& options, std::size_t record_bytes,
+                                             bool to_pinned, const Plan& plan) {
   // Small records at random places take most of the processors to read.
   constexpr std::size_t small = 8192;
   if (options.order.shuffle && record_bytes < small) {
@@ -51,27 +160,18 @@ namespace penstock::detail {
   return feeds_link ? ProcessorShare{8, 14, 2} : ProcessorShare{4, 12};
 }
 
-/// How the records of a Reader lie in its slots.
-struct ReadSlots {
-  bool in_pieces; // a record takes several slots
-  Layout layout;
-  Ramp ramp; // of the first epoch
-};
-
-/// Returns how many records a slot has: several slots for all that the Reader may be ahead, so that
-/// the stages have work side by side. As many on all ranks, also where some read one more.
-[[gnu::cold]] inline std::size_t read_together(const ReaderOptions& options,
-                                               std::size_t record_bytes, const RunOrder& order,
-                                               const Plan& plan) {
+PENSTOCK_INLINE std::size_t read_together(const ReaderOptions& options, std::size_t record_bytes,
+                                          const RunOrder& order, const Plan& plan) {
   const std::size_t usual = records_a_slot(options.batch, record_bytes, order.most_of_run(), plan);
   const bool fixed = options.ahead == 0 || options.batch != 0 || plan.ragged;
   const std::size_t some = fixed ? usual : std::clamp<std::size_t>(options.ahead / 8, 1, usual);
   const std::size_t group = options.batch != 0 ? 1 : plan.group;
   return (some + group - 1) / group * group;
 }
-[[gnu::cold]] inline ReadSlots slots_to_read(const ReaderOptions& options, const SlotSource& source,
-                                             std::span<const std::size_t> extents,
-                                             const RunOrder& order, const Plan& plan) {
+
+PENSTOCK_INLINE ReadSlots slots_to_read(const ReaderOptions& options, const SlotSource& source,
+                                        std::span<const std::size_t> extents, const RunOrder& order,
+                                        const Plan& plan) {
   const std::size_t bytes = source.fixed_bytes(extents);
   const std::uint64_t records = order.records_of_run();
   // Large ones, which nothing on the host must see whole.
@@ -93,16 +193,8 @@ struct ReadSlots {
   return {false, layout, grows ? ramp_of(options.batch, layout, plan) : Ramp{layout.units}};
 }
 
-/// What deals out the slots of a Reader with `.ahead` or `.flush`.
-struct Dealt {
-  Owned<RangeDealer> ranges{}; // null: the number of a slot says what it holds
-  Shared<Ahead<>> ahead{};
-  std::uint64_t units{}; // that may be read and not used up
-  bool whole{};          // a slot that is not an epoch's last is full
-};
-
-[[gnu::cold]] inline Dealt deal_slots(const ReaderOptions& options, const Layout& layout,
-                                      const Plan& plan, unsigned workers) {
+PENSTOCK_INLINE Dealt deal_slots(const ReaderOptions& options, const Layout& layout,
+                                 const Plan& plan, unsigned workers) {
   if (options.ahead == 0 && options.flush == never) {
     return {};
   }
@@ -116,9 +208,9 @@ struct Dealt {
   Owned<RangeDealer> ranges{new DealtRanges{ahead, whole}};
   return {std::move(ranges), std::move(ahead), units, whole};
 }
-/// Says what is known of slots that are dealt out.
-[[gnu::cold]] inline void say_dealt(const ReaderOptions& options, const Dealt& dealt,
-                                    const SlotRanges& ranges, const Layout& layout, Facts& facts) {
+
+PENSTOCK_INLINE void say_dealt(const ReaderOptions& options, const Dealt& dealt,
+                               const SlotRanges& ranges, const Layout& layout, Facts& facts) {
   if (!dealt.ranges) {
     return;
   }
@@ -133,55 +225,21 @@ struct Dealt {
   facts.units = facts.flush ? unknown_size : facts.units;
 }
 
-/// What ReaderOptions may ask for, as functions that only a Reader with options refers to: a
-/// program without such a Reader does not compile them.
-struct ReaderExtras {
-  /// Throws OptionError for options that cannot work.
-  void (*check)(const ReaderOptions&, const SlotSource&, const Plan&);
-  RunOrder::Numbers* numbers;
-  Dealt (*deal)(const ReaderOptions&, const Layout&, const Plan&, unsigned workers);
-  Node* (*make)(const NodeSetup&, const Shared<HostLink>&, Owned<SlotSource>, const SlotRanges&,
-                Owned<RangeDealer>, const Flush&, const OnError&);
-};
-
-[[gnu::cold]] inline void check_reader(const ReaderOptions& options, const SlotSource& source,
-                                       const Plan& plan) {
+PENSTOCK_INLINE void check_reader(const ReaderOptions& options, const SlotSource& source,
+                                  const Plan& plan) {
   check_epochs(options, source.size());
   check_ranks(options, plan);
   check_order(options.order, source);
 }
 
-inline constexpr ReaderExtras reader_extras{
-    &check_reader, &ordered_numbers, &deal_slots,
-    [](const NodeSetup& setup, const Shared<HostLink>& out, Owned<SlotSource> source,
-       const SlotRanges& ranges, Owned<RangeDealer> dealt, const Flush& flush,
-       const OnError& on_error) -> Node* {
-      return new OrderedReaderNode{setup, out,     std::move(source), ranges, std::move(dealt),
-                                   flush, on_error};
-    }};
-
-/// Makes the node of a source that knows lengths: only what has one compiles it.
-using MakeShared = Node*(const NodeSetup&, const Shared<HostLink>&, Owned<SlotSource>,
-                         const SlotRanges&, const OnError&);
-[[gnu::cold]] inline Node* make_shared_reader(const NodeSetup& setup, const Shared<HostLink>& out,
-                                              Owned<SlotSource> source, const SlotRanges& ranges,
-                                              const OnError& on_error) {
+PENSTOCK_INLINE Node* make_shared_reader(const NodeSetup& setup, const Shared<HostLink>& out,
+                                         Owned<SlotSource> source, const SlotRanges& ranges,
+                                         const OnError& on_error) {
   return new SharedReaderNode{setup, out, std::move(source), ranges, on_error};
 }
 
-/// What a Reader is made of, decided before there is a ring or a thread.
-struct Reading {
-  unsigned workers;
-  Layout layout; // of a slot
-  SlotRanges ranges;
-  Dealt dealt;
-};
-
-/// Decides what a Reader of an opened source is made of, and says in `facts`, which have the plan
-/// of the chain, what flows from it. Throws OptionError for options that cannot work. `extras`:
-/// null if nothing asks for any.
-[[gnu::cold]] inline Reading plan_reading(const ReaderOptions& options, const ReaderExtras* extras,
-                                          bool to_pinned, const SlotSource& source, Facts& facts) {
+PENSTOCK_INLINE Reading plan_reading(const ReaderOptions& options, const ReaderExtras* extras,
+                                     bool to_pinned, const SlotSource& source, Facts& facts) {
   const Plan& plan = facts.plan;
   check_skips(options.on_error, source);
   facts.epochs = options.epochs;
@@ -223,38 +281,7 @@ struct Reading {
   }
   return {workers, layout, ranges, std::move(dealt)};
 }
-
-/// Makes the ring of a Reader, in Where, and the node that fills it from an opened source.
-/// `extras`: see plan_reading(). `make_shared`: null unless the source knows lengths.
-template <class Where, class D>
-[[gnu::cold]] void build_reader(const ReaderOptions& options, const ReaderExtras* extras,
-                                MakeShared* make_shared, Owned<SlotSource> source,
-                                Build<D>& build) {
-  if (source->waits()) {
-    build.control.interrupt().connect();
-  }
-  const Abilities can = source->abilities();
-  Facts& facts = build.facts;
-  Reading reading = plan_reading(options, extras, std::is_same_v<Where, Pinned>, *source, facts);
-  const SlotRanges& ranges = reading.ranges;
-  const unsigned workers = reading.workers;
-  const auto out = build.template host_output<Where>(
-      "Reader",
-      host_slots("Reader", options.depth, reading.layout, facts.slots_of_a_run, facts.plan),
-      reading.layout, workers == 1 ? Side::one : Side::many);
-  const NodeSetup setup = build.setup("Reader", workers, StageKind::reader);
-  const bool knows = make_shared && can.lengths && !can.for_now && ranges.known();
-  if (knows && !reading.dealt.ranges && workers > 1 && options.on_error.skips == 0 &&
-      facts.order->plain()) {
-    build.add(make_shared(setup, out, std::move(source), ranges, options.on_error));
-  } else if (extras) {
-    build.add(extras->make(setup, out, std::move(source), ranges, std::move(reading.dealt.ranges),
-                           facts.flush, options.on_error));
-  } else {
-    build.template add<ReaderNode>(setup, out, std::move(source), ranges,
-                                   std::move(reading.dealt.ranges), facts.flush, options.on_error);
-  }
-}
+#endif
 
 } // namespace penstock::detail
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/turns/flush.hpp>
@@ -59,7 +60,17 @@ namespace detail {
 
 // What cannot work is refused by these, in order of what they look at. Each throws OptionError.
 
-[[gnu::cold]] inline void check_epochs(const ReaderOptions& options, std::uint64_t size) {
+[[gnu::cold]] void check_epochs(const ReaderOptions& options, std::uint64_t size);
+/// What would give ranks another number of batches each.
+[[gnu::cold]] void check_ranks(const ReaderOptions& options, const Plan& plan);
+[[gnu::cold]] void check_flush(const ReaderOptions& options);
+/// Slots that are batches must have a size before any can be short.
+[[gnu::cold]] void check_slots(const ReaderOptions& options, const Plan& plan);
+/// An epoch of which nothing would be left. `share`: its records on this rank.
+[[gnu::cold]] void check_left(const ReaderOptions& options, std::uint64_t share, std::size_t batch);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void check_epochs(const ReaderOptions& options, std::uint64_t size) {
   if (options.epochs == 0 || (size == unknown_size && options.epochs != 1)) {
     throw_error<OptionError>(
         {"penstock: Reader: epochs is ", options.epochs,
@@ -73,8 +84,8 @@ namespace detail {
                               ": give it fewer epochs, or smaller ones."});
   }
 }
-/// What would give ranks another number of batches each.
-[[gnu::cold]] inline void check_ranks(const ReaderOptions& options, const Plan& plan) {
+
+PENSTOCK_INLINE void check_ranks(const ReaderOptions& options, const Plan& plan) {
   const Ranks ranks = checked(options.order.ranks);
   if (ranks.world != 1 && options.flush != never) {
     throw OptionError{"penstock: Reader: flush makes short batches when time is up, and then ranks "
@@ -91,7 +102,8 @@ namespace detail {
                       "the skips."};
   }
 }
-[[gnu::cold]] inline void check_flush(const ReaderOptions& options) {
+
+PENSTOCK_INLINE void check_flush(const ReaderOptions& options) {
   if (options.flush < options.flush.zero()) {
     throw OptionError{"penstock: Reader: flush is less than 0: give it 0 or more, or ps::never."};
   }
@@ -100,16 +112,16 @@ namespace detail {
                       "at any time: choose one of them."};
   }
 }
-/// Slots that are batches must have a size before any can be short.
-[[gnu::cold]] inline void check_slots(const ReaderOptions& options, const Plan& plan) {
+
+PENSTOCK_INLINE void check_slots(const ReaderOptions& options, const Plan& plan) {
   if (options.batch == 0 && (!plan.ragged || plan.batch == 0)) {
     throw OptionError{"penstock: Reader: drop_last leaves out short batches, and here a batch is a "
                       "slot, which has no size of yours: give the Reader a .batch."};
   }
 }
-/// An epoch of which nothing would be left. `share`: its records on this rank.
-[[gnu::cold]] inline void check_left(const ReaderOptions& options, std::uint64_t share,
-                                     std::size_t batch) {
+
+PENSTOCK_INLINE void check_left(const ReaderOptions& options, std::uint64_t share,
+                                std::size_t batch) {
   if (options.drop_last && share != 0 && share < batch) {
     throw_error<OptionError>({"penstock: Reader: an epoch has ", share, " records",
                               options.order.ranks.world == 1 ? "" : " for this rank",
@@ -118,6 +130,7 @@ namespace detail {
                               "batch smaller."});
   }
 }
+#endif
 
 } // namespace detail
 } // namespace penstock

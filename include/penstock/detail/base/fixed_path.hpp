@@ -17,13 +17,7 @@ namespace penstock::detail {
 /// A path as it was given, and the file that it meant then, whatever the current folder is later.
 class FixedPath {
  public:
-  [[gnu::cold]] explicit FixedPath(std::string given) : given_{std::move(given)} {
-    char folder[PATH_MAX];
-    if (!given_.empty() && given_.front() != '/' && ::getcwd(folder, sizeof folder) &&
-        leads_here(folder)) {
-      absolute_ = joined({folder, "/", given_});
-    }
-  }
+  [[gnu::cold]] explicit FixedPath(std::string given);
 
   const std::string& given() const noexcept { return given_; }
   const std::string& absolute() const noexcept { return absolute_.empty() ? given_ : absolute_; }
@@ -31,15 +25,27 @@ class FixedPath {
  private:
   // False if the current folder was removed, has something mounted over it, or lies below a folder
   // that may not be passed through: then the path as given has to do.
-  static bool leads_here(const char* folder) noexcept {
-    struct stat by_path;
-    struct stat here;
-    return ::stat(folder, &by_path) == 0 && ::stat(".", &here) == 0 &&
-           by_path.st_dev == here.st_dev && by_path.st_ino == here.st_ino;
-  }
+  static bool leads_here(const char* folder) noexcept;
 
   std::string given_;
   std::string absolute_; // empty: the path as given
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE FixedPath::FixedPath(std::string given) : given_{std::move(given)} {
+  char folder[PATH_MAX];
+  if (!given_.empty() && given_.front() != '/' && ::getcwd(folder, sizeof folder) &&
+      leads_here(folder)) {
+    absolute_ = joined({folder, "/", given_});
+  }
+}
+
+PENSTOCK_INLINE bool FixedPath::leads_here(const char* folder) noexcept {
+  struct stat by_path;
+  struct stat here;
+  return ::stat(folder, &by_path) == 0 && ::stat(".", &here) == 0 &&
+         by_path.st_dev == here.st_dev && by_path.st_ino == here.st_ino;
+}
+#endif
 
 } // namespace penstock::detail

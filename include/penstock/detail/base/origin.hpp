@@ -15,9 +15,7 @@ namespace penstock::detail {
 
 inline constinit StdAtomics::Atomic<bool> left_at_exit{false};
 /// Returns whether exit() has left a pipeline as it was, since it was called inside its run.
-inline bool was_left_at_exit() noexcept {
-  return left_at_exit.load(StdAtomics::relaxed);
-}
+bool was_left_at_exit() noexcept;
 
 /// The process in which an object was made. A forked child has a copy of the object, but not its
 /// threads, its page-locked pages or its device: the child must not destroy it, only leave it. It
@@ -33,18 +31,10 @@ class Origin {
   // getpid() is a system call: it is made once, and again in each child.
   class Current {
    public:
-    static pid_t process() {
-      static const Current asked;
-      return process_.load(StdAtomics::relaxed);
-    }
+    static pid_t process();
 
    private:
-    Current() {
-      ask();
-      if (::pthread_atfork(nullptr, nullptr, ask) != 0) {
-        throw std::bad_alloc{};
-      }
-    }
+    Current();
     static void ask() noexcept { process_.store(::getpid(), StdAtomics::relaxed); }
 
     static inline constinit StdAtomics::Atomic<pid_t> process_{0};
@@ -52,5 +42,23 @@ class Origin {
 
   pid_t process_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE bool was_left_at_exit() noexcept {
+  return left_at_exit.load(StdAtomics::relaxed);
+}
+
+PENSTOCK_INLINE pid_t Origin::Current::process() {
+  static const Current asked;
+  return process_.load(StdAtomics::relaxed);
+}
+
+PENSTOCK_INLINE Origin::Current::Current() {
+  ask();
+  if (::pthread_atfork(nullptr, nullptr, ask) != 0) {
+    throw std::bad_alloc{};
+  }
+}
+#endif
 
 } // namespace penstock::detail

@@ -68,12 +68,7 @@ class SharedCount {
   explicit SharedCount(Drop* drop) noexcept : drop_{drop} {}
 
   void add_owner() noexcept { owners_.fetch_add(1, StdAtomics::relaxed); }
-  [[gnu::noinline]] void leave() noexcept {
-    // Pairs with itself: the last owner sees what all others did to the value.
-    if (owners_.fetch_sub(1, StdAtomics::acq_rel) == 1) {
-      drop_(this);
-    }
-  }
+  void leave() noexcept;
 
  private:
   StdAtomics::Atomic<unsigned long> owners_{1};
@@ -160,5 +155,14 @@ template <class T, class... A> [[gnu::cold]] Shared<T> new_shared(A&&... argumen
   auto* const made = new SharedValue<T>{std::forward<A>(arguments)...};
   return {&made->value, made};
 }
+
+#if PENSTOCK_BODIES
+[[gnu::noinline]] PENSTOCK_INLINE void SharedCount::leave() noexcept {
+  // Pairs with itself: the last owner sees what all others did to the value.
+  if (owners_.fetch_sub(1, StdAtomics::acq_rel) == 1) {
+    drop_(this);
+  }
+}
+#endif
 
 } // namespace penstock::detail

@@ -17,10 +17,7 @@
 namespace penstock::detail {
 
 /// Returns the text of an exception, which may be the user's and have none.
-inline const char* text_of(const std::exception& e) noexcept {
-  const char* const text = e.what();
-  return text ? text : "an exception was thrown whose what() is null";
-}
+const char* text_of(const std::exception& e) noexcept;
 
 /// A piece of a text: characters, which must stay while it lives, or a whole number.
 class TextPart {
@@ -48,24 +45,7 @@ class TextPart {
 
 /// Returns one text of all the pieces. This is compiled once, where a chain of std::string's + is
 /// compiled at each place, and most places are errors that nobody meets.
-[[gnu::cold]] inline std::string joined(std::initializer_list<TextPart> pieces) {
-  std::string text;
-  for (const TextPart& piece : pieces) {
-    if (piece.text_) {
-      text.append(piece.text_, static_cast<std::size_t>(piece.value_));
-      continue;
-    }
-    char digits[20];
-    char* first = digits + sizeof digits;
-    unsigned long long left = piece.value_;
-    do {
-      *--first = static_cast<char>('0' + left % 10);
-      left /= 10;
-    } while (left != 0);
-    text.append(first, static_cast<std::size_t>(digits + sizeof digits - first));
-  }
-  return text;
-}
+[[gnu::cold]] std::string joined(std::initializer_list<TextPart> pieces);
 
 // Code that throws by these functions compiles to one call, without the code that makes a text and
 // an exception.
@@ -90,9 +70,38 @@ throw_source_error(std::initializer_list<TextPart> what, std::string_view file,
 
 /// Throws `e`, which has no record or another one, as an error about a record, at `offset` of its
 /// file.
-[[noreturn, gnu::cold, gnu::noinline]] inline void
-throw_of_record(const SourceError& e, std::uint64_t offset, std::uint64_t record) {
+[[noreturn, gnu::cold]] void throw_of_record(const SourceError& e, std::uint64_t offset,
+                                             std::uint64_t record);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE const char* text_of(const std::exception& e) noexcept {
+  const char* const text = e.what();
+  return text ? text : "an exception was thrown whose what() is null";
+}
+
+PENSTOCK_INLINE std::string joined(std::initializer_list<TextPart> pieces) {
+  std::string text;
+  for (const TextPart& piece : pieces) {
+    if (piece.text_) {
+      text.append(piece.text_, static_cast<std::size_t>(piece.value_));
+      continue;
+    }
+    char digits[20];
+    char* first = digits + sizeof digits;
+    unsigned long long left = piece.value_;
+    do {
+      *--first = static_cast<char>('0' + left % 10);
+      left /= 10;
+    } while (left != 0);
+    text.append(first, static_cast<std::size_t>(digits + sizeof digits - first));
+  }
+  return text;
+}
+
+[[gnu::noinline]] PENSTOCK_INLINE void throw_of_record(const SourceError& e, std::uint64_t offset,
+                                                       std::uint64_t record) {
   throw_source_error({text_of(e), " This was record ", record, "."}, e.file(), offset, record);
 }
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/error.hpp>
 
 #include <cxxabi.h>
@@ -16,9 +17,7 @@ using ThreadEnd = abi::__forced_unwind;
 /// Ends a run whose callable has ended its thread.
 class [[gnu::visibility("default")]] ThreadEnded : public Error {
  public:
-  ThreadEnded()
-      : Error{"penstock: a callable ended its thread, by pthread_exit(), or pthread_cancel() did: "
-              "let it return, or stop the run."} {}
+  ThreadEnded();
 };
 
 /// Calls failed() inside a catch block of its own, with a ThreadEnded in flight, or what the lack
@@ -58,9 +57,7 @@ class NoCancellation {
   /// While it lives, the thread is as it was before.
   class Lifted {
    public:
-    explicit Lifted(const NoCancellation& by) noexcept {
-      ::pthread_setcancelstate(by.before_, nullptr);
-    }
+    explicit Lifted(const NoCancellation& by) noexcept;
     Lifted(const Lifted&) = delete;
     Lifted& operator=(const Lifted&) = delete;
     ~Lifted() { ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr); }
@@ -69,5 +66,15 @@ class NoCancellation {
  private:
   int before_{};
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE ThreadEnded::ThreadEnded()
+    : Error{"penstock: a callable ended its thread, by pthread_exit(), or pthread_cancel() did: "
+            "let it return, or stop the run."} {}
+
+PENSTOCK_INLINE NoCancellation::Lifted::Lifted(const NoCancellation& by) noexcept {
+  ::pthread_setcancelstate(by.before_, nullptr);
+}
+#endif
 
 } // namespace penstock::detail

@@ -34,11 +34,7 @@ class Job {
   Job(Job&& other) noexcept
       : callable_{std::exchange(other.callable_, nullptr)}, use_{other.use_} {}
   Job& operator=(Job&&) = delete;
-  ~Job() {
-    if (callable_) {
-      use_(callable_, false);
-    }
-  }
+  ~Job();
 
   void operator()() const { use_(callable_, true); }
 
@@ -51,14 +47,7 @@ class Job {
 /// their own faults, and a profiler's.
 class SignalsBlocked {
  public:
-  SignalsBlocked() noexcept {
-    sigset_t blocked;
-    ::sigfillset(&blocked);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
-      ::sigdelset(&blocked, fault);
-    }
-    ::pthread_sigmask(SIG_BLOCK, &blocked, &before_);
-  }
+  SignalsBlocked() noexcept;
   SignalsBlocked(const SignalsBlocked&) = delete;
   SignalsBlocked& operator=(const SignalsBlocked&) = delete;
   ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -72,27 +61,10 @@ class SignalsBlocked {
 /// there before stays.
 class NoSizeSignal {
  public:
-  NoSizeSignal() noexcept {
-    ::sigemptyset(&only_);
-    ::sigaddset(&only_, SIGXFSZ);
-    ::pthread_sigmask(SIG_BLOCK, &only_, &before_);
-    if (sigismember(&before_, SIGXFSZ) != 0) { // else it is not pending
-      sigset_t pending;
-      ::sigpending(&pending);
-      was_pending_ = sigismember(&pending, SIGXFSZ) != 0;
-    }
-  }
+  NoSizeSignal() noexcept;
   NoSizeSignal(const NoSizeSignal&) = delete;
   NoSizeSignal& operator=(const NoSizeSignal&) = delete;
-  ~NoSizeSignal() {
-    const int error = errno;
-    if (error == EFBIG && !was_pending_) {
-      const timespec now{};
-      ::sigtimedwait(&only_, nullptr, &now);
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = error;
-  }
+  ~NoSizeSignal();
 
  private:
   sigset_t only_;
@@ -106,5 +78,43 @@ template <class Thread = std::thread> Thread start_thread(Job job) {
   const SignalsBlocked quiet;
   return Thread{std::move(job)};
 }
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Job::~Job() {
+  if (callable_) {
+    use_(callable_, false);
+  }
+}
+
+PENSTOCK_INLINE SignalsBlocked::SignalsBlocked() noexcept {
+  sigset_t blocked;
+  ::sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
+    ::sigdelset(&blocked, fault);
+  }
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before_);
+}
+
+PENSTOCK_INLINE NoSizeSignal::NoSizeSignal() noexcept {
+  ::sigemptyset(&only_);
+  ::sigaddset(&only_, SIGXFSZ);
+  ::pthread_sigmask(SIG_BLOCK, &only_, &before_);
+  if (sigismember(&before_, SIGXFSZ) != 0) { // else it is not pending
+    sigset_t pending;
+    ::sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) != 0;
+  }
+}
+
+PENSTOCK_INLINE NoSizeSignal::~NoSizeSignal() {
+  const int error = errno;
+  if (error == EFBIG && !was_pending_) {
+    const timespec now{};
+    ::sigtimedwait(&only_, nullptr, &now);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  errno = error;
+}
+#endif
 
 } // namespace penstock::detail

@@ -14,49 +14,17 @@
 namespace penstock::detail {
 
 /// Returns memory for `count` values of `each` bytes. Throws std::bad_alloc.
-[[gnu::noinline]] inline void* places_for(std::size_t count, std::size_t each,
-                                          std::size_t alignment) {
-  if (count > std::numeric_limits<std::ptrdiff_t>::max() / each) {
-    throw std::bad_array_new_length{};
-  }
-  if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
-    return ::operator new(count * each, std::align_val_t{alignment});
-  }
-  return ::operator new(count * each);
-}
+void* places_for(std::size_t count, std::size_t each, std::size_t alignment);
 /// Gives such memory back; does nothing for null.
-[[gnu::noinline]] inline void drop_places(void* at, std::size_t alignment) noexcept {
-  if (!at) {
-    return;
-  }
-  // No conditional expression: of that clang 19 calls both sides.
-  if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
-    ::operator delete(at, std::align_val_t{alignment});
-  } else {
-    ::operator delete(at);
-  }
-}
+void drop_places(void* at, std::size_t alignment) noexcept;
 
 // What a Vector of plain values does in its own type's name would be compiled for each type.
 
 /// Returns memory for `count` values, all bytes 0.
-[[gnu::cold, gnu::noinline]] inline void* zeroed_places(std::size_t count, std::size_t each,
-                                                        std::size_t alignment) {
-  return count == 0 ? nullptr : std::memset(places_for(count, each, alignment), 0, count * each);
-}
+[[gnu::cold]] void* zeroed_places(std::size_t count, std::size_t each, std::size_t alignment);
 /// Returns memory for `room` values that begins with the `size` values at `from`.
-[[gnu::cold, gnu::noinline]] inline void* copied_places(const void* from, std::size_t size,
-                                                        std::size_t room, std::size_t each,
-                                                        std::size_t alignment) {
-  if (room == 0) {
-    return nullptr;
-  }
-  void* const to = places_for(room, each, alignment);
-  if (size != 0) {
-    std::memcpy(to, from, size * each);
-  }
-  return to;
-}
+[[gnu::cold]] void* copied_places(const void* from, std::size_t size, std::size_t room,
+                                  std::size_t each, std::size_t alignment);
 
 /// Values side by side: the part of std::vector that the library's inside needs. Each type in a
 /// std::vector costs a user's build some 20 ms, and a pipeline has 25 such types; in a Vector it
@@ -196,5 +164,48 @@ template <class T> class Vector {
   std::size_t size_{};
   std::size_t room_{};
 };
+
+#if PENSTOCK_BODIES
+[[gnu::noinline]] PENSTOCK_INLINE void* places_for(std::size_t count, std::size_t each,
+                                                   std::size_t alignment) {
+  if (count > std::numeric_limits<std::ptrdiff_t>::max() / each) {
+    throw std::bad_array_new_length{};
+  }
+  if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+    return ::operator new(count * each, std::align_val_t{alignment});
+  }
+  return ::operator new(count * each);
+}
+
+[[gnu::noinline]] PENSTOCK_INLINE void drop_places(void* at, std::size_t alignment) noexcept {
+  if (!at) {
+    return;
+  }
+  // No conditional expression: of that clang 19 calls both sides.
+  if (alignment > __STDCPP_DEFAULT_NEW_ALIGNMENT__) {
+    ::operator delete(at, std::align_val_t{alignment});
+  } else {
+    ::operator delete(at);
+  }
+}
+
+[[gnu::noinline]] PENSTOCK_INLINE void* zeroed_places(std::size_t count, std::size_t each,
+                                                      std::size_t alignment) {
+  return count == 0 ? nullptr : std::memset(places_for(count, each, alignment), 0, count * each);
+}
+
+[[gnu::noinline]] PENSTOCK_INLINE void* copied_places(const void* from, std::size_t size,
+                                                      std::size_t room, std::size_t each,
+                                                      std::size_t alignment) {
+  if (room == 0) {
+    return nullptr;
+  }
+  void* const to = places_for(room, each, alignment);
+  if (size != 0) {
+    std::memcpy(to, from, size * each);
+  }
+  return to;
+}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/links/device_link.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -193,13 +194,7 @@ template <class F>
 
 /// Returns how many of a run's slots, from its first on, are of one epoch. An epoch's last slot may
 /// be full and say nothing of the end, if an earlier copier has left out what came after it.
-inline std::size_t slots_of_one_epoch(const HostRing::Take& run) noexcept {
-  std::size_t slots = run.size();
-  while (run.slot(slots - 1).epoch != run.slot().epoch) {
-    --slots;
-  }
-  return slots;
-}
+std::size_t slots_of_one_epoch(const HostRing::Take& run) noexcept;
 
 /// Adds to a batch on a device what is known of `count` units of adjacent slots, from unit `first`
 /// on. `gaps`: some may have been left out. May then throw std::bad_alloc.
@@ -231,5 +226,15 @@ void describe(DeviceSlot<D>& place, const HostLink& in, const HostRing::Take& sl
               });
   }
 }
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::size_t slots_of_one_epoch(const HostRing::Take& run) noexcept {
+  std::size_t slots = run.size();
+  while (run.slot(slots - 1).epoch != run.slot().epoch) {
+    --slots;
+  }
+  return slots;
+}
+#endif
 
 } // namespace penstock::detail

@@ -115,7 +115,10 @@ struct NoGroups {
 template <AnyDevice D>
 using Groups = std::conditional_t<Captures<D>, CapturedGroups<D>, NoGroups>;
 
-inline unsigned checked_lanes(unsigned lanes) {
+unsigned checked_lanes(unsigned lanes);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE unsigned checked_lanes(unsigned lanes) {
   if (lanes == 0 || lanes > replay_groups.front()) {
     constexpr std::size_t most = replay_groups.front();
     throw_error<OptionError>({"penstock: replayed: lanes is ", lanes,
@@ -124,5 +127,6 @@ inline unsigned checked_lanes(unsigned lanes) {
   }
   return lanes;
 }
+#endif
 
 } // namespace penstock::detail

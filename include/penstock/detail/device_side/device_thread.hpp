@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/vector.hpp>
@@ -35,27 +36,12 @@ class DeviceStep : public Node {
   /// last, and give_up() when no copy and no kernel is to touch memory any more. A turn is true if
   /// there was anything to do.
   /// @{
-  void begin() noexcept {
-    doing_ = Activity::starved;
-    meter(0).start();
-  }
-  bool take_turn() {
-    // The activity seen last has gone on since.
-    meter(0).went_by(doing_, doing_);
-    bool any = false;
-    attempt(0, [&] {
-      any = step();
-      doing_ = doing();
-    });
-    meter(0).now_in(doing_);
-    return any;
-  }
+  void begin() noexcept;
+  bool take_turn();
   void rest() noexcept { meter(0).went_by(doing_, Activity::resting); }
   /// Books the thread's CPU time since begin() for this step's stage.
   void book_cpu() noexcept { meter(0).stop(); }
-  void give_up() noexcept {
-    attempt(0, [&] { abandon(); });
-  }
+  void give_up() noexcept;
   /// @}
 
   /// Returns whether work is on its way whose end only a fence will tell.
@@ -225,5 +211,28 @@ template <AnyDevice D> class DeviceThread final : public SharedThread {
   Vector<DeviceStep*> steps_;
   Shared<DeviceLink<D>> end_; // of the last stage's batches, if they are on the device
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void DeviceStep::begin() noexcept {
+  doing_ = Activity::starved;
+  meter(0).start();
+}
+
+PENSTOCK_INLINE bool DeviceStep::take_turn() {
+  // The activity seen last has gone on since.
+  meter(0).went_by(doing_, doing_);
+  bool any = false;
+  attempt(0, [&] {
+    any = step();
+    doing_ = doing();
+  });
+  meter(0).now_in(doing_);
+  return any;
+}
+
+PENSTOCK_INLINE void DeviceStep::give_up() noexcept {
+  attempt(0, [&] { abandon(); });
+}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/device_side/device_thread.hpp>
@@ -27,29 +28,12 @@ class SlotFiller {
       : out_{out}, claims_(out.ring.slots()), serials_(claims_.size()) {}
 
   /// Opens a slot for records of an epoch, if none is open; returns false if there is none to fill.
-  bool try_open(std::uint64_t epoch) {
-    if (filled_ != 0 && open_slot().epoch != epoch) {
-      close(true);
-    }
-    return filling_ != claimed_ || claim();
-  }
+  bool try_open(std::uint64_t epoch);
   /// Returns where the next record goes in an array of the open slot.
-  std::byte* at(std::size_t part) const noexcept {
-    return out_.memory.data(open_place(), part) + filled_ * out_.layout().parts[part].each;
-  }
+  std::byte* at(std::size_t part) const noexcept;
   /// Claims slots after the open one, as far as `records` more go without a wrap and without
   /// waiting; returns how many of them fit.
-  std::size_t make_room(std::size_t records) {
-    const std::size_t slot = out_.layout().units;
-    std::size_t room = slot - filled_;
-    for (std::uint64_t next = filling_ + 1; room < records && next % claims_.size() != 0; ++next) {
-      if (next == claimed_ && !claim()) {
-        break;
-      }
-      room += slot;
-    }
-    return std::min(room, records);
-  }
+  std::size_t make_room(std::size_t records);
   /// Books `records` of one epoch that the copy `serial` brings. describe(slot, at, i, count) adds
   /// to a slot the numbers in the source, and the credits, of `count` of them from the i-th on,
   /// which lie there from its record `at` on.
@@ -79,13 +63,7 @@ class SlotFiller {
     }
   }
   /// Closes the last slot booked.
-  void close(bool ends_epoch) {
-    filling_ += filled_ != 0 ? 1 : 0;
-    filled_ = 0;
-    if (ends_epoch && filling_ != handed_on_) {
-      claims_[(filling_ - 1) % claims_.size()].slot().ends_epoch = true;
-    }
-  }
+  void close(bool ends_epoch);
   /// Returns whether records in the open slot wait for others; and which place that slot has.
   /// @{
   bool waits() const noexcept { return filled_ != 0; }
@@ -105,24 +83,11 @@ class SlotFiller {
   /// Returns how many records were booked.
   std::uint64_t delivered() const noexcept { return delivered_; }
 
-  void reset() {
-    for (HostRing::Claim& claim : claims_) {
-      claim = {};
-    }
-    handed_on_ = filling_ = claimed_ = delivered_ = 0;
-    filled_ = 0;
-  }
+  void reset();
 
  private:
   HostSlot& open_slot() const noexcept { return claims_[open_place()].slot(); }
-  bool claim() {
-    HostRing::Claim next = out_.ring.try_claim();
-    if (!next) {
-      return false; // that place may still hold a claim to hand on
-    }
-    claims_[claimed_++ % claims_.size()] = std::move(next);
-    return true;
-  }
+  bool claim();
 
   HostLink& out_;
   Vector<HostRing::Claim> claims_; // by place
@@ -276,5 +241,55 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   bool ended_{};
   bool touches_memory_{}; // since the stream was last waited for
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE bool SlotFiller::try_open(std::uint64_t epoch) {
+  if (filled_ != 0 && open_slot().epoch != epoch) {
+    close(true);
+  }
+  return filling_ != claimed_ || claim();
+}
+
+PENSTOCK_INLINE std::byte* SlotFiller::at(std::size_t part) const noexcept {
+  return out_.memory.data(open_place(), part) + filled_ * out_.layout().parts[part].each;
+}
+
+PENSTOCK_INLINE std::size_t SlotFiller::make_room(std::size_t records) {
+  const std::size_t slot = out_.layout().units;
+  std::size_t room = slot - filled_;
+  for (std::uint64_t next = filling_ + 1; room < records && next % claims_.size() != 0; ++next) {
+    if (next == claimed_ && !claim()) {
+      break;
+    }
+    room += slot;
+  }
+  return std::min(room, records);
+}
+
+PENSTOCK_INLINE void SlotFiller::close(bool ends_epoch) {
+  filling_ += filled_ != 0 ? 1 : 0;
+  filled_ = 0;
+  if (ends_epoch && filling_ != handed_on_) {
+    claims_[(filling_ - 1) % claims_.size()].slot().ends_epoch = true;
+  }
+}
+
+PENSTOCK_INLINE void SlotFiller::reset() {
+  for (HostRing::Claim& claim : claims_) {
+    claim = {};
+  }
+  handed_on_ = filling_ = claimed_ = delivered_ = 0;
+  filled_ = 0;
+}
+
+PENSTOCK_INLINE bool SlotFiller::claim() {
+  HostRing::Claim next = out_.ring.try_claim();
+  if (!next) {
+    return false; // that place may still hold a claim to hand on
+  }
+  claims_[claimed_++ % claims_.size()] = std::move(next);
+  return true;
+}
+#endif
 
 } // namespace penstock::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/data/counted.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
@@ -75,24 +76,10 @@ struct Recount {
   std::size_t per{1};
 
   bool same() const noexcept { return gives == 1 && per == 1; }
-  std::size_t of(std::size_t records) const {
-    return per == 0 ? gives
-                    : checked_bytes(records / per + (records % per != 0 ? 1 : 0), gives, "Kernel");
-  }
+  std::size_t of(std::size_t records) const;
   /// Returns how many a run of `units`, or unknown_size, gives in batches of `batch`; each epoch
   /// ends its last batch. Returns unknown_size if that is more than can be counted.
-  std::uint64_t of_run(std::uint64_t units, std::uint64_t epochs, std::size_t batch) const {
-    if (units == unknown_size || same()) {
-      return units;
-    }
-    const std::uint64_t epoch = units / epochs;
-    const std::size_t last = epoch % batch;
-    std::uint64_t all = epoch / batch;
-    const bool fits = !__builtin_mul_overflow(all, of(batch), &all) &&
-                      !__builtin_add_overflow(all, last != 0 ? of(last) : 0, &all) &&
-                      !__builtin_mul_overflow(all, epochs, &all);
-    return fits ? all : unknown_size;
-  }
+  std::uint64_t of_run(std::uint64_t units, std::uint64_t epochs, std::size_t batch) const;
 };
 
 /// Enqueues a callable for each batch of a device ring, on its streams in turn, or replays its
@@ -330,5 +317,26 @@ class KernelNode final : public DeviceStep {
   bool ended_{};
   bool touches_memory_{}; // since the streams were last waited for
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::size_t Recount::of(std::size_t records) const {
+  return per == 0 ? gives
+                  : checked_bytes(records / per + (records % per != 0 ? 1 : 0), gives, "Kernel");
+}
+
+PENSTOCK_INLINE std::uint64_t Recount::of_run(std::uint64_t units, std::uint64_t epochs,
+                                              std::size_t batch) const {
+  if (units == unknown_size || same()) {
+    return units;
+  }
+  const std::uint64_t epoch = units / epochs;
+  const std::size_t last = epoch % batch;
+  std::uint64_t all = epoch / batch;
+  const bool fits = !__builtin_mul_overflow(all, of(batch), &all) &&
+                    !__builtin_add_overflow(all, last != 0 ? of(last) : 0, &all) &&
+                    !__builtin_mul_overflow(all, epochs, &all);
+  return fits ? all : unknown_size;
+}
+#endif
 
 } // namespace penstock::detail

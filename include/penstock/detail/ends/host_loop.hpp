@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/ends/leases_out.hpp>
 #include <penstock/detail/engine/loops.hpp>
@@ -25,33 +26,13 @@ class HostLender final : public Lender {
   HostLink& link() noexcept { return *link_; }
   LeasesOut<HostRing>& out() noexcept { return out_; }
 
-  void give_back(std::uint64_t ticket) noexcept override {
-    const std::uint64_t credits = link_->credits(out_.at(ticket).place());
-    out_.release(ticket);
-    link_->use_up(credits);
-  }
-  void used_on(std::uint64_t /*ticket*/, StreamHandle /*stream*/) override {
-    throw OptionError{
-        "penstock: used_on() is for device batches: the work that uses a batch in host "
-        "memory must be done when its lease is released."};
-  }
-  [[gnu::cold]] Position position(std::uint64_t ticket) override {
-    check_turns("position() behind this batch is not known");
-    link_->order->check_tells();
-    return link_->order->position(link_->place_behind(out_.at(ticket).slot()));
-  }
-  [[gnu::cold]] Visit visit(std::uint64_t ticket, std::size_t i) override {
-    check_turns("visit() does not know of which record this one is made", link_->outputs);
-    return link_->visit(out_.at(ticket).slot(), i * link_->layout().units_a_record);
-  }
+  PENSTOCK_INLINE void give_back(std::uint64_t ticket) noexcept override;
+  PENSTOCK_INLINE void used_on(std::uint64_t /*ticket*/, StreamHandle /*stream*/) override;
+  [[gnu::cold]] PENSTOCK_INLINE Position position(std::uint64_t ticket) override;
+  [[gnu::cold]] PENSTOCK_INLINE Visit visit(std::uint64_t ticket, std::size_t i) override;
 
  private:
-  [[gnu::cold]] void check_turns(const char* what, bool other = false) const {
-    if (!link_->has_turns || other) {
-      throw_error<OptionError>(
-          {"penstock: ", what, ", since a stage gives another number of records than it takes."});
-    }
-  }
+  [[gnu::cold]] void check_turns(const char* what, bool other = false) const;
 
   const Shared<HostLink> link_;
   LeasesOut<HostRing> out_;
@@ -124,5 +105,36 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   std::uint64_t delivered_{};
   std::uint64_t behind_{}; // the place behind the batch that the loop has
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void HostLender::give_back(std::uint64_t ticket) noexcept {
+  const std::uint64_t credits = link_->credits(out_.at(ticket).place());
+  out_.release(ticket);
+  link_->use_up(credits);
+}
+
+PENSTOCK_INLINE void HostLender::used_on(std::uint64_t, StreamHandle) {
+  throw OptionError{"penstock: used_on() is for device batches: the work that uses a batch in host "
+                    "memory must be done when its lease is released."};
+}
+
+PENSTOCK_INLINE Position HostLender::position(std::uint64_t ticket) {
+  check_turns("position() behind this batch is not known");
+  link_->order->check_tells();
+  return link_->order->position(link_->place_behind(out_.at(ticket).slot()));
+}
+
+PENSTOCK_INLINE Visit HostLender::visit(std::uint64_t ticket, std::size_t i) {
+  check_turns("visit() does not know of which record this one is made", link_->outputs);
+  return link_->visit(out_.at(ticket).slot(), i * link_->layout().units_a_record);
+}
+
+PENSTOCK_INLINE void HostLender::check_turns(const char* what, bool other) const {
+  if (!link_->has_turns || other) {
+    throw_error<OptionError>(
+        {"penstock: ", what, ", since a stage gives another number of records than it takes."});
+  }
+}
+#endif
 
 } // namespace penstock::detail

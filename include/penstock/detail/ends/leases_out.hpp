@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/turns/ahead.hpp>
@@ -16,16 +17,8 @@ namespace penstock::detail {
 
 /// Refuses a stream that is to use a leased batch besides the loop's: one of another kind, or a
 /// third. `other`: the second, if there is one.
-[[gnu::cold]] inline void check_second(const StreamHandle& stream, const StreamHandle& other,
-                                       bool of_device) {
-  if (!of_device) {
-    throw OptionError{"penstock: used_on() was given a stream of another device's kind."};
-  }
-  if (other && other.stream != stream.stream) {
-    throw OptionError{"penstock: used_on() was given a third stream: let one of them wait for an "
-                      "event of the other."};
-  }
-}
+[[gnu::cold]] void check_second(const StreamHandle& stream, const StreamHandle& other,
+                                bool of_device);
 
 /// The leases that are out of one ring, each at the index of its place. One thread at a time.
 template <class R> class LeasesOut {
@@ -115,5 +108,18 @@ template <class R> class LeasesOut {
   std::uint64_t credits_{};    // of all that are out
   Vector<std::uint64_t> kept_; // of each, by place; none without `ahead`
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void check_second(const StreamHandle& stream, const StreamHandle& other,
+                                  bool of_device) {
+  if (!of_device) {
+    throw OptionError{"penstock: used_on() was given a stream of another device's kind."};
+  }
+  if (other && other.stream != stream.stream) {
+    throw OptionError{"penstock: used_on() was given a third stream: let one of them wait for an "
+                      "event of the other."};
+  }
+}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
@@ -31,16 +32,7 @@
 namespace penstock::detail {
 
 /// Returns the name of the next node of a kind: "Decoder", and then "Decoder 2".
-[[gnu::cold]] inline std::string name_of_next(std::string_view kind,
-                                              const Vector<Owned<Node>>& nodes) {
-  std::size_t same = 0;
-  for (const auto& node : nodes) {
-    const std::string_view name = node->name();
-    same += name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1U
-                                                                                               : 0U;
-  }
-  return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
-}
+[[gnu::cold]] std::string name_of_next(std::string_view kind, const Vector<Owned<Node>>& nodes);
 
 // Belongs to a floor above this one: a stage makes it, and steps are added to it here.
 template <AnyDevice D> class DeviceThread;
@@ -170,5 +162,17 @@ template <AnyDevice D> class Build {
   Shared<DeviceLink<D>> on_device_;
   DeviceThread<D>* device_thread_{};
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::string name_of_next(std::string_view kind, const Vector<Owned<Node>>& nodes) {
+  std::size_t same = 0;
+  for (const auto& node : nodes) {
+    const std::string_view name = node->name();
+    same += name.starts_with(kind) && (name.size() == kind.size() || name[kind.size()] == ' ') ? 1U
+                                                                                               : 0U;
+  }
+  return same == 0 ? std::string{kind} : joined({kind, " ", same + 1});
+}
+#endif
 
 } // namespace penstock::detail

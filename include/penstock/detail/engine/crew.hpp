@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/thread_end.hpp>
 #include <penstock/detail/base/threads.hpp>
@@ -49,42 +50,18 @@ class Crew {
     part();
   }
   /// Returns whether the calling thread is one of the crew's. Any thread.
-  bool is_one() const noexcept {
-    return std::any_of(threads_.begin(), threads_.end(), [](const std::thread& thread) {
-      return thread.get_id() == std::this_thread::get_id();
-    });
-  }
+  bool is_one() const noexcept;
   /// Returns whether the calling thread is one of the crew's, or a thread drives a run. Nobody but
   /// exit() destroys a pipeline then.
   bool is_in_use() const noexcept { return is_one() || driver() != std::thread::id{}; }
   /// Blocks until all threads but the calling one have come to rest, or for a second: one of them
   /// may wait for what the calling thread has.
-  [[gnu::cold]] void await_others() {
-    const std::size_t mine = is_one() ? 1 : 0;
-    const bool drives = driver() == std::this_thread::get_id();
-    std::unique_lock lock{mutex_};
-    changed_.wait_for(lock, std::chrono::seconds{1}, [&] {
-      return working_ <= mine && (drives || waits_ || driver() == std::thread::id{});
-    });
-  }
+  [[gnu::cold]] void await_others();
   /// Returns whether a callable has ended one of the threads.
-  bool lacks_threads() const {
-    const std::scoped_lock lock{mutex_};
-    return ended_;
-  }
+  bool lacks_threads() const;
 
   /// Ends all threads, which must be asleep, and blocks until they have ended.
-  [[gnu::cold]] void dismiss() noexcept {
-    {
-      const std::scoped_lock lock{mutex_};
-      over_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) {
-      thread.join();
-    }
-    threads_.clear();
-  }
+  [[gnu::cold]] void dismiss() noexcept;
 
   /// Has the threads that are started from now on run on these processors; on any if there are
   /// none.
@@ -93,104 +70,28 @@ class Crew {
   /// Starts the thread of a node's worker, which works once in each run. If the worker makes what
   /// it calls, blocks until it has. Throws Error if the thread cannot be started, StageError if the
   /// worker fails.
-  [[gnu::cold]] void add(Node& node, unsigned worker) {
-    std::exception_ptr error;
-    const Job make{[&] {
-      try {
-        node.make_for(worker);
-      } catch (const ThreadEnd&) {
-        fail_of_thread_end([&] { error = std::current_exception(); });
-        throw;
-      } catch (...) {
-        error = std::current_exception();
-      }
-    }};
-    add(
-        node.name(), worker, node.workers(), [&node, worker] { node.run(worker); },
-        node.makes() ? &make : nullptr);
-    if (error) {
-      std::rethrow_exception(error);
-    }
-  }
+  [[gnu::cold]] void add(Node& node, unsigned worker);
   /// Starts a thread for worker `worker` of `workers`, which does `job` in each run. Blocks until
   /// it has done `first`, if that is not null. Throws Error if it cannot be started.
   [[gnu::cold]] void add(const std::string& stage, unsigned worker, unsigned workers, Job job,
-                         const Job* first) {
-    bool begun = !first;
-    threads_.reserve(threads_.size() + 1);
-    try {
-      threads_.push_back(start_thread([this, first, &begun, todo = std::move(job)] {
-        processors_.hold_this_thread();
-        if (first) {
-          const Begins begins{*this, begun};
-          (*first)();
-        }
-        serve(todo);
-      }));
-    } catch (const std::system_error& e) {
-      throw_error<Error>({"penstock: ", stage, ": no thread could be started for worker ",
-                          worker + 1, " of ", workers, ": ", e.what(),
-                          ": ask for fewer workers or raise the limit on threads (ulimit -u, the "
-                          "container's)."});
-    }
-    std::unique_lock lock{mutex_};
-    changed_.wait(lock, [&] { return begun; });
-  }
+                         const Job* first);
 
   /// Has every thread work once.
-  void go() {
-    {
-      const std::scoped_lock lock{mutex_};
-      ++run_;
-      working_ = threads_.size();
-      waits_ = false;
-    }
-    changed_.notify_all();
-  }
+  void go();
   /// Blocks until all threads are done.
-  void wait() {
-    std::unique_lock lock{mutex_};
-    waits_ = true;
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return working_ == 0; });
-  }
+  void wait();
 
  private:
   std::thread::id driver() const noexcept { return driver_.load(StdAtomics::relaxed); }
-  void serve(const Job& job) {
-    std::uint64_t served = 0;
-    for (;;) {
-      {
-        std::unique_lock lock{mutex_};
-        changed_.wait(lock, [&] { return over_ || run_ != served; });
-        if (over_) {
-          return;
-        }
-        served = run_;
-      }
-      Working working{*this};
-      job();
-      working.ended = false;
-    }
-  }
+  void serve(const Job& job);
   // A callable may end its thread.
   struct Begins {
-    ~Begins() {
-      const std::scoped_lock lock{crew.mutex_};
-      begun = true;
-      crew.changed_.notify_all();
-    }
+    ~Begins();
     Crew& crew;
     bool& begun;
   };
   struct Working {
-    ~Working() {
-      const std::scoped_lock lock{crew.mutex_};
-      crew.ended_ = crew.ended_ || ended;
-      if (--crew.working_ <= 1) {
-        crew.changed_.notify_all();
-      }
-    }
+    ~Working();
     Crew& crew;
     bool ended = true;
   };
@@ -206,5 +107,130 @@ class Crew {
   ProcessorSet processors_;
   Vector<std::thread> threads_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE bool Crew::is_one() const noexcept {
+  return std::any_of(threads_.begin(), threads_.end(), [](const std::thread& thread) {
+    return thread.get_id() == std::this_thread::get_id();
+  });
+}
+
+PENSTOCK_INLINE void Crew::await_others() {
+  const std::size_t mine = is_one() ? 1 : 0;
+  const bool drives = driver() == std::this_thread::get_id();
+  std::unique_lock lock{mutex_};
+  changed_.wait_for(lock, std::chrono::seconds{1}, [&] {
+    return working_ <= mine && (drives || waits_ || driver() == std::thread::id{});
+  });
+}
+
+PENSTOCK_INLINE bool Crew::lacks_threads() const {
+  const std::scoped_lock lock{mutex_};
+  return ended_;
+}
+
+PENSTOCK_INLINE void Crew::dismiss() noexcept {
+  {
+    const std::scoped_lock lock{mutex_};
+    over_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) {
+    thread.join();
+  }
+  threads_.clear();
+}
+
+PENSTOCK_INLINE void Crew::add(Node& node, unsigned worker) {
+  std::exception_ptr error;
+  const Job make{[&] {
+    try {
+      node.make_for(worker);
+    } catch (const ThreadEnd&) {
+      fail_of_thread_end([&] { error = std::current_exception(); });
+      throw;
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }};
+  add(
+      node.name(), worker, node.workers(), [&node, worker] { node.run(worker); },
+      node.makes() ? &make : nullptr);
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+PENSTOCK_INLINE void Crew::add(const std::string& stage, unsigned worker, unsigned workers, Job job,
+                               const Job* first) {
+  bool begun = !first;
+  threads_.reserve(threads_.size() + 1);
+  try {
+    threads_.push_back(start_thread([this, first, &begun, todo = std::move(job)] {
+      processors_.hold_this_thread();
+      if (first) {
+        const Begins begins{*this, begun};
+        (*first)();
+      }
+      serve(todo);
+    }));
+  } catch (const std::system_error& e) {
+    throw_error<Error>({"penstock: ", stage, ": no thread could be started for worker ", worker + 1,
+                        " of ", workers, ": ", e.what(),
+                        ": ask for fewer workers or raise the limit on threads (ulimit -u, the "
+                        "container's)."});
+  }
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return begun; });
+}
+
+PENSTOCK_INLINE void Crew::go() {
+  {
+    const std::scoped_lock lock{mutex_};
+    ++run_;
+    working_ = threads_.size();
+    waits_ = false;
+  }
+  changed_.notify_all();
+}
+
+PENSTOCK_INLINE void Crew::wait() {
+  std::unique_lock lock{mutex_};
+  waits_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return working_ == 0; });
+}
+
+PENSTOCK_INLINE void Crew::serve(const Job& job) {
+  std::uint64_t served = 0;
+  for (;;) {
+    {
+      std::unique_lock lock{mutex_};
+      changed_.wait(lock, [&] { return over_ || run_ != served; });
+      if (over_) {
+        return;
+      }
+      served = run_;
+    }
+    Working working{*this};
+    job();
+    working.ended = false;
+  }
+}
+
+PENSTOCK_INLINE Crew::Begins::~Begins() {
+  const std::scoped_lock lock{crew.mutex_};
+  begun = true;
+  crew.changed_.notify_all();
+}
+
+PENSTOCK_INLINE Crew::Working::~Working() {
+  const std::scoped_lock lock{crew.mutex_};
+  crew.ended_ = crew.ended_ || ended;
+  if (--crew.working_ <= 1) {
+    crew.changed_.notify_all();
+  }
+}
+#endif
 
 } // namespace penstock::detail

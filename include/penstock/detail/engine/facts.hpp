@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
@@ -44,10 +45,7 @@ struct Plan {
   /// Note what a host stage sees and gives. Stages after a device have slots of their own.
   /// @{
   void sees_records() { whole = whole || !to_device; }
-  void works(unsigned with) noexcept {
-    sees_records();
-    workers = to_device ? workers : std::max(workers, with);
-  }
+  void works(unsigned with) noexcept;
   template <class Schema> void gives(std::size_t record_bytes) {
     if (to_device) {
       return;
@@ -67,48 +65,17 @@ class AheadNeeds {
   /// The Reader deals out whole slots of `each`.
   void whole(std::uint64_t each) noexcept { units_ = grain_ = each; }
   /// A stage gathers what comes in batches of `each`.
-  void gather(std::uint64_t each) noexcept {
-    // Credits were split by rounding down once already. Rounding down again could leave a batch
-    // with more credits than its records have.
-    if (out_ != 1 && std::exchange(shared_, true)) {
-      round_up();
-    }
-    const std::uint64_t waiting = each - std::gcd(grain_, each);
-    units_ += waiting / out_ * in_ + (waiting % out_ * in_ + out_ - 1) / out_;
-    grain_ = each;
-  }
+  void gather(std::uint64_t each) noexcept;
   /// A stage makes `out` units of each `in`.
-  void recount(std::uint64_t in, std::uint64_t out) noexcept {
-    const std::uint64_t same = std::gcd(in, out);
-    const std::uint64_t before = std::gcd(in_, out / same);
-    const std::uint64_t after = std::gcd(in / same, out_);
-    in_ = in_ / before * (in / same / after);
-    out_ = out_ / after * (out / same / before);
-    grain_ = out;
-  }
+  void recount(std::uint64_t in, std::uint64_t out) noexcept;
   /// A stage may leave units out: those that it keeps share the credits of a batch, rounded up.
-  void leave_out() noexcept {
-    grain_ = 1;
-    round_up();
-  }
+  void leave_out() noexcept;
 
   /// Tells `ahead`, when all stages are known. Throws OptionError if that is too small for them.
-  [[gnu::cold]] void check(Ahead<>& ahead) const {
-    ahead.needs(units_);
-    if (units_ > ahead.most()) {
-      throw_error<OptionError>(
-          {"penstock: Reader: ahead is ", ahead.records(ahead.most()),
-           ", but the batches of this chain, while they fill, may hold ", ahead.records(units_),
-           " records, and would never be full: give it at least that, or smaller batches, or "
-           ".flush, and they are handed on as they are."});
-    }
-  }
+  [[gnu::cold]] void check(Ahead<>& ahead) const;
 
  private:
-  void round_up() noexcept {
-    in_ = (in_ + out_ - 1) / out_;
-    out_ = 1;
-  }
+  void round_up() noexcept;
 
   std::uint64_t units_{1};
   std::uint64_t grain_{1}; // units come in whole ones of so many, but for an epoch's last
@@ -144,41 +111,97 @@ struct Facts {
   Flush flush{};            ///< When what waits to be full is handed on.
 
   /// A stage may leave records out.
-  void skip(bool may) noexcept {
-    skips = skips || may;
-    jumps = jumps || may;
-    if (may) {
-      needs.leave_out();
-    }
-  }
+  void skip(bool may) noexcept;
   /// A stage leaves out an epoch's last batch if it has fewer units than `batch`.
-  void drop_short(std::size_t batch) noexcept {
-    units -= units == unknown_size ? 0 : units / epochs % batch * epochs;
-  }
+  void drop_short(std::size_t batch) noexcept;
   /// Records that are delivered behind a stage are counted anew.
   void count_anew() noexcept { skips = false; }
   /// A Decoder gives any number of records of each `group`: they count themselves.
-  void recount_outputs(std::uint64_t group) noexcept {
-    needs.leave_out();
-    needs.recount(group, 1);
-    one_for_one = one_for_one && !outputs; // of two, nobody knows where to go on
-    units = records = slots_of_a_run = unknown_size;
-    slots_read = 0;
-    outputs = true;
-    skips = jumps = false;
-    ++recounts;
-  }
+  void recount_outputs(std::uint64_t group) noexcept;
   /// Returns whether ranks must have the batches of their turns: a batch is then short wherever
   /// records were left out of it.
   bool batches_by_turn() const noexcept { return jumps && !outputs && !order->one_rank(); }
   /// Returns how many batches of so many units there are in a run, at most, or unknown_size.
-  std::uint64_t batches(std::uint64_t batch) const noexcept {
-    if (units == unknown_size || slots_read != 0) {
-      return units == unknown_size ? units : slots_read;
-    }
-    const std::uint64_t epoch = units / epochs;
-    return epochs * (epoch / batch + (epoch % batch != 0 ? 1 : 0));
-  }
+  std::uint64_t batches(std::uint64_t batch) const noexcept;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void Plan::works(unsigned with) noexcept {
+  sees_records();
+  workers = to_device ? workers : std::max(workers, with);
+}
+
+PENSTOCK_INLINE void AheadNeeds::gather(std::uint64_t each) noexcept {
+  // Credits were split by rounding down once already. Rounding down again could leave a batch
+  // with more credits than its records have.
+  if (out_ != 1 && std::exchange(shared_, true)) {
+    round_up();
+  }
+  const std::uint64_t waiting = each - std::gcd(grain_, each);
+  units_ += waiting / out_ * in_ + (waiting % out_ * in_ + out_ - 1) / out_;
+  grain_ = each;
+}
+
+PENSTOCK_INLINE void AheadNeeds::recount(std::uint64_t in, std::uint64_t out) noexcept {
+  const std::uint64_t same = std::gcd(in, out);
+  const std::uint64_t before = std::gcd(in_, out / same);
+  const std::uint64_t after = std::gcd(in / same, out_);
+  in_ = in_ / before * (in / same / after);
+  out_ = out_ / after * (out / same / before);
+  grain_ = out;
+}
+
+PENSTOCK_INLINE void AheadNeeds::leave_out() noexcept {
+  grain_ = 1;
+  round_up();
+}
+
+PENSTOCK_INLINE void AheadNeeds::check(Ahead<>& ahead) const {
+  ahead.needs(units_);
+  if (units_ > ahead.most()) {
+    throw_error<OptionError>(
+        {"penstock: Reader: ahead is ", ahead.records(ahead.most()),
+         ", but the batches of this chain, while they fill, may hold ", ahead.records(units_),
+         " records, and would never be full: give it at least that, or smaller batches, or "
+         ".flush, and they are handed on as they are."});
+  }
+}
+
+PENSTOCK_INLINE void AheadNeeds::round_up() noexcept {
+  in_ = (in_ + out_ - 1) / out_;
+  out_ = 1;
+}
+
+PENSTOCK_INLINE void Facts::skip(bool may) noexcept {
+  skips = skips || may;
+  jumps = jumps || may;
+  if (may) {
+    needs.leave_out();
+  }
+}
+
+PENSTOCK_INLINE void Facts::drop_short(std::size_t batch) noexcept {
+  units -= units == unknown_size ? 0 : units / epochs % batch * epochs;
+}
+
+PENSTOCK_INLINE void Facts::recount_outputs(std::uint64_t group) noexcept {
+  needs.leave_out();
+  needs.recount(group, 1);
+  one_for_one = one_for_one && !outputs; // of two, nobody knows where to go on
+  units = records = slots_of_a_run = unknown_size;
+  slots_read = 0;
+  outputs = true;
+  skips = jumps = false;
+  ++recounts;
+}
+
+PENSTOCK_INLINE std::uint64_t Facts::batches(std::uint64_t batch) const noexcept {
+  if (units == unknown_size || slots_read != 0) {
+    return units == unknown_size ? units : slots_read;
+  }
+  const std::uint64_t epoch = units / epochs;
+  return epochs * (epoch / batch + (epoch % batch != 0 ? 1 : 0));
+}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>
@@ -19,10 +20,7 @@ namespace penstock::detail {
 /// that enters begins the run, and the last that leaves ends it.
 class Loops {
  public:
-  [[gnu::cold]] explicit Loops(std::size_t count) : count_{count} {
-    entered_.reserve(count);
-    told_.reserve(count);
-  }
+  [[gnu::cold]] explicit Loops(std::size_t count);
 
   /// Lets a loop into the run, and calls begin() if there is none. If begin() throws, this loop
   /// stays outside, and each other loop throws the same error once. A loop that begins a run later
@@ -74,38 +72,10 @@ class Loops {
 
   // Returns whether the loop may enter: false if it was stopped while it had to wait.
   [[gnu::cold]] bool await_turn(std::unique_lock<std::mutex>& lock, const void* loop,
-                                const std::stop_token& stop) {
-    lock = std::unique_lock{mutex_};
-    const auto has_left = [&] {
-      const Entered* const mine = find(loop);
-      return mine && mine->left;
-    };
-    if (!over_.wait(lock, stop, [&] { return !has_left(); })) {
-      return false;
-    }
-    if (find(loop)) {
-      throw Error{"penstock: this device has a loop in the run already: leave that before "
-                  "another begins."};
-    }
-    return true;
-  }
-  [[gnu::cold]] void tell_refusal(const void* loop) {
-    if (refusal_ && std::find(told_.begin(), told_.end(), loop) == told_.end()) {
-      told_.push_back(loop);
-      std::rethrow_exception(refusal_);
-    }
-  }
-  [[gnu::cold]] bool is_last(std::unique_lock<std::mutex>& lock, const void* loop) noexcept {
-    lock = std::unique_lock{mutex_};
-    find(loop)->left = true;
-    return entered_.size() == count_ &&
-           std::all_of(entered_.begin(), entered_.end(), [](const Entered& e) { return e.left; });
-  }
-  [[gnu::cold]] Entered* find(const void* loop) noexcept {
-    Entered* const found = std::find_if(entered_.begin(), entered_.end(),
-                                        [&](const Entered& e) { return e.loop == loop; });
-    return found == entered_.end() ? nullptr : found;
-  }
+                                const std::stop_token& stop);
+  [[gnu::cold]] void tell_refusal(const void* loop);
+  [[gnu::cold]] bool is_last(std::unique_lock<std::mutex>& lock, const void* loop) noexcept;
+  [[gnu::cold]] Entered* find(const void* loop) noexcept;
 
   const std::size_t count_;
   std::mutex mutex_;
@@ -129,5 +99,49 @@ template <class B> class BatchSource {
   /// device. `early`: nobody will be thrown the run's error.
   virtual void leave(bool early) noexcept = 0;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Loops::Loops(std::size_t count) : count_{count} {
+  entered_.reserve(count);
+  told_.reserve(count);
+}
+
+PENSTOCK_INLINE bool Loops::await_turn(std::unique_lock<std::mutex>& lock, const void* loop,
+                                       const std::stop_token& stop) {
+  lock = std::unique_lock{mutex_};
+  const auto has_left = [&] {
+    const Entered* const mine = find(loop);
+    return mine && mine->left;
+  };
+  if (!over_.wait(lock, stop, [&] { return !has_left(); })) {
+    return false;
+  }
+  if (find(loop)) {
+    throw Error{"penstock: this device has a loop in the run already: leave that before "
+                "another begins."};
+  }
+  return true;
+}
+
+PENSTOCK_INLINE void Loops::tell_refusal(const void* loop) {
+  if (refusal_ && std::find(told_.begin(), told_.end(), loop) == told_.end()) {
+    told_.push_back(loop);
+    std::rethrow_exception(refusal_);
+  }
+}
+
+PENSTOCK_INLINE bool Loops::is_last(std::unique_lock<std::mutex>& lock, const void* loop) noexcept {
+  lock = std::unique_lock{mutex_};
+  find(loop)->left = true;
+  return entered_.size() == count_ &&
+         std::all_of(entered_.begin(), entered_.end(), [](const Entered& e) { return e.left; });
+}
+
+PENSTOCK_INLINE Loops::Entered* Loops::find(const void* loop) noexcept {
+  Entered* const found = std::find_if(entered_.begin(), entered_.end(),
+                                      [&](const Entered& e) { return e.loop == loop; });
+  return found == entered_.end() ? nullptr : found;
+}
+#endif
 
 } // namespace penstock::detail

@@ -45,9 +45,7 @@ class SharedThread {
 };
 
 /// Returns how long to wait before the next try: from 1 ms on twice as long each time, at most 1 s.
-inline std::chrono::milliseconds retry_pause(unsigned failures) noexcept {
-  return std::chrono::milliseconds{std::min(1U << std::min(failures, 10U), 1000U)};
-}
+std::chrono::milliseconds retry_pause(unsigned failures) noexcept;
 
 /// What every node is made with: its stage's name in the Report and in errors, how many workers it
 /// has, the control by which its run ends, and, where there are several devices, the one that it
@@ -65,13 +63,7 @@ struct NodeSetup {
 /// A stage without threads is driven by another thread.
 class Node {
  public:
-  [[gnu::cold]] explicit Node(const NodeSetup& setup)
-      : name_{setup.name}, control_{setup.control}, kind_{setup.kind}, side_{setup.side},
-        meters_(setup.workers) {
-    for (Meter& meter : meters_) {
-      meter.watch(control_.waits(), false);
-    }
-  }
+  [[gnu::cold]] explicit Node(const NodeSetup& setup);
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
   virtual ~Node() = default;
@@ -92,94 +84,36 @@ class Node {
 
   /// Prepares for a run while no worker works; the thread that runs the pipeline calls it, for the
   /// stages after this one first. Returns false if it failed: then there is to be no run.
-  [[gnu::cold]] bool make_ready() noexcept {
-    bad_items_.store(0, StdAtomics::relaxed);
-    used_up_.set(0);
-    for (Meter& meter : meters_) {
-      meter.clear();
-    }
-    return attempt(0, [&] { reset(); });
-  }
+  [[gnu::cold]] bool make_ready() noexcept;
 
-  void run(unsigned worker) {
-    Meter& meter = meters_[worker];
-    const CallsCountIn here{&meter.calls()};
-    const CallsBeforeSleep tells{meter.before_waits()};
-    meter.start();
-    const struct Stops {
-      ~Stops() { meter.stop(); }
-      Meter& meter;
-    } stops{meter};
-    attempt(0, [&] { work(worker, meter); });
-  }
+  void run(unsigned worker);
 
   /// Returns whether its workers are to make what they call: see make().
   virtual bool makes() const noexcept { return false; }
   /// Has a worker make what it calls, in its own thread, while the pipeline is prepared. Throws
   /// StageError.
-  [[gnu::cold]] void make_for(unsigned worker) {
-    try {
-      make(worker);
-    } catch (const ThreadEnd&) {
-      throw;
-    } catch (...) {
-      std::rethrow_exception(described(
-          {.stage = name_, .worker = {"to make the callable of worker ", worker + 1}}, {}));
-    }
-  }
+  [[gnu::cold]] void make_for(unsigned worker);
   /// Hands in what its workers have, after a run that has not failed; the thread that ends the run
   /// calls it.
-  [[gnu::cold]] void hand_in_all() noexcept {
-    for (unsigned worker = 0; worker != workers(); ++worker) {
-      try {
-        hand_in(worker);
-      } catch (...) {
-        control_.fail({.stage = name_, .worker = {"to hand in the part of worker ", worker + 1}});
-        return;
-      }
-    }
-  }
+  [[gnu::cold]] void hand_in_all() noexcept;
 
   /// Drops what its workers have to hand in, after a run that has failed: the next one has no part
   /// of it.
   virtual void drop_parts() noexcept {}
   /// Makes for its workers, before a run, what drop_parts() has dropped. Throws StageError.
-  [[gnu::cold]] void renew_parts() {
-    for (unsigned worker = 0; lacks_parts() && worker != workers(); ++worker) {
-      make_for(worker);
-    }
-  }
+  [[gnu::cold]] void renew_parts();
 
   /// Reports a run that took `seconds`. Allocates nothing if `stage` is an earlier report of this
   /// node.
-  [[gnu::cold]] virtual void report(double seconds, StageReport& stage) const {
-    stage.name = name_;
-    stage.kind = kind_;
-    Meter::sum(meters_.data(), meters_.size(), seconds, stage);
-    if (filled_ != nullptr) {
-      stage.depth = slots_filled_;
-      stage.slot_bytes = filled_->layout().bytes();
-      stage.ring_bytes = filled_->bytes();
-      stage.ring_memory = filled_->kind();
-    }
-  }
+  [[gnu::cold]] PENSTOCK_INLINE virtual void report(double seconds, StageReport& stage) const;
   /// Returns the place in the run's order behind what was used up so far; any thread.
   std::uint64_t place() const noexcept { return used_up_.place(); }
   /// Returns how many records went through so far; any thread.
-  std::uint64_t records() const noexcept {
-    std::uint64_t sum = 0;
-    for (const Meter& meter : meters_) {
-      sum += meter.records();
-    }
-    return sum;
-  }
+  std::uint64_t records() const noexcept;
 
  protected:
   /// Has the Report tell of the ring that the stage fills, whose memory lives as long as the node.
-  void fills(const RingMemory& memory, std::size_t slots) noexcept {
-    filled_ = &memory;
-    slots_filled_ = slots;
-  }
+  void fills(const RingMemory& memory, std::size_t slots) noexcept;
   /// Forgets the last run, however it ended: gives back what the node still holds of the ring
   /// before it, and opens the ring after it.
   virtual void reset() = 0;
@@ -203,22 +137,7 @@ class Node {
   /// Decides, inside a catch block, about an item of `records` records of the source from `record`
   /// on that was tried `tries` times before this one.
   [[gnu::cold]] Item thrown(const OnError& on_error, Meter& meter, unsigned tries,
-                            std::uint64_t record, std::uint64_t records) noexcept {
-    if (is<SlotFull>() || is<ThreadEnded>()) {
-      failed(record);
-      return Item::failed;
-    }
-    if (tries < on_error.retries) {
-      return pause(tries, meter) ? Item::again : Item::failed;
-    }
-    if (bad_items_.fetch_add(1, StdAtomics::relaxed) < on_error.skips) {
-      control_.skips().note(name_, record, records);
-      meter.skipped(records);
-      return Item::skipped;
-    }
-    control_.fail({.stage = name_, .record = record, .reads = reads(), .skips = on_error.skips});
-    return Item::failed;
-  }
+                            std::uint64_t record, std::uint64_t records) noexcept;
   /// Calls f as attempt() does, for an item: `records` records of the source from `record` on. An f
   /// that takes a number gets that of its failures so far.
   template <class R, class F>
@@ -257,13 +176,7 @@ class Node {
     }
   }
   // Not in attempt(), of which there are many.
-  [[gnu::cold, gnu::noinline]] void failed(std::uint64_t record) noexcept {
-    control_.fail({.stage = name_,
-                   .record = record,
-                   .reads = reads(),
-                   .side = side_,
-                   .slot_records = filled_ ? filled_->layout().records() : 0});
-  }
+  [[gnu::cold]] void failed(std::uint64_t record) noexcept;
   template <class R> static std::uint64_t number_of(const R& record) noexcept {
     if constexpr (std::is_invocable_v<const R&>) {
       return record();
@@ -272,14 +185,7 @@ class Node {
     }
   }
   // Waits before an item is tried again; returns false if the run ends.
-  [[gnu::cold]] bool pause(unsigned failures, Meter& meter) noexcept {
-    meter.tried_again();
-    meter.pause(Activity::starved);
-    const bool goes_on =
-        control_.interrupt().sleep_until(Meter::Clock::now() + retry_pause(failures));
-    meter.spent(Activity::starved, Activity::busy);
-    return goes_on;
-  }
+  [[gnu::cold]] bool pause(unsigned failures, Meter& meter) noexcept;
 
   const std::string name_;
   RunControl& control_;
@@ -291,5 +197,128 @@ class Node {
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
   UsedUp<> used_up_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::chrono::milliseconds retry_pause(unsigned failures) noexcept {
+  return std::chrono::milliseconds{std::min(1U << std::min(failures, 10U), 1000U)};
+}
+
+PENSTOCK_INLINE Node::Node(const NodeSetup& setup)
+    : name_{setup.name}, control_{setup.control}, kind_{setup.kind}, side_{setup.side},
+      meters_(setup.workers) {
+  for (Meter& meter : meters_) {
+    meter.watch(control_.waits(), false);
+  }
+}
+
+PENSTOCK_INLINE bool Node::make_ready() noexcept {
+  bad_items_.store(0, StdAtomics::relaxed);
+  used_up_.set(0);
+  for (Meter& meter : meters_) {
+    meter.clear();
+  }
+  return attempt(0, [&] { reset(); });
+}
+
+PENSTOCK_INLINE void Node::run(unsigned worker) {
+  Meter& meter = meters_[worker];
+  const CallsCountIn here{&meter.calls()};
+  const CallsBeforeSleep tells{meter.before_waits()};
+  meter.start();
+  const struct Stops {
+    ~Stops() { meter.stop(); }
+    Meter& meter;
+  } stops{meter};
+  attempt(0, [&] { work(worker, meter); });
+}
+
+PENSTOCK_INLINE void Node::make_for(unsigned worker) {
+  try {
+    make(worker);
+  } catch (const ThreadEnd&) {
+    throw;
+  } catch (...) {
+    std::rethrow_exception(
+        described({.stage = name_, .worker = {"to make the callable of worker ", worker + 1}}, {}));
+  }
+}
+
+PENSTOCK_INLINE void Node::hand_in_all() noexcept {
+  for (unsigned worker = 0; worker != workers(); ++worker) {
+    try {
+      hand_in(worker);
+    } catch (...) {
+      control_.fail({.stage = name_, .worker = {"to hand in the part of worker ", worker + 1}});
+      return;
+    }
+  }
+}
+
+PENSTOCK_INLINE void Node::renew_parts() {
+  for (unsigned worker = 0; lacks_parts() && worker != workers(); ++worker) {
+    make_for(worker);
+  }
+}
+
+PENSTOCK_INLINE void Node::report(double seconds, StageReport& stage) const {
+  stage.name = name_;
+  stage.kind = kind_;
+  Meter::sum(meters_.data(), meters_.size(), seconds, stage);
+  if (filled_ != nullptr) {
+    stage.depth = slots_filled_;
+    stage.slot_bytes = filled_->layout().bytes();
+    stage.ring_bytes = filled_->bytes();
+    stage.ring_memory = filled_->kind();
+  }
+}
+
+PENSTOCK_INLINE std::uint64_t Node::records() const noexcept {
+  std::uint64_t sum = 0;
+  for (const Meter& meter : meters_) {
+    sum += meter.records();
+  }
+  return sum;
+}
+
+PENSTOCK_INLINE void Node::fills(const RingMemory& memory, std::size_t slots) noexcept {
+  filled_ = &memory;
+  slots_filled_ = slots;
+}
+
+PENSTOCK_INLINE Node::Item Node::thrown(const OnError& on_error, Meter& meter, unsigned tries,
+                                        std::uint64_t record, std::uint64_t records) noexcept {
+  if (is<SlotFull>() || is<ThreadEnded>()) {
+    failed(record);
+    return Item::failed;
+  }
+  if (tries < on_error.retries) {
+    return pause(tries, meter) ? Item::again : Item::failed;
+  }
+  if (bad_items_.fetch_add(1, StdAtomics::relaxed) < on_error.skips) {
+    control_.skips().note(name_, record, records);
+    meter.skipped(records);
+    return Item::skipped;
+  }
+  control_.fail({.stage = name_, .record = record, .reads = reads(), .skips = on_error.skips});
+  return Item::failed;
+}
+
+[[gnu::noinline]] PENSTOCK_INLINE void Node::failed(std::uint64_t record) noexcept {
+  control_.fail({.stage = name_,
+                 .record = record,
+                 .reads = reads(),
+                 .side = side_,
+                 .slot_records = filled_ ? filled_->layout().records() : 0});
+}
+
+PENSTOCK_INLINE bool Node::pause(unsigned failures, Meter& meter) noexcept {
+  meter.tried_again();
+  meter.pause(Activity::starved);
+  const bool goes_on =
+      control_.interrupt().sleep_until(Meter::Clock::now() + retry_pause(failures));
+  meter.spent(Activity::starved, Activity::busy);
+  return goes_on;
+}
+#endif
 
 } // namespace penstock::detail

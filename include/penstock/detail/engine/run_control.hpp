@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/interrupt.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
@@ -105,20 +106,10 @@ class RunControl {
   /// and closes none of the next run.
   void end() noexcept { gate_.close(); }
   /// Stops the run, if there is one. Async-signal-safe: takes no lock, here and in the rings.
-  void stop() noexcept {
-    if (gate_.enter()) {
-      const int error = errno; // of the code that a signal handler interrupts
-      close(Flow::stopped);
-      errno = error;
-      gate_.leave();
-    }
-  }
+  void stop() noexcept;
   /// Returns whether the run has neither failed nor been stopped: to be called before a step that
   /// cannot be taken back. If true, a stop() from now on comes too late and does nothing.
-  bool pass_point_of_no_return() noexcept {
-    const std::scoped_lock lock{mutex_};
-    return !failed_ && gate_.close_if_unused();
-  }
+  bool pass_point_of_no_return() noexcept;
   bool stopped() const noexcept { return gate_.was_entered(); }
   /// What wakes those who wait outside of the rings when they are closed.
   Interrupt& interrupt() noexcept { return interrupt_; }
@@ -129,43 +120,15 @@ class RunControl {
   /// @}
   /// Tells those who hold a token if the run ends early: to be called by the thread that runs the
   /// pipeline, since stop() may be called in a signal handler.
-  void tell_tokens() noexcept {
-    if (stopped() || failed()) {
-      interrupt_.request_stop();
-    }
-  }
+  void tell_tokens() noexcept;
 
   /// Ends the run by the exception in flight, inside a catch block. Later ones are dropped, but the
   /// first that lost the device is kept. When it returns, every ring is closed, whichever thread
   /// began to close them.
-  [[gnu::cold]] void fail(const Failure& failure) noexcept {
-    const bool lost = is_sticky();
-    const bool first = is_first();
-    std::exception_ptr error;
-    if (first || lost) {
-      error = described(failure, asks_);
-    }
-    {
-      std::unique_lock lock{mutex_};
-      if (lost && (first || !lost_)) {
-        lost_ = error;
-      }
-      if (first) {
-        error_ = std::move(error);
-        described_.notify_all();
-      }
-      // One of several loops asks for the error as soon as its ring is closed.
-      described_.wait(lock, [this] { return error_ != nullptr; });
-    }
-    // The thread of the first error may not have closed them yet, and the caller drops its slot.
-    close(Flow::failed);
-  }
+  [[gnu::cold]] void fail(const Failure& failure) noexcept;
 
   /// Returns whether an error has ended the run.
-  bool failed() const noexcept {
-    const std::scoped_lock lock{mutex_};
-    return failed_;
-  }
+  bool failed() const noexcept;
 
   /// Returns what the run has skipped.
   /// @{
@@ -175,54 +138,19 @@ class RunControl {
 
   /// Says that nobody can be thrown the run's error any more: the next run throws it, instead of
   /// running.
-  void owe() noexcept {
-    const std::scoped_lock lock{mutex_};
-    owed_ = error_;
-  }
+  void owe() noexcept;
   /// Copies the text of the run's error: nothing if there is none, or no memory for it.
-  [[gnu::cold]] void copy_error(std::string& to) const noexcept {
-    to.clear();
-    try {
-      rethrow();
-    } catch (const std::exception& e) {
-      try {
-        to.append(text_of(e));
-      } catch (...) {
-      }
-    } catch (...) {
-    }
-  }
+  [[gnu::cold]] void copy_error(std::string& to) const noexcept;
 
   /// Returns whether an error has left the device unusable: nobody may wait for it.
-  bool device_lost() const noexcept {
-    const std::scoped_lock lock{mutex_};
-    return lost_ != nullptr;
-  }
+  bool device_lost() const noexcept;
   /// Returns the run's error; null if there was none.
-  std::exception_ptr error() const noexcept {
-    const std::scoped_lock lock{mutex_};
-    return error_;
-  }
+  std::exception_ptr error() const noexcept;
   /// Throws it, if there was one.
-  void rethrow() const {
-    if (const std::exception_ptr thrown = error()) {
-      std::rethrow_exception(thrown);
-    }
-  }
+  void rethrow() const;
   /// Forgets the last run, before the next. Throws the error by which the device was lost, since it
   /// cannot run any more; or, once, the error that the last run still owes.
-  [[gnu::cold]] void reset() {
-    const std::scoped_lock lock{mutex_};
-    skips_.clear();
-    interrupt_.reset();
-    waits_.reset();
-    failed_ = false;
-    const std::exception_ptr owed = std::exchange(owed_, nullptr);
-    error_ = lost_ ? lost_ : owed;
-    if (error_) {
-      std::rethrow_exception(error_);
-    }
-  }
+  [[gnu::cold]] void reset();
 
  private:
   struct Watched {
@@ -231,25 +159,9 @@ class RunControl {
   };
 
   // Asked before an error is described, which takes time.
-  bool is_first() noexcept {
-    const std::scoped_lock lock{mutex_};
-    return !std::exchange(failed_, true);
-  }
-  static bool is_sticky() noexcept {
-    try {
-      throw;
-    } catch (const DeviceError& e) {
-      return e.sticky();
-    } catch (...) {
-      return false;
-    }
-  }
-  void close(Flow flow) noexcept {
-    for (const Watched& watched : rings_) {
-      watched.close(watched.ring, flow);
-    }
-    interrupt_.raise();
-  }
+  bool is_first() noexcept;
+  static bool is_sticky() noexcept;
+  void close(Flow flow) noexcept;
 
   Vector<Watched> rings_;
   Vector<AsksOpenWork> asks_;
@@ -264,5 +176,124 @@ class RunControl {
   alignas(cache_line) WaitClock waits_; // every worker reads it often
   alignas(cache_line) Interrupt interrupt_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void RunControl::stop() noexcept {
+  if (gate_.enter()) {
+    const int error = errno; // of the code that a signal handler interrupts
+    close(Flow::stopped);
+    errno = error;
+    gate_.leave();
+  }
+}
+
+PENSTOCK_INLINE bool RunControl::pass_point_of_no_return() noexcept {
+  const std::scoped_lock lock{mutex_};
+  return !failed_ && gate_.close_if_unused();
+}
+
+PENSTOCK_INLINE void RunControl::tell_tokens() noexcept {
+  if (stopped() || failed()) {
+    interrupt_.request_stop();
+  }
+}
+
+PENSTOCK_INLINE void RunControl::fail(const Failure& failure) noexcept {
+  const bool lost = is_sticky();
+  const bool first = is_first();
+  std::exception_ptr error;
+  if (first || lost) {
+    error = described(failure, asks_);
+  }
+  {
+    std::unique_lock lock{mutex_};
+    if (lost && (first || !lost_)) {
+      lost_ = error;
+    }
+    if (first) {
+      error_ = std::move(error);
+      described_.notify_all();
+    }
+    // One of several loops asks for the error as soon as its ring is closed.
+    described_.wait(lock, [this] { return error_ != nullptr; });
+  }
+  // The thread of the first error may not have closed them yet, and the caller drops its slot.
+  close(Flow::failed);
+}
+
+PENSTOCK_INLINE bool RunControl::failed() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  return failed_;
+}
+
+PENSTOCK_INLINE void RunControl::owe() noexcept {
+  const std::scoped_lock lock{mutex_};
+  owed_ = error_;
+}
+
+PENSTOCK_INLINE void RunControl::copy_error(std::string& to) const noexcept {
+  to.clear();
+  try {
+    rethrow();
+  } catch (const std::exception& e) {
+    try {
+      to.append(text_of(e));
+    } catch (...) {
+    }
+  } catch (...) {
+  }
+}
+
+PENSTOCK_INLINE bool RunControl::device_lost() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  return lost_ != nullptr;
+}
+
+PENSTOCK_INLINE std::exception_ptr RunControl::error() const noexcept {
+  const std::scoped_lock lock{mutex_};
+  return error_;
+}
+
+PENSTOCK_INLINE void RunControl::rethrow() const {
+  if (const std::exception_ptr thrown = error()) {
+    std::rethrow_exception(thrown);
+  }
+}
+
+PENSTOCK_INLINE void RunControl::reset() {
+  const std::scoped_lock lock{mutex_};
+  skips_.clear();
+  interrupt_.reset();
+  waits_.reset();
+  failed_ = false;
+  const std::exception_ptr owed = std::exchange(owed_, nullptr);
+  error_ = lost_ ? lost_ : owed;
+  if (error_) {
+    std::rethrow_exception(error_);
+  }
+}
+
+PENSTOCK_INLINE bool RunControl::is_first() noexcept {
+  const std::scoped_lock lock{mutex_};
+  return !std::exchange(failed_, true);
+}
+
+PENSTOCK_INLINE bool RunControl::is_sticky() noexcept {
+  try {
+    throw;
+  } catch (const DeviceError& e) {
+    return e.sticky();
+  } catch (...) {
+    return false;
+  }
+}
+
+PENSTOCK_INLINE void RunControl::close(Flow flow) noexcept {
+  for (const Watched& watched : rings_) {
+    watched.close(watched.ring, flow);
+  }
+  interrupt_.raise();
+}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/engine/node.hpp>
@@ -25,63 +26,18 @@ class RunSums {
   using Nodes = Vector<Owned<Node>>;
 
  public:
-  void begin() noexcept {
-    start_ = Clock::now();
-    cpu_start_ = cpu_now();
-    fetched_start_ = fetched_now();
-  }
+  void begin() noexcept;
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   /// Fills in what is known after `seconds`; 0 before the first run. Allocates nothing if `report`
   /// is an earlier one of these nodes.
   [[gnu::cold]] void fill(Report& report, const Nodes& nodes, const RunControl& control,
-                          const RunOrder& order, double seconds) const {
-    report.seconds = seconds;
-    report.cpu_s = seconds > 0 ? cpu_now() - cpu_start_ : 0;
-    report.storage_bytes = seconds > 0 ? fetched_now() - fetched_start_ : 0;
-    report.waited_s = seconds > 0 ? waited(control) : 0;
-    report.epochs = order.epochs();
-    report.stopped = control.stopped();
-    control.copy_error(report.error);
-    if (report.stages.size() != nodes.size()) {
-      std::vector<StageReport>(nodes.size()).swap(report.stages);
-    }
-    report.observed = false;
-    report.stolen_s = report.throttled_s = 0;
-    report.gpu.reset();
-    report.skipped = 0;
-    report.pageable_bytes = report.pinned_bytes = report.device_bytes = 0;
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      StageReport& stage = report.stages[i];
-      nodes[i]->report(seconds, stage);
-      report.skipped += stage.skipped;
-      (stage.ring_memory == MemoryKind::pageable ? report.pageable_bytes
-       : stage.ring_memory == MemoryKind::pinned ? report.pinned_bytes
-                                                 : report.device_bytes) += stage.ring_bytes;
-    }
-    control.skips().copy(report.skips);
-    report.position = order.position(nodes.back()->place());
-    report.records = report.stages.back().records;
-    report.bytes = report.stages.back().bytes;
-    report.limiting_stage =
-        report.stages[limiting_stage(report.stages, seconds, report.waited_s)].name;
-  }
+                          const RunOrder& order, double seconds) const;
 
  private:
-  static double waited(const RunControl& control) noexcept {
-    const auto now = Clock::now().time_since_epoch() / std::chrono::nanoseconds{1};
-    return static_cast<double>(control.waits().at(static_cast<std::uint64_t>(now))) / 1e9;
-  }
-  static double cpu_now() noexcept {
-    timespec now{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-  }
-  static std::uint64_t fetched_now() noexcept {
-    rusage used{};
-    ::getrusage(RUSAGE_SELF, &used);
-    return static_cast<std::uint64_t>(used.ru_inblock) * 512; // the blocks of getrusage(2)
-  }
+  static double waited(const RunControl& control) noexcept;
+  static double cpu_now() noexcept;
+  static std::uint64_t fetched_now() noexcept;
 
   Clock::time_point start_{};
   double cpu_start_{};
@@ -94,8 +50,68 @@ class RunSums {
 ///
 ///     Reader 100 -> Decoder 90, 10 left out -> Kernel 60, 2 for 1 -> Consumer 120
 ///     dropped = 100 - 10 - 60 = 30
-[[gnu::cold]] inline std::uint64_t dropped(const std::vector<StageReport>& stages,
-                                           const Vector<Owned<Node>>& nodes) noexcept {
+[[gnu::cold]] std::uint64_t dropped(const std::vector<StageReport>& stages,
+                                    const Vector<Owned<Node>>& nodes) noexcept;
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void RunSums::begin() noexcept {
+  start_ = Clock::now();
+  cpu_start_ = cpu_now();
+  fetched_start_ = fetched_now();
+}
+
+PENSTOCK_INLINE void RunSums::fill(Report& report, const Nodes& nodes, const RunControl& control,
+                                   const RunOrder& order, double seconds) const {
+  report.seconds = seconds;
+  report.cpu_s = seconds > 0 ? cpu_now() - cpu_start_ : 0;
+  report.storage_bytes = seconds > 0 ? fetched_now() - fetched_start_ : 0;
+  report.waited_s = seconds > 0 ? waited(control) : 0;
+  report.epochs = order.epochs();
+  report.stopped = control.stopped();
+  control.copy_error(report.error);
+  if (report.stages.size() != nodes.size()) {
+    std::vector<StageReport>(nodes.size()).swap(report.stages);
+  }
+  report.observed = false;
+  report.stolen_s = report.throttled_s = 0;
+  report.gpu.reset();
+  report.skipped = 0;
+  report.pageable_bytes = report.pinned_bytes = report.device_bytes = 0;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    StageReport& stage = report.stages[i];
+    nodes[i]->report(seconds, stage);
+    report.skipped += stage.skipped;
+    (stage.ring_memory == MemoryKind::pageable ? report.pageable_bytes
+     : stage.ring_memory == MemoryKind::pinned ? report.pinned_bytes
+                                               : report.device_bytes) += stage.ring_bytes;
+  }
+  control.skips().copy(report.skips);
+  report.position = order.position(nodes.back()->place());
+  report.records = report.stages.back().records;
+  report.bytes = report.stages.back().bytes;
+  report.limiting_stage =
+      report.stages[limiting_stage(report.stages, seconds, report.waited_s)].name;
+}
+
+PENSTOCK_INLINE double RunSums::waited(const RunControl& control) noexcept {
+  const auto now = Clock::now().time_since_epoch() / std::chrono::nanoseconds{1};
+  return static_cast<double>(control.waits().at(static_cast<std::uint64_t>(now))) / 1e9;
+}
+
+PENSTOCK_INLINE double RunSums::cpu_now() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+}
+
+PENSTOCK_INLINE std::uint64_t RunSums::fetched_now() noexcept {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return static_cast<std::uint64_t>(used.ru_inblock) * 512; // the blocks of getrusage(2)
+}
+
+PENSTOCK_INLINE std::uint64_t dropped(const std::vector<StageReport>& stages,
+                                      const Vector<Owned<Node>>& nodes) noexcept {
   std::size_t end = 1;
   while (end + 1 < nodes.size() && !nodes[end]->recounts()) {
     ++end;
@@ -106,5 +122,6 @@ class RunSums {
   }
   return stages.front().records - stages[end].records - left_out;
 }
+#endif
 
 } // namespace penstock::detail

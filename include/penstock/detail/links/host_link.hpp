@@ -30,18 +30,8 @@ struct HostSlot {
   /// Units that it gets no more than these are taken off `units` later.
   /// @{
   void begin(std::uint64_t number, std::uint64_t turn, std::uint64_t of_epoch,
-             std::size_t count) noexcept {
-    index = number;
-    source.start(turn);
-    epoch = of_epoch;
-    units = count;
-  }
-  void begin(const HostSlot& given) noexcept {
-    index = given.index;
-    epoch = given.epoch;
-    units = given.units;
-    ends_epoch = given.ends_epoch;
-  }
+             std::size_t count) noexcept;
+  void begin(const HostSlot& given) noexcept;
   /// @}
 
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
@@ -87,95 +77,42 @@ struct HostLink {
   }
   /// Returns source_index() of a unit of a slot: none where records lie in the source in another
   /// order than here.
-  std::uint64_t shown(const HostSlot& slot, std::size_t unit) const noexcept {
-    return order->plain() && !outputs ? slot.source[unit] : no_source_index;
-  }
+  std::uint64_t shown(const HostSlot& slot, std::size_t unit) const noexcept;
   /// Returns which record a slot's unit is: among outputs, the number of that.
-  Visit visit(const HostSlot& slot, std::size_t unit) const noexcept {
-    if (outputs) {
-      return {slot.source[unit], slot.epoch, slot.source[unit]};
-    }
-    return order->visit(slot.epoch, layout().in_records(slot.source[unit]));
-  }
+  Visit visit(const HostSlot& slot, std::size_t unit) const noexcept;
   /// Throws Error if nothing is left of a slot that is a batch, and other ranks have that batch.
-  [[gnu::cold]] void check_left(std::size_t units, std::size_t of) const {
-    if (never_empty && units == 0 && of != 0) {
-      throw_error<Error>({"penstock: all ", of,
-                          " records of a batch were left out, and each of several ranks must have "
-                          "equally many batches: mend what left them out, or take larger "
-                          "batches."});
-    }
-  }
+  [[gnu::cold]] void check_left(std::size_t units, std::size_t of) const;
   /// Returns the place in the run's order behind all that a slot was made of.
-  std::uint64_t place_behind(const HostSlot& slot) const noexcept {
-    const std::uint64_t behind = slot.source[slot.units];
-    return outputs ? behind : order->place(slot.epoch, layout().in_records(behind));
-  }
+  std::uint64_t place_behind(const HostSlot& slot) const noexcept;
   /// Returns index() of a unit of a slot.
-  std::uint64_t index_of(const HostSlot& slot, std::size_t unit) const {
-    return slot.index + (counted_ || counts ? unit : slot.source[unit] - slot.source[0]);
-  }
+  std::uint64_t index_of(const HostSlot& slot, std::size_t unit) const;
 
   /// Has slots keep their dues, to be called before the first run. `bound`, unless it is null,
   /// bounds how far the Reader is ahead.
-  [[gnu::cold]] void keep_dues(Shared<Ahead<>> bound) {
-    ahead = std::move(bound);
-    dues_ = Vector<Dues>(ring.slots());
-  }
+  [[gnu::cold]] void keep_dues(Shared<Ahead<>> bound);
   /// Returns the dues of the slot in a place, which belong to whoever has the slot; null if none
   /// are kept.
   Dues* dues(std::size_t place) noexcept { return dues_.empty() ? nullptr : &dues_[place]; }
   /// Return one of them, or what changes nothing.
   /// @{
-  std::uint64_t credits(std::size_t place) const noexcept {
-    return dues_.empty() ? 0 : dues_[place].credits;
-  }
-  Flush::Clock::time_point was_read(std::size_t place) const noexcept {
-    return dues_.empty() ? Flush::Clock::time_point{} : dues_[place].read;
-  }
+  std::uint64_t credits(std::size_t place) const noexcept;
+  Flush::Clock::time_point was_read(std::size_t place) const noexcept;
   /// @}
 
   /// Has index() count the records delivered, if some may be skipped. To be called before the first
   /// run. The ring's takers then get a slot only after all slots before it are published.
   void count() { counted_ = Owned<Counted>{new Counted{ring.slots()}}; }
   /// Forgets the last run, before the next. No slot may be in use.
-  [[gnu::cold]] void reset() {
-    if (counted_) {
-      for (HostRing::Claim& held : counted_->held) {
-        held = {};
-      }
-      counted_->turns.reset();
-      counted_->units = 0;
-    }
-    ring.reset();
-  }
+  [[gnu::cold]] void reset();
   /// Hands on the dues of a ticket's slot `given`, in the link before, of which a stage has made
   /// the slot `made`; gives back the credits of units that it left out. Call it before the slot is
   /// published.
   void hand_on(const HostLink& before, std::uint64_t ticket, const HostSlot& given,
-               const HostSlot& made) noexcept {
-    if (dues_.empty()) {
-      return;
-    }
-    Dues& dues = dues_[ticket % ring.slots()];
-    dues = before.dues_[ticket % before.ring.slots()];
-    if (ahead && made.units != given.units) {
-      const std::uint64_t left_out =
-          credits_of(dues.credits, given.units, given.units - made.units);
-      dues.credits -= left_out;
-      ahead->give_back(left_out);
-    }
-  }
+               const HostSlot& made) noexcept;
   /// Gives back the credits of a slot that the last stage is done with.
-  void use_up(std::uint64_t credits) const noexcept {
-    if (ahead) {
-      ahead->give_back(credits);
-    }
-  }
+  void use_up(std::uint64_t credits) const noexcept;
   /// Returns how many bytes the units of a slot have.
-  std::size_t bytes(std::size_t place, const HostSlot& slot) const noexcept {
-    return slot.units != 0 ? memory.used(place, slot.units) : 0;
-  }
+  std::size_t bytes(std::size_t place, const HostSlot& slot) const noexcept;
   /// Books what a worker has filled a slot with, or that it left it empty. Inline, since a call
   /// costs a hop between two threads 4 % of its time.
   [[gnu::always_inline]] void book(std::size_t place, const HostSlot& slot,
@@ -184,9 +121,7 @@ struct HostLink {
     meter.found_in_use(ring.was_in_use());
   }
   /// Publishes a slot whose head is complete. Never blocks.
-  void publish(HostRing::Claim&& claim) noexcept {
-    counted_ ? publish_in_turn(std::move(claim)) : publish_now(claim);
-  }
+  void publish(HostRing::Claim&& claim) noexcept;
 
   HostRing ring;
   RingMemory memory;
@@ -208,27 +143,131 @@ struct HostLink {
     Vector<HostRing::Claim> held; // by place: what is filled, until its turn
   };
 
-  [[gnu::noinline]] void publish_in_turn(HostRing::Claim&& claim) noexcept {
-    Counted& counted = *counted_;
-    const std::uint64_t ticket = claim.ticket();
-    counted.held[claim.place()] = std::move(claim);
-    counted.turns.bring(ticket, [this, &counted](std::size_t place) {
-      HostRing::Claim& held = counted.held[place];
-      HostSlot& slot = held.slot();
-      slot.index = counted.units;
-      counted.units += slot.units;
-      publish_now(held);
-    });
-  }
+  void publish_in_turn(HostRing::Claim&& claim) noexcept;
   // A slot is full only if its batch may go on behind it.
-  void publish_now(HostRing::Claim& claim) const noexcept {
-    const HostSlot& slot = claim.slot();
-    const bool full = slot.units == layout().units && !slot.ends_epoch;
-    claim.publish(slot.units == 0 ? Fill::none : full ? Fill::full : Fill::partial);
-  }
+  void publish_now(HostRing::Claim& claim) const noexcept;
 
   Owned<Counted> counted_;
   Vector<Dues> dues_; // by place
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void HostSlot::begin(std::uint64_t number, std::uint64_t turn,
+                                     std::uint64_t of_epoch, std::size_t count) noexcept {
+  index = number;
+  source.start(turn);
+  epoch = of_epoch;
+  units = count;
+}
+
+PENSTOCK_INLINE void HostSlot::begin(const HostSlot& given) noexcept {
+  index = given.index;
+  epoch = given.epoch;
+  units = given.units;
+  ends_epoch = given.ends_epoch;
+}
+
+PENSTOCK_INLINE std::uint64_t HostLink::shown(const HostSlot& slot,
+                                              std::size_t unit) const noexcept {
+  return order->plain() && !outputs ? slot.source[unit] : no_source_index;
+}
+
+PENSTOCK_INLINE Visit HostLink::visit(const HostSlot& slot, std::size_t unit) const noexcept {
+  if (outputs) {
+    return {slot.source[unit], slot.epoch, slot.source[unit]};
+  }
+  return order->visit(slot.epoch, layout().in_records(slot.source[unit]));
+}
+
+PENSTOCK_INLINE void HostLink::check_left(std::size_t units, std::size_t of) const {
+  if (never_empty && units == 0 && of != 0) {
+    throw_error<Error>({"penstock: all ", of,
+                        " records of a batch were left out, and each of several ranks must have "
+                        "equally many batches: mend what left them out, or take larger "
+                        "batches."});
+  }
+}
+
+PENSTOCK_INLINE std::uint64_t HostLink::place_behind(const HostSlot& slot) const noexcept {
+  const std::uint64_t behind = slot.source[slot.units];
+  return outputs ? behind : order->place(slot.epoch, layout().in_records(behind));
+}
+
+PENSTOCK_INLINE std::uint64_t HostLink::index_of(const HostSlot& slot, std::size_t unit) const {
+  return slot.index + (counted_ || counts ? unit : slot.source[unit] - slot.source[0]);
+}
+
+PENSTOCK_INLINE void HostLink::keep_dues(Shared<Ahead<>> bound) {
+  ahead = std::move(bound);
+  dues_ = Vector<Dues>(ring.slots());
+}
+
+PENSTOCK_INLINE std::uint64_t HostLink::credits(std::size_t place) const noexcept {
+  return dues_.empty() ? 0 : dues_[place].credits;
+}
+
+PENSTOCK_INLINE Flush::Clock::time_point HostLink::was_read(std::size_t place) const noexcept {
+  return dues_.empty() ? Flush::Clock::time_point{} : dues_[place].read;
+}
+
+PENSTOCK_INLINE void HostLink::reset() {
+  if (counted_) {
+    for (HostRing::Claim& held : counted_->held) {
+      held = {};
+    }
+    counted_->turns.reset();
+    counted_->units = 0;
+  }
+  ring.reset();
+}
+
+PENSTOCK_INLINE void HostLink::hand_on(const HostLink& before, std::uint64_t ticket,
+                                       const HostSlot& given, const HostSlot& made) noexcept {
+  if (dues_.empty()) {
+    return;
+  }
+  Dues& dues = dues_[ticket % ring.slots()];
+  dues = before.dues_[ticket % before.ring.slots()];
+  if (ahead && made.units != given.units) {
+    const std::uint64_t left_out = credits_of(dues.credits, given.units, given.units - made.units);
+    dues.credits -= left_out;
+    ahead->give_back(left_out);
+  }
+}
+
+PENSTOCK_INLINE void HostLink::use_up(std::uint64_t credits) const noexcept {
+  if (ahead) {
+    ahead->give_back(credits);
+  }
+}
+
+PENSTOCK_INLINE std::size_t HostLink::bytes(std::size_t place,
+                                            const HostSlot& slot) const noexcept {
+  return slot.units != 0 ? memory.used(place, slot.units) : 0;
+}
+
+PENSTOCK_INLINE void HostLink::publish(HostRing::Claim&& claim) noexcept {
+  counted_ ? publish_in_turn(std::move(claim)) : publish_now(claim);
+}
+
+[[gnu::noinline]] PENSTOCK_INLINE void HostLink::publish_in_turn(HostRing::Claim&& claim) noexcept {
+  Counted& counted = *counted_;
+  const std::uint64_t ticket = claim.ticket();
+  counted.held[claim.place()] = std::move(claim);
+  counted.turns.bring(ticket, [this, &counted](std::size_t place) {
+    HostRing::Claim& held = counted.held[place];
+    HostSlot& slot = held.slot();
+    slot.index = counted.units;
+    counted.units += slot.units;
+    publish_now(held);
+  });
+}
+
+PENSTOCK_INLINE void HostLink::publish_now(HostRing::Claim& claim) const noexcept {
+  const HostSlot& slot = claim.slot();
+  const bool full = slot.units == layout().units && !slot.ends_epoch;
+  claim.publish(slot.units == 0 ? Fill::none : full ? Fill::full : Fill::partial);
+}
+#endif
 
 } // namespace penstock::detail

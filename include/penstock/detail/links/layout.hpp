@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
@@ -39,80 +40,35 @@ struct Layout {
 
   Layout() = default;
   /// Lays out slots of a plain schema.
-  Layout(std::size_t count, std::size_t record_bytes) : units{count} {
-    parts.push_back({record_bytes, count * record_bytes, Array::records});
-    sizes.push_back(record_bytes);
-  }
+  Layout(std::size_t count, std::size_t record_bytes);
 
-  bool ragged() const noexcept {
-    bool any = false;
-    for (const Array& part : parts) {
-      any = any || part.kind == Array::values;
-    }
-    return any;
-  }
+  bool ragged() const noexcept;
   /// Returns whether records travel in pieces, so that a slot may hold a part of one.
   bool in_pieces() const noexcept { return units_a_record != 1; }
   /// Converts a count of units, or the number of one, to records, rounded down.
-  std::uint64_t in_records(std::uint64_t count) const noexcept {
-    return in_pieces() ? count / units_a_record : count; // small slots feel a division
-  }
+  std::uint64_t in_records(std::uint64_t count) const noexcept;
   /// Returns how many records a slot holds, rounded down.
   std::size_t records() const noexcept { return units / units_a_record; }
   /// Returns how many records end among `count` units from unit `first` on.
-  std::uint64_t whole_records(std::uint64_t first, std::uint64_t count) const noexcept {
-    return in_pieces() ? in_records(first + count) - in_records(first) : count;
-  }
+  std::uint64_t whole_records(std::uint64_t first, std::uint64_t count) const noexcept;
   /// Return the bytes of a record and of a unit, without those of Ragged columns.
   /// @{
   std::size_t record_bytes() const noexcept { return unit_bytes() * units_a_record; }
-  std::size_t unit_bytes() const noexcept {
-    return sum([](const Array& part) { return part.kind == Array::records ? part.each : 0; });
-  }
+  std::size_t unit_bytes() const noexcept;
   /// @}
   /// Returns the bytes of a slot.
-  std::size_t bytes() const noexcept {
-    return sum([](const Array& part) { return part.stride; });
-  }
+  std::size_t bytes() const noexcept;
   /// Returns how every slot of this size is aligned in every array but a count, at most to 256
   /// bytes.
-  std::size_t alignment() const noexcept {
-    std::size_t common = 256;
-    for (const Array& part : parts) {
-      common = part.kind == Array::count ? common : std::gcd(common, part.stride);
-    }
-    return common;
-  }
+  std::size_t alignment() const noexcept;
   /// Returns this layout with another number of units a slot; not for Ragged columns.
-  Layout of(std::size_t other) const {
-    Layout layout = *this;
-    layout.units = other;
-    for (Array& part : layout.parts) {
-      part.stride = checked_bytes(other, part.each, "a batch");
-    }
-    return layout;
-  }
+  Layout of(std::size_t other) const;
   /// Returns this layout with a number for each slot beside it.
-  Layout counted() const {
-    Layout layout = *this;
-    layout.parts.push_back({sizeof(std::uint64_t), sizeof(std::uint64_t), Array::count});
-    return layout;
-  }
+  Layout counted() const;
   /// Returns this layout without the number beside each slot.
-  Layout uncounted() const {
-    Layout layout = *this;
-    if (layout.parts.back().kind == Array::count) {
-      layout.parts.pop_back();
-    }
-    return layout;
-  }
+  Layout uncounted() const;
   /// Returns the layout of the same records in pieces: slots of `bytes` bytes.
-  [[gnu::cold]] Layout pieces(std::size_t bytes) const {
-    Layout layout{bytes, 1};
-    layout.sizes = sizes;
-    layout.units_a_record = unit_bytes();
-    return layout;
-  }
+  [[gnu::cold]] Layout pieces(std::size_t bytes) const;
 
  private:
   template <class F> std::size_t sum(F of) const noexcept {
@@ -206,5 +162,75 @@ Layout layout_of(std::size_t records, std::span<const std::size_t> extents, std:
     return {records, bytes};
   }
 }
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Layout::Layout(std::size_t count, std::size_t record_bytes) : units{count} {
+  parts.push_back({record_bytes, count * record_bytes, Array::records});
+  sizes.push_back(record_bytes);
+}
+
+PENSTOCK_INLINE bool Layout::ragged() const noexcept {
+  bool any = false;
+  for (const Array& part : parts) {
+    any = any || part.kind == Array::values;
+  }
+  return any;
+}
+
+PENSTOCK_INLINE std::uint64_t Layout::in_records(std::uint64_t count) const noexcept {
+  return in_pieces() ? count / units_a_record : count; // small slots feel a division
+}
+
+PENSTOCK_INLINE std::uint64_t Layout::whole_records(std::uint64_t first,
+                                                    std::uint64_t count) const noexcept {
+  return in_pieces() ? in_records(first + count) - in_records(first) : count;
+}
+
+PENSTOCK_INLINE std::size_t Layout::unit_bytes() const noexcept {
+  return sum([](const Array& part) { return part.kind == Array::records ? part.each : 0; });
+}
+
+PENSTOCK_INLINE std::size_t Layout::bytes() const noexcept {
+  return sum([](const Array& part) { return part.stride; });
+}
+
+PENSTOCK_INLINE std::size_t Layout::alignment() const noexcept {
+  std::size_t common = 256;
+  for (const Array& part : parts) {
+    common = part.kind == Array::count ? common : std::gcd(common, part.stride);
+  }
+  return common;
+}
+
+PENSTOCK_INLINE Layout Layout::of(std::size_t other) const {
+  Layout layout = *this;
+  layout.units = other;
+  for (Array& part : layout.parts) {
+    part.stride = checked_bytes(other, part.each, "a batch");
+  }
+  return layout;
+}
+
+PENSTOCK_INLINE Layout Layout::counted() const {
+  Layout layout = *this;
+  layout.parts.push_back({sizeof(std::uint64_t), sizeof(std::uint64_t), Array::count});
+  return layout;
+}
+
+PENSTOCK_INLINE Layout Layout::uncounted() const {
+  Layout layout = *this;
+  if (layout.parts.back().kind == Array::count) {
+    layout.parts.pop_back();
+  }
+  return layout;
+}
+
+PENSTOCK_INLINE Layout Layout::pieces(std::size_t bytes) const {
+  Layout layout{bytes, 1};
+  layout.sizes = sizes;
+  layout.units_a_record = unit_bytes();
+  return layout;
+}
+#endif
 
 } // namespace penstock::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 
 #include <cstdint>
 
@@ -26,22 +27,28 @@ struct TraceHooks {
 /// branch; it never allocates.
 class [[nodiscard]] TraceRange {
  public:
-  TraceRange(const char* stage, std::uint64_t record) noexcept
-      : hooks_{trace_hooks.load(StdAtomics::relaxed)} {
-    if (hooks_ != nullptr) [[unlikely]] {
-      hooks_->begin(stage, record);
-    }
-  }
+  TraceRange(const char* stage, std::uint64_t record) noexcept;
   TraceRange(const TraceRange&) = delete;
   TraceRange& operator=(const TraceRange&) = delete;
-  ~TraceRange() {
-    if (hooks_ != nullptr) [[unlikely]] {
-      hooks_->end();
-    }
-  }
+  ~TraceRange();
 
  private:
   const TraceHooks* const hooks_; // the tool that was told of the beginning is told of the end
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE TraceRange::TraceRange(const char* stage, std::uint64_t record) noexcept
+    : hooks_{trace_hooks.load(StdAtomics::relaxed)} {
+  if (hooks_ != nullptr) [[unlikely]] {
+    hooks_->begin(stage, record);
+  }
+}
+
+PENSTOCK_INLINE TraceRange::~TraceRange() {
+  if (hooks_ != nullptr) [[unlikely]] {
+    hooks_->end();
+  }
+}
+#endif
 
 } // namespace penstock::detail

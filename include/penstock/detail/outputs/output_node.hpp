@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/data/output.hpp>
 #include <penstock/data/row.hpp>
 #include <penstock/data/schema.hpp>
@@ -36,41 +37,13 @@ namespace penstock::detail {
 /// `each` on. Units that were left out are missing in their group, and move no other.
 class TurnGroups {
  public:
-  TurnGroups(const HostSlot& slot, std::uint64_t each) noexcept : slot_{slot}, each_{each} {
-    if (slot.units == 0) {
-      return;
-    }
-    const std::uint64_t last = slot.source[slot.units - 1];
-    none_missing_ = last - slot.source[0] == slot.units - 1;
-    if (each == 1) {
-      count_ = slot.units;
-    } else {
-      first_ = slot.source[0] / each;
-      count_ = last / each - first_ + 1;
-    }
-  }
+  TurnGroups(const HostSlot& slot, std::uint64_t each) noexcept;
 
   std::size_t count() const noexcept { return count_; }
   /// Returns the first unit of a group; of group count(), the slot's units.
-  std::size_t begin(std::size_t group) const noexcept {
-    if (each_ == 1 || group == 0 || group == count_) {
-      return group == count_ ? slot_.units : group;
-    }
-    const std::uint64_t turn = (first_ + group) * each_;
-    if (none_missing_) {
-      return turn - slot_.source[0];
-    }
-    std::size_t begin = 0;
-    for (std::size_t end = slot_.units; begin != end;) {
-      const std::size_t middle = begin + (end - begin) / 2;
-      slot_.source[middle] < turn ? begin = middle + 1 : end = middle;
-    }
-    return begin;
-  }
+  std::size_t begin(std::size_t group) const noexcept;
   /// Returns the turn with which a group begins.
-  std::uint64_t turn(std::size_t group) const noexcept {
-    return each_ == 1 ? slot_.source[group] : (first_ + group) * each_;
-  }
+  std::uint64_t turn(std::size_t group) const noexcept;
 
  private:
   const HostSlot& slot_;
@@ -246,30 +219,8 @@ class OutputNode final : public CallingNode<F> {
 
 /// Says what a Decoder of another number of records needs, for prepare(). `single`: its callable
 /// gets one record after the other.
-[[gnu::cold]] inline void plan_outputs(Plan& plan, std::size_t record_bytes, std::size_t group,
-                                       bool single) {
-  if (single != (group == 0)) {
-    throw OptionError{single ? "penstock: Decoder: group is how many records a callable of batches "
-                               "gets, and this one is called for each record: leave it out."
-                             : "penstock: Decoder: a callable of batches that fills an Output is "
-                               "called for groups of records: say of how many by .group."};
-  }
-  constexpr std::size_t most_group = std::size_t{1} << 32;
-  if (group > most_group) {
-    throw_error<OptionError>({"penstock: Decoder: group is ", group,
-                              ", and no slot holds so many records: make it smaller."});
-  }
-  if (!single && (plan.to_device || plan.recounts != 0)) {
-    throw OptionError{
-        "penstock: Decoder: a group is of records as the Reader's order has them, and "
-        "here they come from a device, or from a Decoder that gives another number: "
-        "combine them before that, or take single records."};
-  }
-  ++plan.recounts;
-  plan.batched = false;
-  plan.group = single ? plan.group : group;
-  plan.largest = plan.to_device ? plan.largest : std::max(plan.largest, record_bytes);
-}
+[[gnu::cold]] void plan_outputs(Plan& plan, std::size_t record_bytes, std::size_t group,
+                                bool single);
 
 /// Returns how many records a slot has that a Decoder of another number fills.
 template <class Schema, class D>
@@ -344,5 +295,67 @@ template <bool Single, class F, class From, class To, class D, class Options>
       build.setup("Decoder", workers, StageKind::decoder), in, out, f, form, chunk,
       options.on_error);
 }
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE TurnGroups::TurnGroups(const HostSlot& slot, std::uint64_t each) noexcept
+    : slot_{slot}, each_{each} {
+  if (slot.units == 0) {
+    return;
+  }
+  const std::uint64_t last = slot.source[slot.units - 1];
+  none_missing_ = last - slot.source[0] == slot.units - 1;
+  if (each == 1) {
+    count_ = slot.units;
+  } else {
+    first_ = slot.source[0] / each;
+    count_ = last / each - first_ + 1;
+  }
+}
+
+PENSTOCK_INLINE std::size_t TurnGroups::begin(std::size_t group) const noexcept {
+  if (each_ == 1 || group == 0 || group == count_) {
+    return group == count_ ? slot_.units : group;
+  }
+  const std::uint64_t turn = (first_ + group) * each_;
+  if (none_missing_) {
+    return turn - slot_.source[0];
+  }
+  std::size_t begin = 0;
+  for (std::size_t end = slot_.units; begin != end;) {
+    const std::size_t middle = begin + (end - begin) / 2;
+    slot_.source[middle] < turn ? begin = middle + 1 : end = middle;
+  }
+  return begin;
+}
+
+PENSTOCK_INLINE std::uint64_t TurnGroups::turn(std::size_t group) const noexcept {
+  return each_ == 1 ? slot_.source[group] : (first_ + group) * each_;
+}
+
+PENSTOCK_INLINE void plan_outputs(Plan& plan, std::size_t record_bytes, std::size_t group,
+                                  bool single) {
+  if (single != (group == 0)) {
+    throw OptionError{single ? "penstock: Decoder: group is how many records a callable of batches "
+                               "gets, and this one is called for each record: leave it out."
+                             : "penstock: Decoder: a callable of batches that fills an Output is "
+                               "called for groups of records: say of how many by .group."};
+  }
+  constexpr std::size_t most_group = std::size_t{1} << 32;
+  if (group > most_group) {
+    throw_error<OptionError>({"penstock: Decoder: group is ", group,
+                              ", and no slot holds so many records: make it smaller."});
+  }
+  if (!single && (plan.to_device || plan.recounts != 0)) {
+    throw OptionError{
+        "penstock: Decoder: a group is of records as the Reader's order has them, and "
+        "here they come from a device, or from a Decoder that gives another number: "
+        "combine them before that, or take single records."};
+  }
+  ++plan.recounts;
+  plan.batched = false;
+  plan.group = single ? plan.group : group;
+  plan.largest = plan.to_device ? plan.largest : std::max(plan.largest, record_bytes);
+}
+#endif
 
 } // namespace penstock::detail

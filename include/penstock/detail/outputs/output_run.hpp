@@ -35,35 +35,16 @@ class OutputSlots {
   };
 
   /// `drop_last`: an epoch's last slot is left out if it is short.
-  [[gnu::cold]] OutputSlots(Shared<HostLink> link, const Ramp& size, bool drop_last)
-      : link_{std::move(link)}, size_{size}, drop_last_{drop_last},
-        fillings_{link_->ring.slots(), size}, known_(link_->ring.slots()) {}
+  [[gnu::cold]] OutputSlots(Shared<HostLink> link, const Ramp& size, bool drop_last);
 
   HostLink& link() const noexcept { return *link_; }
   /// Forgets the last run; the first output to be delivered is number `first`.
-  [[gnu::cold]] void reset(std::uint64_t first) noexcept {
-    first_ = first;
-    fillings_.reset();
-    for (std::size_t i = 0; i != known_.size(); ++i) {
-      known_[i].forget();
-    }
-  }
+  [[gnu::cold]] void reset(std::uint64_t first) noexcept;
 
   /// Blocks until the slot of a piece is free to be filled. Returns false if the run ends.
-  bool begin(const Room::Piece& piece, const SlotHeading& share) noexcept {
-    if (!link_->ring.await_free(piece.ticket)) {
-      return false;
-    }
-    note(piece, share);
-    return true;
-  }
+  bool begin(const Room::Piece& piece, const SlotHeading& share) noexcept;
   /// Says that the piece is filled, with the last output of what `credits` were taken for.
-  void end(const Room::Piece& piece, std::uint64_t credits) noexcept {
-    add(piece.ticket, credits);
-    if (fillings_.filled(piece)) {
-      publish(piece.ticket);
-    }
-  }
+  void end(const Room::Piece& piece, std::uint64_t credits) noexcept;
   /// Fills room with f(piece), and says the number of each piece's credits by credits(piece); false
   /// if the run ends. What f throws, it throws.
   template <class F, class Credits>
@@ -79,16 +60,7 @@ class OutputSlots {
         [this](std::uint64_t ticket) { publish(ticket); });
   }
   /// Leaves room void, behind the last output of its slot. Returns false if the run ends.
-  bool leave_void(const Room& room, const SlotHeading& share, bool ends_epoch) noexcept {
-    return fillings_.fill(
-        link_->ring, room,
-        [&](HostSlot&, const Room::Piece& piece) {
-          note(piece, share);
-          known(piece.ticket).void_units = piece.units;
-          known(piece.ticket).ends_epoch = ends_epoch;
-        },
-        [this](std::uint64_t ticket) { publish(ticket); });
-  }
+  bool leave_void(const Room& room, const SlotHeading& share, bool ends_epoch) noexcept;
 
  private:
   // Written by different workers, each another member; the last reads all.
@@ -101,49 +73,13 @@ class OutputSlots {
     bool ends_epoch{};
     StdAtomics::Atomic<std::uint64_t> credits{0};
 
-    void forget() noexcept {
-      void_units = 0;
-      ends_epoch = false;
-      credits.store(0, StdAtomics::relaxed);
-    }
+    void forget() noexcept;
   };
 
   Known& known(std::uint64_t ticket) noexcept { return known_[ticket % known_.size()]; }
-  void note(const Room::Piece& piece, const SlotHeading& share) noexcept {
-    if (piece.first == 0) {
-      Known& slot = known(piece.ticket);
-      slot.number = share.number;
-      slot.left_out = share.left_out;
-      slot.epoch = share.epoch;
-      slot.read = share.read;
-    }
-  }
-  void add(std::uint64_t ticket, std::uint64_t credits) noexcept {
-    if (credits != 0) { // relaxed: handed on with the piece
-      known(ticket).credits.fetch_add(credits, StdAtomics::relaxed);
-    }
-  }
-  void publish(std::uint64_t ticket) noexcept {
-    HostRing::Claim claim = link_->ring.claim_at(ticket);
-    if (!claim) {
-      return;
-    }
-    Known& known = this->known(ticket);
-    HostSlot& slot = claim.slot();
-    const bool dropped = drop_last_ && known.ends_epoch && known.void_units != 0;
-    slot.begin(known.number - known.left_out - first_, known.number, known.epoch,
-               dropped ? 0 : size_.size(ticket) - known.void_units);
-    slot.ends_epoch = known.ends_epoch;
-    const std::uint64_t credits = known.credits.load(StdAtomics::relaxed);
-    if (Dues* const dues = link_->dues(claim.place())) {
-      *dues = {slot.units != 0 ? credits : 0, known.read};
-    }
-    if (slot.units == 0) {
-      link_->use_up(credits);
-    }
-    known.forget();
-    link_->publish(std::move(claim));
-  }
+  void note(const Room::Piece& piece, const SlotHeading& share) noexcept;
+  void add(std::uint64_t ticket, std::uint64_t credits) noexcept;
+  void publish(std::uint64_t ticket) noexcept;
 
   const Shared<HostLink> link_;
   const Ramp size_;
@@ -166,9 +102,7 @@ struct OutputForm {
 class LoggedOutputs final : public OutputOrigins {
  public:
   [[gnu::cold]] void reset(std::uint64_t dropped) noexcept override { log.reset(dropped); }
-  [[gnu::cold]] MadeFrom origin(std::uint64_t outputs) const noexcept override {
-    return log.origin(outputs);
-  }
+  [[gnu::cold]] PENSTOCK_INLINE MadeFrom origin(std::uint64_t outputs) const noexcept override;
 
   OutputLog<> log;
 };
@@ -199,72 +133,24 @@ class OutputRun {
   };
 
   [[gnu::cold]] OutputRun(const Shared<HostLink>& in, const Shared<HostLink>& out,
-                          const OutputForm& form, std::size_t workers)
-      : slots{out, form.size, form.drop_last}, openings{form.size, workers}, form_{form},
-        order_{in->order} {
-    if (form.has_positions) {
-      auto outputs = new_shared<LoggedOutputs>();
-      outputs_ = outputs.get();
-      order_->recount(form.group, std::move(outputs));
-    }
-  }
+                          const OutputForm& form, std::size_t workers);
 
-  [[gnu::cold]] void reset() {
-    dropped_ = outputs_ ? order_->dropped() : 0;
-    made_ = left_out_ = 0;
-    epoch_ = order_->first_epoch();
-    slots.reset(dropped_);
-    slots.link().reset();
-    openings.reset();
-  }
+  [[gnu::cold]] void reset();
 
   /// Whether an earlier run has given some of the next outputs. In turn.
   bool drops() const noexcept { return made_ < dropped_; }
   /// In turn, takes room for the outputs of a share. `ends_epoch`: its slot does.
   Told take(std::size_t outputs, const Vector<Section>& from, bool last, std::uint64_t epoch,
-            bool ends_epoch, std::uint64_t behind) noexcept {
-    Told told{};
-    // Where batches were handed on when they were full, no slot may have ended the epoch before.
-    if (epoch != std::exchange(epoch_, epoch)) {
-      told.before = close(false, true);
-    }
-    const std::uint64_t first = made_;
-    made_ += outputs;
-    told.dropped = std::min<std::uint64_t>(outputs, first < dropped_ ? dropped_ - first : 0);
-    told.number = first + told.dropped;
-    told.behind = made_;
-    told.left_out = left_out_;
-    told.room = openings.open(outputs - told.dropped);
-    for (std::size_t i = 0; outputs_ && i != from.size(); ++i) {
-      outputs_->log.note(first + from[i].before, from[i].place);
-    }
-    if (last && ends_epoch && outputs_ && behind != RunOrder::unknown) {
-      outputs_->log.note(made_, behind);
-    }
-    if (last && (ends_epoch || form_.cuts)) {
-      told.rest = close(ends_epoch, ends_epoch);
-    }
-    return told;
-  }
+            bool ends_epoch, std::uint64_t behind) noexcept;
   /// Ends the ring, when no worker has or will have a share any more.
-  void end() noexcept {
-    const Room rest = openings.close(false);
-    slots.link().ring.end_at(openings.end());
-    slots.leave_void(rest, {made_, left_out_, 0, {}}, false);
-  }
+  void end() noexcept;
 
   OutputSlots slots;
   Openings<> openings;
 
  private:
   // In turn: see Openings::close().
-  Room close(bool empty, bool ends_epoch) noexcept {
-    const Room rest = openings.close(empty);
-    if (form_.drop_last && ends_epoch && rest.units != 0) {
-      left_out_ += openings.size().size(rest.ticket) - rest.units;
-    }
-    return rest;
-  }
+  Room close(bool empty, bool ends_epoch) noexcept;
 
   const OutputForm form_;
   const Shared<RunOrder> order_;
@@ -275,5 +161,157 @@ class OutputRun {
   std::uint64_t made_{};     // outputs so far
   std::uint64_t left_out_{}; // of them, in epochs' last slots
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE OutputSlots::OutputSlots(Shared<HostLink> link, const Ramp& size, bool drop_last)
+    : link_{std::move(link)}, size_{size}, drop_last_{drop_last},
+      fillings_{link_->ring.slots(), size}, known_(link_->ring.slots()) {}
+
+PENSTOCK_INLINE void OutputSlots::reset(std::uint64_t first) noexcept {
+  first_ = first;
+  fillings_.reset();
+  for (std::size_t i = 0; i != known_.size(); ++i) {
+    known_[i].forget();
+  }
+}
+
+PENSTOCK_INLINE bool OutputSlots::begin(const Room::Piece& piece,
+                                        const SlotHeading& share) noexcept {
+  if (!link_->ring.await_free(piece.ticket)) {
+    return false;
+  }
+  note(piece, share);
+  return true;
+}
+
+PENSTOCK_INLINE void OutputSlots::end(const Room::Piece& piece, std::uint64_t credits) noexcept {
+  add(piece.ticket, credits);
+  if (fillings_.filled(piece)) {
+    publish(piece.ticket);
+  }
+}
+
+PENSTOCK_INLINE bool OutputSlots::leave_void(const Room& room, const SlotHeading& share,
+                                             bool ends_epoch) noexcept {
+  return fillings_.fill(
+      link_->ring, room,
+      [&](HostSlot&, const Room::Piece& piece) {
+        note(piece, share);
+        known(piece.ticket).void_units = piece.units;
+        known(piece.ticket).ends_epoch = ends_epoch;
+      },
+      [this](std::uint64_t ticket) { publish(ticket); });
+}
+
+PENSTOCK_INLINE void OutputSlots::Known::forget() noexcept {
+  void_units = 0;
+  ends_epoch = false;
+  credits.store(0, StdAtomics::relaxed);
+}
+
+PENSTOCK_INLINE void OutputSlots::note(const Room::Piece& piece,
+                                       const SlotHeading& share) noexcept {
+  if (piece.first == 0) {
+    Known& slot = known(piece.ticket);
+    slot.number = share.number;
+    slot.left_out = share.left_out;
+    slot.epoch = share.epoch;
+    slot.read = share.read;
+  }
+}
+
+PENSTOCK_INLINE void OutputSlots::add(std::uint64_t ticket, std::uint64_t credits) noexcept {
+  if (credits != 0) { // relaxed: handed on with the piece
+    known(ticket).credits.fetch_add(credits, StdAtomics::relaxed);
+  }
+}
+
+PENSTOCK_INLINE void OutputSlots::publish(std::uint64_t ticket) noexcept {
+  HostRing::Claim claim = link_->ring.claim_at(ticket);
+  if (!claim) {
+    return;
+  }
+  Known& known = this->known(ticket);
+  HostSlot& slot = claim.slot();
+  const bool dropped = drop_last_ && known.ends_epoch && known.void_units != 0;
+  slot.begin(known.number - known.left_out - first_, known.number, known.epoch,
+             dropped ? 0 : size_.size(ticket) - known.void_units);
+  slot.ends_epoch = known.ends_epoch;
+  const std::uint64_t credits = known.credits.load(StdAtomics::relaxed);
+  if (Dues* const dues = link_->dues(claim.place())) {
+    *dues = {slot.units != 0 ? credits : 0, known.read};
+  }
+  if (slot.units == 0) {
+    link_->use_up(credits);
+  }
+  known.forget();
+  link_->publish(std::move(claim));
+}
+
+PENSTOCK_INLINE MadeFrom LoggedOutputs::origin(std::uint64_t outputs) const noexcept {
+  return log.origin(outputs);
+}
+
+PENSTOCK_INLINE OutputRun::OutputRun(const Shared<HostLink>& in, const Shared<HostLink>& out,
+                                     const OutputForm& form, std::size_t workers)
+    : slots{out, form.size, form.drop_last}, openings{form.size, workers}, form_{form},
+      order_{in->order} {
+  if (form.has_positions) {
+    auto outputs = new_shared<LoggedOutputs>();
+    outputs_ = outputs.get();
+    order_->recount(form.group, std::move(outputs));
+  }
+}
+
+PENSTOCK_INLINE void OutputRun::reset() {
+  dropped_ = outputs_ ? order_->dropped() : 0;
+  made_ = left_out_ = 0;
+  epoch_ = order_->first_epoch();
+  slots.reset(dropped_);
+  slots.link().reset();
+  openings.reset();
+}
+
+PENSTOCK_INLINE OutputRun::Told OutputRun::take(std::size_t outputs, const Vector<Section>& from,
+                                                bool last, std::uint64_t epoch, bool ends_epoch,
+                                                std::uint64_t behind) noexcept {
+  Told told{};
+  // Where batches were handed on when they were full, no slot may have ended the epoch before.
+  if (epoch != std::exchange(epoch_, epoch)) {
+    told.before = close(false, true);
+  }
+  const std::uint64_t first = made_;
+  made_ += outputs;
+  told.dropped = std::min<std::uint64_t>(outputs, first < dropped_ ? dropped_ - first : 0);
+  told.number = first + told.dropped;
+  told.behind = made_;
+  told.left_out = left_out_;
+  told.room = openings.open(outputs - told.dropped);
+  for (std::size_t i = 0; outputs_ && i != from.size(); ++i) {
+    outputs_->log.note(first + from[i].before, from[i].place);
+  }
+  if (last && ends_epoch && outputs_ && behind != RunOrder::unknown) {
+    outputs_->log.note(made_, behind);
+  }
+  if (last && (ends_epoch || form_.cuts)) {
+    told.rest = close(ends_epoch, ends_epoch);
+  }
+  return told;
+}
+
+PENSTOCK_INLINE void OutputRun::end() noexcept {
+  const Room rest = openings.close(false);
+  slots.link().ring.end_at(openings.end());
+  slots.leave_void(rest, {made_, left_out_, 0, {}}, false);
+}
+
+PENSTOCK_INLINE Room OutputRun::close(bool empty, bool ends_epoch) noexcept {
+  const Room rest = openings.close(empty);
+  if (form_.drop_last && ends_epoch && rest.units != 0) {
+    left_out_ += openings.size().size(rest.ticket) - rest.units;
+  }
+  return rest;
+}
+#endif
 
 } // namespace penstock::detail

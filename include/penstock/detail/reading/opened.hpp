@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/memory.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/splitmix.hpp>
@@ -26,14 +27,76 @@
 namespace penstock::detail {
 
 /// Refuses skips of records that the source has in order only.
-[[gnu::cold]] inline void check_skips(const OnError& on_error, const SlotSource& source) {
+[[gnu::cold]] void check_skips(const OnError& on_error, const SlotSource& source);
+/// Refuses an order that the source cannot be read in.
+[[gnu::cold]] void check_order(const Order& order, const SlotSource& of);
+
+/// Returns the order of a Reader's runs, which check_order() has let pass. It asks `of`, a source
+/// of these extents, if that mixes. `numbers`: see RunOrder.
+[[gnu::cold]] Shared<RunOrder> make_order(const Order& asked, const SlotSource& of,
+                                          std::span<const std::size_t> extents,
+                                          std::uint64_t epochs, RunOrder::Numbers* numbers);
+
+enum class SourceFlaw { none, read_not_const, one_space, other };
+
+/// Returns why S is no source, if it is none.
+template <class S> consteval SourceFlaw source_flaw() {
+  if constexpr (Source<S>) {
+    return SourceFlaw::none;
+  } else if constexpr (!requires { typename S::schema; } ||
+                       (Fills<const S, Pageable> && Fills<const S, Pinned>)) {
+    return SourceFlaw::other;
+  } else if constexpr (Fills<S, Pageable> && Fills<S, Pinned>) {
+    return SourceFlaw::read_not_const;
+  } else {
+    return Fills<S, Pageable> || Fills<S, Pinned> ? SourceFlaw::one_space : SourceFlaw::other;
+  }
+}
+
+/// How many records a slot holds, and how many bytes of each Ragged column's values.
+struct RaggedRoom {
+  std::size_t records;
+  std::size_t value_bytes;
+};
+
+/// Returns the room of slots of `records` records, or fewer unless that many are `fixed`. A source
+/// that tells how long its records are gets room for any of them: `value_bytes` is what the user
+/// asked for, or 0. Each record may stand in a slot `times`.
+[[gnu::cold]] RaggedRoom ragged_room(const SlotSource& source, std::size_t records, bool fixed,
+                                     std::size_t value_bytes, std::uint64_t times);
+
+/// Opens a copy of `source`, and another one if that fails, up to `retries` times, and returns it.
+/// Blocks, and pauses in between. What progress throws is no failure of the source's, and what an
+/// option forbids stays forbidden.
+template <Source From>
+[[gnu::cold]] From opened(const From& source, const PrepareOptions& preparing, unsigned retries) {
+  for (unsigned failures = 0;; ++failures) {
+    try {
+      From copy = source;
+      open_source(copy, preparing);
+      return copy;
+    } catch (const OptionError&) {
+      throw;
+    } catch (const ThreadEnd&) {
+      throw;
+    } catch (...) {
+      if (preparing.progress.threw() || failures == retries) {
+        throw;
+      }
+      std::this_thread::sleep_for(retry_pause(failures));
+    }
+  }
+}
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void check_skips(const OnError& on_error, const SlotSource& source) {
   if (on_error.skips != 0 && source.in_order()) {
     throw OptionError{"penstock: Reader: the records of this source come in order only, so skips "
                       "cannot say which it left out: let a Decoder leave out bad ones."};
   }
 }
-/// Refuses an order that the source cannot be read in.
-[[gnu::cold]] inline void check_order(const Order& order, const SlotSource& of) {
+
+PENSTOCK_INLINE void check_order(const Order& order, const SlotSource& of) {
   const bool mixes = of.abilities().says_order;
   const std::uint64_t size = of.size();
   const bool ordered = order.shuffle || order.ranks.world != 1 || order.records != 0 || mixes;
@@ -78,11 +141,9 @@ namespace penstock::detail {
   }
 }
 
-/// Returns the order of a Reader's runs, which check_order() has let pass. It asks `of`, a source
-/// of these extents, if that mixes. `numbers`: see RunOrder.
-[[gnu::cold]] inline Shared<RunOrder> make_order(const Order& asked, const SlotSource& of,
-                                                 std::span<const std::size_t> extents,
-                                                 std::uint64_t epochs, RunOrder::Numbers* numbers) {
+PENSTOCK_INLINE Shared<RunOrder> make_order(const Order& asked, const SlotSource& of,
+                                            std::span<const std::size_t> extents,
+                                            std::uint64_t epochs, RunOrder::Numbers* numbers) {
   constexpr std::size_t a_read = std::size_t{1} << 20;
   constexpr std::uint64_t usual_ragged = 256;
   const bool mixes = of.abilities().says_order;
@@ -111,34 +172,8 @@ namespace penstock::detail {
   return made;
 }
 
-enum class SourceFlaw { none, read_not_const, one_space, other };
-
-/// Returns why S is no source, if it is none.
-template <class S> consteval SourceFlaw source_flaw() {
-  if constexpr (Source<S>) {
-    return SourceFlaw::none;
-  } else if constexpr (!requires { typename S::schema; } ||
-                       (Fills<const S, Pageable> && Fills<const S, Pinned>)) {
-    return SourceFlaw::other;
-  } else if constexpr (Fills<S, Pageable> && Fills<S, Pinned>) {
-    return SourceFlaw::read_not_const;
-  } else {
-    return Fills<S, Pageable> || Fills<S, Pinned> ? SourceFlaw::one_space : SourceFlaw::other;
-  }
-}
-
-/// How many records a slot holds, and how many bytes of each Ragged column's values.
-struct RaggedRoom {
-  std::size_t records;
-  std::size_t value_bytes;
-};
-
-/// Returns the room of slots of `records` records, or fewer unless that many are `fixed`. A source
-/// that tells how long its records are gets room for any of them: `value_bytes` is what the user
-/// asked for, or 0. Each record may stand in a slot `times`.
-[[gnu::cold]] inline RaggedRoom ragged_room(const SlotSource& source, std::size_t records,
-                                            bool fixed, std::size_t value_bytes,
-                                            std::uint64_t times) {
+PENSTOCK_INLINE RaggedRoom ragged_room(const SlotSource& source, std::size_t records, bool fixed,
+                                       std::size_t value_bytes, std::uint64_t times) {
   const std::size_t enough = usual_values(value_bytes);
   if (source.value_bytes(1) == unknown_size) {
     return {records, enough};
@@ -163,28 +198,6 @@ struct RaggedRoom {
   }
   return {some, value_bytes != 0 ? value_bytes : std::max(enough, room(some))};
 }
-
-/// Opens a copy of `source`, and another one if that fails, up to `retries` times, and returns it.
-/// Blocks, and pauses in between. What progress throws is no failure of the source's, and what an
-/// option forbids stays forbidden.
-template <Source From>
-[[gnu::cold]] From opened(const From& source, const PrepareOptions& preparing, unsigned retries) {
-  for (unsigned failures = 0;; ++failures) {
-    try {
-      From copy = source;
-      open_source(copy, preparing);
-      return copy;
-    } catch (const OptionError&) {
-      throw;
-    } catch (const ThreadEnd&) {
-      throw;
-    } catch (...) {
-      if (preparing.progress.threw() || failures == retries) {
-        throw;
-      }
-      std::this_thread::sleep_for(retry_pause(failures));
-    }
-  }
-}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/engine/run_control.hpp>
@@ -44,58 +45,25 @@ class SlotRanges {
       : usual_{usual}, drop_last_{drop_last}, ramp_{ramp} {}
 
   /// Begins a run, in which a record has so many units.
-  [[gnu::cold]] void begin(const RunOrder& order, std::size_t units_a_record) noexcept {
-    const bool unknown = order.turns() == RunOrder::unknown;
-    course_ = {order.first_epoch(), order.epochs(), order.first_turn() * units_a_record,
-               unknown ? unknown_size : order.end_turn() * units_a_record,
-               unknown ? unknown_size : order.turns() * units_a_record};
-    const Course& course = course_;
-    first_slots_ = later_slots_ = slots_ = 0;
-    if (known() && course.first_epoch != course.epochs) {
-      first_slots_ = ramp_.slots_of(course.end - course.first);
-      later_slots_ = Ramp{usual_}.slots_of(course.each);
-      slots_ = first_slots_ + later_slots_ * (course.epochs - course.first_epoch - 1);
-    }
-  }
+  [[gnu::cold]] void begin(const RunOrder& order, std::size_t units_a_record) noexcept;
 
   bool known() const noexcept { return course_.each != unknown_size; }
   const Course& course() const noexcept { return course_; }
   /// Returns how many slots the run has, if that is known.
   std::uint64_t slots() const noexcept { return slots_; }
   /// Returns the end of an epoch's units.
-  std::uint64_t end_of(std::uint64_t epoch) const noexcept {
-    return epoch == course_.first_epoch ? course_.end : course_.each;
-  }
+  std::uint64_t end_of(std::uint64_t epoch) const noexcept;
   /// Returns what a slot holds, at most if the source's size is unknown.
-  Range of(std::uint64_t slot) const noexcept {
-    if (!known() || slot < first_slots_) {
-      return range(course_.first_epoch, course_.first + ramp_.begin(slot), ramp_.size(slot));
-    }
-    const std::uint64_t later = slot - first_slots_;
-    return range(course_.first_epoch + 1 + later / later_slots_, later % later_slots_ * usual_,
-                 usual_);
-  }
+  Range of(std::uint64_t slot) const noexcept;
   /// Returns how many of the units that were read into a slot go on with it.
-  std::size_t kept(std::size_t units, bool ends_epoch) const noexcept {
-    return drop_last_ && ends_epoch && units < usual_ ? 0 : units;
-  }
+  std::size_t kept(std::size_t units, bool ends_epoch) const noexcept;
   /// Returns how many units a slot that begins as `next` does may hold.
-  std::uint64_t most(std::uint64_t slot, const Range& next) const noexcept {
-    const bool grows = next.epoch == course_.first_epoch;
-    return range(next.epoch, next.first, grows ? ramp_.size(slot) : usual_).units;
-  }
+  std::uint64_t most(std::uint64_t slot, const Range& next) const noexcept;
   /// Returns the number of a range's first unit in a run.
-  std::uint64_t index(const Range& range) const noexcept {
-    return range.epoch == course_.first_epoch
-               ? range.first - course_.first
-               : course_.end - course_.first +
-                     (range.epoch - course_.first_epoch - 1) * course_.each + range.first;
-  }
+  std::uint64_t index(const Range& range) const noexcept;
 
  private:
-  Range range(std::uint64_t epoch, std::uint64_t first, std::uint64_t most) const noexcept {
-    return {epoch, first, static_cast<std::size_t>(std::min(end_of(epoch) - first, most))};
-  }
+  Range range(std::uint64_t epoch, std::uint64_t first, std::uint64_t most) const noexcept;
 
   std::size_t usual_;
   bool drop_last_;
@@ -108,13 +76,7 @@ class SlotRanges {
 
 /// Throws SourceError if a source gave more records than it was asked for, or fewer although its
 /// size is `known`.
-inline void check_count(std::size_t got, std::size_t wanted, std::uint64_t first, bool known) {
-  if (got > wanted || (known && got < wanted)) {
-    throw_source_error({"penstock: the source gave ", got, " records where it has ", wanted,
-                        ": its size() and its read() disagree."},
-                       {}, 0, first + std::min(got, wanted));
-  }
-}
+void check_count(std::size_t got, std::size_t wanted, std::uint64_t first, bool known);
 
 /// Deals out the units of a source where the number of a slot does not say which it holds: see
 /// DealtRanges.
@@ -151,38 +113,10 @@ class DealtRanges final : public RangeDealer {
       : ahead_{std::move(ahead)}, whole_{whole} {}
 
   [[gnu::cold]] void be_watched(RunControl& control) override { control.watch(*ahead_); }
-  [[gnu::cold]] void reset(const SlotRanges& ranges) override {
-    ahead_->reset();
-    ranges_ = &ranges;
-    next_ = {ranges.course().first_epoch, ranges.course().first, 0};
-  }
-  [[gnu::cold]] Range next(std::uint64_t ticket, HostRing& ring) noexcept override {
-    if (!ahead_->await_turn(ticket)) {
-      return {};
-    }
-    const SlotRanges::Course& course = ranges_->course();
-    if (next_.epoch != course.epochs && next_.first == ranges_->end_of(next_.epoch)) {
-      next_ = {next_.epoch + 1, 0, 0};
-    }
-    if (next_.epoch == course.epochs || next_.first == ranges_->end_of(next_.epoch)) {
-      end_at(ticket, ring);
-      return {};
-    }
-    Range range = next_;
-    range.units = ahead_->take(ranges_->most(ticket, next_), whole_);
-    if (range.units != 0) {
-      next_.first += range.units;
-      ahead_->pass(ticket);
-    }
-    return range;
-  }
-  [[gnu::cold]] void end_at(std::uint64_t ticket, HostRing& ring) noexcept override {
-    ring.end_at(ticket);
-    ahead_->stop();
-  }
-  [[gnu::cold]] void cut(const Range& range, std::size_t units) noexcept override {
-    next_ = {range.epoch, range.first + units, 0};
-  }
+  [[gnu::cold]] PENSTOCK_INLINE void reset(const SlotRanges& ranges) override;
+  [[gnu::cold]] PENSTOCK_INLINE Range next(std::uint64_t ticket, HostRing& ring) noexcept override;
+  [[gnu::cold]] PENSTOCK_INLINE void end_at(std::uint64_t ticket, HostRing& ring) noexcept override;
+  [[gnu::cold]] PENSTOCK_INLINE void cut(const Range& range, std::size_t units) noexcept override;
   void give_back(std::size_t units) noexcept override { ahead_->give_back(units); }
 
  private:
@@ -191,5 +125,102 @@ class DealtRanges final : public RangeDealer {
   const bool whole_;
   Range next_{}; // only the worker whose turn it is touches this
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void SlotRanges::begin(const RunOrder& order, std::size_t units_a_record) noexcept {
+  const bool unknown = order.turns() == RunOrder::unknown;
+  course_ = {order.first_epoch(), order.epochs(), order.first_turn() * units_a_record,
+             unknown ? unknown_size : order.end_turn() * units_a_record,
+             unknown ? unknown_size : order.turns() * units_a_record};
+  const Course& course = course_;
+  first_slots_ = later_slots_ = slots_ = 0;
+  if (known() && course.first_epoch != course.epochs) {
+    first_slots_ = ramp_.slots_of(course.end - course.first);
+    later_slots_ = Ramp{usual_}.slots_of(course.each);
+    slots_ = first_slots_ + later_slots_ * (course.epochs - course.first_epoch - 1);
+  }
+}
+
+PENSTOCK_INLINE std::uint64_t SlotRanges::end_of(std::uint64_t epoch) const noexcept {
+  return epoch == course_.first_epoch ? course_.end : course_.each;
+}
+
+PENSTOCK_INLINE SlotRanges::Range SlotRanges::of(std::uint64_t slot) const noexcept {
+  if (!known() || slot < first_slots_) {
+    return range(course_.first_epoch, course_.first + ramp_.begin(slot), ramp_.size(slot));
+  }
+  const std::uint64_t later = slot - first_slots_;
+  return range(course_.first_epoch + 1 + later / later_slots_, later % later_slots_ * usual_,
+               usual_);
+}
+
+PENSTOCK_INLINE std::size_t SlotRanges::kept(std::size_t units, bool ends_epoch) const noexcept {
+  return drop_last_ && ends_epoch && units < usual_ ? 0 : units;
+}
+
+PENSTOCK_INLINE std::uint64_t SlotRanges::most(std::uint64_t slot,
+                                               const Range& next) const noexcept {
+  const bool grows = next.epoch == course_.first_epoch;
+  return range(next.epoch, next.first, grows ? ramp_.size(slot) : usual_).units;
+}
+
+PENSTOCK_INLINE std::uint64_t SlotRanges::index(const Range& range) const noexcept {
+  return range.epoch == course_.first_epoch
+             ? range.first - course_.first
+             : course_.end - course_.first +
+                   (range.epoch - course_.first_epoch - 1) * course_.each + range.first;
+}
+
+PENSTOCK_INLINE SlotRanges::Range SlotRanges::range(std::uint64_t epoch, std::uint64_t first,
+                                                    std::uint64_t most) const noexcept {
+  return {epoch, first, static_cast<std::size_t>(std::min(end_of(epoch) - first, most))};
+}
+
+PENSTOCK_INLINE void check_count(std::size_t got, std::size_t wanted, std::uint64_t first,
+                                 bool known) {
+  if (got > wanted || (known && got < wanted)) {
+    throw_source_error({"penstock: the source gave ", got, " records where it has ", wanted,
+                        ": its size() and its read() disagree."},
+                       {}, 0, first + std::min(got, wanted));
+  }
+}
+
+PENSTOCK_INLINE void DealtRanges::reset(const SlotRanges& ranges) {
+  ahead_->reset();
+  ranges_ = &ranges;
+  next_ = {ranges.course().first_epoch, ranges.course().first, 0};
+}
+
+PENSTOCK_INLINE RangeDealer::Range DealtRanges::next(std::uint64_t ticket,
+                                                     HostRing& ring) noexcept {
+  if (!ahead_->await_turn(ticket)) {
+    return {};
+  }
+  const SlotRanges::Course& course = ranges_->course();
+  if (next_.epoch != course.epochs && next_.first == ranges_->end_of(next_.epoch)) {
+    next_ = {next_.epoch + 1, 0, 0};
+  }
+  if (next_.epoch == course.epochs || next_.first == ranges_->end_of(next_.epoch)) {
+    end_at(ticket, ring);
+    return {};
+  }
+  Range range = next_;
+  range.units = ahead_->take(ranges_->most(ticket, next_), whole_);
+  if (range.units != 0) {
+    next_.first += range.units;
+    ahead_->pass(ticket);
+  }
+  return range;
+}
+
+PENSTOCK_INLINE void DealtRanges::end_at(std::uint64_t ticket, HostRing& ring) noexcept {
+  ring.end_at(ticket);
+  ahead_->stop();
+}
+
+PENSTOCK_INLINE void DealtRanges::cut(const Range& range, std::size_t units) noexcept {
+  next_ = {range.epoch, range.first + units, 0};
+}
+#endif
 
 } // namespace penstock::detail

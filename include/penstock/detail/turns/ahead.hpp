@@ -131,9 +131,13 @@ template <class Policy = RingPolicy> class Ahead {
 
 /// What so many `credits` of `units` units leave to the `kept` first of them: as many for each,
 /// rounded down.
-inline std::uint64_t credits_of(std::uint64_t credits, std::uint64_t units,
-                                std::uint64_t kept) noexcept {
+std::uint64_t credits_of(std::uint64_t credits, std::uint64_t units, std::uint64_t kept) noexcept;
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::uint64_t credits_of(std::uint64_t credits, std::uint64_t units,
+                                         std::uint64_t kept) noexcept {
   return credits / units * kept + credits % units * kept / units;
 }
+#endif
 
 } // namespace penstock::detail

@@ -29,17 +29,7 @@ struct Room {
 
   /// Takes off what lies in its first slot, and returns it: no units if nothing is left. A slot
   /// has as many as `size` says.
-  Piece next(const Ramp& size) noexcept {
-    const std::uint64_t in_slot = size.size(ticket) - unit;
-    const Piece piece{ticket, unit, std::min(in_slot, units)};
-    units -= piece.units;
-    unit += piece.units;
-    if (piece.units == in_slot) {
-      ++ticket;
-      unit = 0;
-    }
-    return piece;
-  }
+  Piece next(const Ramp& size) noexcept;
 };
 
 /// Gives out the room of a ring's slots where nobody knows beforehand how much each worker needs.
@@ -171,5 +161,19 @@ template <class Policy = RingPolicy> class Fillings {
   const Ramp size_;
   Vector<Left> left_; // by place
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Room::Piece Room::next(const Ramp& size) noexcept {
+  const std::uint64_t in_slot = size.size(ticket) - unit;
+  const Piece piece{ticket, unit, std::min(in_slot, units)};
+  units -= piece.units;
+  unit += piece.units;
+  if (piece.units == in_slot) {
+    ++ticket;
+    unit = 0;
+  }
+  return piece;
+}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/measure/meter.hpp>
 #include <penstock/detail/turns/parts.hpp>
@@ -20,12 +21,7 @@ using PartRange = Parts<>::PartRange;
 /// How many parts each of a ring's slots of `units` has: some for each worker, so that a worker
 /// whose records take long holds up the others by little. Fewer in a ring of many slots, which keep
 /// all workers busy anyway: what is kept for each part stays below a megabyte.
-inline std::size_t parts_a_slot(unsigned workers, std::size_t units, std::size_t slots) noexcept {
-  constexpr std::size_t in_all = 16'384;
-  const std::size_t most =
-      std::min(std::size_t{4} * workers, std::max<std::size_t>(in_all / slots, 1));
-  return workers == 1 ? 1 : std::clamp<std::size_t>(units, 1, most);
-}
+std::size_t parts_a_slot(unsigned workers, std::size_t units, std::size_t slots) noexcept;
 
 /// The units of a slot's part, or of a share of its parts.
 struct PartOf {
@@ -40,12 +36,7 @@ struct PartOf {
   std::size_t end;
 
  private:
-  static std::size_t begin_of(std::size_t units, std::size_t parts, std::size_t number) noexcept {
-    if (number == 0 || number == parts) { // spares a slot of one part the divisions
-      return number == 0 ? 0 : units;
-    }
-    return units / parts * number + std::min(units % parts, number);
-  }
+  static std::size_t begin_of(std::size_t units, std::size_t parts, std::size_t number) noexcept;
 };
 
 /// Which parts one worker gets: one at a time, and more where they are soon done, since to draw a
@@ -55,21 +46,10 @@ class Draws {
   explicit Draws(Parts<>& parts) noexcept : parts_{parts} {}
 
   /// Returns what the worker is to do next.
-  PartRange next() noexcept {
-    return rest_.first != rest_.end ? std::exchange(rest_, {}) : parts_.draw(many_);
-  }
+  PartRange next() noexcept;
   /// Notes how long it took, of a slot of so many `units`. If those are fewer than the parts, the
   /// last parts have none: the worker draws all of these, and learns nothing from them.
-  void took(const PartRange& share, std::size_t units, Meter::Clock::duration time) noexcept {
-    if (share.end >= units && share.end != parts_.parts()) {
-      rest_ = parts_.draw_rest(share.ticket);
-    }
-    if (time < std::chrono::microseconds{50} && share.first < units) {
-      many_ = std::min(2 * many_, parts_.parts());
-    } else if (time > std::chrono::microseconds{200}) {
-      many_ = std::max<std::size_t>(many_ / 2, 1);
-    }
-  }
+  void took(const PartRange& share, std::size_t units, Meter::Clock::duration time) noexcept;
 
  private:
   Parts<>& parts_;
@@ -164,5 +144,39 @@ void slot_by_slot(HostLink& in, HostLink& out, Meter& meter, Work work) {
     out.ring.end_at(in.ring.end_ticket());
   }
 }
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::size_t parts_a_slot(unsigned workers, std::size_t units,
+                                         std::size_t slots) noexcept {
+  constexpr std::size_t in_all = 16'384;
+  const std::size_t most =
+      std::min(std::size_t{4} * workers, std::max<std::size_t>(in_all / slots, 1));
+  return workers == 1 ? 1 : std::clamp<std::size_t>(units, 1, most);
+}
+
+PENSTOCK_INLINE std::size_t PartOf::begin_of(std::size_t units, std::size_t parts,
+                                             std::size_t number) noexcept {
+  if (number == 0 || number == parts) { // spares a slot of one part the divisions
+    return number == 0 ? 0 : units;
+  }
+  return units / parts * number + std::min(units % parts, number);
+}
+
+PENSTOCK_INLINE PartRange Draws::next() noexcept {
+  return rest_.first != rest_.end ? std::exchange(rest_, {}) : parts_.draw(many_);
+}
+
+PENSTOCK_INLINE void Draws::took(const PartRange& share, std::size_t units,
+                                 Meter::Clock::duration time) noexcept {
+  if (share.end >= units && share.end != parts_.parts()) {
+    rest_ = parts_.draw_rest(share.ticket);
+  }
+  if (time < std::chrono::microseconds{50} && share.first < units) {
+    many_ = std::min(2 * many_, parts_.parts());
+  } else if (time > std::chrono::microseconds{200}) {
+    many_ = std::max<std::size_t>(many_ / 2, 1);
+  }
+}
+#endif
 
 } // namespace penstock::detail

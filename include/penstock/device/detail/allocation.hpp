@@ -22,9 +22,7 @@ namespace penstock::detail {
 class Allocation {
  public:
   Allocation() = default;
-  Allocation(Allocation&& other) noexcept
-      : origin_{other.origin_}, data_{std::exchange(other.data_, nullptr)}, bytes_{other.bytes_},
-        owner_{other.owner_}, free_{other.free_}, kind_{other.kind_} {}
+  Allocation(Allocation&& other) noexcept;
   Allocation& operator=(Allocation&& other) noexcept {
     Allocation old{std::move(*this)};
     origin_ = other.origin_;
@@ -35,11 +33,7 @@ class Allocation {
     kind_ = other.kind_;
     return *this;
   }
-  ~Allocation() {
-    if (data_ && is_here()) {
-      free_(owner_, data_, bytes_);
-    }
-  }
+  ~Allocation();
 
   std::byte* data() const noexcept { return data_; }
   std::size_t bytes() const noexcept { return bytes_; }
@@ -47,14 +41,7 @@ class Allocation {
   /// Returns whether this process made it, and not the parent of a forked child.
   bool is_here() const noexcept { return origin_.is_here(); }
   /// Returns the same memory for another ring. It stays this one's, which must live longer.
-  [[gnu::cold]] Allocation lent() const noexcept {
-    Allocation other;
-    other.data_ = data_;
-    other.bytes_ = bytes_;
-    other.free_ = [](void*, void*, std::size_t) noexcept {};
-    other.kind_ = kind_;
-    return other;
-  }
+  [[gnu::cold]] Allocation lent() const noexcept;
 
   /// Allocates memory in `Where`. Page-locked memory is rounded up once to a page, nothing else is.
   /// Pageable memory needs no device.
@@ -107,7 +94,29 @@ template <class F> void wait_at_last(F f) noexcept {
 
 /// Returns the bytes of `count` pieces of `each`, or throws an error that names both: sizes come
 /// from options and files.
-inline std::size_t checked_bytes(std::size_t count, std::size_t each, const char* what) {
+std::size_t checked_bytes(std::size_t count, std::size_t each, const char* what);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Allocation::Allocation(Allocation&& other) noexcept
+    : origin_{other.origin_}, data_{std::exchange(other.data_, nullptr)}, bytes_{other.bytes_},
+      owner_{other.owner_}, free_{other.free_}, kind_{other.kind_} {}
+
+PENSTOCK_INLINE Allocation::~Allocation() {
+  if (data_ && is_here()) {
+    free_(owner_, data_, bytes_);
+  }
+}
+
+PENSTOCK_INLINE Allocation Allocation::lent() const noexcept {
+  Allocation other;
+  other.data_ = data_;
+  other.bytes_ = bytes_;
+  other.free_ = [](void*, void*, std::size_t) noexcept {};
+  other.kind_ = kind_;
+  return other;
+}
+
+PENSTOCK_INLINE std::size_t checked_bytes(std::size_t count, std::size_t each, const char* what) {
   // A page is left for rounding up.
   if (each != 0 && count > (std::numeric_limits<std::ptrdiff_t>::max() - page) / each) {
     throw_error<OptionError>(
@@ -116,5 +125,6 @@ inline std::size_t checked_bytes(std::size_t count, std::size_t each, const char
   }
   return count * each;
 }
+#endif
 
 } // namespace penstock::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/host/detail/call_gate.hpp>
 #include <penstock/host/detail/machine.hpp>
@@ -23,9 +24,7 @@ struct HostContext {
   /// @{
   std::uint64_t memory_bytes() const noexcept { return machine ? machine->memory_bytes() : 0; }
   bool has_bus(Way way) const noexcept { return machine && machine->has_bus(way); }
-  Cost copy(Way way, std::uint64_t number, std::size_t bytes, bool pageable) const noexcept {
-    return machine ? machine->copy(way, number, bytes, pageable) : Cost{};
-  }
+  Cost copy(Way way, std::uint64_t number, std::size_t bytes, bool pageable) const noexcept;
   /// @}
 
   const Owned<Machine> machine; // null if the device has no options
@@ -34,5 +33,12 @@ struct HostContext {
   StdAtomics::Atomic<std::uint64_t> launches{0}, records{0}, waits{0}, queries{0}, syncs{0};
   StdAtomics::Atomic<std::size_t> live_streams{0}, live_events{0};
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Cost HostContext::copy(Way way, std::uint64_t number, std::size_t bytes,
+                                       bool pageable) const noexcept {
+  return machine ? machine->copy(way, number, bytes, pageable) : Cost{};
+}
+#endif
 
 } // namespace penstock::detail

@@ -34,15 +34,7 @@ class Turns {
 
  public:
   /// Books the next turn that begins at `earliest` or later, for so long.
-  Turn book(Clock::time_point earliest, Clock::duration takes) noexcept {
-    Clock::rep free = free_from_.load(StdAtomics::relaxed);
-    Clock::time_point begin;
-    do {
-      begin = std::max(earliest, Clock::time_point{Clock::duration{free}});
-    } while (!free_from_.compare_exchange_weak(free, (begin + takes).time_since_epoch().count(),
-                                               StdAtomics::relaxed));
-    return {begin, begin + takes};
-  }
+  Turn book(Clock::time_point earliest, Clock::duration takes) noexcept;
 
  private:
   StdAtomics::Atomic<Clock::rep> free_from_{0};
@@ -138,41 +130,17 @@ class Pace {
 };
 
 /// Returns by how much the calling thread's sleeps were too long so far, in sum.
-inline std::chrono::nanoseconds& slept_too_long() noexcept {
-  thread_local constinit std::chrono::nanoseconds sum{};
-  return sum;
-}
+std::chrono::nanoseconds& slept_too_long() noexcept;
 /// Has the sleeps that follow in this thread make up for so much more. What is more than 10
 /// milliseconds in all is not made up for.
-inline void make_up_for(std::chrono::nanoseconds time) noexcept {
-  constexpr std::chrono::nanoseconds most{10'000'000};
-  slept_too_long() = std::min(most, slept_too_long() + time);
-}
+void make_up_for(std::chrono::nanoseconds time) noexcept;
 /// Sleeps `time`, less what the sleeps before it in this thread took too long. Linux adds some 70
 /// microseconds to each sleep, and a busy machine milliseconds: short ones would add up to far too
 /// long.
-inline void sleep_on_average(std::chrono::nanoseconds time) {
-  using Clock = std::chrono::steady_clock;
-  std::chrono::nanoseconds& too_long = slept_too_long();
-  if (time <= too_long) {
-    too_long -= time;
-    return;
-  }
-  const Clock::time_point due = Clock::now() + time - too_long;
-  std::this_thread::sleep_until(due);
-  too_long = {};
-  make_up_for(Clock::now() - due);
-}
+void sleep_on_average(std::chrono::nanoseconds time);
 
 /// Returns how late the `copy`-th copy, counted from 0, starts for a seed.
-inline std::chrono::nanoseconds lateness(std::uint64_t seed, std::uint64_t copy) noexcept {
-  if (seed == 0) {
-    return {};
-  }
-  const std::uint64_t x = splitmix(seed, copy);
-  constexpr std::uint64_t prompt_one_in = 4, most_ns = 400'000;
-  return std::chrono::nanoseconds{x % prompt_one_in == 0 ? 0 : (x >> 8) % most_ns};
-}
+std::chrono::nanoseconds lateness(std::uint64_t seed, std::uint64_t copy) noexcept;
 
 /// The machine that HostOptions describe. A template, so that a compiler that sees no other machine
 /// does not guess that each is this one, and compile it for that.
@@ -275,5 +243,49 @@ template <class Options = HostOptions> class PretendedMachine final : public Mac
   Turns buses_[2];
   Turns kernels_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Turn Turns::book(Clock::time_point earliest, Clock::duration takes) noexcept {
+  Clock::rep free = free_from_.load(StdAtomics::relaxed);
+  Clock::time_point begin;
+  do {
+    begin = std::max(earliest, Clock::time_point{Clock::duration{free}});
+  } while (!free_from_.compare_exchange_weak(free, (begin + takes).time_since_epoch().count(),
+                                             StdAtomics::relaxed));
+  return {begin, begin + takes};
+}
+
+PENSTOCK_INLINE std::chrono::nanoseconds& slept_too_long() noexcept {
+  thread_local constinit std::chrono::nanoseconds sum{};
+  return sum;
+}
+
+PENSTOCK_INLINE void make_up_for(std::chrono::nanoseconds time) noexcept {
+  constexpr std::chrono::nanoseconds most{10'000'000};
+  slept_too_long() = std::min(most, slept_too_long() + time);
+}
+
+PENSTOCK_INLINE void sleep_on_average(std::chrono::nanoseconds time) {
+  using Clock = std::chrono::steady_clock;
+  std::chrono::nanoseconds& too_long = slept_too_long();
+  if (time <= too_long) {
+    too_long -= time;
+    return;
+  }
+  const Clock::time_point due = Clock::now() + time - too_long;
+  std::this_thread::sleep_until(due);
+  too_long = {};
+  make_up_for(Clock::now() - due);
+}
+
+PENSTOCK_INLINE std::chrono::nanoseconds lateness(std::uint64_t seed, std::uint64_t copy) noexcept {
+  if (seed == 0) {
+    return {};
+  }
+  const std::uint64_t x = splitmix(seed, copy);
+  constexpr std::uint64_t prompt_one_in = 4, most_ns = 400'000;
+  return std::chrono::nanoseconds{x % prompt_one_in == 0 ? 0 : (x >> 8) % most_ns};
+}
+#endif
 
 } // namespace penstock::detail

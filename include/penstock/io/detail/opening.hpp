@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/atomics.hpp>
+#include <penstock/config.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/threads.hpp>
 #include <penstock/detail/base/vector.hpp>
@@ -31,17 +32,8 @@ class OpeningProgress {
   void found() noexcept { found_.fetch_add(1, StdAtomics::relaxed); }
   void opened() noexcept { opened_.fetch_add(1, StdAtomics::relaxed); }
   /// Reports if it is time to.
-  void look() {
-    if (options_.progress && Clock::now() - told_ >= options_.every) {
-      tell();
-      told_ = Clock::now();
-    }
-  }
-  void tell() const {
-    if (options_.progress) {
-      options_.progress({opened_.load(StdAtomics::relaxed), found_.load(StdAtomics::relaxed)});
-    }
-  }
+  void look();
+  void tell() const;
 
  private:
   const PrepareOptions& options_;
@@ -56,29 +48,50 @@ struct FirstFailure {
   std::exception_ptr error;
 
   /// Throws the error if it is that of call `number`. To be called for each number in order.
-  void rethrow_at(std::size_t number) const {
-    if (error && number == at) {
-      std::rethrow_exception(error);
-    }
-  }
+  void rethrow_at(std::size_t number) const;
 };
 
 /// Returns how many threads open files, the caller included. They may be more than the processors,
 /// since they wait for disks, on a network for milliseconds. To start one costs as much as to open
 /// some local files.
-inline std::size_t opening_threads(std::size_t files) noexcept {
-  constexpr std::size_t least_files = 16;
-  constexpr std::size_t most_threads = 32;
-  return std::clamp<std::size_t>(files / least_files, 1, most_threads);
-}
+std::size_t opening_threads(std::size_t files) noexcept;
 
 /// Calls f(i) once for each i below `count`, on several threads at once, and look() on this one
 /// after each of its calls. After a call has thrown no more are begun, but all before it are made,
 /// so that the error returned is always that of the first call in order. Throws what look() throws,
 /// after all threads have ended. Blocks. Uses `threads` of them, or as many as pay for files that
 /// are only opened; fewer if no more can be started.
-[[gnu::cold]] inline FirstFailure for_all(std::size_t count, Borrowed<void(std::size_t)> f,
-                                          Borrowed<void()> look, std::size_t threads = 0) {
+[[gnu::cold]] FirstFailure for_all(std::size_t count, Borrowed<void(std::size_t)> f,
+                                   Borrowed<void()> look, std::size_t threads = 0);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void OpeningProgress::look() {
+  if (options_.progress && Clock::now() - told_ >= options_.every) {
+    tell();
+    told_ = Clock::now();
+  }
+}
+
+PENSTOCK_INLINE void OpeningProgress::tell() const {
+  if (options_.progress) {
+    options_.progress({opened_.load(StdAtomics::relaxed), found_.load(StdAtomics::relaxed)});
+  }
+}
+
+PENSTOCK_INLINE void FirstFailure::rethrow_at(std::size_t number) const {
+  if (error && number == at) {
+    std::rethrow_exception(error);
+  }
+}
+
+PENSTOCK_INLINE std::size_t opening_threads(std::size_t files) noexcept {
+  constexpr std::size_t least_files = 16;
+  constexpr std::size_t most_threads = 32;
+  return std::clamp<std::size_t>(files / least_files, 1, most_threads);
+}
+
+PENSTOCK_INLINE FirstFailure for_all(std::size_t count, Borrowed<void(std::size_t)> f,
+                                     Borrowed<void()> look, std::size_t threads) {
   StdAtomics::Atomic<std::size_t> next{0};
   std::mutex mutex;
   FirstFailure first{count, nullptr};
@@ -128,5 +141,6 @@ inline std::size_t opening_threads(std::size_t files) noexcept {
   }
   return first;
 }
+#endif
 
 } // namespace penstock::detail

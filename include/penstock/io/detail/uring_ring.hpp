@@ -39,20 +39,10 @@ class SharedMapping {
   SharedMapping() = default;
   SharedMapping(const SharedMapping&) = delete;
   SharedMapping& operator=(const SharedMapping&) = delete;
-  ~SharedMapping() {
-    // A child lacks it, and something else may lie at its addresses.
-    if (at_ != MAP_FAILED && origin_.is_here()) {
-      ::munmap(at_, bytes_);
-    }
-  }
+  ~SharedMapping();
 
   /// Maps it, once. Returns whether it did; else errno says why not.
-  bool map(int fd, std::uint64_t what, std::size_t bytes) noexcept {
-    bytes_ = bytes;
-    at_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
-                 static_cast<off_t>(what));
-    return at_ != MAP_FAILED && ::madvise(at_, bytes, MADV_DONTFORK) == 0;
-  }
+  bool map(int fd, std::uint64_t what, std::size_t bytes) noexcept;
   bool is_here() const noexcept { return origin_.is_here(); }
   template <class T> T* at(std::size_t offset) const noexcept {
     return reinterpret_cast<T*>(static_cast<std::byte*>(at_) + offset);
@@ -227,5 +217,21 @@ template <class Calls> class UringRing {
   unsigned put_{}; // the tail, with what run() has not told the kernel yet
   FileRead* reads_[depth]{};
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE SharedMapping::~SharedMapping() {
+  // A child lacks it, and something else may lie at its addresses.
+  if (at_ != MAP_FAILED && origin_.is_here()) {
+    ::munmap(at_, bytes_);
+  }
+}
+
+PENSTOCK_INLINE bool SharedMapping::map(int fd, std::uint64_t what, std::size_t bytes) noexcept {
+  bytes_ = bytes;
+  at_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd,
+               static_cast<off_t>(what));
+  return at_ != MAP_FAILED && ::madvise(at_, bytes, MADV_DONTFORK) == 0;
+}
+#endif
 
 } // namespace penstock::detail

@@ -20,7 +20,50 @@ namespace penstock::detail {
 
 /// Returns all of a system file, such as those in /proc, which do not tell their sizes; empty if it
 /// cannot be read.
-[[gnu::cold]] inline std::string text_of(const std::string& path) {
+[[gnu::cold]] std::string text_of(const std::string& path);
+
+/// Removes all from `text` up to and with the first `end`, and returns the part before that `end`.
+std::string_view cut(std::string_view& text, char end);
+
+bool lists(std::string_view names, std::string_view name);
+
+/// Returns the number that a text begins with; none if the text says "max" or -1, is empty, or has
+/// a number beyond 64 bits.
+[[gnu::cold]] std::optional<std::uint64_t> number_in(std::string_view text);
+
+/// Returns the number behind a name, in a text whose lines begin with names; none if it is missing.
+[[gnu::cold]] std::optional<std::uint64_t> number_of(std::string_view text, std::string_view name);
+
+/// A hierarchy of control groups, and which group of it a process is in.
+struct GroupOf {
+  std::string_view controllers; // of version 1; empty for version 2, which has all of them
+  std::string_view path;        // of the group, as the kernel calls it
+};
+
+/// Where in the file system a group lies by one line of /proc/self/mountinfo: the folder of the
+/// topmost group that is visible there, and the path below it.
+struct GroupPlace {
+  std::string top;        // empty: the group is not visible there
+  std::string_view below; // empty, or from a slash on
+};
+/// Decodes a field of /proc/self/mountinfo, in which blanks and backslashes are three octal digits.
+[[gnu::cold]] std::string unescaped(std::string_view field);
+[[gnu::cold]] GroupPlace place_of(const GroupOf& group, std::string_view controller,
+                                  std::string_view line);
+
+/// A control group.
+struct ControlGroup {
+  std::string folder; // has the group's files
+  bool unified;       // the group is of version 2
+};
+
+/// Returns the control groups that this process is in and that may limit what `controller`
+/// controls, and all visible groups above them. `root` is put before all paths.
+[[gnu::cold]] Vector<ControlGroup> control_groups(const std::string& root,
+                                                  std::string_view controller);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::string text_of(const std::string& path) {
   struct Closed {
     ~Closed() {
       if (file) {
@@ -37,15 +80,14 @@ namespace penstock::detail {
   return text;
 }
 
-/// Removes all from `text` up to and with the first `end`, and returns the part before that `end`.
-inline std::string_view cut(std::string_view& text, char end) {
+PENSTOCK_INLINE std::string_view cut(std::string_view& text, char end) {
   const std::size_t at = std::min(text.find(end), text.size());
   const std::string_view before = text.substr(0, at);
   text.remove_prefix(std::min(at + 1, text.size()));
   return before;
 }
 
-inline bool lists(std::string_view names, std::string_view name) {
+PENSTOCK_INLINE bool lists(std::string_view names, std::string_view name) {
   while (!names.empty()) {
     if (cut(names, ',') == name) {
       return true;
@@ -54,9 +96,7 @@ inline bool lists(std::string_view names, std::string_view name) {
   return false;
 }
 
-/// Returns the number that a text begins with; none if the text says "max" or -1, is empty, or has
-/// a number beyond 64 bits.
-[[gnu::cold]] inline std::optional<std::uint64_t> number_in(std::string_view text) {
+PENSTOCK_INLINE std::optional<std::uint64_t> number_in(std::string_view text) {
   constexpr std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
   text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
   std::optional<std::uint64_t> number;
@@ -74,9 +114,8 @@ inline bool lists(std::string_view names, std::string_view name) {
   return number;
 }
 
-/// Returns the number behind a name, in a text whose lines begin with names; none if it is missing.
-[[gnu::cold]] inline std::optional<std::uint64_t> number_of(std::string_view text,
-                                                            std::string_view name) {
+PENSTOCK_INLINE std::optional<std::uint64_t> number_of(std::string_view text,
+                                                       std::string_view name) {
   while (!text.empty()) {
     std::string_view line = cut(text, '\n');
     if (cut(line, ' ') == name) {
@@ -86,20 +125,7 @@ inline bool lists(std::string_view names, std::string_view name) {
   return std::nullopt;
 }
 
-/// A hierarchy of control groups, and which group of it a process is in.
-struct GroupOf {
-  std::string_view controllers; // of version 1; empty for version 2, which has all of them
-  std::string_view path;        // of the group, as the kernel calls it
-};
-
-/// Where in the file system a group lies by one line of /proc/self/mountinfo: the folder of the
-/// topmost group that is visible there, and the path below it.
-struct GroupPlace {
-  std::string top;        // empty: the group is not visible there
-  std::string_view below; // empty, or from a slash on
-};
-/// Decodes a field of /proc/self/mountinfo, in which blanks and backslashes are three octal digits.
-[[gnu::cold]] inline std::string unescaped(std::string_view field) {
+PENSTOCK_INLINE std::string unescaped(std::string_view field) {
   std::string text;
   while (!field.empty()) {
     text += cut(field, '\\');
@@ -111,8 +137,9 @@ struct GroupPlace {
   }
   return text;
 }
-[[gnu::cold]] inline GroupPlace place_of(const GroupOf& group, std::string_view controller,
-                                         std::string_view line) {
+
+PENSTOCK_INLINE GroupPlace place_of(const GroupOf& group, std::string_view controller,
+                                    std::string_view line) {
   const bool unified = group.controllers.empty();
   std::string_view kind = line.substr(std::min(line.find(" - "), line.size()));
   for (int word = 0; word < 2; ++word) {
@@ -144,16 +171,8 @@ struct GroupPlace {
   return {std::move(top), below};
 }
 
-/// A control group.
-struct ControlGroup {
-  std::string folder; // has the group's files
-  bool unified;       // the group is of version 2
-};
-
-/// Returns the control groups that this process is in and that may limit what `controller`
-/// controls, and all visible groups above them. `root` is put before all paths.
-[[gnu::cold]] inline Vector<ControlGroup> control_groups(const std::string& root,
-                                                         std::string_view controller) {
+PENSTOCK_INLINE Vector<ControlGroup> control_groups(const std::string& root,
+                                                    std::string_view controller) {
   Vector<ControlGroup> found;
   const std::string groups = text_of(joined({root, "/proc/self/cgroup"}));
   const std::string mounts = text_of(joined({root, "/proc/self/mountinfo"}));
@@ -177,5 +196,6 @@ struct ControlGroup {
   }
   return found;
 }
+#endif
 
 } // namespace penstock::detail

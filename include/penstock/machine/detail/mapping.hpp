@@ -29,9 +29,7 @@ inline constexpr std::size_t most_touch_workers = 8;
 inline constexpr std::size_t least_touch_bytes = std::size_t{16} << 20;
 
 /// Returns how many threads first touch a mapping, this one included.
-inline std::size_t touch_workers(std::size_t bytes, std::size_t cores) noexcept {
-  return std::clamp<std::size_t>(std::min(cores, bytes / least_touch_bytes), 1, most_touch_workers);
-}
+std::size_t touch_workers(std::size_t bytes, std::size_t cores) noexcept;
 
 /// Writes to each page of [at, at + bytes), which makes the kernel provide it now and not in the
 /// middle of a run. `workers` is 1 or more, this thread among them. Blocks; does the part of each
@@ -63,18 +61,32 @@ template <class Thread = std::thread>
 }
 
 /// Unmaps what map_pages() returned to this process; does nothing for null. Never throws.
-inline void unmap_pages(void* at, std::size_t bytes) noexcept {
-  if (at != nullptr) {
-    ::munmap(at, bytes);
-  }
-}
+void unmap_pages(void* at, std::size_t bytes) noexcept;
 
 /// Returns `bytes` of zeroed host memory, a multiple of `page`, as one anonymous mapping. Blocks
 /// until all pages are there, huge ones if the system has them; from 2 MiB on, the start is aligned
 /// to that. A forked child does not have the pages. To be given to unmap_pages() with the same
 /// count. Any thread. Throws Error with the byte count. `near`: the pages are first touched from
 /// these processors, if any, and the kernel then takes them from the memory there.
-[[gnu::cold]] inline void* map_pages(std::size_t bytes, const ProcessorSet& near = {}) {
+[[gnu::cold]] void* map_pages(std::size_t bytes, const ProcessorSet& near = {});
+/// Does that, from `near()`, the processors near a device. What is less than a huge page is
+/// touched where the caller is: to find those processors and start a thread there takes longer.
+template <class F> void* map_pages_near(std::size_t bytes, F near) {
+  return bytes < huge_page ? map_pages(bytes) : map_pages(bytes, near());
+}
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::size_t touch_workers(std::size_t bytes, std::size_t cores) noexcept {
+  return std::clamp<std::size_t>(std::min(cores, bytes / least_touch_bytes), 1, most_touch_workers);
+}
+
+PENSTOCK_INLINE void unmap_pages(void* at, std::size_t bytes) noexcept {
+  if (at != nullptr) {
+    ::munmap(at, bytes);
+  }
+}
+
+PENSTOCK_INLINE void* map_pages(std::size_t bytes, const ProcessorSet& near) {
   if (bytes == 0 || bytes % page != 0) {
     throw_error<Error>({"penstock: cannot map ", bytes,
                         " bytes of host memory: the size must be a multiple of ", page,
@@ -129,10 +141,6 @@ inline void unmap_pages(void* at, std::size_t bytes) noexcept {
   }
   return at;
 }
-/// Does that, from `near()`, the processors near a device. What is less than a huge page is
-/// touched where the caller is: to find those processors and start a thread there takes longer.
-template <class F> void* map_pages_near(std::size_t bytes, F near) {
-  return bytes < huge_page ? map_pages(bytes) : map_pages(bytes, near());
-}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/order/detail/run_order.hpp>
 #include <penstock/order/detail/sequence.hpp>
 
@@ -12,19 +13,10 @@ namespace penstock::detail {
 
 /// Numbers the records of an order that is not plain: see RunOrder::numbers(). Only what may ask
 /// for such an order compiles it.
-[[gnu::noinline]] inline void ordered_numbers(const RunOrder& order, std::uint64_t epoch,
-                                              std::uint64_t turn, std::size_t count,
-                                              std::uint64_t* to) {
-  const Sequence sequence{order.order(), order.size(), epoch};
-  for (std::size_t i = 0; i != count; ++i) {
-    const std::uint64_t step = order.step(epoch, turn + i);
-    to[i] = order.mixes() ? order.mixed(epoch, step) : sequence(step);
-  }
-}
+void ordered_numbers(const RunOrder& order, std::uint64_t epoch, std::uint64_t turn,
+                     std::size_t count, std::uint64_t* to);
 
-inline bool mixes_windows(const Order& order) noexcept {
-  return order.window > 1 && order.block > 1;
-}
+bool mixes_windows(const Order& order) noexcept;
 /// Calls f(first, count) for records that lie together and are soon to be read: where one of
 /// `count` turns is the first of its window, for the blocks of the next. The order mixes windows.
 template <class F>
@@ -42,5 +34,21 @@ template <class F>
     }
   }
 }
+
+#if PENSTOCK_BODIES
+[[gnu::noinline]] PENSTOCK_INLINE void ordered_numbers(const RunOrder& order, std::uint64_t epoch,
+                                                       std::uint64_t turn, std::size_t count,
+                                                       std::uint64_t* to) {
+  const Sequence sequence{order.order(), order.size(), epoch};
+  for (std::size_t i = 0; i != count; ++i) {
+    const std::uint64_t step = order.step(epoch, turn + i);
+    to[i] = order.mixes() ? order.mixed(epoch, step) : sequence(step);
+  }
+}
+
+PENSTOCK_INLINE bool mixes_windows(const Order& order) noexcept {
+  return order.window > 1 && order.block > 1;
+}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/visit.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
@@ -27,16 +28,7 @@ namespace penstock::detail {
   }
 }
 /// Throws OptionError if nobody knows how far inside a batch that .drop_last counts a run stands.
-[[gnu::cold]] inline void check_known(const WholeBatches& whole) {
-  if (whole.unknown()) {
-    throw OptionError{
-        "penstock: position() behind this batch is not known: drop_last counts the batches of the "
-        "AsyncCopier to the device, and this one may end inside one of them. Nothing tells how far "
-        "inside, where records may be left out before, or where ranks share them: give "
-        "AsyncCopier{ps::to_host} the .batch of the AsyncCopier before it, or leave out "
-        "drop_last."};
-  }
-}
+[[gnu::cold]] void check_known(const WholeBatches& whole);
 
 [[noreturn, gnu::cold]] inline void differ(std::initializer_list<TextPart> how) {
   throw_error<OptionError>({"penstock: this position is of another order: ", joined(how),
@@ -53,67 +45,14 @@ inline TextPart text_of_seed(const Seed& seed) noexcept {
 }
 
 /// Throws OptionError if a position is of another order than `here`.
-[[gnu::cold]] inline void check_identity(const OrderIdentity& it, const OrderIdentity& here) {
-  if (it.shuffle != here.shuffle) {
-    differ({"the seed of .shuffle is ", text_of_seed(it.shuffle), " there and ",
-            text_of_seed(here.shuffle), " here"});
-  }
-  check_same(".block is ", it.block, here.block);
-  check_same(".window is ", it.window, here.window);
-  check_same("the number of the source's records is ", it.size, here.size);
-  check_same("the number of an epoch's records is ", it.records, here.records);
-  if (it.schema != here.schema) {
-    differ({"a record has other columns or another length there than here"});
-  }
-  check_same(
-      "the number of records that a Decoder of another number takes together, 0 without one, is ",
-      it.group, here.group);
-  if (it.source != here.source) {
-    differ({"the source is made otherwise there than here, such as by other numbers in a "
-            "where(), parts or weights in a mix(), or a stride or seed of windows()"});
-  }
-}
+[[gnu::cold]] void check_identity(const OrderIdentity& it, const OrderIdentity& here);
 
 /// Throws OptionError unless a position behind a Decoder of another number is of this rank.
-[[gnu::cold]] inline void check_rank(const Position& from, const Ranks& ranks) {
-  const std::uint64_t world = std::max<std::uint64_t>(from.world(), 1);
-  if (world != ranks.world || from.rank() != ranks.rank) {
-    throw_error<OptionError>(
-        {"penstock: this position is of rank ", from.rank(), " of ", world, ", and here is rank ",
-         ranks.rank, " of ", ranks.world,
-         ": behind a Decoder that gives another number of records, each rank goes on from its own "
-         "position, with as many ranks."});
-  }
-}
+[[gnu::cold]] void check_rank(const Position& from, const Ranks& ranks);
 
 /// Throws OptionError if a run of this order, which has so many epochs, cannot go on from there.
-[[gnu::cold]] inline void check_position(const Position& from, const OrderIdentity& here,
-                                         std::uint64_t epochs, const Order& order) {
-  check_identity(from.identity(), here);
-  const std::uint64_t group = std::max<std::uint64_t>(here.group, 1);
-  if (from.step() > here.records || from.step() % group != 0 || from.inside() % group != 0) {
-    throw_error<OptionError>({"penstock: this position is at step ", from.step(),
-                              ", and an epoch has ", here.records,
-                              ": its text was changed, and is worth nothing."});
-  }
-  const bool at_begin = from.step() == 0 && from.inside() == 0 && from.made() == 0;
-  if (from.epoch() > epochs || (from.epoch() == epochs && !at_begin)) {
-    throw_error<OptionError>({"penstock: this position is at step ", from.step(), " of epoch ",
-                              from.epoch(), ", counted from 0, and the Reader has .epochs = ",
-                              epochs, ", counted from the first run's beginning: give it more."});
-  }
-  if (here.group != 0) {
-    check_rank(from, order.ranks);
-  } else if (from.inside() != 0 && from.world() != order.ranks.world) {
-    const Ranks then{0, static_cast<std::uint32_t>(std::max<std::uint64_t>(from.world(), 1))};
-    const Dealing dealt{from.step(), here.records, here.block, then, order.uneven};
-    throw_error<OptionError>(
-        {"penstock: this position is inside a block of each of ", from.world(),
-         " ranks, and here are ", order.ranks.world,
-         ": go on with as many, or from where all stand between blocks, at step ", from.step(),
-         " or ", dealt.next_round(from.inside()), "."});
-  }
-}
+[[gnu::cold]] void check_position(const Position& from, const OrderIdentity& here,
+                                  std::uint64_t epochs, const Order& order);
 
 /// Which record comes when in a run, on this rank.
 ///
@@ -153,15 +92,7 @@ class RunOrder {
     begin(from);
   }
   /// Begins a run, at the beginning or at a position of this order.
-  [[gnu::cold]] void begin(const Position& from = {}) noexcept {
-    epoch_ = from.epoch();
-    inside_ = from.inside();
-    first_ = dealt_from(from.step());
-    dropped_ = from.made();
-    if (outputs_) {
-      outputs_->reset(dropped_);
-    }
-  }
+  [[gnu::cold]] void begin(const Position& from = {}) noexcept;
   /// Says, before the first run, that a Decoder makes outputs of groups of so many turns, in any
   /// number. Places that position() is asked for are then numbers of outputs, and each rank has
   /// positions of its own.
@@ -222,18 +153,7 @@ class RunOrder {
   /// @}
   /// Returns the number in the source of the record of a turn, with its epoch and step; `unknown`
   /// if a mix throws when it is asked.
-  Visit visit(std::uint64_t epoch, std::uint64_t turn) const noexcept {
-    const std::uint64_t before = identity_.records == unknown ? 0 : epoch * identity_.records;
-    if (plain_) {
-      return {turn, epoch, before + turn};
-    }
-    Visit visit{unknown, epoch, before + step(epoch, turn)};
-    try {
-      numbers(epoch, turn, 1, &visit.record);
-    } catch (...) { // reading it has failed by the same, and said so
-    }
-    return visit;
-  }
+  Visit visit(std::uint64_t epoch, std::uint64_t turn) const noexcept;
 
   /// Says which object answers for a mix.
   void mix_from(const void* source) noexcept { mix_.source = source; }
@@ -262,22 +182,7 @@ class RunOrder {
                                         : place(epoch, epoch == epoch_ ? end_turn() : turns());
   }
   /// Returns the position of a place; a default one of an unknown place, and where there are none.
-  [[gnu::cold]] Position position(std::uint64_t place) const noexcept {
-    if (in_order_ || place == unknown || whole_.unknown()) {
-      return {};
-    }
-    const std::uint64_t in_first = end_turn() - first_turn();
-    if (epoch_ >= epochs_) {
-      return outputs_ ? begin_of(epochs_, 0) : at(epochs_, {});
-    }
-    const MadeFrom of = outputs_ ? outputs_->origin(place) : MadeFrom{place, 0};
-    if (of.place <= in_first) {
-      return position_of(epoch_, first_, inside_, inside_ + of.place, of.made);
-    }
-    const std::uint64_t after = of.place - in_first;
-    const std::uint64_t whole = (after - 1) / turns();
-    return position_of(epoch_ + 1 + whole, each_, 0, after - whole * turns(), of.made);
-  }
+  [[gnu::cold]] Position position(std::uint64_t place) const noexcept;
 
  private:
   // Returns what the first turn of an epoch is counted from.
@@ -295,35 +200,11 @@ class RunOrder {
   }
   // `taken`: by this rank, of what is dealt; `before`: of these, those before this run.
   Position position_of(std::uint64_t epoch, const Dealing& dealing, std::uint64_t before,
-                       std::uint64_t taken, std::uint64_t made) const noexcept {
-    if (outputs_) {
-      return position_of_rank(epoch, dealing, taken, made);
-    }
-    const std::uint64_t batches = (taken - before + batch_ - 1) / batch_;
-    const std::uint64_t by_all = one_rank() ? taken : before + batches * batch_;
-    if (by_all >= dealing.most() && identity_.records != unknown) {
-      return at(epoch + 1, {});
-    }
-    const std::uint64_t in_batches = by_all + (epoch == epoch_ ? begun() : 0);
-    const std::uint64_t batch = whole_.by_turns();
-    return at(epoch, dealing.place(by_all), batch != 0 ? in_batches % batch : 0);
-  }
+                       std::uint64_t taken, std::uint64_t made) const noexcept;
 
   // How many outputs the others have made nobody knows: a position of this rank alone.
   [[gnu::cold]] Position position_of_rank(std::uint64_t epoch, const Dealing& dealing,
-                                          std::uint64_t taken, std::uint64_t made) const noexcept {
-    if (taken >= dealing.count() && identity_.records != unknown) {
-      return begin_of(epoch + 1, made);
-    }
-    const std::uint64_t step = one_rank() ? dealing.begin() + taken : dealing.begin();
-    return {identity_,
-            epoch,
-            step,
-            {.inside = one_rank() ? 0 : taken,
-             .world = world_beside(),
-             .rank = order_.ranks.rank,
-             .made = made}};
-  }
+                                          std::uint64_t taken, std::uint64_t made) const noexcept;
   [[gnu::cold]] Position begin_of(std::uint64_t epoch, std::uint64_t made) const noexcept {
     return {
         identity_, epoch, 0, {.world = world_beside(), .rank = order_.ranks.rank, .made = made}};
@@ -351,5 +232,150 @@ class RunOrder {
   Dealing first_;                 // of the first epoch of this run
   Dealing each_;                  // of a whole one
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void check_known(const WholeBatches& whole) {
+  if (whole.unknown()) {
+    throw OptionError{
+        "penstock: position() behind this batch is not known: drop_last counts the batches of the "
+        "AsyncCopier to the device, and this one may end inside one of them. Nothing tells how far "
+        "inside, where records may be left out before, or where ranks share them: give "
+        "AsyncCopier{ps::to_host} the .batch of the AsyncCopier before it, or leave out "
+        "drop_last."};
+  }
+}
+
+PENSTOCK_INLINE void check_identity(const OrderIdentity& it, const OrderIdentity& here) {
+  if (it.shuffle != here.shuffle) {
+    differ({"the seed of .shuffle is ", text_of_seed(it.shuffle), " there and ",
+            text_of_seed(here.shuffle), " here"});
+  }
+  check_same(".block is ", it.block, here.block);
+  check_same(".window is ", it.window, here.window);
+  check_same("the number of the source's records is ", it.size, here.size);
+  check_same("the number of an epoch's records is ", it.records, here.records);
+  if (it.schema != here.schema) {
+    differ({"a record has other columns or another length there than here"});
+  }
+  check_same(
+      "the number of records that a Decoder of another number takes together, 0 without one, is ",
+      it.group, here.group);
+  if (it.source != here.source) {
+    differ({"the source is made otherwise there than here, such as by other numbers in a "
+            "where(), parts or weights in a mix(), or a stride or seed of windows()"});
+  }
+}
+
+PENSTOCK_INLINE void check_rank(const Position& from, const Ranks& ranks) {
+  const std::uint64_t world = std::max<std::uint64_t>(from.world(), 1);
+  if (world != ranks.world || from.rank() != ranks.rank) {
+    throw_error<OptionError>(
+        {"penstock: this position is of rank ", from.rank(), " of ", world, ", and here is rank ",
+         ranks.rank, " of ", ranks.world,
+         ": behind a Decoder that gives another number of records, each rank goes on from its own "
+         "position, with as many ranks."});
+  }
+}
+
+PENSTOCK_INLINE void check_position(const Position& from, const OrderIdentity& here,
+                                    std::uint64_t epochs, const Order& order) {
+  check_identity(from.identity(), here);
+  const std::uint64_t group = std::max<std::uint64_t>(here.group, 1);
+  if (from.step() > here.records || from.step() % group != 0 || from.inside() % group != 0) {
+    throw_error<OptionError>({"penstock: this position is at step ", from.step(),
+                              ", and an epoch has ", here.records,
+                              ": its text was changed, and is worth nothing."});
+  }
+  const bool at_begin = from.step() == 0 && from.inside() == 0 && from.made() == 0;
+  if (from.epoch() > epochs || (from.epoch() == epochs && !at_begin)) {
+    throw_error<OptionError>({"penstock: this position is at step ", from.step(), " of epoch ",
+                              from.epoch(), ", counted from 0, and the Reader has .epochs = ",
+                              epochs, ", counted from the first run's beginning: give it more."});
+  }
+  if (here.group != 0) {
+    check_rank(from, order.ranks);
+  } else if (from.inside() != 0 && from.world() != order.ranks.world) {
+    const Ranks then{0, static_cast<std::uint32_t>(std::max<std::uint64_t>(from.world(), 1))};
+    const Dealing dealt{from.step(), here.records, here.block, then, order.uneven};
+    throw_error<OptionError>(
+        {"penstock: this position is inside a block of each of ", from.world(),
+         " ranks, and here are ", order.ranks.world,
+         ": go on with as many, or from where all stand between blocks, at step ", from.step(),
+         " or ", dealt.next_round(from.inside()), "."});
+  }
+}
+
+PENSTOCK_INLINE void RunOrder::begin(const Position& from) noexcept {
+  epoch_ = from.epoch();
+  inside_ = from.inside();
+  first_ = dealt_from(from.step());
+  dropped_ = from.made();
+  if (outputs_) {
+    outputs_->reset(dropped_);
+  }
+}
+
+PENSTOCK_INLINE Visit RunOrder::visit(std::uint64_t epoch, std::uint64_t turn) const noexcept {
+  const std::uint64_t before = identity_.records == unknown ? 0 : epoch * identity_.records;
+  if (plain_) {
+    return {turn, epoch, before + turn};
+  }
+  Visit visit{unknown, epoch, before + step(epoch, turn)};
+  try {
+    numbers(epoch, turn, 1, &visit.record);
+  } catch (...) { // reading it has failed by the same, and said so
+  }
+  return visit;
+}
+
+PENSTOCK_INLINE Position RunOrder::position(std::uint64_t place) const noexcept {
+  if (in_order_ || place == unknown || whole_.unknown()) {
+    return {};
+  }
+  const std::uint64_t in_first = end_turn() - first_turn();
+  if (epoch_ >= epochs_) {
+    return outputs_ ? begin_of(epochs_, 0) : at(epochs_, {});
+  }
+  const MadeFrom of = outputs_ ? outputs_->origin(place) : MadeFrom{place, 0};
+  if (of.place <= in_first) {
+    return position_of(epoch_, first_, inside_, inside_ + of.place, of.made);
+  }
+  const std::uint64_t after = of.place - in_first;
+  const std::uint64_t whole = (after - 1) / turns();
+  return position_of(epoch_ + 1 + whole, each_, 0, after - whole * turns(), of.made);
+}
+
+PENSTOCK_INLINE Position RunOrder::position_of(std::uint64_t epoch, const Dealing& dealing,
+                                               std::uint64_t before, std::uint64_t taken,
+                                               std::uint64_t made) const noexcept {
+  if (outputs_) {
+    return position_of_rank(epoch, dealing, taken, made);
+  }
+  const std::uint64_t batches = (taken - before + batch_ - 1) / batch_;
+  const std::uint64_t by_all = one_rank() ? taken : before + batches * batch_;
+  if (by_all >= dealing.most() && identity_.records != unknown) {
+    return at(epoch + 1, {});
+  }
+  const std::uint64_t in_batches = by_all + (epoch == epoch_ ? begun() : 0);
+  const std::uint64_t batch = whole_.by_turns();
+  return at(epoch, dealing.place(by_all), batch != 0 ? in_batches % batch : 0);
+}
+
+PENSTOCK_INLINE Position RunOrder::position_of_rank(std::uint64_t epoch, const Dealing& dealing,
+                                                    std::uint64_t taken,
+                                                    std::uint64_t made) const noexcept {
+  if (taken >= dealing.count() && identity_.records != unknown) {
+    return begin_of(epoch + 1, made);
+  }
+  const std::uint64_t step = one_rank() ? dealing.begin() + taken : dealing.begin();
+  return {identity_,
+          epoch,
+          step,
+          {.inside = one_rank() ? 0 : taken,
+           .world = world_beside(),
+           .rank = order_.ranks.rank,
+           .made = made}};
+}
+#endif
 
 } // namespace penstock::detail

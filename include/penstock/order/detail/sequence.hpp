@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/splitmix.hpp>
 #include <penstock/order/order.hpp>
 #include <penstock/order/permutation.hpp>
@@ -17,17 +18,7 @@ namespace penstock::detail {
 class Sequence {
  public:
   /// Of `size` records, at least 1.
-  Sequence(const Order& order, std::uint64_t size, std::uint64_t epoch) noexcept
-      : shuffle_{order.shuffle}, epoch_{epoch},
-        block_{std::clamp<std::uint64_t>(order.block, 1, size)},
-        window_{std::clamp<std::uint64_t>(order.window, 1, size)},
-        blocks_{shuffle_ ? (size - 1) / block_ + 1 : 1, shuffle_.value(), epoch} {
-    if (shuffle_ && block_ != 1) {
-      const std::uint64_t last = blocks_.size() - 1;
-      lacking_ = blocks_.size() * block_ - size;
-      short_at_ = blocks_.inverse(last);
-    }
-  }
+  Sequence(const Order& order, std::uint64_t size, std::uint64_t epoch) noexcept;
 
   /// Returns the number of the record at a step, which is less than the size.
   std::uint64_t operator()(std::uint64_t step) const noexcept {
@@ -60,17 +51,11 @@ class Sequence {
 
  private:
   // The source's last block, which may be short, comes somewhere in the middle.
-  std::uint64_t place_of(std::uint64_t step) const noexcept {
-    return step < first_of(short_at_ + 1) ? step / block_ : (step + lacking_) / block_;
-  }
+  std::uint64_t place_of(std::uint64_t step) const noexcept;
   // Returns the first step of the block that comes at a place.
-  std::uint64_t first_of(std::uint64_t place) const noexcept {
-    return place * block_ - (place > short_at_ ? lacking_ : 0);
-  }
+  std::uint64_t first_of(std::uint64_t place) const noexcept;
   // Another one than the blocks', and another in each epoch.
-  std::uint64_t mixed_seed() const noexcept {
-    return splitmix(splitmix(shuffle_.value(), 1), epoch_);
-  }
+  std::uint64_t mixed_seed() const noexcept;
 
   Seed shuffle_;
   std::uint64_t epoch_;
@@ -80,5 +65,32 @@ class Sequence {
   std::uint64_t lacking_{}; // records that the short block has not
   std::uint64_t short_at_{};
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE Sequence::Sequence(const Order& order, std::uint64_t size,
+                                   std::uint64_t epoch) noexcept
+    : shuffle_{order.shuffle}, epoch_{epoch},
+      block_{std::clamp<std::uint64_t>(order.block, 1, size)},
+      window_{std::clamp<std::uint64_t>(order.window, 1, size)},
+      blocks_{shuffle_ ? (size - 1) / block_ + 1 : 1, shuffle_.value(), epoch} {
+  if (shuffle_ && block_ != 1) {
+    const std::uint64_t last = blocks_.size() - 1;
+    lacking_ = blocks_.size() * block_ - size;
+    short_at_ = blocks_.inverse(last);
+  }
+}
+
+PENSTOCK_INLINE std::uint64_t Sequence::place_of(std::uint64_t step) const noexcept {
+  return step < first_of(short_at_ + 1) ? step / block_ : (step + lacking_) / block_;
+}
+
+PENSTOCK_INLINE std::uint64_t Sequence::first_of(std::uint64_t place) const noexcept {
+  return place * block_ - (place > short_at_ ? lacking_ : 0);
+}
+
+PENSTOCK_INLINE std::uint64_t Sequence::mixed_seed() const noexcept {
+  return splitmix(splitmix(shuffle_.value(), 1), epoch_);
+}
+#endif
 
 } // namespace penstock::detail

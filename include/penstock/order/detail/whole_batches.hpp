@@ -14,20 +14,9 @@ class WholeBatches {
  public:
   /// Says that a stage leaves out short batches of `records`. `by_turns`: each turn of the order
   /// has one record in them, so that a place in the order tells how far inside one it is.
-  void leave_out_short(std::uint64_t records, bool by_turns) noexcept {
-    inside_ = again_ = records_ != 0;
-    by_turns_ = records_ != 0 ? by_turns_ : by_turns;
-    records_ = records_ != 0 ? records_ : records;
-    last_ = records;
-  }
+  void leave_out_short(std::uint64_t records, bool by_turns) noexcept;
   /// Says that a stage makes batches of `records` of those that came.
-  void make_others(std::uint64_t records) noexcept {
-    if (records_ != 0 && records != last_) {
-      by_turns_ = by_turns_ && !again_;
-      inside_ = true;
-      last_ = records;
-    }
-  }
+  void make_others(std::uint64_t records) noexcept;
 
   /// Returns whether no stage so far leaves out any.
   bool none() const noexcept { return records_ == 0; }
@@ -44,5 +33,22 @@ class WholeBatches {
   bool inside_{}; // the last stage's batches may end inside the first's
   bool again_{};  // a second stage leaves out short ones
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void WholeBatches::leave_out_short(std::uint64_t records, bool by_turns) noexcept {
+  inside_ = again_ = records_ != 0;
+  by_turns_ = records_ != 0 ? by_turns_ : by_turns;
+  records_ = records_ != 0 ? records_ : records;
+  last_ = records;
+}
+
+PENSTOCK_INLINE void WholeBatches::make_others(std::uint64_t records) noexcept {
+  if (records_ != 0 && records != last_) {
+    by_turns_ = by_turns_ && !again_;
+    inside_ = true;
+    last_ = records;
+  }
+}
+#endif
 
 } // namespace penstock::detail

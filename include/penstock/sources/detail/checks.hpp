@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/batch.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
@@ -45,7 +46,33 @@ template <Source S>
 
 /// Returns the size of T's records: `asked`, which the user gave, or sizeof(T) if that is 0. `call`
 /// names what the user called. Throws OptionError.
-inline std::size_t checked_record_bytes(const char* call, std::size_t asked, std::size_t of_t) {
+std::size_t checked_record_bytes(const char* call, std::size_t asked, std::size_t of_t);
+template <class T> std::size_t checked_record_bytes(const char* call, std::size_t asked) {
+  return checked_record_bytes(call, asked, sizeof(T));
+}
+
+/// Throws OptionError unless the source has a record of this number.
+void check_number(const char* call, std::uint64_t number, std::uint64_t size);
+
+/// Throws SourceError unless `count` records of `bytes` from record `first` on are a range of a
+/// source of `size` records of `record_bytes`.
+void check_range(const char* call, std::uint64_t first, std::size_t count, std::size_t bytes,
+                 std::uint64_t size, std::size_t record_bytes);
+/// Throws SourceError unless `into` is such a range of the source. Call it before you write
+/// anything.
+template <class T, class Where>
+void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
+                 std::size_t record_bytes) {
+  check_range(call, into.index(), into.size(), into.record_bytes(), size, record_bytes);
+}
+
+/// Throws SourceError if read_bytes() asks a source of `size` records for bytes beyond them.
+void check_bytes(const char* call, std::uint64_t at, std::size_t bytes, std::uint64_t size,
+                 std::size_t record_bytes);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::size_t checked_record_bytes(const char* call, std::size_t asked,
+                                                 std::size_t of_t) {
   constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
   if (asked != 0 && of_t != 1) {
     throw_error<OptionError>({"penstock: ", call, ": record_bytes is ", asked,
@@ -58,12 +85,8 @@ inline std::size_t checked_record_bytes(const char* call, std::size_t asked, std
   }
   return asked != 0 ? asked : of_t;
 }
-template <class T> std::size_t checked_record_bytes(const char* call, std::size_t asked) {
-  return checked_record_bytes(call, asked, sizeof(T));
-}
 
-/// Throws OptionError unless the source has a record of this number.
-inline void check_number(const char* call, std::uint64_t number, std::uint64_t size) {
+PENSTOCK_INLINE void check_number(const char* call, std::uint64_t number, std::uint64_t size) {
   if (number >= size) {
     throw_error<OptionError>({"penstock: ", call, ": asked for number ", number, ", but there are ",
                               size,
@@ -72,10 +95,8 @@ inline void check_number(const char* call, std::uint64_t number, std::uint64_t s
   }
 }
 
-/// Throws SourceError unless `count` records of `bytes` from record `first` on are a range of a
-/// source of `size` records of `record_bytes`.
-inline void check_range(const char* call, std::uint64_t first, std::size_t count, std::size_t bytes,
-                        std::uint64_t size, std::size_t record_bytes) {
+PENSTOCK_INLINE void check_range(const char* call, std::uint64_t first, std::size_t count,
+                                 std::size_t bytes, std::uint64_t size, std::size_t record_bytes) {
   if (first > size || count > size - first) {
     throw_source_error({"penstock: ", call, ": asked for ", count, " records from record ", first,
                         " on, but the source has ", size, ": ask for no more than size()."},
@@ -87,17 +108,9 @@ inline void check_range(const char* call, std::uint64_t first, std::size_t count
                        {}, 0, first);
   }
 }
-/// Throws SourceError unless `into` is such a range of the source. Call it before you write
-/// anything.
-template <class T, class Where>
-void check_range(const char* call, Batch<T, Where> into, std::uint64_t size,
-                 std::size_t record_bytes) {
-  check_range(call, into.index(), into.size(), into.record_bytes(), size, record_bytes);
-}
 
-/// Throws SourceError if read_bytes() asks a source of `size` records for bytes beyond them.
-inline void check_bytes(const char* call, std::uint64_t at, std::size_t bytes, std::uint64_t size,
-                        std::size_t record_bytes) {
+PENSTOCK_INLINE void check_bytes(const char* call, std::uint64_t at, std::size_t bytes,
+                                 std::uint64_t size, std::size_t record_bytes) {
   const std::uint64_t end = size * record_bytes;
   if (at > end || bytes > end - at) {
     throw_source_error({"penstock: ", call, ": asked for ", bytes, " bytes from byte ", at,
@@ -105,5 +118,6 @@ inline void check_bytes(const char* call, std::uint64_t at, std::size_t bytes, s
                        {}, 0, at / record_bytes);
   }
 }
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/source.hpp>
 
@@ -11,15 +12,7 @@ namespace penstock::detail {
 class OpeningInTurn {
  public:
   /// `preparing` must outlive this.
-  explicit OpeningInTurn(const PrepareOptions& preparing)
-      : each_is_told_{.every = preparing.every} {
-    if (preparing.progress) {
-      each_is_told_.progress = [this, &preparing](const Preparation& now) {
-        so_far_ = {before_.files + now.files, before_.files_in_all + now.files_in_all};
-        preparing.progress(so_far_);
-      };
-    }
-  }
+  explicit OpeningInTurn(const PrepareOptions& preparing);
   OpeningInTurn(const OpeningInTurn&) = delete;
   OpeningInTurn& operator=(const OpeningInTurn&) = delete;
 
@@ -33,5 +26,17 @@ class OpeningInTurn {
   Preparation before_; // files of the sources that are open
   Preparation so_far_;
 };
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE OpeningInTurn::OpeningInTurn(const PrepareOptions& preparing)
+    : each_is_told_{.every = preparing.every} {
+  if (preparing.progress) {
+    each_is_told_.progress = [this, &preparing](const Preparation& now) {
+      so_far_ = {before_.files + now.files, before_.files_in_all + now.files_in_all};
+      preparing.progress(so_far_);
+    };
+  }
+}
+#endif
 
 } // namespace penstock::detail

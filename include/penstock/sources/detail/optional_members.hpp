@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/detail/base/splitmix.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/sources/source.hpp>
@@ -41,12 +42,7 @@ constexpr std::uint64_t repeated_bytes(std::uint64_t longest, std::uint64_t reco
   return longest != 0 && records > unknown_size / longest ? unknown_size : records * longest;
 }
 /// Adds words to a note, unless it has them: of several sources, many tell the same.
-[[gnu::cold]] inline void add_note(std::string& to, std::string_view words) {
-  if (to.find(words) == std::string::npos) {
-    to += to.empty() ? "" : "; ";
-    to += words;
-  }
-}
+[[gnu::cold]] void add_note(std::string& to, std::string_view words);
 /// Appends what a source notes, for a source that reads through it.
 template <class S> void note_of(const S& source, std::string& to) {
   if constexpr (requires { source.note(to); }) {
@@ -66,5 +62,14 @@ template <class S> [[gnu::cold]] void add_note_of(const S& source, std::string& 
   } catch (...) {
   }
 }
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE void add_note(std::string& to, std::string_view words) {
+  if (to.find(words) == std::string::npos) {
+    to += to.empty() ? "" : "; ";
+    to += words;
+  }
+}
+#endif
 
 } // namespace penstock::detail

@@ -23,24 +23,10 @@ inline constexpr std::size_t thread_buffer_bytes = std::size_t{256} << 10;
 
 /// Returns memory for a piece of a file, aligned for direct reads. Each thread has its own, from
 /// its first use to its end.
-inline std::span<std::byte> thread_buffer() {
-  constexpr std::align_val_t alignment{page};
-  struct Buffer {
-    ~Buffer() { ::operator delete(at, alignment); }
-    void* const at = ::operator new(thread_buffer_bytes, alignment);
-  };
-  thread_local const Buffer buffer;
-  return {static_cast<std::byte*>(buffer.at), thread_buffer_bytes};
-}
+std::span<std::byte> thread_buffer();
 
 /// Returns how many of these numbers, at least one, follow each other from the first on.
-inline std::size_t run_of(std::span<const std::uint64_t> numbers) noexcept {
-  std::size_t count = 1;
-  while (count != numbers.size() && numbers[count] == numbers[0] + count) {
-    ++count;
-  }
-  return count;
-}
+std::size_t run_of(std::span<const std::uint64_t> numbers) noexcept;
 
 /// Fills `into` with the records of these numbers, as many, in this order: by the source's
 /// read_at(), or, if it has none, each run of numbers that follow each other by one read(). Returns
@@ -101,5 +87,25 @@ void read_many(Many& many, std::span<const std::uint64_t> numbers, std::span<std
     }
   }
 }
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::span<std::byte> thread_buffer() {
+  constexpr std::align_val_t alignment{page};
+  struct Buffer {
+    ~Buffer() { ::operator delete(at, alignment); }
+    void* const at = ::operator new(thread_buffer_bytes, alignment);
+  };
+  thread_local const Buffer buffer;
+  return {static_cast<std::byte*>(buffer.at), thread_buffer_bytes};
+}
+
+PENSTOCK_INLINE std::size_t run_of(std::span<const std::uint64_t> numbers) noexcept {
+  std::size_t count = 1;
+  while (count != numbers.size() && numbers[count] == numbers[0] + count) {
+    ++count;
+  }
+  return count;
+}
+#endif
 
 } // namespace penstock::detail

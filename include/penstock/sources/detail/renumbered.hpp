@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/batch.hpp>
 #include <penstock/data/schema.hpp>
 #include <penstock/detail/base/text.hpp>
@@ -41,14 +42,8 @@ inline constexpr std::size_t ragged_columns =
     schema_traits<S>::parts - schema_traits<S>::columns::count;
 
 /// Throws `e` as an error about record `number`, or about none.
-[[noreturn, gnu::cold, gnu::noinline]] inline void
-throw_renumbered(const SourceError& e, const char* call, std::optional<std::uint64_t> number) {
-  if (number) {
-    throw_source_error({text_of(e), " In ", call, "() it is record ", *number, "."}, e.file(),
-                       e.offset(), number);
-  }
-  throw SourceError{text_of(e), e.file(), e.offset()};
-}
+[[noreturn, gnu::cold]] void throw_renumbered(const SourceError& e, const char* call,
+                                              std::optional<std::uint64_t> number);
 /// Calls f, which asks another source, and returns what it does. If f throws a SourceError about a
 /// record, `here(record)` says which one that is here, or none.
 template <class Here, class F> auto renumbered(const char* call, Here here, F f) {
@@ -76,16 +71,7 @@ struct Moved {
 };
 
 /// Throws SourceError unless all numbers are less than `size`.
-inline void check_numbers(const char* call, std::span<const std::uint64_t> numbers,
-                          std::uint64_t size) {
-  for (const std::uint64_t number : numbers) {
-    if (number >= size) {
-      throw_source_error({"penstock: ", call, ": asked for record ", number,
-                          ", but the source has ", size, ": ask for no more than size()."},
-                         {}, 0, number);
-    }
-  }
-}
+void check_numbers(const char* call, std::span<const std::uint64_t> numbers, std::uint64_t size);
 
 /// Fills `into` with the records of these numbers, of a source in which record `number` has the
 /// number there(number). Returns how many.
@@ -115,5 +101,27 @@ std::size_t read_there(const char* call, const S& source, std::span<const std::u
   }
   return done;
 }
+
+#if PENSTOCK_BODIES
+[[gnu::noinline]] PENSTOCK_INLINE void throw_renumbered(const SourceError& e, const char* call,
+                                                        std::optional<std::uint64_t> number) {
+  if (number) {
+    throw_source_error({text_of(e), " In ", call, "() it is record ", *number, "."}, e.file(),
+                       e.offset(), number);
+  }
+  throw SourceError{text_of(e), e.file(), e.offset()};
+}
+
+PENSTOCK_INLINE void check_numbers(const char* call, std::span<const std::uint64_t> numbers,
+                                   std::uint64_t size) {
+  for (const std::uint64_t number : numbers) {
+    if (number >= size) {
+      throw_source_error({"penstock: ", call, ": asked for record ", number,
+                          ", but the source has ", size, ": ask for no more than size()."},
+                         {}, 0, number);
+    }
+  }
+}
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,7 +13,21 @@ namespace penstock::detail {
 
 /// Returns how many bytes the first character of a text has in UTF-8 (RFC 3629): no longer than
 /// need be, no half of a pair, nothing above U+10FFFF. 0 if it is none. The text is not empty.
-inline std::size_t utf8_bytes(std::string_view text) noexcept {
+std::size_t utf8_bytes(std::string_view text) noexcept;
+
+/// Whether the first character of a text, of so many bytes, is printed as one: it is none of those
+/// that steer a terminal or turn the direction of a line.
+bool is_printed(std::string_view text, std::size_t bytes) noexcept;
+
+/// Returns some characters of a file for a message, on one line: at most 80 bytes, and a '?' for
+/// each that cannot be printed.
+[[gnu::cold]] std::string shown(std::string_view text);
+
+/// Appends a code point.
+void append_utf8(std::string& characters, std::uint32_t point);
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::size_t utf8_bytes(std::string_view text) noexcept {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
   };
@@ -37,9 +53,7 @@ inline std::size_t utf8_bytes(std::string_view text) noexcept {
   return 0;
 }
 
-/// Whether the first character of a text, of so many bytes, is printed as one: it is none of those
-/// that steer a terminal or turn the direction of a line.
-inline bool is_printed(std::string_view text, std::size_t bytes) noexcept {
+PENSTOCK_INLINE bool is_printed(std::string_view text, std::size_t bytes) noexcept {
   const std::string_view character = text.substr(0, bytes);
   return bytes == 1   ? character >= " " && character <= "~"
          : bytes == 2 ? character > "\xc2\x9f"
@@ -49,9 +63,7 @@ inline bool is_printed(std::string_view text, std::size_t bytes) noexcept {
                       : bytes == 4;
 }
 
-/// Returns some characters of a file for a message, on one line: at most 80 bytes, and a '?' for
-/// each that cannot be printed.
-[[gnu::cold]] inline std::string shown(std::string_view text) {
+PENSTOCK_INLINE std::string shown(std::string_view text) {
   constexpr std::size_t most = 80;
   std::string printed;
   while (!text.empty()) {
@@ -65,8 +77,7 @@ inline bool is_printed(std::string_view text, std::size_t bytes) noexcept {
   return printed;
 }
 
-/// Appends a code point.
-inline void append_utf8(std::string& characters, std::uint32_t point) {
+PENSTOCK_INLINE void append_utf8(std::string& characters, std::uint32_t point) {
   const auto put = [&](std::uint32_t byte) { characters += static_cast<char>(byte); };
   const auto follow = [&](unsigned shift) { put(0x80U | (point >> shift & 0x3fU)); };
   if (point < 0x80) {
@@ -85,5 +96,6 @@ inline void append_utf8(std::string& characters, std::uint32_t point) {
     follow(0);
   }
 }
+#endif
 
 } // namespace penstock::detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/config.hpp>
 #include <penstock/data/float16.hpp>
 #include <penstock/detail/base/text.hpp>
 
@@ -39,20 +40,7 @@ template <class T> constexpr ValueType value_type_of() noexcept {
 }
 
 /// Returns a type's name, as NumPy writes it where it has one.
-[[gnu::cold]] inline std::string name_of(ValueType type) {
-  switch (type.kind) {
-  case 'b':
-    return "bool";
-  case 'i':
-    return joined({"int", 8 * type.bytes});
-  case 'u':
-    return joined({"uint", 8 * type.bytes});
-  case 'f':
-    return joined({"float", 8 * type.bytes});
-  default:
-    return type.bytes == 2 ? std::string{"bfloat16 (V2)"} : joined({"V", type.bytes});
-  }
-}
+[[gnu::cold]] std::string name_of(ValueType type);
 
 /// Returns a T that lies anywhere in memory, with its bytes in either order.
 template <class T> T number_at(const std::byte* at, bool big_endian) noexcept {
@@ -79,7 +67,25 @@ template <class Word> void swap_words(std::span<std::byte> bytes) noexcept {
   }
 }
 /// Turns the order of the bytes in each value of `width` bytes, of which `bytes` has whole ones.
-inline void swap_values(std::span<std::byte> bytes, std::size_t width) noexcept {
+void swap_values(std::span<std::byte> bytes, std::size_t width) noexcept;
+
+#if PENSTOCK_BODIES
+PENSTOCK_INLINE std::string name_of(ValueType type) {
+  switch (type.kind) {
+  case 'b':
+    return "bool";
+  case 'i':
+    return joined({"int", 8 * type.bytes});
+  case 'u':
+    return joined({"uint", 8 * type.bytes});
+  case 'f':
+    return joined({"float", 8 * type.bytes});
+  default:
+    return type.bytes == 2 ? std::string{"bfloat16 (V2)"} : joined({"V", type.bytes});
+  }
+}
+
+PENSTOCK_INLINE void swap_values(std::span<std::byte> bytes, std::size_t width) noexcept {
   switch (width) {
   case 1:
     break;
@@ -98,5 +104,6 @@ inline void swap_values(std::span<std::byte> bytes, std::size_t width) noexcept 
     }
   }
 }
+#endif
 
 } // namespace penstock::detail
