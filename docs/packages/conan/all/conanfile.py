@@ -49,8 +49,8 @@ class PenstockConan(ConanFile):
 
     def package(self):
         copy(self, "LICENSE", self.source_folder, os.path.join(self.package_folder, "licenses"))
-        for headers in "penstock/*.hpp", "penstock/*.cuh":
-            copy(self, headers, os.path.join(self.source_folder, "include"), os.path.join(self.package_folder, "include"))
+        for files in "penstock/*.hpp", "penstock/*.cuh", "penstock/*.cpp":
+            copy(self, files, os.path.join(self.source_folder, "include"), os.path.join(self.package_folder, "include"))
 
     def package_info(self):
         self.cpp_info.set_property("cmake_file_name", "penstock")
