@@ -49,17 +49,23 @@ template <class Managed> std::shared_ptr<void> own_dlpack(Managed* managed) {
              : joined({"type number ", unsigned{code}, " of ", unsigned{bits}, " bits"});
 }
 
+[[gnu::cold]] inline void check_dlpack_version(std::uint32_t major) {
+  if (major != 1) {
+    refuse_dlpack({"this tensor has version ", major,
+                   " of DLPack, and only 1 is known here: ask its producer for that."});
+  }
+}
 /// Returns the bytes of a record, which is what lies at one index of the first dimension. Throws
-/// OptionError unless records of T's can be read from the tensor as they lie.
-template <class T, class Tensor> std::size_t checked_dlpack(const Tensor& tensor) {
-  constexpr DlValues values = dl_values_of<T>::value;
-  const auto kind = static_cast<std::int64_t>(tensor.device.device_type);
+/// OptionError unless records of such values can be read from the tensor as they lie; `any`: of any
+/// values.
+[[gnu::cold]] inline std::size_t checked_dlpack(const dl::Tensor& tensor, const DlValues& values,
+                                                bool any) {
+  const std::int32_t kind = tensor.device.device_type;
   if (kind != dl::cpu && kind != dl::cuda_host) {
     refuse_dlpack({"this tensor lies on a device, number ", std::to_string(kind),
                    " of DLPack's: a source reads host memory, so bring it there first."});
   }
-  const auto& type = tensor.dtype;
-  const bool any = std::is_same_v<T, std::byte>;
+  const dl::DataType& type = tensor.dtype;
   const bool same = type.code == values.type.code && type.bits == values.type.bits;
   if (type.lanes != 1 || type.bits % 8 != 0 || !(same || any)) {
     refuse_dlpack({"this tensor has values of ", dl_name(type.code, type.bits), " in ",
@@ -126,17 +132,22 @@ template <class T, class Managed> DlpackRecords<T> from_dlpack(Managed* managed)
     throw OptionError{"penstock: from_dlpack: the tensor is null: give one that a producer made."};
   }
   if constexpr (requires { managed->version; }) {
-    if (managed->version.major != 1) {
-      detail::refuse_dlpack({"this tensor has version ", managed->version.major,
-                             " of DLPack, and only 1 is known here: ask its producer for that."});
-    }
+    detail::check_dlpack_version(managed->version.major);
   }
-  const auto& tensor = managed->dl_tensor;
-  const std::size_t bytes = detail::checked_dlpack<T>(tensor);
+  const auto& given = managed->dl_tensor;
+  const dl::Tensor tensor{
+      given.data,
+      {static_cast<std::int32_t>(given.device.device_type), given.device.device_id},
+      given.ndim,
+      {given.dtype.code, given.dtype.bits, given.dtype.lanes},
+      given.shape,
+      given.strides,
+      given.byte_offset};
+  constexpr bool rows = std::is_same_v<T, std::byte>;
+  const std::size_t bytes = detail::checked_dlpack(tensor, detail::dl_values_of<T>::value, rows);
   const auto records = static_cast<std::size_t>(tensor.shape[0]);
   const auto* const first = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
   const std::span values{reinterpret_cast<const T*>(first), records * (bytes / sizeof(T))};
-  const bool rows = std::is_same_v<T, std::byte>;
   return {Memory<T>{values, {.record_bytes = rows ? bytes : 0}}, std::move(owned)};
 }
 
