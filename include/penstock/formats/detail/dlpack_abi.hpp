@@ -51,7 +51,7 @@ struct Managed {
   void (*deleter)(Managed*); ///< To be called once, on any thread; may be null.
 };
 
-/// The same since 1.0: DLManagedTensorVersioned.
+/// A tensor with what gives it back, since DLPack 1.0: DLManagedTensorVersioned.
 struct ManagedVersioned {
   struct Version {
     std::uint32_t major; ///< Of another one only the deleter may be used.
