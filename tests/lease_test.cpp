@@ -8,10 +8,12 @@
 #include "support/watchdog.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/pipeline/fan_out.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -219,6 +221,40 @@ TEST_CASE("share() and used_on() say so where they are not allowed") {
   std::thread{[&] {
     CHECK(tests::outcome_of([&] { shared.used_on(second); }).says("used_on() was called on"));
   }}.join();
+}
+
+TEST_CASE("each loop of a FanOut gets its own shared leases back") {
+  const tests::Watchdog watchdog{"shared leases of several devices"};
+  std::deque<ps::HostDevice> devices(2);
+  auto one = devices[0].stream();
+  auto other = devices[1].stream();
+  ps::FanOut records{ps::Reader{numbers(), ps::to_pinned, {.workers = 1, .batch = batch_size}},
+                     devices,
+                     {.batch = batch_size, .depth = depth}};
+  decltype(records.on(0, one).next().share()) last;
+  std::vector<std::thread> late;
+  for (int times = 0; times < 2; ++times) {
+    auto first = records.on(0, one);
+    auto second = records.on(1, other);
+    std::size_t got = 0;
+    for (auto batch = first.next(); batch; batch = first.next()) {
+      drop_elsewhere(batch.share());
+      auto same = second.next();
+      CHECK(same.index() == got * batch_size);
+      last = same.share();
+      ++got;
+    }
+    CHECK(got == batches);
+    CHECK_FALSE(second.next());
+    // Late, while the next run's first loop begins it for both.
+    late.emplace_back([kept = std::move(last)]() mutable {
+      std::this_thread::sleep_for(2ms);
+      kept.release();
+    });
+  }
+  for (std::thread& thread : late) {
+    thread.join();
+  }
 }
 
 TEST_CASE("the loop's fence, recorded late, covers the work that was enqueued before") {

@@ -130,6 +130,7 @@ class Lender {
       }
       const Clock::time_point now = Clock::now();
       due = due ? due : now + patience_;
+      record_given(); // who fills places need not wait too
       if (now >= *due) {
         return true;
       }
