@@ -29,7 +29,7 @@ template <class Policy = RingPolicy> class Returns {
     do {
       item.next = top;
       // Pairs with take(): who takes it sees what was done with its batch.
-    } while (!top_.compare_exchange_weak(top, &item, Atomics::release, Atomics::relaxed));
+    } while (!top_.compare_exchange_strong(top, &item, Atomics::release, Atomics::relaxed));
     bell_.ring();
   }
   /// Takes all out, in the order in which they were put in, as a list; null if there are none.
