@@ -2,142 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <penstock/atomics.hpp>
-#include <penstock/config.hpp>
 #include <penstock/data/batch.hpp>
 #include <penstock/data/visit.hpp>
-#include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
+#include <penstock/detail/lending/lender.hpp>
+#include <penstock/detail/lending/stream_handle.hpp>
 #include <penstock/error.hpp>
 #include <penstock/order/position.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string_view>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
 namespace penstock {
 
-namespace detail {
-
-/// Returns S as the compiler spells it: the same in every shared library. An object's address is
-/// not, where a library hides what it does not export.
-template <class S> consteval std::string_view name_of() {
-  constexpr std::string_view text = __PRETTY_FUNCTION__; // "... S = penstock::HostStream; ...]"
-  constexpr std::size_t begin = text.find("S = ") + 4;
-  return text.substr(begin, text.find_first_of(";]", begin) - begin);
-}
-/// The kind of a stream, which may be a pointer to a type that has a name.
-template <class S>
-inline constexpr std::string_view stream_kind =
-    name_of<std::remove_cv_t<std::remove_pointer_t<std::remove_cv_t<S>>>>();
-
-/// A stream of any device, without its type; of no kind: no stream. Null is a stream, CUDA's
-/// default one.
-struct StreamHandle {
-  const void* stream{};
-  std::string_view kind{};
-
-  bool operator==(const StreamHandle&) const = default;
-  explicit operator bool() const noexcept { return !kind.empty(); }
-
-  template <class S> static StreamHandle of(S& stream) noexcept {
-    if constexpr (std::is_pointer_v<std::remove_cv_t<S>>) {
-      return {stream, stream_kind<S>};
-    } else if constexpr (requires { stream.get(); }) {
-      auto&& native = stream.get();
-      return of(native);
-    } else {
-      return {&stream, stream_kind<S>};
-    }
-  }
-  /// Returns whether a device can take it as S; a null that is written out fits any pointer.
-  template <class S> bool is() const noexcept {
-    return kind == stream_kind<std::remove_reference_t<S>> ||
-           (std::is_pointer_v<S> && kind == stream_kind<std::nullptr_t>);
-  }
-  /// Returns the stream as S.
-  template <class S> S as() const noexcept {
-    if constexpr (std::is_pointer_v<S>) {
-      return static_cast<S>(const_cast<void*>(stream));
-    } else {
-      return *static_cast<std::remove_reference_t<S>*>(const_cast<void*>(stream));
-    }
-  }
-};
-
-/// Lends the batches that leases hold, and takes their places back. One thread at a time, and while
-/// a loop goes on its thread only: what comes back on another one is lost until the next run.
-class Lender {
- public:
-  virtual ~Lender() = default;
-  virtual void give_back(std::uint64_t ticket) noexcept = 0;
-
-  /// Say that a loop of the calling thread begins, and that it is over.
-  /// @{
-  void belong_here() noexcept { owner_.store(std::this_thread::get_id(), StdAtomics::relaxed); }
-  void belong_to_all() noexcept { owner_.store({}, StdAtomics::relaxed); }
-  /// @}
-  /// Returns whether the calling thread may use the leases. Any thread.
-  bool is_owner() const noexcept;
-  /// Notes that a lease has come back on a thread that may not use it. Any thread.
-  [[gnu::cold]] void note_stray() noexcept;
-  /// Throws Error if that has happened.
-  void check_no_strays() const;
-  /// Returns how many leases are lost; the second forgets them.
-  /// @{
-  std::size_t strays() const noexcept { return strays_.load(StdAtomics::relaxed); }
-  std::size_t forget_strays() noexcept;
-  /// @}
-  /// Gives the places back that came back before and wait for others.
-  virtual void record_given() noexcept {}
-  virtual void used_on(std::uint64_t ticket, StreamHandle stream) = 0;
-  /// Return where the run stands behind a batch, and which record of it is which.
-  /// @{
-  virtual Position position(std::uint64_t ticket) = 0;
-  virtual Visit visit(std::uint64_t ticket, std::size_t i) = 0;
-  /// @}
-
-  const Origin origin;
-
- private:
-  [[noreturn, gnu::cold]] static void throw_strayed();
-
-  StdAtomics::Atomic<std::thread::id> owner_{}; // none: no loop goes on
-  StdAtomics::Atomic<std::size_t> strays_{0};
-};
-
-#if PENSTOCK_BODIES
-PENSTOCK_INLINE bool Lender::is_owner() const noexcept {
-  const std::thread::id owner = owner_.load(StdAtomics::relaxed);
-  return owner == std::this_thread::get_id() || owner == std::thread::id{};
-}
-
-PENSTOCK_INLINE void Lender::note_stray() noexcept {
-  strays_.fetch_add(1, StdAtomics::release); // pairs with forget_strays()
-}
-
-PENSTOCK_INLINE void Lender::check_no_strays() const {
-  if (strays_.load(StdAtomics::relaxed) != 0) [[unlikely]] {
-    throw_strayed();
-  }
-}
-
-PENSTOCK_INLINE std::size_t Lender::forget_strays() noexcept {
-  return strays_.exchange(0, StdAtomics::acquire); // pairs with note_stray()
-}
-
-PENSTOCK_INLINE void Lender::throw_strayed() {
-  throw Error{"penstock: a lease was released on another thread than the loop's, which takes no "
-              "lock: hand it back, and release it on the loop's thread."};
-}
-#endif
-
-} // namespace detail
+template <class B> class SharedLease;
 
 /// A batch of your own loop, with its place: what `for (auto batch : pipeline.on(stream))` and
 /// Batches::next() give. It is a Batch to everything that takes one. When you release it or it dies
@@ -150,7 +32,8 @@ PENSTOCK_INLINE void Lender::throw_strayed() {
 /// throws an error. Leases keep their memory alive past the pipeline, not past the device and the
 /// stream. While the loop goes on, only its thread may release, assign over or destroy its leases:
 /// what another thread releases is not given back, and the loop's next step throws an error.
-/// Later, one thread at a time may use the leases of one pipeline.
+/// Later, one thread at a time may use the leases of one pipeline. What travels to other threads is
+/// what share() gives.
 template <class B> class Lease : public B {
  public:
   Lease() = default;
@@ -207,6 +90,11 @@ template <class B> class Lease : public B {
   /// Says that work on CUDA's default stream, written 0 or nullptr, uses the batch too.
   void used_on(std::nullptr_t) { use({nullptr, detail::stream_kind<std::nullptr_t>}); }
 
+  /// Returns the lease in a form that may be copied, and that any thread may release; this one then
+  /// has no place. Allocates some 40 bytes. Throws OptionError after the release, and on another
+  /// thread than the loop's.
+  [[nodiscard]] SharedLease<B> share();
+
   /// For the loop.
   Lease(const B& batch, detail::Shared<detail::Lender> lender, std::uint64_t ticket,
         std::uint64_t epoch) noexcept
@@ -229,10 +117,7 @@ template <class B> class Lease : public B {
   }
   [[gnu::cold]] void use(detail::StreamHandle stream) {
     detail::Lender& lender = held();
-    if (!lender.is_owner()) {
-      throw OptionError{"penstock: used_on() was called on another thread than the loop's: call it "
-                        "in the loop, before the work is handed on."};
-    }
+    lender.check_owner("used_on()");
     lender.used_on(ticket_, stream);
   }
   [[gnu::cold]] void check_index(std::size_t i) const {
@@ -250,8 +135,8 @@ template <class B> class Lease : public B {
   }
   detail::Lender& held() const {
     if (!lender_) {
-      throw OptionError{"penstock: used_on(), position() or visit() was called on a lease that has "
-                        "been released: call it before."};
+      throw OptionError{"penstock: share(), used_on(), position() or visit() was called on a lease "
+                        "that has been released: call it before."};
     }
     return *lender_;
   }
@@ -260,5 +145,94 @@ template <class B> class Lease : public B {
   std::uint64_t ticket_{};
   std::uint64_t epoch_{};
 };
+
+/// A lease that travels: a batch whose place goes back when the last copy is gone. Copies may die,
+/// be released and be assigned over on any thread, also there in the middle of a stream's capture,
+/// after the run, and after the pipeline. That throws nothing, blocks nobody and calls no device:
+/// the place goes back with the loop's next step, or with the next run, which records an event on
+/// the loop's stream. That covers all work enqueued by then, the batch's and later one.
+///
+/// A step of the loop that needs a place which a shared lease has waits for it, as long as
+/// RunOptions::lease_wait says; so does a next run. Host work on a batch must be done when its last
+/// copy dies, and work on another stream than the loop's must be known: used_on(). The device, the
+/// loop's stream and those streams must outlive the copies, and the next run after them, or the
+/// pipeline. If the pipeline is gone, the last copy of its last batch frees the memory, which calls
+/// the device, and may wait for it.
+///
+/// Any thread may read the batch. An object is used by one thread at a time, as a std::shared_ptr.
+template <class B> class SharedLease : public B {
+ public:
+  /// Is empty.
+  SharedLease() = default;
+  SharedLease(const SharedLease& other) noexcept
+      : B{other}, ticket_{other.ticket_}, epoch_{other.epoch_} {
+    if (ticket_) {
+      ticket_->add_owner();
+    }
+  }
+  /// Moves it; `other` is then empty.
+  SharedLease(SharedLease&& other) noexcept
+      : B{other}, ticket_{std::exchange(other.ticket_, nullptr)}, epoch_{other.epoch_} {}
+  /// Releases what this one held, as the destructor does.
+  SharedLease& operator=(SharedLease other) noexcept {
+    B::operator=(other);
+    std::swap(ticket_, other.ticket_);
+    epoch_ = other.epoch_;
+    return *this;
+  }
+  ~SharedLease() { release(); }
+
+  /// Returns whether it holds a place.
+  explicit operator bool() const noexcept { return ticket_ != nullptr; }
+  /// Returns the epoch of its records, from 0.
+  std::uint64_t epoch() const noexcept { return epoch_; }
+
+  /// Makes this copy empty; the last one gives the place back. Any thread; never blocks.
+  void release() noexcept {
+    if (detail::SharedTicket* const ticket = std::exchange(ticket_, nullptr)) {
+      ticket->leave();
+    }
+  }
+
+  /// Says that work on `stream`, one besides the loop's, uses the batch too, as Lease::used_on()
+  /// does: the place is free when everything is done that was enqueued there until the loop's
+  /// thread takes it back. Throws what that does; OptionError too while a loop goes on, and this is
+  /// not its thread.
+  template <class S>
+    requires(!std::is_integral_v<std::remove_cvref_t<S>>)
+  void used_on(S&& stream) {
+    use(detail::StreamHandle::of(stream));
+  }
+  /// Says that work on CUDA's default stream, written 0 or nullptr, uses the batch too.
+  void used_on(std::nullptr_t) { use({nullptr, detail::stream_kind<std::nullptr_t>}); }
+
+  /// For Lease::share().
+  SharedLease(const B& batch, detail::Owned<detail::SharedTicket> ticket,
+              std::uint64_t epoch) noexcept
+      : B{batch}, ticket_{ticket.release()}, epoch_{epoch} {}
+
+ private:
+  [[gnu::cold]] void use(detail::StreamHandle stream) {
+    if (!ticket_) {
+      throw OptionError{"penstock: used_on() was called on a shared lease that is empty: call it "
+                        "before it is released."};
+    }
+    detail::Lender& lender = ticket_->lender();
+    lender.check_owner("used_on()");
+    lender.used_on(ticket_->number(), stream);
+  }
+
+  detail::SharedTicket* ticket_{};
+  std::uint64_t epoch_{};
+};
+
+template <class B> SharedLease<B> Lease<B>::share() {
+  detail::Lender& lender = held();
+  lender.check_owner("share()");
+  detail::Owned<detail::SharedTicket> ticket{new detail::SharedTicket{lender_, ticket_}};
+  lender.share();
+  lender_ = {};
+  return {*this, std::move(ticket), epoch_};
+}
 
 } // namespace penstock

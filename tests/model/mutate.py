@@ -38,9 +38,10 @@ LOG = "penstock/order/detail/origins.hpp"
 USED = "penstock/detail/turns/used_up.hpp"
 FENCE = "penstock/device/fence.hpp"
 GATE = "penstock/detail/engine/run_control.hpp"
+RETURNS = "penstock/detail/lending/returns.hpp"
 # Files proved by another model than the ring's.
 MODEL_OF = {TURNS: "sequencer_model.cpp", ONE_BY_ONE: "openings_model.cpp", PARTS: "parts_model.cpp", AHEAD: "ahead_model.cpp", CHANGES: "ahead_model.cpp",
-            OPENINGS: "openings_model.cpp", LOG: "output_log_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp"}
+            OPENINGS: "openings_model.cpp", LOG: "output_log_model.cpp", USED: "used_up_model.cpp", FENCE: "fence_model.cpp", GATE: "stop_model.cpp", RETURNS: "returns_model.cpp"}
 # Models that see a weaker order soon; all others are asked after them.
 SEES = {RING: ["bell, two"], WAIT: ["empty ring, end", "roles swap"], TICKETS: ["laps wrap"],
         STATE: ["empty ring, end", "empty ring, fail"], MPMC: ["one to many"]}
@@ -371,11 +372,21 @@ PLANTED = [
     ("the end of a run does not shut the gate", GATE,
      "word_.fetch_and(~is_open, Atomics::acquire) & ~is_open",
      "word_.fetch_and(~0U, Atomics::acquire) & ~is_open", ["one stops"]),
+    ("who gives back wakes nobody", RETURNS, "    bell_.ring();\n", "", ["one gives back"]),
+    ("who gives back rings first", RETURNS, "    bell_.ring();\n", "",
+     {"    Return* top = top_.load(Atomics::relaxed);\n": "    bell_.ring();\n    Return* top = top_.load(Atomics::relaxed);\n"},
+     ["one gives back"]),
+    ("what came meanwhile is lost", RETURNS,
+     "while (!top_.compare_exchange_strong(top, &item, Atomics::release, Atomics::relaxed));",
+     "while (false);\n    top_.store(&item, Atomics::release);", ["two give back"]),
+    ("the newest comes out first", RETURNS,
+     "first = std::exchange(rest, std::exchange(rest->next, first));\n      }",
+     "first = std::exchange(rest, nullptr);\n      }", ["one gives back"]),
 ]
 
 def order_mutants(include):
     """Yields every memory order that is not relaxed, one at a time."""
-    for where in (RING, WAIT, TICKETS, STATE, MPMC, SPSC, LEASE, TURNS, ONE_BY_ONE, PARTS, AHEAD, CHANGES, OPENINGS, LOG, USED, FENCE, GATE):
+    for where in (RING, WAIT, TICKETS, STATE, MPMC, SPSC, LEASE, TURNS, ONE_BY_ONE, PARTS, AHEAD, CHANGES, OPENINGS, LOG, USED, FENCE, GATE, RETURNS):
         text = (include / where).read_text()
         for match in re.finditer(r"Atomics::(acquire|release|acq_rel|seq_cst)\b", text):
             line = text.count("\n", 0, match.start()) + 1

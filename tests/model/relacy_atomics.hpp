@@ -28,23 +28,23 @@ template <class T> class RelacyAtomic {
   using Order = rl::memory_order;
 
  public:
-  RelacyAtomic(T value) : value_{static_cast<Number>(value)} {}
+  RelacyAtomic(T value) : value_{number_of(value)} {}
 
   T load(Order order, Where where = Where::current()) const {
-    return static_cast<T>(value_.load(order, at(where)));
+    return value_of(value_.load(order, at(where)));
   }
   void store(T value, Order order, Where where = Where::current()) {
-    value_.store(static_cast<Number>(value), order, at(where));
+    value_.store(number_of(value), order, at(where));
   }
   T exchange(T value, Order order, Where where = Where::current()) {
-    return static_cast<T>(value_.exchange(static_cast<Number>(value), order, at(where)));
+    return value_of(value_.exchange(number_of(value), order, at(where)));
   }
   bool compare_exchange_strong(T& expected, T value, Order success, Order failure,
                                Where where = Where::current()) {
-    Number number = static_cast<Number>(expected);
-    const bool done = value_.compare_exchange_strong(number, static_cast<Number>(value), success,
-                                                     at(where), failure, at(where));
-    expected = static_cast<T>(number);
+    Number number = number_of(expected);
+    const bool done = value_.compare_exchange_strong(number, number_of(value), success, at(where),
+                                                     failure, at(where));
+    expected = value_of(number);
     return done;
   }
   T fetch_add(T value, Order order, Where where = Where::current()) {
@@ -83,6 +83,21 @@ template <class T> class RelacyAtomic {
 
  private:
   static constexpr rl::thread_id_t most_threads = 8;
+
+  static Number number_of(T value) {
+    if constexpr (std::is_pointer_v<T>) {
+      return reinterpret_cast<Number>(value);
+    } else {
+      return static_cast<Number>(value);
+    }
+  }
+  static T value_of(Number number) {
+    if constexpr (std::is_pointer_v<T>) {
+      return reinterpret_cast<T>(number);
+    } else {
+      return static_cast<T>(number);
+    }
+  }
 
   rl::atomic<Number> value_;
   rl::waitset<most_threads> sleepers_;

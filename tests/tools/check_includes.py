@@ -24,7 +24,7 @@ FLOORS = {  # top first
     "between stages": ["detail/links/"],
     "devices": ["host/", "cuda/"],
     "what stages are made of": ["sources/", "callables/", "detail/measure/", "stage.hpp"],
-    "files, turns, reports": ["io/", "run/", "detail/turns/", "device/", "lease.hpp"],
+    "files, turns, reports": ["io/", "run/", "detail/turns/", "device/", "detail/lending/", "lease.hpp"],
     "order, rings, the machine": ["order/", "ring/", "machine/"],
     "data": ["detail/base/", "data/"],
     "words": ["error.hpp", "atomics.hpp", "parking.hpp"],

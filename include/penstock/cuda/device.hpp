@@ -183,6 +183,8 @@ class CudaDevice {
 
   /// Returns a name such as "cuda:0 NVIDIA H200".
   std::string name() const { return name_; }
+  /// Returns the GPU's number, as CUDA counts them.
+  int number() const noexcept { return number_; }
   /// Returns what all objects of this GPU share, and no other GPU's has.
   std::uintptr_t identity() const noexcept { return static_cast<std::uintptr_t>(number_) + 1; }
   /// Makes this the calling thread's current device until the object that it returns dies: kernels

@@ -81,6 +81,7 @@ struct Anything {
   Anything position() const;
   Anything visit(std::size_t) const;
   void release() const;
+  Anything share() const;
   template <class S> void used_on(S&&) const;
   template <Name> PENSTOCK_HD Anything get() const;
   PENSTOCK_HD Anything operator[](std::size_t) const;

@@ -135,7 +135,7 @@ template <class B> class Batches {
       }
       running_ = true;
       thread_ = std::this_thread::get_id();
-      source_->enter(stream_);
+      source_->enter(stream_, options_.lease_wait);
     }
     engine_->check_here();
     current_ = {};

@@ -117,6 +117,10 @@ struct RunOptions {
   std::chrono::milliseconds stall_limit{10'000};
   /// What looks at the run more closely, or null.
   RunObserver* observe = nullptr;
+  /// How long a step of a loop, and the begin of the next run, wait for shared leases to come back
+  /// before they throw that batches are still held: see Lease::share(). Long enough for a garbage
+  /// collector, by default; 0: not at all.
+  std::chrono::milliseconds lease_wait{10'000};
 };
 
 /// How far prepare() is with the files of a source.

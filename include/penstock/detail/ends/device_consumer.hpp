@@ -69,6 +69,7 @@ template <AnyDevice D> class DeviceEnd : public Node {
 
   // Waits for the device again: the end of the last run may have failed to.
   [[gnu::cold]] void reset() override {
+    lender_->await_all(control().interrupt());
     settle();
     lender_->out().reset(lender_->forget_strays());
   }

@@ -27,6 +27,9 @@ template <AnyDevice D> class DeviceLender final : public Lender {
         most_given_{std::clamp<std::size_t>(link_->ring.slots() / 64, 1, 16)} {
     link_->end_ahead();
   }
+  DeviceLender(const DeviceLender&) = delete;
+  DeviceLender& operator=(const DeviceLender&) = delete;
+  [[gnu::cold]] ~DeviceLender() override { take_back(); }
 
   DeviceLink<D>& link() noexcept { return *link_; }
   LeasesOut<DeviceRing<D>>& out() noexcept { return out_; }
@@ -53,10 +56,7 @@ template <AnyDevice D> class DeviceLender final : public Lender {
   /// Blocks for the next batch, and has the stream wait for the work that fills it; returns null if
   /// there are no more, or if a batch could not be given back.
   DeviceSlot<D>* next() {
-    // The first of those that came back may have the place that is to be filled next.
-    if (given_ != 0 && link_->ring.was_taken() - first_given_ >= link_->ring.slots()) {
-      record_given();
-    }
+    free_next();
     out_.check_next();
     typename DeviceRing<D>::Take taken = link_->ring.try_take();
     if (!taken) {
@@ -176,6 +176,12 @@ template <AnyDevice D> class DeviceLender final : public Lender {
     }
   }
 
+  bool has_room() noexcept override {
+    free_next();
+    return out_.has_room();
+  }
+  std::size_t lent() const noexcept override { return out_.count(); }
+
   [[gnu::cold]] void used_on(std::uint64_t ticket, StreamHandle stream) override {
     StreamHandle& other = others_[ticket % others_.size()];
     check_second(stream, other, stream.is<Stream<D>>());
@@ -216,6 +222,12 @@ template <AnyDevice D> class DeviceLender final : public Lender {
 
  private:
   Stream<D> stream() const noexcept { return stream_.as<Stream<D>>(); }
+  // The first of those that came back may have the place that is to be filled next.
+  void free_next() noexcept {
+    if (given_ != 0 && link_->ring.was_taken() - first_given_ >= link_->ring.slots()) {
+      record_given();
+    }
+  }
   // A wait for a stream that captures would break off the capture.
   void wait_for(Stream<D> stream) {
     check_not_capturing(link_->device, stream);

@@ -7,6 +7,7 @@
 #include <penstock/detail/ends/device_consumer.hpp>
 #include <penstock/detail/engine/loops.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -23,10 +24,10 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
   DeviceLoop(const NodeSetup& setup, D& device, const Shared<DeviceLink<D>>& in, std::size_t depth)
       : DeviceEnd<D>{setup, in, depth}, device_{device} {}
 
-  void enter(StreamHandle stream) noexcept override {
+  void enter(StreamHandle stream, std::chrono::milliseconds lease_wait) noexcept override {
     const NoCancellation whole;
     next_ = body_ = behind_ = 0;
-    this->lender().belong_here();
+    this->lender().belong_here(lease_wait);
     this->meter(0).start();
     launches_.begin();
     this->attempt(0, [&] {
@@ -39,6 +40,10 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
     end_body();
     DeviceLender<D>& lender = this->lender();
     this->used_up(behind_);
+    if (lender.has_shared() && !lender.await_room(this->control().interrupt())) {
+      check_body();
+      return {};
+    }
     DeviceSlot<D>* const place = check_body() ? DeviceEnd<D>::next(next_) : nullptr;
     if (!place) {
       return {};
@@ -56,6 +61,7 @@ class DeviceLoop : public DeviceEnd<D>, public BatchSource<Batch<const T, Device
   void leave(bool early) noexcept override {
     const NoCancellation whole;
     end_body();
+    this->lender().take_back();
     // If the loop was left early, nobody can be thrown the error of its last body, nor that of
     // batches which came back before.
     bool owes = !check_body();

@@ -11,6 +11,8 @@
 #include <penstock/error.hpp>
 #include <penstock/lease.hpp>
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -22,11 +24,17 @@ class HostLender final : public Lender {
  public:
   explicit HostLender(Shared<HostLink> link)
       : link_{std::move(link)}, out_{link_->ring, link_->ring.slots(), link_->ahead.get()} {}
+  HostLender(const HostLender&) = delete;
+  HostLender& operator=(const HostLender&) = delete;
+  ~HostLender() override { take_back(); }
 
   HostLink& link() noexcept { return *link_; }
   LeasesOut<HostRing>& out() noexcept { return out_; }
 
   PENSTOCK_INLINE void give_back(std::uint64_t ticket) noexcept override;
+  bool has_room() noexcept override { return out_.has_room(); }
+  std::size_t lent() const noexcept override { return out_.count(); }
+
   PENSTOCK_INLINE void used_on(std::uint64_t /*ticket*/, StreamHandle /*stream*/) override;
   [[gnu::cold]] PENSTOCK_INLINE Position position(std::uint64_t ticket) override;
   [[gnu::cold]] PENSTOCK_INLINE Visit visit(std::uint64_t ticket, std::size_t i) override;
@@ -52,8 +60,8 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
     stage.slot_bytes = lender_->link().layout().bytes();
   }
 
-  void enter(StreamHandle) noexcept override {
-    lender_->belong_here();
+  void enter(StreamHandle, std::chrono::milliseconds lease_wait) noexcept override {
+    lender_->belong_here(lease_wait);
     meter(0).start();
   }
   Lease<B> next() noexcept override {
@@ -67,6 +75,9 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
                    lender_->check_no_strays();
                    // Checked for each slot: those of skipped records take up a place too.
                    do {
+                     if (lender_->has_shared() && !lender_->await_room(control().interrupt())) {
+                       return;
+                     }
                      lender_->out().check_next();
                      taken = lender_->link().ring.take(Empties::give);
                    } while (taken && taken.fill() == Fill::none);
@@ -87,6 +98,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
   }
   void leave(bool early) noexcept override {
     body_.reset();
+    lender_->take_back();
     if (!attempt(delivered_, [&] { lender_->check_no_strays(); }) && early) {
       control().owe();
     }
@@ -96,6 +108,7 @@ class HostLoop final : public Node, public BatchSource<Batch<const T, Where>> {
 
  private:
   void reset() override {
+    lender_->await_all(control().interrupt());
     lender_->out().reset(lender_->forget_strays());
     delivered_ = 0;
     behind_ = lender_->link().has_turns ? 0 : RunOrder::unknown;

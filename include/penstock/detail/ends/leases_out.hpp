@@ -46,7 +46,12 @@ template <class R> class LeasesOut {
       withheld.release();
     }
   }
-  /// Throws if the next batch could never come. To be called before asking for it.
+  /// Returns whether the next batch can come while these are out.
+  bool has_room() const noexcept {
+    return count_ < most_ && !out_[ring_.was_taken() % out_.size()] &&
+           (!ahead_ || ahead_->keep(credits_));
+  }
+  /// Throws if it could never come. To be called before asking for it.
   void check_next() const {
     if (count_ >= most_ || out_[ring_.was_taken() % out_.size()] || ahead_) [[unlikely]] {
       look_closer();

@@ -8,6 +8,7 @@
 #include <penstock/lease.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
@@ -91,8 +92,9 @@ template <class B> class BatchSource {
   virtual ~BatchSource() = default;
   /// Returns the loops with which it shares a run; null if it has the run for itself.
   virtual Loops* loops() noexcept { return nullptr; }
-  /// Begins the loop, before the first batch; `stream` is for batches on a device.
-  virtual void enter(StreamHandle stream) noexcept = 0;
+  /// Begins the loop, before the first batch; `stream` is for batches on a device. Waits so long
+  /// for shared leases.
+  virtual void enter(StreamHandle stream, std::chrono::milliseconds lease_wait) noexcept = 0;
   /// Blocks for the next batch; returns an empty lease if there are no more, or the run has failed.
   virtual Lease<B> next() noexcept = 0;
   /// Ends the loop, after the last lease that the loop itself holds was released. May wait for the
