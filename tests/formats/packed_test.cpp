@@ -72,7 +72,7 @@ TEST_CASE("tokens come out of a packed file as they went in, in any order and by
   const TempDir dir;
   Tokens expected;
   for (unsigned shard = 0; shard != 4; ++shard) {
-    const auto tokens = zipf_tokens<std::uint16_t>(shard == 1 ? 0 : 70'000 * shard + 1, 30'000);
+    const auto tokens = zipf_tokens<std::uint16_t>(shard == 1 ? 0 : 300'000 * shard + 1, 30'000);
     const auto infos = pack(dir / ("train-" + std::to_string(shard) + ".packed"), tokens);
     REQUIRE(infos.size() == 1);
     CHECK(infos[0].bytes == 2 * tokens.size());
@@ -140,6 +140,23 @@ TEST_CASE("columns of any shape come out together, by their names") {
   CHECK(got_labels == labels);
   REQUIRE(got_weights.size() == weights.size());
   CHECK(std::memcmp(got_weights.data(), weights.data(), 2 * weights.size()) == 0);
+}
+
+TEST_CASE("a column of any shape comes out as rows of bytes") {
+  const TempDir dir;
+  const Tokens tokens = zipf_tokens<std::uint16_t>(3 * 20'000, 500);
+  ps::PackedWriter writer{dir / "x", {ps::packed_column<std::uint16_t>("x", {3})}};
+  writer.add(0, std::as_bytes(std::span{tokens}));
+  writer.finish();
+  auto source = ps::unpacked<std::byte>(dir / "x");
+  source.open();
+  CHECK(source.size() == 20'000);
+  REQUIRE(source.record_bytes() == 6);
+  std::vector<std::byte> rows(6 * 7777);
+  source.read(ps::Batch<std::byte, ps::Pageable>{rows.data(), 7777, 5001, 6});
+  CHECK(std::memcmp(rows.data(), tokens.data() + 3 * 5001, rows.size()) == 0);
+  const auto wrong = ps::Batch<std::byte, ps::Pageable>{rows.data(), 1, 0, 5};
+  CHECK(outcome_of([&] { source.read(wrong); }).says("asked for records of 5 bytes"));
 }
 
 TEST_CASE("values that were not learned stay raw, with their chunk") {

@@ -36,11 +36,28 @@ struct GpuLanes {
 #endif
   }
   template <class F> PENSTOCK_HD static void each(F f) { f(lane()); }
-  template <class F> PENSTOCK_HD static std::uint32_t ballot(F f) {
+  template <class F> PENSTOCK_HD static bool any(F f) { return ballot(f(lane())) != 0; }
+  template <class Takes, class F> PENSTOCK_HD static unsigned in_turn(Takes takes, F f) {
+    const bool its = takes(lane());
+    const std::uint32_t all = ballot(its);
+    f(lane(), its, bits_set(all & ((1U << lane()) - 1)));
+    return bits_set(all);
+  }
+
+ private:
+  // The host compiles these, and never calls them.
+  PENSTOCK_HD static std::uint32_t ballot(bool its) {
 #if defined(__CUDA_ARCH__)
-    return __ballot_sync(~0U, f(lane()));
+    return __ballot_sync(~0U, its);
 #else
-    return f(lane()) ? 1 : 0;
+    return its ? 1 : 0;
+#endif
+  }
+  PENSTOCK_HD static unsigned bits_set(std::uint32_t mask) {
+#if defined(__CUDA_ARCH__)
+    return static_cast<unsigned>(__popc(mask));
+#else
+    return mask != 0 ? 1 : 0;
 #endif
   }
 };

@@ -82,6 +82,12 @@ template <class Schema, class Io = PosixIo> class Unpacked {
 
   /// Returns how many records all files have. After open().
   std::uint64_t size() const { return files().size(); }
+  /// Returns the bytes of a record. After open().
+  std::size_t record_bytes() const
+    requires(!detail::HasColumns<Schema>)
+  {
+    return files().record_bytes();
+  }
   /// Returns the dynamic extents, in order. After open().
   const std::vector<std::size_t>& extents() const
     requires(detail::HasColumns<Schema>)
@@ -95,7 +101,11 @@ template <class Schema, class Io = PosixIo> class Unpacked {
   /// any number of threads at once, each of which keeps 256 KiB of memory for it. Throws
   /// SourceError with file, offset and the first record of the chunk at fault.
   template <HostSpace Where> std::size_t read(Batch<Schema, Where> into) const {
-    detail::check_range("unpacked", into.index(), into.size(), 0, size(), 0);
+    if constexpr (detail::HasColumns<Schema>) {
+      detail::check_range("unpacked", into.index(), into.size(), 0, size(), 0);
+    } else {
+      detail::check_range("unpacked", into, size(), record_bytes());
+    }
     for (std::size_t column = 0; column != Wanted::count; ++column) {
       files().read(column, into.index(), into.size(),
                    static_cast<std::byte*>(into.view().parts[column]));
@@ -122,9 +132,10 @@ template <class Schema, class Io = PosixIo> class Unpacked {
 };
 
 /// Makes a source of the records of a packed file, or of all in a directory:
-/// `unpacked<std::uint16_t>("train.packed")` for its only column, without extents, or
-/// `unpacked<Sample>(path)` for columns by their names, some of the file's or all. It touches no
-/// file before open(), which prepare() calls. The files must stay as they are while they are read.
+/// `unpacked<std::uint16_t>("train.packed")` for its only column, without extents,
+/// `unpacked<std::byte>(path)` for rows of it, whatever they hold, or `unpacked<Sample>(path)` for
+/// columns by their names, some of the file's or all. It touches no file before open(), which
+/// prepare() calls. The files must stay as they are while they are read.
 template <class Schema, class Io = PosixIo>
 Unpacked<Schema, Io> unpacked(std::string path, Io io = {}) {
   std::vector<std::string> paths;

@@ -14,7 +14,7 @@ inline constexpr unsigned warp_lanes = 32;
 
 /// A warp on the host: one thread does the work of all lanes, in turn. Code for a warp is written
 /// once, for this or for GpuLanes of cuda/unpack.cuh: it works on lanes by each(), and has all of
-/// them meet in ballot().
+/// them meet in any() and in_turn().
 struct HostLanes {
   /// A value that each lane has of its own.
   template <class T> class Own {
@@ -31,24 +31,26 @@ struct HostLanes {
       f(lane);
     }
   }
-  /// Returns the lanes for which f(lane) holds, a bit each.
-  template <class F> PENSTOCK_HD static std::uint32_t ballot(F f) {
-    std::uint32_t mask = 0;
+  /// Returns whether f(lane) holds for any lane; the same for all.
+  template <class F> PENSTOCK_HD static bool any(F f) {
+    bool found = false;
     for (unsigned lane = 0; lane != warp_lanes; ++lane) {
-      mask |= static_cast<std::uint32_t>(f(lane)) << lane;
+      found |= f(lane);
     }
-    return mask;
+    return found;
+  }
+  /// Calls f(lane, takes(lane), before) for each lane, with how many of the lanes before it take.
+  /// Returns how many take.
+  template <class Takes, class F> PENSTOCK_HD static unsigned in_turn(Takes takes, F f) {
+    unsigned before = 0;
+    for (unsigned lane = 0; lane != warp_lanes; ++lane) {
+      const bool its = takes(lane);
+      f(lane, its, before);
+      before += its ? 1U : 0U;
+    }
+    return before;
   }
 };
-
-/// Returns how many bits are set.
-PENSTOCK_HD inline unsigned bits_set(std::uint32_t mask) {
-#if defined(__CUDA_ARCH__)
-  return static_cast<unsigned>(__popc(mask));
-#else
-  return static_cast<unsigned>(__builtin_popcount(mask));
-#endif
-}
 
 /// Calls f with 0 to before `count` as constants, so that a GPU keeps in registers what they are
 /// the index of.

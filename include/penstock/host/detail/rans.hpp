@@ -71,24 +71,23 @@ template <class Lanes> class RansStream {
   }
   /// Returns whether all was taken, and nothing else, as the encoder put it.
   PENSTOCK_HD bool ended() {
-    const auto wrong = Lanes::ballot([&](unsigned lane) { return state_[lane] != rans_least; });
-    return wrong == 0 && at_ == count_ && !odd_;
+    const bool wrong = Lanes::any([&](unsigned lane) { return state_[lane] != rans_least; });
+    return !wrong && at_ == count_ && !odd_;
   }
 
  private:
   PENSTOCK_HD void refill() {
-    const std::uint32_t who =
-        Lanes::ballot([&](unsigned lane) { return state_[lane] < rans_least; });
-    Lanes::each([&](unsigned lane) {
-      if ((who >> lane & 1) != 0) {
-        const std::uint32_t at = at_ + bits_set(who & ((1U << lane) - 1));
-        // Beyond the end at_ gets larger than count_, which ended() sees.
-        const std::uint32_t word =
-            at < count_ ? load<std::uint16_t>(words_ + std::size_t{2} * at) : 0U;
-        state_[lane] = state_[lane] << 16 | word;
-      }
-    });
-    at_ += bits_set(who);
+    at_ +=
+        Lanes::in_turn([&](unsigned lane) { return state_[lane] < rans_least; },
+                       [&](unsigned lane, bool takes, unsigned before) {
+                         // All lanes read, since a processor cannot guess which take. Beyond the
+                         // end at_ gets larger than count_, which ended() sees.
+                         const std::uint32_t at = at_ + before;
+                         const std::uint32_t word =
+                             at < count_ ? load<std::uint16_t>(words_ + std::size_t{2} * at) : 0U;
+                         const std::uint32_t mask = 0U - static_cast<std::uint32_t>(takes);
+                         state_[lane] = state_[lane] << (mask & 16) | (mask & word);
+                       });
   }
 
   const std::uint32_t* table_;

@@ -213,7 +213,7 @@ template <class Lanes> class ChunkUnpacker {
       Lanes::each([&](unsigned lane) { put(block, lane, values[lane]); });
     }
     const bool ended = in.ended();
-    return Lanes::ballot([&](unsigned lane) { return beyond[lane]; }) == 0 && ended;
+    return !Lanes::any([&](unsigned lane) { return beyond[lane]; }) && ended;
   }
 
   const PackedChunk chunk_;

@@ -36,7 +36,7 @@ class ColumnChoice {
         samples_.emplace_back(chunk.begin(), chunk.end());
       }
       if (samples_.size() == most_samples) { // every second one goes, so that they lie evenly
-        for (std::size_t i = 0; i != most_samples / 2; ++i) {
+        for (std::size_t i = 1; i != most_samples / 2; ++i) {
           samples_[i] = std::move(samples_[2 * i]);
         }
         samples_.resize(most_samples / 2);
@@ -124,8 +124,9 @@ class ColumnChoice {
         code.ranked.push_back(value);
       }
     }
-    std::stable_sort(code.ranked.begin(), code.ranked.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return counts_[a] > counts_[b]; });
+    std::sort(code.ranked.begin(), code.ranked.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return counts_[a] != counts_[b] ? counts_[a] > counts_[b] : a < b;
+    });
     std::array<std::uint64_t, 256> symbols{};
     for (std::uint32_t rank = 0; rank != code.ranked.size(); ++rank) {
       symbols[RankCode::of(rank).symbol] += counts_[code.ranked[rank]];

@@ -31,7 +31,8 @@
 
 namespace penstock::detail {
 
-/// A column that a schema wants of packed files; without a name, the only one.
+/// A column that a schema wants of packed files; without a name, the only one, and then rows of
+/// std::byte are those of any values.
 struct WantedColumn {
   std::string_view name;
   ValueType type;
@@ -66,6 +67,8 @@ template <class Io> class PackedFiles {
   }
   /// Returns the dynamic extents of the wanted columns, in order.
   const std::vector<std::size_t>& extents() const noexcept { return extents_; }
+  /// Returns the bytes of a record, where the wanted column has no name.
+  std::size_t record_bytes() const noexcept { return record_bytes_; }
 
   /// Unpacks a wanted column of records that there are, from number `first` on. Each thread keeps
   /// 256 KiB of memory for it. Throws SourceError with file, offset and record.
@@ -234,11 +237,12 @@ template <class Io> class PackedFiles {
                         want.name.empty() ? "one alone" : want.name,
                         " is wanted: name columns that it has in a schema."});
       }
-      const bool bytes = want.type == value_type_of<std::byte>() && its->type.bytes == 1;
+      const bool bytes = want.type == value_type_of<std::byte>();
+      const bool rows = bytes && want.name.empty();
       const bool fits = std::equal(
           its->extents.begin(), its->extents.end(), want.extents.begin(), want.extents.end(),
           [](std::uint64_t is, std::size_t asked) { return asked == dynamic || asked == is; });
-      if ((its->type != want.type && !bytes) || !fits) {
+      if (!rows && ((its->type != want.type && !(bytes && its->type.bytes == 1)) || !fits)) {
         file.refuse(0, {"begins a packed file whose column ", its->name, " has ",
                         name_of(its->type), " of shape ", shape_of(its->extents), " a record, and ",
                         name_of(want.type), " of shape ", shape_of(want.extents),
@@ -252,14 +256,18 @@ template <class Io> class PackedFiles {
   [[gnu::cold]] void add(PackedFile file, const File<Io>& its, std::uint64_t before,
                          std::span<const WantedColumn> wanted) {
     std::vector<std::size_t> extents;
+    std::size_t record_bytes = 0;
     for (std::size_t i = 0; i != wanted.size(); ++i) {
+      const PackedColumn& column = file.columns[i];
       for (std::size_t k = 0; k != wanted[i].extents.size(); ++k) {
         if (wanted[i].extents[k] == dynamic) {
-          extents.push_back(file.columns[i].extents[k]);
+          extents.push_back(column.extents[k]);
         }
       }
+      record_bytes = column.record_values() * column.type.bytes;
     }
-    if (!opened_.empty() && extents != extents_) {
+    const bool unnamed = wanted.front().name.empty();
+    if (!opened_.empty() && (extents != extents_ || (unnamed && record_bytes != record_bytes_))) {
       throw_source_error({"penstock: unpacked: ", its.path(), " has records of other extents than ",
                           opened_,
                           ": read files of equal records together, and others by a source of "
@@ -268,6 +276,7 @@ template <class Io> class PackedFiles {
     }
     opened_ = its.path();
     extents_ = std::move(extents);
+    record_bytes_ = record_bytes;
     if (file.records == 0) {
       return;
     }
@@ -295,6 +304,7 @@ template <class Io> class PackedFiles {
   RecordFiles<Io> files_;
   std::vector<Part> parts_;
   std::vector<std::size_t> extents_;
+  std::size_t record_bytes_ = 1;
   std::string opened_; // the last file
 };
 

@@ -73,23 +73,20 @@ class RansEncoder {
   /// Begins a stream of at most so many steps.
   void begin(std::size_t steps) {
     state_.fill(rans_least);
-    words_.resize(std::max(words_.size(), steps * warp_lanes)); // a step takes a word at most
+    // A step puts a word at most, and one more is stored before the first.
+    words_.resize(std::max(words_.size(), steps * warp_lanes + 1));
     at_ = words_.size();
   }
   void put_symbol(unsigned lane, std::uint32_t symbol) noexcept {
     std::uint32_t& state = state_[lane];
     const std::uint32_t frequency = frequency_[symbol];
-    if (state >= std::uint64_t{frequency} << (32 - rans_bits)) {
-      put_word(state);
-    }
+    put_word(state, state >= std::uint64_t{frequency} << (32 - rans_bits));
     state = (state / frequency << rans_bits) + state % frequency + first_[symbol];
   }
   /// Puts the lowest `width` bits, at most 16; the others are 0.
   void put_bits(unsigned lane, std::uint32_t bits, unsigned width) noexcept {
     std::uint32_t& state = state_[lane];
-    if (state >= std::uint64_t{1} << (32 - width)) {
-      put_word(state);
-    }
+    put_word(state, state >= std::uint64_t{1} << (32 - width));
     state = state << width | bits;
   }
   /// Appends the stream.
@@ -101,9 +98,12 @@ class RansEncoder {
   }
 
  private:
-  void put_word(std::uint32_t& state) noexcept {
-    words_[--at_] = static_cast<std::uint16_t>(state);
-    state >>= 16;
+  /// Puts the lower half of the state, if `full`. It stores it in any case, since a processor
+  /// cannot guess which state is full.
+  void put_word(std::uint32_t& state, bool full) noexcept {
+    words_[at_ - 1] = static_cast<std::uint16_t>(state);
+    at_ -= static_cast<std::size_t>(full);
+    state >>= 16U * static_cast<unsigned>(full);
   }
 
   std::array<std::uint16_t, 256> frequency_;
