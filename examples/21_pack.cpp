@@ -84,7 +84,7 @@ void print(const ps::PackedColumnInfo& column) {
 /// Packs all of an opened source.
 template <class Source>
 void pack(const Source& source, ps::PackedColumnShape column, const std::string& out) {
-  ps::PackedWriter writer{out, {std::move(column)}};
+  ps::PackedWriter writer{out, {std::move(column)}, {.workers = ps::usable_processors()}};
   each_piece(source, [&](std::span<const std::byte> bytes) { writer.learn(0, bytes); });
   const auto begin = std::chrono::steady_clock::now();
   std::uint64_t all = 0;

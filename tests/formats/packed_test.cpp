@@ -142,6 +142,26 @@ TEST_CASE("columns of any shape come out together, by their names") {
   CHECK(std::memcmp(got_weights.data(), weights.data(), 2 * weights.size()) == 0);
 }
 
+TEST_CASE("any number of workers writes the same file, however the values come") {
+  const TempDir dir;
+  const Tokens tokens = zipf_tokens<std::uint16_t>(700'001, 20'000);
+  const auto bytes = std::as_bytes(std::span{tokens});
+  const auto written = [&](unsigned workers, std::size_t piece) {
+    const std::string path = dir / "x";
+    ps::PackedWriter writer{path, {ps::packed_column<std::uint16_t>("x")}, {.workers = workers}};
+    writer.learn(0, bytes);
+    for (std::size_t at = 0; at < bytes.size(); at += piece) {
+      writer.add(0, bytes.subspan(at, std::min(piece, bytes.size() - at)));
+    }
+    CHECK(writer.finish().at(0).chunks == 86);
+    return content(path);
+  };
+  const std::string one = written(1, bytes.size());
+  CHECK(written(3, bytes.size()) == one);
+  CHECK(written(7, 100'000) == one);
+  CHECK(written(200, bytes.size()) == one);
+}
+
 TEST_CASE("a column of any shape comes out as rows of bytes") {
   const TempDir dir;
   const Tokens tokens = zipf_tokens<std::uint16_t>(3 * 20'000, 500);
@@ -203,6 +223,9 @@ TEST_CASE("a writer refuses what cannot be, and says so") {
             .says("another column's"));
   CHECK(refused({ps::packed_column<float>("a", {0})}, usual).says("extents"));
   CHECK(refused({ps::packed_column<float>("a")}, 17 << 10).says(".chunk_bytes is 17408"));
+  CHECK(outcome_of([&] {
+          const ps::PackedWriter none{dir / "x", {ps::packed_column<float>("a")}, {.workers = 0}};
+        }).says(".workers is 0"));
   ps::PackedWriter writer{dir / "y", {ps::packed_column<float>("a")}};
   const std::vector<std::byte> bytes(10);
   CHECK(outcome_of([&] { writer.add(1, bytes); }).says("no column number 1"));

@@ -9,6 +9,7 @@
 #include <penstock/formats/packed/detail/packed_layout.hpp>
 #include <penstock/formats/packed/packed_info.hpp>
 #include <penstock/io/crc32c.hpp>
+#include <penstock/io/detail/opening.hpp>
 #include <penstock/io/new_file.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/sources/detail/value_type.hpp>
@@ -46,13 +47,15 @@ struct PackedWriterOptions {
   /// The bytes of a chunk's values, before they are packed: 16 to 64 KiB, a power of two. A warp
   /// unpacks a chunk, so small ones fill a GPU from a small batch; large ones save some bytes.
   std::size_t chunk_bytes = std::size_t{16} << 10;
+  /// Threads that pack what one add() is given. They give the same file, whatever their number.
+  unsigned workers = 1;
   /// Whether finish() returns only when the file, and its name, are on the disk.
   bool durable = false;
 };
 
 /// Writes a packed file (docs/packed.md) of columns whose bytes it is given. The file appears whole
-/// at finish(), or not at all. One thread at a time; blocks. Io makes the system calls: see
-/// PosixIo.
+/// at finish(), or not at all. One thread at a time calls it; all calls block. Io makes the system
+/// calls: see PosixIo.
 template <class Io = PosixIo> class PackedWriter {
  public:
   /// Makes the file, under a name of its own beside `path`. Throws OptionError; SinkError.
@@ -60,6 +63,7 @@ template <class Io = PosixIo> class PackedWriter {
                         PackedWriterOptions options = {}, Io io = {})
       : options_{options}, path_{std::move(path)} {
     check(columns);
+    parts_.resize(options_.workers);
     file_.emplace(io, path_);
     for (PackedColumnShape& shape : columns) {
       columns_.emplace_back(std::move(shape), options_.chunk_bytes);
@@ -72,7 +76,7 @@ template <class Io = PosixIo> class PackedWriter {
   /// also behind the column's first add().
   void learn(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
-    if (its.packer) {
+    if (!its.packers.empty()) {
       detail::throw_error<OptionError>({"penstock: PackedWriter: learn() of column ",
                                         its.packed.name,
                                         " came after add(): learn before you add."});
@@ -83,7 +87,7 @@ template <class Io = PosixIo> class PackedWriter {
   /// learned from those of its first add(). Throws OptionError; SinkError.
   void add(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
-    if (!its.packer) {
+    if (its.packers.empty()) {
       if (!its.choice.learned()) {
         its.choice.learn(values);
       }
@@ -101,8 +105,11 @@ template <class Io = PosixIo> class PackedWriter {
       put(its, its.begun);
       its.begun.clear();
     }
-    for (; values.size() >= whole; values = values.subspan(whole)) {
-      put(its, values.first(whole));
+    while (values.size() >= whole) {
+      const std::size_t most = chunks_a_worker * whole * options_.workers;
+      const auto some = values.first(std::min(values.size() / whole * whole, most));
+      put(its, some);
+      values = values.subspan(some.size());
     }
     its.begun.insert(its.begun.end(), values.begin(), values.end());
   }
@@ -115,16 +122,13 @@ template <class Io = PosixIo> class PackedWriter {
     std::vector<detail::PackedColumn> packed;
     std::vector<PackedColumnInfo> infos;
     for (Column& its : columns_) {
-      if (!its.packer) {
+      if (its.packers.empty()) {
         choose(its);
       }
-      if (!its.begun.empty()) {
-        put(its, its.begun);
-      }
+      put(its, its.begun);
       infos.push_back(info(its));
       packed.push_back(std::move(its.packed));
     }
-    flush();
     const std::vector<std::byte> index = detail::packed_index(packed);
     file_->write(end_, index);
     file_->write(0, detail::packed_header(packed.size(), records, end_, index));
@@ -143,13 +147,19 @@ template <class Io = PosixIo> class PackedWriter {
     detail::PackedColumn packed;
     detail::ColumnChoice choice;
     std::vector<PackedTry> tried;
-    std::optional<detail::ChunkPacker> packer; // once the codec is chosen
-    std::vector<std::byte> begun;              // a chunk's first values
+    std::vector<detail::ChunkPacker> packers; // a worker's each, once the codec is chosen
+    std::vector<std::byte> begun;             // a chunk's first values
     std::uint64_t values = 0;
     std::uint64_t packed_bytes = 0;
     std::uint64_t raw_chunks = 0;
   };
-  static constexpr std::size_t piece_bytes = std::size_t{1} << 20; // of one write
+  /// What a worker has packed; its places count from its first byte on.
+  struct Part {
+    std::vector<std::byte> bytes;
+    std::vector<detail::PackedPlace> places;
+  };
+  static constexpr unsigned most_workers = 1024;
+  static constexpr std::size_t chunks_a_worker = 64; // between two writes
 
   void check(const std::vector<PackedColumnShape>& columns) const {
     if (columns.empty() || columns.size() > detail::packed_most_columns) {
@@ -161,6 +171,10 @@ template <class Io = PosixIo> class PackedWriter {
     if (chunk < 16 << 10 || chunk > detail::packed_chunk_bytes || (chunk & (chunk - 1)) != 0) {
       detail::throw_error<OptionError>(
           {"penstock: PackedWriter: .chunk_bytes is ", chunk, ": give 16, 32 or 64 KiB."});
+    }
+    if (options_.workers == 0 || options_.workers > most_workers) {
+      detail::throw_error<OptionError>({"penstock: PackedWriter: .workers is ", options_.workers,
+                                        ": give 1 to ", most_workers, "."});
     }
     for (std::size_t i = 0; i != columns.size(); ++i) {
       const PackedColumnShape& its = columns[i];
@@ -217,26 +231,55 @@ template <class Io = PosixIo> class PackedWriter {
 
   void choose(Column& its) const {
     its.packed.code = its.choice.choose(its.tried);
-    its.packer.emplace(its.packed.type, its.packed.code);
+    its.packers.assign(options_.workers, detail::ChunkPacker{its.packed.type, its.packed.code});
   }
-  void put(Column& its, std::span<const std::byte> chunk) {
-    const auto [codec, packed] = its.packer->pack(chunk);
-    its.packed.chunks.push_back(
-        {end_, static_cast<std::uint32_t>(packed.size()), codec, crc32c(packed), crc32c(chunk)});
-    its.packed_bytes += packed.size();
-    its.raw_chunks += codec == PackedCodec::raw ? 1 : 0;
-    const std::size_t gap = (detail::packed_alignment - packed.size() % detail::packed_alignment) %
-                            detail::packed_alignment;
-    piece_.insert(piece_.end(), packed.begin(), packed.end());
-    piece_.resize(piece_.size() + gap);
-    end_ += packed.size() + gap;
-    if (piece_.size() >= piece_bytes) {
-      flush();
+  /// Packs chunks, all whole but the column's last one, and writes them.
+  void put(Column& its, std::span<const std::byte> values) {
+    if (values.empty()) {
+      return;
+    }
+    const std::size_t chunk = options_.chunk_bytes;
+    const std::size_t chunks = (values.size() + chunk - 1) / chunk;
+    const std::size_t parts = std::min<std::size_t>(options_.workers, chunks);
+    const auto pack = [&](std::size_t i) {
+      Part& part = parts_[i];
+      part.bytes.clear();
+      part.places.clear();
+      const std::size_t end = std::min(chunks * (i + 1) / parts * chunk, values.size());
+      for (std::size_t at = chunks * i / parts * chunk; at < end; at += chunk) {
+        pack_chunk(its.packers[i], values.subspan(at, std::min(chunk, end - at)), part);
+      }
+    };
+    if (parts == 1) {
+      pack(0);
+    } else {
+      const detail::FirstFailure failure = detail::for_all(parts, pack, [] {}, parts);
+      for (std::size_t i = 0; i != parts; ++i) {
+        failure.rethrow_at(i);
+      }
+    }
+    for (std::size_t i = 0; i != parts; ++i) {
+      append(its, parts_[i]);
     }
   }
-  void flush() {
-    file_->write(end_ - piece_.size(), piece_);
-    piece_.clear();
+  static void pack_chunk(detail::ChunkPacker& packer, std::span<const std::byte> chunk,
+                         Part& part) {
+    const auto [codec, packed] = packer.pack(chunk);
+    part.places.push_back({part.bytes.size(), static_cast<std::uint32_t>(packed.size()), codec,
+                           crc32c(packed), crc32c(chunk)});
+    part.bytes.insert(part.bytes.end(), packed.begin(), packed.end());
+    constexpr std::uint64_t unit = detail::packed_alignment;
+    part.bytes.resize((part.bytes.size() + unit - 1) / unit * unit);
+  }
+  void append(Column& its, const Part& part) {
+    for (detail::PackedPlace place : part.places) {
+      its.packed_bytes += place.bytes;
+      its.raw_chunks += place.codec == PackedCodec::raw ? 1 : 0;
+      place.at += end_;
+      its.packed.chunks.push_back(place);
+    }
+    file_->write(end_, part.bytes);
+    end_ += part.bytes.size();
   }
   static PackedColumnInfo info(const Column& its) {
     return {.name = its.packed.name,
@@ -254,7 +297,7 @@ template <class Io = PosixIo> class PackedWriter {
   std::string path_;
   std::optional<NewFile<Io>> file_; // until it is finished
   std::deque<Column> columns_;
-  std::vector<std::byte> piece_; // what comes before end_, and was not written yet
+  std::vector<Part> parts_; // a worker's each
   std::uint64_t end_ = detail::packed_header_bytes;
 };
 
