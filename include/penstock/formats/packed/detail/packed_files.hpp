@@ -39,6 +39,40 @@ struct WantedColumn {
   std::vector<std::size_t> extents; // some may be dynamic
 };
 
+/// Returns of a file the columns that are wanted, in their order. Throws SourceError.
+[[gnu::cold]] inline PackedFile wanted_of(const HeaderFile& file, PackedFile has,
+                                          std::span<const WantedColumn> wanted) {
+  PackedFile made{has.records, {}};
+  for (const WantedColumn& want : wanted) {
+    const auto its =
+        std::find_if(has.columns.begin(), has.columns.end(), [&](const PackedColumn& column) {
+          return want.name.empty() || column.name == want.name;
+        });
+    if (its == has.columns.end() || (want.name.empty() && has.columns.size() != 1)) {
+      std::string names;
+      for (const PackedColumn& column : has.columns) {
+        names += (names.empty() ? "" : ", ") + column.name;
+      }
+      file.refuse(0, {"begins a packed file of the columns ", names, ", and ",
+                      want.name.empty() ? "one alone" : want.name,
+                      " is wanted: name columns that it has in a schema."});
+    }
+    const bool bytes = want.type == value_type_of<std::byte>();
+    const bool rows = bytes && want.name.empty();
+    const bool fits = std::equal(
+        its->extents.begin(), its->extents.end(), want.extents.begin(), want.extents.end(),
+        [](std::uint64_t is, std::size_t asked) { return asked == dynamic || asked == is; });
+    if (!rows && ((its->type != want.type && !(bytes && its->type.bytes == 1)) || !fits)) {
+      file.refuse(0, {"begins a packed file whose column ", its->name, " has ", name_of(its->type),
+                      " of shape ", shape_of(its->extents), " a record, and ", name_of(want.type),
+                      " of shape ", shape_of(want.extents),
+                      " are wanted: give the type and the extents that the file has."});
+    }
+    made.columns.push_back(std::move(*its));
+  }
+  return made;
+}
+
 /// Packed files, one after the other, opened, and the columns of them that are wanted.
 template <class Io> class PackedFiles {
  public:
@@ -218,40 +252,6 @@ template <class Io> class PackedFiles {
     std::uint64_t begin_ = 0; // of what is held of the file
     std::uint64_t end_ = 0;
   };
-
-  /// Returns of a file the columns that are wanted, in their order. Throws SourceError.
-  [[gnu::cold]] static PackedFile wanted_of(const HeaderFile& file, PackedFile has,
-                                            std::span<const WantedColumn> wanted) {
-    PackedFile made{has.records, {}};
-    for (const WantedColumn& want : wanted) {
-      const auto its =
-          std::find_if(has.columns.begin(), has.columns.end(), [&](const PackedColumn& column) {
-            return want.name.empty() || column.name == want.name;
-          });
-      if (its == has.columns.end() || (want.name.empty() && has.columns.size() != 1)) {
-        std::string names;
-        for (const PackedColumn& column : has.columns) {
-          names += (names.empty() ? "" : ", ") + column.name;
-        }
-        file.refuse(0, {"begins a packed file of the columns ", names, ", and ",
-                        want.name.empty() ? "one alone" : want.name,
-                        " is wanted: name columns that it has in a schema."});
-      }
-      const bool bytes = want.type == value_type_of<std::byte>();
-      const bool rows = bytes && want.name.empty();
-      const bool fits = std::equal(
-          its->extents.begin(), its->extents.end(), want.extents.begin(), want.extents.end(),
-          [](std::uint64_t is, std::size_t asked) { return asked == dynamic || asked == is; });
-      if (!rows && ((its->type != want.type && !(bytes && its->type.bytes == 1)) || !fits)) {
-        file.refuse(0, {"begins a packed file whose column ", its->name, " has ",
-                        name_of(its->type), " of shape ", shape_of(its->extents), " a record, and ",
-                        name_of(want.type), " of shape ", shape_of(want.extents),
-                        " are wanted: give the type and the extents that the file has."});
-      }
-      made.columns.push_back(std::move(*its));
-    }
-    return made;
-  }
 
   [[gnu::cold]] void add(PackedFile file, const File<Io>& its, std::uint64_t before,
                          std::span<const WantedColumn> wanted) {
