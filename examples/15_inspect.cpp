@@ -6,11 +6,11 @@
 //
 //   15_inspect [--json] FILE...
 //
-// It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, TFRecord, tar
-// (each ending of its members is a column), JPEG, PNG, and lines of text. --json prints an object a
-// line; a number of records that columns differ in is null. It returns 1 if a file is bad or of no
-// known format, 2 if its format needs a library that this program was built without, and then says
-// so in one line for each such file.
+// It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, TFRecord, packed
+// files of one column, tar (each ending of its members is a column), JPEG, PNG, and lines of text.
+// --json prints an object a line; a number of records that columns differ in is null. It returns 1
+// if a file is bad or of no known format, 2 if its format needs a library that this program was
+// built without, and then says so in one line for each such file.
 
 #include "support/inspect_picture.hpp"
 #include "support/inspect_tar.hpp"
@@ -21,6 +21,7 @@
 #include <penstock/formats/mnist.hpp>
 #include <penstock/formats/npy.hpp>
 #include <penstock/formats/npz.hpp>
+#include <penstock/formats/packed.hpp>
 #include <penstock/formats/safetensors.hpp>
 #include <penstock/formats/tfrecord.hpp>
 #include <penstock/formats/tokens.hpp>
@@ -134,6 +135,21 @@ void read_png(const std::string& path, const std::string& head, Inspected& all) 
 #endif
 }
 
+/// A file of one column is read as rows of bytes.
+void read_packed(const std::string& path, Inspected& all) {
+  std::vector<ps::PackedColumnInfo> columns = ps::packed_columns_of(path);
+  if (columns.size() != 1) {
+    throw std::runtime_error{path + " has " + std::to_string(columns.size()) +
+                             " columns, and this program reads packed files of one: name their "
+                             "columns in a schema"};
+  }
+  auto source = ps::unpacked<std::byte>(path);
+  source.open();
+  Column& column = all.columns.emplace_back(
+      Column{columns[0].name, std::move(columns[0].type), std::move(columns[0].extents)});
+  all.records = read_column(source, column);
+}
+
 /// Each tensor is a column; a record is a byte of any of them.
 void read_safetensors(const std::string& path, Inspected& all) {
   auto source = ps::safetensors(path);
@@ -218,6 +234,9 @@ Inspected inspect(const std::string& path) {
   } else if (indexes || (ending == ".bin" && std::filesystem::exists(index))) {
     is("megatron");
     read_megatron(indexes ? tokens : path, indexes ? path : index, all);
+  } else if (head.starts_with("\x89PSPK\r\n\x1a")) {
+    is("packed");
+    read_packed(path, all);
   } else if (ending == ".safetensors" || head.find("{\"") == 8) {
     is("safetensors");
     read_safetensors(path, all);

@@ -11,6 +11,8 @@
 #include <penstock/formats/mnist.hpp>
 #include <penstock/formats/npy.hpp>
 #include <penstock/formats/npz.hpp>
+#include <penstock/formats/packed.hpp>
+#include <penstock/formats/packed/packed_writer.hpp>
 #include <penstock/formats/tokens.hpp>
 #include <penstock/host/algorithm.hpp>
 #include <penstock/io/uring.hpp>
@@ -728,4 +730,18 @@ TEST_CASE("a verdict says what held a run back") {
   CHECK(sum == 0);
   CHECK(text.find("held back by: ") != std::string::npos);
   CHECK(text.ends_with('\n'));
+}
+
+TEST_CASE("docs/sources.md: a packed file is written and read") {
+  const ps::tests::TempDir dir;
+  const std::string path = dir / "tokens.packed";
+  const std::vector<std::uint16_t> tokens(100'000, 7);
+  ps::PackedWriter writer{path, {ps::packed_column<std::uint16_t>("tokens")}};
+  writer.add(0, std::as_bytes(std::span{tokens}));
+  for (const ps::PackedColumnInfo& column : writer.finish()) {
+    std::cout << column.name << ": " << ps::name_of(column.codec) << '\n';
+  }
+  auto source = ps::unpacked<std::uint16_t>(path);
+  source.open();
+  CHECK(source.size() == tokens.size());
 }

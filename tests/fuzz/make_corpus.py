@@ -232,6 +232,90 @@ index = {"metadata": {"total_size": 24, "of": [1.5e3, None, True]}, "weight_map"
 (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 refuse("safetensors", "model.safetensors.index.json", "an index of some")
 
+
+
+# Packed files: a twin of PackedWriter, after docs/packed.md.
+def crc32c(data: bytes) -> int:
+    crc = ~0 & 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return ~crc & 0xFFFFFFFF
+
+
+def rans(steps: list, frequencies: list[int]) -> bytes:
+    """Each step has for each lane a symbol, or (bits, width)."""
+    first = [sum(frequencies[:symbol]) for symbol in range(256)]
+    states, words = [1 << 16] * 32, []
+    for step in reversed(steps):
+        for lane in reversed(range(32)):
+            what = step[lane]
+            bits, width = what if isinstance(what, tuple) else (0, 0)
+            most = 1 << (32 - width) if isinstance(what, tuple) else frequencies[what] << 20
+            if states[lane] >= most:
+                words.append(states[lane] & 0xFFFF)
+                states[lane] >>= 16
+            x = states[lane]
+            states[lane] = x << width | bits if isinstance(what, tuple) else \
+                (x // frequencies[what] << 12) + x % frequencies[what] + first[what]
+    return struct.pack("<32I", *states) + struct.pack(f"<{len(words)}H", *reversed(words))
+
+
+def frequencies_of(symbols: list[int]) -> list[int]:
+    parts = [symbols.count(symbol) * 4096 // len(symbols) or int(symbol in symbols) for symbol in range(256)]
+    parts[parts.index(max(parts))] += 4096 - sum(parts)
+    return parts
+
+
+def packed(kind: str, name: str, code: int, array: np.ndarray, letter: str = "") -> None:
+    values = [int(value) for value in array.view(f"u{array.itemsize}")]
+    rows = [[values[min(b * 512 + lane * 16 + k, len(values) - 1)] for lane in range(32)]
+            for b in range(-(-len(values) // 512)) for k in range(16)]
+    bytes_, ranked, frequencies = array.tobytes(), [], []
+    if code == 1:
+        base, width = min(values), int(max(values) - min(values)).bit_length()
+        number = sum((value - base) << i * width for i, value in enumerate(values))
+        bytes_ = struct.pack("<QII", base, width, 0) + number.to_bytes(-(-len(values) * width // 32) * 4, "little")
+    elif code == 2:
+        frequencies = frequencies_of(values)
+        bytes_ = rans(rows, frequencies)
+    elif code == 3:
+        turned = [(value << 1 & 0xFFFF | value >> 15) if letter == "V" else value for value in values]
+        frequencies = frequencies_of([value >> 8 for value in turned])
+        turn = dict(zip(values, turned))
+        low = bytes(value & 0xFF for value in turned)
+        bytes_ = low + bytes(-len(low) % 512) + rans([[turn[value] >> 8 for value in row] for row in rows], frequencies)
+    elif code == 4:
+        ranked = sorted(set(values), key=lambda value: -values.count(value))
+        coded = {}
+        for rank, value in enumerate(ranked):
+            k = max(rank.bit_length() - 4, 0)
+            coded[value] = (8 * k + (rank >> k) if rank > 15 else rank), (rank & (1 << k) - 1, k)
+        frequencies = frequencies_of([coded[value][0] for value in values])
+        bytes_ = rans([[coded[value][part] for value in row] for row in rows for part in (0, 1)], frequencies)
+    dtype = array.dtype
+    index = b"x".ljust(64, b"\0") + struct.pack("<cBBBIII64x", (letter or dtype.kind).encode(), dtype.itemsize, code, 0,
+                                                16384 // dtype.itemsize, len(ranked), 0)
+    index += struct.pack(f"<{len(frequencies)}H", *frequencies) + struct.pack(f"<{len(ranked)}I", *ranked)
+    index += struct.pack("<QIIII", 64, len(bytes_), code, crc32c(bytes_), crc32c(array.tobytes()))
+    bytes_ += bytes(-len(bytes_) % 16)
+    head = b"\x89PSPK\r\n\x1a" + struct.pack("<IIQQQ16xI", 1, 1, len(values), 64 + len(bytes_), len(index), crc32c(index))
+    (folder / name).write_bytes(head + struct.pack("<I", crc32c(head)) + bytes_ + index)
+    expect(kind, name, array.tobytes())
+
+
+random = np.random.default_rng(1)
+packed("packed16", "raw.packed", 0, random.integers(0, 65536, 100, dtype="u2"))
+packed("packed32", "bits.packed", 1, random.integers(90000, 131072, 600, dtype="u4"))
+packed("packed8", "bytes.packed", 2, random.binomial(60, 0.3, 600).astype("u1"))
+packed("packedV", "bfloat16.packed", 3, (random.normal(0, 0.02, 900).astype("f4").view("u4") >> 16).astype("u2"), "V")
+packed("packedf", "half.packed", 3, random.normal(0, 0.02, 1000).astype("f2"))
+packed("packed16", "ranked16.packed", 4, (np.minimum(random.zipf(1.3, 1200), 40000) * 1.5).astype("u2"))
+packed("packed32", "ranked32.packed", 4, np.minimum(random.zipf(1.3, 1200), 1048575).astype("u4"))
+(folder / "short.packed").write_bytes((folder / "bytes.packed").read_bytes()[:-1])
+refuse("packed8", "short.packed", "short.packed")
+
 # Tar archives of each format.
 for form in tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT:
     with tarfile.open(folder / f"{form}.tar", "w", format=form) as tar:

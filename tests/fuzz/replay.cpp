@@ -5,9 +5,11 @@
 // of it, to every fuzz target; then reads the files that the corpus's list names, and compares what
 // comes out with what the program that wrote them has in memory.
 
+#include <penstock/data/float16.hpp>
 #include <penstock/formats/mnist.hpp>
 #include <penstock/formats/npy.hpp>
 #include <penstock/formats/npz.hpp>
+#include <penstock/formats/packed.hpp>
 #include <penstock/formats/safetensors.hpp>
 #include <penstock/formats/tokens.hpp>
 #include <penstock/formats/zlib_inflate.hpp>
@@ -43,6 +45,7 @@ void fuzz_shards(std::span<const std::byte> input);
 void fuzz_exif(std::span<const std::byte> input);
 void fuzz_jpeg(std::span<const std::byte> input);
 void fuzz_png(std::span<const std::byte> input);
+void fuzz_packed(std::span<const std::byte> input);
 
 namespace {
 
@@ -73,7 +76,8 @@ std::uint64_t replay(const std::string& input) {
   fuzz_exif(bytes);
   fuzz_jpeg(bytes);
   fuzz_png(bytes);
-  return 14;
+  fuzz_packed(bytes);
+  return 15;
 }
 std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) {
   std::uint64_t calls = replay(input);
@@ -92,6 +96,14 @@ std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) 
   return calls;
 }
 
+template <class T> std::string read_packed(const std::string& path) {
+  auto source = unpacked<T>(path);
+  source.open();
+  std::vector<T> values(source.size());
+  source.read(Batch<T, Pageable>{values.data(), values.size()});
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
 // Returns what comes out of the file, or the error.
 std::string read_as(const std::string& format, const std::string& path) {
   const auto all = [](auto source) {
@@ -102,6 +114,13 @@ std::string read_as(const std::string& format, const std::string& path) {
   };
   if (format == "safetensors") {
     return all(safetensors(path));
+  }
+  if (format.starts_with("packed")) {
+    return format == "packed8"    ? read_packed<std::uint8_t>(path)
+           : format == "packed16" ? read_packed<std::uint16_t>(path)
+           : format == "packed32" ? read_packed<std::uint32_t>(path)
+           : format == "packedV"  ? read_packed<BFloat16>(path)
+                                  : read_packed<Half>(path);
   }
   return format == "npy"        ? all(npy<std::byte>(path))
          : format == "npz"      ? all(npz<std::byte>(path, "a", {.inflate = zlib_inflate}))

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/data/packed.hpp>
+#include <penstock/formats/packed/detail/chunk_packer.hpp>
+#include <penstock/formats/packed/packed_info.hpp>
+#include <penstock/sources/detail/value_type.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace penstock::detail {
+
+/// What is known of a column's values: how often they come, and chunks of them to try codecs on.
+class ColumnChoice {
+ public:
+  ColumnChoice(ValueType type, std::size_t chunk_bytes) : type_{type}, chunk_bytes_{chunk_bytes} {}
+
+  bool learned() const noexcept { return learned_ != 0; }
+
+  /// Counts whole values.
+  void learn(std::span<const std::byte> values) {
+    learned_ += values.size();
+    for (; !values.empty(); ++chunks_) {
+      const auto chunk = values.first(std::min(chunk_bytes_, values.size()));
+      values = values.subspan(chunk.size());
+      count(chunk);
+      if (chunks_ % every_ == 0) {
+        samples_.emplace_back(chunk.begin(), chunk.end());
+      }
+      if (samples_.size() == most_samples) { // every second one goes, so that they lie evenly
+        for (std::size_t i = 1; i != most_samples / 2; ++i) {
+          samples_[i] = std::move(samples_[2 * i]);
+        }
+        samples_.resize(most_samples / 2);
+        every_ *= 2;
+      }
+    }
+  }
+
+  /// Tries each codec that fits the type on the samples. Returns the one that needs the fewest
+  /// bytes, and puts each one's ratio into `tried`; raw, unless another needs a fiftieth less.
+  ColumnCode choose(std::vector<PackedTry>& tried) const {
+    ColumnCode best;
+    double most = 1.02;
+    for (ColumnCode& code : candidates()) {
+      const double ratio = ratio_of(code);
+      tried.push_back({code.codec, ratio});
+      if (ratio > most) {
+        most = ratio;
+        best = std::move(code);
+      }
+    }
+    return best;
+  }
+
+ private:
+  static constexpr std::size_t most_samples = 64;
+
+  bool has_ranks() const noexcept {
+    return (type_.kind == 'u' || type_.kind == 'i') && (type_.bytes == 2 || type_.bytes == 4);
+  }
+
+  void count(std::span<const std::byte> chunk) {
+    if (type_.bytes == 1) {
+      for (const std::byte value : chunk) {
+        ++symbols_[std::to_integer<std::size_t>(value)];
+      }
+    }
+    if (type_.bytes == 2) {
+      const bool turned = is_turned(type_);
+      for (std::size_t i = 0; i != chunk.size(); i += 2) {
+        std::uint16_t value;
+        std::memcpy(&value, chunk.data() + i, sizeof value);
+        ++symbols_[turned_value(value, turned) >> 8];
+      }
+    }
+    if (has_ranks() && all_rank_) {
+      type_.bytes == 2 ? count_values<std::uint16_t>(chunk) : count_values<std::uint32_t>(chunk);
+    }
+  }
+  template <class T> void count_values(std::span<const std::byte> chunk) {
+    for (std::size_t i = 0; i != chunk.size(); i += sizeof(T)) {
+      T value;
+      std::memcpy(&value, chunk.data() + i, sizeof value);
+      if (value >= counts_.size()) {
+        all_rank_ = value < packed_most_ranks;
+        if (!all_rank_) {
+          counts_ = {};
+          return;
+        }
+        counts_.resize(std::min<std::size_t>(
+            packed_most_ranks, std::max<std::size_t>(std::size_t{value} + 1, 2 * counts_.size())));
+      }
+      ++counts_[value];
+    }
+  }
+
+  std::vector<ColumnCode> candidates() const {
+    std::vector<ColumnCode> all;
+    all.push_back({PackedCodec::bits});
+    if (type_.bytes == 1) {
+      all.push_back({PackedCodec::bytes, RansFrequencies::of_counts(symbols_)});
+    }
+    if (type_ == ValueType{'V', 2} || type_ == ValueType{'f', 2}) {
+      all.push_back({PackedCodec::float16, RansFrequencies::of_counts(symbols_)});
+    }
+    if (has_ranks() && all_rank_) {
+      all.push_back(by_ranks());
+    }
+    return all;
+  }
+  ColumnCode by_ranks() const {
+    ColumnCode code{PackedCodec::ranked};
+    for (std::uint32_t value = 0; value != counts_.size(); ++value) {
+      if (counts_[value] != 0) {
+        code.ranked.push_back(value);
+      }
+    }
+    std::sort(code.ranked.begin(), code.ranked.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return counts_[a] != counts_[b] ? counts_[a] > counts_[b] : a < b;
+    });
+    std::array<std::uint64_t, 256> symbols{};
+    for (std::uint32_t rank = 0; rank != code.ranked.size(); ++rank) {
+      symbols[RankCode::of(rank).symbol] += counts_[code.ranked[rank]];
+    }
+    code.frequencies = RansFrequencies::of_counts(symbols);
+    return code;
+  }
+
+  /// Returns the bytes of the samples over those that they are packed in, with their share of the
+  /// tables.
+  double ratio_of(const ColumnCode& code) const {
+    ChunkPacker packer{type_, code};
+    std::size_t before = 0;
+    std::size_t after = 0;
+    for (const auto& sample : samples_) {
+      before += sample.size();
+      after += packer.pack(sample).second.size();
+    }
+    const double share = static_cast<double>(before) / static_cast<double>(learned_);
+    return static_cast<double>(before) /
+           (static_cast<double>(after) + static_cast<double>(code.table_bytes()) * share);
+  }
+
+  ValueType type_;
+  std::size_t chunk_bytes_;
+  std::uint64_t learned_ = 0;
+  std::uint64_t chunks_ = 0;
+  std::uint64_t every_ = 1;
+  bool all_rank_ = true;
+  std::array<std::uint64_t, 256> symbols_{};
+  std::vector<std::uint64_t> counts_;
+  std::vector<std::vector<std::byte>> samples_;
+};
+
+} // namespace penstock::detail

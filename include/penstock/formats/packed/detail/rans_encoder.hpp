@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/host/detail/rans.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <span>
+#include <vector>
+
+namespace penstock::detail {
+
+/// How often symbols come, in parts of `rans_entries`: what both sides of a stream must know.
+struct RansFrequencies {
+  std::array<std::uint16_t, 256> of{};
+
+  /// Makes them of counts. A symbol that never came has none; if no symbol came, 0 has all.
+  static RansFrequencies of_counts(const std::array<std::uint64_t, 256>& counts) {
+    RansFrequencies made;
+    const auto all = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+    if (all == 0) {
+      made.of[0] = rans_entries;
+      return made;
+    }
+    std::uint32_t sum = 0;
+    for (std::size_t symbol = 0; symbol != counts.size(); ++symbol) {
+      const double share = static_cast<double>(counts[symbol]) / static_cast<double>(all);
+      const auto part = static_cast<std::uint32_t>(share * rans_entries + 0.5);
+      made.of[symbol] = static_cast<std::uint16_t>(counts[symbol] == 0 ? 0U : std::max(part, 1U));
+      sum += made.of[symbol];
+    }
+    while (sum != rans_entries) { // the most frequent ones pay for what was rounded, a little each
+      std::uint16_t& most = *std::max_element(made.of.begin(), made.of.end());
+      const std::uint32_t step =
+          sum < rans_entries ? rans_entries - sum
+                             : std::min(sum - rans_entries, std::max<std::uint32_t>(most / 8U, 1));
+      most = static_cast<std::uint16_t>(sum < rans_entries ? most + step : most - step);
+      sum = sum < rans_entries ? sum + step : sum - step;
+    }
+    return made;
+  }
+  /// Returns whether they add up.
+  bool fit() const { return std::accumulate(of.begin(), of.end(), 0U) == rans_entries; }
+
+  /// Returns the table for decoders. The frequencies must fit.
+  std::vector<std::uint32_t> table() const {
+    std::vector<std::uint32_t> entries;
+    entries.reserve(rans_entries);
+    for (std::uint32_t symbol = 0; symbol != of.size(); ++symbol) {
+      for (std::uint32_t place = 0; place != of[symbol]; ++place) {
+        entries.push_back(rans_entry(symbol, of[symbol], place));
+      }
+    }
+    return entries;
+  }
+};
+
+/// Writes streams for RansStream. What the decoder takes first is put last: lanes from the last one
+/// down, in steps from the last one back.
+class RansEncoder {
+ public:
+  explicit RansEncoder(const RansFrequencies& frequencies) : frequency_{frequencies.of} {
+    std::exclusive_scan(frequency_.begin(), frequency_.end(), first_.begin(), std::uint32_t{0});
+  }
+
+  /// Returns whether the symbol has a frequency: no other one can be put.
+  bool knows(std::uint32_t symbol) const noexcept { return frequency_[symbol] != 0; }
+  /// Begins a stream of at most so many steps.
+  void begin(std::size_t steps) {
+    state_.fill(rans_least);
+    // A step puts a word at most, and one more is stored before the first.
+    words_.resize(std::max(words_.size(), steps * warp_lanes + 1));
+    at_ = words_.size();
+  }
+  void put_symbol(unsigned lane, std::uint32_t symbol) noexcept {
+    std::uint32_t& state = state_[lane];
+    const std::uint32_t frequency = frequency_[symbol];
+    put_word(state, state >= std::uint64_t{frequency} << (32 - rans_bits));
+    state = (state / frequency << rans_bits) + state % frequency + first_[symbol];
+  }
+  /// Puts the lowest `width` bits, at most 16; the others are 0.
+  void put_bits(unsigned lane, std::uint32_t bits, unsigned width) noexcept {
+    std::uint32_t& state = state_[lane];
+    put_word(state, state >= std::uint64_t{1} << (32 - width));
+    state = state << width | bits;
+  }
+  /// Appends the stream.
+  void end(std::vector<std::byte>& to) const {
+    const auto states = std::as_bytes(std::span{state_});
+    const auto words = std::as_bytes(std::span{words_}.subspan(at_));
+    to.insert(to.end(), states.begin(), states.end());
+    to.insert(to.end(), words.begin(), words.end());
+  }
+
+ private:
+  /// Puts the lower half of the state, if `full`. It stores it in any case, since a processor
+  /// cannot guess which state is full.
+  void put_word(std::uint32_t& state, bool full) noexcept {
+    words_[at_ - 1] = static_cast<std::uint16_t>(state);
+    at_ -= static_cast<std::size_t>(full);
+    state >>= 16U * static_cast<unsigned>(full);
+  }
+
+  std::array<std::uint16_t, 256> frequency_;
+  std::array<std::uint32_t, 256> first_{};
+  std::array<std::uint32_t, warp_lanes> state_{};
+  std::vector<std::uint16_t> words_; // from at_ on
+  std::size_t at_ = 0;
+};
+
+} // namespace penstock::detail

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/data/packed.hpp>
+#include <penstock/host/detail/lanes.hpp>
+#include <penstock/host/detail/unpack_chunk.hpp>
+#include <penstock/host/device.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+// Work on a host stream, with the signature that cuda/unpack.cuh has for a cudaStream_t.
+namespace penstock {
+
+/// Unpacks a chunk on this thread. Returns whether it was whole, as far as a decoder can tell:
+/// docs/packed.md says which damage it sees. If it was not, or the chunk's numbers fit no chunk,
+/// some of `out` may be written, and nothing else. Any thread; throws nothing.
+inline bool unpack(const PackedChunk& chunk) noexcept {
+  return detail::ChunkUnpacker<detail::HostLanes>{chunk}.run();
+}
+
+/// Unpacks `count` chunks, and sets whole[i] to 1 if chunk number i was whole, else to 0. All of it
+/// is device memory, and stays until the stream has done it. Returns at once.
+inline void unpack(HostStream& stream, const PackedChunk* chunks, std::size_t count,
+                   std::uint8_t* whole) {
+  if (count == 0) {
+    return;
+  }
+  stream.enqueue([chunks, count, whole] {
+    for (std::size_t i = 0; i != count; ++i) {
+      whole[i] = unpack(chunks[i]) ? 1 : 0;
+    }
+  });
+}
+
+} // namespace penstock
