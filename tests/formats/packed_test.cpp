@@ -9,6 +9,7 @@
 #include <penstock/formats/packed.hpp>
 #include <penstock/formats/packed/packed_writer.hpp>
 #include <penstock/penstock.hpp>
+#include <penstock/sources/windows.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -160,6 +161,25 @@ TEST_CASE("any number of workers writes the same file, however the values come")
   CHECK(written(3, bytes.size()) == one);
   CHECK(written(7, 100'000) == one);
   CHECK(written(200, bytes.size()) == one);
+}
+
+TEST_CASE("windows of packed tokens are those of the tokens") {
+  const TempDir dir;
+  const Tokens tokens = zipf_tokens<std::uint16_t>(40'000, 2000);
+  pack(dir / "x", tokens);
+  Tokens got;
+  auto pipeline = ps::Reader{ps::windows(ps::unpacked<std::uint16_t>(dir / "x"),
+                                         {.length = 1025, .stride = 997}),
+                             {.batch = 7}} |
+                  ps::Consumer{[&](ps::Batch<const ps::Window<std::uint16_t>, ps::Pageable> batch) {
+                    const auto windows = ps::get<"tokens">(batch);
+                    got.insert(got.end(), windows.data(), windows.data() + batch.size() * 1025);
+                  }};
+  pipeline.run();
+  REQUIRE(got.size() == 1025 * ((40'000 - 1025) / 997 + 1));
+  for (std::size_t i = 0; i != got.size(); ++i) {
+    REQUIRE(got[i] == tokens[i / 1025 * 997 + i % 1025]);
+  }
 }
 
 TEST_CASE("a column of any shape comes out as rows of bytes") {

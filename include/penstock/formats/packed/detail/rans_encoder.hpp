@@ -64,12 +64,17 @@ struct RansFrequencies {
 /// down, in steps from the last one back.
 class RansEncoder {
  public:
-  explicit RansEncoder(const RansFrequencies& frequencies) : frequency_{frequencies.of} {
-    std::exclusive_scan(frequency_.begin(), frequency_.end(), first_.begin(), std::uint32_t{0});
+  explicit RansEncoder(const RansFrequencies& frequencies) {
+    std::uint32_t first = 0;
+    for (std::size_t i = 0; i != symbols_.size(); ++i) {
+      const std::uint32_t its = frequencies.of[i];
+      symbols_[i] = {its == 0 ? 0 : (std::uint64_t{1} << divided_bits) / its + 1, its, first};
+      first += its;
+    }
   }
 
   /// Returns whether the symbol has a frequency: no other one can be put.
-  bool knows(std::uint32_t symbol) const noexcept { return frequency_[symbol] != 0; }
+  bool knows(std::uint32_t symbol) const noexcept { return symbols_[symbol].frequency != 0; }
   /// Begins a stream of at most so many steps.
   void begin(std::size_t steps) {
     state_.fill(rans_least);
@@ -79,9 +84,12 @@ class RansEncoder {
   }
   void put_symbol(unsigned lane, std::uint32_t symbol) noexcept {
     std::uint32_t& state = state_[lane];
-    const std::uint32_t frequency = frequency_[symbol];
+    const auto [reciprocal, frequency, first] = symbols_[symbol];
     put_word(state, state >= std::uint64_t{frequency} << (32 - rans_bits));
-    state = (state / frequency << rans_bits) + state % frequency + first_[symbol];
+    // To divide takes as long as all else. This is exact, and does not overflow: the state is below
+    // 2^20 times the frequency, which is at most 2^12.
+    const auto quotient = static_cast<std::uint32_t>(state * reciprocal >> divided_bits);
+    state = (quotient << rans_bits) + (state - quotient * frequency) + first;
   }
   /// Puts the lowest `width` bits, at most 16; the others are 0.
   void put_bits(unsigned lane, std::uint32_t bits, unsigned width) noexcept {
@@ -106,8 +114,14 @@ class RansEncoder {
     state >>= 16U * static_cast<unsigned>(full);
   }
 
-  std::array<std::uint16_t, 256> frequency_;
-  std::array<std::uint32_t, 256> first_{};
+  static constexpr unsigned divided_bits = 44;
+  struct Symbol {
+    std::uint64_t reciprocal; // 2^44 over the frequency, rounded up
+    std::uint32_t frequency;
+    std::uint32_t first;
+  };
+
+  std::array<Symbol, 256> symbols_{};
   std::array<std::uint32_t, warp_lanes> state_{};
   std::vector<std::uint16_t> words_; // from at_ on
   std::size_t at_ = 0;
