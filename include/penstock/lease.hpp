@@ -164,6 +164,7 @@ template <class B> class SharedLease : public B {
  public:
   /// Is empty.
   SharedLease() = default;
+  /// Shares the place with `other`. Any thread that may use `other`.
   SharedLease(const SharedLease& other) noexcept
       : B{other}, ticket_{other.ticket_}, epoch_{other.epoch_} {
     if (ticket_) {

@@ -18,6 +18,7 @@ struct Device {
   std::int32_t device_type; ///< See cpu, cuda and cuda_host.
   std::int32_t device_id;   ///< The GPU's number; 0 for host memory.
 
+  /// Returns whether both are one place.
   bool operator==(const Device&) const = default;
 };
 inline constexpr std::int32_t cpu = 1;       ///< Device::device_type of host memory.
@@ -30,6 +31,7 @@ struct DataType {
   std::uint8_t bits;   ///< Of one value.
   std::uint16_t lanes; ///< 1: no vectors.
 
+  /// Returns whether both are one type.
   bool operator==(const DataType&) const = default;
 };
 
@@ -53,6 +55,7 @@ struct Managed {
 
 /// A tensor with what gives it back, since DLPack 1.0: DLManagedTensorVersioned.
 struct ManagedVersioned {
+  /// DLPackVersion.
   struct Version {
     std::uint32_t major; ///< Of another one only the deleter may be used.
     std::uint32_t minor; ///< Of what is there besides.
