@@ -6,6 +6,7 @@
 #include <penstock/formats/mnist.hpp>
 #include <penstock/formats/npy.hpp>
 #include <penstock/formats/npz.hpp>
+#include <penstock/formats/packed.hpp>
 #include <penstock/formats/tokens.hpp>
 #include <penstock/penstock.hpp>
 
@@ -28,6 +29,21 @@ using T = std::byte;
 int main() {
   auto pipeline =
       ps::Reader{ps::npy<T>("file")} | ps::Consumer{[](ps::Batch<const T, ps::Pageable>) {}};
+  pipeline.run();
+}
+
+// refused unpacked_of_structs: a packed file holds numbers
+#ifdef PENSTOCK_REFUSED
+struct Packed {
+  float x, y;
+};
+#else
+using Packed = float;
+#endif
+
+int main() {
+  auto pipeline = ps::Reader{ps::unpacked<Packed>("file")} |
+                  ps::Consumer{[](ps::Batch<const Packed, ps::Pageable>) {}};
   pipeline.run();
 }
 
