@@ -46,19 +46,22 @@
 #define PENSTOCK_HD
 #endif
 
-/// Marks the body of a function that depends on no type of the user's. Without a macro of the
-/// program's, each source compiles the bodies that it uses. A program that defines
+/// Whether this source has the bodies of functions that depend on no type of the user's. Without a
+/// macro of the program's, each source compiles those that it uses. A program that defines
 /// PENSTOCK_COMPILED for all its sources has them compiled once: it compiles penstock/penstock.cpp,
 /// which defines PENSTOCK_IMPLEMENTATION, or links it as a library. Layouts and code are the same
 /// either way, so that a source that lacks the macro costs time to compile, and nothing else.
-#if defined(PENSTOCK_IMPLEMENTATION)
-#define PENSTOCK_BODIES 1
-#define PENSTOCK_INLINE
-#elif defined(PENSTOCK_COMPILED)
+#if defined(PENSTOCK_COMPILED) && !defined(PENSTOCK_IMPLEMENTATION)
 #define PENSTOCK_BODIES 0
-#define PENSTOCK_INLINE
 #else
 #define PENSTOCK_BODIES 1
+#endif
+
+/// Marks such a body. Virtual functions say it in their class too, so that the vtable of a class
+/// that a source does not use is left out of it.
+#if defined(PENSTOCK_COMPILED) || defined(PENSTOCK_IMPLEMENTATION)
+#define PENSTOCK_INLINE
+#else
 #define PENSTOCK_INLINE inline
 #endif
 

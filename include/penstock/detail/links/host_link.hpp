@@ -30,8 +30,18 @@ struct HostSlot {
   /// Units that it gets no more than these are taken off `units` later.
   /// @{
   void begin(std::uint64_t number, std::uint64_t turn, std::uint64_t of_epoch,
-             std::size_t count) noexcept;
-  void begin(const HostSlot& given) noexcept;
+             std::size_t count) noexcept {
+    index = number;
+    source.start(turn);
+    epoch = of_epoch;
+    units = count;
+  }
+  void begin(const HostSlot& given) noexcept {
+    index = given.index;
+    epoch = given.epoch;
+    units = given.units;
+    ends_epoch = given.ends_epoch;
+  }
   /// @}
 
   std::uint64_t index{}; // of its first unit: with epochs, as if nothing was skipped, or as counted
@@ -77,15 +87,22 @@ struct HostLink {
   }
   /// Returns source_index() of a unit of a slot: none where records lie in the source in another
   /// order than here.
-  std::uint64_t shown(const HostSlot& slot, std::size_t unit) const noexcept;
+  std::uint64_t shown(const HostSlot& slot, std::size_t unit) const noexcept {
+    return order->plain() && !outputs ? slot.source[unit] : no_source_index;
+  }
   /// Returns which record a slot's unit is: among outputs, the number of that.
   Visit visit(const HostSlot& slot, std::size_t unit) const noexcept;
   /// Throws Error if nothing is left of a slot that is a batch, and other ranks have that batch.
   [[gnu::cold]] void check_left(std::size_t units, std::size_t of) const;
   /// Returns the place in the run's order behind all that a slot was made of.
-  std::uint64_t place_behind(const HostSlot& slot) const noexcept;
+  std::uint64_t place_behind(const HostSlot& slot) const noexcept {
+    const std::uint64_t behind = slot.source[slot.units];
+    return outputs ? behind : order->place(slot.epoch, layout().in_records(behind));
+  }
   /// Returns index() of a unit of a slot.
-  std::uint64_t index_of(const HostSlot& slot, std::size_t unit) const;
+  std::uint64_t index_of(const HostSlot& slot, std::size_t unit) const {
+    return slot.index + (counted_ || counts ? unit : slot.source[unit] - slot.source[0]);
+  }
 
   /// Has slots keep their dues, to be called before the first run. `bound`, unless it is null,
   /// bounds how far the Reader is ahead.
@@ -95,8 +112,12 @@ struct HostLink {
   Dues* dues(std::size_t place) noexcept { return dues_.empty() ? nullptr : &dues_[place]; }
   /// Return one of them, or what changes nothing.
   /// @{
-  std::uint64_t credits(std::size_t place) const noexcept;
-  Flush::Clock::time_point was_read(std::size_t place) const noexcept;
+  std::uint64_t credits(std::size_t place) const noexcept {
+    return dues_.empty() ? 0 : dues_[place].credits;
+  }
+  Flush::Clock::time_point was_read(std::size_t place) const noexcept {
+    return dues_.empty() ? Flush::Clock::time_point{} : dues_[place].read;
+  }
   /// @}
 
   /// Has index() count the records delivered, if some may be skipped. To be called before the first
@@ -108,11 +129,29 @@ struct HostLink {
   /// the slot `made`; gives back the credits of units that it left out. Call it before the slot is
   /// published.
   void hand_on(const HostLink& before, std::uint64_t ticket, const HostSlot& given,
-               const HostSlot& made) noexcept;
+               const HostSlot& made) noexcept {
+    if (dues_.empty()) {
+      return;
+    }
+    Dues& dues = dues_[ticket % ring.slots()];
+    dues = before.dues_[ticket % before.ring.slots()];
+    if (ahead && made.units != given.units) {
+      const std::uint64_t left_out =
+          credits_of(dues.credits, given.units, given.units - made.units);
+      dues.credits -= left_out;
+      ahead->give_back(left_out);
+    }
+  }
   /// Gives back the credits of a slot that the last stage is done with.
-  void use_up(std::uint64_t credits) const noexcept;
+  void use_up(std::uint64_t credits) const noexcept {
+    if (ahead) {
+      ahead->give_back(credits);
+    }
+  }
   /// Returns how many bytes the units of a slot have.
-  std::size_t bytes(std::size_t place, const HostSlot& slot) const noexcept;
+  std::size_t bytes(std::size_t place, const HostSlot& slot) const noexcept {
+    return slot.units != 0 ? memory.used(place, slot.units) : 0;
+  }
   /// Books what a worker has filled a slot with, or that it left it empty. Inline, since a call
   /// costs a hop between two threads 4 % of its time.
   [[gnu::always_inline]] void book(std::size_t place, const HostSlot& slot,
@@ -121,7 +160,9 @@ struct HostLink {
     meter.found_in_use(ring.was_in_use());
   }
   /// Publishes a slot whose head is complete. Never blocks.
-  void publish(HostRing::Claim&& claim) noexcept;
+  void publish(HostRing::Claim&& claim) noexcept {
+    counted_ ? publish_in_turn(std::move(claim)) : publish_now(claim);
+  }
 
   HostRing ring;
   RingMemory memory;
@@ -145,33 +186,17 @@ struct HostLink {
 
   void publish_in_turn(HostRing::Claim&& claim) noexcept;
   // A slot is full only if its batch may go on behind it.
-  void publish_now(HostRing::Claim& claim) const noexcept;
+  void publish_now(HostRing::Claim& claim) const noexcept {
+    const HostSlot& slot = claim.slot();
+    const bool full = slot.units == layout().units && !slot.ends_epoch;
+    claim.publish(slot.units == 0 ? Fill::none : full ? Fill::full : Fill::partial);
+  }
 
   Owned<Counted> counted_;
   Vector<Dues> dues_; // by place
 };
 
 #if PENSTOCK_BODIES
-PENSTOCK_INLINE void HostSlot::begin(std::uint64_t number, std::uint64_t turn,
-                                     std::uint64_t of_epoch, std::size_t count) noexcept {
-  index = number;
-  source.start(turn);
-  epoch = of_epoch;
-  units = count;
-}
-
-PENSTOCK_INLINE void HostSlot::begin(const HostSlot& given) noexcept {
-  index = given.index;
-  epoch = given.epoch;
-  units = given.units;
-  ends_epoch = given.ends_epoch;
-}
-
-PENSTOCK_INLINE std::uint64_t HostLink::shown(const HostSlot& slot,
-                                              std::size_t unit) const noexcept {
-  return order->plain() && !outputs ? slot.source[unit] : no_source_index;
-}
-
 PENSTOCK_INLINE Visit HostLink::visit(const HostSlot& slot, std::size_t unit) const noexcept {
   if (outputs) {
     return {slot.source[unit], slot.epoch, slot.source[unit]};
@@ -188,26 +213,9 @@ PENSTOCK_INLINE void HostLink::check_left(std::size_t units, std::size_t of) con
   }
 }
 
-PENSTOCK_INLINE std::uint64_t HostLink::place_behind(const HostSlot& slot) const noexcept {
-  const std::uint64_t behind = slot.source[slot.units];
-  return outputs ? behind : order->place(slot.epoch, layout().in_records(behind));
-}
-
-PENSTOCK_INLINE std::uint64_t HostLink::index_of(const HostSlot& slot, std::size_t unit) const {
-  return slot.index + (counted_ || counts ? unit : slot.source[unit] - slot.source[0]);
-}
-
 PENSTOCK_INLINE void HostLink::keep_dues(Shared<Ahead<>> bound) {
   ahead = std::move(bound);
   dues_ = Vector<Dues>(ring.slots());
-}
-
-PENSTOCK_INLINE std::uint64_t HostLink::credits(std::size_t place) const noexcept {
-  return dues_.empty() ? 0 : dues_[place].credits;
-}
-
-PENSTOCK_INLINE Flush::Clock::time_point HostLink::was_read(std::size_t place) const noexcept {
-  return dues_.empty() ? Flush::Clock::time_point{} : dues_[place].read;
 }
 
 PENSTOCK_INLINE void HostLink::reset() {
@@ -221,35 +229,6 @@ PENSTOCK_INLINE void HostLink::reset() {
   ring.reset();
 }
 
-PENSTOCK_INLINE void HostLink::hand_on(const HostLink& before, std::uint64_t ticket,
-                                       const HostSlot& given, const HostSlot& made) noexcept {
-  if (dues_.empty()) {
-    return;
-  }
-  Dues& dues = dues_[ticket % ring.slots()];
-  dues = before.dues_[ticket % before.ring.slots()];
-  if (ahead && made.units != given.units) {
-    const std::uint64_t left_out = credits_of(dues.credits, given.units, given.units - made.units);
-    dues.credits -= left_out;
-    ahead->give_back(left_out);
-  }
-}
-
-PENSTOCK_INLINE void HostLink::use_up(std::uint64_t credits) const noexcept {
-  if (ahead) {
-    ahead->give_back(credits);
-  }
-}
-
-PENSTOCK_INLINE std::size_t HostLink::bytes(std::size_t place,
-                                            const HostSlot& slot) const noexcept {
-  return slot.units != 0 ? memory.used(place, slot.units) : 0;
-}
-
-PENSTOCK_INLINE void HostLink::publish(HostRing::Claim&& claim) noexcept {
-  counted_ ? publish_in_turn(std::move(claim)) : publish_now(claim);
-}
-
 [[gnu::noinline]] PENSTOCK_INLINE void HostLink::publish_in_turn(HostRing::Claim&& claim) noexcept {
   Counted& counted = *counted_;
   const std::uint64_t ticket = claim.ticket();
@@ -261,12 +240,6 @@ PENSTOCK_INLINE void HostLink::publish(HostRing::Claim&& claim) noexcept {
     counted.units += slot.units;
     publish_now(held);
   });
-}
-
-PENSTOCK_INLINE void HostLink::publish_now(HostRing::Claim& claim) const noexcept {
-  const HostSlot& slot = claim.slot();
-  const bool full = slot.units == layout().units && !slot.ends_epoch;
-  claim.publish(slot.units == 0 ? Fill::none : full ? Fill::full : Fill::partial);
 }
 #endif
 

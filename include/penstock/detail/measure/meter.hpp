@@ -33,10 +33,16 @@ class WaitClock {
   /// @}
   /// Returns the time waited until `now`. A reader whose `now` is older than a change that it sees
   /// gets the time at that change, or less, by as much as its `now` is older; at least 0.
-  std::uint64_t at(std::uint64_t now) const noexcept;
+  std::uint64_t at(std::uint64_t now) const noexcept {
+    const std::uint64_t word = word_.load(relaxed);
+    const std::uint64_t time = word >> 1U;
+    return (word & 1U) == 0 ? time : now - (now > time ? time : now);
+  }
 
  private:
-  void set(std::uint64_t time, bool waits) noexcept;
+  void set(std::uint64_t time, bool waits) noexcept {
+    word_.store(time << 1U | (waits ? 1U : 0U), relaxed);
+  }
 
   // While a wait goes on, what the clock is ahead of the sum; else the sum. Its lowest bit says
   // which: one word, so that no reader sees half of a change.
@@ -61,26 +67,62 @@ class alignas(cache_line) Meter {
   void start() noexcept;
   /// Books the time since the last call for `on`, says that `next` begins, and returns that time.
   /// Time that was busy is a unit's, and is returned with what it took before it paused.
-  Clock::duration spent(Activity on, Activity next) noexcept;
+  Clock::duration spent(Activity on, Activity next) noexcept {
+    Clock::duration time = went_by(on, next);
+    if (on == Activity::busy) {
+      time += std::exchange(before_pause_, {});
+      units_.add(ns(time));
+    }
+    return time;
+  }
   /// Books the time since the last call for a unit that waits, for `next`, and then goes on.
   void pause(Activity next) noexcept { before_pause_ += went_by(Activity::busy, next); }
   /// Books time as spent() does, for what is only looked at from time to time: it is no unit's.
-  Clock::duration went_by(Activity on, Activity next) noexcept;
+  Clock::duration went_by(Activity on, Activity next) noexcept {
+    const Clock::time_point now = Clock::now();
+    const Clock::duration time = now - last_;
+    add(times_[static_cast<std::size_t>(on)], ns(time));
+    if (waits_ != nullptr) {
+      meet_waits(ns(now.time_since_epoch()), ns(time), on, next);
+    }
+    last_ = now;
+    now_in(next);
+    return time;
+  }
   /// Returns what its thread is to call before it falls asleep for input: nothing unless it leads.
-  BeforeSleep before_waits() noexcept;
+  BeforeSleep before_waits() noexcept {
+    BeforeSleep calls;
+    if (leads_) {
+      calls = {[](void* meter) noexcept { static_cast<Meter*>(meter)->begin_wait(); }, this};
+    }
+    return calls;
+  }
   /// Says that a wait for input began when time was last booked, if one goes on and is not known
   /// yet: for the meter that leads. Its own thread calls it before it falls asleep.
-  void begin_wait() noexcept;
+  void begin_wait() noexcept {
+    if (leads_ && !waiting_ && now_.load(relaxed) == Activity::starved) {
+      waits_->begin(ns(last_.time_since_epoch()));
+      waiting_ = true;
+    }
+  }
   /// Says that `next` begins, after `on`: what came at once took no time worth a look at the clock,
   /// which costs more than a small slot's way through a ring.
-  void goes_on(bool at_once, Activity on, Activity next) noexcept;
+  void goes_on(bool at_once, Activity on, Activity next) noexcept {
+    at_once ? now_in(next) : static_cast<void>(spent(on, next));
+  }
   void now_in(Activity next) noexcept { now_.store(next, relaxed); }
-  void did(std::uint64_t records, std::uint64_t bytes) noexcept;
+  void did(std::uint64_t records, std::uint64_t bytes) noexcept {
+    add(records_, records);
+    add(bytes_, bytes);
+  }
   void skipped(std::uint64_t records) noexcept { add(skipped_, records); }
   void tried_again() noexcept { add(retries_, 1); }
   /// Books how many slots of the ring were in use when one was added. The slot itself counts,
   /// although a taker that waits may have counted it as taken.
-  void found_in_use(std::uint64_t places) noexcept;
+  void found_in_use(std::uint64_t places) noexcept {
+    add(additions_, 1);
+    add(in_use_, std::max<std::uint64_t>(places, 1));
+  }
   /// Books the calling thread's CPU time since start().
   void stop() noexcept;
 
@@ -97,12 +139,16 @@ class alignas(cache_line) Meter {
  private:
   using Times = std::array<Atomic<std::uint64_t>, 3>;
 
-  static std::uint64_t ns(Clock::duration time) noexcept;
+  static std::uint64_t ns(Clock::duration time) noexcept {
+    return static_cast<std::uint64_t>(time / std::chrono::nanoseconds{1});
+  }
   // Books how much of the time just booked the last stage waited.
   void meet_waits(std::uint64_t now, std::uint64_t time, Activity on, Activity next) noexcept;
 
   // One writer: no read-modify-write is needed.
-  static void add(Atomic<std::uint64_t>& sum, std::uint64_t more) noexcept;
+  static void add(Atomic<std::uint64_t>& sum, std::uint64_t more) noexcept {
+    sum.store(sum.load(relaxed) + more, relaxed);
+  }
   static double seconds_of(const Times& times, Activity on) noexcept;
   static std::uint64_t thread_cpu_ns() noexcept;
 
@@ -130,16 +176,6 @@ class alignas(cache_line) Meter {
 };
 
 #if PENSTOCK_BODIES
-PENSTOCK_INLINE std::uint64_t WaitClock::at(std::uint64_t now) const noexcept {
-  const std::uint64_t word = word_.load(relaxed);
-  const std::uint64_t time = word >> 1U;
-  return (word & 1U) == 0 ? time : now - (now > time ? time : now);
-}
-
-PENSTOCK_INLINE void WaitClock::set(std::uint64_t time, bool waits) noexcept {
-  word_.store(time << 1U | (waits ? 1U : 0U), relaxed);
-}
-
 PENSTOCK_INLINE void Meter::watch(WaitClock& waits, bool leads) noexcept {
   waits_ = &waits;
   leads_ = leads;
@@ -166,56 +202,6 @@ PENSTOCK_INLINE void Meter::start() noexcept {
   last_ = Clock::now();
   waited_ = waits_ != nullptr ? waits_->at(ns(last_.time_since_epoch())) : 0;
   cpu_start_ = thread_cpu_ns();
-}
-
-PENSTOCK_INLINE Meter::Clock::duration Meter::spent(Activity on, Activity next) noexcept {
-  Clock::duration time = went_by(on, next);
-  if (on == Activity::busy) {
-    time += std::exchange(before_pause_, {});
-    units_.add(ns(time));
-  }
-  return time;
-}
-
-PENSTOCK_INLINE Meter::Clock::duration Meter::went_by(Activity on, Activity next) noexcept {
-  const Clock::time_point now = Clock::now();
-  const Clock::duration time = now - last_;
-  add(times_[static_cast<std::size_t>(on)], ns(time));
-  if (waits_ != nullptr) {
-    meet_waits(ns(now.time_since_epoch()), ns(time), on, next);
-  }
-  last_ = now;
-  now_in(next);
-  return time;
-}
-
-PENSTOCK_INLINE BeforeSleep Meter::before_waits() noexcept {
-  BeforeSleep calls;
-  if (leads_) {
-    calls = {[](void* meter) noexcept { static_cast<Meter*>(meter)->begin_wait(); }, this};
-  }
-  return calls;
-}
-
-PENSTOCK_INLINE void Meter::begin_wait() noexcept {
-  if (leads_ && !waiting_ && now_.load(relaxed) == Activity::starved) {
-    waits_->begin(ns(last_.time_since_epoch()));
-    waiting_ = true;
-  }
-}
-
-PENSTOCK_INLINE void Meter::goes_on(bool at_once, Activity on, Activity next) noexcept {
-  at_once ? now_in(next) : static_cast<void>(spent(on, next));
-}
-
-PENSTOCK_INLINE void Meter::did(std::uint64_t records, std::uint64_t bytes) noexcept {
-  add(records_, records);
-  add(bytes_, bytes);
-}
-
-PENSTOCK_INLINE void Meter::found_in_use(std::uint64_t places) noexcept {
-  add(additions_, 1);
-  add(in_use_, std::max<std::uint64_t>(places, 1));
 }
 
 PENSTOCK_INLINE void Meter::stop() noexcept {
@@ -270,10 +256,6 @@ PENSTOCK_INLINE void Meter::sum(const Meter* meters, std::size_t count, double s
       additions != 0 ? static_cast<double>(in_use) / static_cast<double>(additions) : 0;
 }
 
-PENSTOCK_INLINE std::uint64_t Meter::ns(Clock::duration time) noexcept {
-  return static_cast<std::uint64_t>(time / std::chrono::nanoseconds{1});
-}
-
 PENSTOCK_INLINE void Meter::meet_waits(std::uint64_t now, std::uint64_t time, Activity on,
                                        Activity next) noexcept {
   const std::uint64_t waited = waits_->at(now);
@@ -286,10 +268,6 @@ PENSTOCK_INLINE void Meter::meet_waits(std::uint64_t now, std::uint64_t time, Ac
     waits_->end(now);
     waiting_ = false;
   }
-}
-
-PENSTOCK_INLINE void Meter::add(Atomic<std::uint64_t>& sum, std::uint64_t more) noexcept {
-  sum.store(sum.load(relaxed) + more, relaxed);
 }
 
 PENSTOCK_INLINE double Meter::seconds_of(const Times& times, Activity on) noexcept {

@@ -16,6 +16,7 @@
 /// Class templates that nearly every pipeline uses with the library's own types. A program with a
 /// compiled part has them in that part, see PENSTOCK_INLINE.
 
+/// Instantiates a class template here, or says that the compiled part does.
 #if defined(PENSTOCK_IMPLEMENTATION)
 #define PENSTOCK_INSTANCE template
 #else
@@ -33,7 +34,7 @@ PENSTOCK_INSTANCE class Timeline<HostDevice, RingPolicy>;
 namespace detail {
 PENSTOCK_INSTANCE struct FileParts<PosixIo>;
 PENSTOCK_INSTANCE class RecordFiles<PosixIo>;
-PENSTOCK_INSTANCE class DeviceLink<HostDevice>;
+PENSTOCK_INSTANCE struct DeviceLink<HostDevice>;
 PENSTOCK_INSTANCE class BatchFiller<HostDevice>;
 PENSTOCK_INSTANCE class Copier<HostDevice>;
 PENSTOCK_INSTANCE class CopierNode<HostDevice>;
