@@ -42,6 +42,7 @@ void fuzz_foreign(std::span<const std::byte> input);
 void fuzz_shards(std::span<const std::byte> input);
 void fuzz_exif(std::span<const std::byte> input);
 void fuzz_jpeg(std::span<const std::byte> input);
+void fuzz_packed(std::span<const std::byte> input);
 void fuzz_png(std::span<const std::byte> input);
 
 namespace {
@@ -72,8 +73,9 @@ std::uint64_t replay(const std::string& input) {
   fuzz_shards(bytes);
   fuzz_exif(bytes);
   fuzz_jpeg(bytes);
+  fuzz_packed(bytes);
   fuzz_png(bytes);
-  return 14;
+  return 15;
 }
 std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) {
   std::uint64_t calls = replay(input);

@@ -35,14 +35,14 @@ struct Unpacked {
 /// - `name` names the format, and `streams` is false if feed() takes only whole frames, and room
 ///   for all that is in one.
 template <class C>
-concept Codec = std::copy_constructible<C> &&
-                requires(C& codec, const C& same, std::span<const std::byte> in,
-                         std::span<std::byte> out) {
-                  { codec.feed(in, out) } -> std::same_as<Unpacked>;
-                  { codec.restart() } -> std::same_as<void>;
-                  { same.claimed(in) } -> std::same_as<std::optional<std::uint64_t>>;
-                  { C::name } -> std::convertible_to<const char*>;
-                  { C::streams } -> std::convertible_to<bool>;
-                };
+concept Codec =
+    std::copy_constructible<C> &&
+    requires(C& codec, const C& same, std::span<const std::byte> in, std::span<std::byte> out) {
+      { codec.feed(in, out) } -> std::same_as<Unpacked>;
+      { codec.restart() } -> std::same_as<void>;
+      { same.claimed(in) } -> std::same_as<std::optional<std::uint64_t>>;
+      { C::name } -> std::convertible_to<const char*>;
+      { C::streams } -> std::convertible_to<bool>;
+    };
 
 } // namespace penstock

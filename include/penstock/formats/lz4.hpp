@@ -139,9 +139,7 @@ class Lz4 {
   }
 
   struct Free {
-    void operator()(LZ4F_dctx* context) const noexcept {
-      ::LZ4F_freeDecompressionContext(context);
-    }
+    void operator()(LZ4F_dctx* context) const noexcept { ::LZ4F_freeDecompressionContext(context); }
   };
   std::unique_ptr<LZ4F_dctx, Free> context_;
   std::array<std::byte, 5> head_{}; // of the frame
@@ -188,9 +186,8 @@ class Lz4Block {
   void restart() {}
   /// See Codec.
   std::optional<std::uint64_t> claimed(std::span<const std::byte> frame) const {
-    return !options_.sized || frame.size() < 4
-               ? std::nullopt
-               : std::optional{detail::lz4_number(frame, 0, 4)};
+    return !options_.sized || frame.size() < 4 ? std::nullopt
+                                               : std::optional{detail::lz4_number(frame, 0, 4)};
   }
 
  private:
