@@ -1,13 +1,15 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The recipe of docs/cookbook.md on packed text.
+// The recipe of docs/cookbook.md on packed text, and the code of docs/sources.md.
 
 #include "cookbook/packed_lines.hpp"
+#include "cookbook/packed_records.hpp"
 #include "support/catch.hpp"
 #include "support/packed_files.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/io/crc32c.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstdint>
@@ -37,4 +39,32 @@ TEST_CASE("lines of packed files become tokens") {
                   }};
   pipeline.run();
   CHECK(tokens == "abcdxy");
+}
+
+TEST_CASE("records of a packed file, and packed records of another, are read") {
+  const TempDir dir;
+  std::uint32_t sum = 0;
+  auto numbers = ps::Reader{packed_numbers(dir.write("numbers", gzip_member("\1\2\3\4")))} |
+                 ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Pageable> batch) {
+                   sum += batch.data()[0];
+                 }};
+  numbers.run();
+  CHECK(sum == 0x04030201);
+
+  const std::string data = zstd_frame("a text");
+  const auto masked = [](const std::string& bytes) {
+    const std::uint32_t crc = ps::crc32c(std::as_bytes(std::span{bytes}));
+    const std::uint32_t mask = (crc >> 15 | crc << 17) + 0xA282EAD8U;
+    return std::string{reinterpret_cast<const char*>(&mask), sizeof mask};
+  };
+  const std::uint64_t size = data.size();
+  const std::string length{reinterpret_cast<const char*>(&size), sizeof size};
+  std::string text;
+  auto texts = packed_texts(dir.write("texts", length + masked(length) + data + masked(data))) |
+               ps::Consumer{[&](ps::Batch<const Text, ps::Pageable> batch) {
+                 const auto bytes = ps::get<"bytes">(batch);
+                 text.assign(bytes[0].data(), bytes[0].size());
+               }};
+  texts.run();
+  CHECK(text == "a text");
 }
