@@ -119,6 +119,7 @@ OPTIONS = {
                            "WindowsOptions"],
     "Folders of files": ["FilesOptions"],
     "Tar archives": ["TarOptions"],
+    "Packed files": ["InterleavedOptions", "ZstdOptions", "Lz4BlockOptions", "UnpackedOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],
     "JPEG and PNG": ["ImageOptions"],
