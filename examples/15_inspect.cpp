@@ -8,12 +8,12 @@
 //
 // It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, TFRecord, tar
 // (each ending of its members is a column), JPEG, PNG, and lines of text, also
-// packed by gzip, zstd or lz4. --json prints an object a
+// compressed by gzip, zstd or lz4. --json prints an object a
 // line; a number of records that columns differ in is null. It returns 1 if a file is bad or of no
 // known format, 2 if its format needs a library that this program was built without, and then says
 // so in one line for each such file.
 
-#include "support/inspect_packed.hpp"
+#include "support/inspect_compressed.hpp"
 #include "support/inspect_picture.hpp"
 #include "support/inspect_tar.hpp"
 #include "support/inspected.hpp"
@@ -238,9 +238,9 @@ Inspected inspect(const std::string& path) {
   } else if (head.find("ustar") == 257 || ending == ".tar") {
     is("tar");
     read_tar(path, all);
-  } else if (const std::string by = packed_by(head); !by.empty()) {
+  } else if (const std::string by = compressed_by(head); !by.empty()) {
     all.format = "lines, " + by;
-    read_packed(path, by, all);
+    read_compressed(path, by, all);
   } else if (std::none_of(head.begin(), head.end(), is_of_no_text)) {
     is("lines");
     read_ragged<"text">(ps::lines(path), all, "text", "text");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
-#include "support/packed_files.hpp"
+#include "support/compressed_files.hpp"
 
 #include <penstock/formats/codec.hpp>
 #include <penstock/formats/gzip.hpp>
@@ -34,33 +34,33 @@ struct Done {
 
 // Feeds a codec by pieces of at most these sizes.
 template <class C>
-Done unpack(C& codec, const std::string& packed, std::size_t in, std::size_t out) {
-  std::span<const std::byte> left = std::as_bytes(std::span{packed});
+Done decompress(C& codec, const std::string& compressed, std::size_t in, std::size_t out) {
+  std::span<const std::byte> left = std::as_bytes(std::span{compressed});
   std::string room(out, '?');
   Done done;
   for (;;) {
-    const ps::Unpacked got =
+    const ps::Decompressed got =
         codec.feed(left.first(std::min(in, left.size())), std::as_writable_bytes(std::span{room}));
     REQUIRE((got.used <= std::min(in, left.size()) && got.made <= out));
     left = left.subspan(got.used);
     done.text.append(room, 0, got.made);
-    if (got.state == ps::Unpacked::State::damaged) {
+    if (got.state == ps::Decompressed::State::damaged) {
       done.why = got.why;
       return done;
     }
-    done.frames += got.state == ps::Unpacked::State::end;
-    done.inside = got.state == ps::Unpacked::State::more;
+    done.frames += got.state == ps::Decompressed::State::end;
+    done.inside = got.state == ps::Decompressed::State::more;
     if (left.empty() && (!done.inside || got.made < out)) {
       return done;
     }
   }
 }
 
-template <class C> void check_frames(C codec, const std::string& packed, const std::string& text,
-                                     std::size_t frames) {
-  for (const std::size_t in : {std::size_t{1}, std::size_t{7}, packed.size()}) {
+template <class C> void check_frames(C codec, const std::string& compressed,
+                                     const std::string& text, std::size_t frames) {
+  for (const std::size_t in : {std::size_t{1}, std::size_t{7}, compressed.size()}) {
     for (const std::size_t out : {std::size_t{1}, std::size_t{1000}, text.size() + 1}) {
-      const Done done = unpack(codec, packed, in, out);
+      const Done done = decompress(codec, compressed, in, out);
       INFO(C::name << ' ' << in << ' ' << out << ' ' << done.why);
       CHECK(done.text == text);
       CHECK(done.frames == frames);
@@ -68,21 +68,22 @@ template <class C> void check_frames(C codec, const std::string& packed, const s
     }
   }
   C again = codec; // begins anew, with a state of its own
-  CHECK(unpack(again, packed, 7, 7).text == text);
-  CHECK(unpack(codec, packed.substr(0, packed.size() / 2), 7, 7).inside);
+  CHECK(decompress(again, compressed, 7, 7).text == text);
+  CHECK(decompress(codec, compressed.substr(0, compressed.size() / 2), 7, 7).inside);
   again = codec;
-  CHECK(unpack(again, packed, 7, 7).text == text);
+  CHECK(decompress(again, compressed, 7, 7).text == text);
   codec.restart();
-  CHECK(unpack(codec, packed, 7, 7).text == text);
+  CHECK(decompress(codec, compressed, 7, 7).text == text);
 }
 
-template <class C> void check_flips(C codec, const std::string& packed, const std::string& text) {
+template <class C> void check_flips(C codec, const std::string& compressed,
+                                    const std::string& text) {
   std::mt19937_64 random{7};
   for (int i = 0; i < 300; ++i) {
-    std::string bad = packed;
+    std::string bad = compressed;
     bad[random() % bad.size()] ^= static_cast<char>(1U << random() % 8);
     codec.restart();
-    const Done done = unpack(codec, bad, 100, 1000);
+    const Done done = decompress(codec, bad, 100, 1000);
     // Flags of a header may change without a change of the data.
     CHECK((!done.why.empty() || done.inside || done.text == text));
   }
@@ -92,7 +93,7 @@ const std::string text = numbered_lines(500);
 
 } // namespace
 
-TEST_CASE("a codec unpacks frames one after the other, in pieces of any size") {
+TEST_CASE("a codec decompresses frames one after the other, in pieces of any size") {
   const std::string empty;
   check_frames(ps::Zstd{}, zstd_frame(text) + zstd_frame(empty) + zstd_frame(text, false),
                text + text, 3);
@@ -111,8 +112,8 @@ TEST_CASE("a codec says of damaged frames that they are") {
 }
 
 TEST_CASE("a codec says what is wrong") {
-  const auto why = [](auto codec, const std::string& packed) {
-    return unpack(codec, packed, 100, 10'000).why;
+  const auto why = [](auto codec, const std::string& compressed) {
+    return decompress(codec, compressed, 100, 10'000).why;
   };
   const auto has = [](const std::string& said, std::string_view part) {
     INFO(said);
@@ -143,8 +144,8 @@ TEST_CASE("a codec says what is wrong") {
 }
 
 TEST_CASE("a codec says how many bytes a frame claims to hold") {
-  const auto claimed = [](const auto& codec, const std::string& packed) {
-    return codec.claimed(std::as_bytes(std::span{packed}));
+  const auto claimed = [](const auto& codec, const std::string& compressed) {
+    return codec.claimed(std::as_bytes(std::span{compressed}));
   };
   CHECK(claimed(ps::Zstd{}, zstd_frame(text)) == text.size());
   CHECK(claimed(ps::Zstd{}, zstd_frame(text, false)) == std::nullopt);
@@ -160,17 +161,17 @@ TEST_CASE("a codec says how many bytes a frame claims to hold") {
 }
 
 TEST_CASE("an LZ4 block comes out whole or not at all") {
-  const std::string packed = lz4_block(text);
+  const std::string compressed = lz4_block(text);
   std::string room(text.size(), '?');
   ps::Lz4Block codec;
-  const auto in = std::as_bytes(std::span{packed});
+  const auto in = std::as_bytes(std::span{compressed});
   const auto out = std::as_writable_bytes(std::span{room});
-  const ps::Unpacked done = codec.feed(in, out);
-  CHECK((done.state == ps::Unpacked::State::end && done.used == packed.size()));
+  const ps::Decompressed done = codec.feed(in, out);
+  CHECK((done.state == ps::Decompressed::State::end && done.used == compressed.size()));
   CHECK(room == text);
-  CHECK(codec.feed(in, out.first(out.size() - 1)).state == ps::Unpacked::State::damaged);
-  CHECK(codec.feed(in.first(in.size() - 1), out).state == ps::Unpacked::State::damaged);
-  CHECK(codec.feed({}, out).state == ps::Unpacked::State::damaged);
+  CHECK(codec.feed(in, out.first(out.size() - 1)).state == ps::Decompressed::State::damaged);
+  CHECK(codec.feed(in.first(in.size() - 1), out).state == ps::Decompressed::State::damaged);
+  CHECK(codec.feed({}, out).state == ps::Decompressed::State::damaged);
   const std::string empty = lz4_block("");
-  CHECK(codec.feed(std::as_bytes(std::span{empty}), {}).state == ps::Unpacked::State::end);
+  CHECK(codec.feed(std::as_bytes(std::span{empty}), {}).state == ps::Decompressed::State::end);
 }

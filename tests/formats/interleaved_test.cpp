@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 #include "support/caught.hpp"
-#include "support/packed_files.hpp"
+#include "support/compressed_files.hpp"
 #include "support/temp_dir.hpp"
 
 #include <penstock/formats/gzip.hpp>
@@ -86,10 +86,10 @@ template <class C> Strings read(const Strings& paths, C codec, ps::InterleavedOp
   return lines;
 }
 
-template <class Pack> Strings write(const TempDir& dir, const Strings& texts, Pack pack) {
+template <class Pack> Strings write(const TempDir& dir, const Strings& texts, Pack compress) {
   Strings paths;
   for (const std::string& text : texts) {
-    paths.push_back(dir.write(std::to_string(paths.size()), pack(text)));
+    paths.push_back(dir.write(std::to_string(paths.size()), compress(text)));
   }
   return paths;
 }
@@ -101,17 +101,17 @@ const Strings texts{numbered_lines(1000, "a"), numbered_lines(70, "b"),     "",
                     numbered_lines(64, "d"),   numbered_lines(30'000, "e"), "one",
                     numbered_lines(129, "g")};
 
-template <class C> std::string refusal(const std::string& packed, C codec,
+template <class C> std::string refusal(const std::string& compressed, C codec,
                                        ps::InterleavedOptions options = {}) {
   const TempDir dir;
-  const std::string path = dir.write("bad", packed);
+  const std::string path = dir.write("bad", compressed);
   std::string said;
   try {
     read({path}, codec, options);
   } catch (const ps::StageError& e) {
     const auto cause = caught<ps::SourceError>([&] { e.rethrow_nested(); });
     CHECK(cause.file() == path);
-    CHECK(cause.offset() <= packed.size());
+    CHECK(cause.offset() <= compressed.size());
     CHECK(cause.record());
     said = cause.what();
   }
@@ -142,11 +142,11 @@ TEST_CASE("which line comes when depends on files, .at_once and .block alone") {
 TEST_CASE("files of every codec are taken in turn, and in every run alike") {
   const TempDir dir;
   const Strings expected = in_turn(texts, 16, 64);
-  const auto pack = [](const std::string& text) {
+  const auto compress = [](const std::string& text) {
     return skippable_frame() + lz4_frame(text.substr(0, text.size() / 2)) + lz4_frame("") +
            lz4_frame(text.substr(text.size() / 2), false);
   };
-  CHECK(read(write(dir, texts, pack), ps::Lz4{}, {}) == expected);
+  CHECK(read(write(dir, texts, compress), ps::Lz4{}, {}) == expected);
   const auto members = [](const std::string& text) {
     return gzip_member(text.substr(0, text.size() / 3)) + gzip_member(text.substr(text.size() / 3));
   };

@@ -42,7 +42,7 @@ void fuzz_foreign(std::span<const std::byte> input);
 void fuzz_shards(std::span<const std::byte> input);
 void fuzz_exif(std::span<const std::byte> input);
 void fuzz_jpeg(std::span<const std::byte> input);
-void fuzz_packed(std::span<const std::byte> input);
+void fuzz_compressed(std::span<const std::byte> input);
 void fuzz_png(std::span<const std::byte> input);
 
 namespace {
@@ -73,7 +73,7 @@ std::uint64_t replay(const std::string& input) {
   fuzz_shards(bytes);
   fuzz_exif(bytes);
   fuzz_jpeg(bytes);
-  fuzz_packed(bytes);
+  fuzz_compressed(bytes);
   fuzz_png(bytes);
   return 15;
 }

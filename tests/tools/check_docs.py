@@ -119,7 +119,7 @@ OPTIONS = {
                            "WindowsOptions"],
     "Folders of files": ["FilesOptions"],
     "Tar archives": ["TarOptions"],
-    "Packed files": ["InterleavedOptions", "ZstdOptions", "Lz4BlockOptions", "UnpackedOptions"],
+    "Compressed files": ["InterleavedOptions", "ZstdOptions", "Lz4BlockOptions", "DecompressedOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],
     "JPEG and PNG": ["ImageOptions"],

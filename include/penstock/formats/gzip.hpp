@@ -18,8 +18,8 @@
 // Needs zlib (Debian: zlib1g-dev), which the program must link: -lz.
 namespace penstock {
 
-/// Unpacks members of gzip, BGZF's among them; its frames are members. The size that a member says
-/// is behind it, and counts only the lowest 32 bits. See Codec.
+/// Decompresses members of gzip, BGZF's among them; its frames are members. The size that a member
+/// says is behind it, and counts only the lowest 32 bits. See Codec.
 class Gzip {
  public:
   /// The format's name.
@@ -42,7 +42,7 @@ class Gzip {
   ~Gzip() = default;
 
   /// See Codec.
-  Unpacked feed(std::span<const std::byte> in, std::span<std::byte> out) {
+  Decompressed feed(std::span<const std::byte> in, std::span<std::byte> out) {
     constexpr std::size_t most_at_once = std::size_t{1} << 30;
     if (!stream_) {
       begin();
@@ -55,15 +55,16 @@ class Gzip {
     const uInt had = stream_->avail_in;
     const uInt room = stream_->avail_out;
     const int result = ::inflate(stream_.get(), Z_NO_FLUSH);
-    Unpacked done{had - stream_->avail_in, room - stream_->avail_out, Unpacked::State::more};
+    Decompressed done{had - stream_->avail_in, room - stream_->avail_out,
+                      Decompressed::State::more};
     if (result == Z_MEM_ERROR) {
       throw std::bad_alloc{};
     }
     if (result == Z_STREAM_END) {
-      done.state = Unpacked::State::end;
+      done.state = Decompressed::State::end;
       ::inflateReset(stream_.get());
     } else if (result != Z_OK && result != Z_BUF_ERROR) {
-      done.state = Unpacked::State::damaged;
+      done.state = Decompressed::State::damaged;
       done.why = why();
     }
     return done;

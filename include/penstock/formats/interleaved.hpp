@@ -9,7 +9,7 @@
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
 #include <penstock/formats/codec.hpp>
-#include <penstock/formats/detail/packed_file.hpp>
+#include <penstock/formats/detail/compressed_file.hpp>
 #include <penstock/formats/detail/side_by_side.hpp>
 #include <penstock/formats/detail/stream_records.hpp>
 #include <penstock/formats/lines.hpp>
@@ -45,8 +45,8 @@ struct InterleavedOptions {
   std::uint64_t longest = std::uint64_t{1} << 20;
 };
 
-/// A source of the records of packed files, several of which are decoded side by side and taken in
-/// turn. Made by interleaved(). Its size is unknown, and its records come in order only. Copies
+/// A source of the records of compressed files, several of which are decoded side by side and taken
+/// in turn. Made by interleaved(). Its size is unknown, and its records come in order only. Copies
 /// share threads and what was decoded, so one run at a time reads. T is Line, or the type of
 /// records of fixed size that lie back to back. Io makes the system calls: see PosixIo.
 template <class T, Codec C, class Io = PosixIo> class Interleaved {
@@ -55,8 +55,8 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
                 "penstock: interleaved<T>: T is ps::Line, or a trivially copyable record.");
   static_assert(C::streams,
                 "penstock: interleaved takes files that are streams of frames, and this "
-                "codec takes whole frames only: see ps::unpacked.");
-  using Stream = detail::PackedStream<C, detail::PackedInput<Io>>;
+                "codec takes whole frames only: see ps::decompressed.");
+  using Stream = detail::CompressedStream<C, detail::CompressedInput<Io>>;
   using Records = detail::StreamRecords<Stream>;
   using Decoding = detail::SideBySide<Records>;
 

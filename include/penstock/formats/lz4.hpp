@@ -38,8 +38,8 @@ inline constexpr std::uint64_t lz4_legacy_magic = 0x184C'2102;
 
 } // namespace detail
 
-/// Unpacks LZ4 frames; those that are to be skipped give nothing. A frame that needs a dictionary
-/// is refused, and so is one of `lz4 -l`. See Codec.
+/// Decompresses LZ4 frames; those that are to be skipped give nothing. A frame that needs a
+/// dictionary is refused, and so is one of `lz4 -l`. See Codec.
 class Lz4 {
  public:
   /// The format's name.
@@ -63,7 +63,7 @@ class Lz4 {
   ~Lz4() = default;
 
   /// See Codec.
-  Unpacked feed(std::span<const std::byte> in, std::span<std::byte> out) {
+  Decompressed feed(std::span<const std::byte> in, std::span<std::byte> out) {
     if (!context_) {
       begin();
     }
@@ -72,20 +72,20 @@ class Lz4 {
     std::copy_n(in.begin(), more, head_.begin() + static_cast<std::ptrdiff_t>(head_bytes_));
     head_bytes_ += more;
     if (const char* const refused = refusal()) {
-      return {0, 0, Unpacked::State::damaged, refused};
+      return {0, 0, Decompressed::State::damaged, refused};
     }
     std::size_t made = out.size();
     std::size_t used = in.size();
     const std::size_t left =
         ::LZ4F_decompress(context_.get(), out.data(), &made, in.data(), &used, nullptr);
     if (::LZ4F_isError(left) != 0) {
-      return {0, 0, Unpacked::State::damaged, why(left)};
+      return {0, 0, Decompressed::State::damaged, why(left)};
     }
     if (left == 0) {
       head_bytes_ = 0;
-      return {used, made, Unpacked::State::end};
+      return {used, made, Decompressed::State::end};
     }
-    return {used, made, Unpacked::State::more};
+    return {used, made, Decompressed::State::more};
   }
   /// See Codec.
   void restart() {
@@ -118,11 +118,11 @@ class Lz4 {
     }
     const std::uint64_t magic = detail::lz4_number(head_, 0, 4);
     if (magic == detail::lz4_legacy_magic) {
-      return "a frame of the kind that lz4 -l writes: pack it without -l";
+      return "a frame of the kind that lz4 -l writes: compress it without -l";
     }
     if (magic == detail::lz4_magic && head_bytes_ == head_.size() &&
         (head_[4] & std::byte{1}) != std::byte{}) {
-      return "a frame that needs a dictionary, which nobody can give here: pack it without one";
+      return "a frame that needs a dictionary, which nobody can give here: compress it without one";
     }
     return nullptr;
   }
@@ -149,11 +149,12 @@ class Lz4 {
 /// Options of Lz4Block.
 struct Lz4BlockOptions {
   /// Whether four bytes before a block say how many come out of it, the lowest first, as
-  /// `lz4.block.compress()` of Python writes them. Without them, say .most: see unpacked().
+  /// `lz4.block.compress()` of Python writes them. Without them, say .most: see decompressed().
   bool sized = false;
 };
 
-/// Unpacks single LZ4 blocks, which nothing marks and no checksum guards: for records. See Codec.
+/// Decompresses single LZ4 blocks, which nothing marks and no checksum guards: for records. See
+/// Codec.
 class Lz4Block {
  public:
   /// The format's name.
@@ -165,7 +166,7 @@ class Lz4Block {
   explicit Lz4Block(Lz4BlockOptions options = {}) : options_{options} {}
 
   /// See Codec.
-  Unpacked feed(std::span<const std::byte> in, std::span<std::byte> out) {
+  Decompressed feed(std::span<const std::byte> in, std::span<std::byte> out) {
     constexpr std::size_t most = std::numeric_limits<int>::max();
     const std::size_t before = options_.sized ? 4 : 0;
     char nothing = 0; // for no room, which has no address
@@ -177,10 +178,10 @@ class Lz4Block {
                                     static_cast<int>(in.size() - before),
                                     static_cast<int>(std::min(out.size(), most)));
     if (made < 0) {
-      return {0, 0, Unpacked::State::damaged,
+      return {0, 0, Decompressed::State::damaged,
               "no LZ4 block, or one out of which more comes than there is room for"};
     }
-    return {in.size(), static_cast<std::size_t>(made), Unpacked::State::end};
+    return {in.size(), static_cast<std::size_t>(made), Decompressed::State::end};
   }
   /// See Codec.
   void restart() {}

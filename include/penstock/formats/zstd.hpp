@@ -24,8 +24,8 @@ struct ZstdOptions {
   int window_log = 27;
 };
 
-/// Unpacks zstd frames; those that are to be skipped give nothing. A frame that needs a dictionary
-/// is refused. See Codec.
+/// Decompresses zstd frames; those that are to be skipped give nothing. A frame that needs a
+/// dictionary is refused. See Codec.
 class Zstd {
  public:
   /// The format's name.
@@ -49,7 +49,7 @@ class Zstd {
   ~Zstd() = default;
 
   /// See Codec.
-  Unpacked feed(std::span<const std::byte> in, std::span<std::byte> out) {
+  Decompressed feed(std::span<const std::byte> in, std::span<std::byte> out) {
     if (!context_) {
       context_.reset(::ZSTD_createDCtx());
       if (!context_) {
@@ -62,9 +62,9 @@ class Zstd {
     const std::size_t left = ::ZSTD_decompressStream(context_.get(), &to, &from);
     const bool failed = ::ZSTD_isError(left) != 0;
     return {from.pos, to.pos,
-            failed      ? Unpacked::State::damaged
-            : left == 0 ? Unpacked::State::end
-                        : Unpacked::State::more,
+            failed      ? Decompressed::State::damaged
+            : left == 0 ? Decompressed::State::end
+                        : Decompressed::State::more,
             failed ? why(left) : ""};
   }
   /// See Codec.
@@ -88,7 +88,7 @@ class Zstd {
     case ZSTD_error_memory_allocation:
       throw std::bad_alloc{};
     case ZSTD_error_dictionary_wrong:
-      return "a frame that needs a dictionary, which nobody can give here: pack it without one";
+      return "a frame that needs a dictionary, which nobody can give here: compress it without one";
     case ZSTD_error_frameParameter_windowTooLarge:
       return "a frame whose window is larger than .window_log allows: give ps::Zstd a larger one, "
              "such as {.window_log = 31}";

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
 #include "support/caught.hpp"
-#include "support/packed_files.hpp"
+#include "support/compressed_files.hpp"
 #include "support/temp_dir.hpp"
 
+#include <penstock/formats/decompressed.hpp>
 #include <penstock/formats/files.hpp>
 #include <penstock/formats/gzip.hpp>
 #include <penstock/formats/lz4.hpp>
-#include <penstock/formats/unpacked.hpp>
 #include <penstock/formats/zstd.hpp>
 #include <penstock/penstock.hpp>
 
@@ -30,17 +30,17 @@ struct Text : ps::Columns<ps::Field<"bytes", ps::Ragged<char>>> {};
 
 // Each file is a record.
 template <class C>
-Strings through(const Strings& packed, C codec, ps::UnpackedOptions options = {},
+Strings through(const Strings& compressed, C codec, ps::DecompressedOptions options = {},
                 ps::DecoderOptions decoder = {.workers = 2}) {
   const TempDir dir;
   std::vector<std::string> paths;
-  for (const std::string& each : packed) {
+  for (const std::string& each : compressed) {
     paths.push_back(dir.write(std::to_string(paths.size()), each));
   }
   Strings texts;
   auto pipeline =
       ps::Reader{ps::files(paths), {.batch = 4}} |
-      ps::Decoder{ps::unpacked<"bytes", ps::LabelledFile, Text>(codec, options), decoder} |
+      ps::Decoder{ps::decompressed<"bytes", ps::LabelledFile, Text>(codec, options), decoder} |
       ps::Consumer{[&](ps::Batch<const Text, ps::Pageable> batch) {
         const auto bytes = ps::get<"bytes">(batch);
         for (std::size_t i = 0; i != batch.size(); ++i) {
@@ -53,8 +53,8 @@ Strings through(const Strings& packed, C codec, ps::UnpackedOptions options = {}
 
 // What is said of one record.
 template <class C>
-std::string refusal(const std::string& packed, C codec, ps::UnpackedOptions options = {}) {
-  const auto e = caught<ps::StageError>([&] { through({packed}, codec, options); });
+std::string refusal(const std::string& compressed, C codec, ps::DecompressedOptions options = {}) {
+  const auto e = caught<ps::StageError>([&] { through({compressed}, codec, options); });
   return e.what();
 }
 void check_says(const std::string& said, const std::string& part) {
@@ -65,17 +65,17 @@ void check_says(const std::string& said, const std::string& part) {
 const Strings texts{numbered_lines(3000),      "", "x", numbered_lines(40), numbered_lines(20'000),
                     std::string(300'000, '\0')};
 
-template <class Pack> Strings all(Pack pack) {
-  Strings packed;
+template <class Pack> Strings all(Pack compress) {
+  Strings compressed;
   for (const std::string& text : texts) {
-    packed.push_back(pack(text));
+    compressed.push_back(compress(text));
   }
-  return packed;
+  return compressed;
 }
 
 } // namespace
 
-TEST_CASE("a record that is a frame is unpacked by the worker's codec") {
+TEST_CASE("a record that is a frame is decompressed by the worker's codec") {
   CHECK(through(all([](const auto& text) { return zstd_frame(text); }), ps::Zstd{}) == texts);
   CHECK(through(all([](const auto& text) { return lz4_frame(text); }), ps::Lz4{},
                 {.most = 1 << 20}) == texts);
@@ -90,15 +90,15 @@ TEST_CASE("a record that is a frame is unpacked by the worker's codec") {
 }
 
 TEST_CASE("a frame without a size needs .most") {
-  const auto packed = all([](const auto& text) { return zstd_frame(text, false); });
-  CHECK(through(packed, ps::Zstd{}, {.most = 1 << 20}) == texts);
+  const auto compressed = all([](const auto& text) { return zstd_frame(text, false); });
+  CHECK(through(compressed, ps::Zstd{}, {.most = 1 << 20}) == texts);
   CHECK(through(all(lz4_block), ps::Lz4Block{}, {.most = 1 << 20}) == texts);
   CHECK(through({zstd_frame("12345", false)}, ps::Zstd{}, {.most = 5}) == Strings{"12345"});
   CHECK(through({lz4_frame("12345", false)}, ps::Lz4{}, {.most = 5}) == Strings{"12345"});
   check_says(refusal(zstd_frame("12345", false), ps::Zstd{}), "does not say how many bytes it");
   check_says(refusal(zstd_frame("12345", false), ps::Zstd{}, {.most = 4}), "more than 4 bytes");
   check_says(refusal(lz4_frame("12345", false), ps::Lz4{}, {.most = 4}), "more than 4 bytes");
-  check_says(refusal(packed[4], ps::Zstd{}, {.most = 100'000}), ".most");
+  check_says(refusal(compressed[4], ps::Zstd{}, {.most = 100'000}), ".most");
 }
 
 TEST_CASE("the size that a frame claims is capped, and compared") {
@@ -135,10 +135,10 @@ TEST_CASE("a frame may hold a record of fixed size") {
   const TempDir dir;
   const Sample sample{1, 2, 3, 4, 5};
   const std::string bytes{reinterpret_cast<const char*>(&sample), sizeof sample};
-  const auto read = [&](const std::string& packed) {
+  const auto read = [&](const std::string& compressed) {
     std::vector<Sample> got;
-    auto pipeline = ps::Reader{ps::files(dir.write("a", packed)), {.batch = 2}} |
-                    ps::Decoder{ps::unpacked<"bytes", ps::LabelledFile, Sample>(ps::Zstd{})} |
+    auto pipeline = ps::Reader{ps::files(dir.write("a", compressed)), {.batch = 2}} |
+                    ps::Decoder{ps::decompressed<"bytes", ps::LabelledFile, Sample>(ps::Zstd{})} |
                     ps::Consumer{[&](ps::Batch<const Sample, ps::Pageable> batch) {
                       got.insert(got.end(), batch.data(), batch.data() + batch.size());
                     }};

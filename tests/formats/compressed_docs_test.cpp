@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The recipe of docs/cookbook.md on packed text, and the code of docs/sources.md.
+// The recipe of docs/cookbook.md on compressed text, and the code of docs/sources.md.
 
-#include "cookbook/packed_lines.hpp"
-#include "cookbook/packed_records.hpp"
+#include "cookbook/compressed_lines.hpp"
+#include "cookbook/compressed_records.hpp"
 #include "support/catch.hpp"
-#include "support/packed_files.hpp"
+#include "support/compressed_files.hpp"
 #include "support/temp_dir.hpp"
 
 #include <penstock/io/crc32c.hpp>
@@ -21,7 +21,7 @@
 namespace ps = penstock;
 using namespace ps::tests;
 
-TEST_CASE("lines of packed files become tokens") {
+TEST_CASE("lines of compressed files become tokens") {
   const TempDir dir;
   const std::vector<std::string> paths{dir.write("a", zstd_frame("ab\ncd\n")),
                                        dir.write("b", zstd_frame("x\n\ny"))};
@@ -41,10 +41,10 @@ TEST_CASE("lines of packed files become tokens") {
   CHECK(tokens == "abcdxy");
 }
 
-TEST_CASE("records of a packed file, and packed records of another, are read") {
+TEST_CASE("records of a compressed file, and compressed records of another, are read") {
   const TempDir dir;
   std::uint32_t sum = 0;
-  auto numbers = ps::Reader{packed_numbers(dir.write("numbers", gzip_member("\1\2\3\4")))} |
+  auto numbers = ps::Reader{compressed_numbers(dir.write("numbers", gzip_member("\1\2\3\4")))} |
                  ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Pageable> batch) {
                    sum += batch.data()[0];
                  }};
@@ -60,7 +60,7 @@ TEST_CASE("records of a packed file, and packed records of another, are read") {
   const std::uint64_t size = data.size();
   const std::string length{reinterpret_cast<const char*>(&size), sizeof size};
   std::string text;
-  auto texts = packed_texts(dir.write("texts", length + masked(length) + data + masked(data))) |
+  auto texts = compressed_texts(dir.write("texts", length + masked(length) + data + masked(data))) |
                ps::Consumer{[&](ps::Batch<const Text, ps::Pageable> batch) {
                  const auto bytes = ps::get<"bytes">(batch);
                  text.assign(bytes[0].data(), bytes[0].size());

@@ -20,14 +20,14 @@ namespace penstock::detail {
 
 /// The frames of a file, one after the other, as one stream of what comes out of them. `Input` has
 /// path(), size() and read(offset, into). One thread at a time.
-template <Codec C, class Input> class PackedStream {
+template <Codec C, class Input> class CompressedStream {
  public:
   /// Reads nothing yet.
-  PackedStream(Input input, C codec)
+  CompressedStream(Input input, C codec)
       : input_{std::move(input)}, codec_{std::move(codec)},
         piece_(static_cast<std::size_t>(std::min<std::uint64_t>(piece_bytes, input_.size()))) {}
 
-  /// Unpacks bytes into `into`, until it is full or the file ends. Returns how many. Throws
+  /// Decompresses bytes into `into`, until it is full or the file ends. Returns how many. Throws
   /// SourceError with the place in the file of what is damaged or cut.
   std::size_t read(std::span<std::byte> into) {
     std::size_t made = 0;
@@ -38,13 +38,13 @@ template <Codec C, class Input> class PackedStream {
       if (left_.empty() && !inside_) {
         break;
       }
-      const Unpacked got = codec_.feed(left_, into.subspan(made));
-      if (got.state == Unpacked::State::damaged) {
+      const Decompressed got = codec_.feed(left_, into.subspan(made));
+      if (got.state == Decompressed::State::damaged) {
         refuse({"has ", got.why, "."});
       }
       left_ = left_.subspan(got.used);
       made += got.made;
-      inside_ = got.state == Unpacked::State::more;
+      inside_ = got.state == Decompressed::State::more;
       if (inside_ && got.used == 0 && got.made == 0) {
         stuck();
       }
@@ -52,7 +52,7 @@ template <Codec C, class Input> class PackedStream {
     return made;
   }
 
-  /// Throws SourceError that says this of the file, at the byte where unpacking stands.
+  /// Throws SourceError that says this of the file, at the byte where decompressing stands.
   [[noreturn, gnu::cold]] void refuse(std::initializer_list<TextPart> what) const {
     const std::uint64_t offset = at_ - left_.size();
     throw_source_error(
@@ -87,10 +87,10 @@ template <Codec C, class Input> class PackedStream {
   bool inside_{};                   // a frame
 };
 
-/// A file as a PackedStream reads it.
-template <class Io> class PackedInput {
+/// A file as a CompressedStream reads it.
+template <class Io> class CompressedInput {
  public:
-  PackedInput(const Io& io, const std::string& path) : file_{io, path} {}
+  CompressedInput(const Io& io, const std::string& path) : file_{io, path} {}
 
   const std::string& path() const noexcept { return file_.path(); }
   std::uint64_t size() const noexcept { return file_.size(); }

@@ -24,8 +24,8 @@
 
 namespace ps = penstock;
 
-/// Returns how a file is packed that begins so: "gzip", "zstd", "lz4", or nothing.
-inline std::string packed_by(const std::string& head) {
+/// Returns how a file is compressed that begins so: "gzip", "zstd", "lz4", or nothing.
+inline std::string compressed_by(const std::string& head) {
   return head.starts_with("\x1f\x8b\x08")       ? "gzip"
          : head.starts_with("\x28\xb5\x2f\xfd") ? "zstd"
          : head.starts_with("\x04\x22\x4d\x18") ? "lz4"
@@ -34,7 +34,7 @@ inline std::string packed_by(const std::string& head) {
 
 /// Reads the lines of what a file holds, whatever that is.
 template <class Codec>
-void read_packed_lines(const std::string& path, Codec codec, Inspected& all) {
+void read_compressed_lines(const std::string& path, Codec codec, Inspected& all) {
   constexpr std::size_t room = std::size_t{64} << 20; // for 64 lines of the longest kind
   using Lines = ps::Batch<const ps::Line, ps::Pageable>;
   Column& column = all.columns.emplace_back(Column{"text", "text"});
@@ -51,24 +51,24 @@ void read_packed_lines(const std::string& path, Codec codec, Inspected& all) {
   all.records = records;
 }
 
-/// Reads a file that is packed so.
-inline void read_packed(const std::string& path, const std::string& by, Inspected& all) {
+/// Reads a file that is compressed so.
+inline void read_compressed(const std::string& path, const std::string& by, Inspected& all) {
 #if defined(EXAMPLES_HAVE_ZLIB)
   if (by == "gzip") {
-    return read_packed_lines(path, ps::Gzip{}, all);
+    return read_compressed_lines(path, ps::Gzip{}, all);
   }
 #endif
 #if defined(EXAMPLES_HAVE_ZSTD)
   if (by == "zstd") {
-    return read_packed_lines(path, ps::Zstd{}, all);
+    return read_compressed_lines(path, ps::Zstd{}, all);
   }
 #endif
 #if defined(EXAMPLES_HAVE_LZ4)
   if (by == "lz4") {
-    return read_packed_lines(path, ps::Lz4{}, all);
+    return read_compressed_lines(path, ps::Lz4{}, all);
   }
 #endif
-  throw NotBuiltIn{path + " is packed by " + by +
+  throw NotBuiltIn{path + " is compressed by " + by +
                    ", and this program was built without that "
-                   "library: build it where it is, or unpack the file"};
+                   "library: build it where it is, or decompress the file"};
 }

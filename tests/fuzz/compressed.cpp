@@ -1,18 +1,18 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads any bytes as a packed file of lines and of records, and as one packed record, by each
-// codec. What comes out is bounded by what was asked for.
+// Reads any bytes as a compressed file of lines and of records, and as one compressed record, by
+// each codec. What comes out is bounded by what was asked for.
 
 #include "fuzz/target.hpp"
 
 #include <penstock/error.hpp>
 #include <penstock/formats/codec.hpp>
-#include <penstock/formats/detail/packed_file.hpp>
+#include <penstock/formats/decompressed.hpp>
+#include <penstock/formats/detail/compressed_file.hpp>
 #include <penstock/formats/detail/stream_records.hpp>
 #include <penstock/formats/gzip.hpp>
 #include <penstock/formats/lz4.hpp>
-#include <penstock/formats/unpacked.hpp>
 #include <penstock/formats/zstd.hpp>
 
 #include <algorithm>
@@ -61,7 +61,8 @@ void check_part(const detail::StreamPart& part, std::size_t record_bytes) {
 
 template <Codec C> void as_stream(std::span<const std::byte> input, const C& codec) {
   for (const std::size_t record_bytes : {std::size_t{0}, std::size_t{3}}) {
-    detail::StreamRecords records{detail::PackedStream{Bytes{input}, codec}, record_bytes, longest};
+    detail::StreamRecords records{detail::CompressedStream{Bytes{input}, codec}, record_bytes,
+                                  longest};
     for (std::size_t parts = 0; parts != 20; ++parts) { // a bomb has more
       const detail::StreamPart part = records.next();
       check_part(part, record_bytes);
@@ -81,22 +82,22 @@ template <Codec C> void as_stream(std::span<const std::byte> input, const C& cod
 }
 template <Codec C> void as_record(std::span<const std::byte> input, const C& codec) {
   std::vector<std::byte> room;
-  detail::FrameUnpacker<C> unpack{codec, {.most = most}};
+  detail::FrameDecompresser<C> decompress{codec, {.most = most}};
   try {
-    unpack(input, [&](std::size_t size) {
+    decompress(input, [&](std::size_t size) {
       must(size <= most && room.empty());
       room.resize(size);
       return std::span{room};
     });
   } catch (const Error& e) {
-    must(std::string{e.what()}.starts_with("penstock: unpacked: "));
+    must(std::string{e.what()}.starts_with("penstock: decompressed: "));
   }
 }
 
 } // namespace
 } // namespace penstock::tests
 
-PENSTOCK_FUZZ_TARGET(fuzz_packed) {
+PENSTOCK_FUZZ_TARGET(fuzz_compressed) {
   const ZstdOptions small{.window_log = 20};
   as_stream(input, Zstd{small});
   as_stream(input, Lz4{});
