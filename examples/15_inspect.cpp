@@ -7,11 +7,13 @@
 //   15_inspect [--json] FILE...
 //
 // It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, TFRecord, packed
-// files of one column, tar (each ending of its members is a column), JPEG, PNG, and lines of text.
-// --json prints an object a line; a number of records that columns differ in is null. It returns 1
-// if a file is bad or of no known format, 2 if its format needs a library that this program was
-// built without, and then says so in one line for each such file.
+// files of one column, tar (each ending of its members is a column), JPEG, PNG, and lines of text,
+// also those that gzip, zstd or lz4 compressed. --json prints an object a line; a number of records
+// that columns differ in is null. It returns 1 if a file is bad or of no known format, 2 if its
+// format needs a library that this program was built without, and then says so in one line for each
+// such file.
 
+#include "support/inspect_compressed.hpp"
 #include "support/inspect_picture.hpp"
 #include "support/inspect_tar.hpp"
 #include "support/inspected.hpp"
@@ -255,6 +257,9 @@ Inspected inspect(const std::string& path) {
   } else if (head.find("ustar") == 257 || ending == ".tar") {
     is("tar");
     read_tar(path, all);
+  } else if (const std::string by = compressed_by(head); !by.empty()) {
+    all.format = "lines, " + by;
+    read_compressed(path, by, all);
   } else if (std::none_of(head.begin(), head.end(), is_of_no_text)) {
     is("lines");
     read_ragged<"text">(ps::lines(path), all, "text", "text");

@@ -44,6 +44,7 @@ void fuzz_foreign(std::span<const std::byte> input);
 void fuzz_shards(std::span<const std::byte> input);
 void fuzz_exif(std::span<const std::byte> input);
 void fuzz_jpeg(std::span<const std::byte> input);
+void fuzz_compressed(std::span<const std::byte> input);
 void fuzz_png(std::span<const std::byte> input);
 void fuzz_packed(std::span<const std::byte> input);
 
@@ -75,9 +76,10 @@ std::uint64_t replay(const std::string& input) {
   fuzz_shards(bytes);
   fuzz_exif(bytes);
   fuzz_jpeg(bytes);
+  fuzz_compressed(bytes);
   fuzz_png(bytes);
   fuzz_packed(bytes);
-  return 15;
+  return 16;
 }
 std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) {
   std::uint64_t calls = replay(input);

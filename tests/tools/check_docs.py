@@ -119,6 +119,7 @@ OPTIONS = {
                            "WindowsOptions"],
     "Folders of files": ["FilesOptions"],
     "Tar archives": ["TarOptions"],
+    "Compressed files": ["InterleavedOptions", "ZstdOptions", "Lz4BlockOptions", "DecompressedOptions"],
     "Decoder": ["DecoderOptions"],
     "on_error": ["OnError"],
     "JPEG and PNG": ["ImageOptions"],

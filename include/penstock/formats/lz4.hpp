@@ -1,0 +1,198 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/formats/codec.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include <lz4.h>
+#include <lz4frame.h>
+
+// Needs liblz4 (Debian: liblz4-dev), which the program must link: -llz4.
+namespace penstock {
+
+namespace detail {
+
+/// Returns the number of `bytes` bytes, the lowest first, from byte `at` on, which must be there.
+inline std::uint64_t lz4_number(std::span<const std::byte> from, std::size_t at,
+                                std::size_t bytes) noexcept {
+  std::uint64_t number = 0;
+  for (std::size_t i = bytes; i-- != 0;) {
+    number = number << 8 | std::to_integer<std::uint64_t>(from[at + i]);
+  }
+  return number;
+}
+
+inline constexpr std::uint64_t lz4_magic = 0x184D'2204;
+inline constexpr std::uint64_t lz4_legacy_magic = 0x184C'2102;
+
+} // namespace detail
+
+/// Decompresses LZ4 frames; those that are to be skipped give nothing. A frame that needs a
+/// dictionary is refused, and so is one of `lz4 -l`. See Codec.
+class Lz4 {
+ public:
+  /// The format's name.
+  static constexpr const char* name = "lz4";
+  /// It takes frames in pieces.
+  static constexpr bool streams = true;
+
+  /// Takes no memory before it is fed.
+  Lz4() = default;
+  /// Stands at the beginning of a frame.
+  /// @{
+  Lz4(const Lz4&) noexcept {}
+  Lz4& operator=(const Lz4&) noexcept {
+    context_.reset();
+    head_bytes_ = 0;
+    return *this;
+  }
+  /// @}
+  Lz4(Lz4&&) = default;
+  Lz4& operator=(Lz4&&) = default;
+  ~Lz4() = default;
+
+  /// See Codec.
+  Decompressed feed(std::span<const std::byte> in, std::span<std::byte> out) {
+    if (!context_) {
+      begin();
+    }
+    // The library passes over a dictionary's number, and gives wrong bytes for it.
+    const std::size_t more = std::min(head_.size() - head_bytes_, in.size());
+    std::copy_n(in.begin(), more, head_.begin() + static_cast<std::ptrdiff_t>(head_bytes_));
+    head_bytes_ += more;
+    if (const char* const refused = refusal()) {
+      return {0, 0, Decompressed::State::damaged, refused};
+    }
+    std::size_t made = out.size();
+    std::size_t used = in.size();
+    const std::size_t left =
+        ::LZ4F_decompress(context_.get(), out.data(), &made, in.data(), &used, nullptr);
+    if (::LZ4F_isError(left) != 0) {
+      return {0, 0, Decompressed::State::damaged, why(left)};
+    }
+    if (left == 0) {
+      head_bytes_ = 0;
+      return {used, made, Decompressed::State::end};
+    }
+    return {used, made, Decompressed::State::more};
+  }
+  /// See Codec.
+  void restart() {
+    head_bytes_ = 0;
+    if (context_) {
+      ::LZ4F_resetDecompressionContext(context_.get());
+    }
+  }
+  /// See Codec.
+  std::optional<std::uint64_t> claimed(std::span<const std::byte> frame) const {
+    constexpr std::size_t size_at = 6;
+    if (frame.size() < size_at + 8 || detail::lz4_number(frame, 0, 4) != detail::lz4_magic) {
+      return 0; // it holds nothing, or feed() says what is wrong
+    }
+    const bool says = (frame[4] & std::byte{8}) != std::byte{};
+    return says ? std::optional{detail::lz4_number(frame, size_at, 8)} : std::nullopt;
+  }
+
+ private:
+  void begin() {
+    LZ4F_dctx* context = nullptr;
+    if (::LZ4F_isError(::LZ4F_createDecompressionContext(&context, LZ4F_VERSION)) != 0) {
+      throw std::bad_alloc{};
+    }
+    context_.reset(context);
+  }
+  const char* refusal() const {
+    if (head_bytes_ < 4) {
+      return nullptr;
+    }
+    const std::uint64_t magic = detail::lz4_number(head_, 0, 4);
+    if (magic == detail::lz4_legacy_magic) {
+      return "a frame of the kind that lz4 -l writes: compress it without -l";
+    }
+    if (magic == detail::lz4_magic && head_bytes_ == head_.size() &&
+        (head_[4] & std::byte{1}) != std::byte{}) {
+      return "a frame that needs a dictionary, which nobody can give here: compress it without one";
+    }
+    return nullptr;
+  }
+  static const char* why(std::size_t result) {
+    const std::string_view said = ::LZ4F_getErrorName(result);
+    if (said == "ERROR_allocation_failed") {
+      throw std::bad_alloc{};
+    }
+    return said.find("hecksum") != std::string_view::npos
+               ? "a checksum that does not fit: copy or download it again"
+           : said == "ERROR_frameType_unknown"
+               ? "bytes that begin no LZ4 frame: cut off what another program has left there"
+               : "damaged data: copy or download it again";
+  }
+
+  struct Free {
+    void operator()(LZ4F_dctx* context) const noexcept { ::LZ4F_freeDecompressionContext(context); }
+  };
+  std::unique_ptr<LZ4F_dctx, Free> context_;
+  std::array<std::byte, 5> head_{}; // of the frame
+  std::size_t head_bytes_{};
+};
+
+/// Options of Lz4Block.
+struct Lz4BlockOptions {
+  /// Whether four bytes before a block say how many come out of it, the lowest first, as
+  /// `lz4.block.compress()` of Python writes them. Without them, say .most: see decompressed().
+  bool sized = false;
+};
+
+/// Decompresses single LZ4 blocks, which nothing marks and no checksum guards: for records. See
+/// Codec.
+class Lz4Block {
+ public:
+  /// The format's name.
+  static constexpr const char* name = "lz4 block";
+  /// It takes whole blocks.
+  static constexpr bool streams = false;
+
+  /// Takes no memory.
+  explicit Lz4Block(Lz4BlockOptions options = {}) : options_{options} {}
+
+  /// See Codec.
+  Decompressed feed(std::span<const std::byte> in, std::span<std::byte> out) {
+    constexpr std::size_t most = std::numeric_limits<int>::max();
+    const std::size_t before = options_.sized ? 4 : 0;
+    char nothing = 0; // for no room, which has no address
+    const int made =
+        in.size() < before || in.size() > most
+            ? -1
+            : ::LZ4_decompress_safe(reinterpret_cast<const char*>(in.data() + before),
+                                    out.empty() ? &nothing : reinterpret_cast<char*>(out.data()),
+                                    static_cast<int>(in.size() - before),
+                                    static_cast<int>(std::min(out.size(), most)));
+    if (made < 0) {
+      return {0, 0, Decompressed::State::damaged,
+              "no LZ4 block, or one out of which more comes than there is room for"};
+    }
+    return {in.size(), static_cast<std::size_t>(made), Decompressed::State::end};
+  }
+  /// See Codec.
+  void restart() {}
+  /// See Codec.
+  std::optional<std::uint64_t> claimed(std::span<const std::byte> frame) const {
+    return !options_.sized || frame.size() < 4 ? std::nullopt
+                                               : std::optional{detail::lz4_number(frame, 0, 4)};
+  }
+
+ private:
+  Lz4BlockOptions options_;
+};
+
+} // namespace penstock

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/formats/codec.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+
+#include <zstd.h>
+#include <zstd_errors.h>
+
+// Needs libzstd (Debian: libzstd-dev), which the program must link: -lzstd.
+namespace penstock {
+
+/// Options of Zstd.
+struct ZstdOptions {
+  /// The largest window that a frame may have, as a power of two: a stream takes so much memory.
+  /// `zstd --long=31` writes larger ones than 27, which is 128 MiB.
+  int window_log = 27;
+};
+
+/// Decompresses zstd frames; those that are to be skipped give nothing. A frame that needs a
+/// dictionary is refused. See Codec.
+class Zstd {
+ public:
+  /// The format's name.
+  static constexpr const char* name = "zstd";
+  /// It takes frames in pieces.
+  static constexpr bool streams = true;
+
+  /// Takes no memory before it is fed.
+  explicit Zstd(ZstdOptions options = {}) : options_{options} {}
+  /// Has the same options, and stands at the beginning of a frame.
+  /// @{
+  Zstd(const Zstd& other) : Zstd{other.options_} {}
+  Zstd& operator=(const Zstd& other) {
+    options_ = other.options_;
+    context_.reset();
+    return *this;
+  }
+  /// @}
+  Zstd(Zstd&&) = default;
+  Zstd& operator=(Zstd&&) = default;
+  ~Zstd() = default;
+
+  /// See Codec.
+  Decompressed feed(std::span<const std::byte> in, std::span<std::byte> out) {
+    if (!context_) {
+      context_.reset(::ZSTD_createDCtx());
+      if (!context_) {
+        throw std::bad_alloc{};
+      }
+      ::ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, options_.window_log);
+    }
+    ZSTD_inBuffer from{in.data(), in.size(), 0};
+    ZSTD_outBuffer to{out.data(), out.size(), 0};
+    const std::size_t left = ::ZSTD_decompressStream(context_.get(), &to, &from);
+    const bool failed = ::ZSTD_isError(left) != 0;
+    return {from.pos, to.pos,
+            failed      ? Decompressed::State::damaged
+            : left == 0 ? Decompressed::State::end
+                        : Decompressed::State::more,
+            failed ? why(left) : ""};
+  }
+  /// See Codec.
+  void restart() {
+    if (context_) {
+      ::ZSTD_DCtx_reset(context_.get(), ZSTD_reset_session_only);
+    }
+  }
+  /// See Codec.
+  std::optional<std::uint64_t> claimed(std::span<const std::byte> frame) const {
+    const unsigned long long size = ::ZSTD_getFrameContentSize(frame.data(), frame.size());
+    if (size == ZSTD_CONTENTSIZE_ERROR) {
+      return 0; // feed() says what is wrong
+    }
+    return size == ZSTD_CONTENTSIZE_UNKNOWN ? std::nullopt : std::optional<std::uint64_t>{size};
+  }
+
+ private:
+  static const char* why(std::size_t result) {
+    switch (::ZSTD_getErrorCode(result)) {
+    case ZSTD_error_memory_allocation:
+      throw std::bad_alloc{};
+    case ZSTD_error_dictionary_wrong:
+      return "a frame that needs a dictionary, which nobody can give here: compress it without one";
+    case ZSTD_error_frameParameter_windowTooLarge:
+      return "a frame whose window is larger than .window_log allows: give ps::Zstd a larger one, "
+             "such as {.window_log = 31}";
+    case ZSTD_error_checksum_wrong:
+      return "a checksum that does not fit: copy or download it again";
+    case ZSTD_error_prefix_unknown:
+      return "bytes that begin no zstd frame: cut off what another program has left there";
+    default:
+      return "damaged data: copy or download it again";
+    }
+  }
+
+  struct Free {
+    void operator()(ZSTD_DCtx* context) const noexcept { ::ZSTD_freeDCtx(context); }
+  };
+  ZstdOptions options_;
+  std::unique_ptr<ZSTD_DCtx, Free> context_;
+};
+
+} // namespace penstock

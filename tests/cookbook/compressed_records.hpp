@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <penstock/formats/decompressed.hpp>
+#include <penstock/formats/gzip.hpp>
+#include <penstock/formats/interleaved.hpp>
+#include <penstock/formats/tfrecord.hpp>
+#include <penstock/formats/zstd.hpp>
+#include <penstock/penstock.hpp>
+
+#include <cstdint>
+#include <string>
+
+namespace ps = penstock;
+
+struct Text : ps::Columns<ps::Field<"bytes", ps::Ragged<char>>> {};
+
+/// Makes a chain that gives the texts of a TFRecord file, in which each is a zstd frame.
+inline auto compressed_texts(const std::string& path) {
+  return ps::Reader{ps::tfrecord(path)} |
+         ps::Decoder{ps::decompressed<"bytes", ps::TfRecord, Text>(ps::Zstd{})};
+}
+
+/// Makes a source of the numbers of a file that gzip compressed.
+inline auto compressed_numbers(const std::string& path) {
+  return ps::interleaved<std::uint32_t>({path}, ps::Gzip{}, {.at_once = 8, .block = 256});
+}

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The penstock authors
+// SPDX-License-Identifier: Apache-2.0
+
+// The recipe of docs/cookbook.md on compressed text, and the code of docs/sources.md.
+
+#include "cookbook/compressed_lines.hpp"
+#include "cookbook/compressed_records.hpp"
+#include "support/catch.hpp"
+#include "support/compressed_files.hpp"
+#include "support/temp_dir.hpp"
+
+#include <penstock/io/crc32c.hpp>
+#include <penstock/penstock.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ps = penstock;
+using namespace ps::tests;
+
+TEST_CASE("lines of compressed files become tokens") {
+  const TempDir dir;
+  const std::vector<std::string> paths{dir.write("a", zstd_frame("ab\ncd\n")),
+                                       dir.write("b", zstd_frame("x\n\ny"))};
+  std::string tokens;
+  auto pipeline = tokens_of(paths,
+                            [](std::string_view line, auto add) {
+                              for (const char c : line) {
+                                add(static_cast<std::uint32_t>(c));
+                              }
+                            }) |
+                  ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Pageable> batch) {
+                    for (const std::uint32_t token : std::span{batch.data(), batch.size()}) {
+                      tokens += static_cast<char>(token);
+                    }
+                  }};
+  pipeline.run();
+  CHECK(tokens == "abcdxy");
+}
+
+TEST_CASE("records of a compressed file, and compressed records of another, are read") {
+  const TempDir dir;
+  std::uint32_t sum = 0;
+  auto numbers = ps::Reader{compressed_numbers(dir.write("numbers", gzip_member("\1\2\3\4")))} |
+                 ps::Consumer{[&](ps::Batch<const std::uint32_t, ps::Pageable> batch) {
+                   sum += batch.data()[0];
+                 }};
+  numbers.run();
+  CHECK(sum == 0x04030201);
+
+  const std::string data = zstd_frame("a text");
+  const auto masked = [](const std::string& bytes) {
+    const std::uint32_t crc = ps::crc32c(std::as_bytes(std::span{bytes}));
+    const std::uint32_t mask = (crc >> 15 | crc << 17) + 0xA282EAD8U;
+    return std::string{reinterpret_cast<const char*>(&mask), sizeof mask};
+  };
+  const std::uint64_t size = data.size();
+  const std::string length{reinterpret_cast<const char*>(&size), sizeof size};
+  std::string text;
+  auto texts = compressed_texts(dir.write("texts", length + masked(length) + data + masked(data))) |
+               ps::Consumer{[&](ps::Batch<const Text, ps::Pageable> batch) {
+                 const auto bytes = ps::get<"bytes">(batch);
+                 text.assign(bytes[0].data(), bytes[0].size());
+               }};
+  texts.run();
+  CHECK(text == "a text");
+}
