@@ -5,10 +5,13 @@
 
 #include <penstock/penstock.hpp>
 #include <penstock/sources/any_source.hpp>
+#include <penstock/sources/channel.hpp>
 #include <penstock/sources/zip.hpp>
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -148,4 +151,27 @@ int main() {
 #endif
   auto pipeline = ps::Reader{source} | ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
   pipeline.run();
+}
+
+// refused channel_of_columns: takes a plain record, which is trivially copyable: push a struct
+int main() {
+#ifdef PENSTOCK_REFUSED
+  ps::Channel<Sample> box;
+#else
+  ps::Channel<float> box;
+#endif
+  box.close();
+}
+
+// refused wait_by_a_condition_that_hears_no_stop: takes a std::condition_variable_any, since no
+// other can be told that the run ends
+int main() {
+#ifdef PENSTOCK_REFUSED
+  std::condition_variable changed;
+#else
+  std::condition_variable_any changed;
+#endif
+  std::mutex mutex;
+  std::unique_lock lock{mutex};
+  return ps::Patience{}.wait(changed, lock, [] { return true; }) ? 0 : 1;
 }
