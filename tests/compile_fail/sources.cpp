@@ -8,10 +8,8 @@
 #include <penstock/sources/channel.hpp>
 #include <penstock/sources/zip.hpp>
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -161,17 +159,4 @@ int main() {
   ps::Channel<float> box;
 #endif
   box.close();
-}
-
-// refused wait_by_a_condition_that_hears_no_stop: takes a std::condition_variable_any, since no
-// other can be told that the run ends
-int main() {
-#ifdef PENSTOCK_REFUSED
-  std::condition_variable changed;
-#else
-  std::condition_variable_any changed;
-#endif
-  std::mutex mutex;
-  std::unique_lock lock{mutex};
-  return ps::Patience{}.wait(changed, lock, [] { return true; }) ? 0 : 1;
 }

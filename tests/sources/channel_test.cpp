@@ -166,7 +166,7 @@ TEST_CASE("records dropped and records read are all that were pushed, in order")
     if (when_full == ps::WhenFull::drop_oldest) {
       CHECK(seen.back().number == count - 1);
     }
-    const std::string& note = pipeline.report().stages[0].note;
+    const std::string note = pipeline.report().stages[0].note;
     CHECK((box.dropped() == 0 ||
            note.find("the Channel has dropped " + std::to_string(box.dropped()) +
                      " records so far, since its room for 5 was full") != std::string::npos));

@@ -70,6 +70,8 @@ class Patience {
                                                   : changed.wait_until(lock, end, until_, ready);
       });
       return came && !stop_requested();
+    } else {
+      return false; // refused above
     }
   }
 
