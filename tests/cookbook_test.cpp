@@ -5,6 +5,7 @@
 // for a GPU is tried in cuda/docs_test.cu.
 
 #include "cookbook/bad_records.hpp"
+#include "cookbook/camera.hpp"
 #include "cookbook/checkpoint.hpp"
 #include "cookbook/ctrl_c.hpp"
 #include "cookbook/device_vector.hpp"
@@ -227,6 +228,12 @@ struct Documents {
 };
 
 } // namespace
+
+TEST_CASE("a camera's thread pushes frames, of which the newest are looked at") {
+  const Watched watched = watch(2000);
+  CHECK(watched.seen + watched.dropped == 2000);
+  CHECK(watched.last == 1999);
+}
 
 TEST_CASE("a class of a header and a source hides its pipeline") {
   const TempDir dir;

@@ -14,6 +14,7 @@
 #include <penstock/run/json.hpp>
 #include <penstock/run/report_json.hpp>
 #include <penstock/run/report_prometheus.hpp>
+#include <penstock/sources/channel.hpp>
 #include <penstock/sources/concat.hpp>
 #include <penstock/sources/fifo.hpp>
 #include <penstock/sources/mix.hpp>

@@ -5,6 +5,7 @@
 
 #include <penstock/penstock.hpp>
 #include <penstock/sources/any_source.hpp>
+#include <penstock/sources/channel.hpp>
 #include <penstock/sources/zip.hpp>
 
 #include <cstddef>
@@ -148,4 +149,14 @@ int main() {
 #endif
   auto pipeline = ps::Reader{source} | ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
   pipeline.run();
+}
+
+// refused channel_of_columns: takes a plain record, which is trivially copyable: push a struct
+int main() {
+#ifdef PENSTOCK_REFUSED
+  ps::Channel<Sample> box;
+#else
+  ps::Channel<float> box;
+#endif
+  box.close();
 }

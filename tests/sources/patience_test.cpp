@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -187,6 +188,53 @@ TEST_CASE("waiting is over when what was read is due, but not before") {
   CHECK(ps::Patience{}.sleep_for(1ms));
 }
 
+TEST_CASE("a condition of your own is waited for until it holds, is due, or the run ends") {
+  const Watchdog dog{"condition"};
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  bool there = false;
+  const auto ready = [&] { return there; };
+  const auto sets = [&] {
+    std::this_thread::sleep_for(5ms);
+    {
+      const std::scoped_lock lock{mutex};
+      there = true;
+    }
+    changed.notify_one();
+  };
+  Run run;
+  run.interrupt.connect();
+  for (const bool of_a_run : {false, true}) {
+    CAPTURE(of_a_run);
+    const ps::Patience patience = of_a_run ? run.patience() : ps::Patience{};
+    there = false;
+    std::thread setter{sets};
+    {
+      std::unique_lock lock{mutex};
+      CHECK(patience.wait(changed, lock, ready));
+      CHECK((there && lock.owns_lock()));
+    }
+    setter.join();
+  }
+  std::unique_lock lock{mutex};
+  const auto due = ps::Patience::Clock::now() + 20ms;
+  there = false;
+  CHECK_FALSE(run.patience(due).wait(changed, lock, ready));
+  CHECK(ps::Patience::Clock::now() >= due);
+  there = true; // what is there is read all the same
+  CHECK(run.patience(due).wait(changed, lock, ready));
+
+  there = false;
+  std::thread stopper{[&] {
+    std::this_thread::sleep_for(5ms);
+    run.interrupt.request_stop();
+  }};
+  CHECK_FALSE(run.patience().wait(changed, lock, ready));
+  stopper.join();
+  there = true; // the end is seen first
+  CHECK_FALSE(run.patience().wait(changed, lock, ready));
+}
+
 TEST_CASE("the run's end wakes who waits, in any way, and who asks later") {
   const Watchdog dog{"raise"};
   Pipe pipe;
@@ -244,10 +292,16 @@ TEST_CASE("waiting costs no time of the processor, and is none of work") {
   const ps::Patience patience = run.patience(ps::Patience::Clock::now() + 50ms);
   CHECK_FALSE(patience.readable(pipe.ends[0]));
   CHECK_FALSE(run.patience(ps::Patience::Clock::now() + 50ms).sleep_for(1h));
+  std::mutex mutex;
+  std::unique_lock lock{mutex};
+  std::condition_variable_any never_changes;
+  CHECK_FALSE(run.patience(ps::Patience::Clock::now() + 50ms).wait(never_changes, lock, [] {
+    return false;
+  }));
   CHECK(cpu_ns() - before < 50'000'000);
   ps::StageReport stage;
   Meter::sum(&run.meter, 1, 1, stage);
-  CHECK(stage.starved_s >= 0.1);
+  CHECK(stage.starved_s >= 0.15);
   CHECK(stage.busy_s < stage.starved_s);
   CHECK(stage.busy_now == 1);
 }

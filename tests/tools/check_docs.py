@@ -131,6 +131,7 @@ OPTIONS = {
     "Writer": ["WriterOptions"],
     "Scratch memory for callables": ["ScratchOptions"],
     "Deferred results": ["DeferredOptions"],
+    "Live data": ["ChannelOptions"],
     "What can you tell a run?": ["RunOptions"],
     "What can you tell prepare()?": ["PrepareOptions"],
 }

@@ -33,8 +33,8 @@ constexpr Filled for_now(std::size_t count) noexcept {
 
 /// How long a source's read(into, patience) may wait, and by what it waits. It is over when the run
 /// ends: at the last record, by a stop, by `break` or by an error in any stage. Copies are cheap,
-/// and valid until read() returns. Any thread, but readable() and sleep_for() are for the thread
-/// that called read().
+/// and valid until read() returns. Any thread, but readable(), sleep_for() and wait() are for the
+/// thread that called read().
 class Patience {
  public:
   using Clock = std::chrono::steady_clock; ///< What until() is of.
@@ -52,6 +52,28 @@ class Patience {
   /// Blocks for `time`, and returns true; or returns false as readable() does. For a source that
   /// tries again by itself.
   bool sleep_for(std::chrono::nanoseconds time) const;
+  /// Blocks, without using the processor, until `ready()` holds, and returns true; or returns false
+  /// as readable() does. `changed` is a std::condition_variable_any, which whoever makes ready()
+  /// true notifies, and `lock` a lock of the mutex that ready() needs, held before and after. Of a
+  /// stop it hears as a token does: see below.
+  template <class Condition, class Lock, class Ready>
+  bool wait(Condition& changed, Lock& lock, Ready ready) const {
+    constexpr bool hears = requires(std::stop_token end) { changed.wait(lock, end, ready); };
+    static_assert(hears,
+                  "penstock: patience.wait(changed, lock, ready) takes a "
+                  "std::condition_variable_any, since no other can be told that the run ends; a "
+                  "lock of your mutex, such as std::unique_lock; and bool ready().");
+    if constexpr (hears) {
+      const std::stop_token end = *this;
+      const bool came = !stop_requested() && waiting([&] {
+        return until_ == Clock::time_point::max() ? changed.wait(lock, end, ready)
+                                                  : changed.wait_until(lock, end, until_, ready);
+      });
+      return came && !stop_requested();
+    } else {
+      return false; // refused above
+    }
+  }
 
   /// Returns whether the run ends: read() should return then, and what it fills is dropped.
   bool stop_requested() const noexcept { return interrupt_->raised(); }
