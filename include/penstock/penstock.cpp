@@ -16,6 +16,7 @@
 #include <penstock/run/report_prometheus.hpp>
 #include <penstock/sources/channel.hpp>
 #include <penstock/sources/concat.hpp>
+#include <penstock/sources/detail/largest_sums.hpp>
 #include <penstock/sources/fifo.hpp>
 #include <penstock/sources/mix.hpp>
 #include <penstock/sources/windows.hpp>

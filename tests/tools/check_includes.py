@@ -74,6 +74,12 @@ def main(root: Path) -> int:
     problems += [f"{a} includes {b}, which stands above it" for a, b in sorted(up)]
     problems += [f"{a} includes {b}, which lies beside the core" for a in sorted(arrows) for b in BESIDE if b in arrows[a]
                  and a not in [*BESIDE, *FLOORS["everything"]]]
+    compiled, found_in = {"penstock.cpp"}, ["penstock.cpp"]
+    for name in found_in:
+        found_in += sorted(includes[name] - compiled)
+        compiled |= includes[name]
+    problems += [f"{name} has bodies, and penstock.cpp does not include it, so a program with a compiled part lacks them"
+                 for name, text in sorted(headers.items()) if "#if PENSTOCK_BODIES" in text and name not in compiled]
     for what, graph in ("headers", includes), ("rooms", arrows):
         if found := circle(graph):
             problems.append(f"{what} include each other in a circle: " + " -> ".join(found))
