@@ -145,7 +145,7 @@ void read_packed(const std::string& path, Inspected& all) {
                              " columns, and this program reads packed files of one: name their "
                              "columns in a schema"};
   }
-  auto source = ps::packed<std::byte>(path);
+  auto source = ps::unpacked<std::byte>(path);
   source.open();
   Column& column = all.columns.emplace_back(
       Column{columns[0].name, std::move(columns[0].type), std::move(columns[0].extents)});

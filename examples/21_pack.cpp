@@ -103,7 +103,7 @@ void pack(const Source& source, ps::PackedColumnShape column, const std::string&
 template <class Source> void check(const Source& source, const std::string& out) {
   std::uint64_t at = 0;
   auto pipeline =
-      ps::Reader{ps::packed<std::byte>(out), {.workers = 1}} |
+      ps::Reader{ps::unpacked<std::byte>(out), {.workers = 1}} |
       ps::Consumer{[&](ps::Batch<const std::byte, ps::Pageable> batch) {
         std::vector<std::byte> expected(batch.size_bytes());
         source.read_bytes(at, expected);

@@ -741,7 +741,7 @@ TEST_CASE("docs/sources.md: a packed file is written and read") {
   for (const ps::PackedColumnInfo& column : writer.finish()) {
     std::cout << column.name << ": " << ps::name_of(column.codec) << '\n';
   }
-  auto source = ps::packed<std::uint16_t>(path);
+  auto source = ps::unpacked<std::uint16_t>(path);
   source.open();
   CHECK(source.size() == tokens.size());
 }

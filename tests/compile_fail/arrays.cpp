@@ -42,7 +42,7 @@ using Packed = float;
 #endif
 
 int main() {
-  auto pipeline = ps::Reader{ps::packed<Packed>("file")} |
+  auto pipeline = ps::Reader{ps::unpacked<Packed>("file")} |
                   ps::Consumer{[](ps::Batch<const Packed, ps::Pageable>) {}};
   pipeline.run();
 }

@@ -180,7 +180,7 @@ const std::vector<Foreign> others{
     {raw("\x80\5\x95\x10\0\0\0\0\0\0\0"), "is a pickle of Python's"},
     {raw("\x80\2\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"), "is a file of torch.save()"},
     {raw("\x89PNG\r\n\x1a\n"), "is a PNG picture"},
-    {raw("\x89PSPK\r\n\x1a"), "is a packed file: read it by ps::packed"},
+    {raw("\x89PSPK\r\n\x1a"), "is a packed file: read it by ps::unpacked"},
     {"version https://git-lfs.github.com/spec/v1\n", "is a pointer of Git LFS's, and no data"},
     {"%PDF-1.7\n", "is a PDF file"},
     {raw("\x02\0\0\0\0\0\0\0{}"), "is a safetensors file: read it by ps::safetensors."},

@@ -80,7 +80,7 @@ TEST_CASE("tokens come out of a packed file as they went in, in any order and by
     CHECK(infos[0].codec == (shard > 1 ? ps::PackedCodec::ranked : ps::PackedCodec::raw));
     expected.insert(expected.end(), tokens.begin(), tokens.end());
   }
-  const auto source = ps::packed<std::uint16_t>(dir.path());
+  const auto source = ps::unpacked<std::uint16_t>(dir.path());
   CHECK(deliver<std::uint16_t>(source, {.workers = 1}) == expected);
   CHECK(deliver<std::uint16_t>(source, {.workers = 3, .batch = 1000}) == expected);
   Tokens shuffled =
@@ -125,7 +125,7 @@ TEST_CASE("columns of any shape come out together, by their names") {
   std::vector<std::uint8_t> got_images;
   std::vector<std::int32_t> got_labels;
   std::vector<ps::BFloat16> got_weights;
-  auto pipeline = ps::Reader{ps::packed<Sample>(path), {.workers = 2, .batch = 77}} |
+  auto pipeline = ps::Reader{ps::unpacked<Sample>(path), {.workers = 2, .batch = 77}} |
                   ps::Consumer{[&](ps::Batch<const Sample, ps::Pageable> batch) {
                     const auto image = ps::get<"image">(batch);
                     REQUIRE(image.extent(1) == 50);
@@ -168,13 +168,13 @@ TEST_CASE("windows of packed tokens are those of the tokens") {
   const Tokens tokens = zipf_tokens<std::uint16_t>(40'000, 2000);
   pack(dir / "x", tokens);
   Tokens got;
-  auto pipeline =
-      ps::Reader{ps::windows(ps::packed<std::uint16_t>(dir / "x"), {.length = 1025, .stride = 997}),
-                 {.batch = 7}} |
-      ps::Consumer{[&](ps::Batch<const ps::Window<std::uint16_t>, ps::Pageable> batch) {
-        const auto windows = ps::get<"tokens">(batch);
-        got.insert(got.end(), windows.data(), windows.data() + batch.size() * 1025);
-      }};
+  auto pipeline = ps::Reader{ps::windows(ps::unpacked<std::uint16_t>(dir / "x"),
+                                         {.length = 1025, .stride = 997}),
+                             {.batch = 7}} |
+                  ps::Consumer{[&](ps::Batch<const ps::Window<std::uint16_t>, ps::Pageable> batch) {
+                    const auto windows = ps::get<"tokens">(batch);
+                    got.insert(got.end(), windows.data(), windows.data() + batch.size() * 1025);
+                  }};
   pipeline.run();
   REQUIRE(got.size() == 1025 * ((40'000 - 1025) / 997 + 1));
   for (std::size_t i = 0; i != got.size(); ++i) {
@@ -188,7 +188,7 @@ TEST_CASE("a column of any shape comes out as rows of bytes") {
   ps::PackedWriter writer{dir / "x", {ps::packed_column<std::uint16_t>("x", {3})}};
   writer.add(0, std::as_bytes(std::span{tokens}));
   writer.finish();
-  auto source = ps::packed<std::byte>(dir / "x");
+  auto source = ps::unpacked<std::byte>(dir / "x");
   source.open();
   CHECK(source.size() == 20'000);
   REQUIRE(source.record_bytes() == 6);
@@ -209,7 +209,7 @@ TEST_CASE("values that were not learned stay raw, with their chunk") {
   const auto info = writer.finish().at(0);
   CHECK(info.codec == ps::PackedCodec::ranked);
   CHECK(info.raw_chunks == 1);
-  CHECK(deliver<std::uint16_t>(ps::packed<std::uint16_t>(dir / "x.packed"), {}) == tokens);
+  CHECK(deliver<std::uint16_t>(ps::unpacked<std::uint16_t>(dir / "x.packed"), {}) == tokens);
 }
 
 TEST_CASE("a file appears whole or not at all") {
@@ -268,7 +268,7 @@ TEST_CASE("each damaged byte of a file is seen: by open(), or as the chunk's wit
     bad[at] = static_cast<char>(bad[at] ^ 0x10);
     const std::string path = dir.write("bad", bad);
     const auto out =
-        outcome_of([&] { deliver<std::uint16_t>(ps::packed<std::uint16_t>(path), {}); });
+        outcome_of([&] { deliver<std::uint16_t>(ps::unpacked<std::uint16_t>(path), {}); });
     INFO(at);
     const bool gap = at >= 64 && at < index && out.came == Came::nothing; // between chunks
     if (!gap) {
@@ -286,7 +286,8 @@ TEST_CASE("each damaged byte of a file is seen: by open(), or as the chunk's wit
   for (std::size_t cut = 0; cut < good.size(); cut += 41) {
     const std::string path = dir.write("cut", good.substr(0, cut));
     if (cut != 0) { // an empty file has no records
-      CHECK(outcome_of([&] { ps::packed<std::uint16_t>(path).open(); }).came == Came::source_error);
+      CHECK(outcome_of([&] { ps::unpacked<std::uint16_t>(path).open(); }).came ==
+            Came::source_error);
     }
   }
 }
@@ -301,7 +302,7 @@ TEST_CASE("an index with right checksums and wrong numbers is refused, before me
     std::string bad = good;
     std::memcpy(bad.data() + at, &number, sizeof number);
     const std::string path = dir.write("bad", mended(bad));
-    const auto out = outcome_of([&] { ps::packed<std::uint16_t>(path).open(); });
+    const auto out = outcome_of([&] { ps::unpacked<std::uint16_t>(path).open(); });
     INFO(at << ": " << out);
     CHECK(out.came == Came::source_error);
     CHECK(out.says(says));
@@ -347,12 +348,12 @@ TEST_CASE("two chunks that changed places are seen") {
   std::string file = content((pack(dir / "x", tokens), dir / "x"));
   std::swap_ranges(file.end() - 72, file.end() - 48, file.end() - 48);
   const std::string path = dir.write("x", mended(file)); // the index is damaged on purpose
-  const auto got = deliver<std::uint16_t>(ps::packed<std::uint16_t>(path), {});
+  const auto got = deliver<std::uint16_t>(ps::unpacked<std::uint16_t>(path), {});
   CHECK(got.size() == tokens.size()); // their sums went with them: it says that it was so written
   CHECK(got != tokens);
   std::swap_ranges(file.end() - 72, file.end() - 64, file.end() - 48); // the places alone
   const std::string other = dir.write("y", mended(file));
-  CHECK(outcome_of([&] { deliver<std::uint16_t>(ps::packed<std::uint16_t>(other), {}); }).came ==
+  CHECK(outcome_of([&] { deliver<std::uint16_t>(ps::unpacked<std::uint16_t>(other), {}); }).came ==
         Came::stage_error);
 }
 
@@ -361,10 +362,10 @@ TEST_CASE("a schema that a file does not fit is refused, with what the file has"
   const std::string path = dir / "x";
   pack(path, Tokens(100));
   const auto refused = [&](auto source) { return outcome_of([&] { source.open(); }); };
-  CHECK(refused(ps::packed<float>(path)).says("has uint16 of shape () a record, and float32"));
-  CHECK(refused(ps::packed<Sample>(path)).says("of the columns x, and image is wanted"));
+  CHECK(refused(ps::unpacked<float>(path)).says("has uint16 of shape () a record, and float32"));
+  CHECK(refused(ps::unpacked<Sample>(path)).says("of the columns x, and image is wanted"));
   struct Wide : ps::Columns<ps::Field<"x", std::uint16_t, 2>> {};
-  CHECK(refused(ps::packed<Wide>(path)).says("uint16 of shape (2,) are wanted"));
+  CHECK(refused(ps::unpacked<Wide>(path)).says("uint16 of shape (2,) are wanted"));
   const std::string text = dir.write("text", std::string(200, 'x'));
-  CHECK(refused(ps::packed<float>(text)).says("does not begin as a packed file does"));
+  CHECK(refused(ps::unpacked<float>(text)).says("does not begin as a packed file does"));
 }

@@ -99,7 +99,7 @@ std::uint64_t replay_damaged(const std::string& input, std::mt19937_64& random) 
 }
 
 template <class T> std::string read_packed(const std::string& path) {
-  auto source = packed<T>(path);
+  auto source = unpacked<T>(path);
   source.open();
   std::vector<T> values(source.size());
   source.read(Batch<T, Pageable>{values.data(), values.size()});

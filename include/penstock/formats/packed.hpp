@@ -51,12 +51,13 @@ struct packed_columns<Schema> : packed_columns<typename columns_of<Schema>::type
 } // namespace detail
 
 /// A source of the records of packed files, which it unpacks on the Reader's workers. Made by
-/// packed(). Copies share what open() has opened. Io makes the system calls: see PosixIo.
-template <class Schema, class Io = PosixIo> class Packed {
+/// unpacked(). Copies share what open() has opened. Io makes the system calls: see PosixIo.
+template <class Schema, class Io = PosixIo> class Unpacked {
   using Wanted = detail::packed_columns<Schema>;
   static constexpr bool has_numbers = Wanted::fit;
-  static_assert(has_numbers, "penstock: a packed file holds numbers, bool, Half and BFloat16: "
-                             "packed<T>() takes one of these, or columns of them without Ragged.");
+  static_assert(has_numbers,
+                "penstock: a packed file holds numbers, bool, Half and BFloat16: "
+                "unpacked<T>() takes one of these, or columns of them without Ragged.");
   using Files = detail::PackedFiles<Io>;
 
  public:
@@ -64,8 +65,8 @@ template <class Schema, class Io = PosixIo> class Packed {
   using schema = Schema;
 
   /// Takes files and directories; touches none before open().
-  explicit Packed(std::vector<std::string> paths, Io io = {})
-      : closed_{"packed", std::move(paths), std::move(io)} {}
+  explicit Unpacked(std::vector<std::string> paths, Io io = {})
+      : closed_{"unpacked", std::move(paths), std::move(io)} {}
 
   /// Opens the files and reads their headers and indexes, many side by side; it checks all of them,
   /// and reads no chunk. Keeps 24 bytes a chunk, and the tables. Blocks. Throws SourceError with
@@ -101,9 +102,9 @@ template <class Schema, class Io = PosixIo> class Packed {
   /// SourceError with file, offset and the first record of the chunk at fault.
   template <HostSpace Where> std::size_t read(Batch<Schema, Where> into) const {
     if constexpr (detail::HasColumns<Schema>) {
-      detail::check_range("packed", into.index(), into.size(), 0, size(), 0);
+      detail::check_range("unpacked", into.index(), into.size(), 0, size(), 0);
     } else {
-      detail::check_range("packed", into, size(), record_bytes());
+      detail::check_range("unpacked", into, size(), record_bytes());
     }
     for (std::size_t column = 0; column != Wanted::count; ++column) {
       files().read(column, into.index(), into.size(),
@@ -131,25 +132,25 @@ template <class Schema, class Io = PosixIo> class Packed {
 };
 
 /// Makes a source of the records of a packed file, or of all in a directory:
-/// `packed<std::uint16_t>("train.packed")` for its only column, without extents,
-/// `packed<std::byte>(path)` for rows of it, whatever they hold, or `packed<Sample>(path)` for
+/// `unpacked<std::uint16_t>("train.packed")` for its only column, without extents,
+/// `unpacked<std::byte>(path)` for rows of it, whatever they hold, or `unpacked<Sample>(path)` for
 /// columns by their names, some of the file's or all. It touches no file before open(), which
 /// prepare() calls. The files must stay as they are while they are read.
 template <class Schema, class Io = PosixIo>
-Packed<Schema, Io> packed(std::string path, Io io = {}) {
+Unpacked<Schema, Io> unpacked(std::string path, Io io = {}) {
   std::vector<std::string> paths;
   paths.push_back(std::move(path));
-  return Packed<Schema, Io>{std::move(paths), std::move(io)};
+  return Unpacked<Schema, Io>{std::move(paths), std::move(io)};
 }
 /// Makes a source of several files or directories, read one after the other.
 template <class Schema, class Io = PosixIo>
-Packed<Schema, Io> packed(std::vector<std::string> paths, Io io = {}) {
-  return Packed<Schema, Io>{std::move(paths), std::move(io)};
+Unpacked<Schema, Io> unpacked(std::vector<std::string> paths, Io io = {}) {
+  return Unpacked<Schema, Io>{std::move(paths), std::move(io)};
 }
 /// Makes a source of several files named in a list.
 template <class Schema, class Io = PosixIo>
-Packed<Schema, Io> packed(std::initializer_list<std::string> paths, Io io = {}) {
-  return Packed<Schema, Io>{std::vector<std::string>{paths}, std::move(io)};
+Unpacked<Schema, Io> unpacked(std::initializer_list<std::string> paths, Io io = {}) {
+  return Unpacked<Schema, Io>{std::vector<std::string>{paths}, std::move(io)};
 }
 
 /// Returns the columns of a packed file, and checks its header and index. Blocks. Throws

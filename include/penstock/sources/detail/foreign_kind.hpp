@@ -65,7 +65,7 @@ inline constexpr ForeignKind other_kinds[]{
     {"MMIDIDX\0\0", 0, "", "an index of Megatron's",
      "name the file of tokens beside it, which ends in .bin"},
     {"TNTIDX\0\0", 0, "", "an index of an early Megatron", "build the data set again"},
-    {"\x89PSPK\r\n\x1a", 0, "", "a packed file", "read it by ps::packed"},
+    {"\x89PSPK\r\n\x1a", 0, "", "a packed file", "read it by ps::unpacked"},
     {"GGUF", 5, "\0\0\0", "a GGUF file", "convert it to safetensors, and read that"},
     {"PAR1\x15", 0, "", "a Parquet file", "write its columns as .npy files"},
     {"ARROW1\0\0", 0, "", "an Arrow file", "write its columns as .npy files"},

@@ -237,7 +237,7 @@ template <class Io> class PackedFiles {
     }
     [[noreturn, gnu::cold, gnu::noinline]] void refuse(std::uint64_t number,
                                                        const char* what) const {
-      throw_source_error({"penstock: packed: chunk ", number, " of column ", packed_.name, " of ",
+      throw_source_error({"penstock: unpacked: chunk ", number, " of column ", packed_.name, " of ",
                           part_.path, ", at byte ", packed_.chunks[number].at, ", ", what,
                           ": copy or pack the file again, or leave its records out by .on_error. "
                           "It begins with record ",
@@ -268,7 +268,7 @@ template <class Io> class PackedFiles {
     }
     const bool unnamed = wanted.front().name.empty();
     if (!opened_.empty() && (extents != extents_ || (unnamed && record_bytes != record_bytes_))) {
-      throw_source_error({"penstock: packed: ", its.path(), " has records of other extents than ",
+      throw_source_error({"penstock: unpacked: ", its.path(), " has records of other extents than ",
                           opened_,
                           ": read files of equal records together, and others by a source of "
                           "their own."},
