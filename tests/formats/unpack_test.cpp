@@ -114,7 +114,7 @@ TEST_CASE("packed batches of any size are unpacked on the device, the last one s
 
 TEST_CASE("each codec gives the same bytes by unpack() as on the host") {
   const TempDir dir;
-  for (const auto& values : ps::tests::some_values(50'000)) {
+  for (const auto& values : ps::tests::some_values(100'000)) {
     INFO(values.name);
     const std::size_t width = values.type.bytes;
     ps::PackedWriter writer{dir / "x", {{"x", values.type, {}}}};
@@ -123,14 +123,134 @@ TEST_CASE("each codec gives the same bytes by unpack() as on the host") {
     ps::HostDevice device;
     const auto source = ps::packed<std::byte>(dir / "x", {.batch = 20'001});
     Bytes got;
-    auto pipeline =
-        ps::Reader{source, ps::to_pinned} | ps::AsyncCopier{device} | ps::unpack(source) |
-        ps::AsyncCopier{ps::to_host} |
-        ps::Consumer{[&](ps::Batch<const std::byte, ps::Pinned> batch) {
-          REQUIRE(batch.record_bytes() == width);
-          got.insert(got.end(), batch.data(), batch.data() + batch.size_bytes());
-        }};
+    auto pipeline = ps::Reader{source, ps::to_pinned} | ps::AsyncCopier{device} |
+                    ps::unpack(source) | ps::AsyncCopier{ps::to_host} |
+                    ps::Consumer{[&](ps::Batch<const std::byte, ps::Pinned> batch) {
+                      REQUIRE(batch.record_bytes() == width);
+                      got.insert(got.end(), batch.data(), batch.data() + batch.size_bytes());
+                    }};
     pipeline.run();
     CHECK(got == values.bytes);
   }
+}
+
+TEST_CASE("several files follow each other, in any order, on ranks, by workers, again and again") {
+  const TempDir dir;
+  Tokens expected;
+  for (unsigned shard = 0; shard != 3; ++shard) {
+    const auto tokens = zipf_tokens<std::uint16_t>(shard == 1 ? 0 : 70'000 * shard + 5, 30'000);
+    pack(dir / ("train-" + std::to_string(shard)), tokens);
+    expected.insert(expected.end(), tokens.begin(), tokens.end());
+  }
+  const auto source = ps::packed<std::uint16_t>(dir.path(), {.batch = 9000});
+  CHECK(deliver(source, {.workers = 2}).tokens == expected);
+  CHECK(deliver(source, {}, {.streams = 1, .depth = 2}, 3).tokens == expected);
+  Tokens twice = expected;
+  twice.insert(twice.end(), expected.begin(), expected.end());
+  CHECK(deliver(source, {.workers = 2, .epochs = 2}).tokens == twice);
+
+  std::sort(expected.begin(), expected.end());
+  const Delivered shuffled = deliver(source, {.workers = 2, .order = {.shuffle = 5}});
+  CHECK(shuffled.numbered);
+  CHECK(shuffled.batches.back() == 9000); // the short one came before
+  Tokens sorted = shuffled.tokens;
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(sorted == expected);
+
+  Tokens of_ranks;
+  for (unsigned rank = 0; rank != 2; ++rank) {
+    const auto its = deliver(source, {.order = {.ranks = {.rank = rank, .world = 2}}}).tokens;
+    of_ranks.insert(of_ranks.end(), its.begin(), its.end());
+  }
+  CHECK(of_ranks.size() <= expected.size());
+  CHECK(of_ranks.size() + 9000 >= expected.size()); // an uneven batch is left out
+}
+
+TEST_CASE("columns of any shape are unpacked into the columns of a batch") {
+  const TempDir dir;
+  constexpr std::size_t records = 3001;
+  const auto images = zipf_tokens<std::uint8_t>(records * 3 * 50, 200);
+  const auto labels = zipf_tokens<std::int32_t>(records, 1000);
+  const auto weights = ps::tests::normal_16(2 * records, 0.02F, false);
+  ps::PackedWriter writer{dir / "x",
+                          {ps::packed_column<std::int32_t>("label"),
+                           ps::packed_column<ps::BFloat16>("weight", {2}),
+                           ps::packed_column<std::uint8_t>("image", {3, 50})}};
+  writer.add(1, std::as_bytes(std::span{weights}));
+  writer.add(2, std::as_bytes(std::span{images}));
+  writer.add(0, std::as_bytes(std::span{labels}));
+  writer.finish();
+  ps::HostDevice device;
+  const auto source = ps::packed<Sample>(dir / "x", {.batch = 700});
+  Bytes got_images;
+  Bytes got_labels;
+  Bytes got_weights;
+  const auto append = [](Bytes& to, const auto* values, std::size_t count) {
+    const auto bytes = std::as_bytes(std::span{values, count});
+    to.insert(to.end(), bytes.begin(), bytes.end());
+  };
+  auto pipeline =
+      ps::Reader{source, ps::to_pinned, {.workers = 2}} | ps::AsyncCopier{device} |
+      ps::unpack(source) |
+      ps::Consumer{[&](ps::Batch<const Sample, ps::Device> batch, ps::HostStream& stream) {
+        stream.sync();
+        const auto image = ps::get<"image">(batch);
+        REQUIRE(image.extent(1) == 50);
+        append(got_images, image.data(), batch.size() * 150);
+        append(got_labels, ps::get<"label">(batch).data(), batch.size());
+        append(got_weights, ps::get<"weight">(batch).data(), 2 * batch.size());
+      }};
+  pipeline.run();
+  CHECK(got_images == ps::tests::bytes_of(images));
+  CHECK(got_labels == ps::tests::bytes_of(labels));
+  CHECK(got_weights == ps::tests::bytes_of(weights));
+}
+
+TEST_CASE("a chunk that only its decoder refuses ends the run with one error that finds it") {
+  const TempDir dir;
+  const Tokens tokens = zipf_tokens<std::uint16_t>(200'001, 30'000);
+  for (const std::size_t chunk : {0U, 5U, 23U, 24U}) { // the last: at the run's end
+    pack(dir / "x", tokens);
+    damage(dir / "x", chunk);
+    const auto source = ps::packed<std::uint16_t>(dir / "x", {.batch = 3 * 8192});
+    const auto out = outcome_of([&] { deliver(source); });
+    INFO(out);
+    CHECK(out.came == Came::stage_error);
+    CHECK(out.stage == "Unpack");
+    CHECK(out.file == dir / "x");
+    CHECK(out.record == 8192 * chunk);
+    CHECK(out.says("chunk " + std::to_string(chunk) + " of column x of "));
+    CHECK(out.says("is not packed as its codec says"));
+  }
+}
+
+TEST_CASE("packed bytes with a wrong checksum are refused as they are read") {
+  const TempDir dir;
+  pack(dir / "x", zipf_tokens<std::uint16_t>(100'000, 30'000));
+  std::string file = content(dir / "x");
+  file[70] = static_cast<char>(file[70] ^ 1);
+  std::ofstream{dir / "x", std::ios::binary} << file;
+  const auto out = outcome_of([&] { deliver(ps::packed<std::uint16_t>(dir / "x")); });
+  CHECK(out.says("has packed bytes with a wrong checksum"));
+  CHECK(out.stage == "Reader");
+}
+
+TEST_CASE("unpack() refuses another source's batches, and batches of several records") {
+  const TempDir dir;
+  pack(dir / "x", zipf_tokens<std::uint16_t>(100'000, 30'000));
+  pack(dir / "y", zipf_tokens<std::uint16_t>(100'000, 20'000));
+  const auto x = ps::packed<std::uint16_t>(dir / "x", {.batch = 20'000});
+  auto y = ps::packed<std::uint16_t>(dir / "y", {.batch = 20'000});
+  y.open();
+  ps::HostDevice device;
+  const auto run = [&](const ps::ReaderOptions& options) {
+    return outcome_of([&] {
+      auto pipeline =
+          ps::Reader{x, ps::to_pinned, options} | ps::AsyncCopier{device} | ps::unpack(y) |
+          ps::Consumer{[](ps::Batch<const std::uint16_t, ps::Device>, ps::HostStream&) {}};
+      pipeline.run();
+    });
+  };
+  CHECK(run({}).says("give unpack() the "));
+  CHECK(run({.batch = 4}).says("a batch is one record of packed()"));
 }

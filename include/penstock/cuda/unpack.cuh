@@ -118,9 +118,9 @@ inline void unpack(cudaStream_t stream, const PackedChunk* chunks, std::size_t c
   }
 }
 
-/// Unpacks a packed batch, a warp a chunk, by one kernel that also checks where each chunk lies, and
-/// sets `*damaged` if one is not whole. It writes what unpack() on a HostStream& writes. Returns at
-/// once. Throws DeviceError.
+/// Unpacks a packed batch, a warp a chunk, by one kernel that also checks where each chunk lies,
+/// and sets `*damaged` if one is not whole. It writes what unpack() on a HostStream& writes.
+/// Returns at once. Throws DeviceError.
 template <std::size_t Columns> void unpack(cudaStream_t stream, const PackedBatch<Columns>& batch) {
   constexpr unsigned chunks_a_block = detail::unpack_threads / detail::warp_lanes;
   if (batch.head.chunks == 0) {

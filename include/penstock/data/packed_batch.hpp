@@ -53,13 +53,13 @@ template <std::size_t Columns> struct PackedBatch {
   /// What `damaged` is set to if the bytes are no packed batch with this head and these bytes.
   static constexpr std::uint32_t another = ~std::uint32_t{0};
 
-  const std::byte* packed{};      ///< From a multiple of 16 on.
-  const std::int64_t* offsets{};  ///< Two: 0, and how many bytes came.
-  std::uint64_t bytes{};          ///< How many should have come.
-  PackedHead head{};              ///< What it should begin with.
-  const PackedTable* tables{};    ///< By number.
-  std::uint32_t table_count{};    ///< How many these are.
-  Column columns[Columns]{};      ///< By number.
+  const std::byte* packed{};     ///< From a multiple of 16 on.
+  const std::int64_t* offsets{}; ///< Two: 0, and how many bytes came.
+  std::uint64_t bytes{};         ///< How many should have come.
+  PackedHead head{};             ///< What it should begin with.
+  const PackedTable* tables{};   ///< By number.
+  std::uint32_t table_count{};   ///< How many these are.
+  Column columns[Columns]{};     ///< By number.
   /// Set to a damaged chunk's number, plus 1: if several are damaged, that of any. Pinned memory.
   std::uint32_t* damaged{};
 

@@ -82,10 +82,11 @@ struct Recount {
   std::uint64_t of_run(std::uint64_t units, std::uint64_t epochs, std::size_t batch) const;
 };
 
-/// Whether a callable hears which record of the source each of its batches is, says how many records
-/// it makes of it, and looks later whether that went well. `next(number)` comes before each call;
-/// `enqueued(fence)` after it. `look()` returns what went wrong, for record_of() and refuse(), and
-/// waits for nothing; has_open() tells whether it is to be called again when all fences are reached.
+/// Whether a callable hears which record of the source each of its batches is, says how many
+/// records it makes of it, and looks later whether that went well. `next(number)` comes before each
+/// call; `enqueued(fence)` after it. `look()` returns what went wrong, for record_of() and
+/// refuse(), and waits for nothing; has_open() tells whether it is to be called again when all
+/// fences are reached.
 template <class F>
 concept LooksAfter = requires(F& f) {
   f.next(std::uint64_t{});

@@ -80,8 +80,7 @@ template <class Schema, class Io> class Unpack : public StageBase {
            ": leave out the .batch of the Reader and of the AsyncCopier, and give packed() one."});
     }
     const detail::Recount recount{batch, 1};
-    const detail::Layout layout =
-        detail::layout_of<Schema>(batch, extents(), 0, "unpack");
+    const detail::Layout layout = detail::layout_of<Schema>(batch, extents(), 0, "unpack");
     build.facts.units = recount.of_run(build.facts.units, build.facts.epochs, 1);
     build.facts.needs.recount(1, batch);
     build.facts.one_for_one = false;

@@ -171,10 +171,11 @@ template <class Io> class PackedBlobs {
       }
     }
     const std::uint64_t batch =
-        asked != 0 ? asked : std::max<std::uint64_t>(usual_bytes / std::max<std::uint64_t>(bytes, 1), 1);
+        asked != 0 ? asked
+                   : std::max<std::uint64_t>(usual_bytes / std::max<std::uint64_t>(bytes, 1), 1);
     if (batch > most || (bytes != 0 && batch > (std::uint64_t{1} << 40) / bytes)) {
-      throw_error<OptionError>({"penstock: packed: batch is ", batch, " records of ", bytes,
-                                " bytes: give it fewer."});
+      throw_error<OptionError>(
+          {"penstock: packed: batch is ", batch, " records of ", bytes, " bytes: give it fewer."});
     }
     return static_cast<std::size_t>(batch);
   }
@@ -200,29 +201,29 @@ template <class Io> class PackedBlobs {
   template <class F> void each_chunk(std::uint64_t number, F f) const {
     const std::uint64_t first = number * batch_;
     std::uint64_t before = 0; // records
-    files_.each_part(first, records_of(number), [&](const Part& part, std::uint64_t record,
-                                                    std::uint64_t here) {
-      const auto at = static_cast<std::size_t>(&part - files_.parts().data());
-      for (std::size_t i = 0; i != part.columns.size(); ++i) {
-        const PackedColumn& its = part.columns[i].packed;
-        const std::uint64_t each = its.record_values();
-        const std::uint64_t all = each * part.records;
-        const std::uint64_t end = (record + here) * each;
-        std::uint64_t to = before * each * its.type.bytes;
-        for (std::uint64_t value = record * each; value != end;) {
-          const std::uint64_t chunk = value / its.chunk_values;
-          const std::uint64_t begin = chunk * its.chunk_values;
-          const std::uint64_t values = std::min<std::uint64_t>(its.chunk_values, all - begin);
-          const std::uint64_t wanted = std::min(begin + values, end) - value;
-          f(Chunk{&part, &part.columns[i], at * part.columns.size() + i, chunk,
-                  static_cast<std::uint32_t>(values), static_cast<std::uint32_t>(value - begin),
-                  static_cast<std::uint32_t>(wanted), to});
-          value += wanted;
-          to += wanted * its.type.bytes;
-        }
-      }
-      before += here;
-    });
+    files_.each_part(
+        first, records_of(number), [&](const Part& part, std::uint64_t record, std::uint64_t here) {
+          const auto at = static_cast<std::size_t>(&part - files_.parts().data());
+          for (std::size_t i = 0; i != part.columns.size(); ++i) {
+            const PackedColumn& its = part.columns[i].packed;
+            const std::uint64_t each = its.record_values();
+            const std::uint64_t all = each * part.records;
+            const std::uint64_t end = (record + here) * each;
+            std::uint64_t to = before * each * its.type.bytes;
+            for (std::uint64_t value = record * each; value != end;) {
+              const std::uint64_t chunk = value / its.chunk_values;
+              const std::uint64_t begin = chunk * its.chunk_values;
+              const std::uint64_t values = std::min<std::uint64_t>(its.chunk_values, all - begin);
+              const std::uint64_t wanted = std::min(begin + values, end) - value;
+              f(Chunk{&part, &part.columns[i], at * part.columns.size() + i, chunk,
+                      static_cast<std::uint32_t>(values), static_cast<std::uint32_t>(value - begin),
+                      static_cast<std::uint32_t>(wanted), to});
+              value += wanted;
+              to += wanted * its.type.bytes;
+            }
+          }
+          before += here;
+        });
   }
 
   Files files_;

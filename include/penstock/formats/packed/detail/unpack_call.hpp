@@ -97,9 +97,11 @@ template <class Schema, class Io, AnyDevice D> class UnpackCall {
   };
 
   [[gnu::cold]] UnpackCall(D& device, Shared<const Blobs> blobs)
-      : blobs_{std::move(blobs)}, tables_{new_shared<const PackedTables<D>>(device, blobs_->files())},
-        damaged_{new_shared<Allocation>(
-            Allocation::in<Pinned>(&device, most * sizeof(std::uint32_t)))} {}
+      : blobs_{std::move(blobs)},
+        tables_{new_shared<const PackedTables<D>>(device, blobs_->files())},
+        damaged_{
+            new_shared<Allocation>(Allocation::in<Pinned>(&device, most * sizeof(std::uint32_t)))} {
+  }
 
   /// Says which record of the source comes next. Returns how many records are in it.
   std::size_t next(std::uint64_t number) {
