@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
+#include "cookbook/packed.hpp"
 #include "support/catch.hpp"
 #include "support/outcome.hpp"
 #include "support/packed_values.hpp"
@@ -253,4 +254,24 @@ TEST_CASE("unpack() refuses another source's batches, and batches of several rec
   };
   CHECK(run({}).says("give unpack() the "));
   CHECK(run({.batch = 4}).says("a batch is one record of packed()"));
+}
+
+TEST_CASE("the recipe gives all tokens in each epoch, batch by batch") {
+  const TempDir dir;
+  Tokens tokens = zipf_tokens<std::uint16_t>((5U << 20) / 2, 30'000);
+  pack(dir / "x", tokens);
+  ps::HostDevice device;
+  auto stream = device.stream();
+  auto data = tokens_of(device, dir / "x");
+  Tokens got;
+  for (auto batch : data.on(stream)) {
+    device.sync(stream);
+    got.insert(got.end(), batch.data(), batch.data() + batch.size());
+  }
+  REQUIRE(got.size() == 3 * tokens.size());
+  std::sort(tokens.begin(), tokens.end());
+  for (auto epoch = got.begin(); epoch != got.end(); epoch += static_cast<int>(tokens.size())) {
+    std::sort(epoch, epoch + static_cast<int>(tokens.size()));
+    CHECK(std::equal(tokens.begin(), tokens.end(), epoch));
+  }
 }
