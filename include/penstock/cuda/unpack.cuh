@@ -4,6 +4,7 @@
 
 #include <penstock/cuda/detail/launch.cuh>
 #include <penstock/data/packed.hpp>
+#include <penstock/data/packed_batch.hpp>
 #include <penstock/host/detail/lanes.hpp>
 #include <penstock/host/detail/unpack_chunk.hpp>
 
@@ -78,6 +79,21 @@ __global__ void __launch_bounds__(unpack_threads)
   }
 }
 
+template <class Lanes, std::size_t Columns>
+__global__ void __launch_bounds__(unpack_threads) unpack_batch_kernel(PackedBatch<Columns> batch) {
+  const unsigned i = (blockIdx.x * unpack_threads + threadIdx.x) / warp_lanes; // a warp has one
+  if (i >= batch.head.chunks) {
+    return;
+  }
+  const bool itself = batch.is_itself();
+  PackedChunk chunk;
+  const bool good = itself && batch.chunk(i, chunk) && ChunkUnpacker<Lanes>{chunk}.run();
+  if (!good && threadIdx.x % warp_lanes == 0) {
+    // Any of several: the host's memory knows no minimum.
+    *static_cast<volatile std::uint32_t*>(batch.damaged) = itself ? i + 1 : batch.another;
+  }
+}
+
 } // namespace detail
 
 /// Unpacks `count` chunks, a warp each, and sets whole[i] to 1 if chunk number i was whole, else to
@@ -100,6 +116,23 @@ inline void unpack(cudaStream_t stream, const PackedChunk* chunks, std::size_t c
     whole += now;
     count -= now;
   }
+}
+
+/// Unpacks a packed batch, a warp a chunk, by one kernel that also checks where each chunk lies,
+/// and sets `*damaged` if one is not whole. It writes what unpack() on a HostStream& writes.
+/// Returns at once. Throws DeviceError.
+template <std::size_t Columns> void unpack(cudaStream_t stream, const PackedBatch<Columns>& batch) {
+  constexpr unsigned chunks_a_block = detail::unpack_threads / detail::warp_lanes;
+  if (batch.head.chunks == 0) {
+    return;
+  }
+  cudaLaunchConfig_t launch{};
+  launch.gridDim = dim3{(batch.head.chunks + chunks_a_block - 1) / chunks_a_block};
+  launch.blockDim = dim3{detail::unpack_threads};
+  launch.stream = stream;
+  detail::cuda_check(
+      cudaLaunchKernelEx(&launch, detail::unpack_batch_kernel<detail::GpuLanes, Columns>, batch),
+      "cudaLaunchKernelEx");
 }
 
 } // namespace penstock

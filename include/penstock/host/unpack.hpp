@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/data/packed.hpp>
+#include <penstock/data/packed_batch.hpp>
 #include <penstock/host/detail/lanes.hpp>
 #include <penstock/host/detail/unpack_chunk.hpp>
 #include <penstock/host/device.hpp>
@@ -30,6 +31,23 @@ inline void unpack(HostStream& stream, const PackedChunk* chunks, std::size_t co
   stream.enqueue([chunks, count, whole] {
     for (std::size_t i = 0; i != count; ++i) {
       whole[i] = unpack(chunks[i]) ? 1 : 0;
+    }
+  });
+}
+
+/// Unpacks a packed batch, and sets `*damaged` if a chunk is not whole. It must stay, with all that
+/// it names, until the stream has done it. Returns at once.
+template <std::size_t Columns> void unpack(HostStream& stream, const PackedBatch<Columns>& batch) {
+  stream.enqueue([batch] {
+    if (!batch.is_itself()) {
+      *batch.damaged = batch.another;
+      return;
+    }
+    for (std::uint32_t i = batch.head.chunks; i-- != 0;) {
+      PackedChunk chunk;
+      if (!batch.chunk(i, chunk) || !unpack(chunk)) {
+        *batch.damaged = i + 1;
+      }
     }
   });
 }

@@ -26,6 +26,17 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
   KernelCall(const F& f, const DeviceLink<D>& in, const DeviceLink<D>& out)
       : f_{f}, in_{in}, out_{out} {}
 
+  /// Return the callable itself.
+  /// @{
+  auto& callable() noexcept {
+    if constexpr (replays) {
+      return f_.call;
+    } else {
+      return f_;
+    }
+  }
+  const auto& callable() const noexcept { return f_; }
+  /// @}
   /// Returns how many streams the callable is to have, of `asked` that batches go to in turn.
   unsigned streams(unsigned asked) const {
     if constexpr (replays) {
@@ -75,13 +86,6 @@ template <class F, class From, class To, bool InPlace, AnyDevice D> class Kernel
   }
 
  private:
-  auto& callable() noexcept {
-    if constexpr (replays) {
-      return f_.call;
-    } else {
-      return f_;
-    }
-  }
   template <class S> auto given(const Batch<S, Device>& batch, std::size_t place) const {
     if constexpr (replays) {
       return FrozenBatch<S, Device>{batch, static_cast<unsigned>(place % f_.options.lanes)};

@@ -76,6 +76,28 @@ struct WantedColumn {
 /// Packed files, one after the other, opened, and the columns of them that are wanted.
 template <class Io> class PackedFiles {
  public:
+  /// A wanted column of a file.
+  struct Column {
+    PackedColumn packed;
+    std::vector<std::uint32_t> table;
+
+    PackedCode code() const noexcept {
+      return {.value_bytes = packed.type.bytes,
+              .turned = is_turned(packed.type),
+              .table = table.data(),
+              .ranked = packed.code.ranked.data(),
+              .ranks = static_cast<std::uint32_t>(packed.code.ranked.size())};
+    }
+  };
+  /// A file that has records.
+  struct Part {
+    std::string path;
+    std::uint64_t first_byte; // of the file, counted over all
+    std::uint64_t first;      // number of its first record
+    std::uint64_t records;
+    std::vector<Column> columns; // those wanted
+  };
+
   /// Opens the files, many side by side. Throws SourceError.
   PackedFiles(RecordFiles<Io> files, const PrepareOptions& preparing,
               std::span<const WantedColumn> wanted)
@@ -96,6 +118,19 @@ template <class Io> class PackedFiles {
   }
 
   const RecordFiles<Io>& files() const noexcept { return files_; }
+  const std::vector<Part>& parts() const noexcept { return parts_; }
+  /// Calls f(part, record, count) for each file that has some of the records.
+  template <class F> void each_part(std::uint64_t at, std::uint64_t count, F f) const {
+    auto part = std::upper_bound(
+        parts_.begin(), parts_.end(), at,
+        [](std::uint64_t record, const Part& its) { return record < its.first + its.records; });
+    for (; count != 0; ++part) {
+      const std::uint64_t here = std::min(part->first + part->records - at, count);
+      f(*part, at - part->first, here);
+      at += here;
+      count -= here;
+    }
+  }
   std::uint64_t size() const noexcept {
     return parts_.empty() ? 0 : parts_.back().first + parts_.back().records;
   }
@@ -128,27 +163,6 @@ template <class Io> class PackedFiles {
   }
 
  private:
-  struct Column {
-    PackedColumn packed;
-    std::vector<std::uint32_t> table;
-
-    PackedCode code() const noexcept {
-      return {.value_bytes = packed.type.bytes,
-              .turned = is_turned(packed.type),
-              .table = table.data(),
-              .ranked = packed.code.ranked.data(),
-              .ranks = static_cast<std::uint32_t>(packed.code.ranked.size())};
-    }
-  };
-  /// A file that has records.
-  struct Part {
-    std::string path;
-    std::uint64_t first_byte; // of the file, counted over all
-    std::uint64_t first;      // number of its first record
-    std::uint64_t records;
-    std::vector<Column> columns; // those wanted
-  };
-
   /// Reads values of a column, chunk by chunk.
   class Reading {
    public:
@@ -285,19 +299,6 @@ template <class Io> class PackedFiles {
       auto table = column.code.has_frequencies() ? column.code.frequencies.table()
                                                  : std::vector<std::uint32_t>{};
       part.columns.push_back({std::move(column), std::move(table)});
-    }
-  }
-
-  /// Calls f(part, record, count) for each file that has some of the records.
-  template <class F> void each_part(std::uint64_t at, std::uint64_t count, F f) const {
-    auto part = std::upper_bound(
-        parts_.begin(), parts_.end(), at,
-        [](std::uint64_t record, const Part& its) { return record < its.first + its.records; });
-    for (; count != 0; ++part) {
-      const std::uint64_t here = std::min(part->first + part->records - at, count);
-      f(*part, at - part->first, here);
-      at += here;
-      count -= here;
     }
   }
 
