@@ -153,6 +153,8 @@ void run(const Job& job) {
   } else if (job.tokens) {
     throw std::invalid_argument{"tokens are of --type uint16 or uint32"};
   } else {
+    opened(
+        ps::records<signed char>(job.in)); // refuses a file of a known format, which has a header
     pack_source(opened(ps::records<std::byte>(job.in)), job, {}, job.type);
   }
 }
@@ -171,8 +173,10 @@ std::string some_tokens() {
 }
 
 int main(int argc, char** argv) try {
-  const char* const usage = "usage: 21_pack [--check] [--type TYPE] [--tokens] IN OUT, or 21_pack "
-                            "--info PACKED...";
+  const char* const usage =
+      "usage: 21_pack [--check] [--type TYPE] [--tokens] IN OUT, or 21_pack "
+      "--info PACKED... TYPE is bool, int8 to int64, uint8 to uint64, float16 to "
+      "float64, or bfloat16.";
   std::vector<std::string> files;
   Job job;
   bool info = false;

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 #include "support/catch.hpp"
+#include "support/faulty_io.hpp"
 #include "support/outcome.hpp"
 #include "support/packed_values.hpp"
 #include "support/temp_dir.hpp"
@@ -12,6 +13,7 @@
 #include <penstock/sources/windows.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -25,6 +27,9 @@
 
 namespace ps = penstock;
 using ps::tests::Came;
+using ps::tests::FaultyIo;
+using ps::tests::IoCall;
+using ps::tests::IoFaults;
 using ps::tests::outcome_of;
 using ps::tests::TempDir;
 using ps::tests::zipf_tokens;
@@ -254,7 +259,9 @@ TEST_CASE("a writer refuses what cannot be, and says so") {
   CHECK(outcome_of([&] { writer.learn(0, {}); }).says("learn before you add"));
   writer.finish();
   CHECK(outcome_of([&] { writer.finish(); }).says("is finished"));
-  CHECK(outcome_of([&] { writer.add(0, {}); }).says("finished before column 0"));
+  CHECK(outcome_of([&] {
+          writer.add(0, {});
+        }).says("it is finished, or has failed, before column 0"));
 }
 
 TEST_CASE("each damaged byte of a file is seen: by open(), or as the chunk's with its record") {
@@ -368,4 +375,49 @@ TEST_CASE("a schema that a file does not fit is refused, with what the file has"
   CHECK(refused(ps::unpacked<Wide>(path)).says("uint16 of shape (2,) are wanted"));
   const std::string text = dir.write("text", std::string(200, 'x'));
   CHECK(refused(ps::unpacked<float>(text)).says("does not begin as a packed file does"));
+}
+
+TEST_CASE("a write that fails leaves nothing of a packed file, and the file before stays") {
+  const TempDir dir;
+  const std::string path = dir / "x";
+  const std::vector<std::uint16_t> values(100'000, 7);
+  const auto bytes = std::as_bytes(std::span{values});
+  pack(path, values);
+  for (const long failing : {3, 4, 5, 6}) { // status and create come before
+    const auto faults =
+        IoFaults::fail([=](const IoCall& c) { return c.number >= failing ? ENOSPC : 0; });
+    ps::PackedWriter<FaultyIo<>> writer{
+        path, {ps::packed_column<std::uint16_t>("x")}, {}, FaultyIo<>{faults}};
+    const auto first = outcome_of([&] {
+      writer.add(0, bytes);
+      writer.finish();
+    });
+    CHECK(first.says("No space left on device"));
+    CHECK(outcome_of([&] { writer.add(0, bytes); }).says("or has failed, before column 0"));
+    CHECK(outcome_of([&] { writer.finish(); }).says("or writing it has failed"));
+    CHECK(deliver<std::uint16_t>(ps::unpacked<std::uint16_t>(path), {}) == values);
+  }
+}
+
+TEST_CASE("columns that no file could have are refused before there is a file") {
+  const TempDir dir;
+  constexpr std::uint64_t half = std::uint64_t{1} << 32;
+  for (const ps::PackedColumnShape& shape :
+       {ps::packed_column<float>("x", {half, half}), ps::packed_column<float>("x", {half << 31, 2}),
+        ps::packed_column<double>("x", {half << 30}), ps::PackedColumnShape{"x", {}, {}}}) {
+    CHECK(outcome_of([&] {
+            const ps::PackedWriter writer{dir / "x", {shape}};
+          }).says("cannot be: give packed_column<T>()"));
+  }
+  CHECK(std::filesystem::is_empty(dir.path()));
+}
+
+TEST_CASE("an add of nothing chooses no codec") {
+  const TempDir dir;
+  const std::vector<std::uint8_t> values(1 << 20, 9);
+  ps::PackedWriter writer{dir / "x", {ps::packed_column<std::uint8_t>("x")}};
+  writer.add(0, {});
+  writer.add(0, std::as_bytes(std::span{values}));
+  const auto infos = writer.finish();
+  CHECK(infos.front().packed_bytes < 10'000);
 }

@@ -84,9 +84,66 @@ template <class Io = PosixIo> class PackedWriter {
     its.choice.learn(values);
   }
   /// Adds values to column number `column`, whole ones, any number. What was learned of none is
-  /// learned from those of its first add(). Throws OptionError; SinkError.
+  /// learned from those of its first add(). Throws OptionError; SinkError, and then nothing is left
+  /// of the file, and the writer is of no more use.
   void add(std::size_t column, std::span<const std::byte> values) {
     Column& its = checked(column, values);
+    if (!values.empty()) {
+      or_discard([&] { take(its, values); });
+    }
+  }
+
+  /// Writes the rest and gives the file its name, in place of what had it. Returns what each column
+  /// became, and which codecs were tried. Call it once. Throws Error if the columns do not have
+  /// equally many whole records; SinkError. If it throws, nothing is left of the file.
+  std::vector<PackedColumnInfo> finish() {
+    std::vector<PackedColumnInfo> infos;
+    or_discard([&] {
+      const std::uint64_t records = checked_records();
+      std::vector<detail::PackedColumn> packed;
+      for (Column& its : columns_) {
+        if (its.packers.empty()) {
+          choose(its);
+        }
+        put(its, its.begun);
+        infos.push_back(info(its));
+        packed.push_back(std::move(its.packed));
+      }
+      const std::vector<std::byte> index = detail::packed_index(packed);
+      file_->write(end_, index);
+      file_->write(0, detail::packed_header(packed.size(), records, end_, index));
+      file_->commit(options_.durable);
+    });
+    file_.reset();
+    return infos;
+  }
+
+ private:
+  struct Column {
+    Column(PackedColumnShape shape, std::size_t chunk_bytes)
+        : packed{std::move(shape.name), shape.type, std::move(shape.extents),
+                 static_cast<std::uint32_t>(chunk_bytes / shape.type.bytes)},
+          choice{shape.type, chunk_bytes} {}
+
+    detail::PackedColumn packed;
+    detail::ColumnChoice choice;
+    std::vector<PackedTry> tried;
+    std::vector<detail::ChunkPacker> packers; // a worker's each, once the codec is chosen
+    std::vector<std::byte> begun;             // a chunk's first values
+    std::uint64_t values = 0;
+    std::uint64_t packed_bytes = 0;
+    std::uint64_t raw_chunks = 0;
+  };
+  // What was counted of a write that failed cannot be taken back.
+  template <class F> void or_discard(F f) {
+    try {
+      f();
+    } catch (...) {
+      file_.reset();
+      throw;
+    }
+  }
+  void take(Column& its, std::span<const std::byte> values) {
     if (its.packers.empty()) {
       if (!its.choice.learned()) {
         its.choice.learn(values);
@@ -114,52 +171,14 @@ template <class Io = PosixIo> class PackedWriter {
     its.begun.insert(its.begun.end(), values.begin(), values.end());
   }
 
-  /// Writes the rest and gives the file its name, in place of what had it. Returns what each column
-  /// became, and which codecs were tried. Call it once. Throws Error if the columns do not have
-  /// equally many whole records; SinkError. If it throws, nothing is left of the file.
-  std::vector<PackedColumnInfo> finish() {
-    const std::uint64_t records = checked_records();
-    std::vector<detail::PackedColumn> packed;
-    std::vector<PackedColumnInfo> infos;
-    for (Column& its : columns_) {
-      if (its.packers.empty()) {
-        choose(its);
-      }
-      put(its, its.begun);
-      infos.push_back(info(its));
-      packed.push_back(std::move(its.packed));
-    }
-    const std::vector<std::byte> index = detail::packed_index(packed);
-    file_->write(end_, index);
-    file_->write(0, detail::packed_header(packed.size(), records, end_, index));
-    file_->commit(options_.durable);
-    file_.reset();
-    return infos;
-  }
-
- private:
-  struct Column {
-    Column(PackedColumnShape shape, std::size_t chunk_bytes)
-        : packed{std::move(shape.name), shape.type, std::move(shape.extents),
-                 static_cast<std::uint32_t>(chunk_bytes / shape.type.bytes)},
-          choice{shape.type, chunk_bytes} {}
-
-    detail::PackedColumn packed;
-    detail::ColumnChoice choice;
-    std::vector<PackedTry> tried;
-    std::vector<detail::ChunkPacker> packers; // a worker's each, once the codec is chosen
-    std::vector<std::byte> begun;             // a chunk's first values
-    std::uint64_t values = 0;
-    std::uint64_t packed_bytes = 0;
-    std::uint64_t raw_chunks = 0;
-  };
   /// What a worker has packed; its places count from its first byte on.
   struct Part {
     std::vector<std::byte> bytes;
     std::vector<detail::PackedPlace> places;
   };
   static constexpr unsigned most_workers = 1024;
-  static constexpr std::size_t chunks_a_worker = 64; // between two writes
+  static constexpr std::uint64_t most_record = std::uint64_t{1} << 60; // of bytes
+  static constexpr std::size_t chunks_a_worker = 64;                   // between two writes
 
   void check(const std::vector<PackedColumnShape>& columns) const {
     if (columns.empty() || columns.size() > detail::packed_most_columns) {
@@ -186,11 +205,16 @@ template <class Io = PosixIo> class PackedWriter {
                                           " is no name, or another column's: give each one of 1 to "
                                           "63 bytes of UTF-8."});
       }
-      const bool none = std::count(its.extents.begin(), its.extents.end(), 0U) != 0;
-      if (its.extents.size() > detail::packed_most_extents || none) {
-        detail::throw_error<OptionError>({"penstock: PackedWriter: column ", its.name, " has ",
-                                          its.extents.size(),
-                                          " extents, where up to 8 of 1 or more can be."});
+      std::uint64_t bytes = its.type.bytes; // of a record
+      const bool fit = std::all_of(its.extents.begin(), its.extents.end(), [&](std::uint64_t n) {
+        return n != 0 && !__builtin_mul_overflow(bytes, n, &bytes) && bytes <= most_record;
+      });
+      if (its.extents.size() > detail::packed_most_extents || !fit || bytes == 0) {
+        detail::throw_error<OptionError>(
+            {"penstock: PackedWriter: column ", its.name, " has no type, or its ",
+             its.extents.size(),
+             " extents cannot be: give packed_column<T>() up to 8 of 1 or more, and a record less "
+             "than 1 EiB."});
       }
     }
   }
@@ -198,8 +222,8 @@ template <class Io = PosixIo> class PackedWriter {
     if (!file_ || column >= columns_.size()) {
       detail::throw_error<OptionError>(
           {"penstock: PackedWriter: ",
-           file_ ? "there is no column number " : "finished before column ", column,
-           file_ ? ": they count from 0." : ": make a new one for another file."});
+           file_ ? "there is no column number " : "it is finished, or has failed, before column ",
+           column, file_ ? ": they count from 0." : ": make a new one for another file."});
     }
     Column& its = columns_[column];
     if (values.size() % its.packed.type.bytes != 0) {
@@ -212,7 +236,8 @@ template <class Io = PosixIo> class PackedWriter {
   std::uint64_t checked_records() const {
     if (!file_) {
       detail::throw_error<Error>(
-          {"penstock: PackedWriter: ", path_, " is finished: make a new one for another file."});
+          {"penstock: PackedWriter: ", path_,
+           " is finished, or writing it has failed: make a new one for another file."});
     }
     const auto records_of = [](const Column& its) {
       return its.values / its.packed.record_values();
