@@ -14,8 +14,10 @@
 #include <penstock/error.hpp>
 #include <penstock/formats/packed/detail/unpack_call.hpp>
 #include <penstock/formats/packed/packed_source.hpp>
+#include <penstock/machine/usable.hpp>
 #include <penstock/stage.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -47,7 +49,10 @@ template <class Schema, class Io> class Unpack : public StageBase {
       : source_{std::move(source)}, options_{options} {}
 
   /// For prepare().
-  template <class Given> void plan(detail::Plan& plan) const { plan.batch = 1; }
+  template <class Given> void plan(detail::Plan& plan) const {
+    plan.batch = 1;
+    plan.workers = std::max(plan.workers, usable_processors()); // one reads a batch as a whole
+  }
   /// For prepare().
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     constexpr bool device_unpacks = requires(
@@ -85,7 +90,10 @@ template <class Schema, class Io> class Unpack : public StageBase {
     build.facts.needs.recount(1, batch);
     build.facts.one_for_one = false;
     build.facts.depth = options_.depth != 0 ? options_.depth : build.facts.depth;
-    const auto out = detail::new_shared<Link>(*build.device, build.facts.depth, layout,
+    const std::size_t copies =
+        3 * detail::usual_copy / std::max<std::size_t>(layout.bytes(), 1) + 1;
+    const std::size_t slots = std::max(build.facts.depth, std::min(copies, in->ring.slots()));
+    const auto out = detail::new_shared<Link>(*build.device, slots, layout,
                                               build.device_thread().bell(), "unpack");
     build.device_output(out);
     build.template add_step<detail::KernelNode<Call, PackedRecords, Schema, false, D>>(

@@ -10,6 +10,7 @@
 #include <penstock/sources/detail/largest_sums.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -84,13 +85,6 @@ template <class Io> class PackedBlobs {
       at += aligned(place.bytes);
     });
     run.read();
-    std::uint64_t from = sizeof its + its.chunks * sizeof(PackedPart);
-    each_chunk(number, [&](const Chunk& chunk) {
-      if (crc32c(into.subspan(from, chunk.place().bytes)) != chunk.place().packed_crc) {
-        refuse(chunk, "has packed bytes with a wrong checksum", number);
-      }
-      from += aligned(chunk.place().bytes);
-    });
   }
   /// Has the system read these packed batches into the page cache.
   void will_read(std::uint64_t number, std::uint64_t count) const noexcept {
@@ -130,32 +124,47 @@ template <class Io> class PackedBlobs {
 
     const PackedPlace& place() const { return column->packed.chunks[number]; }
   };
-  /// Reads chunks that lie back to back at once.
+  /// Reads chunks that lie back to back at once, and checks them while they are in the caches.
   struct Run {
     void add(const Chunk& chunk, std::uint64_t to) {
       const std::uint64_t begins = chunk.part->first_byte + chunk.place().at;
-      if (bytes == 0 || begins != from + aligned(bytes)) {
+      if (count == chunks.size() || bytes >= cached || begins != from + aligned(bytes)) {
         read();
+      }
+      if (count == 0) {
         from = begins;
         at = to;
-        bytes = 0;
       }
       bytes = begins - from + chunk.place().bytes;
+      chunks[count++] = chunk;
     }
     void read() {
-      if (bytes != 0) {
-        try {
-          all.files_.files().read_bytes(from, into.subspan(at, bytes), 0);
-        } catch (const SourceError& e) {
-          throw_of_record(e, e.offset(), number);
+      if (count == 0) {
+        return;
+      }
+      const auto its = into.subspan(at, bytes);
+      try {
+        all.files_.files().read_bytes(from, its, 0);
+      } catch (const SourceError& e) {
+        throw_of_record(e, e.offset(), number);
+      }
+      std::uint64_t next = 0;
+      for (const Chunk& chunk : std::span{chunks}.first(std::exchange(count, 0))) {
+        if (crc32c(its.subspan(next, chunk.place().bytes)) != chunk.place().packed_crc) {
+          all.refuse(chunk, "has packed bytes with a wrong checksum", number);
         }
+        next += aligned(chunk.place().bytes);
       }
     }
+
+    static constexpr std::uint64_t cached = std::uint64_t{256} << 10;
 
     const PackedBlobs& all;
     std::uint64_t number;
     std::span<std::byte> into;
     std::uint64_t from{}, at{}, bytes{};
+    std::array<Chunk, 64> chunks{};
+    std::size_t count{};
   };
 
   static constexpr std::uint64_t aligned(std::uint64_t bytes) {
