@@ -105,6 +105,22 @@ TEST_CASE("CRC-32C is that of the standard, in parts too") {
   }
 }
 
+TEST_CASE("sums side by side are that of all bytes, whatever their number and place") {
+  std::string bytes(5000, '\0');
+  for (std::size_t i = 0; i != bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(i * i * i >> 5);
+  }
+  const auto all = std::as_bytes(std::span{bytes});
+  for (const std::size_t length : {0, 8, 511, 1535, 1536, 1537, 1544, 3071, 3072, 3073, 4990}) {
+    for (const std::size_t from : {0, 1, 7}) {
+      const auto part = all.subspan(from, length);
+      for (const std::uint32_t before : {0U, 1U, ~0U}) {
+        CHECK(~ps::detail::crc32c_by_tables(part, ~before) == ps::crc32c(part, before));
+      }
+    }
+  }
+}
+
 TEST_CASE("records of TFRecord files come as they are, in any order, by any number of workers") {
   const TempDir dir;
   Strings expected;
