@@ -114,6 +114,23 @@ TEST_CASE("copies are assigned over like any other, and an empty one is no batch
   });
 }
 
+TEST_CASE("a negative wait for shared leases is none") {
+  const tests::Watchdog watchdog{"a negative wait for shared leases"};
+  for_each_end([](auto&, auto begin) {
+    for (const auto wait : {-1ms, std::chrono::milliseconds::min()}) {
+      std::vector<decltype(begin({}).next().share())> all;
+      const auto out = tests::outcome_of([&] {
+        auto run = begin({.lease_wait = wait});
+        while (auto batch = run.next()) {
+          all.push_back(batch.share());
+        }
+      });
+      CHECK(out.says("held"));
+      CHECK(all.size() == depth);
+    }
+  });
+}
+
 TEST_CASE("a step waits for shared leases, and then throws what it throws of others") {
   const tests::Watchdog watchdog{"a step that waits for shared leases"};
   for_each_end([](auto&, auto begin) {

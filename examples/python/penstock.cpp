@@ -21,14 +21,15 @@
 #include <penstock/formats/jpeg.hpp>
 #endif
 
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,8 +84,8 @@ Managed* shaped(const ps::SharedLease<Rows>& rows, const ArrayType& type,
   return managed;
 }
 
-Loader arrays(const LoaderOptions& options, const std::string& path) {
-  auto source = ps::npy<std::byte>(path);
+Loader arrays(const LoaderOptions& options, const std::filesystem::path& path) {
+  auto source = ps::npy<std::byte>(path.string());
   source.open();
   const ArrayType type{source.info()};
   return Loader::of<Rows>(
@@ -107,9 +108,10 @@ Tensor column(const Shared& shared, const std::shared_ptr<void>& session) {
   }};
 }
 
-Loader tokens(const LoaderOptions& options, const std::vector<std::string>& files,
+Loader tokens(const LoaderOptions& options, const std::vector<std::filesystem::path>& paths,
               std::uint64_t length) {
   using Windows = ps::Batch<const ps::Window<std::uint16_t>, ps::Pinned>;
+  const std::vector<std::string> files(paths.begin(), paths.end());
   return Loader::of<Windows>(
       options,
       [&](ps::HostDevice& device) {
@@ -123,12 +125,12 @@ Loader tokens(const LoaderOptions& options, const std::vector<std::string>& file
 }
 
 #ifdef EXAMPLES_HAVE_TURBOJPEG
-Loader images(const LoaderOptions& options, const std::string& folder, std::size_t size) {
+Loader images(const LoaderOptions& options, const std::filesystem::path& folder, std::size_t size) {
   using Picture = ps::Image<3, ps::dynamic, ps::dynamic>;
   return Loader::of<ps::Batch<const Picture, ps::Pageable>>(
       options,
       [&](ps::HostDevice&) {
-        return ps::Reader{ps::files(folder), options.reading()} |
+        return ps::Reader{ps::files(folder.string()), options.reading()} |
                ps::jpeg<ps::LabelledFile, Picture, ps::Pageable>(
                    {.depth = options.depth, .size = {size, size}});
       },
@@ -144,9 +146,11 @@ void add(nb::module_& m, const char* name, Loader (*make)(const LoaderOptions&, 
          Names... names) {
   m.def(
       name,
-      [make](A... own, std::size_t batch, std::optional<std::uint64_t> shuffle,
-             std::uint64_t epochs, std::size_t depth, double lease_wait) {
-        return make({batch, shuffle, epochs, depth, lease_wait}, own...);
+      [make](A... own, std::size_t batch, const nb::object& shuffle, std::uint64_t epochs,
+             std::size_t depth, double lease_wait) {
+        return make({batch, LoaderOptions::seed_of(shuffle), epochs, depth,
+                     LoaderOptions::wait_of(lease_wait)},
+                    own...);
       },
       names..., nb::kw_only(), "batch"_a = 256, "shuffle"_a = nb::none(), "epochs"_a = 1,
       "depth"_a = 4, "lease_wait"_a = 10.0);
@@ -159,7 +163,10 @@ NB_MODULE(penstock, m) {
   nb::class_<Tensor>(m, "Tensor")
       .def("__dlpack__", &Tensor::dlpack, nb::kw_only(), "stream"_a = nb::none(),
            "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none())
-      .def("__dlpack_device__", &Tensor::dlpack_device);
+      .def("__dlpack_device__", &Tensor::dlpack_device)
+      .def("__array__", &Tensor::array, "dtype"_a = nb::none(), "copy"_a = nb::none())
+      .def_prop_ro("shape", &Tensor::shape)
+      .def("__repr__", &Tensor::repr);
   nb::class_<Loader>(m, "Loader")
       .def("__iter__", [](nb::object self) { return self; })
       .def("__next__", &Loader::next)

@@ -58,6 +58,29 @@ class Tensor {
   }
   std::pair<int, int> dlpack_device() const { return {ps::dl::cpu, 0}; }
 
+  nb::tuple shape() const {
+    ps::dl::ManagedVersioned* const tensor = versioned_();
+    const std::shared_ptr<void> owned{nullptr, [tensor](void*) { tensor->deleter(tensor); }};
+    nb::list extents;
+    for (std::int32_t i = 0; i != tensor->dl_tensor.ndim; ++i) {
+      extents.append(tensor->dl_tensor.shape[i]);
+    }
+    return nb::tuple(extents);
+  }
+  nb::str repr() const { return nb::str("penstock.Tensor(shape={})").format(shape()); }
+
+  /// What NumPy asks for: no copy, unless it says so or wants another type.
+  static nb::object array(nb::handle self, const nb::object& dtype, std::optional<bool> copy) {
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    nb::object given = numpy.attr("from_dlpack")(self);
+    const nb::object wanted = dtype.is_none() ? given.attr("dtype") : numpy.attr("dtype")(dtype);
+    const bool same = wanted.equal(given.attr("dtype"));
+    if (!same && copy && !*copy) {
+      throw nb::value_error("penstock: another type needs a copy, which copy=False forbids: None.");
+    }
+    return same && !copy.value_or(false) ? given : given.attr("astype")(wanted);
+  }
+
  private:
   std::function<ps::dl::ManagedVersioned*()> versioned_;
   std::function<ps::dl::Managed*()> old_;

@@ -65,6 +65,47 @@ def check_protocol(path: str):
     assert "records" in loader.report
 
 
+def check_arguments(path: str):
+    first = np.arange(10)
+    rows = next(penstock.arrays(Path(path), batch=10))
+    assert rows.shape == (10,) and repr(rows) == "penstock.Tensor(shape=(10,))", repr(rows)
+    assert np.array_equal(np.asarray(rows), first) and not np.asarray(rows).flags.writeable
+    assert np.array(rows).flags.writeable and np.asarray(rows, dtype="float32").dtype == np.float32
+    assert rows.__array__(copy=True).flags.writeable
+    assert "ValueError" in error_of(lambda: rows.__array__("float32", copy=False))
+    for shuffle in True, False, -1, "7":
+        text = error_of(lambda: penstock.arrays(path, shuffle=shuffle))
+        assert "TypeError: penstock: shuffle is a seed" in text, text
+    assert "ValueError: penstock: lease_wait is nan" in error_of(lambda: penstock.arrays(path, lease_wait=float("nan")))
+    for wait in -1.0, float("-inf"):
+        assert "held" in error_of(lambda: list(penstock.arrays(path, batch=10, lease_wait=wait))), wait
+    for wait in float("inf"), 1e300:
+        loader = penstock.arrays(path, batch=500, lease_wait=wait)
+        assert sum(rows.shape[0] for rows in loader) == 1000, wait
+
+
+def check_first_batch(path: str):
+    """Of several threads that ask for it at once, one has the run, and the others an error."""
+    for _ in range(50):
+        loader = penstock.arrays(path, batch=10, depth=64)
+        together = threading.Barrier(4)
+        got = []
+
+        def ask():
+            together.wait()
+            text = error_of(lambda: got.append(next(loader).shape[0]))
+            together.wait()  # the run is not over before all have asked
+            got.append(text or sum(rows.shape[0] for rows in loader))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert got.count(10) == 1 and got.count(990) == 1, got
+        assert sum("this run began on another thread" in str(text) for text in got) == 3, got
+
+
 def check_lives(path: str):
     loader = penstock.arrays(path, batch=10)
     rows = np.from_dlpack(next(loader))
@@ -105,7 +146,7 @@ def check_errors(path: str):
 
 def check_tokens():
     (folder / "tokens.bin").write_bytes(np.arange(10_000, dtype=np.uint16).tobytes())
-    windows = [np.from_dlpack(rows).copy() for rows in penstock.tokens([str(folder / "tokens.bin")], length=9, batch=16)]
+    windows = [np.from_dlpack(rows).copy() for rows in penstock.tokens([folder / "tokens.bin"], length=9, batch=16)]
     assert windows[0].shape == (16, 9) and windows[0].dtype == np.uint16
     assert windows[3][2].tolist() == list(range(400, 409))
 
@@ -121,7 +162,7 @@ def check_images():
         for i in range(5):
             Image.new("RGB", (40, 30), (40 * i, 100, 7)).save(folder / "pictures" / name / f"{i}.jpg")
     labels_seen = []
-    for images, labels in penstock.images(str(folder / "pictures"), size=16, batch=4, shuffle=1):
+    for images, labels in penstock.images(folder / "pictures", size=16, batch=4, shuffle=1):
         pixels = np.from_dlpack(images)
         assert pixels.shape[1:] == (3, 16, 16) and pixels.dtype == np.uint8, pixels.shape
         assert abs(int(pixels[0, 1, 8, 8]) - 100) < 8
@@ -132,6 +173,8 @@ def check_images():
 
 path = check_arrays()
 check_protocol(path)
+check_arguments(path)
+check_first_batch(path)
 check_lives(path)
 check_errors(path)
 check_tokens()

@@ -140,3 +140,31 @@ TEST_CASE("what is no source of such records is refused by name, and given back"
           ps::from_dlpack<float>(static_cast<dl::Managed*>(nullptr));
         }).says("the tensor is null"));
 }
+
+TEST_CASE("a tensor that says nonsense of itself is refused before anything is read") {
+  const auto same = [](auto&) {};
+  const std::int64_t wide = std::int64_t{1} << 32;
+  const char* const too_many = "more bytes than an address can count";
+  CHECK(has(refusal<float>(same, Producer{{-1}, {}}), "dimension 0 of this tensor has an extent"));
+  CHECK(has(refusal<std::byte>(same, Producer{{4, -2, -3}, {}}), "has an extent of -2"));
+  CHECK(has(refusal<std::byte>(same, Producer{{0, -3}, {}}), "say 0 or more"));
+  CHECK(has(refusal<std::byte>(same, Producer{{1, wide, wide}, {}}), too_many));
+  CHECK(has(refusal<std::byte>(same, Producer{{1, 3, 6148914691236517206}, {}}), too_many));
+  CHECK(has(refusal<std::byte>(same, Producer{{0, wide, wide}, {}}), too_many));
+  CHECK(has(refusal<std::array<float, 4>>(same, Producer{{wide << 30, 4}, {}}), too_many));
+  CHECK(has(refusal<std::byte>(same, Producer{{wide, wide, 0}, {}}), "leave out its empty"));
+  CHECK(has(refusal<float>([](auto& t) { t.dl_tensor.data = nullptr; }), "values and no data"));
+  CHECK(has(refusal<float>([](auto& t) { t.dl_tensor.shape = nullptr; }), "1 dimensions and no"));
+  CHECK(has(refusal<std::byte>([](auto& t) { t.dl_tensor.dtype.bits = 0; }), "values of 0 bits"));
+}
+
+TEST_CASE("a tensor of no records is an empty source, whatever its strides and its data") {
+  Producer none{{0, 3}, {0, 0}};
+  none.tensor.dl_tensor.data = nullptr;
+  none.tensor.dl_tensor.byte_offset = 8;
+  {
+    const auto source = ps::from_dlpack<std::array<float, 3>>(&none.tensor);
+    CHECK(source.size() == 0);
+  }
+  CHECK(none.deleted == 1);
+}

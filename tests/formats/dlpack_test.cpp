@@ -213,3 +213,30 @@ TEST_CASE("on a device a Ragged column's values are all that it has room for") {
   const auto out = tests::outcome_of([&] { ps::sync_for_dlpack(shared, device, stream, 1); });
   CHECK(out.says("the consumer named stream 1 of a batch in host memory"));
 }
+
+TEST_CASE("a shared lease that is empty, released or moved from is no tensor") {
+  ps::HostDevice device;
+  auto pipeline = ps::Reader{Samples{}, {.batch = 4, .value_bytes = 64}} | ps::PinnedStager{device};
+  auto run = pipeline.batches();
+  auto released = run.next().share();
+  auto from = run.next().share();
+  const decltype(from) none;
+  const auto holds = std::move(from);
+  released.release();
+  for (const auto* const lease : {&none, &std::as_const(released), &std::as_const(from)}) {
+    const auto refuses = [](const char* function, auto call) {
+      const auto out = tests::outcome_of(call);
+      CAPTURE(out);
+      CHECK(out.says(function));
+      CHECK(out.says("() was called on a shared lease that is empty: call it before"));
+    };
+    refuses("to_dlpack", [&] { ps::to_dlpack<"image">(*lease); });
+    refuses("to_dlpack", [&] { ps::to_dlpack<"text">(*lease); });
+    refuses("offsets_to_dlpack", [&] { ps::offsets_to_dlpack<"text">(*lease); });
+    refuses("dlpack_device", [&] { ps::dlpack_device(*lease, device); });
+  }
+  auto numbers_of = shared_of<float>(numbers<float>(20));
+  numbers_of.release();
+  CHECK(tests::outcome_of([&] { ps::to_dlpack(numbers_of); }).says("to_dlpack() was called on"));
+  CHECK(holds);
+}

@@ -137,12 +137,22 @@ template <class B> consteval dl::Device dl_host() {
                          "dlpack_device(lease, device)).");
   return {dl::cpu, 0};
 }
+/// Throws OptionError if the lease has no place, whose memory may be another batch's.
+template <class B>
+[[gnu::cold]] void check_dlpack_lease(const SharedLease<B>& lease, const char* function) {
+  if (!lease) {
+    throw_error<OptionError>({"penstock: ", function,
+                              "() was called on a shared lease that is empty: call it before it is "
+                              "released."});
+  }
+}
 } // namespace detail
 
 /// Returns where a batch lies that is on `device`, or page-locked for it, as `__dlpack_device__()`
 /// says it: cpu or cuda_host in host memory, cuda with its number on a GPU, and cpu on a
-/// HostDevice.
-template <class B, AnyDevice D> dl::Device dlpack_device(const SharedLease<B>&, D& device) {
+/// HostDevice. Throws OptionError for a lease that is empty.
+template <class B, AnyDevice D> dl::Device dlpack_device(const SharedLease<B>& lease, D& device) {
+  detail::check_dlpack_lease(lease, "dlpack_device");
   using Where = typename B::space;
   if constexpr (detail::dl_kind<D>() == dl::cpu || std::is_same_v<Where, Pageable>) {
     return {dl::cpu, 0};
@@ -159,10 +169,12 @@ template <class B, AnyDevice D> dl::Device dlpack_device(const SharedLease<B>&, 
 ///
 /// `Managed`: dl::ManagedVersioned, dl::Managed, or what dlpack.h has in their place. The tensor
 /// has its strides, and says if it may only be read, where its version can. `owner` is what must
-/// live as long, such as the device and the stream, and dies after the batch.
+/// live as long, such as the device and the stream, and dies after the batch. Throws OptionError
+/// for a lease that is empty.
 template <class Managed = dl::ManagedVersioned, class B>
 Managed* to_dlpack(const SharedLease<B>& lease, dl::Device where = detail::dl_host<B>(),
                    std::shared_ptr<void> owner = {}) {
+  detail::check_dlpack_lease(lease, "to_dlpack");
   detail::DlArray array = detail::dl_values_at(lease.data(), lease.size());
   if (lease.record_bytes() != sizeof(typename B::schema)) {
     array.add(lease.record_bytes()); // of single bytes
@@ -176,6 +188,7 @@ Managed* to_dlpack(const SharedLease<B>& lease, dl::Device where = detail::dl_ho
 template <Name Wanted, class Managed = dl::ManagedVersioned, class B>
 Managed* to_dlpack(const SharedLease<B>& lease, dl::Device where = detail::dl_host<B>(),
                    std::shared_ptr<void> owner = {}) {
+  detail::check_dlpack_lease(lease, "to_dlpack");
   const auto column = penstock::get<Wanted>(static_cast<const B&>(lease));
   detail::DlArray array;
   if constexpr (detail::is_ragged_column<std::remove_const_t<decltype(column)>>) {
@@ -190,6 +203,7 @@ Managed* to_dlpack(const SharedLease<B>& lease, dl::Device where = detail::dl_ho
 template <Name Wanted, class Managed = dl::ManagedVersioned, class B>
 Managed* offsets_to_dlpack(const SharedLease<B>& lease, dl::Device where = detail::dl_host<B>(),
                            std::shared_ptr<void> owner = {}) {
+  detail::check_dlpack_lease(lease, "offsets_to_dlpack");
   const auto column = penstock::get<Wanted>(static_cast<const B&>(lease));
   constexpr bool ragged = detail::is_ragged_column<std::remove_const_t<decltype(column)>>;
   static_assert(ragged,

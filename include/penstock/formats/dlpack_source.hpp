@@ -10,9 +10,11 @@
 #include <penstock/sources/memory.hpp>
 #include <penstock/sources/source.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,6 +57,36 @@ template <class Managed> std::shared_ptr<void> own_dlpack(Managed* managed) {
                    " of DLPack, and only 1 is known here: ask its producer for that."});
   }
 }
+/// Throws OptionError unless the tensor says of itself how many values it has, and where they lie.
+[[gnu::cold]] inline void check_dlpack_extents(const dl::Tensor& tensor) {
+  if (tensor.ndim < 1) {
+    refuse_dlpack({"a tensor of no dimensions has no records: give it one, of extent 1."});
+  }
+  if (tensor.shape == nullptr) {
+    refuse_dlpack({"this tensor has ", std::to_string(tensor.ndim),
+                   " dimensions and no shape, which is null: have its producer set it."});
+  }
+  bool empty = false;
+  for (std::int32_t i = 0; i != tensor.ndim; ++i) {
+    if (tensor.shape[i] < 0) {
+      refuse_dlpack({"dimension ", std::to_string(i), " of this tensor has an extent of ",
+                     std::to_string(tensor.shape[i]), ": have its producer say 0 or more."});
+    }
+    empty = empty || tensor.shape[i] == 0;
+  }
+  if (tensor.data == nullptr && !empty) {
+    refuse_dlpack({"this tensor has values and no data, which is null: have its producer set it, "
+                   "or an extent of 0."});
+  }
+}
+/// Returns the product, in bytes or values of a tensor.
+[[gnu::cold]] inline std::int64_t dlpack_product(std::int64_t a, std::int64_t b) {
+  if (b != 0 && a > std::numeric_limits<std::int64_t>::max() / b) {
+    refuse_dlpack({"the extents of this tensor make more bytes than an address can count: have its "
+                   "producer give its real shape."});
+  }
+  return a * b;
+}
 /// Returns the bytes of a record, which is what lies at one index of the first dimension. Throws
 /// OptionError unless records of such values can be read from the tensor as they lie; `any`: of any
 /// values.
@@ -67,24 +99,27 @@ template <class Managed> std::shared_ptr<void> own_dlpack(Managed* managed) {
   }
   const dl::DataType& type = tensor.dtype;
   const bool same = type.code == values.type.code && type.bits == values.type.bits;
+  if (type.bits == 0) {
+    refuse_dlpack({"this tensor has values of 0 bits: have its producer say how many they have."});
+  }
   if (type.lanes != 1 || type.bits % 8 != 0 || !(same || any)) {
     refuse_dlpack({"this tensor has values of ", dl_name(type.code, type.bits), " in ",
                    unsigned{type.lanes}, " lanes, and T has ",
                    dl_name(values.type.code, values.type.bits),
                    ": take the tensor's type for T, or std::byte for rows of any."});
   }
-  if (tensor.ndim < 1) {
-    refuse_dlpack({"a tensor of no dimensions has no records: give it one, of extent 1."});
-  }
-  std::int64_t row = 1;
-  for (std::int32_t i = 1; i < tensor.ndim; ++i) {
-    row *= tensor.shape[i];
-  }
-  if (row == 0) {
+  check_dlpack_extents(tensor);
+  const std::span<const std::int64_t> extents{tensor.shape, static_cast<std::size_t>(tensor.ndim)};
+  if (std::ranges::count(extents.subspan(1), 0) != 0) {
     refuse_dlpack({"a record of this tensor has no values: leave out its empty dimension."});
   }
+  std::int64_t row = 1;
+  for (const std::int64_t extent : extents.subspan(1)) {
+    row = dlpack_product(row, extent);
+  }
+  dlpack_product(dlpack_product(row, type.bits / 8), std::max<std::int64_t>(extents[0], 1));
   std::int64_t stride = 1;
-  for (std::int32_t i = tensor.ndim; i-- != 0;) {
+  for (std::int32_t i = tensor.ndim; extents[0] != 0 && i-- != 0;) {
     const std::int64_t extent = tensor.shape[i];
     if (tensor.strides != nullptr && extent > 1 && tensor.strides[i] != stride) {
       refuse_dlpack({"this tensor does not lie row by row: dimension ", std::to_string(i),
@@ -146,7 +181,8 @@ template <class T, class Managed> DlpackRecords<T> from_dlpack(Managed* managed)
   constexpr bool rows = std::is_same_v<T, std::byte>;
   const std::size_t bytes = detail::checked_dlpack(tensor, detail::dl_values_of<T>::value, rows);
   const auto records = static_cast<std::size_t>(tensor.shape[0]);
-  const auto* const first = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
+  const auto* const first = static_cast<const std::byte*>(tensor.data) +
+                            (tensor.data == nullptr ? 0 : tensor.byte_offset);
   const std::span values{reinterpret_cast<const T*>(first), records * (bytes / sizeof(T))};
   return {Memory<T>{values, {.record_bytes = rows ? bytes : 0}}, std::move(owned)};
 }

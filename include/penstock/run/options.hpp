@@ -119,7 +119,7 @@ struct RunOptions {
   RunObserver* observe = nullptr;
   /// How long a step of a loop, and the begin of the next run, wait for shared leases to come back
   /// before they throw that batches are still held: see Lease::share(). Long enough for a garbage
-  /// collector, by default; 0: not at all.
+  /// collector, by default; 0 or less: not at all.
   std::chrono::milliseconds lease_wait{10'000};
 };
 

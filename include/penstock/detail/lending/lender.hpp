@@ -148,7 +148,9 @@ class SharedTicket : Return {
 
 #if PENSTOCK_BODIES
 PENSTOCK_INLINE void Lender::belong_here(std::chrono::milliseconds patience) noexcept {
-  patience_ = std::min<std::chrono::milliseconds>(patience, std::chrono::hours{24 * 365});
+  // A time point must be able to hold now and as much.
+  patience_ = std::clamp<std::chrono::milliseconds>(patience, std::chrono::milliseconds{0},
+                                                    std::chrono::hours{24 * 365});
   owner_.store(std::this_thread::get_id(), StdAtomics::relaxed);
 }
 
