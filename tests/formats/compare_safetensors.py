@@ -5,7 +5,7 @@
 compare_safetensors.py PROGRAM
 
 Files that the format's own writer makes, those that safetensors_test has refused, and damaged copies of a good one. 77
-without the package of PyPI, which `./tests/run --all` installs into build/safetensors.
+without the package of PyPI, which `./tests/run --all` installs into build/python.
 """
 import os
 import random
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-INSTALLED = Path(__file__).resolve().parents[2] / "build/safetensors/bin/python"
+INSTALLED = Path(__file__).resolve().parents[2] / "build/python/bin/python"
 
 try:
     import numpy

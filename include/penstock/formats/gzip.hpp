@@ -37,8 +37,11 @@ class Gzip {
     return *this;
   }
   /// @}
+  /// Move the state too; what was moved from is of no more use.
+  /// @{
   Gzip(Gzip&&) = default;
   Gzip& operator=(Gzip&&) = default;
+  /// @}
   ~Gzip() = default;
 
   /// See Codec.

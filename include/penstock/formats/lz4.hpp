@@ -58,8 +58,11 @@ class Lz4 {
     return *this;
   }
   /// @}
+  /// Move the state too; what was moved from is of no more use.
+  /// @{
   Lz4(Lz4&&) = default;
   Lz4& operator=(Lz4&&) = default;
+  /// @}
   ~Lz4() = default;
 
   /// See Codec.

@@ -44,8 +44,11 @@ class Zstd {
     return *this;
   }
   /// @}
+  /// Move the state too; what was moved from is of no more use.
+  /// @{
   Zstd(Zstd&&) = default;
   Zstd& operator=(Zstd&&) = default;
+  /// @}
   ~Zstd() = default;
 
   /// See Codec.
