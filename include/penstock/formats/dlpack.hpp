@@ -209,9 +209,13 @@ Managed* offsets_to_dlpack(const SharedLease<B>& lease, dl::Device where = detai
   static_assert(ragged,
                 "penstock: only a Ragged column has offsets: to_dlpack<\"name\">(lease, device) "
                 "gives all of another.");
-  return detail::dl_tensor<Managed>(detail::dl_values_at(column.offsets(), column.size() + 1),
-                                    where, B::read_only, std::make_shared<SharedLease<B>>(lease),
-                                    std::move(owner));
+  if constexpr (ragged) {
+    return detail::dl_tensor<Managed>(detail::dl_values_at(column.offsets(), column.size() + 1),
+                                      where, B::read_only, std::make_shared<SharedLease<B>>(lease),
+                                      std::move(owner));
+  } else {
+    return nullptr;
+  }
 }
 
 /// Does what `__dlpack__(stream=asked)` is to do before it gives a tensor of the batch: makes the

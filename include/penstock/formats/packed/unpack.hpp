@@ -26,7 +26,7 @@ namespace penstock {
 /// Options of unpack().
 struct UnpackOptions {
   /// Streams that batches go to in turn, at most 64.
-  unsigned streams = 2;
+  unsigned streams = 4;
   /// Batches that the next stage may hold at once, at least 2; 0: as many as of the stage before.
   std::size_t depth = 0;
 };
