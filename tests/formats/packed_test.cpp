@@ -31,15 +31,12 @@ using ps::tests::FaultyIo;
 using ps::tests::IoCall;
 using ps::tests::IoFaults;
 using ps::tests::outcome_of;
+using ps::tests::Sample;
 using ps::tests::TempDir;
 using ps::tests::zipf_tokens;
 using Tokens = std::vector<std::uint16_t>;
 
 namespace {
-
-struct Sample
-    : ps::Columns<ps::Field<"image", std::uint8_t, 3, ps::dynamic>,
-                  ps::Field<"label", std::int32_t>, ps::Field<"weight", ps::BFloat16, 2>> {};
 
 template <class T> std::vector<ps::PackedColumnInfo> pack(const std::string& path,
                                                           const std::vector<T>& values) {

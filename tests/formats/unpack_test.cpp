@@ -25,15 +25,12 @@ namespace ps = penstock;
 using ps::tests::Bytes;
 using ps::tests::Came;
 using ps::tests::outcome_of;
+using ps::tests::Sample;
 using ps::tests::TempDir;
 using ps::tests::zipf_tokens;
 using Tokens = std::vector<std::uint16_t>;
 
 namespace {
-
-struct Sample
-    : ps::Columns<ps::Field<"image", std::uint8_t, 3, ps::dynamic>,
-                  ps::Field<"label", std::int32_t>, ps::Field<"weight", ps::BFloat16, 2>> {};
 
 void pack(const std::string& path, const Tokens& tokens) {
   ps::PackedWriter writer{path, {ps::packed_column<std::uint16_t>("x")}};

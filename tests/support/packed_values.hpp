@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/data/float16.hpp>
 #include <penstock/data/packed.hpp>
+#include <penstock/data/schema.hpp>
 #include <penstock/formats/packed/detail/chunk_packer.hpp>
 #include <penstock/formats/packed/detail/column_choice.hpp>
 #include <penstock/sources/detail/value_type.hpp>
@@ -20,6 +22,10 @@
 namespace penstock::tests {
 
 using Bytes = std::vector<std::byte>;
+
+/// Records of several columns, one of them with an extent that only its file knows.
+struct Sample : Columns<Field<"image", std::uint8_t, 3, dynamic>, Field<"label", std::int32_t>,
+                        Field<"weight", BFloat16, 2>> {};
 
 template <class T> Bytes bytes_of(const std::vector<T>& values) {
   const auto bytes = std::as_bytes(std::span{values});

@@ -53,9 +53,9 @@ class Patience {
   /// tries again by itself.
   bool sleep_for(std::chrono::nanoseconds time) const;
   /// Blocks, without using the processor, until `ready()` holds, and returns true; or returns false
-  /// as readable() does. `changed` is a std::condition_variable_any, which whoever makes ready()
-  /// true notifies, and `lock` a lock of the mutex that ready() needs, held before and after. Of a
-  /// stop it hears as a token does: see below.
+  /// as readable() does. `changed` is a std::condition_variable_any, which the thread that
+  /// makes ready() true notifies, and `lock` a lock of the mutex that ready() needs, held before
+  /// and after. Of a stop it hears as a token does: see below.
   template <class Condition, class Lock, class Ready>
   bool wait(Condition& changed, Lock& lock, Ready ready) const {
     constexpr bool hears = requires(std::stop_token end) { changed.wait(lock, end, ready); };

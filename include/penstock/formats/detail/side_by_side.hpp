@@ -7,10 +7,10 @@
 #include <penstock/formats/detail/stream_records.hpp>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -77,28 +77,35 @@ template <class Records> class SideBySide {
   }
 
  private:
+  static constexpr std::size_t most_parts = 4; // of a file, ahead
   // A file that is decoded, and its parts that were not taken yet.
   struct Lane {
-    std::deque<StreamPart> parts;
+    // In a ring, so that a thread that decodes allocates nothing where it could not say so.
+    std::array<StreamPart, most_parts> ring;
+    std::size_t first{};
+    std::size_t count{};
     Owned<Records> records;
     bool busy{};  // a thread decodes it
     bool ended{}; // nothing comes behind the parts
     // Of the first part, for the thread that takes.
     std::size_t taken{};
     std::size_t byte{};
+
+    StreamPart& part(std::size_t i) noexcept { return ring[(first + i) % most_parts]; }
   };
-  static constexpr std::size_t most_parts = 4; // of a file, ahead
   static constexpr std::size_t more_files = 2; // ahead of their turn
 
   StreamPart* await(Lane& lane) {
     std::unique_lock lock{mutex_};
-    decoded_.wait(lock, [&] { return !lane.parts.empty(); });
-    return &lane.parts.front(); // which stays where it is while others come behind it
+    decoded_.wait(lock, [&] { return lane.count != 0; });
+    return &lane.part(0); // which stays where it is while others come behind it
   }
   void drop(Lane& lane) {
     {
       const std::lock_guard lock{mutex_};
-      lane.parts.pop_front();
+      lane.part(0) = {};
+      lane.first = (lane.first + 1) % most_parts;
+      --lane.count;
     }
     lane.taken = lane.byte = 0;
     wanted_.notify_one();
@@ -136,8 +143,8 @@ template <class Records> class SideBySide {
     std::optional<std::size_t> best;
     const auto look = [&](std::size_t file) {
       const Lane& lane = *lanes_[file];
-      if (!lane.busy && !lane.ended && lane.parts.size() < most_parts &&
-          (!best || lane.parts.size() < lanes_[*best]->parts.size())) {
+      if (!lane.busy && !lane.ended && lane.count < most_parts &&
+          (!best || lane.count < lanes_[*best]->count)) {
         best = file;
       }
     };
@@ -164,7 +171,7 @@ template <class Records> class SideBySide {
       lock.lock();
       lane.busy = false;
       lane.ended = part.last || part.failure;
-      lane.parts.push_back(std::move(part));
+      lane.part(lane.count++) = std::move(part);
       if (lane.ended) {
         lane.records = {};
       }
