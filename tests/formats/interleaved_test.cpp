@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 #include "support/caught.hpp"
 #include "support/compressed_files.hpp"
+#include "support/sanitizer.hpp"
 #include "support/temp_dir.hpp"
 
 #include <penstock/formats/gzip.hpp>
@@ -12,12 +13,19 @@
 #include <penstock/penstock.hpp>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace ps = penstock;
 using namespace ps::tests;
@@ -226,4 +234,41 @@ TEST_CASE("files and options are checked before a run") {
   CHECK(has(caught<ps::SourceError>([&] { open({dir / "none"}, {}); }), "none"));
   CHECK(has(caught<ps::OptionError>([&] { open({"a"}, {.block = 0}); }), ".block"));
   CHECK(has(caught<ps::OptionError>([&] { open({"a"}, {.longest = 1ULL << 32}); }), "4 GiB"));
+}
+
+TEST_CASE("a forked child destroys a source whose threads are its parent's, and both go on") {
+  if (ps::tests::under_tsan) {
+    SUCCEED("ThreadSanitizer has no threads after a fork");
+    return;
+  }
+  const TempDir dir;
+  const std::string numbers(4 << 20, 'x'); // more than the threads decode ahead
+  const std::string path = dir.write("a.gz", gzip_member(numbers));
+  auto source = std::make_unique<ps::Interleaved<std::uint32_t, ps::Gzip>>(
+      ps::interleaved<std::uint32_t>({path}, ps::Gzip{}));
+  source->open();
+  std::vector<std::uint32_t> values(100);
+  const auto read = [&](std::uint64_t index) {
+    return source->read(
+        ps::Batch<std::uint32_t, ps::Pageable>{values.data(), values.size(), index});
+  };
+  REQUIRE(read(0) == values.size());
+  // Its threads wait for room then. To destroy what they wait by would take until they are gone.
+  std::this_thread::sleep_for(std::chrono::milliseconds{300});
+  const pid_t child = ::fork();
+  if (child == 0) {
+    source.reset();
+    ::_exit(7);
+  }
+  int status = 0;
+  const auto due = std::chrono::steady_clock::now() + std::chrono::seconds{10};
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > due) {
+      ::kill(child, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 7);
+  CHECK(read(values.size()) == values.size());
 }

@@ -5,6 +5,7 @@
 #include <penstock/data/batch.hpp>
 #include <penstock/data/column.hpp>
 #include <penstock/data/memory.hpp>
+#include <penstock/detail/base/origin.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
@@ -39,7 +40,8 @@ struct InterleavedOptions {
   /// How many records of that order are left out at its beginning: a program that has seen so many
   /// goes on behind them. All before are decoded again.
   std::uint64_t skip = 0;
-  /// How many threads decode; 0: one for each processor, and no more than files are taken in turn.
+  /// How many threads decode, at most one a file; 0: one for each processor, and no more than files
+  /// are taken in turn.
   unsigned threads = 0;
   /// The longest line that is taken, in bytes without its end: see LinesOptions.
   std::uint64_t longest = std::uint64_t{1} << 20;
@@ -127,6 +129,16 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
     std::mutex reading;
     detail::Owned<Decoding> decoding;
     std::uint64_t next{}; // record
+    const detail::Origin origin;
+
+    Shared() = default;
+    Shared(const Shared&) = delete;
+    Shared& operator=(const Shared&) = delete;
+    ~Shared() {
+      if (!origin.is_here()) { // in a forked child, which has none of its threads
+        static_cast<void>(decoding.release());
+      }
+    }
   };
 
   static std::size_t bytes_of(const detail::StreamPart& part, std::size_t first,
@@ -144,7 +156,9 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
     shared.decoding = {};
     shared.decoding = detail::Owned<Decoding>{new Decoding{
         shared.files.size(), options_.at_once, options_.block,
-        options_.threads == 0 ? usual : options_.threads,
+        options_.threads == 0
+            ? usual
+            : static_cast<unsigned>(std::min<std::size_t>(options_.threads, shared.files.size())),
         [&shared, io = io_, codec = codec_, longest = options_.longest](std::size_t file) {
           return detail::Owned<Records>{new Records{Stream{{io, shared.files[file]}, codec},
                                                     of_lines ? 0 : sizeof(T),
