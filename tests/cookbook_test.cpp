@@ -40,7 +40,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -74,8 +73,7 @@ float number_of(char byte) {
 }
 
 template <class T> std::vector<T> contents(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  const std::string bytes{std::istreambuf_iterator<char>{file}, {}};
+  const std::string bytes = penstock::tests::content_of(path);
   std::vector<T> records(bytes.size() / sizeof(T));
   std::memcpy(records.data(), bytes.data(), records.size() * sizeof(T));
   return records;
@@ -351,8 +349,7 @@ TEST_CASE("a file of metrics has what a run has done") {
   auto pipeline = ps::Reader{ps::memory(std::span{numbers})} |
                   ps::Consumer{[](ps::Batch<const float, ps::Pageable>) {}};
   run_with_metrics(pipeline, dir / "penstock.prom");
-  std::ifstream file{dir / "penstock.prom"};
-  const std::string text{std::istreambuf_iterator<char>{file}, {}};
+  const std::string text = penstock::tests::content_of(dir / "penstock.prom");
   CHECK(text.find("penstock_records_total{pipeline=\"train\"} 1000\n") != std::string::npos);
   CHECK(!std::filesystem::exists(dir / "penstock.prom.new"));
 }

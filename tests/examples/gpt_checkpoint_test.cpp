@@ -24,7 +24,6 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <random>
@@ -38,6 +37,7 @@ namespace fs = std::filesystem;
 namespace ps = penstock;
 using namespace transformer;
 using ps::tests::caught;
+using ps::tests::content_of;
 using ps::tests::FaultyIo;
 using ps::tests::IoCall;
 using ps::tests::IoFaults;
@@ -69,11 +69,6 @@ void write_to(const std::string& path, const CheckpointState& state = some_state
                        into[i] = value_at(array, first + i);
                      }
                    });
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
 }
 
 /// Returns the whole of an array, and NaN where nothing was put.
@@ -121,7 +116,7 @@ std::string all_bytes(std::size_t count) {
 std::string error_of_header(std::size_t number, std::int32_t value) {
   const TempDir dir;
   write_to(dir / "c");
-  std::string bytes = text_of(dir / "c");
+  std::string bytes = content_of(dir / "c");
   std::memcpy(bytes.data() + 4 * number, &value, sizeof value);
   return error_of(dir.write("d", bytes));
 }
@@ -148,7 +143,7 @@ TEST_CASE("a checkpoint comes back as it was written") {
 TEST_CASE("a checkpoint begins as llm.c's own file of the model") {
   const TempDir dir;
   write_to(dir / "c");
-  const std::string bytes = text_of(dir / "c");
+  const std::string bytes = content_of(dir / "c");
   const std::array<std::int32_t, 8> header{20240326, 3, 8, 50, 2, 4, 16, 128};
   for (std::size_t i = 0; i < 256; ++i) {
     CHECK(at<std::int32_t>(bytes, 4 * i) == (i < header.size() ? header[i] : 0));
@@ -180,7 +175,7 @@ TEST_CASE("a checkpoint begins as llm.c's own file of the model") {
 TEST_CASE("a model of llm.c's has weights and no state, in floats or bf16") {
   const TempDir dir;
   write_to(dir / "c");
-  const std::string bytes = text_of(dir / "c").substr(0, 1024 + 4 * weights_of(small_one));
+  const std::string bytes = content_of(dir / "c").substr(0, 1024 + 4 * weights_of(small_one));
   const Checkpoint<> plain{dir.write("plain", bytes)};
   CHECK(!plain.state());
   check_array(read(plain, StateArray::masters), StateArray::masters);
@@ -230,7 +225,7 @@ TEST_CASE("a model larger than a piece comes back too") {
 TEST_CASE("a checkpoint takes the place of another whole, or not at all") {
   const TempDir dir;
   write_to(dir / "c");
-  const std::string before = text_of(dir / "c");
+  const std::string before = content_of(dir / "c");
   SECTION("a training that fails to give its state leaves the old one") {
     CHECK_THROWS_AS(write_checkpoint(dir / "c", small_one, {},
                                      [](StateArray array, std::size_t, std::span<float>) {
@@ -256,10 +251,10 @@ TEST_CASE("a checkpoint takes the place of another whole, or not at all") {
     // status, create, two writes, sync, close and rename.
     for (long call = 1; call <= 7; ++call) {
       CHECK(trial(call));
-      CHECK(text_of(dir / "c") == before);
+      CHECK(content_of(dir / "c") == before);
     }
   }
-  CHECK(text_of(dir / "c") == before);
+  CHECK(content_of(dir / "c") == before);
   CHECK(std::distance(fs::directory_iterator{dir.path()}, {}) == 1);
 }
 
@@ -280,7 +275,7 @@ TEST_CASE("a header that lies is refused with its place, before anything is allo
 TEST_CASE("a state that is damaged or unknown is refused with its place") {
   const TempDir dir;
   write_to(dir / "c");
-  const std::string whole = text_of(dir / "c");
+  const std::string whole = content_of(dir / "c");
   const std::size_t state = 1024 + 4 * weights_of(small_one);
   const auto changed = [&](std::size_t at, char to) {
     std::string bytes = whole;
@@ -316,7 +311,7 @@ TEST_CASE("a state that is damaged or unknown is refused with its place") {
 TEST_CASE("no random damage is taken for a whole checkpoint, or crashes") {
   const TempDir dir;
   write_to(dir / "c");
-  const std::string whole = text_of(dir / "c");
+  const std::string whole = content_of(dir / "c");
   std::mt19937 random{5};
   const auto below = [&](std::size_t n) {
     return std::uniform_int_distribution{std::size_t{0}, n - 1}(random);
@@ -388,7 +383,7 @@ TEST_CASE("gradients lie in their file behind the batch, in the order of llm.c's
                     });
   };
   write(3);
-  const std::string bytes = text_of(dir / "g");
+  const std::string bytes = content_of(dir / "g");
   CHECK(bytes.starts_with("gradient"));
   CHECK(at<std::uint32_t>(bytes, 12) == 2);
   CHECK(at<std::uint32_t>(bytes, 16) == 3);
@@ -399,7 +394,7 @@ TEST_CASE("gradients lie in their file behind the batch, in the order of llm.c's
   const std::size_t weights = 1048 + 12 * 4;
   write_to(dir / "c");
   CHECK(bytes.substr(weights, 4 * weights_of(small_one)) ==
-        text_of(dir / "c").substr(1024, 4 * weights_of(small_one)));
+        content_of(dir / "c").substr(1024, 4 * weights_of(small_one)));
   REQUIRE(bytes.size() == weights + 4 * weights_of(small_one) + 4);
   CHECK(at<std::uint32_t>(bytes, bytes.size() - 4) ==
         ps::crc32c(std::as_bytes(std::span{bytes}).first(bytes.size() - 4)));

@@ -23,7 +23,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <sstream>
@@ -36,6 +35,7 @@
 namespace ps = penstock;
 using namespace transformer;
 using ps::tests::caught;
+using ps::tests::content_of;
 using ps::tests::TempDir;
 
 namespace {
@@ -52,11 +52,6 @@ template <class Options> std::string refused(const std::vector<std::string>& wor
   std::string text = caught<std::invalid_argument>([&] { options<Options>(words); }).what();
   CHECK(text.find('\n') == text.npos);
   return text;
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
 }
 
 std::size_t count(std::string_view text, std::string_view part) {
@@ -222,12 +217,12 @@ TEST_CASE("losses are in the file as soon as they are there") {
   const TempDir dir;
   dir.write("c.csv", "of another run\n");
   Curve curve{dir / "c.csv"};
-  CHECK(text_of(dir / "c.csv") == "step,train_loss,val_loss,rate,seconds\n");
+  CHECK(content_of(dir / "c.csv") == "step,train_loss,val_loss,rate,seconds\n");
   curve.add({.step = 1, .loss = 4.25, .rate = 1e-5, .seconds = 0.5});
   curve.add({.step = 2, .loss = 4, .val_loss = 4.5, .rate = double{0.001F}, .seconds = 1});
-  CHECK(text_of(dir / "c.csv") == "step,train_loss,val_loss,rate,seconds\n"
-                                  "1,4.25,,1e-05,0.5\n"
-                                  "2,4,4.5,0.001,1\n");
+  CHECK(content_of(dir / "c.csv") == "step,train_loss,val_loss,rate,seconds\n"
+                                     "1,4.25,,1e-05,0.5\n"
+                                     "2,4,4.5,0.001,1\n");
   CHECK(curve.points().size() == 2);
   Curve unwritten{""};
   unwritten.add({.step = 1, .loss = 1});
@@ -244,23 +239,23 @@ TEST_CASE("a training that goes on goes on with its file of losses") {
   const std::string path = dir.write("c.csv", begin + later);
   {
     Curve curve{path, 2};
-    CHECK(text_of(path) == begin + later); // until it is sure that they come again
+    CHECK(content_of(path) == begin + later); // until it is sure that they come again
     curve.add({.step = 3, .loss = 2.5, .rate = 0.1, .seconds = 1});
     CHECK(curve.points() == std::vector<CurvePoint>{
                                 {.step = 1, .loss = 4, .rate = 0.1, .seconds = 10},
                                 {.step = 2, .loss = 3, .val_loss = 3.5, .rate = 0.1, .seconds = 20},
                                 {.step = 3, .loss = 2.5, .rate = 0.1, .seconds = 21}});
-    CHECK(text_of(path) == begin + "3,2.5,,0.1,21\n");
+    CHECK(content_of(path) == begin + "3,2.5,,0.1,21\n");
   }
   {
     Curve none{dir / "new.csv", 2};
-    CHECK(text_of(dir / "new.csv") == Curve::header);
+    CHECK(content_of(dir / "new.csv") == Curve::header);
   }
   CHECK(Curve{dir / "new.csv", 2}.points().empty()); // nor did the next one get far
   const std::string early = dir.write("early.csv", begin);
   CHECK(has(caught<std::runtime_error>([&] { Curve{early, 3}; }).what(),
             early + " ends at step 2, and the training goes on behind step 3"));
-  CHECK(text_of(early) == begin);
+  CHECK(content_of(early) == begin);
   for (const char* bad : {"1,4,,0.1\n", "1,4,,0.1,10,5\n", "1,,,0.1,10\n", "-1,4,,0.1,10\n",
                           "1,4,x,0.1,10\n", "\n", "1,4,,0.1,10\n1,4,,0.1,10\n"}) {
     const std::string whole = std::string{Curve::header} + bad;
@@ -268,7 +263,7 @@ TEST_CASE("a training that goes on goes on with its file of losses") {
     const std::string line = std::to_string(std::ranges::count(whole, '\n'));
     CHECK(has(caught<std::runtime_error>([&] { Curve{damaged, 5}; }).what(),
               damaged + ", line " + line + ": "));
-    CHECK(text_of(damaged) == whole);
+    CHECK(content_of(damaged) == whole);
   }
   CHECK(has(caught<std::runtime_error>([&] { Curve{dir.write("x", "other\n"), 5}; }).what(),
             "line 1"));
@@ -289,7 +284,7 @@ TEST_CASE("the picture has both curves, axes with round ticks, and nothing outsi
   points[11].loss = std::numeric_limits<double>::infinity();
   const TempDir dir;
   write_picture(dir / "c.svg", points);
-  const std::string svg = text_of(dir / "c.svg");
+  const std::string svg = content_of(dir / "c.svg");
   CHECK(svg.starts_with("<svg "));
   CHECK(svg.ends_with("</svg>\n"));
   CHECK(count(svg, "<polyline") == 2);

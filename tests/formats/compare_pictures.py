@@ -5,7 +5,7 @@
 compare_pictures.py PROGRAM [FOLDER…]
 
 Without folders, it takes those of Debian's package golang-1.19-src, where that is installed; and in any case files that
-Pillow makes now, among them damaged ones. 77 without Pillow.
+Pillow makes now, among them damaged ones. With PENSTOCK_THOROUGH=1, to more sizes, and more damaged ones. 77 without Pillow.
 """
 import functools
 import io
@@ -29,6 +29,7 @@ except ImportError:
     sys.exit(77)
 
 warnings.simplefilter("ignore")
+THOROUGH = os.environ.get("PENSTOCK_THOROUGH", "") not in ("", "0")
 
 
 def make_files(folder: Path) -> None:
@@ -52,7 +53,7 @@ def make_files(folder: Path) -> None:
     whole = (folder / "s2.jpg").read_bytes()
     damaged = {"half": whole[: len(whole) // 2], "header": whole[:300], "empty": b"", "two": whole[:2],
                "extra": whole[:-2] + bytes(50) + whole[-2:], "text": b"no picture at all"}
-    for at in range(700, len(whole) - 1, len(whole) // 40):
+    for at in range(700, len(whole) - 1, len(whole) // (40 if THOROUGH else 20)):
         damaged[f"at{at}"] = whole[:at] + bytes([whole[at] ^ 0x5A, 0xFF, 0x00]) + whole[at + 3:]
     start = re.search(b"\xff\xc0..\x08", whole, re.S).end()
     damaged["huge"] = whole[:start] + b"\xff\xff\xff\xff" + whole[start + 4:]
@@ -244,10 +245,11 @@ def main(program: str, folders: list[str]) -> int:
             all_files = sorted(path for folder in given if folder.is_dir() for path in folder.iterdir() if path.suffix in endings)
             assert all_files
             turned = sorted(path for path in oriented.iterdir() if path.suffix in endings)
+            large = [(3, (150, 103), "none"), (1, (401, 300), "none"), (1, (224, 224), "centre"), (3, (1000, 800), "none")]
             for channels, size, crop in [(3, (61, 37), "none upright"), (3, (37, 61), "none upright"), (1, (20, 30), "none upright"), (3, (24, 24), "centre upright"),
                                          (3, (30, 12), "centre upright"), (1, (12, 30), "centre upright"), (3, (61, 37), "none"),
-                                         (3, (401, 300), "none"), (3, (150, 103), "none"), (1, (401, 300), "none"), (3, (224, 224), "centre"), (1, (224, 224), "centre"),
-                                         (3, (32, 32), "centre"), (3, (7, 61), "none"), (3, (640, 100), "centre"), (3, (1000, 800), "none"), (3, (1, 1), "none")]:
+                                         (3, (401, 300), "none"), (3, (224, 224), "centre"), (3, (32, 32), "centre"), (3, (7, 61), "none"),
+                                         (3, (640, 100), "centre"), (3, (1, 1), "none"), *(large if THOROUGH else [])]:
                 files = turned if size in ((61, 37), (37, 61)) or "upright" in crop else all_files
                 pixels, notes, refused = decoded(program, channels, size, crop, files)
                 assert sorted([*pixels, *refused]) == list(range(len(files))), "each is kept or left out"

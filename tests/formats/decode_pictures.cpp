@@ -5,6 +5,8 @@
 // stages that users have, and writes for each, in order, its number and the pixels, to stdout; then
 // -1, and a line for each that was left out or noted. For compare_pictures.py.
 
+#include "support/temp_dir.hpp"
+
 #include <penstock/formats/jpeg.hpp>
 #include <penstock/formats/png.hpp>
 #include <penstock/penstock.hpp>
@@ -15,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -31,8 +32,7 @@ struct Files {
   std::uint64_t size() const { return paths.size(); }
   template <ps::HostSpace Where> std::size_t read(ps::Batch<schema, Where> into) const {
     for (std::size_t i = 0; i != into.size(); ++i) {
-      std::ifstream file{paths[into.index() + i], std::ios::binary};
-      const std::string bytes{std::istreambuf_iterator<char>{file}, {}};
+      const std::string bytes = penstock::tests::content_of(paths[into.index() + i]);
       std::copy(bytes.begin(), bytes.end(), ps::get<"bytes">(into).put(i, bytes.size()));
       ps::get<"label">(into)[i] = static_cast<std::int32_t>(into.index() + i);
     }

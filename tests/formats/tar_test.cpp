@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <random>
 #include <span>
@@ -31,6 +30,7 @@
 namespace fs = std::filesystem;
 namespace ps = penstock;
 using ps::tests::caught;
+using ps::tests::content_of;
 using ps::tests::FaultyIo;
 using ps::tests::has;
 using ps::tests::IoCall;
@@ -440,14 +440,10 @@ TEST_CASE("an index beside an archive is used as long as it is right") {
   const std::string path = write(dir, "a.tar", archive);
   const std::string index = dir / ".a.tar.penstock-index";
   const auto read = [&] { return deliver(ps::tar<Sample>(path, {.keep_index = true})); };
-  const auto bytes_of = [](const std::string& file) {
-    std::ifstream in{file, std::ios::binary};
-    return std::string{std::istreambuf_iterator<char>{in}, {}};
-  };
   CHECK(deliver(ps::tar<Sample>(path)) == expected);
   CHECK(!fs::exists(index));
   CHECK(read() == expected);
-  const std::string kept = bytes_of(index);
+  const std::string kept = content_of(index);
   REQUIRE(!kept.empty());
 
   // It is what is believed: an archive whose first header is damaged opens by it.
@@ -474,7 +470,7 @@ TEST_CASE("an index beside an archive is used as long as it is right") {
     }
     write(dir, ".a.tar.penstock-index", other);
     REQUIRE(read() == expected);
-    REQUIRE(bytes_of(index) == kept);
+    REQUIRE(content_of(index) == kept);
   }
   // What cannot be written is no error.
   fs::remove(index);

@@ -5,6 +5,8 @@
 // of it, to every fuzz target; then reads the files that the corpus's list names, and compares what
 // comes out with what the program that wrote them has in memory.
 
+#include "support/temp_dir.hpp"
+
 #include <penstock/data/float16.hpp>
 #include <penstock/formats/mnist.hpp>
 #include <penstock/formats/npy.hpp>
@@ -54,11 +56,6 @@ namespace {
 std::uint64_t damaged_copies() {
   const char* const thorough = std::getenv("PENSTOCK_THOROUGH");
   return thorough != nullptr && *thorough != '\0' && std::string{thorough} != "0" ? 200 : 20;
-}
-
-std::string content(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
 }
 
 std::uint64_t replay(const std::string& input) {
@@ -137,7 +134,7 @@ int run(const std::string& folder) {
   std::mt19937_64 random{22};
   for (const std::string& path : files_at(PosixIo{}, folder)) {
     if (!path.ends_with(".raw")) {
-      calls += replay_damaged(content(path), random);
+      calls += replay_damaged(content_of(path), random);
       ++files;
     }
   }
@@ -157,8 +154,9 @@ int run(const std::string& folder) {
       refused = true;
     }
     std::getline(words >> std::ws, said);
-    const bool right = expected == "refused" ? refused && got.find(said) != std::string::npos
-                                             : !refused && got == content(folder + "/" + expected);
+    const bool right = expected == "refused"
+                           ? refused && got.find(said) != std::string::npos
+                           : !refused && got == content_of(folder + "/" + expected);
     if (!right) {
       std::printf("%s: %s\n", line.c_str(), refused ? got.c_str() : "other bytes came out");
       ++wrong;

@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -34,6 +33,7 @@
 
 namespace fs = std::filesystem;
 namespace ps = penstock;
+using ps::tests::content_of;
 using ps::tests::FaultyIo;
 using ps::tests::IoCall;
 using ps::tests::IoFaults;
@@ -58,12 +58,6 @@ std::string some_text(std::size_t size) {
 
 std::span<const std::byte> part(const std::string& text, std::size_t from, std::size_t size) {
   return std::as_bytes(std::span{text}).subspan(from, size);
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  REQUIRE(file.is_open());
-  return {std::istreambuf_iterator<char>{file}, {}};
 }
 
 // Returns the names of all files in a folder, hidden ones too.
@@ -136,7 +130,7 @@ TEST_CASE("a committed file has its bytes, written in any order by several threa
         thread.join();
       }
       file.commit(durable);
-      REQUIRE(text_of(dir / "a") == text);
+      REQUIRE(content_of(dir / "a") == text);
       REQUIRE(names_in(dir) == Names{"a"});
       REQUIRE(io.open_now() == 0);
       REQUIRE(io.failures() == 0);
@@ -159,10 +153,10 @@ TEST_CASE("until it is committed a file has another name, hidden, and the old on
     REQUIRE(names[0].substr(0, 3) == ".a.");
     if (existing) {
       REQUIRE(names[1] == "a");
-      REQUIRE(text_of(path) == "old, and longer than the new one");
+      REQUIRE(content_of(path) == "old, and longer than the new one");
     }
     file.commit(false);
-    REQUIRE(text_of(path) == "new");
+    REQUIRE(content_of(path) == "new");
     REQUIRE(names_in(dir) == Names{"a"});
     fs::remove(path);
   }
@@ -178,7 +172,7 @@ TEST_CASE("what is not committed leaves nothing") {
     REQUIRE(io.open_now() == 1);
   }
   REQUIRE(names_in(dir) == Names{"a"});
-  REQUIRE(text_of(dir / "a") == "old");
+  REQUIRE(content_of(dir / "a") == "old");
   REQUIRE(io.open_now() == 0);
 }
 
@@ -187,11 +181,11 @@ TEST_CASE("a file that nothing is written to is empty, and holes are 0") {
   ps::NewFile empty{ps::PosixIo{}, dir / "empty"};
   empty.write(10, {});
   empty.commit(false);
-  REQUIRE(text_of(dir / "empty").empty());
+  REQUIRE(content_of(dir / "empty").empty());
   ps::NewFile holed{ps::PosixIo{}, dir / "holed"};
   holed.write(5, part("x", 0, 1));
   holed.commit(false);
-  REQUIRE(text_of(dir / "holed") == std::string(5, '\0') + 'x');
+  REQUIRE(content_of(dir / "holed") == std::string(5, '\0') + 'x');
 }
 
 TEST_CASE("a file moves, and what it was moved from holds nothing") {
@@ -209,7 +203,7 @@ TEST_CASE("a file moves, and what it was moved from holds nothing") {
     REQUIRE(second.path() == dir / "a");
     second.write(3, part("def", 0, 3));
     second.commit(false);
-    REQUIRE(text_of(dir / "a") == "abcdef");
+    REQUIRE(content_of(dir / "a") == "abcdef");
   }
   REQUIRE(names_in(dir) == Names{"a"});
   REQUIRE(io.open_now() == 0);
@@ -233,11 +227,11 @@ TEST_CASE("files of one name keep apart until they are committed, and the last o
   two.write(0, part("two", 0, 3));
   REQUIRE(names_in(dir).size() == 3);
   two.commit(false);
-  REQUIRE(text_of(dir / "a") == "two");
+  REQUIRE(content_of(dir / "a") == "two");
   one.commit(false);
-  REQUIRE(text_of(dir / "a") == "one");
+  REQUIRE(content_of(dir / "a") == "one");
   REQUIRE(names_in(dir) == Names{left, "a"});
-  REQUIRE(text_of(dir / left) == "left");
+  REQUIRE(content_of(dir / left) == "left");
 }
 
 TEST_CASE("if all the names are taken, that is told in the end") {
@@ -261,7 +255,7 @@ TEST_CASE("an interrupted call of a NewFile is made again at once, a later one a
     faults.most_bytes = 10;
     const FaultyIo<> io{faults};
     write_whole(io, dir / "a", text, true);
-    REQUIRE(text_of(dir / "a") == text);
+    REQUIRE(content_of(dir / "a") == text);
     {
       const ps::NewFile uncommitted{io, dir / "b"};
     }
@@ -307,7 +301,7 @@ TEST_CASE("a write that fails names the file, the byte, the cause and what to do
   // The same writes succeed now.
   file.write(0, part(text, 0, 100));
   file.commit(false);
-  REQUIRE(text_of(path) == text);
+  REQUIRE(content_of(path) == text);
 }
 
 TEST_CASE("a real limit is met in the middle of a write") {
@@ -409,7 +403,7 @@ TEST_CASE("whether a file is still wanted is asked once, directly before it gets
         expected.emplace_back("sync_folder");
       }
       REQUIRE(names == expected);
-      REQUIRE(text_of(dir / "a") == (wanted ? "new" : "old"));
+      REQUIRE(content_of(dir / "a") == (wanted ? "new" : "old"));
       REQUIRE(names_in(dir) == Names{"a"});
       REQUIRE(io.open_now() == 0);
       REQUIRE(error_of([&] { file.commit(durable); })); // not a second time
@@ -432,7 +426,7 @@ TEST_CASE("a folder's name that could not be made durable is an error, but not w
   REQUIRE(e);
   REQUIRE(e->file() == dir / "a");
   REQUIRE(says(*e, "what now lies at " + (dir / "a") + ": Input/output error. "));
-  REQUIRE(text_of(dir / "a") == "abc");
+  REQUIRE(content_of(dir / "a") == "abc");
 }
 
 TEST_CASE("a close that fails is a commit that fails, whatever it says") {
@@ -449,7 +443,7 @@ TEST_CASE("a close that fails is a commit that fails, whatever it says") {
     REQUIRE(e->file() == dir / "a");
     REQUIRE(says(*e, "penstock: cannot write " + (dir / "a") + ": " +
                          std::generic_category().message(error)));
-    REQUIRE(text_of(dir / "a") == "old");
+    REQUIRE(content_of(dir / "a") == "old");
     REQUIRE(names_in(dir) == Names{"a"}); // at once, not when it dies
     REQUIRE(io.open_now() == 0);
   }
@@ -467,7 +461,7 @@ TEST_CASE("after commit() a file takes nothing more, and is not committed twice"
     REQUIRE(e->file() == dir / "a");
     REQUIRE(says(*e, "A file takes no more once commit() was called."));
   }
-  REQUIRE(text_of(dir / "a") == "abc");
+  REQUIRE(content_of(dir / "a") == "abc");
   REQUIRE(io.open_now() == 0);
 }
 
@@ -508,7 +502,7 @@ TEST_CASE("a path that no file can be made at is named with the reason and the c
 
   const std::string just = std::string(241, 'x'); // 14 bytes less
   write_whole(ps::PosixIo{}, dir / just, "abc", false);
-  REQUIRE(text_of(dir / just) == "abc");
+  REQUIRE(content_of(dir / just) == "abc");
 }
 
 TEST_CASE("causes that lie with the system have their own cures") {
@@ -544,8 +538,8 @@ TEST_CASE("a link is replaced itself, and what it led to stays") {
     fs::create_symlink(leads_to, dir / "link");
     write_whole(ps::PosixIo{}, dir / "link", "new", true);
     REQUIRE(!fs::is_symlink(dir / "link"));
-    REQUIRE(text_of(dir / "link") == "new");
-    REQUIRE(text_of(dir / "target") == "old");
+    REQUIRE(content_of(dir / "link") == "new");
+    REQUIRE(content_of(dir / "target") == "old");
     REQUIRE(names_in(dir) == Names{"link", "target"});
     fs::remove(dir / "link");
   }
@@ -562,8 +556,8 @@ TEST_CASE("a path may be relative, with a folder or without") {
   });
   fs::current_path(before);
   REQUIRE(!e);
-  REQUIRE(text_of(dir / "a") == "abc");
-  REQUIRE(text_of(dir / "folder/b") == "def");
+  REQUIRE(content_of(dir / "a") == "abc");
+  REQUIRE(content_of(dir / "folder/b") == "def");
   REQUIRE(names_in(dir) == Names{"a", "folder"});
 }
 
@@ -585,8 +579,8 @@ TEST_CASE("a file gets its name where it was begun, whatever the current folder 
   REQUIRE(!e);
   REQUIRE(path == "a");
   REQUIRE(names_in(dir) == Names{"a"});
-  REQUIRE(text_of(dir / "a") == "abc");
-  REQUIRE(text_of(other / "a") == "another");
+  REQUIRE(content_of(dir / "a") == "abc");
+  REQUIRE(content_of(other / "a") == "another");
 }
 
 TEST_CASE("whichever call fails, there is the old file or the whole new one, and nothing else") {
@@ -632,7 +626,7 @@ TEST_CASE("whichever call fails, there is the old file or the whole new one, and
           }
           REQUIRE(names == expected);
           if (!names.empty()) {
-            REQUIRE(text_of(path) == (is_new ? text : "old"));
+            REQUIRE(content_of(path) == (is_new ? text : "old"));
           }
           if (io.failures() == 0) {
             REQUIRE(k == 11); // status, create, 4 writes, sync, close, rename, sync_folder
@@ -668,7 +662,7 @@ TEST_CASE("whenever the process is killed, there is the old file or the whole ne
     REQUIRE(::waitpid(child, &status, 0) == child);
     ended = WIFEXITED(status);
     REQUIRE((ended ? WEXITSTATUS(status) == 0 : WTERMSIG(status) == SIGKILL));
-    const std::string now = text_of(path);
+    const std::string now = content_of(path);
     REQUIRE((now == text || (now == "old" && !ended)));
     killed += ended ? 0 : 1;
     dir.write("a", "old");
@@ -677,5 +671,5 @@ TEST_CASE("whenever the process is killed, there is the old file or the whole ne
   REQUIRE(names_in(dir).size() == 10); // the file, and nine that killed children left
   // The files left are in nobody's way.
   write_whole(ps::PosixIo{}, path, text, true);
-  REQUIRE(text_of(path) == text);
+  REQUIRE(content_of(path) == text);
 }

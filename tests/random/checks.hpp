@@ -7,12 +7,12 @@
 #include "random/model.hpp"
 #include "random/work.hpp"
 #include "support/outcome.hpp"
+#include "support/temp_dir.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <map>
@@ -417,8 +417,7 @@ class Checks {
   }
 
   std::vector<Number> written() const {
-    std::ifstream file{made_.path, std::ios::binary};
-    const std::string bytes{std::istreambuf_iterator<char>{file}, {}};
+    const std::string bytes = content_of(made_.path);
     std::vector<Number> numbers(bytes.size() / sizeof(Number));
     std::copy_n(bytes.data(), numbers.size() * sizeof(Number),
                 reinterpret_cast<char*>(numbers.data()));

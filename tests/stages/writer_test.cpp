@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <numeric>
@@ -31,6 +30,7 @@
 
 namespace ps = penstock;
 using ps::tests::caught;
+using ps::tests::content_of;
 using ps::tests::FaultyIo;
 using ps::tests::has;
 using ps::tests::IoCall;
@@ -52,13 +52,9 @@ std::vector<Number> numbers(std::size_t count = total) {
 std::string bytes_of(const std::vector<Number>& numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
 }
-std::string content(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  return {std::istreambuf_iterator<char>{file}, {}};
-}
 // Compares here, so that a failed check does not print the bytes.
 bool holds(const std::string& path, const std::string& bytes) {
-  return content(path) == bytes;
+  return content_of(path) == bytes;
 }
 std::size_t files_in(const TempDir& dir) {
   const std::filesystem::directory_iterator files{dir.path()};
@@ -124,7 +120,7 @@ TEST_CASE("a Writer takes pinned memory, records of any type, and none at all") 
   const std::string in = dir.write("in", std::string(10'007, 'x') + "y");
   auto bytes = ps::Reader{ps::records<char>(in, {.record_bytes = 4})} | ps::Writer{dir / "out"};
   bytes.run();
-  CHECK(holds(dir / "out", content(in)));
+  CHECK(holds(dir / "out", content_of(in)));
 
   auto none = ps::Reader{ps::memory(std::span<const Number>{})} | ps::Writer{dir / "none"};
   none.run();

@@ -18,7 +18,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <random>
@@ -654,8 +653,7 @@ TEST_CASE("from disk to disk: what the Writer writes is what the kernel made of 
     for (int run = 0; run < 2; ++run) {
       const ps::Report& report = pipeline.run();
       CHECK(report.records == s.records * s.epochs);
-      std::ifstream file{dir / "out", std::ios::binary};
-      const std::string written{std::istreambuf_iterator<char>{file}, {}};
+      const std::string written = tests::content_of(dir / "out");
       REQUIRE(written.size() == expected.size());
       CHECK(std::memcmp(written.data(), expected.data(), expected.size()) == 0);
     }

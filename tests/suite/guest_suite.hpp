@@ -23,7 +23,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <iterator>
 #include <numeric>
@@ -98,11 +97,6 @@ inline void is_a_refused_launch(const Outcome& out, const char* stage, std::uint
   CHECK(cudaPeekAtLastError() == cudaSuccess);
 }
 
-inline std::string text_of(const std::string& path) {
-  std::ifstream file{path};
-  return {std::istreambuf_iterator<char>{file}, {}};
-}
-
 TEST_CASE("a launch refused in a Kernel's callable ends the run, and its Writer commits nothing") {
   const tests::TempDir dir;
   const std::string path = dir.write("out.bin", std::string{"as it was"});
@@ -118,7 +112,7 @@ TEST_CASE("a launch refused in a Kernel's callable ends the run, and its Writer 
                      {.streams = streams}} |
           ps::AsyncCopier{ps::to_host} | ps::Writer{path};
       is_a_refused_launch(outcome_of([&] { pipeline.run(); }), "Kernel", refused);
-      CHECK(text_of(path) == "as it was");
+      CHECK(tests::content_of(path) == "as it was");
     }
   }
 }

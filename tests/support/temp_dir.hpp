@@ -53,4 +53,14 @@ class TempDir {
   std::string path_;
 };
 
+/// Returns the bytes of a file at once: byte by byte, a sanitizer would take most of a test's time.
+inline std::string content_of(const std::string& path) {
+  std::ifstream file{path, std::ios::binary};
+  std::string bytes(std::filesystem::file_size(path), '\0');
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
+    throw std::system_error{EIO, std::generic_category(), path};
+  }
+  return bytes;
+}
+
 } // namespace penstock::tests
