@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LIMIT = 280
-STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wsign-conversion", "-Wnull-dereference", "-Werror"]
 
 
 def run(*command, fails=False) -> str:
