@@ -1,0 +1,18 @@
+# SPDX-FileCopyrightText: The penstock authors
+# SPDX-License-Identifier: Apache-2.0
+"""Writes one source of several examples, each in a namespace of its own, so that a slow compiler reads the headers once.
+
+examples_together.py OUT EXAMPLE…     the examples are files; their folder is one that the compiler must look in
+"""
+import re
+import sys
+from pathlib import Path
+
+INCLUDE = re.compile(r'^#include [<"].+[>"]$', re.MULTILINE)
+
+out, sources = Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]]
+# All includes come first, and do nothing when an example repeats them within its namespace.
+includes = {f"#if defined(__CUDACC__)\n{line}\n#endif" if '.cuh' in line else line: None
+            for source in sources for line in INCLUDE.findall(source.read_text())}
+examples = [f'namespace example_{source.stem} {{\n#include "{source.name}"\n}}' for source in sources]
+out.write_text("\n".join([*includes, *examples, "int main() {}", ""]))
