@@ -8,11 +8,10 @@ import re
 import sys
 from pathlib import Path
 
-INCLUDE = re.compile(r'^#include [<"].+[>"]$', re.MULTILINE)
+INCLUDES = re.compile(r"^#(?:include|if|el|endif).*$", re.MULTILINE)
 
 out, sources = Path(sys.argv[1]), [Path(name) for name in sys.argv[2:]]
-# All includes come first, and do nothing when an example repeats them within its namespace.
-includes = {f"#if defined(__CUDACC__)\n{line}\n#endif" if '.cuh' in line else line: None
-            for source in sources for line in INCLUDE.findall(source.read_text())}
+# All includes come first, each under its condition, and do nothing when an example repeats them within its namespace.
+includes = [line for source in sources for line in INCLUDES.findall(source.read_text())]
 examples = [f'namespace example_{source.stem} {{\n#include "{source.name}"\n}}' for source in sources]
 out.write_text("\n".join([*includes, *examples, "int main() {}", ""]))
