@@ -29,7 +29,9 @@ constexpr std::size_t mib = std::size_t{1} << 20;
 
 // Of the system's pages, which may be larger than ours.
 const auto system_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-std::size_t system_pages(std::size_t bytes) { return (bytes + system_page - 1) / system_page; }
+std::size_t system_pages(std::size_t bytes) {
+  return (bytes + system_page - 1) / system_page;
+}
 
 // Returns how many pages of [at, at + bytes) are in memory.
 std::size_t resident_pages(void* at, std::size_t bytes) {
