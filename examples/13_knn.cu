@@ -100,7 +100,7 @@ std::vector<Candidate> candidates_of(ps::CudaDevice& gpu, const std::string& pat
   const auto length = ps::device_array<float>(gpu, queries);
   const auto norms = ps::device_array<nearest::Norm>(gpu, batch_size);
   const auto products = ps::device_array<float>(gpu, queries * batch_size);
-  const auto best = ps::device_array<Candidate>(gpu, queries * kept);
+  const auto best = ps::device_array<Candidate>(gpu, queries * kept_each);
   const ps::Workspace<ps::CudaDevice> workspace{gpu, Blas::workspace_bytes};
   Blas blas;
   gpu.copy_to_device(query.data(), asked.data(), queries * sizeof(Vector), stream);
@@ -208,7 +208,8 @@ int main(int argc, char** argv) try {
   const std::vector<Candidate> candidates = candidates_of(gpu, path, asked);
   std::vector<std::vector<Found>> found;
   for (std::size_t q = 0; q < queries; ++q) {
-    found.push_back(certain(file, asked[q], std::span{candidates}.subspan(q * kept, kept)));
+    found.push_back(
+        certain(file, asked[q], std::span{candidates}.subspan(q * kept_each, kept_each)));
   }
   constexpr std::size_t step = queries / 4;
   for (std::size_t q = 0; q < queries; q += step) {

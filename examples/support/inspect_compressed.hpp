@@ -52,7 +52,8 @@ void read_compressed_lines(const std::string& path, Codec codec, Inspected& all)
 }
 
 /// Reads a file that is compressed so.
-inline void read_compressed(const std::string& path, const std::string& by, Inspected& all) {
+inline void read_compressed(const std::string& path, const std::string& by,
+                            [[maybe_unused]] Inspected& all) {
 #if defined(EXAMPLES_HAVE_ZLIB)
   if (by == "gzip") {
     return read_compressed_lines(path, ps::Gzip{}, all);

@@ -13,7 +13,7 @@
 // For each of many queries, finds those of a stream of vectors that may be the nearest.
 
 /// How many candidates are kept for a query.
-inline constexpr unsigned kept = 64;
+inline constexpr unsigned kept_each = 64;
 
 /// A vector's number, below the least that its distance may be: the lesser candidate is the nearer,
 /// and of equal distances the first.
@@ -94,17 +94,17 @@ __global__ void __launch_bounds__(threads)
                 unsigned count, std::uint32_t first, Candidate* best) {
   __shared__ Candidate all[room];
   __shared__ unsigned next;
-  Candidate* const mine = best + std::size_t{blockIdx.x} * kept;
+  Candidate* const mine = best + std::size_t{blockIdx.x} * kept_each;
   const float* const column = products + blockIdx.x * stride;
   const float length = lengths[blockIdx.x];
-  if (threadIdx.x < kept) {
+  if (threadIdx.x < kept_each) {
     all[threadIdx.x] = mine[threadIdx.x];
   }
   if (threadIdx.x == 0) {
-    next = kept;
+    next = kept_each;
   }
   __syncthreads();
-  unsigned filled = kept; // the value of `next`, as every thread knows
+  unsigned filled = kept_each; // the value of `next`, as every thread knows
   for (unsigned from = 0; from < count; from += threads) {
     const unsigned vector = from + threadIdx.x;
     Candidate candidate = nobody;
@@ -116,24 +116,24 @@ __global__ void __launch_bounds__(threads)
       const float cut = 1.1F * 0x1p-8F * length * norm.length + 0x1p-18F * norm.squared;
       candidate = as_candidate(norm.squared + column[vector] - cut, first + vector);
     }
-    const bool nearer = candidate < all[kept - 1];
+    const bool nearer = candidate < all[kept_each - 1];
     if (nearer) {
       all[atomicAdd(&next, 1U)] = candidate;
     }
     filled += static_cast<unsigned>(__syncthreads_count(nearer));
     if (filled > room - threads) {
       sort(all, filled);
-      filled = kept;
+      filled = kept_each;
       if (threadIdx.x == 0) {
-        next = kept;
+        next = kept_each;
       }
       __syncthreads();
     }
   }
-  if (filled > kept) {
+  if (filled > kept_each) {
     sort(all, filled);
   }
-  if (threadIdx.x < kept) {
+  if (threadIdx.x < kept_each) {
     mine[threadIdx.x] = all[threadIdx.x];
   }
 }

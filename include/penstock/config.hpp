@@ -64,6 +64,13 @@
 #else
 #define PENSTOCK_INLINE inline
 #endif
+/// Marks such a body that no caller shall take in. nvcc 12 says `inline` in the declaration too,
+/// and g++ then warns of the attribute.
+#if defined(__CUDACC_VER_MAJOR__) && __CUDACC_VER_MAJOR__ < 13
+#define PENSTOCK_NOINLINE PENSTOCK_INLINE
+#else
+#define PENSTOCK_NOINLINE [[gnu::noinline]] PENSTOCK_INLINE
+#endif
 
 namespace penstock::detail {
 

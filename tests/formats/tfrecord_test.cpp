@@ -106,6 +106,7 @@ TEST_CASE("CRC-32C is that of the standard, in parts too") {
 }
 
 TEST_CASE("sums side by side are that of all bytes, whatever their number and place") {
+  CHECK(ps::detail::has_crc32c()); // else tables are compared with themselves
   std::string bytes(5000, '\0');
   for (std::size_t i = 0; i != bytes.size(); ++i) {
     bytes[i] = static_cast<char>(i * i * i >> 5);

@@ -14,7 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LIMIT = 280
-STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wsign-conversion", "-Wnull-dereference", "-Werror"]
 
 
 def run(*command, fails=False) -> str:
@@ -70,7 +70,10 @@ def on_host(work: Path, cxx: str):
     run(*build, ROOT / "examples/01_hello_pipeline.cpp", "-o", work / "hello")
     run(sys.executable, HERE / "check_example.py", "01_hello_pipeline", work / "hello")
     folder = foreign(work, "host")
-    run(*build, folder / "main.cpp", folder / "other.cpp", "-o", folder / "mine")
+    # One source has the part that the others lack.
+    for name, *part in [("main",), ("other", "-DPENSTOCK_IMPLEMENTATION")]:
+        run(*build, "-DPENSTOCK_COMPILED", *part, "-c", folder / f"{name}.cpp", "-o", folder / f"{name}.o")
+    run(*build, folder / "main.o", folder / "other.o", "-o", folder / "mine")
     assert "counted 100000\n" in run(folder / "mine")
     twice = folder / "twice.cpp"
     shutil.copyfile(include / "penstock/penstock.hpp", folder / "again.hpp")

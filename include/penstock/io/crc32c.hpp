@@ -12,6 +12,11 @@
 
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+#define PENSTOCK_CRC32C_TARGET "sse4.2"
+#else
+#include <arm_acle.h>
+#include <sys/auxv.h>
+#define PENSTOCK_CRC32C_TARGET "+crc"
 #endif
 
 namespace penstock {
@@ -20,22 +25,39 @@ namespace detail {
 /// Goes on with the sum by eight tables, on any processor.
 std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes, std::uint32_t sum);
 
+/// Whether the processor has an instruction for it: x86 from SSE4.2 on, most of Arm's.
+bool has_crc32c() noexcept;
+/// Goes on with the sum by that instruction.
+[[gnu::target(PENSTOCK_CRC32C_TARGET)]] std::uint32_t
+crc32c_by_instruction(std::span<const std::byte> bytes, std::uint32_t before);
+
+/// Goes on with the sum by eight bytes. It stays in 64 bits, as x86 has it.
+[[gnu::target(PENSTOCK_CRC32C_TARGET)]] inline std::uint64_t crc32c_of(std::uint64_t sum,
+                                                                       std::uint64_t word) {
 #if defined(__x86_64__)
-/// Goes on with the sum by the processor's own instruction, which SSE4.2 has.
-[[gnu::target("sse4.2")]] std::uint32_t crc32c_by_sse(std::span<const std::byte> bytes,
-                                                      std::uint32_t before);
+  return _mm_crc32_u64(sum, word);
+#else
+  return __crc32cd(static_cast<std::uint32_t>(sum), word);
 #endif
+}
 
 #if PENSTOCK_BODIES
+PENSTOCK_INLINE bool has_crc32c() noexcept {
 #if defined(__x86_64__)
+  return __builtin_cpu_supports("sse4.2") != 0;
+#else
+  return (::getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+#endif
+}
+
 /// What so many bytes of zero behind it do to a sum: it is linear in the sum's bits.
 template <std::size_t Zeros> class Crc32cBehind {
  public:
-  [[gnu::target("sse4.2")]] Crc32cBehind() {
+  [[gnu::target(PENSTOCK_CRC32C_TARGET)]] Crc32cBehind() {
     for (unsigned bit = 0; bit != 32; ++bit) {
       std::uint64_t sum = std::uint64_t{1} << bit;
       for (std::size_t i = 0; i != Zeros / 8; ++i) {
-        sum = _mm_crc32_u64(sum, 0);
+        sum = crc32c_of(sum, 0);
       }
       for (unsigned byte = 0; byte != 256; ++byte) {
         of_[bit / 8][byte] ^= (byte >> bit % 8 & 1) != 0 ? static_cast<std::uint32_t>(sum) : 0;
@@ -50,7 +72,6 @@ template <std::size_t Zeros> class Crc32cBehind {
  private:
   std::array<std::array<std::uint32_t, 256>, 4> of_{};
 };
-#endif
 
 PENSTOCK_INLINE std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes,
                                                std::uint32_t sum) {
@@ -86,9 +107,10 @@ PENSTOCK_INLINE std::uint32_t crc32c_by_tables(std::span<const std::byte> bytes,
   return sum;
 }
 
-PENSTOCK_INLINE std::uint32_t crc32c_by_sse(std::span<const std::byte> bytes,
-                                            std::uint32_t before) {
-  // The instruction takes three cycles, and one can begin in each: so three sums side by side.
+PENSTOCK_INLINE std::uint32_t crc32c_by_instruction(std::span<const std::byte> bytes,
+                                                    std::uint32_t before) {
+  // On x86 the instruction takes three cycles, and one can begin in each: so three sums side by
+  // side.
   constexpr std::size_t part = 512;
   static const Crc32cBehind<part> behind;
   const auto word = [&](std::size_t at) {
@@ -101,18 +123,22 @@ PENSTOCK_INLINE std::uint32_t crc32c_by_sse(std::span<const std::byte> bytes,
     std::uint64_t second = 0;
     std::uint64_t third = 0;
     for (std::size_t at = 0; at != part; at += 8) {
-      sum = _mm_crc32_u64(sum, word(at));
-      second = _mm_crc32_u64(second, word(part + at));
-      third = _mm_crc32_u64(third, word(2 * part + at));
+      sum = crc32c_of(sum, word(at));
+      second = crc32c_of(second, word(part + at));
+      third = crc32c_of(third, word(2 * part + at));
     }
     sum = behind(behind(sum) ^ second) ^ third;
   }
   for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
-    sum = _mm_crc32_u64(sum, word(0));
+    sum = crc32c_of(sum, word(0));
   }
   auto last = static_cast<std::uint32_t>(sum);
   for (const std::byte byte : bytes) {
+#if defined(__x86_64__)
     last = _mm_crc32_u8(last, std::to_integer<std::uint8_t>(byte));
+#else
+    last = __crc32cb(last, std::to_integer<std::uint8_t>(byte));
+#endif
   }
   return last;
 }
@@ -121,19 +147,17 @@ PENSTOCK_INLINE std::uint32_t crc32c_by_sse(std::span<const std::byte> bytes,
 } // namespace detail
 
 /// Returns the CRC-32C (RFC 3720, B.4) of these bytes, behind others whose CRC-32C is `before`. Any
-/// thread. Takes some 15 GB/s on one thread by SSE4.2, a tenth where the processor lacks it.
+/// thread. Takes some 15 GB/s on one thread by x86's instruction, a tenth without one.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 #if PENSTOCK_BODIES
 PENSTOCK_INLINE std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) {
-#if defined(__x86_64__)
-  static const bool has_sse = __builtin_cpu_supports("sse4.2") != 0;
-  if (has_sse) {
-    return ~detail::crc32c_by_sse(bytes, ~before);
-  }
-#endif
-  return ~detail::crc32c_by_tables(bytes, ~before);
+  static const bool by_instruction = detail::has_crc32c();
+  return ~(by_instruction ? detail::crc32c_by_instruction(bytes, ~before)
+                          : detail::crc32c_by_tables(bytes, ~before));
 }
 #endif
 
 } // namespace penstock
+
+#undef PENSTOCK_CRC32C_TARGET

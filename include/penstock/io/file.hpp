@@ -159,8 +159,8 @@ template <class Io> class Descriptor {
 };
 
 #if PENSTOCK_BODIES
-[[gnu::noinline]] PENSTOCK_INLINE void
-throw_io_error(std::string_view doing, const std::string& path, int error, std::uint64_t offset) {
+PENSTOCK_NOINLINE void throw_io_error(std::string_view doing, const std::string& path, int error,
+                                      std::uint64_t offset) {
   const char* cure = "Check the file and the file system it lies on.";
   switch (error) {
   case ENOENT:
@@ -193,12 +193,11 @@ throw_io_error(std::string_view doing, const std::string& path, int error, std::
   throw_source_error({text}, path, offset);
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void throw_read_error(const std::string& path, int error,
-                                                        std::uint64_t offset) {
+PENSTOCK_NOINLINE void throw_read_error(const std::string& path, int error, std::uint64_t offset) {
   throw_io_error(joined({"read byte ", offset, " of"}), path, error, offset);
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void throw_not_a_file(const std::string& path) {
+PENSTOCK_NOINLINE void throw_not_a_file(const std::string& path) {
   throw_source_error({"penstock: ", path,
                       " is not a regular file, so it cannot be read in parts, each at its "
                       "place: copy what comes out of it into a file."},

@@ -87,13 +87,13 @@ unsigned usable_processors();
 std::uint64_t usable_memory();
 
 #if PENSTOCK_BODIES
-[[gnu::noinline]] PENSTOCK_INLINE unsigned usable_processors() {
+PENSTOCK_NOINLINE unsigned usable_processors() {
   const unsigned allowed = detail::ProcessorSet::of_this_thread().count();
   return detail::processors_within("",
                                    allowed != 0 ? allowed : std::thread::hardware_concurrency());
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE std::uint64_t usable_memory() {
+PENSTOCK_NOINLINE std::uint64_t usable_memory() {
   return detail::memory_within("");
 }
 #endif

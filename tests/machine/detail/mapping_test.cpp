@@ -27,9 +27,15 @@ namespace {
 
 constexpr std::size_t mib = std::size_t{1} << 20;
 
+// Of the system's pages, which may be larger than ours.
+const auto system_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+std::size_t system_pages(std::size_t bytes) {
+  return (bytes + system_page - 1) / system_page;
+}
+
 // Returns how many pages of [at, at + bytes) are in memory.
 std::size_t resident_pages(void* at, std::size_t bytes) {
-  std::vector<unsigned char> in(bytes / detail::page);
+  std::vector<unsigned char> in(system_pages(bytes));
   if (::mincore(at, bytes, in.data()) != 0) {
     return 0;
   }
@@ -37,10 +43,15 @@ std::size_t resident_pages(void* at, std::size_t bytes) {
       std::count_if(in.begin(), in.end(), [](unsigned char c) { return (c & 1) != 0; }));
 }
 
+// By all mappings: an emulator has statm count its own too.
 std::size_t address_space_pages() {
-  std::size_t pages = 0;
-  std::ifstream{"/proc/self/statm"} >> pages;
-  return pages;
+  std::size_t bytes = 0;
+  std::ifstream maps{"/proc/self/maps"};
+  for (std::string line; std::getline(maps, line);) {
+    const std::size_t dash = line.find('-');
+    bytes += std::stoull(line.substr(dash + 1), nullptr, 16) - std::stoull(line, nullptr, 16);
+  }
+  return system_pages(bytes);
 }
 
 std::string refusal(std::size_t bytes) {
@@ -96,7 +107,7 @@ TEST_CASE("mapped pages are zero, in memory, aligned and writable to the last by
     REQUIRE(at != nullptr);
     const std::size_t alignment = bytes >= 2 * mib ? 2 * mib : detail::page;
     CHECK(reinterpret_cast<std::uintptr_t>(at) % alignment == 0);
-    CHECK(resident_pages(at, bytes) == bytes / detail::page);
+    CHECK(resident_pages(at, bytes) == system_pages(bytes));
     const auto* begin = static_cast<const unsigned char*>(at);
     CHECK(std::all_of(begin, begin + bytes, [](unsigned char c) { return c == 0; }));
     std::memset(at, 0xFF, bytes);
@@ -112,7 +123,7 @@ TEST_CASE("what a mapping takes beyond its size for alignment is given back at o
     const std::size_t bytes = 2 * mib + 3 * detail::page;
     const std::size_t before = address_space_pages();
     void* const at = detail::map_pages(bytes);
-    CHECK(address_space_pages() - before == bytes / detail::page);
+    CHECK(address_space_pages() - before == system_pages(bytes));
     detail::unmap_pages(at, bytes);
     CHECK(address_space_pages() == before);
   }
@@ -154,7 +165,7 @@ TEST_CASE("every page is touched, however many threads share the work") {
       const Untouched memory{pages * detail::page};
       REQUIRE(resident_pages(memory.at, memory.bytes) == 0);
       detail::touch_pages(memory.data(), memory.bytes, workers);
-      CHECK(resident_pages(memory.at, memory.bytes) == pages);
+      CHECK(resident_pages(memory.at, memory.bytes) == system_pages(memory.bytes));
     }
   }
 }
@@ -173,7 +184,7 @@ TEST_CASE("a forked child does not have the mapped pages") {
     if (child == 0) {
       unsigned char in = 0;
       const bool first = ::mincore(at, detail::page, &in) == 0;
-      void* const end = static_cast<std::byte*>(at) + bytes - detail::page;
+      void* const end = static_cast<std::byte*>(at) + (bytes - 1) / system_page * system_page;
       const bool last = ::mincore(end, detail::page, &in) == 0;
       std::_Exit(first || last ? 1 : 0);
     }
@@ -187,7 +198,7 @@ TEST_CASE("a forked child does not have the mapped pages") {
 TEST_CASE("pages are touched even where no thread can be started") {
   const Untouched memory{33 * mib};
   detail::touch_pages<NoThread>(memory.data(), memory.bytes, 4);
-  CHECK(resident_pages(memory.at, memory.bytes) == memory.bytes / detail::page);
+  CHECK(resident_pages(memory.at, memory.bytes) == system_pages(memory.bytes));
 }
 
 TEST_CASE("small mappings are touched by one thread, large ones by a few") {

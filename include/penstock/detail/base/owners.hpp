@@ -157,7 +157,7 @@ template <class T, class... A> [[gnu::cold]] Shared<T> new_shared(A&&... argumen
 }
 
 #if PENSTOCK_BODIES
-[[gnu::noinline]] PENSTOCK_INLINE void SharedCount::leave() noexcept {
+PENSTOCK_NOINLINE void SharedCount::leave() noexcept {
   // Pairs with itself: the last owner sees what all others did to the value.
   if (owners_.fetch_sub(1, StdAtomics::acq_rel) == 1) {
     drop_(this);

@@ -98,8 +98,8 @@ PENSTOCK_INLINE std::string joined(std::initializer_list<TextPart> pieces) {
   return text;
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void throw_of_record(const SourceError& e, std::uint64_t offset,
-                                                       std::uint64_t record) {
+PENSTOCK_NOINLINE void throw_of_record(const SourceError& e, std::uint64_t offset,
+                                       std::uint64_t record) {
   throw_source_error({text_of(e), " This was record ", record, "."}, e.file(), offset, record);
 }
 #endif

@@ -11,8 +11,13 @@
 namespace penstock::detail {
 
 /// What pthread_exit() and pthread_cancel() unwind a thread's stack by. Who catches it must throw
-/// it on, and a catch (...) that does not ends the process.
+/// it on, and a catch (...) that does not ends the process. libc++ has no name for it, so that
+/// there each such end is the process's.
+#if defined(_LIBCPP_VERSION)
+struct ThreadEnd {};
+#else
 using ThreadEnd = abi::__forced_unwind;
+#endif
 
 /// Ends a run whose callable has ended its thread.
 class [[gnu::visibility("default")]] ThreadEnded : public Error {

@@ -166,8 +166,7 @@ template <class T> class Vector {
 };
 
 #if PENSTOCK_BODIES
-[[gnu::noinline]] PENSTOCK_INLINE void* places_for(std::size_t count, std::size_t each,
-                                                   std::size_t alignment) {
+PENSTOCK_NOINLINE void* places_for(std::size_t count, std::size_t each, std::size_t alignment) {
   if (count > std::numeric_limits<std::ptrdiff_t>::max() / each) {
     throw std::bad_array_new_length{};
   }
@@ -177,7 +176,7 @@ template <class T> class Vector {
   return ::operator new(count * each);
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void drop_places(void* at, std::size_t alignment) noexcept {
+PENSTOCK_NOINLINE void drop_places(void* at, std::size_t alignment) noexcept {
   if (!at) {
     return;
   }
@@ -189,14 +188,12 @@ template <class T> class Vector {
   }
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void* zeroed_places(std::size_t count, std::size_t each,
-                                                      std::size_t alignment) {
+PENSTOCK_NOINLINE void* zeroed_places(std::size_t count, std::size_t each, std::size_t alignment) {
   return count == 0 ? nullptr : std::memset(places_for(count, each, alignment), 0, count * each);
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void* copied_places(const void* from, std::size_t size,
-                                                      std::size_t room, std::size_t each,
-                                                      std::size_t alignment) {
+PENSTOCK_NOINLINE void* copied_places(const void* from, std::size_t size, std::size_t room,
+                                      std::size_t each, std::size_t alignment) {
   if (room == 0) {
     return nullptr;
   }

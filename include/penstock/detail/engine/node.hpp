@@ -303,7 +303,7 @@ PENSTOCK_INLINE Node::Item Node::thrown(const OnError& on_error, Meter& meter, u
   return Item::failed;
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void Node::failed(std::uint64_t record) noexcept {
+PENSTOCK_NOINLINE void Node::failed(std::uint64_t record) noexcept {
   control_.fail({.stage = name_,
                  .record = record,
                  .reads = reads(),

@@ -229,7 +229,7 @@ PENSTOCK_INLINE void HostLink::reset() {
   ring.reset();
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void HostLink::publish_in_turn(HostRing::Claim&& claim) noexcept {
+PENSTOCK_NOINLINE void HostLink::publish_in_turn(HostRing::Claim&& claim) noexcept {
   Counted& counted = *counted_;
   const std::uint64_t ticket = claim.ticket();
   counted.held[claim.place()] = std::move(claim);

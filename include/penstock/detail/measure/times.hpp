@@ -240,13 +240,13 @@ PENSTOCK_INLINE void CallsCountIn::look_for_dead() noexcept {
   }
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void CallsCountIn::forget() noexcept {
+PENSTOCK_NOINLINE void CallsCountIn::forget() noexcept {
   known_dead = died_elsewhere.load(StdAtomics::acquire);
   latest = nullptr;
   calls_here = nullptr;
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void CallsCountIn::end_out_of_turn() noexcept {
+PENSTOCK_NOINLINE void CallsCountIn::end_out_of_turn() noexcept {
   if (on_ != &latest) {
     died_elsewhere.fetch_add(1, StdAtomics::release); // pairs with look_for_dead()
     return;
@@ -353,8 +353,7 @@ PENSTOCK_INLINE double UnitTimes::Sum::at_most(double share) const noexcept {
   return 0;
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void UnitTimes::count(std::uint64_t ns,
-                                                        std::uint32_t times) noexcept {
+PENSTOCK_NOINLINE void UnitTimes::count(std::uint64_t ns, std::uint32_t times) noexcept {
   Atomic<std::uint32_t>& count = counts_[kind_of(ns)];
   count.store(count.load(relaxed) + times, relaxed);
 }

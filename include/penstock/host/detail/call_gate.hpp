@@ -88,17 +88,15 @@ PENSTOCK_INLINE void CallGate::check(const char* call, std::optional<std::size_t
   }
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void CallGate::fail(const char* call, int code,
-                                                      const std::string& what) {
+PENSTOCK_NOINLINE void CallGate::fail(const char* call, int code, const std::string& what) {
   last_error_.store(code, StdAtomics::relaxed);
   // The next thread to ask must not be told of what is thrown here.
   last_error();
   throw DeviceError{what, call, code, false};
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE std::string CallGate::text(const char* call,
-                                                             std::optional<std::size_t> bytes,
-                                                             int code, const std::string& why) {
+PENSTOCK_NOINLINE std::string CallGate::text(const char* call, std::optional<std::size_t> bytes,
+                                             int code, const std::string& why) {
   const std::string of = bytes ? joined({" of ", *bytes, " bytes"}) : std::string{};
   const auto number = static_cast<unsigned>(code);
   return joined({"penstock: host: ", call, of, " failed with code ", code < 0 ? "-" : "",
@@ -141,8 +139,7 @@ PENSTOCK_INLINE void CallGate::arm(std::uint64_t k, bool persistent, bool sticky
   fail_at_.store(k == 0 ? never : calls() + k, StdAtomics::release); // pairs with is_due()
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void CallGate::fail_as_asked(const char* call,
-                                                               std::optional<std::size_t> bytes) {
+PENSTOCK_NOINLINE void CallGate::fail_as_asked(const char* call, std::optional<std::size_t> bytes) {
   constexpr const char* why = "as fail_call() asked";
   const int code = fault_code_.load(StdAtomics::relaxed);
   fired_.store(true, StdAtomics::relaxed);
@@ -152,8 +149,7 @@ PENSTOCK_INLINE void CallGate::arm(std::uint64_t k, bool persistent, bool sticky
   break_down(why, code);
 }
 
-[[gnu::noinline]] PENSTOCK_INLINE void CallGate::throw_broken(const char* call,
-                                                              std::optional<std::size_t> bytes) {
+PENSTOCK_NOINLINE void CallGate::throw_broken(const char* call, std::optional<std::size_t> bytes) {
   const std::lock_guard lock{mutex_};
   throw DeviceError{joined({text(call, bytes, broken_code_, broken_why_),
                             " The device cannot be used any more: mend that, and make a new "

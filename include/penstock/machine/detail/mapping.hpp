@@ -20,6 +20,7 @@
 #include <thread>
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace penstock::detail {
 
@@ -114,8 +115,11 @@ PENSTOCK_INLINE void* map_pages(std::size_t bytes, const ProcessorSet& near) {
       ::munmap(at, head);
     }
     at += head;
-    if (spare != head) {
-      ::munmap(at + bytes, spare - head);
+    // The system's last page may be larger than ours.
+    const auto system_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t last = (system_page - bytes % system_page) % system_page;
+    if (spare - head > last) {
+      ::munmap(at + bytes + last, spare - head - last);
     }
     // Only advice: without huge pages all works, slower.
     ::madvise(at, bytes, MADV_HUGEPAGE);

@@ -36,9 +36,8 @@ template <class F>
 }
 
 #if PENSTOCK_BODIES
-[[gnu::noinline]] PENSTOCK_INLINE void ordered_numbers(const RunOrder& order, std::uint64_t epoch,
-                                                       std::uint64_t turn, std::size_t count,
-                                                       std::uint64_t* to) {
+PENSTOCK_NOINLINE void ordered_numbers(const RunOrder& order, std::uint64_t epoch,
+                                       std::uint64_t turn, std::size_t count, std::uint64_t* to) {
   const Sequence sequence{order.order(), order.size(), epoch};
   for (std::size_t i = 0; i != count; ++i) {
     const std::uint64_t step = order.step(epoch, turn + i);

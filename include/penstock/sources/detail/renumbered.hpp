@@ -103,8 +103,8 @@ std::size_t read_there(const char* call, const S& source, std::span<const std::u
 }
 
 #if PENSTOCK_BODIES
-[[gnu::noinline]] PENSTOCK_INLINE void throw_renumbered(const SourceError& e, const char* call,
-                                                        std::optional<std::uint64_t> number) {
+PENSTOCK_NOINLINE void throw_renumbered(const SourceError& e, const char* call,
+                                        std::optional<std::uint64_t> number) {
   if (number) {
     throw_source_error({text_of(e), " In ", call, "() it is record ", *number, "."}, e.file(),
                        e.offset(), number);
