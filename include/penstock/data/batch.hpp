@@ -143,6 +143,17 @@ template <class Schema, class Where> class Batch {
       return {};
     }
   }
+  /// Return where the records begin and end; of records of a run-time size, their bytes.
+  /// @{
+  PENSTOCK_HD auto begin() const { return data(); }
+  PENSTOCK_HD auto end() const {
+    if constexpr (whole_records) {
+      return data() + size_bytes() / sizeof(Schema);
+    } else {
+      return data();
+    }
+  }
+  /// @}
   /// Returns the bytes from one record to the next: sizeof(Schema), or the size that the source was
   /// given for records of a run-time size.
   PENSTOCK_HD std::size_t record_bytes() const {

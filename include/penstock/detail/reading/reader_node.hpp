@@ -107,8 +107,8 @@ PENSTOCK_INLINE void ReadingNode::report(double seconds, StageReport& stage) con
   Node::report(seconds, stage);
   constexpr std::string_view again =
       "began with epoch 0 again: the order, and what a seed and a visit make random, are those "
-      "of a run before; for others give the Reader .epochs = n, and take them in one loop, or "
-      "begin each run .from the position() of the last batch";
+      "of a run before; for others give the Reader .epochs = n, and take them by one epochs(), "
+      "or begin each run with .epoch, its number";
   stage.note = note_;
   add_note_of(*source_, stage.note);
   try {
