@@ -237,3 +237,7 @@ template <class B> SharedLease<B> Lease<B>::share() {
 }
 
 } // namespace penstock
+
+/// As of its Batch.
+template <class B>
+inline constexpr bool std::ranges::disable_sized_range<penstock::Lease<B>> = true;
