@@ -212,12 +212,15 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
   /// Returns the key of a sample: its members' name up to the first dot. After open(). Throws
   /// OptionError unless the number is less than size().
   std::string key(std::uint64_t number) const {
-    detail::check_number("tar", number, size());
-    std::string key;
-    files().each_part(number, 1, [&](const Part& part, std::uint64_t sample, std::uint64_t) {
-      key = part.samples.key(sample);
+    return of_sample(number, [](const Part& part, std::uint64_t sample) {
+      return std::string{part.samples.key(sample)};
     });
-    return key;
+  }
+  /// Returns its archive and its key, for errors. After open(); any thread. Throws as key() does.
+  std::string name(std::uint64_t number) const {
+    return of_sample(number, [](const Part& part, std::uint64_t sample) {
+      return detail::joined({part.path, ": ", detail::shown(part.samples.key(sample))});
+    });
   }
 
   /// Puts the samples from into.index() on, which are numbered through all archives. After open().
@@ -275,6 +278,15 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
       static_cast<void>(closed_.size()); // throws
     }
     return *files_;
+  }
+
+  template <class F> std::string of_sample(std::uint64_t number, F f) const {
+    detail::check_number("tar", number, size());
+    std::string text;
+    files().each_part(number, 1, [&](const Part& part, std::uint64_t sample, std::uint64_t) {
+      text = f(part, sample);
+    });
+    return text;
   }
 
   template <HostSpace Where, class... F>

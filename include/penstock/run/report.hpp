@@ -27,7 +27,8 @@ struct SkippedItem {
   std::uint64_t record{};
   /// How many records were left out.
   std::uint64_t records{};
-  /// The file; empty, with an offset of 0, if the error names none.
+  /// The file; if the error names none, what the source's name() says of the record, with an offset
+  /// of 0; empty if that says nothing.
   std::string file;
   /// Bytes from the file's start.
   std::uint64_t offset{};

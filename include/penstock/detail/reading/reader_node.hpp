@@ -101,6 +101,7 @@ PENSTOCK_INLINE ReadingNode::ReadingNode(const NodeSetup& setup, const Shared<Ho
                                          Owned<SlotSource> source, const OnError& on_error)
     : Node{setup}, source_{std::move(source)}, on_error_{on_error}, out_{out} {
   fills(out_->memory, out_->ring.slots());
+  is_of_source(true);
 }
 
 PENSTOCK_INLINE void ReadingNode::report(double seconds, StageReport& stage) const {
