@@ -120,7 +120,7 @@ template <class Schema, class Where> class Batch {
   PENSTOCK_HD Batch(const Batch<S, Where>& b) : view_{b.view()} {}
   template <class S>
     requires(!read_only && std::is_same_v<S, const schema>)
-  Batch(const Batch<S, Where>&) = delete;
+  Batch(const Batch<S, Where>&) = delete; // read-only: take a ps::Batch<const T, Where>
 
   /// Returns the number of records.
   PENSTOCK_HD std::size_t size() const { return view_.size; }

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace penstock {
@@ -66,6 +67,16 @@ inline std::vector<std::string> shards(std::string_view pattern) {
   }
   append(pattern);
   return paths;
+}
+/// Returns the paths that all of these patterns stand for.
+inline std::vector<std::string> shards(const std::vector<std::string>& patterns) {
+  std::vector<std::string> all;
+  for (const std::string& pattern : patterns) {
+    for (std::string& path : shards(std::string_view{pattern})) {
+      all.push_back(std::move(path));
+    }
+  }
+  return all;
 }
 
 } // namespace penstock

@@ -22,6 +22,7 @@
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/header_file.hpp>
+#include <penstock/sources/detail/paths.hpp>
 #include <penstock/sources/detail/reads.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
@@ -320,8 +321,8 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
   /// @endcond
 };
 
-/// Makes a source of the samples in a tar archive, in those of a pattern, see shards(), or in those
-/// of a directory whose names end in `.tar`, in the order of their names' bytes:
+/// Makes a source of the samples in a tar archive, in those of a pattern, see shards(), in those of
+/// a directory whose names end in `.tar`, in the order of their names' bytes, or in a list of such:
 /// `tar<Sample>("train-{0000..0127}.tar")`. Members that lie
 /// next to one another and have one name up to the first dot are a sample, and a column has the
 /// member whose ending, behind that dot, is the column's name: `Field<"jpg", Ragged<std::uint8_t>>`
@@ -331,18 +332,8 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
 /// dot. Other members are passed over. No file is opened or made by a member's name. The archives
 /// must stay as they are while they are read; compressed ones are refused.
 template <detail::HasColumns Schema, class Io = PosixIo>
-Tar<Schema, Io> tar(const std::string& path, TarOptions options = {}, Io io = {}) {
-  return Tar<Schema, Io>{shards(path), options, std::move(io)};
-}
-/// Makes a source of the samples in several archives or directories, one after the other.
-template <detail::HasColumns Schema, class Io = PosixIo>
-Tar<Schema, Io> tar(std::vector<std::string> paths, TarOptions options = {}, Io io = {}) {
-  return Tar<Schema, Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of the samples in several archives named in a list.
-template <detail::HasColumns Schema, class Io = PosixIo>
-Tar<Schema, Io> tar(std::initializer_list<std::string> paths, TarOptions options = {}, Io io = {}) {
-  return Tar<Schema, Io>{std::vector<std::string>{paths}, options, std::move(io)};
+Tar<Schema, Io> tar(detail::Paths paths, TarOptions options = {}, Io io = {}) {
+  return Tar<Schema, Io>{shards(std::move(paths).take()), options, std::move(io)};
 }
 /// Returns the regular members of a tar archive, in its order. Reads their headers alone. Blocks;
 /// any thread. Throws SourceError for what is no tar archive, is compressed, damaged or cut.
