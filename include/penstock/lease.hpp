@@ -239,6 +239,8 @@ template <class B> SharedLease<B> Lease<B>::share() {
 
 } // namespace penstock
 
-/// As of its Batch.
+/// @cond
+// As of its Batch.
 template <class B>
 inline constexpr bool std::ranges::disable_sized_range<penstock::Lease<B>> = true;
+/// @endcond

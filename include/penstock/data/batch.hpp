@@ -190,6 +190,8 @@ PENSTOCK_HD auto get(const Batch<Schema, Where>& batch) {
 
 } // namespace penstock
 
-/// Of records of a run-time size a range has the bytes.
+/// @cond
+// Of records of a run-time size a range has the bytes.
 template <class Schema, class Where>
 inline constexpr bool std::ranges::disable_sized_range<penstock::Batch<Schema, Where>> = true;
+/// @endcond

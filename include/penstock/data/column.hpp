@@ -171,9 +171,11 @@ template <class T> class Column<Ragged<T>> {
 
 } // namespace penstock
 
-/// What a column gives outlives it.
+/// @cond
+// What a column gives outlives it.
 template <class T>
 inline constexpr bool std::ranges::enable_borrowed_range<penstock::Column<T>> = true;
+/// @endcond
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 13
 #pragma GCC diagnostic pop

@@ -220,7 +220,7 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
   /// Returns its archive and its key, for errors. After open(); any thread. Throws as key() does.
   std::string name(std::uint64_t number) const {
     return of_sample(number, [](const Part& part, std::uint64_t sample) {
-      return detail::joined({part.path, ": ", detail::shown(part.samples.key(sample))});
+      return part.path + ": " + detail::shown(part.samples.key(sample));
     });
   }
 
