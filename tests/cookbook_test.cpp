@@ -15,6 +15,7 @@
 #include "cookbook/metrics.hpp"
 #include "cookbook/next_batch.hpp"
 #include "cookbook/pack.hpp"
+#include "cookbook/predictions.hpp"
 #include "cookbook/progress.hpp"
 #include "cookbook/sensor.hpp"
 #include "cookbook/split.hpp"
@@ -46,8 +47,10 @@
 #include <set>
 #include <span>
 #include <sstream>
+#include <stdexcept>
 #include <streambuf>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -231,6 +234,18 @@ TEST_CASE("a camera's thread pushes frames, of which the newest are looked at") 
   const Watched watched = watch(2000);
   CHECK(watched.seen + watched.dropped == 2000);
   CHECK(watched.last == 1999);
+}
+
+TEST_CASE("a line for each file says its class, and none for one that has none") {
+  const TempDir dir;
+  for (const char* name : {"a", "bb", "ccc"}) {
+    static_cast<void>(dir.write(name, std::as_bytes(std::span{std::string_view{name}})));
+  }
+  std::ostringstream lines;
+  write_classes(dir.path(), lines, [](const auto& bytes) {
+    return bytes.size() == 2 ? throw std::runtime_error{"none"} : static_cast<int>(bytes.size());
+  });
+  CHECK(lines.str() == dir.path() + "/a,1\n" + dir.path() + "/ccc,3\n");
 }
 
 TEST_CASE("a class of a header and a source hides its pipeline") {

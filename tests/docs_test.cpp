@@ -537,6 +537,31 @@ TEST_CASE("lifetimes: a batch is used on a second stream") {
   CHECK(sum == 4000 * 4001 / 2);
 }
 
+TEST_CASE("order: a loop over epochs, and what comes behind each") {
+  const std::vector<int> numbers(1000, 1);
+  ps::HostDevice device;
+  auto stream = device.stream();
+  auto data =
+      ps::Reader{ps::memory(numbers), ps::to_pinned, {.epochs = 3, .order = {.shuffle = 1}}} |
+      ps::AsyncCopier{device, {.batch = 64}};
+  std::size_t records = 0;
+  std::vector<std::uint64_t> validated;
+  const auto step = [&](const auto& batch, ps::HostStream&) { records += batch.size(); };
+  const auto validate = [&](std::uint64_t epoch) {
+    validated.push_back(epoch);
+    CHECK(records == 1000 * validated.size());
+  };
+
+  for (auto epoch : data.epochs(stream)) {
+    for (auto batch : epoch) {
+      step(batch, stream);
+    }
+    validate(epoch.number()); // from 0
+  }
+
+  CHECK(validated == std::vector<std::uint64_t>{0, 1, 2});
+}
+
 TEST_CASE("stages: what Feeds says of a Reader and an AsyncCopier, with and without a stager") {
   using Pageable = decltype(ps::Reader{ps::records<float>("x")});
   using Pinned = decltype(ps::Reader{ps::records<float>("x"), ps::to_pinned});

@@ -118,7 +118,8 @@ class [[gnu::visibility("default")]] StageError : public Error, public std::nest
   /// Returns, after a sticky error of a device, the stage whose work was still queued: any later
   /// call may bring such an error to light. The text names that stage and its records. Else empty.
   const std::string& enqueued_by() const noexcept { return enqueued_by_; }
-  /// Returns the file being read or written, or empty.
+  /// Returns the file being read or written, else what the source's name() says of the record, if
+  /// it has one; or empty.
   const std::string& file() const noexcept { return file_; }
   /// Returns the offset in bytes from the start of file().
   std::uint64_t offset() const noexcept { return offset_; }

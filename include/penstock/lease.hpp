@@ -37,6 +37,7 @@ template <class B> class SharedLease;
 template <class B> class Lease : public B {
  public:
   Lease() = default;
+  Lease(const Lease&) = delete; // share() it, or let work take its data(), size() or columns
   /// Moves the lease; `other` then has no place.
   Lease(Lease&& other) noexcept
       : B{other}, lender_{std::move(other.lender_)}, ticket_{other.ticket_}, epoch_{other.epoch_} {}
@@ -237,3 +238,9 @@ template <class B> SharedLease<B> Lease<B>::share() {
 }
 
 } // namespace penstock
+
+/// @cond
+// As of its Batch.
+template <class B>
+inline constexpr bool std::ranges::disable_sized_range<penstock::Lease<B>> = true;
+/// @endcond

@@ -55,9 +55,9 @@ int main() {
   auto pipeline = ps::Reader{ps::records<Frame>("frames")} |
                   ps::Decoder{
 #ifdef PENSTOCK_REFUSED
-                      [](const Frame&) { return Image{}; }
+                      [](const Frame&) {}
 #else
-                      [](const Frame&, Image&) {}
+                      [](const Frame&) { return Image{}; }
 #endif
                   } |
                   ps::Consumer{[](ps::Batch<const Image, ps::Pageable>) {}};

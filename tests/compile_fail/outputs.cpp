@@ -41,3 +41,20 @@ int main() {
                   ps::Consumer{[](ps::Batch<const int, ps::Pageable>) {}};
   pipeline.run();
 }
+
+// refused push_of_columns: push\(record\) is for records of one type, .* fill what add\(\) returns
+struct Pair : ps::Columns<ps::Field<"a", int>, ps::Field<"b", int>> {};
+
+int main() {
+  auto pipeline = ps::Reader{ps::records<int>("numbers")} |
+                  ps::Decoder{[](const int& in, ps::Output<Pair>& out) {
+#ifdef PENSTOCK_REFUSED
+                    static_cast<void>(in);
+                    out.push({});
+#else
+                    ps::get<"a">(out.add()) = in;
+#endif
+                  }} |
+                  ps::Consumer{[](ps::Batch<const Pair, ps::Pageable>) {}};
+  pipeline.run();
+}

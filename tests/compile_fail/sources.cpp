@@ -67,7 +67,7 @@ int main() {
   pipeline.run();
 }
 
-// refused memory_of_a_temporary: deleted (member )?(function|constructor)
+// refused memory_of_a_temporary: this is a temporary: give it a name that outlives the pipeline
 std::vector<char> load() {
   return std::vector<char>(10);
 }

@@ -120,7 +120,7 @@ template <class Schema, class Where> class Batch {
   PENSTOCK_HD Batch(const Batch<S, Where>& b) : view_{b.view()} {}
   template <class S>
     requires(!read_only && std::is_same_v<S, const schema>)
-  Batch(const Batch<S, Where>&) = delete;
+  Batch(const Batch<S, Where>&) = delete; // read-only: take a ps::Batch<const T, Where>
 
   /// Returns the number of records.
   PENSTOCK_HD std::size_t size() const { return view_.size; }
@@ -143,6 +143,17 @@ template <class Schema, class Where> class Batch {
       return {};
     }
   }
+  /// Return where the records begin and end; of records of a run-time size, their bytes.
+  /// @{
+  PENSTOCK_HD auto begin() const { return data(); }
+  PENSTOCK_HD auto end() const {
+    if constexpr (whole_records) {
+      return data() + size_bytes() / sizeof(Schema);
+    } else {
+      return data();
+    }
+  }
+  /// @}
   /// Returns the bytes from one record to the next: sizeof(Schema), or the size that the source was
   /// given for records of a run-time size.
   PENSTOCK_HD std::size_t record_bytes() const {
@@ -178,3 +189,9 @@ PENSTOCK_HD auto get(const Batch<Schema, Where>& batch) {
 }
 
 } // namespace penstock
+
+/// @cond
+// Of records of a run-time size a range has the bytes.
+template <class Schema, class Where>
+inline constexpr bool std::ranges::disable_sized_range<penstock::Batch<Schema, Where>> = true;
+/// @endcond

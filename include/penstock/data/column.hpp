@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span> // and std::ranges::enable_borrowed_range
 #include <string>
 #include <type_traits>
 
@@ -45,9 +46,12 @@ template <class T, std::size_t... Extents> class Column {
   /// Returns how many values a record has.
   PENSTOCK_HD static constexpr std::size_t elements() { return (std::size_t{1} * ... * Extents); }
   /// Returns the values of record `i`, less than size().
-  PENSTOCK_HD record_type& operator[](std::size_t i) const {
-    return reinterpret_cast<record_type*>(data_)[i];
-  }
+  PENSTOCK_HD record_type& operator[](std::size_t i) const { return begin()[i]; }
+  /// Return where the records begin and end: a column of single values makes a `std::span`.
+  /// @{
+  PENSTOCK_HD record_type* begin() const { return reinterpret_cast<record_type*>(data_); }
+  PENSTOCK_HD record_type* end() const { return begin() + size_; }
+  /// @}
 
  private:
   T* data_{};
@@ -166,6 +170,12 @@ template <class T> class Column<Ragged<T>> {
 };
 
 } // namespace penstock
+
+/// @cond
+// What a column gives outlives it.
+template <class T>
+inline constexpr bool std::ranges::enable_borrowed_range<penstock::Column<T>> = true;
+/// @endcond
 
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 13
 #pragma GCC diagnostic pop

@@ -64,10 +64,14 @@ template <class Out> class Output {
     }
   }
   /// Adds a record, as add() does. Not for records of bytes, whose length it does not know.
-  void push(const Out& record)
-    requires(!of_columns && sizeof(Out) != 1)
-  {
-    add() = record;
+  void push(const Out& record) {
+    static_assert(
+        !of_columns && sizeof(Out) != 1,
+        "penstock: push(record) is for records of one type, longer than a byte: fill what "
+        "add() returns, auto row = out.add(); ps::get<\"name\">(row) = value.");
+    if constexpr (!of_columns) {
+      add() = record;
+    }
   }
 
  private:

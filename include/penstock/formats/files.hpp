@@ -81,6 +81,8 @@ template <class Io = PosixIo> class Files {
     detail::check_number("files", number, size());
     return found_->tree.path(number);
   }
+  /// Returns the path of a file, for errors: see path().
+  std::string name(std::uint64_t number) const { return path(number); }
   /// Returns the label of a file: its folder's place in classes(), or what the list of labels says;
   /// -1 if neither does. After open(). Throws OptionError unless the number is less than size().
   std::int32_t label(std::uint64_t number) const {

@@ -14,6 +14,7 @@
 #include <penstock/io/posix.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/paths.hpp>
 #include <penstock/sources/detail/reads.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 
@@ -171,23 +172,11 @@ template <class Io = PosixIo> class Lines {
 };
 
 /// Makes a source of the lines of a text file, or of all files in a directory, in the order of
-/// their names' bytes: `lines("corpus.txt")`. It touches no file before open(), which prepare()
-/// calls. The files must stay as they are while they are read.
+/// their names' bytes, or of a list of both: `lines("corpus.txt")`. It touches no file before
+/// open(), which prepare() calls. The files must stay as they are while they are read.
 template <class Io = PosixIo>
-Lines<Io> lines(std::string path, LinesOptions options = {}, Io io = {}) {
-  std::vector<std::string> paths;
-  paths.push_back(std::move(path));
-  return Lines<Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of the lines of several files or directories, one after the other.
-template <class Io = PosixIo>
-Lines<Io> lines(std::vector<std::string> paths, LinesOptions options = {}, Io io = {}) {
-  return Lines<Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of the lines of several files named in a list.
-template <class Io = PosixIo>
-Lines<Io> lines(std::initializer_list<std::string> paths, LinesOptions options = {}, Io io = {}) {
-  return Lines<Io>{std::vector<std::string>{paths}, options, std::move(io)};
+Lines<Io> lines(detail::Paths paths, LinesOptions options = {}, Io io = {}) {
+  return Lines<Io>{std::move(paths).take(), options, std::move(io)};
 }
 
 } // namespace penstock

@@ -10,6 +10,7 @@
 #include <penstock/io/posix.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
+#include <penstock/sources/detail/paths.hpp>
 
 #include <bit>
 #include <concepts>
@@ -125,7 +126,7 @@ Mnist<T, Io> mnist(std::initializer_list<std::string> paths, ArrayOptions option
 /// path or a std::vector of paths for each column. An array's type is that of its column, and its
 /// shape, behind the first axis, the column's extents, one of which may be `dynamic`. All columns
 /// have equally many records.
-template <detail::HasColumns Schema, std::convertible_to<detail::ArrayPaths>... Files>
+template <detail::HasColumns Schema, std::convertible_to<detail::Paths>... Files>
 Mnist<Schema> mnist(Files... files) {
   constexpr std::size_t columns =
       detail::columns_traits<typename detail::columns_of<Schema>::type>::count;
@@ -133,7 +134,7 @@ Mnist<Schema> mnist(Files... files) {
                 "penstock: mnist<Schema>(files...) takes the files of each column of the schema: a "
                 "path, or a list of paths, for each.");
   if constexpr (columns == sizeof...(Files)) {
-    return Mnist<Schema>{{detail::ArrayPaths{std::move(files)}.take()...}};
+    return Mnist<Schema>{{detail::Paths{std::move(files)}.take()...}};
   } else {
     return Mnist<Schema>{{}};
   }

@@ -9,6 +9,7 @@
 #include <penstock/formats/detail/array_header.hpp>
 #include <penstock/formats/detail/npy_header.hpp>
 #include <penstock/io/posix.hpp>
+#include <penstock/sources/detail/paths.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -38,34 +39,20 @@ using Npy = typename detail::arrays_of<T, detail::NpyFormat, Io>::type;
 /// number, bool, Half, BFloat16 (NumPy's V2), or std::byte for any. Either byte order is read:
 /// values come as this machine has them. Refused when it is opened, by name: Fortran order,
 /// objects, structures, strings, dates, complex numbers, an array of no dimensions, and a file that
-/// has more or fewer bytes than its array. It touches no file before open(), which prepare() calls.
+/// has more or fewer bytes than its array. A list of paths stands for all of them, whose arrays
+/// follow each other along their first axis, and are of one type and, but for that axis, of one
+/// shape. It touches no file before open(), which prepare() calls.
 /// The files must stay as they are while they are read.
 template <class T, class Io = PosixIo>
   requires(!detail::HasColumns<T>)
-Npy<T, Io> npy(std::string path, ArrayOptions options = {}, Io io = {}) {
-  std::vector<std::string> paths;
-  paths.push_back(std::move(path));
-  return Npy<T, Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of several files, whose arrays follow each other along their first axis: all of
-/// one type and, but for that axis, of one shape.
-template <class T, class Io = PosixIo>
-  requires(!detail::HasColumns<T>)
-Npy<T, Io> npy(std::vector<std::string> paths, ArrayOptions options = {}, Io io = {}) {
-  return Npy<T, Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of several files named in a list, `npy<T>({"a", "b"})`, which could else be
-/// one string's two ends.
-template <class T, class Io = PosixIo>
-  requires(!detail::HasColumns<T>)
-Npy<T, Io> npy(std::initializer_list<std::string> paths, ArrayOptions options = {}, Io io = {}) {
-  return Npy<T, Io>{std::vector<std::string>{paths}, options, std::move(io)};
+Npy<T, Io> npy(detail::Paths paths, ArrayOptions options = {}, Io io = {}) {
+  return Npy<T, Io>{std::move(paths).take(), options, std::move(io)};
 }
 /// Makes a source of columns, each of .npy files of its own: `npy<Sample>("images.npy",
 /// "labels.npy")`, with a path or a std::vector of paths for each column. An array's type is that
 /// of its column, and its shape, behind the first axis, the column's extents, one of which may be
 /// `dynamic`. All columns have equally many records.
-template <detail::HasColumns Schema, std::convertible_to<detail::ArrayPaths>... Files>
+template <detail::HasColumns Schema, std::convertible_to<detail::Paths>... Files>
 Npy<Schema> npy(Files... files) {
   constexpr std::size_t columns =
       detail::columns_traits<typename detail::columns_of<Schema>::type>::count;
@@ -73,7 +60,7 @@ Npy<Schema> npy(Files... files) {
                 "penstock: npy<Schema>(files...) takes the files of each column of the schema: a "
                 "path, or a list of paths, for each.");
   if constexpr (columns == sizeof...(Files)) {
-    return Npy<Schema>{{detail::ArrayPaths{std::move(files)}.take()...}};
+    return Npy<Schema>{{detail::Paths{std::move(files)}.take()...}};
   } else {
     return Npy<Schema>{{}};
   }

@@ -17,6 +17,7 @@
 #include <penstock/io/posix.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/held_bytes.hpp>
+#include <penstock/sources/detail/paths.hpp>
 
 #include <algorithm>
 #include <array>
@@ -243,8 +244,7 @@ using Npz = typename detail::arrays_of<T, detail::NpzFormat, Io>::type;
 /// prepare() calls. The files must stay as they are while they are read.
 template <class T, class Io = PosixIo>
   requires(!detail::HasColumns<T>)
-Npz<T, Io> npz(detail::ArrayPaths files, std::string_view name, NpzOptions options = {},
-               Io io = {}) {
+Npz<T, Io> npz(detail::Paths files, std::string_view name, NpzOptions options = {}, Io io = {}) {
   return Npz<T, Io>{
       std::move(files).take(),
       {.direct = options.direct},
@@ -256,7 +256,7 @@ Npz<T, Io> npz(detail::ArrayPaths files, std::string_view name, NpzOptions optio
 /// array's type is that of its column, and its shape, behind the first axis, the column's extents,
 /// one of which may be `dynamic`. All columns have equally many records.
 template <detail::HasColumns Schema, class Io = PosixIo>
-Npz<Schema, Io> npz(detail::ArrayPaths files, NpzOptions options = {}, Io io = {}) {
+Npz<Schema, Io> npz(detail::Paths files, NpzOptions options = {}, Io io = {}) {
   const std::vector<std::string> paths = std::move(files).take();
   const auto left = detail::new_shared<detail::BytesLeft>(options.inflated_bytes);
   return [&]<class... Fields>(Columns<Fields...>*) {
@@ -288,7 +288,7 @@ template <class Io = PosixIo> std::vector<NpzArray> npz_arrays(std::string path,
 /// Refuses an array without a name.
 template <class T>
   requires(!detail::HasColumns<T>)
-Npz<T> npz(detail::ArrayPaths files) {
+Npz<T> npz(detail::Paths files) {
   constexpr bool named = !sizeof(T);
   static_assert(named, "penstock: npz<T>(files, name) reads one array of an archive: give the name "
                        "that it was saved with, such as \"arr_0\".");

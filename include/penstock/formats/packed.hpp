@@ -13,6 +13,7 @@
 #include <penstock/io/posix.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/paths.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
@@ -137,20 +138,8 @@ template <class Schema, class Io = PosixIo> class Unpacked {
 /// columns by their names, some of the file's or all. It touches no file before open(), which
 /// prepare() calls. The files must stay as they are while they are read.
 template <class Schema, class Io = PosixIo>
-Unpacked<Schema, Io> unpacked(std::string path, Io io = {}) {
-  std::vector<std::string> paths;
-  paths.push_back(std::move(path));
-  return Unpacked<Schema, Io>{std::move(paths), std::move(io)};
-}
-/// Makes a source of several files or directories, read one after the other.
-template <class Schema, class Io = PosixIo>
-Unpacked<Schema, Io> unpacked(std::vector<std::string> paths, Io io = {}) {
-  return Unpacked<Schema, Io>{std::move(paths), std::move(io)};
-}
-/// Makes a source of several files named in a list.
-template <class Schema, class Io = PosixIo>
-Unpacked<Schema, Io> unpacked(std::initializer_list<std::string> paths, Io io = {}) {
-  return Unpacked<Schema, Io>{std::vector<std::string>{paths}, std::move(io)};
+Unpacked<Schema, Io> unpacked(detail::Paths paths, Io io = {}) {
+  return Unpacked<Schema, Io>{std::move(paths).take(), std::move(io)};
 }
 
 /// Returns the columns of a packed file, and checks its header and index. Blocks. Throws

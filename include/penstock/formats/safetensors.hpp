@@ -19,6 +19,7 @@
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/endings.hpp>
+#include <penstock/sources/detail/paths.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/utf8.hpp>
 
@@ -272,25 +273,11 @@ template <class Io = PosixIo> class Safetensors {
 };
 
 /// Makes a source of the tensors in a safetensors file, or in those of a directory whose names end
-/// in .safetensors. It touches nothing before open(), which prepare() calls. The files must stay as
-/// they are while they are read.
+/// in .safetensors, or of a list of both: the shards of one model. It touches nothing before
+/// open(), which prepare() calls. The files must stay as they are while they are read.
 template <class Io = PosixIo>
-Safetensors<Io> safetensors(std::string path, SafetensorsOptions options = {}, Io io = {}) {
-  std::vector<std::string> paths;
-  paths.push_back(std::move(path));
-  return Safetensors<Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of several files: the shards of one model.
-template <class Io = PosixIo>
-Safetensors<Io> safetensors(std::vector<std::string> paths, SafetensorsOptions options = {},
-                            Io io = {}) {
-  return Safetensors<Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of several files named in a list.
-template <class Io = PosixIo>
-Safetensors<Io> safetensors(std::initializer_list<std::string> paths,
-                            SafetensorsOptions options = {}, Io io = {}) {
-  return Safetensors<Io>{std::vector<std::string>{paths}, options, std::move(io)};
+Safetensors<Io> safetensors(detail::Paths paths, SafetensorsOptions options = {}, Io io = {}) {
+  return Safetensors<Io>{std::move(paths).take(), options, std::move(io)};
 }
 
 } // namespace penstock

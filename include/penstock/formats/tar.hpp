@@ -9,15 +9,20 @@
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/error.hpp>
+#include <penstock/formats/detail/array_header.hpp>
+#include <penstock/formats/detail/npy_header.hpp>
 #include <penstock/formats/detail/tar_columns.hpp>
 #include <penstock/formats/detail/tar_files.hpp>
 #include <penstock/formats/detail/tar_index.hpp>
 #include <penstock/formats/detail/tar_samples.hpp>
+#include <penstock/formats/shards.hpp>
 #include <penstock/formats/tar_member.hpp>
 #include <penstock/formats/tar_options.hpp>
 #include <penstock/io/posix.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
+#include <penstock/sources/detail/header_file.hpp>
+#include <penstock/sources/detail/paths.hpp>
 #include <penstock/sources/detail/reads.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
@@ -70,8 +75,8 @@ template <class Its, class Part, class Io> class TarReading {
     }
   }
   // Copies a column's bytes.
-  void copy(std::size_t column, std::byte* to) const {
-    const TarPlace& place = part_.samples[sample_][column];
+  void copy(std::size_t column, std::byte* to) const { copy(part_.samples[sample_][column], to); }
+  void copy(const TarPlace& place, std::byte* to) const {
     if (place.bytes == 0) {
       return;
     }
@@ -85,6 +90,34 @@ template <class Its, class Part, class Io> class TarReading {
     return part_.samples[sample_][column].bytes;
   }
   std::string_view key() const noexcept { return part_.samples.key(sample_); }
+  // Copies the values of a .npy file.
+  template <class T> void array(std::size_t column, std::span<const std::size_t> extents,
+                                std::span<std::byte> to) const {
+    const TarPlace& place = part_.samples[sample_][column];
+    const auto read = [&](std::uint64_t at, std::span<std::byte> into) {
+      copy({place.data + at, into.size()}, into.data());
+    };
+    const std::string name = joined({shown(key()), ".", Its::names[column]});
+    const HeaderFile file{part_.path, {name, place.data, true}, place.bytes, read};
+    try {
+      const WantedArray wanted{value_type_of<T>(), false, extents.subspan(1)};
+      const CheckedArray its = checked_array(file, npy_header(file), wanted);
+      if (its.records != extents[0]) {
+        file.refuse(0, {"begins an array whose first extent is ", its.records,
+                        ", and that of the column is ", extents[0],
+                        ": give the column all extents of the array."});
+      }
+      file.read(its.offset, to);
+      if (its.swapped) {
+        swap_values(to, sizeof(T));
+      }
+    } catch (const SourceError& e) {
+      if (e.record()) {
+        throw;
+      }
+      throw_of_record(e, e.offset(), part_.first + sample_);
+    }
+  }
   template <class T> T number(std::size_t column) const {
     char text[64];
     T value{};
@@ -150,7 +183,8 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
   using Reading = detail::TarReading<Its, Part, Io>;
   static_assert(Its::all_hold,
                 "penstock: a column of tar() is Ragged<std::uint8_t>, Ragged<char> or "
-                "Ragged<std::byte>, for a member's bytes, or one number, for its text.");
+                "Ragged<std::byte>, for a member's bytes, one number, for its text, or numbers "
+                "with extents, for a .npy file.");
   static_assert(Its::any_member, "penstock: a schema of tar() has a column beside \"__key__\", "
                                  "whose name is the ending of members.");
 
@@ -179,12 +213,15 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
   /// Returns the key of a sample: its members' name up to the first dot. After open(). Throws
   /// OptionError unless the number is less than size().
   std::string key(std::uint64_t number) const {
-    detail::check_number("tar", number, size());
-    std::string key;
-    files().each_part(number, 1, [&](const Part& part, std::uint64_t sample, std::uint64_t) {
-      key = part.samples.key(sample);
+    return of_sample(number, [](const Part& part, std::uint64_t sample) {
+      return std::string{part.samples.key(sample)};
     });
-    return key;
+  }
+  /// Returns its archive and its key, for errors. After open(); any thread. Throws as key() does.
+  std::string name(std::uint64_t number) const {
+    return of_sample(number, [](const Part& part, std::uint64_t sample) {
+      return part.path + ": " + detail::shown(part.samples.key(sample));
+    });
   }
 
   /// Puts the samples from into.index() on, which are numbered through all archives. After open().
@@ -218,7 +255,7 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
                         for (; count-- != 0; ++number) {
                           const auto places = part.samples[number];
                           for (std::size_t i = 0; i != places.size(); ++i) {
-                            if (Its::holds[i] != Holds::number) {
+                            if (Its::holds[i] == Holds::bytes || Its::holds[i] == Holds::key) {
                               *to++ = Its::holds[i] == Holds::key ? part.samples.key(number).size()
                                                                   : places[i].bytes;
                             }
@@ -244,15 +281,28 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
     return *files_;
   }
 
+  template <class F> std::string of_sample(std::uint64_t number, F f) const {
+    detail::check_number("tar", number, size());
+    std::string text;
+    files().each_part(number, 1, [&](const Part& part, std::uint64_t sample, std::uint64_t) {
+      text = f(part, sample);
+    });
+    return text;
+  }
+
   template <HostSpace Where, class... F>
   static void put(const Reading& reading, const Batch<Schema, Where>& into, std::size_t at,
                   const Columns<F...>*) {
     std::size_t number = 0;
-    const auto put_one = [&]<class N, class T>(const NamedColumn<N, T>*) {
+    const auto put_one = [&]<class N, class T, std::size_t... E>(const NamedColumn<N, T, E...>*) {
       const auto column = detail::lookup<N, Schema, false>::view::make(into.view());
-      constexpr Holds holds = detail::tar_holds<NamedColumn<N, T>>;
+      constexpr Holds holds = detail::tar_holds<NamedColumn<N, T, E...>>;
       if constexpr (holds == Holds::number) {
         column[at] = reading.template number<T>(number);
+      } else if constexpr (holds == Holds::array) {
+        constexpr std::size_t extents[]{E...};
+        reading.template array<T>(number, extents,
+                                  std::as_writable_bytes(std::span{&column[at], 1}));
       } else if constexpr (holds == Holds::key) {
         const std::string_view key = reading.key();
         std::memcpy(column.put(at, key.size()), key.data(), key.size());
@@ -271,29 +321,19 @@ template <detail::HasColumns Schema, class Io = PosixIo> class Tar {
   /// @endcond
 };
 
-/// Makes a source of the samples in a tar archive, or in those of a directory whose names end in
-/// `.tar`, in the order of their names' bytes: `tar<Sample>("train-0000.tar")`. Members that lie
+/// Makes a source of the samples in a tar archive, in those of a pattern, see shards(), in those of
+/// a directory whose names end in `.tar`, in the order of their names' bytes, or in a list of such:
+/// `tar<Sample>("train-{0000..0127}.tar")`. Members that lie
 /// next to one another and have one name up to the first dot are a sample, and a column has the
 /// member whose ending, behind that dot, is the column's name: `Field<"jpg", Ragged<std::uint8_t>>`
-/// its bytes, `Field<"cls", std::int32_t>` the number that its text says. `"jpg;png"` takes either;
+/// its bytes, `Field<"cls", std::int32_t>` the number that its text says, `Field<"npy", float, 16>`
+/// the values of a .npy file, of that type and with these extents. `"jpg;png"` takes either;
 /// the case of letters does not matter. `Field<"__key__", Ragged<char>>` has the name up to the
 /// dot. Other members are passed over. No file is opened or made by a member's name. The archives
 /// must stay as they are while they are read; compressed ones are refused.
 template <detail::HasColumns Schema, class Io = PosixIo>
-Tar<Schema, Io> tar(std::string path, TarOptions options = {}, Io io = {}) {
-  std::vector<std::string> paths;
-  paths.push_back(std::move(path));
-  return Tar<Schema, Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of the samples in several archives or directories, one after the other.
-template <detail::HasColumns Schema, class Io = PosixIo>
-Tar<Schema, Io> tar(std::vector<std::string> paths, TarOptions options = {}, Io io = {}) {
-  return Tar<Schema, Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of the samples in several archives named in a list.
-template <detail::HasColumns Schema, class Io = PosixIo>
-Tar<Schema, Io> tar(std::initializer_list<std::string> paths, TarOptions options = {}, Io io = {}) {
-  return Tar<Schema, Io>{std::vector<std::string>{paths}, options, std::move(io)};
+Tar<Schema, Io> tar(detail::Paths paths, TarOptions options = {}, Io io = {}) {
+  return Tar<Schema, Io>{shards(std::move(paths).take()), options, std::move(io)};
 }
 /// Returns the regular members of a tar archive, in its order. Reads their headers alone. Blocks;
 /// any thread. Throws SourceError for what is no tar archive, is compressed, damaged or cut.

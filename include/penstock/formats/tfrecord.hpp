@@ -18,6 +18,7 @@
 #include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
 #include <penstock/sources/detail/largest_sums.hpp>
+#include <penstock/sources/detail/paths.hpp>
 #include <penstock/sources/detail/reads.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/value_type.hpp>
@@ -293,22 +294,11 @@ template <class Io = PosixIo> class TfRecords {
 };
 
 /// Makes a source of the records of a TFRecord file, `tfrecord("train.tfrecord")`, or of all files
-/// in a directory, in the order of their names' bytes. What is compressed by gzip or zlib is
-/// refused. It touches no file before open(), which prepare() calls. The files must stay as they
-/// are while they are read.
-template <class Io = PosixIo> TfRecords<Io> tfrecord(std::string path, Io io = {}) {
-  std::vector<std::string> paths;
-  paths.push_back(std::move(path));
-  return TfRecords<Io>{std::move(paths), std::move(io)};
-}
-/// Makes a source of the records of several files or directories, one after the other.
-template <class Io = PosixIo> TfRecords<Io> tfrecord(std::vector<std::string> paths, Io io = {}) {
-  return TfRecords<Io>{std::move(paths), std::move(io)};
-}
-/// Makes a source of the records of several files named in a list.
-template <class Io = PosixIo>
-TfRecords<Io> tfrecord(std::initializer_list<std::string> paths, Io io = {}) {
-  return TfRecords<Io>{std::vector<std::string>{paths}, std::move(io)};
+/// in a directory, in the order of their names' bytes, or of a list of both. What is compressed by
+/// gzip or zlib is refused. It touches no file before open(), which prepare() calls. The files must
+/// stay as they are while they are read.
+template <class Io = PosixIo> TfRecords<Io> tfrecord(detail::Paths paths, Io io = {}) {
+  return TfRecords<Io>{std::move(paths).take(), std::move(io)};
 }
 
 } // namespace penstock

@@ -13,6 +13,7 @@
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
 #include <penstock/sources/detail/header_file.hpp>
+#include <penstock/sources/detail/paths.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/value_type.hpp>
 
@@ -317,27 +318,13 @@ template <class T, class Io = PosixIo> class Tokens {
 };
 
 /// Makes a source of a file of tokens, `tokens<std::uint16_t>("train.bin")`, or of the files in a
-/// directory. Files follow each other, so that windows() may take windows that lie in two. A file
-/// has tokens alone, or llm.c's header before them, or Megatron's index beside it; which it is, is
-/// seen when it is opened: see TokenFormat. It touches no file before open(), which prepare()
-/// calls. The files must stay as they are while they are read.
+/// directory, or of a list of both. Files follow each other, so that windows() may take windows
+/// that lie in two. A file has tokens alone, or llm.c's header before them, or Megatron's index
+/// beside it; which it is, is seen when it is opened: see TokenFormat. It touches no file before
+/// open(), which prepare() calls. The files must stay as they are while they are read.
 template <class T, class Io = PosixIo>
-Tokens<T, Io> tokens(std::string path, TokensOptions options = {}, Io io = {}) {
-  std::vector<std::string> paths;
-  paths.push_back(std::move(path));
-  return Tokens<T, Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of several files or directories, read one after the other.
-template <class T, class Io = PosixIo>
-Tokens<T, Io> tokens(std::vector<std::string> paths, TokensOptions options = {}, Io io = {}) {
-  return Tokens<T, Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of several files named in a list, `tokens<T>({"a.bin", "b.bin"})`, which could
-/// else be one string's two ends.
-template <class T, class Io = PosixIo>
-Tokens<T, Io> tokens(std::initializer_list<std::string> paths, TokensOptions options = {},
-                     Io io = {}) {
-  return Tokens<T, Io>{std::vector<std::string>{paths}, options, std::move(io)};
+Tokens<T, Io> tokens(detail::Paths paths, TokensOptions options = {}, Io io = {}) {
+  return Tokens<T, Io>{std::move(paths).take(), options, std::move(io)};
 }
 
 } // namespace penstock

@@ -144,7 +144,7 @@ template <class Io = PosixIo> class NewFile {
   /// power failure takes neither, as far as the file system can keep that. Blocks. Throws
   /// SinkError: then the file is removed and what lay at `path` is as it was, unless the text says
   /// that the file has its name.
-  void commit(bool durable) {
+  void commit(bool durable = false) {
     commit(durable, [] { return true; });
   }
   /// Commits unless `still_wanted()` returns false: then the file is removed, and what lay at

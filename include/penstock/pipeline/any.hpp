@@ -183,6 +183,10 @@ template <class B> class AnyBatches {
   [[nodiscard]] Batches<B> batches(RunOptions options = {}) {
     return held().batches(std::move(options));
   }
+  /// Returns the same, epoch by epoch, as Pipeline::epochs() does.
+  [[nodiscard]] Epochs<B> epochs(RunOptions options = {}) {
+    return Epochs{batches(std::move(options))};
+  }
   /// Opens the source, makes memory and threads. Blocks, and throws, as Pipeline::prepare() does,
   /// and Error if it is empty.
   void prepare(const PrepareOptions& options = {}) { held().prepare(options); }

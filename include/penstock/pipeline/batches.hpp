@@ -18,6 +18,9 @@
 
 namespace penstock {
 
+template <class B> class Epoch;
+template <class B> class Epochs;
+
 /// One run of an open pipeline, which hands out its batches as leases: what `pipeline.on(stream)`
 /// gives. Walk it, `for (auto batch : run)`, or ask it for one batch after the other,
 /// `while (auto batch = run.next())`; you may change from one to the other, since whoever asks gets
@@ -120,6 +123,9 @@ template <class B> class Batches {
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
+  friend Epoch<B>;
+  friend Epochs<B>;
+
   // Goes on to the next batch, past one that nobody has got.
   void advance() {
     if (!engine_) {

@@ -13,6 +13,7 @@
 #include <penstock/detail/ends/host_loop.hpp>
 #include <penstock/detail/engine/engine.hpp>
 #include <penstock/pipeline/batches.hpp>
+#include <penstock/pipeline/epochs.hpp>
 #include <penstock/pipeline/pipe_operator.hpp>
 #include <penstock/run/options.hpp>
 #include <penstock/run/report.hpp>
@@ -292,6 +293,25 @@ template <class... Stages> class Pipeline {
       return Refused::Range{};
     }
   }
+  /// Returns what on() does, or batches(), epoch by epoch: `for (auto epoch :
+  /// pipeline.epochs(stream))`, and in it `for (auto batch : epoch)`. See Epochs.
+  /// @{
+  template <class S> [[nodiscard]] auto epochs(S&& stream, RunOptions options = {}) & {
+    return Epochs{on(std::forward<S>(stream), std::move(options))};
+  }
+  template <class StillGives = Gives> [[nodiscard]] auto epochs(RunOptions options = {}) & {
+    return Epochs{batches<StillGives>(std::move(options))};
+  }
+  /// @}
+  /// Refused for a temporary, as on() and batches() are.
+  /// @{
+  template <class S> Refused::Ranges epochs(S&& stream, RunOptions = {}) && {
+    return std::move(*this).on(stream);
+  }
+  template <class StillGives = Gives> Refused::Ranges epochs(RunOptions = {}) && {
+    return std::move(*this).template batches<StillGives>();
+  }
+  /// @}
   /// Refused for a temporary: the message names the cure.
   template <class S> Refused::Range on(S&&, RunOptions = {}) && {
     constexpr bool named = !sizeof(S);

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <type_traits>
@@ -100,6 +101,10 @@ struct RunOptions {
   /// Where the run begins: at a position that an earlier one had, or at the beginning. Throws
   /// OptionError, before anything is read, for a position of another order.
   Position from = {};
+  /// The run is this epoch alone, from 0, as it is in a run of all, whatever the Reader's `.epochs`
+  /// are: for a program that begins a run for each. With `from`, what is left of it. Throws
+  /// OptionError if `from` is in another, and for an epoch that is too late for the source.
+  std::optional<std::uint64_t> epoch = {};
   /// Ends the run early, which is no error; at once, if the stop was requested before the run.
   /// request_stop() takes a lock: in a signal handler call Pipeline::stop() instead.
   std::stop_token stop = {};

@@ -27,7 +27,8 @@ struct SkippedItem {
   std::uint64_t record{};
   /// How many records were left out.
   std::uint64_t records{};
-  /// The file; empty, with an offset of 0, if the error names none.
+  /// The file; if the error names none, what the source's name() says of the record, with an offset
+  /// of 0; empty if that says nothing.
   std::string file;
   /// Bytes from the file's start.
   std::uint64_t offset{};
@@ -119,7 +120,7 @@ struct Report {
   /// Records that a whole run has to read, epochs included; unknown_size if the source does not
   /// know.
   std::uint64_t records_in_all{};
-  /// How often a whole run reads the source.
+  /// How often the run reads the source; the first time only a part, if it begins at a position.
   std::uint64_t epochs{};
   /// Bytes that the process fetched from storage meanwhile, with what is not the pipeline's: 0 if
   /// all came from the page cache, or from a file system that Linux does not count.

@@ -187,6 +187,8 @@ template <class Schema> class AnySource {
   std::uint64_t value_bytes(std::uint64_t records) const { return held().value_bytes(records); }
   /// Appends how the records were read.
   void note(std::string& to) const { held().note(to); }
+  /// Returns what the source in it calls a record: nothing, if that has no names.
+  std::string name(std::uint64_t record) const { return held().name(record); }
 
  private:
   using Held = detail::AnyHeld<Schema>;

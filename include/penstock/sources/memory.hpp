@@ -81,14 +81,12 @@ template <class T> class Memory {
 /// `memory(bytes, {.record_bytes = n})`. You keep the memory alive and unchanged.
 template <class Container,
           class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
-Memory<T> memory(const Container& container, MemoryOptions options = {}) {
-  return Memory<T>{std::span{container}, options};
+Memory<T> memory(Container&& container, MemoryOptions options = {}) {
+  constexpr bool stays = std::is_lvalue_reference_v<Container> ||
+                         std::ranges::enable_borrowed_range<std::remove_cvref_t<Container>>;
+  static_assert(stays, "penstock: memory(data) reads what you keep, and this is a temporary: give "
+                       "it a name that outlives the pipeline, and pass that.");
+  return Memory<T>{std::span{std::as_const(container)}, options};
 }
-/// Refused for a temporary: nothing would be left to read.
-template <class Container,
-          class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
-Memory<T> memory(const Container&& container, MemoryOptions options = {})
-  requires(!std::ranges::enable_borrowed_range<Container>)
-= delete;
 
 } // namespace penstock

@@ -12,6 +12,7 @@
 #include <penstock/run/options.hpp>
 #include <penstock/sources/detail/checks.hpp>
 #include <penstock/sources/detail/foreign_kind.hpp>
+#include <penstock/sources/detail/paths.hpp>
 #include <penstock/sources/detail/record_files.hpp>
 #include <penstock/sources/detail/renumbered.hpp>
 #include <penstock/sources/source.hpp>
@@ -176,25 +177,12 @@ template <class T, class Io = PosixIo> class Records {
 
 /// Makes a source of files of records: `records<Frame>("frames.bin")`,
 /// `records<std::byte>(path, {.offset = 16, .record_bytes = 784})`. A directory stands for the
-/// files in it, which end alike, in the order of their names' bytes. It touches no file before
-/// open(), which prepare() calls. The files must stay as they are while they are read.
+/// files in it, which end alike, in the order of their names' bytes. A list of paths, `{"a.bin",
+/// "b.bin"}` or a std::vector, stands for all of them, one after the other. It touches no file
+/// before open(), which prepare() calls. The files must stay as they are while they are read.
 template <class T, class Io = PosixIo>
-Records<T, Io> records(std::string path, RecordsOptions options = {}, Io io = {}) {
-  std::vector<std::string> paths;
-  paths.push_back(std::move(path));
-  return Records<T, Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of several files or directories, read one after the other.
-template <class T, class Io = PosixIo>
-Records<T, Io> records(std::vector<std::string> paths, RecordsOptions options = {}, Io io = {}) {
-  return Records<T, Io>{std::move(paths), options, std::move(io)};
-}
-/// Makes a source of several files named in a list, `records<T>({"a.bin", "b.bin"})`, which could
-/// else be one string's two ends.
-template <class T, class Io = PosixIo>
-Records<T, Io> records(std::initializer_list<std::string> paths, RecordsOptions options = {},
-                       Io io = {}) {
-  return Records<T, Io>{std::vector<std::string>{paths}, options, std::move(io)};
+Records<T, Io> records(detail::Paths paths, RecordsOptions options = {}, Io io = {}) {
+  return Records<T, Io>{std::move(paths).take(), options, std::move(io)};
 }
 
 } // namespace penstock

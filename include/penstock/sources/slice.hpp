@@ -99,6 +99,10 @@ template <class From> class Slice {
   }
   /// Appends how the records were read.
   void note(std::string& to) const { detail::note_of(source_, to); }
+  /// Returns what the other source calls a record: nothing, if that has no names.
+  std::string name(std::uint64_t record) const {
+    return detail::name_of(source_, skipped() + record);
+  }
 
   /// Reads the records from into.index() on, as the other source does. Of a source of unknown size
   /// it returns fewer behind the last that is taken. Throws what that source throws; a SourceError

@@ -87,7 +87,9 @@ concept Fills =
 ///   records, such as a hash of its options. A run refuses a Position whose source had another
 ///   number. Without it 0;
 /// - `note(std::string& to) const`: appends to the Report's note how the records were read. Any
-///   thread, during a run. If it throws, the note says so, and the run goes on.
+///   thread, during a run. If it throws, the note says so, and the run goes on;
+/// - `name(std::uint64_t record) const`: what errors and the Report's skipped items call a record,
+///   such as its file. Any thread, during a run. If it throws, the record has no name.
 ///
 /// For a Ragged column read() and read_at() must put() every record.
 template <class S>

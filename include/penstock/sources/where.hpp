@@ -100,6 +100,8 @@ template <class From> class Subset {
   }
   /// Appends how the records were read.
   void note(std::string& to) const { detail::note_of(source_, to); }
+  /// Returns what the other source calls a record: nothing, if that has no names.
+  std::string name(std::uint64_t record) const { return detail::name_of(source_, list()[record]); }
 
   /// Reads the records whose numbers the list has from its number into.index() on: by the other
   /// source's read_at(), or, if it has none, numbers that follow each other by one read(). Throws

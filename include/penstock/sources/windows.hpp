@@ -207,24 +207,15 @@ concept LiesInMemory = requires(const C& container) { std::span{container}; };
 /// each other without a gap, so a window may lie in two. Window i begins i strides behind window 0.
 /// An Order shuffles windows and shares them among ranks; for n windows at random places, out of
 /// all, take a .stride of 1 and `.order = {.shuffle = s, .records = n}`.
-template <class From>
-  requires(!detail::LiesInMemory<From>)
-Windows<From> windows(From source, WindowsOptions options) {
-  return Windows<From>{std::move(source), options};
+/// Tokens may also lie in host memory: in a std::vector, an array, a std::span or any other
+/// contiguous container, such as a file that you have mapped. You keep that alive and unchanged.
+template <class Tokens> auto windows(Tokens&& tokens, WindowsOptions options) {
+  using From = std::remove_cvref_t<Tokens>;
+  if constexpr (detail::LiesInMemory<From>) {
+    return Windows<decltype(memory(tokens))>{memory(std::forward<Tokens>(tokens)), options};
+  } else {
+    return Windows<From>{std::forward<Tokens>(tokens), options};
+  }
 }
-/// Makes one of tokens in host memory: of a std::vector, an array, a std::span or any other
-/// contiguous container, such as a file that you have mapped. You keep the memory alive and
-/// unchanged.
-template <detail::LiesInMemory Container,
-          class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
-Windows<Memory<T>> windows(const Container& tokens, WindowsOptions options) {
-  return Windows<Memory<T>>{memory(tokens), options};
-}
-/// Refused for a temporary: nothing would be left to read.
-template <detail::LiesInMemory Container,
-          class T = typename decltype(std::span{std::declval<const Container&>()})::value_type>
-Windows<Memory<T>> windows(const Container&& tokens, WindowsOptions options)
-  requires(!std::ranges::enable_borrowed_range<Container>)
-= delete;
 
 } // namespace penstock

@@ -56,7 +56,7 @@ template <class D, class Told = CopierOptions> class AsyncCopier : public StageB
                   "penstock: an AsyncCopier copies to a device: give it a ps::CudaDevice "
                   "or a ps::HostDevice, and no stream: it has its own.");
   }
-  AsyncCopier(const D&&, CopierOptions = {}) = delete;
+  AsyncCopier(const D&&, CopierOptions = {}) = delete; // name the device: it must outlive this
 
   /// For prepare().
   D* device() const noexcept { return device_; }

@@ -9,6 +9,7 @@
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/decoding/decoder_form.hpp>
 #include <penstock/detail/decoding/decoder_node.hpp>
+#include <penstock/detail/decoding/returned.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/outputs/output_node.hpp>
@@ -51,8 +52,10 @@ struct DecoderOptions {
 /// A callable of single records is called for each: `void(const In& in, Out& out)`. A record of
 /// columns is a Row: `void(Row<const In> in, Row<Out> out)`, and the two may be mixed. As a third
 /// parameter it may take a Visit, which says which record that is. If it throws, that record alone
-/// fails. A callable of batches, `void(Batch<const In, Pageable> in, Batch<Out, Pageable> out)`, is
-/// called for many records at once, which fail together; `out` has in's size.
+/// fails. It may also return what it makes, `Out(const In& in)`, if that has no columns, or leave
+/// records out by `std::optional<Out>(const In& in)`. A callable of batches, `void(Batch<const In,
+/// Pageable> in, Batch<Out, Pageable> out)`, is called for many records at once, which fail
+/// together; `out` has in's size.
 ///
 /// To give another number of records than it takes, a callable fills an Output: `void(const In& in,
 /// Output<Out>& out)` gives as many of each as it adds; with `.group = n`, `void(Batch<const In,
@@ -108,7 +111,7 @@ template <class F, class Where = void> class Decoder : public StageBase {
         "penstock: a Decoder's callable takes two host batches, or two records, one to "
         "read and one to fill: [](ps::Batch<const In, ps::Pageable> in, ps::Batch<Out, "
         "ps::Pageable> out) {...}, or [](const In& in, Out& out) {...} (columns: ps::Row<const In> "
-        "in, ps::Row<Out> out).");
+        "in, ps::Row<Out> out). Or it reads one record, const In&, and returns an Out.");
     static_assert(columns_as_rows,
                   "penstock: a record of columns lies in several places, so there is no reference "
                   "to it: take it as a row, ps::Row<const In> in, and fill ps::Row<Out> out.");
@@ -234,13 +237,14 @@ template <class F> class Decoder<F, detail::Misspelt> : public detail::RefusedSt
 };
 /// Deduce, without the tag, a Decoder whose callable says where its output lies.
 /// @{
-template <class F> Decoder(F&&) -> Decoder<std::decay_t<F>, void>;
-template <class F> Decoder(F&&, DecoderOptions) -> Decoder<std::decay_t<F>, void>;
+template <class F> Decoder(F&&) -> Decoder<detail::filling_t<F>, void>;
+template <class F> Decoder(F&&, DecoderOptions) -> Decoder<detail::filling_t<F>, void>;
 /// @}
 /// Deduce, with the tag, a Decoder that fills pinned memory.
 /// @{
-template <class F> Decoder(F&&, to_pinned_t) -> Decoder<std::decay_t<F>, Pinned>;
-template <class F> Decoder(F&&, to_pinned_t, DecoderOptions) -> Decoder<std::decay_t<F>, Pinned>;
+template <class F> Decoder(F&&, to_pinned_t) -> Decoder<detail::filling_t<F>, Pinned>;
+template <class F> Decoder(F&&, to_pinned_t, DecoderOptions)
+    -> Decoder<detail::filling_t<F>, Pinned>;
 /// @}
 /// Deduce the refusal.
 /// @{

@@ -80,7 +80,7 @@ class PinnedStager : public StageBase {
   explicit PinnedStager(On& device, PinnedStagerOptions options = {})
     requires(!std::is_same_v<On, detail::NoDevice>)
       : device_{&device}, options_{options} {}
-  PinnedStager(const On&&, PinnedStagerOptions = {})
+  PinnedStager(const On&&, PinnedStagerOptions = {}) // name the device: it must outlive this
     requires(!std::is_same_v<On, detail::NoDevice>)
   = delete;
 

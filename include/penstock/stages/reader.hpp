@@ -123,6 +123,9 @@ template <class Where, class D>
   if (source->waits()) {
     build.control.interrupt().connect();
   }
+  build.control.name_by({source.get(), [](const void* from, std::uint64_t record) {
+                           return static_cast<const SlotSource*>(from)->name(record);
+                         }});
   const Abilities can = source->abilities();
   Facts& facts = build.facts;
   Reading reading = plan_reading(options, extras, std::is_same_v<Where, Pinned>, *source, facts);

@@ -23,6 +23,12 @@ struct Refused : StageBase {
     const detail::Anything* begin() const;
     const detail::Anything* end() const;
     detail::Anything next();
+    detail::Anything number() const;
+  };
+  struct Ranges {
+    Ranges(Range);
+    const Range* begin() const;
+    const Range* end() const;
   };
   template <class> using takes = detail::Anything;
   template <class> using gives = detail::Anything;
@@ -31,6 +37,8 @@ struct Refused : StageBase {
   const Report& run(std::stop_token);
   template <class S> Range on(S&&, RunOptions = {});
   Range batches(RunOptions = {});
+  template <class S> Ranges epochs(S&&, RunOptions = {});
+  Ranges epochs(RunOptions = {});
   void stop();
   Report report() const;
 };

@@ -44,6 +44,7 @@ template <class F, class From, class To> class DecodingNode : public CallingNode
                const F& f, const OnError& on_error)
       : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, out_{out} {
     this->fills(out_->memory, out_->ring.slots());
+    this->is_of_source(in_->has_turns && !in_->outputs);
   }
 
   [[gnu::cold]] void report(double seconds, StageReport& stage) const final {

@@ -259,7 +259,7 @@ PENSTOCK_INLINE void Engine::start() {
 PENSTOCK_INLINE void Engine::start(const RunOptions& options) {
   const NoCancellation whole;
   check_free();
-  order_->begin_from(options.from);
+  order_->begin_from(options.from, options.epoch);
   set_off();
   try {
     // The observer first: what it takes is none of the run's time, and no stall.

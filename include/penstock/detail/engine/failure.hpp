@@ -34,6 +34,21 @@ struct ForWorker {
   unsigned number{};
 };
 
+/// What names the records of a run's source, such as by their files: nothing, by default.
+struct RecordNames {
+  const void* source{};
+  std::string (*name)(const void* source, std::uint64_t record){};
+
+  /// Returns a record's name; an empty one if it has none, or cannot be asked for.
+  std::string operator()(std::uint64_t record) const noexcept {
+    try {
+      return name ? name(source, record) : std::string{};
+    } catch (...) {
+      return {};
+    }
+  }
+};
+
 /// Where a stage failed.
 struct Failure {
   const std::string& stage;
@@ -43,6 +58,7 @@ struct Failure {
   ForWorker worker{};
   const void* side{};           // the device of the stage, if there are several
   std::uint64_t slot_records{}; // that a slot which it fills has at most
+  RecordNames names{};          // of the record, if it is one of the source's
 };
 
 /// Returns the exception in flight, inside a catch block, as a StageError. May throw
@@ -98,13 +114,15 @@ struct Failure {
   std::string_view cause = what;
   cause.remove_prefix(cause.starts_with(prefix) ? prefix.size() : 0);
   const ForWorker& worker = failure.worker;
+  const std::string name = file.empty() ? failure.names(record) : std::string{};
   try {
     throw StageError{
         joined({prefix, failure.stage, " failed ", worker.what ? worker.what : "at record ",
-                worker.what ? worker.number : record, ": ", cause, more}),
+                worker.what ? worker.number : record, name.empty() ? "" : ", ", name, ": ", cause,
+                more}),
         failure.stage,
         record,
-        std::string{file},
+        name.empty() ? std::string{file} : name,
         offset,
         enqueued_by};
   } catch (const StageError&) {

@@ -114,6 +114,8 @@ class Node {
  protected:
   /// Has the Report tell of the ring that the stage fills, whose memory lives as long as the node.
   void fills(const RingMemory& memory, std::size_t slots) noexcept;
+  /// Says that its errors are of records of the source, which names them.
+  void is_of_source(bool is) noexcept { of_source_ = is; }
   /// Forgets the last run, however it ended: gives back what the node still holds of the ring
   /// before it, and opens the ring after it.
   virtual void reset() = 0;
@@ -175,6 +177,7 @@ class Node {
       return false;
     }
   }
+  RecordNames names() const noexcept { return of_source_ ? control_.names() : RecordNames{}; }
   // Not in attempt(), of which there are many.
   [[gnu::cold]] void failed(std::uint64_t record) noexcept;
   template <class R> static std::uint64_t number_of(const R& record) noexcept {
@@ -194,6 +197,7 @@ class Node {
   const RingMemory* filled_{}; // null if it fills no ring
   std::size_t slots_filled_{};
   Vector<Meter> meters_;
+  bool of_source_{};
   StdAtomics::Atomic<std::uint64_t> bad_items_{0};
   UsedUp<> used_up_;
 };
@@ -295,11 +299,15 @@ PENSTOCK_INLINE Node::Item Node::thrown(const OnError& on_error, Meter& meter, u
     return pause(tries, meter) ? Item::again : Item::failed;
   }
   if (bad_items_.fetch_add(1, StdAtomics::relaxed) < on_error.skips) {
-    control_.skips().note(name_, record, records);
+    control_.skips().note(name_, record, records, names());
     meter.skipped(records);
     return Item::skipped;
   }
-  control_.fail({.stage = name_, .record = record, .reads = reads(), .skips = on_error.skips});
+  control_.fail({.stage = name_,
+                 .record = record,
+                 .reads = reads(),
+                 .skips = on_error.skips,
+                 .names = names()});
   return Item::failed;
 }
 
@@ -308,7 +316,8 @@ PENSTOCK_NOINLINE void Node::failed(std::uint64_t record) noexcept {
                  .record = record,
                  .reads = reads(),
                  .side = side_,
-                 .slot_records = filled_ ? filled_->layout().records() : 0});
+                 .slot_records = filled_ ? filled_->layout().records() : 0,
+                 .names = names()});
 }
 
 PENSTOCK_INLINE bool Node::pause(unsigned failures, Meter& meter) noexcept {

@@ -135,6 +135,11 @@ class RunControl {
   SkipNotes& skips() noexcept { return skips_; }
   const SkipNotes& skips() const noexcept { return skips_; }
   /// @}
+  /// What names the records of the source: set while the pipeline is prepared.
+  /// @{
+  void name_by(const RecordNames& names) noexcept { names_ = names; }
+  const RecordNames& names() const noexcept { return names_; }
+  /// @}
 
   /// Says that nobody can be thrown the run's error any more: the next run throws it, instead of
   /// running.
@@ -171,6 +176,7 @@ class RunControl {
   std::exception_ptr lost_;
   std::exception_ptr owed_;
   SkipNotes skips_;
+  RecordNames names_;
   bool failed_{};
   StopGate<> gate_;
   alignas(cache_line) WaitClock waits_; // every worker reads it often

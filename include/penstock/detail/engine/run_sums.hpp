@@ -66,7 +66,7 @@ PENSTOCK_INLINE void RunSums::fill(Report& report, const Nodes& nodes, const Run
   report.cpu_s = seconds > 0 ? cpu_now() - cpu_start_ : 0;
   report.storage_bytes = seconds > 0 ? fetched_now() - fetched_start_ : 0;
   report.waited_s = seconds > 0 ? waited(control) : 0;
-  report.epochs = order.epochs();
+  report.epochs = order.epochs() - order.first_epoch();
   report.stopped = control.stopped();
   control.copy_error(report.error);
   if (report.stages.size() != nodes.size()) {

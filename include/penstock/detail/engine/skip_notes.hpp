@@ -6,6 +6,7 @@
 #include <penstock/config.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/detail/engine/failure.hpp>
 #include <penstock/error.hpp>
 #include <penstock/run/report.hpp>
 
@@ -24,8 +25,8 @@ class SkipNotes {
  public:
   /// Notes the exception in flight, inside a catch block, as the reason why `records` records were
   /// skipped. If there is no memory for that, they are skipped all the same.
-  [[gnu::cold]] void note(const std::string& stage, std::uint64_t record,
-                          std::uint64_t records) noexcept;
+  [[gnu::cold]] void note(const std::string& stage, std::uint64_t record, std::uint64_t records,
+                          const RecordNames& names = {}) noexcept;
   /// Copies the notes; none if there is no memory for them.
   [[gnu::cold]] void copy(std::vector<SkippedItem>& to) const noexcept;
   /// Forgets all notes, before a run.
@@ -43,13 +44,14 @@ class SkipNotes {
 
 #if PENSTOCK_BODIES
 PENSTOCK_INLINE void SkipNotes::note(const std::string& stage, std::uint64_t record,
-                                     std::uint64_t records) noexcept {
+                                     std::uint64_t records, const RecordNames& names) noexcept {
   // Checked before describing, which takes longer than all the rest.
   if (noted_.load(StdAtomics::relaxed) == most) {
     return;
   }
   try {
     SkippedItem item = in_flight();
+    item.file = item.file.empty() ? names(record) : item.file;
     item.stage = stage;
     item.record = record;
     item.records = records;

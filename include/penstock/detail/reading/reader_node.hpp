@@ -101,14 +101,15 @@ PENSTOCK_INLINE ReadingNode::ReadingNode(const NodeSetup& setup, const Shared<Ho
                                          Owned<SlotSource> source, const OnError& on_error)
     : Node{setup}, source_{std::move(source)}, on_error_{on_error}, out_{out} {
   fills(out_->memory, out_->ring.slots());
+  is_of_source(true);
 }
 
 PENSTOCK_INLINE void ReadingNode::report(double seconds, StageReport& stage) const {
   Node::report(seconds, stage);
   constexpr std::string_view again =
       "began with epoch 0 again: the order, and what a seed and a visit make random, are those "
-      "of a run before; for others give the Reader .epochs = n, and take them in one loop, or "
-      "begin each run .from the position() of the last batch";
+      "of a run before; for others give the Reader .epochs = n, and take them by one epochs(), "
+      "or begin each run with .epoch, its number";
   stage.note = note_;
   add_note_of(*source_, stage.note);
   try {

@@ -34,19 +34,6 @@ template <class Spelled, class T> struct column_value<NamedColumn<Spelled, Ragge
   static std::vector<std::size_t> extents() { return {}; }
 };
 
-/// What stands for a column's files: one path, or a list of them.
-class ArrayPaths {
- public:
-  ArrayPaths(std::string path) { paths_.push_back(std::move(path)); }
-  ArrayPaths(const char* path) { paths_.push_back(path); }
-  ArrayPaths(std::vector<std::string> paths) : paths_{std::move(paths)} {}
-  ArrayPaths(std::initializer_list<std::string> paths) : paths_{paths} {}
-  std::vector<std::string> take() && { return std::move(paths_); }
-
- private:
-  std::vector<std::string> paths_;
-};
-
 template <class Schema, class Format, class Io, class All> struct array_columns;
 template <class Schema, class Format, class Io, class... Fields>
 struct array_columns<Schema, Format, Io, Columns<Fields...>> {

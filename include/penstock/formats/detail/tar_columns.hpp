@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/data/schema.hpp>
+#include <penstock/sources/detail/value_type.hpp>
 
 #include <algorithm>
 #include <array>
@@ -14,9 +15,9 @@
 
 namespace penstock::detail {
 
-/// What a column of tar() holds: a member's bytes, the number that its text says, or the sample's
-/// key.
-enum class TarHolds { nothing, bytes, number, key };
+/// What a column of tar() holds: a member's bytes, the number that its text says, the values of a
+/// .npy file, or the sample's key.
+enum class TarHolds { nothing, bytes, number, array, key };
 
 template <class F> inline constexpr TarHolds tar_holds = TarHolds::nothing;
 template <class N, class T>
@@ -27,6 +28,9 @@ template <class N, class T>
   requires(std::is_arithmetic_v<T> && sizeof(T) <= 8 && !std::is_same_v<T, bool> &&
            !std::is_same_v<T, char>)
 inline constexpr TarHolds tar_holds<NamedColumn<N, T>> = TarHolds::number;
+template <class N, class T, std::size_t... Extents>
+  requires(is_value<T> && sizeof...(Extents) != 0 && ((Extents != dynamic) && ...))
+inline constexpr TarHolds tar_holds<NamedColumn<N, T, Extents...>> = TarHolds::array;
 
 /// What the columns of a schema hold, and their names.
 template <class Schema> struct tar_columns;

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 
 namespace penstock::detail {
 
@@ -79,18 +80,12 @@ class RunOrder {
                          bool in_order, Numbers* numbered_by)
       : order_{order}, mix_{nullptr, mix}, numbers_{numbered_by},
         plain_{!order.shuffle && order.ranks.world == 1 && !mix}, in_order_{in_order},
-        epochs_{epochs},
+        all_epochs_{epochs}, epochs_{epochs},
         identity_{order.shuffle, order.block, order.window, order.records, size, schema, source},
         first_{dealt_from(0)}, each_{first_} {}
 
-  /// Begins a run from there. Throws OptionError if it cannot.
-  [[gnu::cold]] void begin_from(const Position& from) {
-    if (from) {
-      check_random_access(in_order_);
-      check_position(from, identity_, epochs_, order_);
-    }
-    begin(from);
-  }
+  /// Begins a run from there, of `epoch` alone if there is one. Throws OptionError if it cannot.
+  [[gnu::cold]] void begin_from(const Position& from, std::optional<std::uint64_t> epoch);
   /// Begins a run, at the beginning or at a position of this order.
   [[gnu::cold]] void begin(const Position& from = {}) noexcept;
   /// Says, before the first run, that a Decoder makes outputs of groups of so many turns, in any
@@ -129,7 +124,7 @@ class RunOrder {
   }
   /// Returns the most that a rank reads in all epochs, the same on all ranks, or unknown.
   std::uint64_t most_of_run() const noexcept {
-    return identity_.records == unknown ? unknown : epochs_ * each_.most();
+    return identity_.records == unknown ? unknown : all_epochs_ * each_.most();
   }
 
   /// Returns the step of a turn.
@@ -221,7 +216,8 @@ class RunOrder {
   Numbers* const numbers_;
   const bool plain_;
   const bool in_order_;
-  const std::uint64_t epochs_;
+  const std::uint64_t all_epochs_;
+  std::uint64_t epochs_; // behind the last of this run
   OrderIdentity identity_;
   std::uint64_t batch_{1};
   std::uint64_t epoch_{};  // the first of this run
@@ -305,7 +301,29 @@ PENSTOCK_INLINE void check_position(const Position& from, const OrderIdentity& h
   }
 }
 
+PENSTOCK_INLINE void RunOrder::begin_from(const Position& from,
+                                          std::optional<std::uint64_t> epoch) {
+  const std::uint64_t epochs = epoch ? *epoch + 1 : all_epochs_;
+  if (epoch && *epoch >= unknown / std::max<std::uint64_t>(identity_.records, 1)) {
+    throw_error<OptionError>({"penstock: .epoch is ", *epoch, ", and this source ",
+                              identity_.records == unknown ? "can be delivered once: leave it out."
+                                                           : "has too many records for that."});
+  }
+  if (epoch && from && from.epoch() != *epoch) {
+    throw_error<OptionError>({"penstock: .epoch is ", *epoch, ", and .from is in epoch ",
+                              from.epoch(), ": give that one, and later ones without .from."});
+  }
+  if (from) {
+    check_random_access(in_order_);
+    check_position(from, identity_, epochs, order_);
+  }
+  begin(from);
+  epochs_ = epochs;
+  epoch_ = epoch.value_or(epoch_);
+}
+
 PENSTOCK_INLINE void RunOrder::begin(const Position& from) noexcept {
+  epochs_ = all_epochs_;
   epoch_ = from.epoch();
   inside_ = from.inside();
   first_ = dealt_from(from.step());

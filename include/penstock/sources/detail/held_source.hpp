@@ -37,6 +37,7 @@ struct HeldSource {
   virtual std::uint64_t identity() const = 0;
   virtual std::uint64_t value_bytes(std::uint64_t records) const = 0;
   virtual void note(std::string& to) const = 0;
+  virtual std::string name(std::uint64_t record) const = 0;
 };
 
 /// Asks a source S. Base is a HeldSource that is asked for more.
@@ -86,6 +87,9 @@ template <Source S, class Base> class HeldOf : public Base {
     return value_bytes_of(source_, records);
   }
   [[gnu::cold]] void note(std::string& to) const final { note_of(source_, to); }
+  [[gnu::cold]] std::string name(std::uint64_t record) const final {
+    return name_of(source_, record);
+  }
 
  protected:
   S source_;

@@ -24,6 +24,14 @@ template <class S> std::uint64_t identity_of(const S& source) {
     return 0;
   }
 }
+/// Returns an empty text where the source names no records.
+template <class S> std::string name_of(const S& source, std::uint64_t record) {
+  if constexpr (requires { source.name(record); }) {
+    return source.name(record);
+  } else {
+    return {};
+  }
+}
 /// Returns the identity of what is made of one of identity `all` and another.
 constexpr std::uint64_t and_then(std::uint64_t all, std::uint64_t another) noexcept {
   return splitmix(splitmix(all, 1), another);
