@@ -212,6 +212,10 @@ template <class Slot, class Policy> class MpmcRing {
     return !state.over(ticket) && cells_.is_filled(ticket, ticket % cells_.slots());
   }
   /// @}
+  /// Returns the slot of a ticket that is not claimed yet, if it is free; else null.
+  Slot* look_free(const State& state, std::uint64_t ticket) noexcept {
+    return is_free(state, ticket) ? &slot(ticket % cells_.slots()) : nullptr;
+  }
   /// Takes the slot of a ticket that await_filled() gave.
   DrawnTicket take_at(const State& state, std::uint64_t ticket) noexcept {
     head_.count();
