@@ -177,8 +177,8 @@ template <class D> void add_all(D& device, std::chrono::microseconds flush, std:
   });
 }
 
-template <class D> void add_at_work(D& device, std::chrono::microseconds flush,
-                                    std::uint64_t rate, std::chrono::microseconds time) {
+template <class D> void add_at_work(D& device, std::chrono::microseconds flush, std::uint64_t rate,
+                                    std::chrono::microseconds time) {
   const Work work{time / 1ns};
   const std::string with = '/' + std::to_string(time / 1us) + "us";
   add("host" + with, flush, rate, [flush, work](int fd, Ages& ages) {

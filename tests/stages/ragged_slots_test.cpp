@@ -161,7 +161,8 @@ TEST_CASE("records that are left out leave no gap in slots that end short") {
 TEST_CASE("a run goes on from a batch that ended short") {
   auto whole = ps::Reader{ps::memory(numbers()), reading()} | ps::Decoder{rows, decoding(3)};
   const Came all = all_of(whole, true);
-  for (const std::size_t taken : {std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{30}}) {
+  for (const std::size_t taken :
+       {std::size_t{1}, std::size_t{2}, std::size_t{7}, std::size_t{30}}) {
     CAPTURE(taken);
     ps::Position position;
     std::vector<Number> seen;

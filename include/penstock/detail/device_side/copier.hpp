@@ -85,8 +85,8 @@ template <AnyDevice D> class Copier {
       ended_ = true;
       return true;
     }
-    const bool flushes =
-        filler_.waits() && flush_.is_due(filler_.place().read, [this] { return filler_.is_idle(); });
+    const bool flushes = filler_.waits() &&
+                         flush_.is_due(filler_.place().read, [this] { return filler_.is_idle(); });
     if (flushes) {
       filler_.close(false);
     }

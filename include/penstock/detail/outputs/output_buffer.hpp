@@ -133,8 +133,8 @@ template <class S> class OutputBuffer {
       const Array& values = to.layout().parts[part + 1];
       const std::size_t used = unit == 0 ? 0 : to.values(place, part, unit);
       const auto room = static_cast<std::int64_t>(values.stride / values.each - used);
-      count = static_cast<std::size_t>(
-          std::upper_bound(read, read + count + 1, read[0] + room) - read - 1);
+      count = static_cast<std::size_t>(std::upper_bound(read, read + count + 1, read[0] + room) -
+                                       read - 1);
     });
     return count;
   }

@@ -74,10 +74,10 @@ class OutputNode final : public DecodingNode<F, From, To> {
   OutputNode(const NodeSetup& setup, const Shared<HostLink>& in, const Shared<HostLink>& out,
              const F& f, const OutputForm& form, const Layout& chunk, const OnError& on_error)
       : Base{setup, in, out, f, on_error}, form_{form},
-        parts_{in->ring.slots(), same && !Single ? 1
-                                                 : std::clamp<std::size_t>(
-                                                       in->layout().units / form.group, 1,
-                                                       most_parts)},
+        parts_{in->ring.slots(),
+               same && !Single
+                   ? 1
+                   : std::clamp<std::size_t>(in->layout().units / form.group, 1, most_parts)},
         shared_{in, out, form, setup.workers}, workers_(setup.workers) {
     setup.control.watch(shared_.openings);
     for (std::size_t i = 0; i != workers_.size(); ++i) {
@@ -260,9 +260,8 @@ template <class Schema, class D>
 template <class S, class Options>
 [[gnu::cold]] Layout chunk_of(std::size_t units, std::size_t bytes, const Options& options) {
   constexpr std::size_t usual = std::size_t{64} << 10;
-  return layout_of<S>(
-      std::clamp<std::size_t>(usual / std::max<std::size_t>(bytes, 1), 1, units),
-      options.extents, usual_values(options.value_bytes), "Decoder");
+  return layout_of<S>(std::clamp<std::size_t>(usual / std::max<std::size_t>(bytes, 1), 1, units),
+                      options.extents, usual_values(options.value_bytes), "Decoder");
 }
 
 /// Builds a Decoder of another number of records.

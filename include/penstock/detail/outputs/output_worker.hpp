@@ -32,8 +32,8 @@ template <class S, bool Same> class OutputWorker final : public Outlet<S> {
  public:
   OutputWorker(OutputRun& run, const Layout& chunk) : run_{run}, buffer_{chunk} {}
 
-  /// Begins a share, the units to before `last` of the slot `given`, which lies in a place. `alone`:
-  /// it is one call, and what that gives is kept, or the run ends.
+  /// Begins a share, the units to before `last` of the slot `given`, which lies in a place.
+  /// `alone`: it is one call, and what that gives is kept, or the run ends.
   void begin(const OutputRun::Turn& turn, const HostLink& in, const HostSlot& given,
              std::size_t place, std::size_t last, bool alone, Meter& meter) noexcept {
     turn_ = turn;
@@ -261,7 +261,7 @@ template <class S, bool Same> class OutputWorker final : public Outlet<S> {
         },
         [&](const Room::Piece&) { return credits_until(done, group); });
   }
-  // The same with Ragged columns: a slot whose values are full ends short. In turn it says where
+  // Copies Ragged records: a slot whose values are full ends short. In turn it says where
   // all values go; what goes into the last slot is copied while others have their turns.
   bool copy_ragged() {
     typename OutputBuffer<S>::Cursor from;
@@ -347,11 +347,11 @@ template <class S, bool Same> class OutputWorker final : public Outlet<S> {
   std::size_t place_{}; // of that slot
   Meter* meter_{};
   bool alone_{}, ended_{}, misused_{};
-  bool opened_{};             // its room is taken, and it writes there
-  std::uint64_t behind_{};    // the number in the source behind it
-  SourceNumbers units_;       // of the slot that it has made something of
-  SourceNumbers numbers_;     // of those
-  std::size_t bytes_{};       // handed on, with Ragged columns
+  bool opened_{};          // its room is taken, and it writes there
+  std::uint64_t behind_{}; // the number in the source behind it
+  SourceNumbers units_;    // of the slot that it has made something of
+  SourceNumbers numbers_;  // of those
+  std::size_t bytes_{};    // handed on, with Ragged columns
   OutputRun::Told told_{};
   Room room_; // for its outputs
   Room rest_; // stays void behind them

@@ -266,10 +266,11 @@ PENSTOCK_INLINE void ReaderNode::read(std::size_t place, HostSlot& slot, Filled&
     }
     note_read(place, got, filled.count);
     got.for_now = filled.for_now;
-  } while (got.for_now && got.count < wanted && !control().interrupt().raised() &&
-           !(got.count != 0 && flush_.is_due(out_->was_read(place), [this] {
-             return out_->is_idle(out_->ring.was_claimed() - 1);
-           })));
+  } while (
+      got.for_now && got.count < wanted && !control().interrupt().raised() &&
+      !(got.count != 0 && flush_.is_due(
+                              out_->was_read(place),
+                              [this] { return out_->is_idle(out_->ring.was_claimed() - 1); })));
   // What was told to return gave what it had; the rings are closed, and it counts as dropped.
   if (!got.for_now && !control().interrupt().raised()) {
     check_count(got.count, wanted, first, ranges_.known());
@@ -278,7 +279,8 @@ PENSTOCK_INLINE void ReaderNode::read(std::size_t place, HostSlot& slot, Filled&
 
 PENSTOCK_INLINE Flush::Clock::time_point ReaderNode::due(std::size_t place,
                                                          const Filled& got) const noexcept {
-  return got.count == 0 ? Flush::Clock::time_point::max() : flush_.look_again(out_->was_read(place));
+  return got.count == 0 ? Flush::Clock::time_point::max()
+                        : flush_.look_again(out_->was_read(place));
 }
 #endif
 

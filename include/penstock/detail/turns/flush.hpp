@@ -58,8 +58,7 @@ PENSTOCK_INLINE Flush::Clock::time_point Flush::due(Clock::time_point read) cons
   return longest_ < most ? read + longest_ : Clock::time_point::max();
 }
 
-PENSTOCK_INLINE Flush::Clock::time_point
-Flush::look_again(Clock::time_point read) const noexcept {
+PENSTOCK_INLINE Flush::Clock::time_point Flush::look_again(Clock::time_point read) const noexcept {
   using namespace std::chrono_literals;
   const Clock::time_point now = Clock::now();
   // So late that it adds little to the record's age.
