@@ -65,6 +65,9 @@ constexpr std::size_t npy_header_bytes(std::size_t axes) noexcept {
          static_cast<char>(text.size() / 256) + text;
 }
 
+template <class T> inline constexpr bool is_ragged_column = false;
+template <class T> inline constexpr bool is_ragged_column<Column<Ragged<T>>> = true;
+
 /// Writes the columns of batches, each into its file.
 template <class S, class Where, class... Spelled> struct WriteColumns {
   const OutputFiles<PosixIo>* files;
@@ -113,11 +116,9 @@ template <class S, class Where, class... Spelled> struct WriteColumns {
   }
 
  private:
-  template <class T> static constexpr bool no_length = false;
-  template <class T> static constexpr bool no_length<Column<Ragged<T>>> = true;
   template <class Name>
   static constexpr bool is_ragged =
-      no_length<decltype(lookup<Name, S, true>::view::make(BatchView<S>{}))>;
+      is_ragged_column<decltype(lookup<Name, S, true>::view::make(BatchView<S>{}))>;
   template <class Name> struct found {
     using in = lookup<Name, S, true>;
     static_assert(in::in_columns, "penstock: this Writer writes columns, and these batches have "
