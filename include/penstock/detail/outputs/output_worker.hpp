@@ -11,7 +11,6 @@
 #include <penstock/detail/outputs/output_run.hpp>
 #include <penstock/detail/turns/openings.hpp>
 #include <penstock/error.hpp>
-#include <penstock/order/detail/origins.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -30,7 +29,11 @@ struct RunEnded {};
 /// given becomes one, with the same number in the source, or is left out.
 template <class S, bool Same> class OutputWorker final : public Outlet<S> {
  public:
-  OutputWorker(OutputRun& run, const Layout& chunk) : run_{run}, buffer_{chunk} {}
+  OutputWorker(OutputRun& run, const Layout& chunk) : run_{run}, buffer_{chunk} {
+    if constexpr (Same) {
+      units_.reserve(run.slots.link().layout().units); // here, and not in a later run
+    }
+  }
 
   /// Begins a share, the units to before `last` of the slot `given`, which lies in a place.
   /// `alone`: it is one call, and what that gives is kept, or the run ends.
@@ -47,6 +50,7 @@ template <class S, bool Same> class OutputWorker final : public Outlet<S> {
     opened_ = ended_ = false;
     piece_ = {};
     sections_.clear();
+    units_.clear();
     groups_.clear();
     misused_ = false;
     buffer_.clear(*this);
@@ -95,9 +99,8 @@ template <class S, bool Same> class OutputWorker final : public Outlet<S> {
   /// Notes that a group, of the slot's units from `first` to before `last`, has given what it
   /// gives.
   void end_group(std::size_t first, std::size_t last) {
-    if (Same && outputs() != first_) {
-      units_.go_on(first_, first);
-      numbers_.go_on(first_, given_->source, first, last - first);
+    for (std::size_t unit = first; Same && outputs() != first_ && unit != last; ++unit) {
+      units_.push_back(unit);
     }
     if (!in_->ahead) {
       return;
@@ -294,8 +297,11 @@ template <class S, bool Same> class OutputWorker final : public Outlet<S> {
       const std::size_t before = std::exchange(done, done + units);
       share_.turn = share_.number += units;
       if constexpr (Same) {
-        slot->source.go_on(piece.first, numbers_, before, units);
-        slot->source.go_on(piece.first + units, done != all ? numbers_[done] : behind_);
+        for (std::size_t i = 0; i != units; ++i) {
+          slot->source.go_on(piece.first + i, given_->source[units_[before + i]]);
+        }
+        slot->source.go_on(piece.first + units,
+                           done != all ? given_->source[units_[done]] : behind_);
       }
       if (done == all) {
         pass();
@@ -347,11 +353,10 @@ template <class S, bool Same> class OutputWorker final : public Outlet<S> {
   std::size_t place_{}; // of that slot
   Meter* meter_{};
   bool alone_{}, ended_{}, misused_{};
-  bool opened_{};          // its room is taken, and it writes there
-  std::uint64_t behind_{}; // the number in the source behind it
-  SourceNumbers units_;    // of the slot that it has made something of
-  SourceNumbers numbers_;  // of those
-  std::size_t bytes_{};    // handed on, with Ragged columns
+  bool opened_{};             // its room is taken, and it writes there
+  std::uint64_t behind_{};    // the number in the source behind it
+  Vector<std::size_t> units_; // of the slot, of which it has made something
+  std::size_t bytes_{};       // handed on, with Ragged columns
   OutputRun::Told told_{};
   Room room_; // for its outputs
   Room rest_; // stays void behind them
