@@ -206,9 +206,11 @@ TEST_CASE("slots that end short reach a device, and are batches there") {
   CHECK(std::equal(seen.begin() + records, seen.end(), numbers().begin()));
 }
 
-TEST_CASE("of several ranks, none may have a slot that ends short: each has as many batches") {
+TEST_CASE("with several ranks, or drop_last, no slot may end short") {
+  const bool ranks = GENERATE(true, false);
   ps::ReaderOptions options = reading();
-  options.order.ranks = {.rank = 0, .world = 2};
+  options.order.ranks = {.rank = 0, .world = ranks ? 2U : 1U};
+  options.drop_last = !ranks;
   auto pipeline = ps::Reader{ps::memory(numbers()), options} | ps::Decoder{rows, decoding(2)} |
                   ps::Consumer{[](Host<const Text>) {}};
   const auto failed = outcome_of([&] { pipeline.run(); });

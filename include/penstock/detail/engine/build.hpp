@@ -152,6 +152,7 @@ template <AnyDevice D> class Build {
     host_->has_turns = facts.one_for_one;
     host_->outputs = facts.outputs;
     host_->never_empty = !facts.plan.to_device && !facts.order->one_rank() && !facts.outputs;
+    host_->never_cut = !facts.plan.fills_up && (facts.drop_last || host_->never_empty);
     if (facts.ahead || facts.flush) {
       host_->keep_dues(facts.ahead);
     }

@@ -94,7 +94,7 @@ struct HostLink {
   Visit visit(const HostSlot& slot, std::size_t unit) const noexcept;
   /// Throws Error if nothing is left of a slot that is a batch, and other ranks have that batch.
   [[gnu::cold]] void check_left(std::size_t units, std::size_t of) const;
-  /// Throws Error if a slot is a batch that may not end short, since other ranks have that batch.
+  /// Throws Error if no slot may end short before it is full.
   [[gnu::cold]] void check_cut() const;
   /// Returns the place in the run's order behind all that a slot was made of.
   std::uint64_t place_behind(const HostSlot& slot) const noexcept {
@@ -177,6 +177,7 @@ struct HostLink {
   bool has_turns{true};            // each unit is made of one of the source's
   bool outputs{};                  // of a Decoder of another number: they count themselves
   bool never_empty{};              // slots are batches, and ranks have equally many
+  bool never_cut{};                // slots are batches, and are to be whole
   bool counts{};                   // index() counts units, since they come from a device
   bool lent{};                     // the memory is another ring's, and others use it too
   HostLink* onward{};              // what the stage behind it fills, in host memory too; or null
@@ -221,11 +222,11 @@ PENSTOCK_INLINE void HostLink::check_left(std::size_t units, std::size_t of) con
 }
 
 PENSTOCK_INLINE void HostLink::check_cut() const {
-  if (never_empty) {
+  if (never_cut) {
     throw_error<Error>({"penstock: the values of a Ragged column fill a slot of ", layout().units,
-                        " records before the last of them, and each of several ranks must have "
-                        "equally many batches: give the Decoder more .value_bytes, or the Reader "
-                        "a smaller .batch."});
+                        " records before the last of them, and with several ranks, or "
+                        ".drop_last, no batch may end there: give the Decoder more .value_bytes, "
+                        "or the Reader a smaller .batch."});
   }
 }
 
