@@ -237,13 +237,8 @@ PENSTOCK_INLINE void HostLink::keep_dues(Shared<Ahead<>> bound) {
 
 PENSTOCK_INLINE bool HostLink::is_idle(std::uint64_t ticket) noexcept {
   // A stage publishes what it has made of a slot before it gives that back.
-  for (HostLink* link = this; link; ticket = link ? link->ring.was_claimed() : 0) {
-    if (ticket != 0 && !link->ring.is_free(ticket - 1 + link->ring.slots())) {
-      return false;
-    }
-    link = link->onward;
-  }
-  return true;
+  return (ticket == 0 || ring.look_free(ticket - 1 + ring.slots())) &&
+         (!onward || onward->is_idle(onward->ring.was_claimed()));
 }
 
 PENSTOCK_INLINE void HostLink::reset() {

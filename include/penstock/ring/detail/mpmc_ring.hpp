@@ -213,8 +213,9 @@ template <class Slot, class Policy> class MpmcRing {
   }
   /// @}
   /// Returns the slot of a ticket that is not claimed yet, if it is free; else null.
-  Slot* look_free(const State& state, std::uint64_t ticket) noexcept {
-    return is_free(state, ticket) ? &slot(ticket % cells_.slots()) : nullptr;
+  Slot* look_free(std::uint64_t ticket) noexcept {
+    const std::size_t place = ticket % cells_.slots();
+    return cells_.is_free(ticket, place) ? &slot(place) : nullptr;
   }
   /// Takes the slot of a ticket that await_filled() gave.
   DrawnTicket take_at(const State& state, std::uint64_t ticket) noexcept {

@@ -168,7 +168,7 @@ template <class Slot, class Policy> class SpscRing {
                                                        : DrawnTicket{};
   }
   /// Returns the slot of a ticket that is not claimed yet, if it is free; else null.
-  Slot* look_free(const State& /*state*/, std::uint64_t ticket) noexcept {
+  Slot* look_free(std::uint64_t ticket) noexcept {
     return ticket < released_.given() + slots_ ? &data_[ticket % slots_] : nullptr;
   }
   /// Take the next filled slot: try_take() if it is filled now, take() when it is.
