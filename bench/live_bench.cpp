@@ -191,7 +191,7 @@ template <class D> void add_at_work(D& device, std::chrono::microseconds flush, 
   add("back" + with, flush, rate, [&device, flush, work](int fd, Ages& ages) {
     return ps::Reader{ps::fifo<Stamped>(fd), ps::to_pinned, {.flush = flush}} |
            ps::AsyncCopier{device} |
-           ps::Kernel{[work](ps::Batch<Stamped, ps::Device>, ps::Stream<D>& stream) {
+           ps::Kernel{[work](ps::Batch<Stamped, ps::Device>, ps::Stream<D> stream) {
              ps::for_each(stream, 1, work);
            }} |
            ps::AsyncCopier{ps::to_host} |

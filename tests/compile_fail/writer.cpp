@@ -69,9 +69,12 @@ int main() {
 // refused column_that_is_not_there: no column of these batches has the name that this Writer is to
 // write
 struct Labelled : ps::Columns<ps::Field<"label", std::int32_t>> {};
+void label(const std::int32_t& in, ps::Row<Labelled> out) {
+  ps::get<"label">(out) = in;
+}
 
 int main() {
-  auto pipeline = ps::Reader{ps::zip<Labelled>(ps::records<std::int32_t>("labels"))} |
+  auto pipeline = ps::Reader{ps::records<std::int32_t>("labels")} | ps::Decoder{label} |
 #ifdef PENSTOCK_REFUSED
                   ps::Writer{ps::column<"class">("labels.npy")};
 #else

@@ -68,6 +68,26 @@ constexpr std::size_t npy_header_bytes(std::size_t axes) noexcept {
 template <class T> inline constexpr bool is_ragged_column = false;
 template <class T> inline constexpr bool is_ragged_column<Column<Ragged<T>>> = true;
 
+/// A column that is to be written, of batches of S. Refuses one that cannot be.
+template <class Name, class S> struct WrittenColumn {
+  using in = lookup<Name, S, true>;
+  static constexpr bool ragged = is_ragged_column<decltype(in::view::make(BatchView<S>{}))>;
+  static constexpr bool good = in::in_columns && in::there && !ragged;
+  static_assert(in::in_columns, "penstock: this Writer writes columns, and these batches have "
+                                "none: ps::Writer{path} writes their records.");
+  static_assert(in::there, "penstock: no column of these batches has the name that this Writer is "
+                           "to write: see Name, and the names that S has.");
+  static_assert(!ragged, "penstock: a Ragged column has records of any length, which a file of "
+                         "values does not tell apart: write them by a Consumer, or columns of "
+                         "fixed extents.");
+};
+/// What a Writer of columns takes: their batch, once each column is found to be good.
+template <bool Good, class Given> using written_if = written<Given>;
+template <class Given, class... Spelled> struct takes_columns : written<Given> {};
+template <class S, class Where, class... Spelled>
+struct takes_columns<Batch<S, Where>, Spelled...>
+    : written_if<(WrittenColumn<Spelled, std::remove_const_t<S>>::good && ...), Batch<S, Where>> {};
+
 /// Writes the columns of batches, each into its file.
 template <class S, class Where, class... Spelled> struct WriteColumns {
   const OutputFiles<PosixIo>* files;
@@ -103,7 +123,7 @@ template <class S, class Where, class... Spelled> struct WriteColumns {
   /// Throws OptionError if a .npy file cannot say what a column's values are.
   [[gnu::cold]] static void check(const Vector<std::string>& paths) {
     std::size_t at = 0;
-    const auto one = [&]<class T, std::size_t... E>(const Column<T, E...>*) {
+    columns_of_batch({}, [&]<class T, std::size_t... E>(const Column<T, E...>&) {
       if (const std::string& path = paths[at++];
           !is_value<std::remove_const_t<T>> && is_npy(path)) {
         throw_error<OptionError>({"penstock: Writer: ", path,
@@ -111,33 +131,22 @@ template <class S, class Where, class... Spelled> struct WriteColumns {
                                   "numbers: end its name otherwise, and the bytes alone are "
                                   "written."});
       }
-    };
-    (one(static_cast<const type_of<Spelled>*>(nullptr)), ...);
+    });
   }
 
  private:
-  template <class Name>
-  static constexpr bool is_ragged =
-      is_ragged_column<decltype(lookup<Name, S, true>::view::make(BatchView<S>{}))>;
-  template <class Name> struct found {
-    using in = lookup<Name, S, true>;
-    static_assert(in::in_columns, "penstock: this Writer writes columns, and these batches have "
-                                  "none: ps::Writer{path} writes their records.");
-    static_assert(in::there, "penstock: no column of these batches has the name that this Writer "
-                             "is to write: see Spelled, and the names that Schema has.");
-    static_assert(!is_ragged<Name>, "penstock: a Ragged column has records of any length, which a "
-                                    "file of values does not tell apart: write them by a Consumer, "
-                                    "or columns of fixed extents.");
-  };
-  template <class Name> static auto column_of(const Batch<const S, Where>& batch) {
-    return found<Name>::in::view::make(batch.view());
+  // Calls f(column) for each, but for those that were refused.
+  template <class F> static void columns_of_batch(const BatchView<S>& batch, F f) {
+    const auto one = [&]<class Found>(Found) {
+      if constexpr (Found::good) {
+        f(Found::in::view::make(batch));
+      }
+    };
+    (one(WrittenColumn<Spelled, S>{}), ...);
   }
-  template <class Name>
-  using type_of = decltype(column_of<Name>(std::declval<const Batch<const S, Where>&>()));
-
   template <class F> void each(const Batch<const S, Where>& batch, F f) const {
     std::size_t at = 0;
-    (f((*files)[at++], column_of<Spelled>(batch)), ...);
+    columns_of_batch(batch.view(), [&](const auto& column) { f((*files)[at++], column); });
   }
 };
 
@@ -150,7 +159,7 @@ template <class... Spelled>
 class Writer<detail::WrittenColumns<Spelled...>, WriterOptions> : public StageBase {
  public:
   /// The batch it takes: Given's columns, in host memory of either kind.
-  template <class Given> using takes = typename detail::written<Given>::type;
+  template <class Given> using takes = typename detail::takes_columns<Given, Spelled...>::type;
   /// Nothing: a Writer is the last stage.
   template <class> using gives = void;
 
