@@ -9,6 +9,8 @@
 // live/CHAIN/FLUSH/RATE, RATE in records a second:
 //   host   Reader | Consumer
 //   back   Reader | AsyncCopier | AsyncCopier{to_host} | Consumer: to the device and back
+// and with /TIME a chain whose last stage, or a Kernel, takes so long for a batch, whatever its
+// size: a short batch that waits behind another makes all after it older.
 //
 // p50_us, p99_us and max_us are ages, batches is the number of batches, and lost what did not come.
 // nvcc makes a program for a GPU of it, g++ one with a HostDevice. Each writes for two seconds. To
@@ -129,6 +131,24 @@ template <class Batch> void see(const Batch& batch, Ages& ages) {
   ages.end_batch();
 }
 
+/// Takes its time.
+struct Work {
+  std::int64_t ns;
+
+  PENSTOCK_HD void operator()(std::size_t /*i*/) const {
+#ifdef __CUDA_ARCH__
+    std::uint64_t start = 0;
+    std::uint64_t now = 0;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do {
+      asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (now - start < static_cast<std::uint64_t>(ns));
+#else
+    std::this_thread::sleep_for(std::chrono::nanoseconds{ns});
+#endif
+  }
+};
+
 template <class Chain>
 void add(const std::string& name, std::chrono::microseconds flush, std::uint64_t rate,
          const Chain& chain) {
@@ -157,11 +177,41 @@ template <class D> void add_all(D& device, std::chrono::microseconds flush, std:
   });
 }
 
+template <class D> void add_at_work(D& device, std::chrono::microseconds flush, std::uint64_t rate,
+                                    std::chrono::microseconds time) {
+  const Work work{time / 1ns};
+  const std::string with = '/' + std::to_string(time / 1us) + "us";
+  add("host" + with, flush, rate, [flush, work](int fd, Ages& ages) {
+    return ps::Reader{ps::fifo<Stamped>(fd), {.flush = flush}} |
+           ps::Consumer{[&ages, work](ps::Batch<const Stamped, ps::Pageable> batch) {
+             work(0);
+             see(batch, ages);
+           }};
+  });
+  add("back" + with, flush, rate, [&device, flush, work](int fd, Ages& ages) {
+    return ps::Reader{ps::fifo<Stamped>(fd), ps::to_pinned, {.flush = flush}} |
+           ps::AsyncCopier{device} |
+           ps::Kernel{[work](ps::Batch<Stamped, ps::Device>, ps::Stream<D> stream) {
+             ps::for_each(stream, 1, work);
+           }} |
+           ps::AsyncCopier{ps::to_host} |
+           ps::Consumer{[&](ps::Batch<const Stamped, ps::Pinned> batch) { see(batch, ages); }};
+  });
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
+  prctl(PR_SET_TIMERSLACK, 1UL); // for those who sleep instead of working
   return program<NoOptions>(argc, argv, [](const NoOptions&) {
     return ps::with_device("auto", [](auto& device) {
+      for (const auto time : {100us, 3000us}) {
+        for (const auto flush : {0us, 100us, 300us, 1000us, 3000us, 10'000us}) {
+          for (const std::uint64_t rate : {1000U, 10'000U, 100'000U}) {
+            add_at_work(device, flush, rate, time);
+          }
+        }
+      }
       for (const std::chrono::microseconds flush : {0ms, 5ms}) {
         for (const std::uint64_t rate : {10U, 1000U, 100'000U}) {
           add_all(device, flush, rate);

@@ -3,6 +3,7 @@
 
 // Mistakes with a Writer, and cures: tests/tools/check_refusals.py.
 
+#include <penstock/formats/column_writer.hpp>
 #include <penstock/penstock.hpp>
 
 #include <cstddef>
@@ -62,5 +63,41 @@ int main() {
                                                                        {.durable = true}
 #endif
                                                             };
+  pipeline.run();
+}
+
+// refused column_that_is_not_there: no column of these batches has the name that this Writer is to
+// write
+struct Labelled : ps::Columns<ps::Field<"label", std::int32_t>> {};
+void label(const std::int32_t& in, ps::Row<Labelled> out) {
+  ps::get<"label">(out) = in;
+}
+
+int main() {
+  auto pipeline = ps::Reader{ps::records<std::int32_t>("labels")} | ps::Decoder{label} |
+#ifdef PENSTOCK_REFUSED
+                  ps::Writer{ps::column<"class">("labels.npy")};
+#else
+                  ps::Writer{ps::column<"label">("labels.npy")};
+#endif
+  pipeline.run();
+}
+
+// refused ragged_column_into_a_file: a Ragged column has records of any length, which a file of
+// values does not tell apart
+struct Line : ps::Columns<ps::Field<"text", ps::Ragged<char>>, ps::Field<"length", std::int32_t>> {
+};
+void measure(const std::int32_t& in, ps::Row<Line> out) {
+  ps::put<"text">(out, 0);
+  ps::get<"length">(out) = in;
+}
+
+int main() {
+  auto pipeline = ps::Reader{ps::records<std::int32_t>("numbers")} | ps::Decoder{measure} |
+#ifdef PENSTOCK_REFUSED
+                  ps::Writer{ps::column<"text">("texts")};
+#else
+                  ps::Writer{ps::column<"length">("lengths")};
+#endif
   pipeline.run();
 }

@@ -542,6 +542,24 @@ TEMPLATE_TEST_CASE("is_free and is_filled say whether a wait for a ticket would 
   CHECK_FALSE(ring.is_filled(6));
 }
 
+TEMPLATE_TEST_CASE("a slot shows what its last use has left before it is claimed again", "",
+                   OneToOne, OneToMany, ManyToOne, ManyToMany) {
+  Ring ring{2, TestType::sides.claimers, TestType::sides.takers};
+  for (std::uint64_t ticket = 0; ticket != 6; ++ticket) {
+    CHECK(ring.look_free(ticket) != nullptr);
+    put(ring, ticket);
+    CHECK(ring.look_free(ticket + 2) == nullptr);
+    Take take = ring.take();
+    take.slot().value += 100;
+    CHECK(ring.look_free(ticket + 2) == nullptr);
+    take.release();
+    REQUIRE(ring.look_free(ticket + 2) != nullptr);
+    CHECK(ring.look_free(ticket + 2)->value == ticket + 100);
+  }
+  ring.end();
+  CHECK(ring.look_free(7) != nullptr); // whatever the state is
+}
+
 TEMPLATE_TEST_CASE("what is published out of turn is taken when its turn comes", "", OneToOne,
                    OneToMany, ManyToOne, ManyToMany) {
   Ring ring{5, TestType::sides.claimers, TestType::sides.takers};

@@ -298,12 +298,6 @@ TEST_CASE("Rows and Ragged columns: a text is filtered, and split into its words
     }
     CHECK(all == expected);
   }
-  auto small = reader(data, {.batch = 250}) | ps::Decoder{words, {.value_bytes = 5000}};
-  const auto error = caught<ps::StageError>([&] {
-    for (auto batch : small.batches()) {
-    }
-  });
-  CHECK(ps::tests::has(error, "more .value_bytes"));
   const auto unput = [](const Number&, ps::Output<Word>& out) { out.add(); };
   CHECK_THROWS_AS(
       all_of(reader(data) | ps::Decoder{unput} |

@@ -24,9 +24,9 @@ struct IoCall {
   long number;
   /// "open", "open_direct", "close", "status", "direct_alignment", "cached", "read",
   /// "read_direct", "open_folder", "next_name", "close_folder", "create", "write", "sync",
-  /// "sync_folder", "rename" or "unlink".
+  /// "sync_folder", "rename", "link" or "unlink".
   std::string_view name;
-  /// "" if the call has a descriptor; for a rename, the new path.
+  /// "" if the call has a descriptor; for a rename or a link, the new path.
   std::string_view path;
 };
 
@@ -186,6 +186,9 @@ template <class Inner = PosixIo> class FaultyIo {
   }
   int rename(const char* from, const char* to) const {
     return fails("rename", to) ? -1 : inner_.rename(from, to);
+  }
+  int link(const char* from, const char* to) const {
+    return fails("link", to) ? -1 : inner_.link(from, to);
   }
   int unlink(const char* path) const { return fails("unlink", path) ? -1 : inner_.unlink(path); }
   /// Counts a pause, and returns at once.

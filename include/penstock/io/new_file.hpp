@@ -106,7 +106,8 @@ template <class Io = PosixIo> class NewFile {
   /// Moves the file; `other` then holds nothing.
   NewFile(NewFile&& other) noexcept
       : io_{other.io_}, path_{std::move(other.path_)},
-        temporary_{std::exchange(other.temporary_, {})}, fd_{std::exchange(other.fd_, -1)} {}
+        temporary_{std::exchange(other.temporary_, {})}, old_{std::exchange(other.old_, {})},
+        fd_{std::exchange(other.fd_, -1)} {}
   NewFile& operator=(NewFile&&) = delete;
   /// Removes the file if it was not committed.
   ~NewFile() { discard(); }
@@ -151,27 +152,30 @@ template <class Io = PosixIo> class NewFile {
   /// `path` is as it was. It calls `still_wanted()` once, when all but the name is done, which may
   /// take seconds. The rename comes next, and is the point of no return.
   template <class StillWanted> void commit(bool durable, StillWanted still_wanted) {
-    if (fd_ < 0) {
-      fail("write", EBADF);
+    commit_all(std::span{this, 1}, durable, still_wanted);
+  }
+  /// Commits several files so: if one cannot get its name, none has it, and what lay at each `path`
+  /// does again. A process that is killed meanwhile may leave some with their names. Each lies in a
+  /// file system that has hard links.
+  template <class StillWanted>
+  static void commit_all(std::span<NewFile> files, bool durable, StillWanted still_wanted) {
+    for (NewFile& file : files) {
+      file.finish(durable);
     }
-    if (durable && !done([&] { return io_.sync(fd_); })) {
-      fail("write", errno);
+    const bool wanted = still_wanted();
+    std::size_t named = 0;
+    try {
+      for (; wanted && named != files.size(); ++named) {
+        files[named].take_name(files.size() != 1);
+      }
+    } catch (...) {
+      while (named != 0) {
+        files[--named].give_name_back();
+      }
+      throw;
     }
-    // Some file systems tell only here that a write has failed. The file is closed even then.
-    if (io_.close(std::exchange(fd_, -1)) < 0) {
-      fail("write", errno);
-    }
-    if (!still_wanted()) {
-      discard();
-      return;
-    }
-    if (!done([&] { return io_.rename(temporary_.c_str(), path_.absolute().c_str()); })) {
-      fail("give its name to", errno);
-    }
-    temporary_.clear();
-    const std::string folder = detail::folder_of(path_.absolute()) + '.';
-    if (durable && !done([&] { return io_.sync_folder(folder.c_str()); }) && errno != EINVAL) {
-      fail("be sure that a power failure leaves its name to what now lies at", errno);
+    for (NewFile& file : files) {
+      wanted ? file.keep_name(durable) : file.discard();
     }
   }
 
@@ -201,6 +205,56 @@ template <class Io = PosixIo> class NewFile {
     }
   }
 
+  void finish(bool durable) {
+    if (fd_ < 0) {
+      fail("write", EBADF);
+    }
+    if (durable && !done([&] { return io_.sync(fd_); })) {
+      fail("write", errno);
+    }
+    // Some file systems tell only here that a write has failed. The file is closed even then.
+    if (io_.close(std::exchange(fd_, -1)) < 0) {
+      fail("write", errno);
+    }
+  }
+  // `keeps_old`: what lies there keeps a hidden name, to be given back.
+  void take_name(bool keeps_old) {
+    const std::string& to = path_.absolute();
+    if (keeps_old) {
+      old_ = temporary_ + ".old";
+      if (!done([&] { return io_.link(to.c_str(), old_.c_str()); })) {
+        old_.clear();
+        if (errno != ENOENT) {
+          fail("keep, until all files have their names, what lies at", errno);
+        }
+      }
+    }
+    if (!done([&] { return io_.rename(temporary_.c_str(), to.c_str()); })) {
+      fail("give its name to", errno);
+    }
+    temporary_.clear();
+  }
+  void give_name_back() noexcept {
+    const std::string& to = path_.absolute();
+    done([&] {
+      return old_.empty() ? io_.unlink(to.c_str()) : io_.rename(old_.c_str(), to.c_str());
+    });
+    old_.clear();
+  }
+  void keep_name(bool durable) {
+    forget_old();
+    const std::string folder = detail::folder_of(path_.absolute()) + '.';
+    if (durable && !done([&] { return io_.sync_folder(folder.c_str()); }) && errno != EINVAL) {
+      fail("be sure that a power failure leaves its name to what now lies at", errno);
+    }
+  }
+  void forget_old() noexcept {
+    if (!old_.empty()) {
+      done([&] { return io_.unlink(old_.c_str()); });
+      old_.clear();
+    }
+  }
+
   template <class Call> bool done(Call call) const { return detail::persist(io_, call) >= 0; }
 
   [[noreturn]] void fail(const char* doing, int error) {
@@ -213,6 +267,7 @@ template <class Io = PosixIo> class NewFile {
     if (fd_ >= 0) {
       io_.close(std::exchange(fd_, -1));
     }
+    forget_old();
     if (!temporary_.empty()) {
       done([&] { return io_.unlink(temporary_.c_str()); });
       temporary_.clear();
@@ -222,6 +277,7 @@ template <class Io = PosixIo> class NewFile {
   Io io_;
   detail::FixedPath path_;
   std::string temporary_; // empty if there is none
+  std::string old_;       // a second name of what lies at the path; empty if there is none
   int fd_ = -1;
 };
 

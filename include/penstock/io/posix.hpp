@@ -86,6 +86,8 @@ class PosixIo {
   /// Gives the file called `from` the name `to`, at once: `to` is the old file or the new one at
   /// any time. If `to` is a link, the link is replaced.
   int rename(const char* from, const char* to) const noexcept { return ::rename(from, to); }
+  /// Gives the file called `from` a second name, which nothing has.
+  int link(const char* from, const char* to) const noexcept { return ::link(from, to); }
   int unlink(const char* path) const noexcept { return ::unlink(path); } ///< Removes a name.
   /// Waits before a call that said "try again later" is made again.
   void pause() const { std::this_thread::sleep_for(std::chrono::milliseconds{1}); }

@@ -188,6 +188,12 @@ template <class Slot, class Policy = RingPolicy, RingKind Kind = RingKind::any> 
   bool is_filled(std::uint64_t ticket) { return ring_.many().is_filled(state_, ticket); }
   /// @}
 
+  /// Returns the slot of a ticket that is not claimed yet, if it is free already, else null. To a
+  /// thread that claims it shows what its last use has left there. Never blocks.
+  Slot* look_free(std::uint64_t ticket) {
+    return ring_.with([&](auto& slots) { return slots.look_free(ticket); });
+  }
+
   /// Takes the oldest slot not taken. Blocks until it is published; the take is empty (false) when
   /// the ring has ended and all was taken, or has stopped or failed.
   Take take(Empties empties = Empties::pass_over) {

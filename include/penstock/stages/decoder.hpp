@@ -207,12 +207,12 @@ template <class F, class Where = void> class Decoder : public StageBase {
         build.template host_output<typename To::space>("Decoder", slots, layout, Side::many);
     const detail::NodeSetup setup =
         build.setup("Decoder", workers(build.facts.plan), StageKind::decoder);
-    if constexpr (detail::schema_traits<typename From::schema>::ragged ||
-                  detail::schema_traits<typename To::schema>::ragged) {
-      build.template add<detail::RaggedDecoderNode<single, F, From, To>>(setup, in, out, f_,
-                                                                         options_.on_error);
+    if constexpr (detail::schema_traits<typename To::schema>::ragged) {
+      detail::build_ragged<single, F, From, To>(build, f_, options_, setup, in, out);
     } else {
-      const bool whole = !single && build.facts.fixed_slots;
+      // A batch with a Ragged column is one from its first record on.
+      const bool whole = !single && (build.facts.fixed_slots ||
+                                     detail::schema_traits<typename From::schema>::ragged);
       build.template add<detail::DecoderNode<single, F, From, To>>(setup, in, out, f_, whole,
                                                                    options_.on_error);
     }

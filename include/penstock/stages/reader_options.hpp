@@ -44,10 +44,10 @@ struct ReaderOptions {
   /// least as many as the batches of the chain hold while they fill: with one stage that makes
   /// batches, its batch. Without `batch` a slot then has at most an eighth of them.
   std::size_t ahead = 0;
-  /// The longest that a record, once read, waits for others to fill a slot or a batch; 0: not at
-  /// all, ps::never: until they are full. Slots and batches may then be short in the middle of an
-  /// epoch; records, index() and source_index() stay what they are. With `ahead` they are handed on
-  /// too when no more may be read.
+  /// The longest that a record, once read, waits for others to fill a slot or a batch while the
+  /// stage that takes it is idle; 0: not at all, ps::never: until they are full. Slots and batches
+  /// may then be short in the middle of an epoch; records, index() and source_index() stay what
+  /// they are. With `ahead` they are handed on too when no more may be read.
   std::chrono::microseconds flush = never;
   /// Bytes of each Ragged column's values that a slot holds; 0: 1 MiB, or room for any records of
   /// a source that tells how long they are.

@@ -6,10 +6,12 @@
 #include <penstock/detail/base/callable.hpp>
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/thread_end.hpp>
+#include <penstock/detail/base/vector.hpp>
 #include <penstock/detail/chain/misspelt.hpp>
 #include <penstock/detail/ends/host_consumer.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
+#include <penstock/detail/links/host_link.hpp>
 #include <penstock/detail/measure/meter.hpp>
 #include <penstock/error.hpp>
 #include <penstock/io/new_file.hpp>
@@ -17,8 +19,8 @@
 #include <penstock/stage.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -26,36 +28,40 @@
 
 namespace penstock::detail {
 
-/// The file of the current run, open or not yet; it does not move while workers write.
-template <class Io> using OutputFile = std::optional<NewFile<Io>>;
+/// The files of the current run, none before they are open; they do not move while workers write.
+template <class Io> using OutputFiles = Vector<NewFile<Io>>;
 
 /// Writes a batch's bytes to the offset that its first record's number gives.
 template <class T, class Where, class Io> struct WriteBatch {
-  const OutputFile<Io>* output;
+  const OutputFiles<Io>* files;
 
   void operator()(Batch<const T, Where> batch) const {
-    (*output)->write(batch.index() * batch.record_bytes(),
-                     std::as_bytes(std::span{batch.data(), batch.size_bytes() / sizeof(T)}));
+    (*files)[0].write(batch.index() * batch.record_bytes(),
+                      std::as_bytes(std::span{batch.data(), batch.size_bytes() / sizeof(T)}));
   }
+  /// Writes what is known when all `records` are there; `none` is a batch without any.
+  void end(std::uint64_t /*records*/, Batch<const T, Where> /*none*/) const {}
 };
 
-/// Writes batches in host memory into a file, on its workers. The first worker to come creates the
-/// file. The last to go gives it its name if the run has delivered all that it had to and has
-/// neither failed nor been stopped by then; else nothing is left of it.
-template <class T, class Where, class Io>
-class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where> {
-  using Base = HostConsumer<WriteBatch<T, Where, Io>, T, Where>;
+/// Has `Write` write batches in host memory into files, on its workers. The first worker to come
+/// creates the files. The last to go gives them their names if the run has delivered all that it
+/// had to and has neither failed nor been stopped by then; else nothing is left of them.
+template <class Write, class T, class Where, class Io>
+class WriterNode final : public HostConsumer<Write, T, Where> {
+  using Base = HostConsumer<Write, T, Where>;
 
  public:
-  WriterNode(const NodeSetup& setup, const Shared<HostLink>& in, Io io, std::string path,
+  WriterNode(const NodeSetup& setup, const Shared<HostLink>& in, Io io, Vector<std::string> paths,
              bool durable)
-      : Base{setup, in, {&output_}, true}, io_{std::move(io)}, path_{std::move(path)},
-        durable_{durable} {}
+      : Base{setup, in, Write{&files_}, true}, in_{in}, io_{std::move(io)},
+        paths_{std::move(paths)}, durable_{durable} {
+    files_.reserve(paths_.size());
+  }
 
  private:
   void reset() override {
     Base::reset();
-    output_.reset();
+    files_.clear();
     came_ = gone_ = 0;
   }
   void work(unsigned worker, Meter& meter) override {
@@ -74,29 +80,38 @@ class WriterNode final : public HostConsumer<WriteBatch<T, Where, Io>, T, Where>
   bool open() noexcept {
     const std::scoped_lock lock{mutex_};
     if (came_++ == 0) {
-      this->attempt(0, [&] { output_.emplace(io_, path_); });
+      opened_ = this->attempt(0, [&] {
+        for (const std::string& path : paths_) {
+          files_.push_back(NewFile<Io>{io_, path});
+        }
+      });
     }
-    return output_.has_value();
+    return opened_;
   }
   void close() noexcept {
     const std::scoped_lock lock{mutex_};
     if (++gone_ == this->workers()) {
       this->attempt(0, [&] {
-        if (output_ && this->exhausted()) {
-          output_->commit(durable_, [&] { return this->control().pass_point_of_no_return(); });
+        if (opened_ && this->exhausted()) {
+          Write{&files_}.end(this->records(),
+                             in_->template batch<const T, Where>(0, HostSlot{}, 0));
+          NewFile<Io>::commit_all({files_.data(), files_.size()}, durable_,
+                                  [&] { return this->control().pass_point_of_no_return(); });
         }
       });
-      output_.reset();
+      files_.clear();
     }
   }
 
+  const Shared<HostLink> in_;
   Io io_;
-  const std::string path_;
+  const Vector<std::string> paths_;
   const bool durable_;
   std::mutex mutex_; // each worker takes it twice a run
   unsigned came_{};
   unsigned gone_{};
-  OutputFile<Io> output_;
+  bool opened_{};
+  OutputFiles<Io> files_;
 };
 
 } // namespace penstock::detail
@@ -114,6 +129,14 @@ struct WriterOptions {
 };
 
 namespace detail {
+
+template <class Write, class In, class D, class Io>
+[[gnu::cold]] void build_writer(Build<D>& build, const Io& io, Vector<std::string> paths,
+                                const WriterOptions& options) {
+  build.template add<WriterNode<Write, typename In::schema, typename In::space, Io>>(
+      build.setup("Writer", checked_workers("Writer", options.workers, 1), StageKind::writer),
+      build.counted_host_input(), io, std::move(paths), options.durable);
+}
 
 template <class Given> struct written {
   using type = Anything;
@@ -154,10 +177,10 @@ template <class Io = PosixIo, class Told = WriterOptions> class Writer : public 
   /// For prepare().
   template <class Given, class D> [[gnu::cold]] void build(detail::Build<D>& build) const {
     using In = detail::batch_of<Given>;
-    const unsigned workers = detail::checked_workers("Writer", options_.workers, 1);
-    build.template add<detail::WriterNode<typename In::schema, typename In::space, Io>>(
-        build.setup("Writer", workers, StageKind::writer), build.counted_host_input(), io_, path_,
-        options_.durable);
+    using Write = detail::WriteBatch<typename In::schema, typename In::space, Io>;
+    detail::Vector<std::string> paths;
+    paths.push_back(path_);
+    detail::build_writer<Write, In>(build, io_, std::move(paths), options_);
   }
 
  private:

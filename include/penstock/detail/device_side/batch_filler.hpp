@@ -113,6 +113,12 @@ template <AnyDevice D> class BatchFiller {
   }
   /// Returns whether units in the open place wait for others.
   bool waits() const noexcept { return place_ && filled_ != 0; }
+  /// Returns whether all that was handed on is used up.
+  bool is_idle() {
+    const DeviceSlot<D>* const last =
+        handed_on_ != 0 ? out_.ring.look_free(handed_on_ - 1 + out_.ring.slots()) : nullptr;
+    return handed_on_ == 0 || (last && last->free.reached() && last->also_free.reached());
+  }
   /// Hands on the units in the open place, if there are any, as a short batch, or leaves them out.
   [[gnu::cold]] void close(bool ends_epoch) {
     if (!waits()) {

@@ -85,15 +85,17 @@ template <AnyDevice D> class Copier {
       ended_ = true;
       return true;
     }
-    const bool flushes = filler_.waits() && flush_.is_due(filler_.place().read);
+    const bool flushes = filler_.waits() &&
+                         flush_.is_due(filler_.place().read, [this] { return filler_.is_idle(); });
     if (flushes) {
       filler_.close(false);
     }
     return returned || sent || flushes;
   }
-  /// Returns when a batch is to be handed on although it is not full.
+  /// Returns when to look whether a batch is to be handed on although it is not full.
   Flush::Clock::time_point due() const noexcept {
-    return filler_.waits() ? flush_.due(filler_.place().read) : Flush::Clock::time_point::max();
+    return filler_.waits() && flush_ ? flush_.look_again(filler_.place().read)
+                                     : Flush::Clock::time_point::max();
   }
 
   /// Returns whether all was copied and its slots given back.

@@ -68,6 +68,7 @@ class SlotFiller {
   /// @{
   bool waits() const noexcept { return filled_ != 0; }
   std::size_t open_place() const noexcept { return filling_ % claims_.size(); }
+  std::uint64_t filling() const noexcept { return filling_; } // its ticket
   /// @}
   /// Hands on the slots that copies up to `serial` have filled, and calls f(slot) for each before.
   template <class F> void hand_on(std::uint64_t serial, F f) {
@@ -124,7 +125,8 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
   bool has_open_fence() const noexcept override { return in_flight() != 0; }
   bool done() const noexcept override { return ended_; }
   Meter::Clock::time_point due() const noexcept override {
-    return filler_.waits() ? flush_.due(was_read()) : Meter::Clock::time_point::max();
+    return filler_.waits() && flush_ ? flush_.look_again(was_read())
+                                     : Meter::Clock::time_point::max();
   }
   Flow flow() const noexcept override { return out_->ring.state(); }
 
@@ -145,7 +147,8 @@ template <AnyDevice D> class FetchStep : public DeviceStep {
     while (in_flight() < flights && send()) {
       any = true;
     }
-    if (filler_.waits() && flush_.is_due(was_read())) {
+    if (filler_.waits() &&
+        flush_.is_due(was_read(), [this] { return out_->is_idle(filler_.filling()); })) {
       filler_.close(false);
       hand_on();
       any = true;

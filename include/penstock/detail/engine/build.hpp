@@ -143,11 +143,16 @@ template <AnyDevice D> class Build {
 
  private:
   [[gnu::cold]] void host_output(std::size_t slots, RingMemory memory, Side claimers) {
-    host_ = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
+    auto made = new_shared<HostLink>(slots, std::move(memory), claimers, Side::many);
+    if (host_ && !on_device_) {
+      host_->onward = made.get();
+    }
+    host_ = std::move(made);
     host_->order = facts.order;
     host_->has_turns = facts.one_for_one;
     host_->outputs = facts.outputs;
     host_->never_empty = !facts.plan.to_device && !facts.order->one_rank() && !facts.outputs;
+    host_->never_cut = !facts.plan.fills_up && (facts.drop_last || host_->never_empty);
     if (facts.ahead || facts.flush) {
       host_->keep_dues(facts.ahead);
     }

@@ -94,6 +94,8 @@ struct HostLink {
   Visit visit(const HostSlot& slot, std::size_t unit) const noexcept;
   /// Throws Error if nothing is left of a slot that is a batch, and other ranks have that batch.
   [[gnu::cold]] void check_left(std::size_t units, std::size_t of) const;
+  /// Throws Error if no slot may end short before it is full.
+  [[gnu::cold]] void check_cut() const;
   /// Returns the place in the run's order behind all that a slot was made of.
   std::uint64_t place_behind(const HostSlot& slot) const noexcept {
     const std::uint64_t behind = slot.source[slot.units];
@@ -119,6 +121,10 @@ struct HostLink {
     return dues_.empty() ? Flush::Clock::time_point{} : dues_[place].read;
   }
   /// @}
+
+  /// Returns whether the slots of all tickets before this one are given back, and so is all that
+  /// other stages have made of them in host memory. For what `.flush` hands on.
+  bool is_idle(std::uint64_t ticket) noexcept;
 
   /// Has index() count the records delivered, if some may be skipped. To be called before the first
   /// run. The ring's takers then get a slot only after all slots before it are published.
@@ -171,8 +177,10 @@ struct HostLink {
   bool has_turns{true};            // each unit is made of one of the source's
   bool outputs{};                  // of a Decoder of another number: they count themselves
   bool never_empty{};              // slots are batches, and ranks have equally many
+  bool never_cut{};                // slots are batches, and are to be whole
   bool counts{};                   // index() counts units, since they come from a device
   bool lent{};                     // the memory is another ring's, and others use it too
+  HostLink* onward{};              // what the stage behind it fills, in host memory too; or null
   Shared<HostRing::Doorbell> bell; // rung by the ring, if a device thread fills it
 
  private:
@@ -213,9 +221,24 @@ PENSTOCK_INLINE void HostLink::check_left(std::size_t units, std::size_t of) con
   }
 }
 
+PENSTOCK_INLINE void HostLink::check_cut() const {
+  if (never_cut) {
+    throw_error<Error>({"penstock: the values of a Ragged column fill a slot of ", layout().units,
+                        " records before the last of them, and with several ranks, or "
+                        ".drop_last, no batch may end there: give the Decoder more .value_bytes, "
+                        "or the Reader a smaller .batch."});
+  }
+}
+
 PENSTOCK_INLINE void HostLink::keep_dues(Shared<Ahead<>> bound) {
   ahead = std::move(bound);
   dues_ = Vector<Dues>(ring.slots());
+}
+
+PENSTOCK_INLINE bool HostLink::is_idle(std::uint64_t ticket) noexcept {
+  // A stage publishes what it has made of a slot before it gives that back.
+  return (ticket == 0 || ring.look_free(ticket - 1 + ring.slots())) &&
+         (!onward || onward->is_idle(onward->ring.was_claimed()));
 }
 
 PENSTOCK_INLINE void HostLink::reset() {

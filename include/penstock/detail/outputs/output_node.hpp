@@ -4,6 +4,7 @@
 
 #include <penstock/atomics.hpp>
 #include <penstock/config.hpp>
+#include <penstock/data/batch.hpp>
 #include <penstock/data/output.hpp>
 #include <penstock/data/row.hpp>
 #include <penstock/data/schema.hpp>
@@ -11,6 +12,8 @@
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/text.hpp>
 #include <penstock/detail/base/vector.hpp>
+#include <penstock/detail/decoding/decoder_form.hpp>
+#include <penstock/detail/decoding/decoder_node.hpp>
 #include <penstock/detail/engine/build.hpp>
 #include <penstock/detail/engine/sizes.hpp>
 #include <penstock/detail/links/host_link.hpp>
@@ -20,7 +23,6 @@
 #include <penstock/detail/outputs/output_worker.hpp>
 #include <penstock/detail/turns/parts.hpp>
 #include <penstock/detail/turns/ramp.hpp>
-#include <penstock/detail/workers/calling_node.hpp>
 #include <penstock/detail/workers/part_by_part.hpp>
 #include <penstock/error.hpp>
 #include <penstock/ring/ring_types.hpp>
@@ -53,32 +55,37 @@ class TurnGroups {
   bool none_missing_{};
 };
 
-/// Turns what its callable is given into any number of outputs, in order. All workers share the
-/// groups of a slot; `Single`: a group is a record, and the callable is called with that.
+/// Turns what its callable is given into outputs, in order, which lie in a buffer until it is known
+/// where they go: into any number, or, with Ragged columns, also each record into one. All workers
+/// share the groups of a slot. `Single`: a group is a record, and the callable is called with that;
+/// a callable that makes a batch of a batch gets the slot.
 template <bool Single, class F, class From, class To>
-class OutputNode final : public CallingNode<F> {
-  using P = called_parameters<F>;
+class OutputNode final : public DecodingNode<F, From, To> {
+  using Base = DecodingNode<F, From, To>;
+  using typename Base::Item;
+  using typename Base::P;
   using S = typename To::schema;
-  using Item = Node::Item;
-  using Worker = OutputWorker<S>;
-  using Turn = OutputRun::Turn;
   static constexpr bool ragged = schema_traits<S>::ragged;
+  static constexpr bool same = shape_at<1, P>::shape != Shape::output;
+  using Worker = OutputWorker<S, same>;
+  using Turn = OutputRun::Turn;
 
  public:
   OutputNode(const NodeSetup& setup, const Shared<HostLink>& in, const Shared<HostLink>& out,
              const F& f, const OutputForm& form, const Layout& chunk, const OnError& on_error)
-      : CallingNode<F>{setup, f}, on_error_{on_error}, in_{in}, form_{form},
+      : Base{setup, in, out, f, on_error}, form_{form},
         parts_{in->ring.slots(),
-               std::clamp<std::size_t>(in->layout().units / form.group, 1, most_parts)},
+               same && !Single
+                   ? 1
+                   : std::clamp<std::size_t>(in->layout().units / form.group, 1, most_parts)},
         shared_{in, out, form, setup.workers}, workers_(setup.workers) {
     setup.control.watch(shared_.openings);
-    this->fills(out->memory, out->ring.slots());
     for (std::size_t i = 0; i != workers_.size(); ++i) {
       workers_[i] = Owned<Worker>{new Worker{shared_, chunk}};
     }
   }
 
-  bool recounts() const noexcept override { return true; }
+  bool recounts() const noexcept override { return !same; }
 
  private:
   static constexpr std::size_t most_parts = 1024;
@@ -86,6 +93,7 @@ class OutputNode final : public CallingNode<F> {
   static constexpr std::size_t sections = 64;
 
   void reset() override {
+    Base::reset();
     working_.store(this->workers(), StdAtomics::relaxed);
     shared_.reset();
     parts_.reset();
@@ -131,17 +139,17 @@ class OutputNode final : public CallingNode<F> {
     const PartOf part{groups.count(), parts_.parts(), share};
     const bool tries_once = on_error_.skips == 0 && on_error_.retries == 0;
     mine.begin(turn_of(share), *in_, given, share.ticket % in_->ring.slots(),
-               part.size() == 1 && tries_once && !ragged, meter);
+               groups.begin(part.end), part.size() == 1 && tries_once && !ragged, meter);
     const std::size_t section = groups.count() / sections + 1;
     const TraceRange range = this->trace(in_->index_of(given, 0));
     std::size_t units = 0;
     for (std::size_t group = part.begin; group != part.end; ++group) {
       const std::size_t begin = groups.begin(group);
-      const std::size_t end = groups.begin(group + 1);
+      const std::size_t end = same && !Single ? given.units : groups.begin(group + 1);
       if (begin == end) {
         continue;
       }
-      if (group % section == 0 && !this->attempt(record_of(given, begin), [&] {
+      if (!same && group % section == 0 && !this->attempt(record_of(given, begin), [&] {
             mine.note(in_->order->place(given.epoch, groups.turn(group)));
           })) {
         return false;
@@ -149,7 +157,7 @@ class OutputNode final : public CallingNode<F> {
       const Item item = this->attempt_item(
           on_error_, meter, record_of(given, begin), end - begin, [&](unsigned tries) {
             mine.begin_group(tries);
-            call_for(call, mine, given, share.ticket % in_->ring.slots(), begin, end);
+            call_for_group(call, mine, given, share.ticket % in_->ring.slots(), begin, end);
           });
       if (item == Item::failed || mine.ended()) {
         return false;
@@ -161,12 +169,14 @@ class OutputNode final : public CallingNode<F> {
         return false;
       }
       units += end - begin;
+      if constexpr (same && !Single) {
+        break;
+      }
     }
     bool good = false;
-    const HostLink& out = shared_.slots.link();
     const bool handed_on = this->attempt(record_of(given, 0), [&] { good = mine.hand_on(); });
-    meter.did(units, mine.outputs() * out.layout().unit_bytes());
-    meter.found_in_use(out.ring.was_in_use());
+    meter.did(same ? mine.outputs() : units, mine.bytes());
+    meter.found_in_use(out_->ring.was_in_use());
     return handed_on && good;
   }
   auto record_of(const HostSlot& given, std::size_t unit) const noexcept {
@@ -181,18 +191,28 @@ class OutputNode final : public CallingNode<F> {
   }
 
   template <class Call>
-  void call_for(Call& call, Worker& mine, const HostSlot& given, std::size_t place,
-                std::size_t begin, std::size_t end) const {
+  void call_for_group(Call& call, Worker& mine, const HostSlot& given, std::size_t place,
+                      std::size_t begin, std::size_t end) const {
     Output<S> output{mine};
+    const auto view =
+        in_->memory.template view<typename From::schema>(place, given.units, given.index, 0);
     try {
-      if constexpr (!Single) {
+      if constexpr (same && Single) {
+        const std::size_t at = mine.add(in_->visit(given, begin).record);
+        this->call_for(call, given, view, begin, mine.view, at);
+      } else if constexpr (same) {
+        const auto in = in_->template batch<const typename From::schema, typename From::space>(
+            place, given, given.index);
+        mine.add_whole(given.units, in_->visit(given, begin).record, [&](auto filled) {
+          filled.index = given.index;
+          std::invoke(call, in, Batch<S, typename To::space>{filled});
+        });
+      } else if constexpr (!Single) {
         call_with(call,
                   in_->template part<const typename From::schema, typename From::space>(
                       place, given, in_->index_of(given, begin), begin, end - begin),
                   output);
       } else {
-        const auto view =
-            in_->memory.template view<typename From::schema>(place, given.units, given.index, 0);
         auto&& from = record_at<parameter_t<0, P>>(view, begin);
         if constexpr (P::count == 3) {
           std::invoke(call, from, output, in_->visit(given, begin));
@@ -208,8 +228,9 @@ class OutputNode final : public CallingNode<F> {
     }
   }
 
-  const OnError on_error_;
-  const Shared<HostLink> in_;
+  using Base::in_;
+  using Base::on_error_;
+  using Base::out_;
   const OutputForm form_;
   Parts<> parts_;
   OutputRun shared_;
@@ -235,12 +256,19 @@ template <class Schema, class D>
   return records_a_slot(0, record_bytes, unknown_size, plan);
 }
 
+/// Returns the layout of the chunks in which workers keep what they make, of `bytes` a record.
+template <class S, class Options>
+[[gnu::cold]] Layout chunk_of(std::size_t units, std::size_t bytes, const Options& options) {
+  constexpr std::size_t usual = std::size_t{64} << 10;
+  return layout_of<S>(std::clamp<std::size_t>(usual / std::max<std::size_t>(bytes, 1), 1, units),
+                      options.extents, usual_values(options.value_bytes), "Decoder");
+}
+
 /// Builds a Decoder of another number of records.
 template <bool Single, class F, class From, class To, class D, class Options>
 [[gnu::cold]] void build_outputs(Build<D>& build, const F& f, const Options& options,
                                  unsigned workers) {
   using S = typename To::schema;
-  constexpr std::size_t usual_chunk = std::size_t{64} << 10;
   const auto in = build.host_input();
   const std::size_t group = std::max<std::size_t>(options.group, 1);
   if (in->layout().units % group != 0) {
@@ -270,9 +298,6 @@ template <bool Single, class F, class From, class To, class D, class Options>
   const std::size_t values = usual_values(options.value_bytes);
   const Layout layout = layout_of<S>(output_records<S>(build, bytes, in->layout().units),
                                      options.extents, values, "Decoder");
-  const Layout chunk = layout_of<S>(
-      std::clamp<std::size_t>(usual_chunk / std::max<std::size_t>(bytes, 1), 1, layout.units),
-      options.extents, checked_bytes(2, values, "Decoder"), "Decoder");
   build.facts.recount_outputs(group);
   const std::size_t slots =
       host_slots("Decoder", options.depth, layout, build.facts.slots_of_a_run, build.facts.plan);
@@ -292,7 +317,21 @@ template <bool Single, class F, class From, class To, class D, class Options>
     build.facts.whole_batches.leave_out_short(layout.units, false);
   }
   build.template add<OutputNode<Single, F, From, To>>(
-      build.setup("Decoder", workers, StageKind::decoder), in, out, f, form, chunk,
+      build.setup("Decoder", workers, StageKind::decoder), in, out, f, form,
+      chunk_of<S>(layout.units, bytes, options), options.on_error);
+}
+
+/// Builds a Decoder that makes each record one with Ragged columns, of slots `out` as long as those
+/// of `in`: one ends where the slot does of which it is made, or when its values are full.
+template <bool Single, class F, class From, class To, class D, class Options>
+[[gnu::cold]] void build_ragged(Build<D>& build, const F& f, const Options& options,
+                                const NodeSetup& setup, const Shared<HostLink>& in,
+                                const Shared<HostLink>& out) {
+  using S = typename To::schema;
+  const std::size_t units = out->layout().units;
+  build.template add<OutputNode<Single, F, From, To>>(
+      setup, in, out, f, OutputForm{.size = Ramp{units}, .cuts = true},
+      chunk_of<S>(units, Single ? fixed_bytes<S>(options.extents, "Decoder") : 0, options),
       options.on_error);
 }
 

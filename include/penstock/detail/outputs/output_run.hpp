@@ -29,6 +29,7 @@ class OutputSlots {
   /// What a share brings to the slots that it fills.
   struct SlotHeading {
     std::uint64_t number;   // of its next output
+    std::uint64_t turn;     // the same, or, of a Decoder that gives one for one, its source's
     std::uint64_t left_out; // outputs before it, in slots that go on empty
     std::uint64_t epoch;
     Flush::Clock::time_point read; // when what it is made of was read
@@ -51,11 +52,11 @@ class OutputSlots {
   bool fill(const Room& room, SlotHeading& share, F f, Credits credits) {
     return fillings_.fill(
         link_->ring, room,
-        [&](HostSlot&, const Room::Piece& piece) {
-          note(piece, share);
+        [&](HostSlot& slot, const Room::Piece& piece) {
+          note(slot, piece, share);
           f(piece);
           add(piece.ticket, credits(piece));
-          share.number += piece.units;
+          share.turn = share.number += piece.units;
         },
         [this](std::uint64_t ticket) { publish(ticket); });
   }
@@ -77,7 +78,7 @@ class OutputSlots {
   };
 
   Known& known(std::uint64_t ticket) noexcept { return known_[ticket % known_.size()]; }
-  void note(const Room::Piece& piece, const SlotHeading& share) noexcept;
+  void note(HostSlot& slot, const Room::Piece& piece, const SlotHeading& share) noexcept;
   void add(std::uint64_t ticket, std::uint64_t credits) noexcept;
   void publish(std::uint64_t ticket) noexcept;
 
@@ -119,9 +120,8 @@ class OutputRun {
   /// What a share is told in its turn.
   struct Told {
     std::size_t dropped;    // of its first outputs: an earlier run has given them
+    std::uint64_t kept;     // the others, which room is to be opened for
     Room before;            // stays void: it ends the epoch before
-    Room room;              // for the others
-    Room rest;              // stays void behind them
     std::uint64_t number;   // of the first output that is not dropped
     std::uint64_t behind;   // number of the next share's first
     std::uint64_t left_out; // outputs before, of epochs' last slots
@@ -139,9 +139,12 @@ class OutputRun {
 
   /// Whether an earlier run has given some of the next outputs. In turn.
   bool drops() const noexcept { return made_ < dropped_; }
-  /// In turn, takes room for the outputs of a share. `ends_epoch`: its slot does.
+  /// In turn, counts the outputs of a share. `ends_epoch`: its slot does.
   Told take(std::size_t outputs, const Vector<Section>& from, bool last, std::uint64_t epoch,
             bool ends_epoch, std::uint64_t behind) noexcept;
+  /// In turn, when room is opened for them, returns the room that stays void behind them. Throws
+  /// Error if the share is the last of a slot of `units` that must not be left out.
+  Room finish(bool last, std::size_t units, bool ends_epoch);
   /// Ends the ring, when no worker has or will have a share any more.
   void end() noexcept;
 
@@ -159,6 +162,7 @@ class OutputRun {
   // Only the worker whose turn it is touches these.
   std::uint64_t epoch_{};    // of the last share
   std::uint64_t made_{};     // outputs so far
+  std::uint64_t of_slot_{};  // of them, made of the slot at hand
   std::uint64_t left_out_{}; // of them, in epochs' last slots
 };
 
@@ -177,11 +181,11 @@ PENSTOCK_INLINE void OutputSlots::reset(std::uint64_t first) noexcept {
 
 PENSTOCK_INLINE bool OutputSlots::begin(const Room::Piece& piece,
                                         const SlotHeading& share) noexcept {
-  if (!link_->ring.await_free(piece.ticket)) {
-    return false;
+  HostSlot* const slot = link_->ring.await_free(piece.ticket);
+  if (slot) {
+    note(*slot, piece, share);
   }
-  note(piece, share);
-  return true;
+  return slot;
 }
 
 PENSTOCK_INLINE void OutputSlots::end(const Room::Piece& piece, std::uint64_t credits) noexcept {
@@ -195,8 +199,8 @@ PENSTOCK_INLINE bool OutputSlots::leave_void(const Room& room, const SlotHeading
                                              bool ends_epoch) noexcept {
   return fillings_.fill(
       link_->ring, room,
-      [&](HostSlot&, const Room::Piece& piece) {
-        note(piece, share);
+      [&](HostSlot& slot, const Room::Piece& piece) {
+        note(slot, piece, share);
         known(piece.ticket).void_units = piece.units;
         known(piece.ticket).ends_epoch = ends_epoch;
       },
@@ -209,9 +213,10 @@ PENSTOCK_INLINE void OutputSlots::Known::forget() noexcept {
   credits.store(0, StdAtomics::relaxed);
 }
 
-PENSTOCK_INLINE void OutputSlots::note(const Room::Piece& piece,
+PENSTOCK_INLINE void OutputSlots::note(HostSlot& to, const Room::Piece& piece,
                                        const SlotHeading& share) noexcept {
   if (piece.first == 0) {
+    to.source.start(share.turn);
     Known& slot = known(piece.ticket);
     slot.number = share.number;
     slot.left_out = share.left_out;
@@ -234,8 +239,9 @@ PENSTOCK_INLINE void OutputSlots::publish(std::uint64_t ticket) noexcept {
   Known& known = this->known(ticket);
   HostSlot& slot = claim.slot();
   const bool dropped = drop_last_ && known.ends_epoch && known.void_units != 0;
-  slot.begin(known.number - known.left_out - first_, known.number, known.epoch,
-             dropped ? 0 : size_.size(ticket) - known.void_units);
+  slot.index = known.number - known.left_out - first_;
+  slot.epoch = known.epoch;
+  slot.units = dropped ? 0 : size_.size(ticket) - known.void_units;
   slot.ends_epoch = known.ends_epoch;
   const std::uint64_t credits = known.credits.load(StdAtomics::relaxed);
   if (Dues* const dues = link_->dues(claim.place())) {
@@ -265,10 +271,9 @@ PENSTOCK_INLINE OutputRun::OutputRun(const Shared<HostLink>& in, const Shared<Ho
 
 PENSTOCK_INLINE void OutputRun::reset() {
   dropped_ = outputs_ ? order_->dropped() : 0;
-  made_ = left_out_ = 0;
+  made_ = of_slot_ = left_out_ = 0;
   epoch_ = order_->first_epoch();
   slots.reset(dropped_);
-  slots.link().reset();
   openings.reset();
 }
 
@@ -283,26 +288,31 @@ PENSTOCK_INLINE OutputRun::Told OutputRun::take(std::size_t outputs, const Vecto
   const std::uint64_t first = made_;
   made_ += outputs;
   told.dropped = std::min<std::uint64_t>(outputs, first < dropped_ ? dropped_ - first : 0);
+  told.kept = outputs - told.dropped;
   told.number = first + told.dropped;
   told.behind = made_;
   told.left_out = left_out_;
-  told.room = openings.open(outputs - told.dropped);
   for (std::size_t i = 0; outputs_ && i != from.size(); ++i) {
     outputs_->log.note(first + from[i].before, from[i].place);
   }
   if (last && ends_epoch && outputs_ && behind != RunOrder::unknown) {
     outputs_->log.note(made_, behind);
   }
-  if (last && (ends_epoch || form_.cuts)) {
-    told.rest = close(ends_epoch, ends_epoch);
-  }
+  of_slot_ += outputs;
   return told;
+}
+
+PENSTOCK_INLINE Room OutputRun::finish(bool last, std::size_t units, bool ends_epoch) {
+  if (last) {
+    slots.link().check_left(std::exchange(of_slot_, 0), units);
+  }
+  return last && (ends_epoch || form_.cuts) ? close(ends_epoch, ends_epoch) : Room{};
 }
 
 PENSTOCK_INLINE void OutputRun::end() noexcept {
   const Room rest = openings.close(false);
   slots.link().ring.end_at(openings.end());
-  slots.leave_void(rest, {made_, left_out_, 0, {}}, false);
+  slots.leave_void(rest, {made_, made_, left_out_, 0, {}}, false);
 }
 
 PENSTOCK_INLINE Room OutputRun::close(bool empty, bool ends_epoch) noexcept {

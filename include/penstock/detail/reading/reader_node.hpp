@@ -26,6 +26,8 @@
 #include <string_view>
 #include <utility>
 
+#include <sys/prctl.h>
+
 namespace penstock::detail {
 
 /// What the nodes of a Reader have in common: a source, and what the Report says of it.
@@ -87,7 +89,7 @@ class ReaderNode : public ReadingNode {
   // Fills a slot, from record got.count on, and counts there: what came in order, and perhaps for
   // now, cannot be asked for again by another attempt.
   void read(std::size_t place, HostSlot& slot, Filled& got, unsigned attempt, Meter& meter);
-  // Returns when the records that a slot has so far are due.
+  // Returns when to look whether the records that a slot has so far are due.
   Flush::Clock::time_point due(std::size_t place, const Filled& got) const noexcept;
 
   const bool starts_anew_; // an attempt may ask for all of a slot again
@@ -172,6 +174,9 @@ PENSTOCK_INLINE void ReaderNode::reset() {
 PENSTOCK_INLINE void ReaderNode::work(unsigned, Meter& meter) {
   HostRing& ring = out_->ring;
   const Layout& layout = out_->layout();
+  if (flush_) { // it sleeps for some 10 us at a time: see DeviceThread
+    prctl(PR_SET_TIMERSLACK, 1UL);
+  }
   for (;;) {
     HostRing::Claim claim = ring.try_claim();
     const bool at_once = claim && !dealt_;
@@ -262,8 +267,11 @@ PENSTOCK_INLINE void ReaderNode::read(std::size_t place, HostSlot& slot, Filled&
     }
     note_read(place, got, filled.count);
     got.for_now = filled.for_now;
-  } while (got.for_now && got.count < wanted && !control().interrupt().raised() &&
-           !(got.count != 0 && flush_.is_due(out_->was_read(place))));
+  } while (
+      got.for_now && got.count < wanted && !control().interrupt().raised() &&
+      !(got.count != 0 && flush_.is_due(
+                              out_->was_read(place),
+                              [this] { return out_->is_idle(out_->ring.was_claimed() - 1); })));
   // What was told to return gave what it had; the rings are closed, and it counts as dropped.
   if (!got.for_now && !control().interrupt().raised()) {
     check_count(got.count, wanted, first, ranges_.known());
@@ -272,7 +280,8 @@ PENSTOCK_INLINE void ReaderNode::read(std::size_t place, HostSlot& slot, Filled&
 
 PENSTOCK_INLINE Flush::Clock::time_point ReaderNode::due(std::size_t place,
                                                          const Filled& got) const noexcept {
-  return got.count == 0 ? Flush::Clock::time_point::max() : flush_.due(out_->was_read(place));
+  return got.count == 0 ? Flush::Clock::time_point::max()
+                        : flush_.look_again(out_->was_read(place));
 }
 #endif
 

@@ -76,6 +76,8 @@ template <class Policy = RingPolicy> class Openings {
     const std::uint64_t left = size_.size(next_.ticket) - next_.unit;
     return next_.unit == 0 && !empty ? next_ : open(left);
   }
+  /// In turn, returns where the next unit goes.
+  Room next() const noexcept { return next_; }
   /// In turn, returns the first ticket whose slot has not begun. Call it when all are closed.
   std::uint64_t end() const noexcept { return next_.ticket; }
   /// Ends a turn; that of `number` begins.

@@ -212,6 +212,11 @@ template <class Slot, class Policy> class MpmcRing {
     return !state.over(ticket) && cells_.is_filled(ticket, ticket % cells_.slots());
   }
   /// @}
+  /// Returns the slot of a ticket that is not claimed yet, if it is free; else null.
+  Slot* look_free(std::uint64_t ticket) noexcept {
+    const std::size_t place = ticket % cells_.slots();
+    return cells_.is_free(ticket, place) ? &slot(place) : nullptr;
+  }
   /// Takes the slot of a ticket that await_filled() gave.
   DrawnTicket take_at(const State& state, std::uint64_t ticket) noexcept {
     head_.count();

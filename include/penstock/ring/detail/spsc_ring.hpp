@@ -167,6 +167,10 @@ template <class Slot, class Policy> class SpscRing {
     return claimer_.await_at(state, released_, ticket) ? DrawnTicket{ticket, ticket % slots_}
                                                        : DrawnTicket{};
   }
+  /// Returns the slot of a ticket that is not claimed yet, if it is free; else null.
+  Slot* look_free(std::uint64_t ticket) noexcept {
+    return ticket < released_.given() + slots_ ? &data_[ticket % slots_] : nullptr;
+  }
   /// Take the next filled slot: try_take() if it is filled now, take() when it is.
   /// @{
   DrawnTicket try_take(const State& state) noexcept {
