@@ -98,11 +98,8 @@ template <class F> auto at_place(const std::optional<int>& device, F f) {
 template <ps::Name Name, class B, class Session>
 Tensor column(const ps::SharedLease<B>& shared, const std::shared_ptr<Session>& session) {
   const ps::dl::Device place = session->where.place();
-  return Tensor{place,
-                [=]<class Managed>(Managed*) {
-                  return ps::to_dlpack<Name, Managed>(shared, place, session);
-                },
-                [shared, session](AskedStream asked) {
-                  session->where.sync(shared, asked);
-                }};
+  return Tensor{
+      place,
+      [=]<class Managed>(Managed*) { return ps::to_dlpack<Name, Managed>(shared, place, session); },
+      [shared, session](AskedStream asked) { session->where.sync(shared, asked); }};
 }

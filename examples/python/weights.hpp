@@ -9,6 +9,7 @@
 #include <penstock/penstock.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,26 +18,16 @@
 #include <utility>
 #include <vector>
 
-/// Returns DLPack's name of a type, as DLPack 1.1 numbers them; 0 bits if it has none of whole
-/// bytes.
+/// DLPack's numbers of the types that safetensors names, in their order, as DLPack 1.1 has them.
+inline constexpr std::uint8_t no_code = 255;
+inline constexpr std::array<std::uint8_t, 22> dlpack_codes{
+    6, no_code, no_code, no_code, 1, 0, 12, 10, 14, 11, 13, 0, 1, 2, 4, 0, 1, 2, 5, 2, 0, 1};
+
+/// Returns DLPack's name of a type; 0 lanes if it has none of whole bytes.
 inline ps::dl::DataType dlpack_type(ps::TensorType type) {
-  using enum ps::TensorType;
-  const auto bits = static_cast<std::uint8_t>(ps::bits_of(type));
-  const auto of = [bits](std::uint8_t code) { return ps::dl::DataType{code, bits, 1}; };
-  switch (type) {
-  case i8: case i16: case i32: case i64: return of(0);
-  case u8: case u16: case u32: case u64: return of(1);
-  case f16: case f32: case f64: return of(2);
-  case bf16: return of(4);
-  case c64: return of(5);
-  case boolean: return of(6);
-  case f8_e4m3: return of(10);
-  case f8_e4m3fnuz: return of(11);
-  case f8_e5m2: return of(12);
-  case f8_e5m2fnuz: return of(13);
-  case f8_e8m0: return of(14);
-  default: return {};
-  }
+  const std::uint8_t code = dlpack_codes[static_cast<std::size_t>(type)];
+  return {code, static_cast<std::uint8_t>(ps::bits_of(type)),
+          static_cast<std::uint16_t>(code == no_code ? 0 : 1)};
 }
 
 /// All tensors of a model in one block of memory, each at a multiple of 256 bytes.
@@ -69,15 +60,16 @@ template <class Where> class Weights {
     nb::dict all;
     for (std::size_t i = 0; i != self->tensors_.size(); ++i) {
       const ps::TensorInfo& info = self->tensors_[i];
-      if (dlpack_type(info.type).bits == 0) {
+      if (dlpack_type(info.type).lanes == 0) {
         throw ps::Error{"penstock: weights: the tensor \"" + info.name + "\" is of type " +
-                        std::string{ps::name_of(info.type)} + ", which no framework takes by DLPack: "
+                        std::string{ps::name_of(info.type)} +
+                        ", which no framework takes by DLPack: "
                         "read it with penstock's safetensors()."};
       }
-      all[nb::str(info.name.c_str())] =
-          Tensor{self->where_.place(), [self, i]<class Managed>(Managed*) {
-                   return self->template tensor<Managed>(i, self);
-                 }, [](AskedStream) {}};
+      all[nb::str(info.name.c_str())] = Tensor{
+          self->where_.place(),
+          [self, i]<class Managed>(Managed*) { return self->template tensor<Managed>(i, self); },
+          [](AskedStream) {}};
     }
     return all;
   }

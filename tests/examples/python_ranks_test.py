@@ -1,17 +1,24 @@
 # SPDX-FileCopyrightText: The penstock authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that torchrun's ranks share the records: torchrun --nproc-per-node 2 python_ranks_test.py FOLDER, where the
-module lies. Each takes a GPU of its own if there are as many, else host memory.
+"""Checks that torchrun's ranks share the records: python_ranks_test.py FOLDER, where the module lies.
+
+Starts two by torchrun. Each takes a GPU of its own if there are as many, else host memory. Exits with 77 (skipped)
+without PyTorch.
 """
 import os
 import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-import torch
-import torch.distributed as dist
-
+try:
+    import numpy as np
+    import torch
+    import torch.distributed as dist
+except ImportError:
+    print("there is no PyTorch")
+    sys.exit(77)
+if "LOCAL_RANK" not in os.environ:
+    os.execv(sys.executable, [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *sys.argv])
 sys.path.insert(0, sys.argv[1])
 import penstock  # noqa: E402
 
