@@ -5,6 +5,7 @@
 Exits with 77 (skipped) where PyTorch sees no GPU.
 """
 import gc
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -125,6 +126,36 @@ def check_lives():
     assert torch.equal(x, on_gpu[:64])
 
 
+def check_page():
+    """What docs/handover.md shows."""
+    try:
+        from PIL import Image
+        from safetensors.torch import save_file
+    except ImportError:
+        print("there is no Pillow, or no safetensors: not checked")
+        return
+    os.chdir(folder)
+    for name in "cat", "dog":
+        Path("train", name).mkdir(parents=True)
+        for i in range(200):
+            Image.new("RGB", (300, 300), (i, 100, 7)).save(f"train/{name}/{i:03}.jpg")
+    model = torch.nn.Linear(8, 4).cuda()
+    save_file({"weight": torch.ones(4, 8), "bias": torch.zeros(4)}, "model.safetensors")
+    seen = []
+
+    def step(images, labels):
+        assert images.is_cuda and images.shape[1:] == (3, 224, 224) and images.dtype == torch.uint8
+        assert (images[:, 1, 100, 100].int() - 100).abs().max() < 8
+        seen.append((images[:, 0, 100, 100].int(), labels.clone()))
+
+    for images, labels in penstock.images("train", batch=256, shuffle=7, device=0, into=torch.from_dlpack):
+        step(images, labels)
+    model.load_state_dict(penstock.weights("model.safetensors", device=0, into=torch.from_dlpack))
+    reds, labels = (torch.cat(of) for of in zip(*seen))
+    assert len(labels) == 400 and labels.sum() == 200 and (reds.sort().values - torch.arange(200, device="cuda").repeat_interleave(2)).abs().max() < 8
+    assert (model.weight == 1).all() and (model.bias == 0).all()
+
+
 def check_weights():
     try:
         from safetensors.torch import save_file
@@ -141,7 +172,7 @@ def check_weights():
     got["layer.0"].add_(1)  # they may be written to
 
 
-for check in check_all, check_kept_by_autograd, check_two_streams, check_graph, check_lives, check_weights:
+for check in check_all, check_kept_by_autograd, check_two_streams, check_graph, check_lives, check_page, check_weights:
     check()
     torch.cuda.synchronize()
     print(f"{check.__name__}: right", flush=True)
