@@ -30,8 +30,8 @@ np.save(path, rows)
 on_gpu = torch.from_numpy(rows).cuda()
 
 
-def loader(batch=64, **options):
-    return penstock.arrays(path, batch=batch, device="cuda:0", **options)
+def loader(batch=64, device="cuda:0", **options):
+    return penstock.arrays(path, batch=batch, device=device, **options)
 
 
 def check_all():
