@@ -111,11 +111,13 @@ TEST_CASE("several threads take the batches of one loop off a queue") {
   CHECK(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) ==
         std::uint64_t{count} * (count - 1) / 2);
 
-  std::thread waiting{[&queue] { CHECK(!queue.take()); }};
+  bool ended = false;
+  std::thread waiting{[&] { ended = !queue.take(); }};
   auto missing = ps::Reader{ps::records<std::uint32_t>("/no/such/file")} |
                  ps::PinnedStager{device, {.depth = 4}};
   CHECK_THROWS_AS(queue.fill_from(missing), ps::Error);
   waiting.join();
+  CHECK(ended);
 }
 
 TEST_CASE("tensors of a feed outlive it, and a tensor is a source") {
