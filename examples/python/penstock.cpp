@@ -149,7 +149,7 @@ Loader images(const LoaderOptions& options, const std::filesystem::path& folder,
         [&](Where& where) {
           return where.pictures(ps::files(folder.string()),
                                 ps::jpeg<ps::LabelledFile, Picture, typename Where::Pictures>(
-                                    {.depth = options.depth, .size = {size, size}}),
+                                    {.depth = Where::decoded_slots(options), .size = {size, size}}),
                                 options);
         },
         [](const auto& shared, const auto& session) {
@@ -174,7 +174,7 @@ Loader tar(const LoaderOptions& options, const std::vector<std::filesystem::path
         [&](Where& where) {
           return where.pictures(ps::tar<Sample>(archives),
                                 ps::jpeg<Sample, Classified, typename Where::Pictures>(
-                                    {.depth = options.depth, .size = {size, size}}),
+                                    {.depth = Where::decoded_slots(options), .size = {size, size}}),
                                 options);
         },
         [](const auto& shared, const auto& session) {

@@ -11,6 +11,8 @@
 #include <penstock/cuda.hpp>
 #endif
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -20,6 +22,11 @@
 struct OnHost {
   using Pictures = ps::Pageable; ///< Where pictures are decoded to.
   ps::HostDevice device;
+
+  /// Returns how many slots of pictures there are: one worker decodes one, which is a batch here.
+  static std::size_t decoded_slots(const LoaderOptions& options) {
+    return std::max<std::size_t>(options.depth, ps::usable_processors() + 1);
+  }
 
   explicit OnHost(const LoaderOptions&) {}
 
@@ -31,7 +38,9 @@ struct OnHost {
   /// Makes a pipeline of pictures.
   template <class Source, class Decoder>
   auto pictures(Source source, Decoder decoder, const LoaderOptions& options) {
-    return ps::Reader{std::move(source), options.reading()} | std::move(decoder);
+    ps::ReaderOptions reading = options.reading();
+    reading.depth = 0;
+    return ps::Reader{std::move(source), reading} | std::move(decoder);
   }
   template <class P> auto run(P& pipeline, ps::RunOptions options) {
     return pipeline.batches(std::move(options));
@@ -50,6 +59,8 @@ struct OnGpu {
   ps::CudaDevice device;
   cudaStream_t stream;
 
+  static std::size_t decoded_slots(const LoaderOptions&) { return 0; } // enough for all workers
+
   explicit OnGpu(const LoaderOptions& options)
       : device{*options.device}, stream{reinterpret_cast<cudaStream_t>(options.stream)} {}
 
@@ -61,6 +72,11 @@ struct OnGpu {
   auto pictures(Source source, Decoder decoder, const LoaderOptions& options) {
     ps::ReaderOptions reading = options.reading();
     reading.depth = 0;
+    // One worker decodes a slot, so slots are small; and whole ones make a batch.
+    for (reading.batch = std::min<std::size_t>(options.batch, 32);
+         reading.batch > 1 && options.batch % reading.batch != 0;) {
+      --reading.batch;
+    }
     return ps::Reader{std::move(source), reading} | std::move(decoder) |
            ps::AsyncCopier{device, {.batch = options.batch, .depth = options.depth}};
   }
