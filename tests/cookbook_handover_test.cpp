@@ -3,6 +3,7 @@
 
 // Whether the recipes that hand batches over do what docs/handover.md says.
 
+#include "cookbook/batch_queue.hpp"
 #include "cookbook/give_back.hpp"
 #include "cookbook/tensors.hpp"
 
@@ -83,6 +84,40 @@ TEST_CASE("a C library gives batches back on its own thread, after the pipeline 
   CHECK(sent == 20);
   const std::span got{reinterpret_cast<const std::uint32_t*>(library.got.data()), count};
   CHECK(std::accumulate(got.begin(), got.end(), std::uint64_t{0}) == count * (count - 1) / 2);
+}
+
+TEST_CASE("several threads take the batches of one loop off a queue") {
+  const ps::tests::Watchdog watchdog{"a queue of batches"};
+  constexpr std::uint32_t count = 100'000;
+  std::vector<std::uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0U);
+  ps::HostDevice device;
+  auto data =
+      ps::Reader{ps::memory(numbers), {.batch = 100}} | ps::PinnedStager{device, {.depth = 4}};
+  BatchQueue<ps::Batch<const std::uint32_t, ps::Pinned>> queue;
+  std::array<std::uint64_t, 3> sums{};
+  std::vector<std::thread> threads;
+  for (std::uint64_t& sum : sums) {
+    threads.emplace_back([&queue, &sum] {
+      while (const auto batch = queue.take()) {
+        sum = std::accumulate(batch.data(), batch.data() + batch.size(), sum);
+      }
+    });
+  }
+  queue.fill_from(data);
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) ==
+        std::uint64_t{count} * (count - 1) / 2);
+
+  bool ended = false;
+  std::thread waiting{[&] { ended = !queue.take(); }};
+  auto missing = ps::Reader{ps::records<std::uint32_t>("/no/such/file")} |
+                 ps::PinnedStager{device, {.depth = 4}};
+  CHECK_THROWS_AS(queue.fill_from(missing), ps::Error);
+  waiting.join();
+  CHECK(ended);
 }
 
 TEST_CASE("tensors of a feed outlive it, and a tensor is a source") {

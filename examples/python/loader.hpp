@@ -2,16 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "ctrl_c.hpp"
+#include "options.hpp"
 #include "tensor.hpp"
 
 #include <penstock/penstock.hpp>
+#include <penstock/run/report_json.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,100 +17,121 @@
 #include <utility>
 #include <vector>
 
-/// What all loaders take.
-struct LoaderOptions {
-  /// Of seconds as Python has them: the longest that RunOptions can say, for more.
-  static std::chrono::milliseconds wait_of(double seconds) {
-    using Wait = std::chrono::milliseconds;
-    if (std::isnan(seconds)) {
-      throw nb::value_error("penstock: lease_wait is nan: give seconds, or math.inf.");
-    }
-    const bool longest = seconds >= std::chrono::duration<double>{Wait::max()}.count();
-    return longest ? Wait::max() : Wait{static_cast<Wait::rep>(std::max(seconds, 0.0) * 1000)};
-  }
-  /// Of None or an int. True is an int to Python, and no seed.
-  static std::optional<std::uint64_t> seed_of(const nb::object& shuffle) {
-    if (shuffle.is_none()) {
-      return {};
-    }
-    std::uint64_t seed = 0;
-    if (PyBool_Check(shuffle.ptr()) || !nb::try_cast(shuffle, seed)) {
-      throw nb::type_error("penstock: shuffle is a seed, an int from 0, or None for the file's "
-                           "order.");
-    }
-    return seed;
-  }
+/// A pipeline, where it brings its batches, and one run of it. Tensors keep it, so it dies with the
+/// last.
+template <class Where, class Make> struct Session {
+  Session(const LoaderOptions& options, Make make) : where{options}, pipeline{make(where)} {}
 
-  std::size_t batch;
-  std::optional<std::uint64_t> shuffle;
-  std::uint64_t epochs;
-  std::size_t depth;
-  std::chrono::milliseconds lease_wait;
-
-  ps::ReaderOptions reading() const {
-    ps::ReaderOptions options{.depth = depth, .epochs = epochs, .batch = batch};
-    if (shuffle) {
-      options.order.shuffle = *shuffle;
-    }
-    return options;
-  }
-};
-
-/// A pipeline in host memory and one run of it. Tensors keep it, so it dies with the last.
-template <class B> struct Session {
-  ps::HostDevice device;
-  ps::AnyBatches<B> data;
-  ps::Batches<B> run;
+  Where where;
+  decltype(std::declval<Make&>()(std::declval<Where&>())) pipeline;
+  decltype(where.run(pipeline, {})) run;
 };
 
 /// An iterator over one run. Waits without the GIL.
 class Loader {
- public:
-  /// `pipeline(device)` makes the pipeline, and `tensors(shared, session)` the tensors of a batch.
-  template <class B, class F, class G>
-  static Loader of(const LoaderOptions& options, F pipeline, G tensors) {
-    auto session = std::make_shared<Session<B>>();
-    session->data = ps::AnyBatches<B>{pipeline(session->device)};
-    session->run = session->data.batches({.lease_wait = options.lease_wait});
-    Loader loader;
-    loader.next_ = [session, tensors] {
+  struct Run {
+    virtual ~Run() = default;
+    virtual void begin(ps::RunOptions options) = 0;
+    virtual std::vector<Tensor> next(ps::Position& stands) = 0;
+    virtual void stop() noexcept = 0;
+    virtual ps::Report report() const = 0;
+  };
+  template <class S, class G> struct Model final : Run {
+    Model(std::shared_ptr<S> s, G g) : session{std::move(s)}, tensors{std::move(g)} {}
+    ~Model() override { session->run = {}; } // with the iterator, whatever tensors are out
+    void begin(ps::RunOptions options) override {
+      session->run = session->where.run(session->pipeline, std::move(options));
+    }
+    std::vector<Tensor> next(ps::Position& stands) override {
       auto batch = session->run.next();
-      return batch ? tensors(batch.share(), session) : std::vector<Tensor>{};
-    };
-    loader.report_ = [session] {
-      std::ostringstream text;
-      text << session->data.report();
-      return text.str();
-    };
-    loader.ends_ = std::shared_ptr<void>{nullptr, [session](void*) { session->run = {}; }};
+      if (!batch) {
+        return {};
+      }
+      stands = batch.position();
+      return tensors(batch.share(), session);
+    }
+    void stop() noexcept override { session->pipeline.stop(); }
+    ps::Report report() const override { return session->pipeline.report(); }
+    std::shared_ptr<S> session;
+    G tensors;
+  };
+
+ public:
+  /// `make(where)` makes the pipeline, and `tensors(shared, session)` the tensors of a batch.
+  template <class Where, class F, class G>
+  static Loader of(const LoaderOptions& options, F make, G tensors) {
+    using S = Session<Where, F>;
+    Loader loader;
+    loader.run_ = std::make_unique<Model<S, G>>(std::make_shared<S>(options, std::move(make)),
+                                                std::move(tensors));
+    loader.lease_wait_ = options.lease_wait;
+    loader.into_ = options.into;
     return loader;
   }
 
   nb::object next() {
+    if (ended_) {
+      throw ps::Error{"penstock: Ctrl-C ended this run: go on from its position, with another "
+                      "iterator."};
+    }
     std::vector<Tensor> tensors;
+    bool interrupted = false;
+    const bool raises = CtrlC::raises_here();
     {
       const nb::gil_scoped_release unlocked;
       // Two threads at a first batch would both begin the run: the later one is to get its error.
       const std::lock_guard one{*asking_};
-      tensors = next_();
+      std::optional<CtrlC> ctrl_c;
+      if (raises) {
+        ctrl_c.emplace([](void* run) { static_cast<Run*>(run)->stop(); }, run_.get());
+      }
+      if (!begun_) {
+        run_->begin({.from = stands_, .lease_wait = lease_wait_});
+        begun_ = true;
+      }
+      tensors = run_->next(stands_);
+      interrupted = ctrl_c && ctrl_c->came();
+    }
+    ended_ = interrupted;
+    if (interrupted && PyErr_CheckSignals() != 0) {
+      throw nb::python_error{};
     }
     if (tensors.empty()) {
       throw nb::stop_iteration();
     }
-    if (tensors.size() == 1) {
-      return nb::cast(std::move(tensors.front()));
-    }
     nb::list all;
     for (Tensor& tensor : tensors) {
-      all.append(nb::cast(std::move(tensor)));
+      nb::object given = nb::cast(std::move(tensor));
+      all.append(into_.is_none() ? given : into_(given));
     }
-    return nb::tuple(all);
+    return nb::len(all) == 1 ? nb::object{all[0]} : nb::object{nb::tuple(all)};
   }
-  std::string report() const { return report_(); }
+
+  /// Where the run stands behind the batch that it gave last, as a line of text.
+  std::string position() const { return stands_.text(); }
+  void go_on_from(const std::string& position) {
+    if (begun_) {
+      throw ps::Error{"penstock: this run has begun: set the position of a new iterator, before "
+                      "its first batch."};
+    }
+    stands_ = ps::Position{position};
+  }
+
+  std::string report() const {
+    std::ostringstream text;
+    text << run_->report();
+    return text.str();
+  }
+  nb::object report_dict() const {
+    return nb::module_::import_("json").attr("loads")(ps::to_json(run_->report()).text());
+  }
 
  private:
   std::unique_ptr<std::mutex> asking_ = std::make_unique<std::mutex>();
-  std::function<std::vector<Tensor>()> next_;
-  std::function<std::string()> report_;
-  std::shared_ptr<void> ends_; // the run, with the iterator, whatever tensors are out
+  std::unique_ptr<Run> run_;
+  std::chrono::milliseconds lease_wait_{};
+  nb::object into_;
+  ps::Position stands_;
+  bool begun_ = false;
+  bool ended_ = false;
 };

@@ -10,7 +10,6 @@
 #include <nanobind/stl/pair.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <type_traits>
@@ -36,30 +35,55 @@ template <class Managed> nb::object capsule_of(Managed* tensor) {
   return nb::steal(capsule);
 }
 
-/// What Python gets of a batch: an array in host memory that np.from_dlpack() and
-/// torch.from_dlpack() take, and that keeps the batch.
-class Tensor {
- public:
-  /// `make` returns a new DLPack tensor, of the type that its argument points to.
-  template <class F> explicit Tensor(F make) {
-    versioned_ = [make] { return make(static_cast<ps::dl::ManagedVersioned*>(nullptr)); };
-    old_ = [make] { return make(static_cast<ps::dl::Managed*>(nullptr)); };
-  }
+/// The number of a consumer's stream, as `__dlpack__(stream=…)` has it; none for None.
+using AskedStream = std::optional<std::intptr_t>;
 
-  nb::object dlpack(const nb::object& stream, std::optional<std::pair<int, int>> max_version,
+/// What Python gets of a batch or a file: an array that np.from_dlpack(), torch.from_dlpack() and
+/// others take, and that keeps its memory.
+class Tensor {
+  struct Maker {
+    virtual ~Maker() = default;
+    virtual ps::dl::ManagedVersioned* versioned() = 0;
+    virtual ps::dl::Managed* old() = 0;
+    virtual void sync(AskedStream asked) = 0;
+  };
+  template <class F, class G> struct Model final : Maker {
+    Model(F f, G g) : make{std::move(f)}, wait{std::move(g)} {}
+    ps::dl::ManagedVersioned* versioned() override {
+      return make(static_cast<ps::dl::ManagedVersioned*>(nullptr));
+    }
+    ps::dl::Managed* old() override { return make(static_cast<ps::dl::Managed*>(nullptr)); }
+    void sync(AskedStream asked) override { wait(asked); }
+    F make;
+    G wait;
+  };
+
+ public:
+  /// `make` returns a new DLPack tensor, of the type that its argument points to, and `sync(asked)`
+  /// has a consumer's stream wait for it; nothing is asked of it for host memory.
+  template <class F, class G>
+  Tensor(ps::dl::Device where, F make, G sync)
+      : where_{where}, maker_{std::make_shared<Model<F, G>>(std::move(make), std::move(sync))} {}
+
+  nb::object dlpack(AskedStream stream, std::optional<std::pair<int, int>> max_version,
                     std::optional<std::pair<int, int>> dl_device, std::optional<bool> copy) const {
-    if (!stream.is_none()) {
+    const bool host = where_.device_type == ps::dl::cpu;
+    if (host && stream) {
       throw nb::buffer_error("penstock: this array is in host memory, which has no stream: None.");
     }
     if (copy.value_or(false) || dl_device.value_or(dlpack_device()) != dlpack_device()) {
-      throw nb::buffer_error("penstock: this array is given as it lies in host memory: copy it.");
+      throw nb::buffer_error("penstock: this array is given as it lies, on its device: copy it.");
     }
-    return max_version && max_version->first >= 1 ? capsule_of(versioned_()) : capsule_of(old_());
+    if (!host) {
+      maker_->sync(stream);
+    }
+    return max_version && max_version->first >= 1 ? capsule_of(maker_->versioned())
+                                                  : capsule_of(maker_->old());
   }
-  std::pair<int, int> dlpack_device() const { return {ps::dl::cpu, 0}; }
+  std::pair<int, int> dlpack_device() const { return {where_.device_type, where_.device_id}; }
 
   nb::tuple shape() const {
-    ps::dl::ManagedVersioned* const tensor = versioned_();
+    ps::dl::ManagedVersioned* const tensor = maker_->versioned();
     const std::shared_ptr<void> owned{nullptr, [tensor](void*) { tensor->deleter(tensor); }};
     nb::list extents;
     for (std::int32_t i = 0; i != tensor->dl_tensor.ndim; ++i) {
@@ -82,6 +106,6 @@ class Tensor {
   }
 
  private:
-  std::function<ps::dl::ManagedVersioned*()> versioned_;
-  std::function<ps::dl::Managed*()> old_;
+  ps::dl::Device where_;
+  std::shared_ptr<Maker> maker_;
 };

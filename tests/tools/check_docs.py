@@ -34,6 +34,7 @@ COMPILED = {
     "cpp": ["examples/*.cpp", "tests/docs_test.cpp", "tests/formats/docs_test.cpp", "tests/cuda/docs_test.cu", "tests/cuda/activity_test.cu",
             "tests/cuda/watch_test.cu", "tests/cuda/nccl_test.cpp", "tests/cookbook/*",
             "bench/blocking_events/*.cu", "tests/compile_fail/*.cpp"],
+    "python": ["tests/examples/*.py"],
     "meson": ["tests/*/meson.build"],
     "cmake": ["tests/*/CMakeLists.txt"],
 }
