@@ -115,9 +115,10 @@ PENSTOCK_INLINE void check_order(const Order& order, const SlotSource& of) {
                   : ", share them among ranks, or say how many there are: leave out .order."});
   }
   if (ordered && size == RunOrder::unknown) {
-    throw OptionError{"penstock: Reader: the source does not know its size, so nothing can shuffle "
-                      "its records, or share them among ranks: leave out .order, or give it a "
-                      "size()."};
+    throw_error<OptionError>(
+        {"penstock: Reader: the source does not know its size, so nothing can shuffle its records, "
+         "or share them among ranks: leave out .order, or give ",
+         anywhere ? "interleaved() .records." : "it a size()."});
   }
   if (order.shuffle && size > Permutation::max_size) {
     throw_error<OptionError>({"penstock: Reader: the source has ", size, " records, and at most ",
