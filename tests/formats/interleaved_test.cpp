@@ -214,6 +214,9 @@ TEST_CASE("files and options are checked before a run") {
   CHECK(has(caught<ps::SourceError>([&] { open({dir / "none"}, {}); }), "none"));
   CHECK(has(caught<ps::OptionError>([&] { open({"a"}, {.block = 0}); }), ".block"));
   CHECK(has(caught<ps::OptionError>([&] { open({"a"}, {.longest = 1ULL << 32}); }), "4 GiB"));
+  for (const int window_log : {-1, 0, 9, 32}) {
+    CHECK(has(caught<ps::OptionError>([&] { ps::Zstd{{.window_log = window_log}}; }), "give 10"));
+  }
 }
 
 TEST_CASE("a forked child destroys a source whose threads are its parent's, and both go on") {
@@ -237,8 +240,9 @@ TEST_CASE("a forked child destroys a source whose threads are its parent's, and 
   std::this_thread::sleep_for(std::chrono::milliseconds{300});
   const pid_t child = ::fork();
   if (child == 0) {
+    const bool refused = has(caught<ps::Error>([&] { read(0); }), "after the fork");
     source.reset();
-    ::_exit(7);
+    ::_exit(refused ? 7 : 8);
   }
   int status = 0;
   const auto due = std::chrono::steady_clock::now() + std::chrono::seconds{10};

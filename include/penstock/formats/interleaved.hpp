@@ -190,9 +190,14 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
   /// Puts the records from into.index() on. After open(). Blocks while they are decoded; one thread
   /// at a time. If they lie before those that came last, as in another run, it begins anew. Throws
   /// SourceError with file, the byte where decoding stood, and record, for a file that is damaged,
-  /// cut, or followed by what is no frame; Error if the batch has no room.
+  /// cut, or followed by what is no frame; Error if the batch has no room, and in a child of the
+  /// process that opened it.
   template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
     Shared& shared = *shared_;
+    if (!shared.origin.is_here()) {
+      throw Error{"penstock: interleaved: the source was opened before a fork, and a child has none "
+                  "of its parent's threads: make the child's sources after the fork."};
+    }
     const std::lock_guard lock{shared.reading};
     std::size_t done = 0;
     try {

@@ -105,7 +105,7 @@ template <class Records> class SideBySide {
   }
 
  private:
-  static constexpr std::size_t most_parts = 4; // of a lane, ahead
+  static constexpr std::size_t most_parts = 3; // of a lane, ahead
   struct Lane {
     std::array<StreamPart, most_parts> ring; // each keeps its memory
     std::size_t first{};
@@ -168,11 +168,18 @@ template <class Records> class SideBySide {
     }
     return best;
   }
+  // Returns whether a thread stays with its lane, whose window it has in its caches.
+  bool goes_on(const Lane* lane) const noexcept {
+    return lane && !lane->busy && !lane->ended && lane->count < most_parts &&
+           !(awaited_ && awaited_->count == 0 && !awaited_->busy);
+  }
   template <class Open> void decode(const Open& open) {
     std::unique_lock lock{mutex_};
-    for (;;) {
-      Lane* lane = nullptr;
-      wanted_.wait(lock, [&] { return ended_ || (lane = choose()); });
+    for (Lane* lane = nullptr;;) {
+      if (!goes_on(lane)) {
+        lane = nullptr;
+        wanted_.wait(lock, [&] { return ended_ || (lane = choose()); });
+      }
       if (ended_) {
         return;
       }

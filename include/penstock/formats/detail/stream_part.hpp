@@ -16,7 +16,7 @@
 namespace penstock::detail {
 
 /// About so many bytes of a stream are decoded at a time.
-inline constexpr std::size_t stream_part_bytes = std::size_t{256} << 10;
+inline constexpr std::size_t stream_part_bytes = std::size_t{512} << 10;
 
 /// Bytes that grow at their end, which nobody fills with zeros first, and that keep their room.
 class StreamBytes {
