@@ -13,7 +13,8 @@
 //   compressed/frames_by_hand/zstd by so many threads, each of which takes the next 16 frames
 //
 // Time is a wall's; the label says how many CPU seconds a GB that came out took. Each of --files=N
-// files holds --text=BYTES; --at-once=N of them are taken in turn. They lie in --folder=PATH, /dev/shm if it is not said. To be run with
+// files holds --text=BYTES; --at-once=N of them are taken in turn. They lie in --folder=PATH,
+// /dev/shm if it is not said. To be run with
 // --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true. It needs no GPU.
 
 #include "support/contender.hpp"
@@ -77,8 +78,7 @@ struct Options {
         return true;
       };
       if (!takes("--threads=", threads) && !takes("--files=", files) &&
-          !takes("--at-once=", at_once) && !takes("--text=", text) &&
-          !takes("--folder=", folder)) {
+          !takes("--at-once=", at_once) && !takes("--text=", text) && !takes("--folder=", folder)) {
         throw std::runtime_error{"unknown option " + std::string{said}};
       }
     }
@@ -171,7 +171,8 @@ class Counting : public Contender {
   }
   std::string label() const override {
     char text[64];
-    std::snprintf(text, sizeof text, "%.3f CPU seconds/GB", cpu_ * 1e9 / static_cast<double>(bytes_));
+    std::snprintf(text, sizeof text, "%.3f CPU seconds/GB",
+                  cpu_ * 1e9 / static_cast<double>(bytes_));
     return text;
   }
 
@@ -197,13 +198,13 @@ using Texts = ps::Batch<const Text, ps::Pageable>;
 
 template <class C>
 auto chain(const Strings& paths, const Options& options, C codec, Found& found) {
-  return ps::Reader{
-             ps::interleaved<ps::Line>(paths, codec,
-                                       {.at_once = options.at_once,
-                                        .threads = static_cast<unsigned>(options.threads)})} |
+  return ps::Reader{ps::interleaved<ps::Line>(
+             paths, codec,
+             {.at_once = options.at_once, .threads = static_cast<unsigned>(options.threads)})} |
          ps::Consumer{[&found](Lines batch) {
            found.lines += batch.size();
-           found.bytes += static_cast<std::uint64_t>(ps::get<"text">(batch).offsets()[batch.size()]);
+           found.bytes +=
+               static_cast<std::uint64_t>(ps::get<"text">(batch).offsets()[batch.size()]);
          }};
 }
 auto frames(const std::string& path, std::size_t threads, Found& found) {
@@ -211,7 +212,8 @@ auto frames(const std::string& path, std::size_t threads, Found& found) {
          ps::Decoder{ps::decompressed<"bytes", ps::TfRecord, Text>(ps::Zstd{}),
                      {.workers = static_cast<unsigned>(threads)}} |
          ps::Consumer{[&found](Texts batch) {
-           found.bytes += static_cast<std::uint64_t>(ps::get<"bytes">(batch).offsets()[batch.size()]);
+           found.bytes +=
+               static_cast<std::uint64_t>(ps::get<"bytes">(batch).offsets()[batch.size()]);
          }};
 }
 /// `make(found)` returns a pipeline.
@@ -318,20 +320,22 @@ Strings write(const std::string& folder, const std::string& ending, const std::s
   Strings paths;
   for (std::size_t i = 0; i != count; ++i) {
     paths.push_back(folder + '/' + std::to_string(i) + ending);
-    std::ofstream{paths.back(), std::ios::binary}.write(
-        bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream{paths.back(), std::ios::binary}.write(bytes.data(),
+                                                        static_cast<std::streamsize>(bytes.size()));
   }
   return paths;
 }
 
 template <class Make>
 void add_piped(const std::string& name, std::uint64_t bytes, std::uint64_t sum, Make make) {
-  add(name, bytes, [sum] { return sum; },
+  add(
+      name, bytes, [sum] { return sum; },
       [bytes, make](bool) { return std::make_unique<Piped<Make>>(bytes, make); });
 }
 void add_call(const std::string& name, std::uint64_t bytes, std::uint64_t sum,
               const std::function<std::uint64_t()>& call) {
-  add(name, bytes, [sum] { return sum; },
+  add(
+      name, bytes, [sum] { return sum; },
       [bytes, call](bool) { return std::make_unique<Calls>(bytes, call); });
 }
 

@@ -47,14 +47,13 @@ Strings write(const TempDir& dir, const std::vector<std::size_t>& counts) {
 Part read(const Strings& paths, const ps::InterleavedOptions& options, std::size_t batch,
           const std::string& from = {}, std::uint64_t batches = to_the_end,
           const ps::Order& order = {}) {
-  auto pipeline =
-      ps::Reader{ps::interleaved<ps::Line>(paths, ps::Zstd{}, options),
-                 {.order = order, .batch = batch, .value_bytes = 100'000}} |
-      ps::Decoder{[](ps::Row<const ps::Line> in, Text& out) {
-        const auto text = ps::get<"text">(in);
-        std::copy_n(text.data(), text.size(), out.bytes);
-        out.bytes[text.size()] = '\0';
-      }};
+  auto pipeline = ps::Reader{ps::interleaved<ps::Line>(paths, ps::Zstd{}, options),
+                             {.order = order, .batch = batch, .value_bytes = 100'000}} |
+                  ps::Decoder{[](ps::Row<const ps::Line> in, Text& out) {
+                    const auto text = ps::get<"text">(in);
+                    std::copy_n(text.data(), text.size(), out.bytes);
+                    out.bytes[text.size()] = '\0';
+                  }};
   Part part;
   const ps::Position position = from.empty() ? ps::Position{} : ps::Position{from};
   for (auto read : pipeline.batches({.from = position})) {

@@ -117,7 +117,8 @@ struct InterleavedOptions {
   /// Shuffles the list of files, each time that all have come in another way.
   Seed shuffle = {};
   /// How many records the source has: files come again and again until it has so many. Several
-  /// ranks then can share it, by Order::ranks. 0: each file comes once, and nobody knows the number.
+  /// ranks then can share it, by Order::ranks. 0: each file comes once, and nobody knows the
+  /// number.
   std::uint64_t records = 0;
   /// How many threads decode, at most one a file; 0: one for each processor, and no more than files
   /// are taken in turn.
@@ -195,8 +196,9 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
   template <HostSpace Where> std::size_t read(Batch<T, Where> into) const {
     Shared& shared = *shared_;
     if (!shared.origin.is_here()) {
-      throw Error{"penstock: interleaved: the source was opened before a fork, and a child has none "
-                  "of its parent's threads: make the child's sources after the fork."};
+      throw Error{
+          "penstock: interleaved: the source was opened before a fork, and a child has none "
+          "of its parent's threads: make the child's sources after the fork."};
     }
     const std::lock_guard lock{shared.reading};
     std::size_t done = 0;

@@ -233,8 +233,8 @@ template <class Records> class SideBySide {
 
   const Lanes its_;
   std::uint64_t at_{};
-  std::size_t turn_{}; // of turns_
-  std::uint64_t left_; // of its turn
+  std::size_t turn_{};             // of turns_
+  std::uint64_t left_;             // of its turn
   std::vector<std::size_t> turns_; // the lanes that have not ended
   std::mutex mutex_;               // guards what follows, and what threads look at in lanes
   std::condition_variable wanted_;

@@ -26,8 +26,7 @@ namespace penstock::detail {
 template <class Stream> class StreamLines {
  public:
   /// Refuses lines of more than `longest` bytes.
-  StreamLines(Stream stream, std::size_t longest)
-      : stream_{std::move(stream)}, longest_{longest} {}
+  StreamLines(Stream stream, std::size_t longest) : stream_{std::move(stream)}, longest_{longest} {}
 
   void next(StreamPart& part) {
     std::size_t searched = rest_.size();

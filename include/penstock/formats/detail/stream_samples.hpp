@@ -138,8 +138,8 @@ template <class Fields, class Stream> class StreamSamples {
   void check_member(std::string_view ending) const {
     if (*ahead_ != '0') {
       const TarKind kind = tar_kind(*ahead_);
-      refuse_sample(ending, joined({"is ", kind.is, ", and a column takes regular files: ",
-                                    kind.cure}));
+      refuse_sample(ending,
+                    joined({"is ", kind.is, ", and a column takes regular files: ", kind.cure}));
     }
     if (member_.bytes > longest_) {
       refuse_sample(ending, joined({"has ", member_.bytes, " bytes, more than .longest, which is ",
