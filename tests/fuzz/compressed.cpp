@@ -63,11 +63,6 @@ template <class Records> void as_parts(Records&& records, std::size_t bytes, std
       must(e.file() == "FILE" && e.offset() <= bytes);
     }
     must(part.records * each <= part.bytes.size());
-    must(part.ends.empty() || part.ends.size() == part.records);
-    for (std::size_t i = 0; i != part.ends.size(); ++i) {
-      must(part.begin(i) <= part.ends[i] && part.ends[i] - part.begin(i) <= longest &&
-           part.ends[i] <= part.bytes.size());
-    }
     for (const detail::StreamPart::Place& place : part.places) {
       must(place.bytes <= longest && place.begin + place.bytes <= part.bytes.size());
     }

@@ -35,6 +35,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -68,22 +69,18 @@ template <HasColumns T, class Stream> struct stream_form<T, Stream> {
   static constexpr std::uint64_t usual_longest = std::uint64_t{64} << 20;
 };
 
-/// Puts `count` records of a part from its number `first` on into the batch, from its record `at`
-/// on.
-template <class Where>
+/// Puts the bytes of a part's records from number `first` on into a column's, from `at` on.
+template <class Value>
 void put_values(const StreamPart& part, std::size_t first, std::size_t count,
-                const Column<Ragged<Where>>& values, std::size_t at) {
-  std::byte* to = nullptr;
-  for (std::size_t i = 0; i != count; ++i) {
-    const std::size_t bytes = part.ends[first + i] - part.begin(first + i);
-    auto* const place = reinterpret_cast<std::byte*>(values.put(at + i, bytes));
-    to = i == 0 ? place : to;
-  }
-  const std::size_t begin = part.begin(first);
-  if (const std::size_t bytes = part.ends[first + count - 1] - begin; bytes != 0) {
-    std::memcpy(to, part.bytes.data() + begin, bytes); // they lie together in both
+                const Column<Ragged<Value>>& values, std::size_t at) {
+  for (const StreamPart::Place& place : std::span{part.places}.subspan(first, count)) {
+    Value* const to = values.put(at++, place.bytes);
+    if (place.bytes != 0) {
+      std::memcpy(to, part.bytes.data() + place.begin, place.bytes);
+    }
   }
 }
+/// Puts a sample of a part as record `at` of a batch.
 template <class T, class Where, class... F>
 void put_sample(const StreamPart& part, std::size_t record, const Batch<T, Where>& into,
                 std::size_t at, const Columns<F...>*) {

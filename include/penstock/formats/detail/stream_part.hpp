@@ -58,7 +58,7 @@ class StreamBytes {
   std::size_t room_{};
 };
 
-/// Some records of a stream, whose bytes lie together.
+/// Some records of a stream.
 struct StreamPart {
   // Of the bytes.
   struct Place {
@@ -66,9 +66,8 @@ struct StreamPart {
     std::size_t bytes;
   };
 
-  StreamBytes bytes;             // of the records
-  std::vector<std::size_t> ends; // where those of each end, if they lie back to back and differ
-  std::vector<Place> places;     // where each column of each record lies, if they have several
+  StreamBytes bytes;
+  std::vector<Place> places; // of each column of each record; none of records of one length
   std::size_t records{};
   bool last{};                // nothing comes behind it
   std::exception_ptr failure; // what comes behind it instead
@@ -76,15 +75,10 @@ struct StreamPart {
   /// Has no records.
   void clear() noexcept {
     bytes.clear();
-    ends.clear();
     places.clear();
     records = 0;
     last = false;
     failure = nullptr;
-  }
-  /// Returns where in the bytes a record begins, of those that have ends.
-  std::size_t begin(std::size_t record) const noexcept {
-    return record == 0 ? 0 : ends[record - 1];
   }
 };
 

@@ -45,21 +45,17 @@ template <class Stream> class StreamLines {
   }
 
  private:
-  // Moves the lines together, without their ends, of which none lies before `searched`. Returns
-  // where the rest begins.
+  // Finds lines, without their ends, of which none lies before `searched`. Returns where the rest
+  // begins.
   std::size_t cut(StreamPart& part, std::size_t searched) const {
-    std::byte* const all = part.bytes.data();
+    const std::byte* const all = part.bytes.data();
     const std::size_t size = part.bytes.size();
     std::size_t begin = 0;
-    std::byte* to = all;
     const auto add = [&](std::size_t end) {
-      const std::size_t length = end - begin;
-      if (length > longest_) {
+      if (end - begin > longest_) {
         refuse_length();
       }
-      std::memmove(to, all + begin, length);
-      to += length;
-      part.ends.push_back(static_cast<std::size_t>(to - all));
+      part.places.push_back({begin, end - begin});
       ++part.records;
     };
     while (searched != size) {
@@ -154,8 +150,8 @@ template <class Stream> class StreamTfRecords {
       stream_.refuse({"the checksum of a TFRecord that ends about here is wrong: copy or download "
                       "the file again."});
     }
+    part.places.push_back({part.bytes.size(), length});
     part.bytes.add(length);
-    part.ends.push_back(part.bytes.size());
     ++part.records;
     const std::span<std::byte> behind = room.subspan(length + tfrecord_tail);
     ended_ = !is_head(got - length - tfrecord_tail);
