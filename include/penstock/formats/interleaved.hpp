@@ -177,9 +177,9 @@ template <class T, Codec C, class Io = PosixIo> class Interleaved {
   }
   /// Returns false.
   bool random_access() const noexcept { return false; }
-  /// Returns true: read() may be asked for records anywhere. Those before are decoded once more,
-  /// unless they came just before, or the source has a number of records and all of them are of
-  /// files that are not taken.
+  /// Returns true: read() may be asked for any records. What lies before them in their files is
+  /// decoded, once more if it came before. With InterleavedOptions::records no other file is
+  /// opened.
   bool begins_anywhere() const noexcept { return true; }
   /// Returns a number for the names and sizes of the files, and the options that set the order.
   /// After open().
