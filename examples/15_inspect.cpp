@@ -7,11 +7,11 @@
 //   15_inspect [--json] FILE...
 //
 // It knows .npy, .npz, IDX (MNIST), tokens of llm.c's and Megatron's, safetensors, TFRecord, packed
-// files of one column, tar (each ending of its members is a column), JPEG, PNG, and lines of text,
-// also those that gzip, zstd or lz4 compressed. --json prints an object a line; a number of records
-// that columns differ in is null. It returns 1 if a file is bad or of no known format, 2 if its
-// format needs a library that this program was built without, and then says so in one line for each
-// such file.
+// files of one column, tar (each ending of its members is a column), JPEG, PNG, and lines of text;
+// lines and TFRecords also where gzip, zstd or lz4 compressed them. --json prints an object a line;
+// a number of records that columns differ in is null. It returns 1 if a file is bad or of no known
+// format, 2 if its format needs a library that this program was built without, and then says so in
+// one line for each such file.
 
 #include "support/inspect_compressed.hpp"
 #include "support/inspect_picture.hpp"
@@ -199,9 +199,11 @@ bool is_tfrecord(const std::string& head) {
   return masked == (crc >> 15 | crc << 17) + 0xA282EAD8;
 }
 
-/// Whether no text has this character.
-bool is_of_no_text(char c) {
-  return (c >= '\0' && c < '\t') || (c > '\r' && c < ' ' && c != '\x1b');
+/// Whether all of these characters may stand in a text.
+bool is_text(const std::string& head) {
+  return std::none_of(head.begin(), head.end(), [](char c) {
+    return (c >= '\0' && c < '\t') || (c > '\r' && c < ' ' && c != '\x1b');
+  });
 }
 
 /// Says by a file's first bytes and name what it is, and reads it.
@@ -258,9 +260,14 @@ Inspected inspect(const std::string& path) {
     is("tar");
     read_tar(path, all);
   } else if (const std::string by = compressed_by(head); !by.empty()) {
-    all.format = "lines, " + by;
-    read_compressed(path, by, all);
-  } else if (std::none_of(head.begin(), head.end(), is_of_no_text)) {
+    const auto kind = [](const std::string& first) {
+      return is_tfrecord(first)           ? "tfrecord"
+             : first.find("ustar") == 257 ? "a tar archive"
+             : is_text(first)             ? "lines"
+                                          : "values";
+    };
+    read_compressed(path, by, kind, all);
+  } else if (is_text(head)) {
     is("lines");
     read_ragged<"text">(ps::lines(path), all, "text", "text");
   } else {

@@ -1,16 +1,19 @@
 // SPDX-FileCopyrightText: The penstock authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Reads any bytes as a compressed file of lines and of records, and as one compressed record, by
-// each codec. What comes out is bounded by what was asked for.
+// Reads any bytes as a compressed file of lines, values, TFRecords and samples of a tar archive,
+// and as one compressed record, by each codec. What comes out is bounded by what was asked for.
 
 #include "fuzz/target.hpp"
 
+#include <penstock/data/schema.hpp>
 #include <penstock/error.hpp>
 #include <penstock/formats/codec.hpp>
 #include <penstock/formats/decompressed.hpp>
 #include <penstock/formats/detail/compressed_file.hpp>
+#include <penstock/formats/detail/stream_part.hpp>
 #include <penstock/formats/detail/stream_records.hpp>
+#include <penstock/formats/detail/stream_samples.hpp>
 #include <penstock/formats/gzip.hpp>
 #include <penstock/formats/lz4.hpp>
 #include <penstock/formats/zstd.hpp>
@@ -18,8 +21,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <exception>
-#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -47,38 +48,39 @@ class Bytes {
   std::span<const std::byte> bytes_;
 };
 
-void check_part(const detail::StreamPart& part, std::size_t record_bytes) {
-  std::size_t bytes = part.records * record_bytes;
-  if (record_bytes == 0) {
-    must(part.lengths.size() == part.records);
-    bytes = std::accumulate(part.lengths.begin(), part.lengths.end(), std::size_t{0});
-    for (const std::uint32_t length : part.lengths) {
-      must(length <= longest);
+struct Sample : Columns<Field<"txt", Ragged<char>>, Field<"n", int>> {};
+
+// Takes parts of an input, whose records all end within their bytes.
+template <class Records> void as_parts(Records&& records, std::size_t bytes, std::size_t each) {
+  detail::StreamPart part;
+  for (std::size_t parts = 0; parts != 20 && !part.last; ++parts) { // a bomb has more
+    part.clear();
+    bool failed = false;
+    try {
+      records.next(part);
+    } catch (const SourceError& e) {
+      failed = true;
+      must(e.file() == "FILE" && e.offset() <= bytes);
     }
+    must(part.records * each <= part.bytes.size());
+    for (const detail::StreamPart::Place& place : part.places) {
+      must(place.bytes <= longest && place.begin + place.bytes <= part.bytes.size());
+    }
+    if (failed) {
+      return;
+    }
+    must(part.records != 0 || part.last);
   }
-  must(part.failure || bytes <= part.bytes.size());
 }
 
 template <Codec C> void as_stream(std::span<const std::byte> input, const C& codec) {
-  for (const std::size_t record_bytes : {std::size_t{0}, std::size_t{3}}) {
-    detail::StreamRecords records{detail::CompressedStream{Bytes{input}, codec}, record_bytes,
-                                  longest};
-    for (std::size_t parts = 0; parts != 20; ++parts) { // a bomb has more
-      const detail::StreamPart part = records.next();
-      check_part(part, record_bytes);
-      if (part.failure) {
-        try {
-          std::rethrow_exception(part.failure);
-        } catch (const SourceError& e) {
-          must(e.file() == "FILE" && e.offset() <= input.size());
-        }
-      }
-      if (part.last || part.failure) {
-        break;
-      }
-      must(part.records != 0);
-    }
-  }
+  const detail::CompressedStream stream{Bytes{input}, codec};
+  as_parts(detail::StreamLines{stream, longest}, input.size(), 0);
+  as_parts(detail::StreamValues{stream, 3}, input.size(), 3);
+  as_parts(detail::StreamTfRecords{stream, longest}, input.size(), 0);
+  using Samples =
+      detail::StreamSamples<detail::columns_of<Sample>::type, detail::CompressedStream<C, Bytes>>;
+  as_parts(Samples{stream, longest}, input.size(), 0);
 }
 template <Codec C> void as_record(std::span<const std::byte> input, const C& codec) {
   std::vector<std::byte> room;

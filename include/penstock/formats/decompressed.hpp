@@ -56,7 +56,8 @@ template <Codec C> class FrameDecompresser {
     if (claimed && *claimed > most) {
       throw_error<Error>({"penstock: decompressed: a record is a ", C::name,
                           " frame that says it holds ", *claimed, " bytes, and .most allows ", most,
-                          ": set .most if that is right."});
+                          ": set .most if that is right. If it is not, the record is damaged or "
+                          "was cut: copy or download the file again."});
     }
     if (claimed) {
       const std::size_t made =

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <penstock/formats/codec.hpp>
+#include <penstock/formats/detail/gzip_size.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -80,12 +81,7 @@ class Gzip {
   }
   /// See Codec.
   std::optional<std::uint64_t> claimed(std::span<const std::byte> frame) const {
-    constexpr std::size_t least = 18; // of a header and what is behind the data
-    std::uint64_t size = 0;
-    for (std::size_t i = 1; frame.size() >= least && i <= 4; ++i) {
-      size = size << 8 | std::to_integer<std::uint64_t>(frame[frame.size() - i]);
-    }
-    return size;
+    return detail::gzip_size(frame);
   }
 
  private:

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <penstock/error.hpp>
 #include <penstock/formats/codec.hpp>
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <new>
 #include <optional>
 #include <span>
+#include <string>
 
 #include <zstd.h>
 #include <zstd_errors.h>
@@ -33,8 +35,15 @@ class Zstd {
   /// It takes frames in pieces.
   static constexpr bool streams = true;
 
-  /// Takes no memory before it is fed.
-  explicit Zstd(ZstdOptions options = {}) : options_{options} {}
+  /// Takes no memory before it is fed. Throws OptionError for a window that zstd does not have.
+  explicit Zstd(ZstdOptions options = {}) : options_{options} {
+    const ::ZSTD_bounds can_be = ::ZSTD_dParam_getBounds(ZSTD_d_windowLogMax);
+    if (options.window_log < can_be.lowerBound || options.window_log > can_be.upperBound) {
+      throw OptionError{"penstock: Zstd: .window_log is " + std::to_string(options.window_log) +
+                        ": give " + std::to_string(can_be.lowerBound) + " to " +
+                        std::to_string(can_be.upperBound) + "."};
+    }
+  }
   /// Has the same options, and stands at the beginning of a frame.
   /// @{
   Zstd(const Zstd& other) : Zstd{other.options_} {}

@@ -59,6 +59,9 @@ concept Fills =
 /// - `random_access() const`: false if its records come in order only: one thread then reads all of
 ///   them, from the first on. Without it, true, but for a source of unknown size whose read()
 ///   returns a Filled;
+/// - `begins_anywhere() const`: true if its records come in order only, and read() may be asked for
+///   any all the same, which takes as long as passing over those before: a run then has Positions,
+///   and ranks share a source of known size;
 /// - `record_bytes() const`: for a plain schema, bytes from one record to the next, after open();
 ///   without it, sizeof(schema);
 /// - `extents() const`: for a schema of Columns, the `dynamic` extents, in order, after open(): a
@@ -181,6 +184,16 @@ template <Source S> bool comes_in_order(const S& source) {
     return GivesForNow<S> && source.size() == unknown_size;
   }
 }
+/// Returns whether a run may begin at any record of an opened source all the same.
+template <Source S> bool begins_anywhere(const S& source) {
+  if constexpr (requires {
+                  { source.begins_anywhere() } -> std::convertible_to<bool>;
+                }) {
+    return source.begins_anywhere();
+  } else {
+    return false;
+  }
+}
 
 /// What an opened source can do of what it need not.
 struct Abilities {
@@ -189,6 +202,7 @@ struct Abilities {
   bool read_at{};
   bool for_now{};    // its read() may give fewer records for now
   bool says_order{}; // it has record_of() and group()
+  bool anywhere{};   // its records come in order, and a run may begin at any
 };
 /// Whether S has members that it cannot always do, since it holds a source of any type, and tells
 /// by `abilities() const` which it can.
@@ -204,7 +218,8 @@ template <Source S> Abilities abilities_of(const S& source) {
             .lengths = KnowsLengths<S>,
             .read_at = ReadsAt<S, Pageable> && ReadsAt<S, Pinned>,
             .for_now = GivesForNow<S>,
-            .says_order = SaysOrder<S>};
+            .says_order = SaysOrder<S>,
+            .anywhere = begins_anywhere(source)};
   }
 }
 

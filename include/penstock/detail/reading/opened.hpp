@@ -106,15 +106,19 @@ PENSTOCK_INLINE void check_order(const Order& order, const SlotSource& of) {
          ", which mixes blocks that are shuffled: give .shuffle, and .block of "
          "at least 2, too."});
   }
-  if (ordered && of.in_order()) {
-    throw OptionError{"penstock: Reader: the records of this source come in order only, so nothing "
-                      "can shuffle them, share them among ranks, or say how many there are: leave "
-                      "out .order."};
+  const bool anywhere = of.abilities().anywhere;
+  if ((ordered && !anywhere && of.in_order()) || (order.shuffle && anywhere)) {
+    throw_error<OptionError>(
+        {"penstock: Reader: the records of this source come in order only, so nothing can shuffle "
+         "them",
+         anywhere ? ": leave out order.shuffle. interleaved() has a .shuffle for its files."
+                  : ", share them among ranks, or say how many there are: leave out .order."});
   }
   if (ordered && size == RunOrder::unknown) {
-    throw OptionError{"penstock: Reader: the source does not know its size, so nothing can shuffle "
-                      "its records, or share them among ranks: leave out .order, or give it a "
-                      "size()."};
+    throw_error<OptionError>(
+        {"penstock: Reader: the source does not know its size, so nothing can shuffle its records, "
+         "or share them among ranks: leave out .order, or give ",
+         anywhere ? "interleaved() .records." : "it a size()."});
   }
   if (order.shuffle && size > Permutation::max_size) {
     throw_error<OptionError>({"penstock: Reader: the source has ", size, " records, and at most ",
@@ -167,7 +171,7 @@ PENSTOCK_INLINE Shared<RunOrder> make_order(const Order& asked, const SlotSource
     };
   }
   auto made = new_shared<RunOrder>(order, of.size(), epochs, schema, of.identity(), mix,
-                                   of.in_order(), numbers);
+                                   of.in_order() && !of.abilities().anywhere, numbers);
   made->mix_from(&of);
   return made;
 }

@@ -22,6 +22,9 @@ namespace penstock::detail {
 /// path(), size() and read(offset, into). One thread at a time.
 template <Codec C, class Input> class CompressedStream {
  public:
+  /// What messages call what comes out.
+  static constexpr const char* inside = "what comes out";
+
   /// Reads nothing yet.
   CompressedStream(Input input, C codec)
       : input_{std::move(input)}, codec_{std::move(codec)},
@@ -52,12 +55,14 @@ template <Codec C, class Input> class CompressedStream {
     return made;
   }
 
-  /// Throws SourceError that says this of the file, at the byte where decompressing stands.
+  const std::string& path() const noexcept { return input_.path(); }
+  /// Returns the byte of the file where decompressing stands.
+  std::uint64_t offset() const noexcept { return at_ - left_.size(); }
+  /// Throws SourceError that says this of the file, at that byte.
   [[noreturn, gnu::cold]] void refuse(std::initializer_list<TextPart> what) const {
-    const std::uint64_t offset = at_ - left_.size();
     throw_source_error(
-        {"penstock: ", input_.path(), " at byte ", offset, " (", C::name, "): ", joined(what)},
-        input_.path(), offset);
+        {"penstock: ", path(), " at byte ", offset(), " (", C::name, "): ", joined(what)}, path(),
+        offset());
   }
 
  private:

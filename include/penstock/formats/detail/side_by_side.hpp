@@ -4,7 +4,7 @@
 
 #include <penstock/detail/base/owners.hpp>
 #include <penstock/detail/base/threads.hpp>
-#include <penstock/formats/detail/stream_records.hpp>
+#include <penstock/formats/detail/stream_part.hpp>
 
 #include <algorithm>
 #include <array>
@@ -13,28 +13,33 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace penstock::detail {
 
-/// Decodes many files side by side on threads of its own, and takes their records in turn: `block`
-/// of each of `at_once` files, and so on; the next file takes the place of one that ended. Which
-/// record comes when depends on nothing else. One thread at a time, besides its own.
+/// Decodes lanes of files side by side on threads of its own, and takes their records in turn:
+/// `block` of each lane, and so on. A lane has its files one after the other. Which record comes
+/// when depends on nothing else. One thread at a time, besides its own.
 template <class Records> class SideBySide {
  public:
-  /// `open(file)` returns an Owned<Records>, or throws; it is called by the threads.
+  /// Which lanes there are. If they are endless no lane ever ends, so that anyone can say which
+  /// record of which lane is number n.
+  struct Lanes {
+    std::size_t count;
+    std::uint64_t block;
+    bool endless;
+  };
+
+  /// `open(lane, number, fruitless)` returns an Owned<Records> of the lane's file of that number,
+  /// or null behind its last; `fruitless` files of the lane, the last ones, had no records. It may
+  /// throw. The threads call it.
   template <class Open>
-  SideBySide(std::size_t files, std::size_t at_once, std::uint64_t block, unsigned threads,
-             Open open)
-      : files_{files}, places_(std::min(files, at_once)), block_{block}, left_{block} {
-    for (std::size_t& place : places_) {
-      place = next_file_++;
-    }
-    lanes_.resize(files);
-    allow();
+  SideBySide(const Lanes& lanes, unsigned threads, Open open)
+      : its_{lanes}, left_{lanes.block}, turns_(lanes.count), lanes_(lanes.count) {
+    std::iota(turns_.begin(), turns_.end(), std::size_t{0});
     try {
       for (unsigned i = 0; i != threads; ++i) {
         threads_.push_back(start_thread([this, open] { decode(open); }));
@@ -48,27 +53,50 @@ template <class Records> class SideBySide {
   SideBySide& operator=(const SideBySide&) = delete;
   ~SideBySide() { end(); }
 
+  /// Returns how many records were taken or passed over.
+  std::uint64_t at() const noexcept { return at_; }
+  /// Passes over the records before number `to`, which must not lie before at().
+  void go_to(std::uint64_t to) {
+    if (its_.endless) { // lanes between are not even looked at
+      at_ = to;
+      turn_ = static_cast<std::size_t>(to / its_.block % its_.count);
+      left_ = its_.block - to % its_.block;
+    }
+    const auto pass = [](const StreamPart&, std::size_t, std::size_t) {};
+    while (at_ != to && next(static_cast<std::size_t>(std::min(to - at_, its_.block)), pass) != 0) {
+    }
+  }
   /// Calls take(part, first, count) with records of a part, at least one and at most `most`, from
-  /// its number `first` on, whose bytes begin at `byte`; waits for them. Returns how many, and 0 if
-  /// no file has any left. Throws what is wrong with the file whose turn it is.
+  /// its number `first` on; waits for them. Returns how many, and 0 if no lane has any left. Throws
+  /// what is wrong with the lane whose turn it is.
   template <class Take> std::size_t next(std::size_t most, Take take) {
-    while (!places_.empty()) {
-      Lane& lane = *lanes_[places_[turn_]];
-      StreamPart* const part = await(lane);
-      if (lane.taken != part->records && left_ != 0) {
-        const auto count = static_cast<std::size_t>(
-            std::min<std::uint64_t>({most, left_, part->records - lane.taken}));
-        lane.byte += take(*part, lane.taken, count, lane.byte);
-        lane.taken += count;
-        left_ -= count;
-        return count;
-      }
+    while (!turns_.empty()) {
       if (left_ == 0) {
-        pass();
-      } else if (part->failure) {
-        std::rethrow_exception(part->failure);
-      } else if (part->last) {
-        replace();
+        turn_ = (turn_ + 1) % turns_.size();
+        left_ = its_.block;
+      }
+      Lane& lane = lanes_[turns_[turn_]];
+      const StreamPart& part = await(lane);
+      const std::size_t there = part.records - lane.taken;
+      const std::uint64_t before = to_pass(lane);
+      const std::uint64_t wanted = before != 0 ? before : std::min<std::uint64_t>(most, left_);
+      const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, there));
+      if (count != 0) {
+        const std::size_t first = lane.taken;
+        lane.taken += count;
+        lane.at += count;
+        if (before == 0) {
+          take(part, first, count);
+          left_ -= count;
+          at_ += count;
+          return count;
+        }
+      } else if (part.failure) {
+        std::rethrow_exception(part.failure);
+      } else if (part.last) {
+        turns_.erase(turns_.begin() + static_cast<std::ptrdiff_t>(turn_));
+        turn_ = turns_.empty() ? 0 : turn_ % turns_.size();
+        left_ = its_.block;
       } else {
         drop(lane);
       }
@@ -77,117 +105,119 @@ template <class Records> class SideBySide {
   }
 
  private:
-  static constexpr std::size_t most_parts = 4; // of a file, ahead
-  // A file that is decoded, and its parts that were not taken yet.
+  static constexpr std::size_t most_parts = 3; // of a lane, ahead
   struct Lane {
-    // In a ring, so that a thread that decodes allocates nothing where it could not say so.
-    std::array<StreamPart, most_parts> ring;
+    std::array<StreamPart, most_parts> ring; // each keeps its memory
     std::size_t first{};
     std::size_t count{};
     Owned<Records> records;
-    bool busy{};  // a thread decodes it
-    bool ended{}; // nothing comes behind the parts
-    // Of the first part, for the thread that takes.
-    std::size_t taken{};
-    std::size_t byte{};
+    std::uint64_t files{};     // that were opened
+    std::uint64_t fruitless{}; // of them, the last ones
+    bool wanted{};             // the thread that takes has come by
+    bool busy{};               // a thread decodes it
+    bool ended{};              // nothing comes behind the parts
+    // For the thread that takes.
+    bool held{};         // it knows that the first part is there
+    std::size_t taken{}; // of the first part
+    std::uint64_t at{};  // of all
 
     StreamPart& part(std::size_t i) noexcept { return ring[(first + i) % most_parts]; }
   };
-  static constexpr std::size_t more_files = 2; // ahead of their turn
 
-  StreamPart* await(Lane& lane) {
-    std::unique_lock lock{mutex_};
-    decoded_.wait(lock, [&] { return lane.count != 0; });
-    return &lane.part(0); // which stays where it is while others come behind it
+  // Returns how many records of the lane are not for this thread to take: others have them.
+  std::uint64_t to_pass(const Lane& lane) const noexcept {
+    return its_.endless
+               ? at_ / (its_.block * its_.count) * its_.block + (its_.block - left_) - lane.at
+               : 0;
+  }
+  StreamPart& await(Lane& lane) {
+    if (!lane.held) {
+      std::unique_lock lock{mutex_};
+      looks_at_ = turn_;
+      if (!lane.wanted) {
+        lane.wanted = true;
+        wanted_.notify_one();
+      }
+      awaited_ = &lane;
+      decoded_.wait(lock, [&] { return lane.count != 0; });
+      awaited_ = nullptr;
+      lane.held = true;
+    }
+    return lane.part(0); // which stays where it is while others come behind it
   }
   void drop(Lane& lane) {
     {
       const std::lock_guard lock{mutex_};
-      lane.part(0) = {};
       lane.first = (lane.first + 1) % most_parts;
       --lane.count;
     }
-    lane.taken = lane.byte = 0;
+    lane.held = false;
+    lane.taken = 0;
     wanted_.notify_one();
   }
-  void pass() {
-    const std::lock_guard lock{mutex_}; // choose() looks at the turn
-    turn_ = (turn_ + 1) % places_.size();
-    left_ = block_;
-  }
-  // Puts the next file in the place of one that has ended, whose turn goes on.
-  void replace() {
-    {
-      const std::lock_guard lock{mutex_};
-      lanes_[places_[turn_]] = {};
-      if (next_file_ != files_) {
-        places_[turn_] = next_file_++;
-      } else {
-        places_.erase(places_.begin() + static_cast<std::ptrdiff_t>(turn_));
-        turn_ = places_.empty() ? 0 : turn_ % places_.size();
+  // Returns the lane that has the fewest parts ahead, if one is to be decoded; of those that have
+  // as few the one whose turn comes first.
+  Lane* choose() noexcept {
+    Lane* best = nullptr;
+    for (std::size_t i = 0; i != lanes_.size(); ++i) {
+      Lane& lane = lanes_[(looks_at_ + i) % lanes_.size()];
+      if (lane.wanted && !lane.busy && !lane.ended && lane.count < most_parts &&
+          (!best || lane.count < best->count)) {
+        best = &lane;
       }
-      allow();
-    }
-    left_ = block_;
-    wanted_.notify_all();
-  }
-  // Makes lanes for all files whose turn it is, and some more.
-  void allow() {
-    for (; allowed_ != std::min(files_, next_file_ + more_files); ++allowed_) {
-      lanes_[allowed_] = Owned<Lane>{new Lane};
-    }
-  }
-  // Returns the file that has the fewest parts ahead, if one is to be decoded: of those whose turn
-  // comes, from the one whose turn it is on, then of others.
-  std::optional<std::size_t> choose() const {
-    std::optional<std::size_t> best;
-    const auto look = [&](std::size_t file) {
-      const Lane& lane = *lanes_[file];
-      if (!lane.busy && !lane.ended && lane.count < most_parts &&
-          (!best || lane.count < lanes_[*best]->count)) {
-        best = file;
-      }
-    };
-    for (std::size_t i = 0; i != places_.size(); ++i) {
-      look(places_[(turn_ + i) % places_.size()]);
-    }
-    for (std::size_t file = next_file_; !best && file != allowed_; ++file) {
-      look(file);
     }
     return best;
   }
+  // Returns whether a thread stays with its lane, whose window it has in its caches.
+  bool goes_on(const Lane* lane) const noexcept {
+    return lane && !lane->busy && !lane->ended && lane->count < most_parts &&
+           !(awaited_ && awaited_->count == 0 && !awaited_->busy);
+  }
   template <class Open> void decode(const Open& open) {
     std::unique_lock lock{mutex_};
-    for (;;) {
-      std::optional<std::size_t> file;
-      wanted_.wait(lock, [&] { return ended_ || (file = choose()); });
+    for (Lane* lane = nullptr;;) {
+      if (!goes_on(lane)) {
+        lane = nullptr;
+        wanted_.wait(lock, [&] { return ended_ || (lane = choose()); });
+      }
       if (ended_) {
         return;
       }
-      Lane& lane = *lanes_[*file];
-      lane.busy = true;
+      lane->busy = true;
+      StreamPart& part = lane->part(lane->count);
       lock.unlock();
-      StreamPart part = decoded(lane, *file, open);
+      part.clear();
+      decode(*lane, part, open);
       lock.lock();
-      lane.busy = false;
-      lane.ended = part.last || part.failure;
-      lane.part(lane.count++) = std::move(part);
-      if (lane.ended) {
-        lane.records = {};
+      lane->busy = false;
+      lane->ended = part.last || part.failure;
+      ++lane->count;
+      if (lane == awaited_) {
+        decoded_.notify_one();
       }
-      decoded_.notify_one();
     }
   }
-  template <class Open> static StreamPart decoded(Lane& lane, std::size_t file, const Open& open) {
+  template <class Open> void decode(Lane& lane, StreamPart& part, const Open& open) const {
+    const auto number = static_cast<std::size_t>(&lane - lanes_.data());
     try {
-      if (!lane.records) {
-        lane.records = open(file);
+      while (part.records == 0) {
+        if (!lane.records) {
+          lane.records = open(number, lane.files++, lane.fruitless++);
+        }
+        if (!lane.records) {
+          part.last = true;
+          return;
+        }
+        lane.records->next(part);
+        lane.fruitless = part.records == 0 ? lane.fruitless : 0;
+        if (part.last) { // the file's
+          lane.records = {};
+          part.last = false;
+        }
       }
-      return lane.records->next();
     } catch (...) {
-      StreamPart failed;
-      failed.failure = std::current_exception();
-      return failed;
+      part.failure = std::current_exception();
+      lane.records = {};
     }
   }
   void end() {
@@ -201,18 +231,18 @@ template <class Records> class SideBySide {
     }
   }
 
-  const std::size_t files_;
-  std::vector<std::size_t> places_; // the files whose records are taken in turn
-  const std::uint64_t block_;
-  std::size_t turn_{}; // a place
-  std::uint64_t left_; // of its turn
-  std::size_t next_file_{};
-  std::size_t allowed_{};
-  std::mutex mutex_; // guards all that threads look at, which only the taking one changes but parts
+  const Lanes its_;
+  std::uint64_t at_{};
+  std::size_t turn_{};             // of turns_
+  std::uint64_t left_;             // of its turn
+  std::vector<std::size_t> turns_; // the lanes that have not ended
+  std::mutex mutex_;               // guards what follows, and what threads look at in lanes
   std::condition_variable wanted_;
   std::condition_variable decoded_;
   bool ended_{};
-  std::vector<Owned<Lane>> lanes_;
+  std::size_t looks_at_{}; // the turn, as it was when the thread that takes waited last
+  const Lane* awaited_{};
+  std::vector<Lane> lanes_;
   std::vector<std::thread> threads_;
 };
 

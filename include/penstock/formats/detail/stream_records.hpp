@@ -3,94 +3,63 @@
 #pragma once
 
 #include <penstock/detail/base/text.hpp>
+#include <penstock/formats/detail/stream_part.hpp>
+#include <penstock/formats/tfrecord.hpp>
+#include <penstock/sources/detail/value_type.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <exception>
 #include <span>
 #include <utility>
 #include <vector>
 
 namespace penstock::detail {
 
-/// Some records of a stream, which lie together.
-struct StreamPart {
-  std::vector<std::byte> bytes;       // of the records, back to back
-  std::vector<std::uint32_t> lengths; // of lines; none of records of one length
-  std::size_t records{};
-  bool last{};                // nothing comes behind it
-  std::exception_ptr failure; // what comes behind it instead
-};
+// What cuts a stream into records. next(part) puts the next ones into an empty part, at least one
+// unless it is the last. It throws what is wrong with the stream; the part then has the records
+// before that. One thread at a time.
 
-/// Cuts a stream into lines, as Lines does, or into records of `record_bytes` if that is not 0.
-/// One thread at a time.
-template <class Stream> class StreamRecords {
+/// Cuts a stream into lines, as Lines does.
+template <class Stream> class StreamLines {
  public:
-  StreamRecords(Stream stream, std::size_t record_bytes, std::size_t longest)
-      : stream_{std::move(stream)}, record_bytes_{record_bytes}, longest_{longest} {}
+  /// Refuses lines of more than `longest` bytes.
+  StreamLines(Stream stream, std::size_t longest) : stream_{std::move(stream)}, longest_{longest} {}
 
-  /// Returns the next part, which has records, or is the last, or has the failure. Does not throw
-  /// for what is wrong with the file.
-  StreamPart next() {
-    StreamPart part;
-    try {
-      while (part.records == 0 && !part.last) {
-        grow(part);
-      }
-    } catch (...) {
-      part.failure = std::current_exception();
+  void next(StreamPart& part) {
+    std::size_t searched = rest_.size();
+    part.bytes.append(rest_.data(), rest_.size());
+    rest_.clear();
+    std::size_t begin = 0;
+    while (part.records == 0 && !part.last) {
+      const std::span<std::byte> room = part.bytes.room(stream_part_bytes);
+      const std::size_t got = stream_.read(room);
+      part.bytes.add(got);
+      part.last = got != room.size();
+      begin = cut(part, searched);
+      searched = part.bytes.size();
     }
-    return part;
+    rest_.assign(part.bytes.data() + begin, part.bytes.data() + part.bytes.size());
   }
 
  private:
-  static constexpr std::size_t part_bytes = std::size_t{256} << 10;
-
-  // Reads on, and cuts off what is whole.
-  void grow(StreamPart& part) {
-    std::vector<std::byte> bytes = std::exchange(rest_, {});
-    const std::size_t before = bytes.size();
-    bytes.resize(before + std::max(part_bytes, record_bytes_));
-    const std::size_t got = stream_.read(std::span{bytes}.subspan(before));
-    part.last = before + got != bytes.size();
-    bytes.resize(before + got);
-    const std::size_t whole =
-        record_bytes_ == 0 ? cut_lines(bytes, before, part) : cut_records(bytes.size(), part);
-    rest_.assign(bytes.begin() + static_cast<std::ptrdiff_t>(whole), bytes.end());
-    if (record_bytes_ != 0) {
-      bytes.resize(whole);
-    }
-    part.bytes = std::move(bytes);
-    if (record_bytes_ != 0 && part.last && !rest_.empty()) {
-      stream_.refuse({"what comes out ends in the middle of a record: of its ", record_bytes_,
-                      " bytes ", rest_.size(), " are there. Check the record's type."});
-    }
-  }
-  std::size_t cut_records(std::size_t bytes, StreamPart& part) const noexcept {
-    part.records = bytes / record_bytes_;
-    return part.records * record_bytes_;
-  }
-  // Moves the lines together, without their ends, of which none lies before `searched`. Returns
-  // where the rest begins.
-  std::size_t cut_lines(std::vector<std::byte>& bytes, std::size_t searched, StreamPart& part) {
-    std::byte* const all = bytes.data();
+  // Finds lines, without their ends, of which none lies before `searched`. Returns where the rest
+  // begins.
+  std::size_t cut(StreamPart& part, std::size_t searched) const {
+    const std::byte* const all = part.bytes.data();
+    const std::size_t size = part.bytes.size();
     std::size_t begin = 0;
-    std::byte* to = all;
     const auto add = [&](std::size_t end) {
-      const std::size_t length = end - begin;
-      if (length > longest_) {
+      if (end - begin > longest_) {
         refuse_length();
       }
-      if (length != 0) {
-        std::memmove(to, all + begin, length);
-      }
-      to += length;
-      part.lengths.push_back(static_cast<std::uint32_t>(length));
+      part.places.push_back({begin, end - begin});
+      ++part.records;
     };
-    while (searched != bytes.size()) {
-      const void* const found = std::memchr(all + searched, '\n', bytes.size() - searched);
+    while (searched != size) {
+      const void* const found = std::memchr(all + searched, '\n', size - searched);
       if (!found) {
         break;
       }
@@ -99,14 +68,13 @@ template <class Stream> class StreamRecords {
       add(returns ? end - 1 : end);
       begin = searched = end + 1;
     }
-    if (part.last && begin != bytes.size()) {
-      add(bytes.size());
-      begin = bytes.size();
+    if (part.last && begin != size) {
+      add(size);
+      begin = size;
     }
-    if (bytes.size() - begin > longest_ + 1) { // its end may have begun
+    if (size - begin > longest_ + 1) { // its end may have begun
       refuse_length();
     }
-    part.records = part.lengths.size();
     return begin;
   }
   [[noreturn, gnu::cold]] void refuse_length() const {
@@ -115,9 +83,103 @@ template <class Stream> class StreamRecords {
   }
 
   Stream stream_;
-  std::size_t record_bytes_;
   std::size_t longest_;
-  std::vector<std::byte> rest_; // of a record that is not whole
+  std::vector<std::byte> rest_; // of a line that is not whole
+};
+
+/// Cuts a stream into records of one length.
+template <class Stream> class StreamValues {
+ public:
+  StreamValues(Stream stream, std::size_t record_bytes)
+      : stream_{std::move(stream)}, record_bytes_{record_bytes} {}
+
+  void next(StreamPart& part) {
+    const std::size_t many = std::max<std::size_t>(stream_part_bytes / record_bytes_, 1);
+    const std::span<std::byte> room = part.bytes.room(many * record_bytes_);
+    const std::size_t got = stream_.read(room);
+    part.bytes.add(got);
+    part.last = got != room.size();
+    part.records = got / record_bytes_;
+    if (const std::size_t rest = got % record_bytes_; rest != 0) {
+      stream_.refuse({"what comes out ends in the middle of a record: of its ", record_bytes_,
+                      " bytes ", rest, " are there. Check the record's type."});
+    }
+  }
+
+ private:
+  Stream stream_;
+  std::size_t record_bytes_;
+};
+
+/// Cuts a stream into the records of a TFRecord file, whose checksums it compares.
+template <class Stream> class StreamTfRecords {
+ public:
+  /// Refuses records of more than `longest` bytes.
+  StreamTfRecords(Stream stream, std::size_t longest)
+      : stream_{std::move(stream)}, longest_{longest} {}
+
+  void next(StreamPart& part) {
+    if (!begun_) {
+      begun_ = true;
+      ended_ = !is_head(stream_.read(head_));
+    }
+    while (!ended_ && part.bytes.size() < stream_part_bytes) {
+      take(part);
+    }
+    part.last = ended_;
+  }
+
+ private:
+  // A head is whole, or the stream has ended before it.
+  bool is_head(std::size_t got) const {
+    if (got != 0 && got != head_.size()) {
+      refuse_cut();
+    }
+    return got != 0;
+  }
+  void take(StreamPart& part) {
+    const std::size_t length = checked_length();
+    // What comes behind the record too, so that a record is one read.
+    const std::span<std::byte> room = part.bytes.room(length + tfrecord_tail + head_.size());
+    const std::size_t got = stream_.read(room);
+    if (got < length + tfrecord_tail) {
+      refuse_cut();
+    }
+    if (masked_crc32c(room.first(length)) !=
+        number_at<std::uint32_t>(room.data() + length, false)) {
+      stream_.refuse({"the checksum of a TFRecord that ends about here is wrong: copy or download "
+                      "the file again."});
+    }
+    part.places.push_back({part.bytes.size(), length});
+    part.bytes.add(length);
+    ++part.records;
+    const std::span<std::byte> behind = room.subspan(length + tfrecord_tail);
+    ended_ = !is_head(got - length - tfrecord_tail);
+    std::copy(behind.begin(), behind.end(), head_.begin());
+  }
+  std::size_t checked_length() const {
+    const auto length = number_at<std::uint64_t>(head_.data(), false);
+    if (masked_crc32c(std::span{head_}.first(8)) !=
+        number_at<std::uint32_t>(head_.data() + 8, false)) {
+      stream_.refuse({"the checksum of a TFRecord's length is wrong, and where the next record "
+                      "begins is not known: is this a TFRecord file? Copy or download it again."});
+    }
+    if (length > longest_) {
+      stream_.refuse({"a TFRecord that begins about here has ", length,
+                      " bytes, more than .longest, which is ", longest_, ": set .longest."});
+    }
+    return static_cast<std::size_t>(length);
+  }
+  [[noreturn, gnu::cold]] void refuse_cut() const {
+    stream_.refuse({"what comes out ends in the middle of a TFRecord: copy or download the file "
+                    "again."});
+  }
+
+  Stream stream_;
+  std::size_t longest_;
+  std::array<std::byte, tfrecord_head> head_{};
+  bool begun_{};
+  bool ended_{};
 };
 
 } // namespace penstock::detail

@@ -31,6 +31,10 @@ namespace penstock::detail {
 class TarWalk {
  public:
   explicit TarWalk(const HeaderFile& file) : file_{file} {}
+  /// Goes through a file that only goes forward, whose size nobody knows: reads no byte twice, and
+  /// none behind the archive's end. The caller sees to what is there.
+  struct Streamed {};
+  TarWalk(const HeaderFile& file, Streamed) : file_{file}, ahead_{tar_block}, to_end_{false} {}
 
   /// Goes to the next member that is no directory. Returns what it is, '0' for a regular file; none
   /// at the archive's end. Throws SourceError for what is no archive, a damaged or a cut one, and
@@ -51,7 +55,9 @@ class TarWalk {
           file_.refuse(at, {"ends the archive where a header has announced a member: copy or "
                             "download it again."});
         }
-        check_nothing_from(at + tar_block);
+        if (to_end_) {
+          check_nothing_from(at + tar_block);
+        }
         return {};
       }
       const TarHeader header{file_, at, block};
@@ -109,7 +115,7 @@ class TarWalk {
     }
     if (at < begin_ || at + tar_block > end_) {
       begin_ = at;
-      end_ = at + std::min<std::uint64_t>(file_.size() - at, piece_.size());
+      end_ = at + std::min<std::uint64_t>(file_.size() - at, ahead_);
       file_.read(begin_, std::span{piece_}.first(end_ - begin_));
     }
     return std::span{piece_}.subspan(at - begin_, tar_block);
@@ -206,6 +212,8 @@ class TarWalk {
 
   const HeaderFile& file_;
   std::array<std::byte, 4096> piece_;
+  const std::size_t ahead_ = piece_.size(); // are read at once
+  const bool to_end_ = true;
   std::uint64_t begin_ = 0; // of what the piece has of the file
   std::uint64_t end_ = 0;
   std::uint64_t at_ = 0;

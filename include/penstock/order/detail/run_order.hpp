@@ -258,7 +258,8 @@ PENSTOCK_INLINE void check_identity(const OrderIdentity& it, const OrderIdentity
       it.group, here.group);
   if (it.source != here.source) {
     differ({"the source is made otherwise there than here, such as by other numbers in a "
-            "where(), parts or weights in a mix(), or a stride or seed of windows()"});
+            "where(), parts or weights in a mix(), a stride or seed of windows(), or files of "
+            "interleaved() or its .at_once, .block or .shuffle"});
   }
 }
 

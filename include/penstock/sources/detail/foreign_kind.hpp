@@ -134,8 +134,11 @@ inline const ForeignKind* packed_kind(std::string_view first) noexcept {
                                               bool others = true) {
   const std::string_view first{reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   if (const ForeignKind* const packed = packed_kind(first)) {
-    return joined({"is compressed by ", packed->is, ": unpack it first, by ", packed->cure,
-                   ", or read it whole by ps::files, and unpack it in a Decoder."});
+    const std::string_view by = packed->is;
+    const bool streams = by == "gzip" || by == "zstd" || by == "lz4";
+    return joined({"is compressed by ", by, ": unpack it first, by ", packed->cure,
+                   streams ? ", or read its records as they are by ps::interleaved."
+                           : ", or read it whole by ps::files, and unpack it in a Decoder."});
   }
   if (!others) {
     return {};
